@@ -1,0 +1,1 @@
+"""roofline: how far an accelerator program is from what the hardware allows."""

@@ -1,0 +1,113 @@
+"""Cost: how much of each resource a piece of work needs. Costs add and scale: a loop is a product, a program a sum.
+
+    >>> forward = Cost.of({"matrix/bf16": 50, "hbm": 10})
+    >>> (forward + 2 * forward)["matrix/bf16"]
+    150
+
+An absent resource is a known 0. ``None`` is unknown: a sum adds the known parts, carries the mark, and never turns unknown
+into 0.
+
+    >>> both = forward + Cost.of({"vector/fp32": None})
+    >>> both["vector/fp32"] is None, both["hbm"], both.is_known
+    (True, 10, False)
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isnan
+
+from .errors import FormulaError
+from .resource import HBM, Resource
+
+Amount = int | float | Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Amounts (FLOP, bytes, hops) by resource, in order of name, and the resources whose amount is not wholly known."""
+
+    amounts: tuple[tuple[Resource, Amount], ...] = ()
+    unknown: frozenset[Resource] = frozenset()
+
+    @classmethod
+    def of(cls, amounts: Mapping[Resource | str, Amount | None]) -> "Cost":
+        """A cost from any mapping; ``None`` marks an unknown amount."""
+        known: dict[Resource, Amount] = {}
+        unknown = set()
+        for key, amount in amounts.items():
+            resource = key if isinstance(key, Resource) else Resource(key)
+            if amount is None:
+                unknown.add(resource)
+            elif amount < 0 or isnan(amount):
+                raise FormulaError(f"a cost of {amount} {resource.measure} on {resource} is impossible; amounts are 0 or more")
+            elif amount:
+                known[resource] = known.get(resource, 0) + amount
+        return cls(tuple(sorted(known.items())), frozenset(unknown))
+
+    def __getitem__(self, resource: Resource | str) -> Amount | None:
+        """The amount of one resource: 0 when absent, ``None`` when unknown."""
+        wanted = resource if isinstance(resource, Resource) else Resource(resource)
+        return None if wanted in self.unknown else self.known(wanted)
+
+    def known(self, resource: Resource | str) -> Amount:
+        """The known part of the amount of one resource."""
+        wanted = resource if isinstance(resource, Resource) else Resource(resource)
+        return next((amount for held, amount in self.amounts if held == wanted), 0)
+
+    def __iter__(self) -> Iterator[Resource]:
+        """Every resource it uses or may use, in order of name."""
+        return iter(sorted({resource for resource, _ in self.amounts} | self.unknown))
+
+    def __add__(self, other: "Cost") -> "Cost":
+        if not isinstance(other, Cost):
+            return NotImplemented
+        total = dict(self.amounts)
+        for resource, amount in other.amounts:
+            total[resource] = total.get(resource, 0) + amount
+        return Cost(tuple(sorted(total.items())), self.unknown | other.unknown)
+
+    def __radd__(self, other: object) -> "Cost":
+        """Let ``sum(costs)`` start from 0."""
+        return self if other == 0 else NotImplemented
+
+    def __mul__(self, times: Amount) -> "Cost":
+        if not isinstance(times, (int, float, Fraction)):
+            return NotImplemented
+        if times < 0 or isnan(times):
+            raise FormulaError(f"cannot do work {times} times; a count is 0 or more")
+        if not times:
+            return Cost()
+        return Cost(tuple((resource, amount * times) for resource, amount in self.amounts), self.unknown)
+
+    __rmul__ = __mul__
+
+    @property
+    def is_known(self) -> bool:
+        """Whether no resource it uses is unknown."""
+        return not self.unknown
+
+    @property
+    def flops(self) -> Amount | None:
+        """All arithmetic, transcendentals apart; ``None`` if any of it is unknown."""
+        if any(resource.is_arithmetic for resource in self.unknown):
+            return None
+        return sum((amount for resource, amount in self.amounts if resource.is_arithmetic), 0)
+
+    def bytes(self, level: Resource | str = HBM) -> Amount | None:
+        """Bytes over one memory level or link: all its traffic, so ``vmem`` sums ``vmem.read`` and ``vmem.write``."""
+        unit = str(level)
+        mine = [r for r in self if r.measure == "B" and (r.unit == unit or r.unit.startswith(f"{unit}."))]
+        if any(resource in self.unknown for resource in mine):
+            return None
+        return sum((self.known(resource) for resource in mine), 0)
+
+    def intensity(self, level: Resource | str = HBM) -> float | None:
+        """FLOP per byte over one memory level or link; ``None`` when it is unknown or no byte crosses there."""
+        flops, moved = self.flops, self.bytes(level)
+        if flops is None or not moved:
+            return None
+        return float(flops / moved)
+
+
+NOTHING = Cost()

@@ -1,0 +1,88 @@
+"""Number formats: how many bits one element takes, and what every framework calls it.
+
+>>> dtype("bfloat16") is dtype("bf16")
+True
+>>> dtype("int4").bytes(8192 * 8192)
+33554432
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import overload
+
+from .errors import FormulaError, did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """A number format: ``bits`` as stored in memory, and the ``rate`` format whose hardware roof it runs under.
+
+    All 8-bit floats share the fp8 roof; tf32 is stored in 32 bits and has a roof of its own.
+    """
+
+    name: str
+    bits: int
+    rate: str
+
+    @overload
+    def bytes(self, elements: int) -> int: ...
+    @overload
+    def bytes(self, elements: float | Fraction) -> float | Fraction: ...
+    def bytes(self, elements: int | float | Fraction) -> int | float | Fraction:
+        """Bytes of so many packed elements, rounded up to whole bytes when the count is whole."""
+        if isinstance(elements, int):
+            return -(-elements * self.bits // 8)
+        return elements * self.bits / 8
+
+    def __str__(self) -> str:
+        return self.name
+
+
+# name, bits, roof, other spellings (numpy and jax, torch, XLA's HLO)
+_TABLE: tuple[tuple[str, int, str, str], ...] = (
+    ("bf16", 16, "bf16", "bfloat16"),
+    ("fp16", 16, "fp16", "f16 float16 half"),
+    ("fp32", 32, "fp32", "f32 float32 float"),
+    ("tf32", 32, "tf32", "tensorfloat32"),
+    ("fp64", 64, "fp64", "f64 float64 double"),
+    ("fp8", 8, "fp8", "f8 float8"),
+    ("fp8_e4m3", 8, "fp8", "f8e4m3fn float8_e4m3fn f8e4m3 float8_e4m3 e4m3"),
+    ("fp8_e4m3b11", 8, "fp8", "f8e4m3b11fnuz float8_e4m3b11fnuz"),
+    ("fp8_e4m3fnuz", 8, "fp8", "f8e4m3fnuz float8_e4m3fnuz"),
+    ("fp8_e5m2", 8, "fp8", "f8e5m2 float8_e5m2 e5m2"),
+    ("fp8_e5m2fnuz", 8, "fp8", "f8e5m2fnuz float8_e5m2fnuz"),
+    ("fp8_e3m4", 8, "fp8", "f8e3m4 float8_e3m4"),
+    ("fp8_e8m0", 8, "fp8", "f8e8m0fnu float8_e8m0fnu e8m0"),
+    ("bfp8", 8, "bfp8", ""),
+    ("fp6", 6, "fp6", "f6 f6e2m3fn float6_e2m3fn f6e3m2fn float6_e3m2fn"),
+    ("fp4", 4, "fp4", "f4 f4e2m1fn float4_e2m1fn nvfp4 mxfp4"),
+    ("int64", 64, "int64", "s64 i64"),
+    ("uint64", 64, "int64", "u64"),
+    ("int32", 32, "int32", "s32 i32 int"),
+    ("uint32", 32, "int32", "u32"),
+    ("int16", 16, "int16", "s16 i16"),
+    ("uint16", 16, "int16", "u16"),
+    ("int8", 8, "int8", "s8 i8"),
+    ("uint8", 8, "int8", "u8"),
+    ("int4", 4, "int4", "s4 i4"),
+    ("uint4", 4, "int4", "u4"),
+    ("int2", 2, "int4", "s2 i2"),
+    ("uint2", 2, "int4", "u2"),
+    ("int1", 1, "int4", "s1 i1"),
+    ("uint1", 1, "int4", "u1"),
+    ("bool", 8, "int8", "pred mask"),
+    ("complex64", 64, "fp32", "c64"),
+    ("complex128", 128, "fp64", "c128"),
+)
+DTYPES: dict[str, DType] = {name: DType(name, bits, rate) for name, bits, rate, _ in _TABLE}
+_SPELLED = {spelling: DTYPES[name] for name, _, _, others in _TABLE for spelling in (name, *others.split())}
+
+
+def dtype(name: str | DType) -> DType:
+    """The format with this name in any framework's spelling."""
+    if isinstance(name, DType):
+        return name
+    found = _SPELLED.get(name.lower().removeprefix("torch.").removeprefix("jnp."))
+    if found is None:
+        raise FormulaError(f"no number format named {name!r}{did_you_mean(name, _SPELLED) or '; known: ' + ', '.join(DTYPES)}")
+    return found

@@ -1,0 +1,62 @@
+"""The one small tree of errors; users catch `RooflineError`.
+
+    RooflineError
+    ├── UsageError      the request itself makes no sense (the command line exits 2)
+    ├── UnitError       a quantity that cannot be read: unknown prefix, wrong dimension
+    ├── MachineError    an unknown chip, a machine file that is wrong, work no unit is rated for
+    ├── FormulaError    shapes or number formats for which a formula has no meaning
+    ├── SourceError     an input file that cannot be read: where in it, and why
+    └── MissingExtra    an optional library that is not installed
+
+A message says where, what, and what to do next, on one line.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class RooflineError(Exception):
+    """Anything this package refuses to do."""
+
+
+class UsageError(RooflineError):
+    """The request makes no sense as asked."""
+
+
+class UnitError(RooflineError):
+    """A quantity that cannot be read."""
+
+
+class MachineError(RooflineError):
+    """A machine that is unknown, badly described, or not rated for the work."""
+
+
+class FormulaError(RooflineError):
+    """Shapes or number formats that mean nothing to a formula."""
+
+
+class SourceError(RooflineError):
+    """An input that cannot be read."""
+
+
+class MissingExtra(RooflineError):
+    """An optional library that is not installed."""
+
+    def __init__(self, library: str, extra: str) -> None:
+        super().__init__(f"{library} is not installed; run: pip install 'roofline[{extra}]'")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The tail of an error message about a misspelt name: ``; did you mean 'h100-sxm'?``, or nothing.
+
+    >>> did_you_mean("h10", ["h100", "v5e"])
+    "; did you mean 'h100'?"
+    >>> did_you_mean("zzz", ["h100", "v5e"])
+    ''
+    """
+    spelling = {name.lower(): name for name in known}
+    close = get_close_matches(word.lower(), spelling, n=3, cutoff=0.6)
+    if not close:
+        return ""
+    *others, last = [repr(spelling[name]) for name in close]
+    return f"; did you mean {', '.join(others) + ' or ' if others else ''}{last}?"

@@ -1,0 +1,272 @@
+"""Machines: what a chip supplies of each resource, and where every figure comes from.
+
+>>> chip = Machine.of("toy", {"matrix/bf16": "100 FLOP/s", "hbm": "10 B/s"})
+>>> chip.ridge("matrix/bf16", "hbm")
+10.0
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from .errors import MachineError, UnitError, did_you_mean
+from .resource import HBM, Resource
+from .units import parse, show
+
+PROVENANCES = ("datasheet", "derived", "measured", "profile", "user", "third party")
+LAUNCH_LATENCY_S = parse("2 µs", "s")
+LATENCY = "latency"  # the bound of work too small to fill the time of its own launch
+LATENCY_TIMES = 5
+
+# Where work goes when the unit it asks for has no rate. Formats of 16 bits and more may run on the vector unit; narrower
+# ones have no such path. A product in fp32 runs as tf32 only where the program says tf32.
+FALLBACKS: dict[str, tuple[str, ...]] = {
+    "matrix/tf32": ("matrix/fp32", "vector/fp32"),
+    "matrix/fp32": ("vector/fp32",),
+    "matrix/fp64": ("vector/fp64",),
+    "matrix/bf16": ("vector/bf16", "vector/fp32"),
+    "matrix/fp16": ("vector/fp16", "vector/fp32"),
+    "vector/bf16": ("vector/fp32",),
+    "vector/fp16": ("vector/fp32",),
+    "vector/fp8": ("vector/fp32",),
+    "vector/fp4": ("vector/fp32",),
+    "vector/int8": ("vector/int32", "vector/fp32"),
+    "vector/int16": ("vector/int32", "vector/fp32"),
+    "vector/int32": ("vector/fp32",),
+    "vector/int64": ("vector/int32", "vector/fp32"),
+    "vector/int4": ("vector/int32", "vector/fp32"),
+    "vector/tf32": ("vector/fp32",),
+    "vector/transcendental": ("vector/fp32",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Another value that some source gives for a ceiling or a capacity, and why it was not chosen."""
+
+    value: float
+    citation: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """A rate for one resource, dense, and where it comes from.
+
+    ``peak`` is the vendor's figure where the rate is the one that cost models use (links); ``sparse`` is the rate with
+    structured sparsity. ``count`` is how many such links the chip has; a link's rate is one link, one direction.
+    """
+
+    resource: Resource
+    rate: float
+    provenance: str = "user"
+    citation: str = ""
+    note: str = ""
+    peak: float | None = None
+    sparse: float | None = None
+    count: int = 1
+    topology: str = ""
+    others: tuple[Figure, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.rate > 0:
+            raise MachineError(
+                f"{self.resource}: a rate of {show(self.rate, self.resource.per)} is impossible; leave the resource out instead"
+            )
+        if self.provenance not in PROVENANCES:
+            raise MachineError(f"{self.resource}: provenance {self.provenance!r} is none of {', '.join(PROVENANCES)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """How many bytes one memory holds, and where that figure comes from."""
+
+    level: Resource
+    bytes: float
+    provenance: str = "user"
+    citation: str = ""
+    note: str = ""
+    others: tuple[Figure, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A named lower roof inside the roof: this share of a resource's rate is all that such code can reach."""
+
+    name: str
+    resource: Resource
+    fraction: float
+    citation: str = ""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fraction <= 1:
+            raise MachineError(f"limit {self.name!r}: a fraction of {self.fraction:g} is not in (0, 1]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """A chip, or one framework device of it: ceilings by resource, capacities, limits inside the roof, names.
+
+    ``devices`` says how many framework devices the chip is (2 for TPU v7x); ``scope`` says which of the two this describes.
+    """
+
+    name: str
+    ceilings: tuple[Ceiling, ...]
+    capacities: tuple[Capacity, ...] = ()
+    limits: tuple[Limit, ...] = ()
+    title: str = ""
+    vendor: str = ""
+    kind: str = ""
+    arch: str = ""
+    year: int | None = None
+    devices: int = 1
+    cores: int = 1
+    scope: str = "chip"
+    power_w: float | None = None
+    launch_latency_s: float = LAUNCH_LATENCY_S
+    aliases: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    fallbacks: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: FALLBACKS, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        seen = [ceiling.resource for ceiling in self.ceilings]
+        if twice := {str(resource) for resource in seen if seen.count(resource) > 1}:
+            raise MachineError(f"machine {self.name!r} rates {', '.join(sorted(twice))} twice; keep one and put the other under others")
+        if self.devices < 1 or self.cores < 1:
+            raise MachineError(f"machine {self.name!r}: devices and cores are counted from 1")
+
+    @classmethod
+    def of(cls, name: str, rates: Mapping[str, str | float], **details: object) -> "Machine":
+        """A machine from rates alone, each with its unit or in base units."""
+        return cls(name=name, ceilings=tuple(_ceiling(key, rate) for key, rate in rates.items()), **details)  # type: ignore[arg-type]
+
+    def ceiling(self, resource: Resource | str) -> Ceiling | None:
+        """The ceiling of exactly this resource, if the machine has one."""
+        wanted = str(resource)
+        return next((ceiling for ceiling in self.ceilings if ceiling.resource.name == wanted), None)
+
+    def resolve(self, resource: Resource | str) -> Ceiling | None:
+        """The ceiling that work on this resource runs under: its own, or the first rated one of its declared fallbacks."""
+        for name in (str(resource), *self.fallbacks.get(str(resource), ())):
+            if found := self.ceiling(name):
+                return found
+        return None
+
+    def rate(self, resource: Resource | str) -> float:
+        """The rate that work on this resource runs at; an error when nothing is rated for it."""
+        found = self.resolve(resource)
+        if found is None:
+            rated = [ceiling.resource.name for ceiling in self.ceilings]
+            raise MachineError(
+                f"{self.name} has no rate for {resource}{did_you_mean(str(resource), rated) or '; rated: ' + ', '.join(rated)}"
+            )
+        return found.rate
+
+    def ridge(self, compute: Resource | str, level: Resource | str = HBM) -> float:
+        """The intensity in FLOP/B where the compute roof meets the roof of a memory level or link."""
+        return self.rate(compute) / self.rate(level)
+
+    def attainable(self, intensity: float, compute: Resource | str, level: Resource | str = HBM) -> float:
+        """P = min(peak, bandwidth x intensity): the best FLOP/s at this intensity."""
+        return min(self.rate(compute), self.rate(level) * intensity)
+
+    def launch_binds(self, floor_s: float, time_s: float) -> bool:
+        """Whether latency is the bound: a floor below one launch, and a time below five of them."""
+        return floor_s < self.launch_latency_s and time_s < LATENCY_TIMES * self.launch_latency_s
+
+    def capacity(self, level: Resource | str = HBM) -> float | None:
+        """Bytes one memory holds, if known."""
+        return next((held.bytes for held in self.capacities if held.level.name == str(level)), None)
+
+    @property
+    def compute(self) -> tuple[Ceiling, ...]:
+        return tuple(ceiling for ceiling in self.ceilings if ceiling.resource.is_compute)
+
+    @property
+    def memories(self) -> tuple[Ceiling, ...]:
+        return tuple(ceiling for ceiling in self.ceilings if ceiling.resource.is_memory)
+
+    @property
+    def links(self) -> tuple[Ceiling, ...]:
+        return tuple(ceiling for ceiling in self.ceilings if ceiling.resource.is_link and ceiling.resource.measure == "B")
+
+    @property
+    def best_matrix(self) -> Ceiling | None:
+        """The roof a chart draws when nobody names one: bf16, else fp16, else the fastest compute."""
+        for name in ("matrix/bf16", "matrix/fp16"):
+            if found := self.ceiling(name):
+                return found
+        return max(self.compute, key=lambda ceiling: ceiling.rate, default=None)
+
+    def override(self, rates: Mapping[str, str | float], provenance: str = "user", citation: str = "") -> "Machine":
+        """The same machine with some rates replaced or added; each replaced figure is kept among the others.
+
+        >>> Machine.of("toy", {"hbm": 10}).override({"hbm": "7 B/s"}).rate("hbm")
+        7.0
+        """
+        ceilings = {ceiling.resource.name: ceiling for ceiling in self.ceilings}
+        for key, rate in rates.items():
+            new = _ceiling(key, rate, provenance, citation)
+            if old := ceilings.get(key):
+                kept = Figure(old.rate, old.citation, f"{old.provenance}, overridden")
+                new = replace(old, rate=new.rate, provenance=provenance, citation=citation, others=(kept, *old.others))
+            ceilings[key] = new
+        return replace(self, ceilings=tuple(ceilings.values()))
+
+    def scaled(self, fractions: Mapping[str, float], why: str) -> "Machine":
+        """The same machine with rates times a fraction, by resource or by unit; the full rate is kept among the others."""
+        ceilings = []
+        for ceiling in self.ceilings:
+            fraction = fractions.get(ceiling.resource.name, fractions.get(ceiling.resource.unit))
+            if fraction is None:
+                ceilings.append(ceiling)
+                continue
+            if not 0 < fraction <= 1:
+                raise MachineError(f"{why}: a fraction of {fraction:g} on {ceiling.resource} is not in (0, 1]")
+            kept = Figure(ceiling.rate, ceiling.citation, f"full rate; {why}")
+            note = f"{ceiling.note}; {why}" if ceiling.note else why
+            ceilings.append(replace(ceiling, rate=ceiling.rate * fraction, others=(kept, *ceiling.others), note=note))
+        return replace(self, ceilings=tuple(ceilings))
+
+    def per_device(self) -> "Machine":
+        """One framework device of the chip: an equal share of everything but the link's own rate."""
+        if self.scope == "device":
+            return self
+        share = self.devices
+        note = f"one of the {share} framework devices of {self.name}: chip figures divided by {share}" if share > 1 else ""
+        return replace(
+            self,
+            name=f"{self.name}/device",
+            scope="device",
+            ceilings=tuple(_share(ceiling, share) for ceiling in self.ceilings),
+            capacities=tuple(replace(held, bytes=held.bytes / share) for held in self.capacities),
+            power_w=self.power_w / share if self.power_w else None,
+            notes=(*self.notes, note) if note else self.notes,
+        )
+
+    def limited(self, name: str) -> "Machine":
+        """The machine under one of its named lower roofs."""
+        chosen = [limit for limit in self.limits if limit.name == name]
+        if not chosen:
+            names = sorted({limit.name for limit in self.limits})
+            raise MachineError(
+                f"{self.name} has no limit named {name!r}{did_you_mean(name, names) or '; known: ' + (', '.join(names) or 'none')}"
+            )
+        return self.scaled({limit.resource.name: limit.fraction for limit in chosen}, name)
+
+
+def _ceiling(name: str, rate: str | float, provenance: str = "user", citation: str = "") -> Ceiling:
+    resource = Resource(name)
+    try:
+        return Ceiling(resource=resource, rate=parse(rate, resource.per), provenance=provenance, citation=citation)
+    except UnitError as error:
+        raise UnitError(f"{name}: {error}") from None
+
+
+def _share(ceiling: Ceiling, share: int) -> Ceiling:
+    """A device's part of a ceiling. The rate of one link stays; a chip's links are shared out where they divide."""
+    if ceiling.resource.is_link and ceiling.resource.unit != "pcie":
+        return replace(ceiling, count=max(1, ceiling.count // share))
+    others = tuple(replace(other, value=other.value / share) for other in ceiling.others)
+    sparse = ceiling.sparse / share if ceiling.sparse else None
+    return replace(ceiling, rate=ceiling.rate / share, sparse=sparse, others=others)

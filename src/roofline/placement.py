@@ -1,0 +1,234 @@
+"""Placement: a cost on a machine. These four lines are the whole law.
+
+time on unit u   t_u = sum over its resources r of cost[r] / rate[r]
+floor            T_min = max over units t_u          (perfect overlap)
+serial time      T_max = sum over units t_u          (no overlap)
+efficiency       T_min / measured time               (1.0 is on the roof)
+
+>>> toy = Machine.of("toy", {"matrix/bf16": 100, "hbm": 10})
+>>> placed = place(Cost.of({"matrix/bf16": 50, "hbm": 10}), toy, time_s=2.0)
+>>> placed.bound, placed.floor_s, placed.serial_s, placed.efficiency
+('hbm', 1.0, 1.5, 0.5)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .cost import Cost
+from .errors import MachineError, UsageError
+from .machine import LATENCY, Machine
+from .resource import HBM, Resource
+
+if TYPE_CHECKING:
+    from .columns import Columns, PlacedColumns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corrections:
+    """What keeps real programs off the ideal roof, each off by default, applied in this order.
+
+    1. rates times a ``sustained`` fraction, one for all or by resource or unit;
+    2. roofs of the chip itself times (1 − ``communication``), the fraction of time spent communicating;
+    3. T = T_min + (1 − ``overlap``)(T_max − T_min);
+    4. at least ``launches`` x the machine's launch latency.
+    """
+
+    sustained: float | Mapping[str, float] | None = None
+    communication: float = 0.0
+    overlap: float = 1.0
+    launches: float = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.communication < 1:
+            raise UsageError(f"a communication fraction of {self.communication:g} is not in [0, 1)")
+        if not 0 <= self.overlap <= 1:
+            raise UsageError(f"an overlap of {self.overlap:g} is not in [0, 1]")
+        if not self.launches >= 0:
+            raise UsageError(f"{self.launches:g} launches; a count is 0 or more")
+
+    def lower(self, machine: Machine) -> Machine:
+        """The machine with the first two corrections in its rates."""
+        if self.sustained is not None:
+            every = (
+                {ceiling.resource.unit: self.sustained for ceiling in machine.ceilings}
+                if isinstance(self.sustained, (int, float))
+                else self.sustained
+            )
+            machine = machine.scaled(every, "sustained fraction")
+        if self.communication:
+            own = {c.resource.unit: 1 - self.communication for c in machine.ceilings if not c.resource.is_link}
+            machine = machine.scaled(own, "communication fraction")
+        return machine
+
+    def expect(self, floor_s: float, serial_s: float, machine: Machine) -> float:
+        """The time to expect after the last two corrections."""
+        return max(floor_s + (1 - self.overlap) * (serial_s - floor_s), self.launches * machine.launch_latency_s)
+
+
+IDEAL = Corrections()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where a cost stands on a machine.
+
+    ``times`` are seconds on each unit of hardware, longest first; ``unrated`` are resources the machine has no rate for;
+    ``unknown`` those whose amount nobody knows. Either makes the floor a lower bound only.
+    """
+
+    machine: Machine = field(repr=False)
+    cost: Cost
+    time_s: float | None = None
+    times: tuple[tuple[str, float], ...] = ()
+    expected_s: float = 0.0
+    compute: Resource | None = None
+    unrated: tuple[Resource, ...] = ()
+    unknown: tuple[Resource, ...] = ()
+
+    @property
+    def floor_s(self) -> float:
+        """T_min: the longest time on any unit, if all overlap."""
+        return max((seconds for _, seconds in self.times), default=0.0)
+
+    @property
+    def serial_s(self) -> float:
+        """T_max: the sum over units, if nothing overlaps."""
+        return sum(seconds for _, seconds in self.times)
+
+    @property
+    def unit(self) -> str | None:
+        """The unit of hardware with the longest time."""
+        return self.times[0][0] if self.times and self.times[0][1] > 0 else None
+
+    @property
+    def bound(self) -> str | None:
+        """What holds the work back: a unit's name, ``latency``, or ``None`` when it asks for nothing."""
+        if self.time_s is not None and self.machine.launch_binds(self.floor_s, self.time_s):
+            return LATENCY
+        return self.unit
+
+    @property
+    def efficiency(self) -> float | None:
+        """T_min over the measured time; above 1 is never clipped."""
+        return self.floor_s / self.time_s if self.time_s and self.unit else None
+
+    @property
+    def headroom_s(self) -> float | None:
+        """Seconds that a perfect kernel would save."""
+        return self.time_s - self.floor_s if self.time_s is not None and self.unit else None
+
+    @property
+    def utilization(self) -> dict[str, float]:
+        """The share of the measured time for which each unit had to be busy."""
+        return {unit: seconds / self.time_s for unit, seconds in self.times} if self.time_s else {}
+
+    def intensity(self, level: Resource | str = HBM) -> float | None:
+        """FLOP per byte over one memory level or link."""
+        return self.cost.intensity(level)
+
+    def ridge(self, level: Resource | str = HBM) -> float | None:
+        """The intensity at which the unit that does the arithmetic would meet the roof of a memory level or link."""
+        if self.compute is None or self.machine.resolve(level) is None:
+            return None
+        return self.machine.ridge(self.compute, level)
+
+    @property
+    def attainable(self) -> float | None:
+        """The best FLOP/s: all arithmetic in the floor's time."""
+        return float(self.cost.flops) / self.floor_s if self.cost.flops and self.floor_s else None
+
+    @property
+    def achieved(self) -> float | None:
+        """The measured FLOP/s."""
+        return float(self.cost.flops) / self.time_s if self.cost.flops is not None and self.time_s else None
+
+
+def place(cost: Cost, machine: Machine, time_s: float | None = None, corrections: Corrections = IDEAL) -> Placement:
+    """Hold a cost against a machine, and against a measured time if there is one.
+
+    The floor uses the units that are rated; it is an error only when none is.
+    """
+    if time_s is not None and not time_s >= 0:
+        raise UsageError(f"a measured time of {time_s:g} s is impossible; give 0 or more")
+    machine = corrections.lower(machine)
+    times: dict[str, float] = {}
+    heaviest: tuple[float, Resource] | None = None
+    unrated = []
+    for resource, amount in cost.amounts:
+        ceiling = machine.resolve(resource)
+        if ceiling is None:
+            unrated.append(resource)
+            continue
+        seconds = float(amount / ceiling.rate)
+        times[ceiling.resource.unit] = times.get(ceiling.resource.unit, 0.0) + seconds
+        if resource.is_compute and (heaviest is None or seconds > heaviest[0]):
+            heaviest = (seconds, resource)
+    if unrated and not times:
+        asked = ", ".join(map(str, unrated))
+        rated = ", ".join(ceiling.resource.name for ceiling in machine.ceilings)
+        raise MachineError(f"no unit of {machine.name} is rated for {asked}; rated: {rated}; add a rate with --set {unrated[0]}=…")
+    ordered = tuple(sorted(times.items(), key=lambda item: (-item[1], _tie(item[0]))))
+    floor, serial = (ordered[0][1], sum(times.values())) if ordered else (0.0, 0.0)
+    return Placement(
+        machine=machine,
+        cost=cost,
+        time_s=time_s,
+        times=ordered,
+        expected_s=corrections.expect(floor, serial, machine),
+        compute=heaviest[1] if heaviest else None,
+        unrated=tuple(unrated),
+        unknown=tuple(sorted(cost.unknown)),
+    )
+
+
+def _tie(unit: str) -> tuple[bool, str]:
+    """At the ridge, where two times are equal, the compute unit is named: on the ridge is on the roof."""
+    return not Resource(unit).is_compute, unit
+
+
+def place_columns(columns: "Columns", machine: Machine, corrections: Corrections = IDEAL) -> "PlacedColumns":
+    """The same law over columns of many ops at once; tested against `place`."""
+    import numpy as np
+
+    from .columns import PlacedColumns
+
+    machine = corrections.lower(machine)
+    rated = [(index, ceiling) for index, resource in enumerate(columns.resources) if (ceiling := machine.resolve(resource))]
+    if columns.resources and not rated:
+        asked = ", ".join(map(str, columns.resources))
+        raise MachineError(f"no unit of {machine.name} is rated for {asked}; add a rate with --set {columns.resources[0]}=…")
+    units = tuple(sorted({ceiling.resource.unit for _, ceiling in rated}, key=_tie))
+    times = np.zeros((len(units), len(columns)))
+    for index, ceiling in rated:
+        times[units.index(ceiling.resource.unit)] += columns.amounts[index] / ceiling.rate
+    floor = times.max(axis=0, initial=0.0)
+    longest = np.where(floor > 0, times.argmax(axis=0) if units else -1, -1)
+    return PlacedColumns(
+        columns=columns, machine=machine, units=units, times=times, floor_s=floor, serial_s=times.sum(axis=0), longest=longest
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Whether work fits in a memory: what it needs, what there is, and what is left over (negative when it does not fit)."""
+
+    level: Resource
+    needed: float
+    capacity: float
+
+    @property
+    def fits(self) -> bool:
+        return self.needed <= self.capacity
+
+    @property
+    def spare(self) -> float:
+        return self.capacity - self.needed
+
+
+def fit(needed: float, machine: Machine, level: Resource | str = HBM) -> Fit | None:
+    """Hold a footprint in bytes against a memory's capacity; ``None`` when that capacity is not known."""
+    capacity = machine.capacity(level)
+    if capacity is None:
+        return None
+    return Fit(level if isinstance(level, Resource) else Resource(level), float(needed), capacity)

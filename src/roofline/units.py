@@ -1,0 +1,191 @@
+"""Quantities with units, read and written: the only place where prefixes live.
+
+Inside, everything is in base units: seconds, bytes, FLOP, FLOP/s, B/s, Hz, W. G is 10⁹ and Gi is 2³⁰, always. People write
+the unit with the value (``"3.35 TB/s"``); a bare number is in base units.
+
+    >>> parse("3.35 TB/s", "B/s")
+    3350000000000.0
+    >>> show(3.35e12, "B/s")
+    '3.35 TB/s'
+"""
+
+import math
+import re
+
+from .errors import UnitError
+
+DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
+BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
+SMALL = {"m": 1e-3, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "n": 1e-9, "p": 1e-12}
+
+# spelling -> (dimension, factor to its base unit). OP is what vendors call FLOP for integers.
+_SPELLINGS: dict[str, tuple[str, float]] = {
+    "FLOP": ("FLOP", 1),
+    "FLOPs": ("FLOP", 1),
+    "OP": ("FLOP", 1),
+    "OPs": ("FLOP", 1),
+    "FLOP/s": ("FLOP/s", 1),
+    "FLOPS": ("FLOP/s", 1),
+    "FLOPs/s": ("FLOP/s", 1),
+    "OP/s": ("FLOP/s", 1),
+    "OPS": ("FLOP/s", 1),
+    "B": ("B", 1),
+    "byte": ("B", 1),
+    "bytes": ("B", 1),
+    "bit": ("B", 1 / 8),
+    "B/s": ("B/s", 1),
+    "bit/s": ("B/s", 1 / 8),
+    "s": ("s", 1),
+    "min": ("s", 60),
+    "h": ("s", 3600),
+    "Hz": ("Hz", 1),
+    "W": ("W", 1),
+    "FLOP/B": ("FLOP/B", 1),
+    "hop": ("hop", 1),
+    "hops": ("hop", 1),
+    "hop/s": ("hop/s", 1),
+    "%": ("1", 0.01),
+    "x": ("1", 1),
+    "": ("1", 1),
+}
+DIMENSIONS = tuple(dict.fromkeys(dimension for dimension, _ in _SPELLINGS.values()))
+_UNPREFIXED = {"min", "h", "%", "x", "", "FLOP/B", "hop", "hops"}
+_EXAMPLES = {
+    "FLOP": "2.2 TFLOP",
+    "FLOP/s": "989 TFLOP/s",
+    "B": "12 GB",
+    "B/s": "3.35 TB/s",
+    "s": "3.1 ms",
+    "Hz": "1.98 GHz",
+    "W": "700 W",
+    "FLOP/B": "240 FLOP/B",
+    "hop": "3 hops",
+    "hop/s": "1e6 hop/s",
+    "1": "85%",
+}
+_NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf)\s*(.*?)\s*\Z", re.IGNORECASE | re.DOTALL)
+
+
+def _units() -> dict[str, tuple[str, float]]:
+    """Every accepted unit, prefix and all, with its dimension and its factor."""
+    table: dict[str, tuple[str, float]] = {}
+    for spelling, (dimension, factor) in _SPELLINGS.items():
+        table[spelling] = (dimension, factor)
+        if spelling in _UNPREFIXED:
+            continue
+        prefixes: dict[str, float] = SMALL if dimension == "s" else {**DECIMAL, **(BINARY if dimension in ("B", "B/s") else {})}
+        for prefix, scale in prefixes.items():
+            table[prefix + spelling] = (dimension, factor * scale)
+    return table
+
+
+_UNITS = _units()
+
+
+def parse(value: str | float, dimension: str) -> float:
+    """A quantity in the base unit of ``dimension``; a bare number already is in it.
+
+    Negative, NaN and wrongly dimensioned quantities are a `UnitError`.
+
+    >>> parse("12 GiB", "B")
+    12884901888.0
+    >>> parse("400 Gbit/s", "B/s")
+    50000000000.0
+    >>> parse("3 GHz", "B/s")
+    Traceback (most recent call last):
+    roofline.errors.UnitError: '3 GHz' is in Hz, not in B/s; write it like '3.35 TB/s'
+    """
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise UnitError(f"{value!r} is not a quantity; write it like '{_EXAMPLES[dimension]}'")
+    if isinstance(value, (int, float)):
+        number, unit = float(value), ""
+    else:
+        number, unit = _split(value, dimension)
+    if unit:
+        found, factor = _lookup(unit, value, dimension)
+        if found != dimension:
+            raise UnitError(f"{value!r} is in {found}, not in {dimension}; write it like '{_EXAMPLES[dimension]}'")
+        number = _scale(number, factor)
+    if math.isnan(number) or number < 0:
+        raise UnitError(f"{value!r} is negative or not a number; a quantity is 0 or more, like '{_EXAMPLES[dimension]}'")
+    return number
+
+
+def _split(text: str, dimension: str) -> tuple[float, str]:
+    match = _NUMBER.match(text)
+    if match is None:
+        raise UnitError(f"{text!r} is not a quantity; write it like '{_EXAMPLES[dimension]}'")
+    digits, unit = match.groups()
+    try:
+        return float(digits.replace(",", "").replace("_", "")), unit
+    except ValueError:
+        raise UnitError(f"{text!r} is not a quantity; write it like '{_EXAMPLES[dimension]}'") from None
+
+
+def _lookup(unit: str, value: object, dimension: str) -> tuple[str, float]:
+    if unit in _UNITS:
+        return _UNITS[unit]
+    if re.fullmatch(r"[kKMGTP]i?b(/s|ps)?", unit):
+        better = unit.replace("ps", "/s")
+        raise UnitError(f"{value!r}: {unit!r} may mean bits or bytes; write {better.replace('b', 'bit')!r} or {better.replace('b', 'B')!r}")
+    raise UnitError(f"{value!r}: unknown unit {unit!r}; write it like '{_EXAMPLES[dimension]}'")
+
+
+def _scale(number: float, factor: float) -> float:
+    """``number * factor`` without the last-digit noise of small factors: 3.1 ms is 0.0031, not 0.0031000000000000003."""
+    inverse = round(1 / factor) if factor < 1 else 0
+    return number / inverse if inverse and inverse * factor == 1 else number * factor
+
+
+def show(value: float | None, dimension: str, digits: int = 4) -> str:
+    """A quantity for people, with a decimal prefix and ``digits`` significant digits; unknown is an en dash.
+
+    >>> show(0.0031, "s"), show(989.4e12, "FLOP/s"), show(None, "B"), show(41943040, "B")
+    ('3.1 ms', '989.4 TFLOP/s', '–', '41.94 MB')
+    """
+    if value is None:
+        return "–"
+    if dimension == "1":
+        return f"{value:.{digits}g}"
+    if value == 0 or math.isinf(value):
+        return f"{value:g} {dimension}"
+    if dimension in ("FLOP/B", "hop"):
+        return f"{plain(value, digits)} {dimension}"
+    prefix, scale = _prefix(abs(value), dimension, digits)
+    return f"{value / scale:.{digits}g} {prefix}{dimension}"
+
+
+def _prefix(magnitude: float, dimension: str, digits: int) -> tuple[str, float]:
+    ladder: dict[str, float] = {"": 1, "m": SMALL["m"], "µ": SMALL["µ"], "n": SMALL["n"], "p": SMALL["p"]}
+    if dimension != "s":
+        ladder = {prefix: DECIMAL[prefix] for prefix in ("E", "P", "T", "G", "M", "k", "")}
+    for prefix, scale in ladder.items():
+        # 999.96 GB at four digits reads "1000 GB": step up to the next prefix instead.
+        if float(f"{magnitude / scale:.{digits}g}") >= 1:
+            return prefix, scale
+    return prefix, scale
+
+
+def plain(value: float, digits: int = 4) -> str:
+    """A bare number for people: grouped when large, never in exponent form below 10¹⁵.
+
+    >>> plain(5461.333), plain(0.4999), plain(17179869184)
+    ('5,461', '0.4999', '17,179,869,184')
+    """
+    if value == 0 or math.isinf(value):
+        return f"{value:g}"
+    if abs(value) >= 10 ** (digits - 1):
+        return f"{value:,.0f}" if abs(value) < DECIMAL["P"] else f"{value:.{digits}g}"
+    return f"{value:.{digits}g}"
+
+
+def percent(fraction: float | None) -> str:
+    """A share for people: two significant digits below 10%, whole percents above.
+
+    >>> percent(0.005), percent(0.922), percent(None)
+    ('0.5%', '92%', '–')
+    """
+    if fraction is None:
+        return "–"
+    share = fraction / SMALL["m"] / 10
+    return f"{share:.0f}%" if share >= 9.95 or share == 0 else f"{share:.2g}%"
