@@ -15,7 +15,6 @@ into 0.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isnan
 
 from .errors import FormulaError
 from .resource import HBM, Resource
@@ -31,7 +30,7 @@ class Cost:
     unknown: frozenset[Resource] = frozenset()
 
     @classmethod
-    def of(cls, amounts: Mapping[Resource | str, Amount | None]) -> "Cost":
+    def of(cls, amounts: Mapping[str, Amount | None] | Mapping[Resource, Amount | None]) -> "Cost":
         """A cost from any mapping; ``None`` marks an unknown amount."""
         known: dict[Resource, Amount] = {}
         unknown = set()
@@ -39,7 +38,7 @@ class Cost:
             resource = key if isinstance(key, Resource) else Resource(key)
             if amount is None:
                 unknown.add(resource)
-            elif amount < 0 or isnan(amount):
+            elif not amount >= 0:  # a NaN too
                 raise FormulaError(f"a cost of {amount} {resource.measure} on {resource} is impossible; amounts are 0 or more")
             elif amount:
                 known[resource] = known.get(resource, 0) + amount
@@ -74,7 +73,7 @@ class Cost:
     def __mul__(self, times: Amount) -> "Cost":
         if not isinstance(times, (int, float, Fraction)):
             return NotImplemented
-        if times < 0 or isnan(times):
+        if not times >= 0:
             raise FormulaError(f"cannot do work {times} times; a count is 0 or more")
         if not times:
             return Cost()

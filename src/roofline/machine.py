@@ -239,7 +239,7 @@ class Machine:
             name=f"{self.name}/device",
             scope="device",
             ceilings=tuple(_share(ceiling, share) for ceiling in self.ceilings),
-            capacities=tuple(replace(held, bytes=held.bytes / share) for held in self.capacities),
+            capacities=tuple(_capacity_share(held, share) for held in self.capacities),
             power_w=self.power_w / share if self.power_w else None,
             notes=(*self.notes, note) if note else self.notes,
         )
@@ -265,8 +265,15 @@ def _ceiling(name: str, rate: str | float, provenance: str = "user", citation: s
 
 def _share(ceiling: Ceiling, share: int) -> Ceiling:
     """A device's part of a ceiling. The rate of one link stays; a chip's links are shared out where they divide."""
+    if ceiling.resource.unit.endswith(".package"):  # these join the devices of one chip: each has them all
+        return ceiling
     if ceiling.resource.is_link and ceiling.resource.unit != "pcie":
         return replace(ceiling, count=max(1, ceiling.count // share))
     others = tuple(replace(other, value=other.value / share) for other in ceiling.others)
     sparse = ceiling.sparse / share if ceiling.sparse else None
     return replace(ceiling, rate=ceiling.rate / share, sparse=sparse, others=others)
+
+
+def _capacity_share(held: Capacity, share: int) -> Capacity:
+    others = tuple(replace(other, value=other.value / share) for other in held.others)
+    return replace(held, bytes=held.bytes / share, others=others)

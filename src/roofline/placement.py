@@ -73,16 +73,19 @@ IDEAL = Corrections()
 class Placement:
     """Where a cost stands on a machine.
 
-    ``times`` are seconds on each unit of hardware, longest first; ``unrated`` are resources the machine has no rate for;
+    ``times`` are seconds on each unit of hardware, longest first; ``roofs`` the rated resources that the work ran under after
+    fallbacks; ``compute`` the arithmetic that takes the most time; ``unrated`` are resources the machine has no rate for;
     ``unknown`` those whose amount nobody knows. Either makes the floor a lower bound only.
     """
 
     machine: Machine = field(repr=False)
     cost: Cost
     time_s: float | None = None
+    executions: float = 1
     times: tuple[tuple[str, float], ...] = ()
     expected_s: float = 0.0
     compute: Resource | None = None
+    roofs: tuple[Resource, ...] = ()
     unrated: tuple[Resource, ...] = ()
     unknown: tuple[Resource, ...] = ()
 
@@ -104,7 +107,8 @@ class Placement:
     @property
     def bound(self) -> str | None:
         """What holds the work back: a unit's name, ``latency``, or ``None`` when it asks for nothing."""
-        if self.time_s is not None and self.machine.launch_binds(self.floor_s, self.time_s):
+        each = self.executions or 1
+        if self.time_s is not None and self.machine.launch_binds(self.floor_s / each, self.time_s / each):
             return LATENCY
         return self.unit
 
@@ -144,23 +148,24 @@ class Placement:
         return float(self.cost.flops) / self.time_s if self.cost.flops is not None and self.time_s else None
 
 
-def place(cost: Cost, machine: Machine, time_s: float | None = None, corrections: Corrections = IDEAL) -> Placement:
+def place(cost: Cost, machine: Machine, time_s: float | None = None, corrections: Corrections = IDEAL, executions: float = 1) -> Placement:
     """Hold a cost against a machine, and against a measured time if there is one.
 
-    The floor uses the units that are rated; it is an error only when none is.
+    Both are totals over all ``executions``. The floor uses the units that are rated; it is an error only when none is.
     """
     if time_s is not None and not time_s >= 0:
         raise UsageError(f"a measured time of {time_s:g} s is impossible; give 0 or more")
     machine = corrections.lower(machine)
     times: dict[str, float] = {}
     heaviest: tuple[float, Resource] | None = None
-    unrated = []
+    unrated, roofs = [], set()
     for resource, amount in cost.amounts:
         ceiling = machine.resolve(resource)
         if ceiling is None:
             unrated.append(resource)
             continue
         seconds = float(amount / ceiling.rate)
+        roofs.add(ceiling.resource)
         times[ceiling.resource.unit] = times.get(ceiling.resource.unit, 0.0) + seconds
         if resource.is_compute and (heaviest is None or seconds > heaviest[0]):
             heaviest = (seconds, resource)
@@ -174,9 +179,11 @@ def place(cost: Cost, machine: Machine, time_s: float | None = None, corrections
         machine=machine,
         cost=cost,
         time_s=time_s,
+        executions=executions,
         times=ordered,
         expected_s=corrections.expect(floor, serial, machine),
         compute=heaviest[1] if heaviest else None,
+        roofs=tuple(sorted(roofs)),
         unrated=tuple(unrated),
         unknown=tuple(sorted(cost.unknown)),
     )

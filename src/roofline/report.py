@@ -5,6 +5,8 @@
 
 from dataclasses import dataclass, field
 
+from .workload import NO_COVERAGE, Coverage
+
 SCHEMA = "roofline.report/1"
 
 Amounts = dict[str, float | None]
@@ -89,16 +91,6 @@ class MachineInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoverageInfo:
-    """How much of the time is explained."""
-
-    wall_s: float | None = None
-    busy_s: float | None = None
-    attributed_s: float | None = None
-    priced_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """The program as one point: all of it, by counters, the average step, or one step."""
 
@@ -174,6 +166,7 @@ class OpInfo:
     utilization: dict[str, float] = field(default_factory=dict)
     provenance: dict[str, str] = field(default_factory=dict)
     counters: CounterInfo | None = None
+    roofs: tuple[str, ...] = ()
     unrated: tuple[str, ...] = ()
     ledger: tuple[LedgerRow, ...] = ()
     notes: tuple[str, ...] = ()
@@ -214,12 +207,12 @@ class Finding:
 class Report:
     """A program held against a machine."""
 
+    schema: str = SCHEMA
     input: InputInfo
     machine: MachineInfo
-    coverage: CoverageInfo = CoverageInfo()
+    coverage: Coverage = NO_COVERAGE
     points: tuple[Point, ...] = ()
     ops: tuple[OpInfo, ...] = ()
     by_step: tuple[StepShare, ...] = ()
     by_device: tuple[DeviceShare, ...] = ()
     findings: tuple[Finding, ...] = ()
-    schema: str = SCHEMA

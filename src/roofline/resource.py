@@ -12,7 +12,9 @@ from .dtypes import DType, dtype
 from .errors import UnitError
 
 COMPUTE_UNITS = ("matrix", "vector", "compute")
-LINK_UNITS = ("ici", "nvlink", "xgmi", "neuronlink", "xelink", "roce", "c2c", "ethernet", "dcn", "pcie")
+SCALE_UP = ("ici", "nvlink", "xgmi", "neuronlink", "xelink", "roce", "ethernet")  # links between chips of one system
+LINK_UNITS = (*SCALE_UP, "c2c", "dcn", "pcie")
+MEMORY_UNITS = ("hbm", "host", "l3", "l2", "l1", "lds", "vmem", "cmem", "smem", "sbuf", "psum", "tmem", "slc", "sram", "infinity_cache")
 _SPELLING = re.compile(r"[a-z][a-z0-9_.]*(/[a-z0-9_]+)?")
 
 

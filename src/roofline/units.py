@@ -11,15 +11,17 @@ the unit with the value (``"3.35 TB/s"``); a bare number is in base units.
 
 import math
 import re
+from collections.abc import Mapping
+from fractions import Fraction
 
 from .errors import UnitError
 
 DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
-SMALL = {"m": 1e-3, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "n": 1e-9, "p": 1e-12}
+SMALL = {"m": Fraction(1, 10**3), **dict.fromkeys("uµμ", Fraction(1, 10**6)), "n": Fraction(1, 10**9), "p": Fraction(1, 10**12)}
 
 # spelling -> (dimension, factor to its base unit). OP is what vendors call FLOP for integers.
-_SPELLINGS: dict[str, tuple[str, float]] = {
+_SPELLINGS: dict[str, tuple[str, int | Fraction]] = {
     "FLOP": ("FLOP", 1),
     "FLOPs": ("FLOP", 1),
     "OP": ("FLOP", 1),
@@ -32,9 +34,9 @@ _SPELLINGS: dict[str, tuple[str, float]] = {
     "B": ("B", 1),
     "byte": ("B", 1),
     "bytes": ("B", 1),
-    "bit": ("B", 1 / 8),
+    "bit": ("B", Fraction(1, 8)),
     "B/s": ("B/s", 1),
-    "bit/s": ("B/s", 1 / 8),
+    "bit/s": ("B/s", Fraction(1, 8)),
     "s": ("s", 1),
     "min": ("s", 60),
     "h": ("s", 3600),
@@ -44,7 +46,7 @@ _SPELLINGS: dict[str, tuple[str, float]] = {
     "hop": ("hop", 1),
     "hops": ("hop", 1),
     "hop/s": ("hop/s", 1),
-    "%": ("1", 0.01),
+    "%": ("1", Fraction(1, 100)),
     "x": ("1", 1),
     "": ("1", 1),
 }
@@ -63,17 +65,21 @@ _EXAMPLES = {
     "hop/s": "1e6 hop/s",
     "1": "85%",
 }
-_NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf)\s*(.*?)\s*\Z", re.IGNORECASE | re.DOTALL)
+_NUMBER = re.compile(
+    r"\s*(?:(?P<digits>[+-]?(?:\d[\d_,]*\.?\d*|\.\d+))(?P<exponent>[eE][+-]?\d+)?|(?P<infinite>[+-]?inf(?:inity)?))\s*(?P<unit>.*?)\s*\Z",
+    re.IGNORECASE | re.DOTALL,
+)
+_LONGEST_EXPONENT = len("e+308")  # longer ones are no floats, and would take for ever as exact numbers
 
 
-def _units() -> dict[str, tuple[str, float]]:
+def _units() -> dict[str, tuple[str, int | Fraction]]:
     """Every accepted unit, prefix and all, with its dimension and its factor."""
-    table: dict[str, tuple[str, float]] = {}
+    table: dict[str, tuple[str, int | Fraction]] = {}
     for spelling, (dimension, factor) in _SPELLINGS.items():
         table[spelling] = (dimension, factor)
         if spelling in _UNPREFIXED:
             continue
-        prefixes: dict[str, float] = SMALL if dimension == "s" else {**DECIMAL, **(BINARY if dimension in ("B", "B/s") else {})}
+        prefixes: Mapping[str, int | Fraction] = SMALL if dimension == "s" else {**DECIMAL, **(BINARY if dimension in ("B", "B/s") else {})}
         for prefix, scale in prefixes.items():
             table[prefix + spelling] = (dimension, factor * scale)
     return table
@@ -97,44 +103,40 @@ def parse(value: str | float, dimension: str) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise UnitError(f"{value!r} is not a quantity; write it like '{_EXAMPLES[dimension]}'")
-    if isinstance(value, (int, float)):
-        number, unit = float(value), ""
-    else:
-        number, unit = _split(value, dimension)
-    if unit:
-        found, factor = _lookup(unit, value, dimension)
+    if isinstance(value, str):
+        digits, unit = _split(value, dimension)
+        found, factor = _lookup(unit, value, dimension) if unit else (dimension, 1)
         if found != dimension:
             raise UnitError(f"{value!r} is in {found}, not in {dimension}; write it like '{_EXAMPLES[dimension]}'")
-        number = _scale(number, factor)
+        # Exact until the end: 3.1 ms is 0.0031, not 0.0031000000000000003.
+        try:
+            number = float(digits * factor)
+        except OverflowError:
+            raise UnitError(f"{value!r} is larger than any quantity; write it like '{_EXAMPLES[dimension]}'") from None
+    else:
+        number = float(value)
     if math.isnan(number) or number < 0:
         raise UnitError(f"{value!r} is negative or not a number; a quantity is 0 or more, like '{_EXAMPLES[dimension]}'")
     return number
 
 
-def _split(text: str, dimension: str) -> tuple[float, str]:
+def _split(text: str, dimension: str) -> tuple[Fraction | float, str]:
+    """The number, exactly, and the unit behind it."""
     match = _NUMBER.match(text)
-    if match is None:
+    if match is None or len(match["exponent"] or "") > _LONGEST_EXPONENT:
         raise UnitError(f"{text!r} is not a quantity; write it like '{_EXAMPLES[dimension]}'")
-    digits, unit = match.groups()
-    try:
-        return float(digits.replace(",", "").replace("_", "")), unit
-    except ValueError:
-        raise UnitError(f"{text!r} is not a quantity; write it like '{_EXAMPLES[dimension]}'") from None
+    if match["infinite"]:
+        return float(match["infinite"]), match["unit"]
+    return Fraction(match["digits"].replace(",", "").replace("_", "") + (match["exponent"] or "")), match["unit"]
 
 
-def _lookup(unit: str, value: object, dimension: str) -> tuple[str, float]:
+def _lookup(unit: str, value: object, dimension: str) -> tuple[str, int | Fraction]:
     if unit in _UNITS:
         return _UNITS[unit]
     if re.fullmatch(r"[kKMGTP]i?b(/s|ps)?", unit):
         better = unit.replace("ps", "/s")
         raise UnitError(f"{value!r}: {unit!r} may mean bits or bytes; write {better.replace('b', 'bit')!r} or {better.replace('b', 'B')!r}")
     raise UnitError(f"{value!r}: unknown unit {unit!r}; write it like '{_EXAMPLES[dimension]}'")
-
-
-def _scale(number: float, factor: float) -> float:
-    """``number * factor`` without the last-digit noise of small factors: 3.1 ms is 0.0031, not 0.0031000000000000003."""
-    inverse = round(1 / factor) if factor < 1 else 0
-    return number / inverse if inverse and inverse * factor == 1 else number * factor
 
 
 def show(value: float | None, dimension: str, digits: int = 4) -> str:
@@ -156,7 +158,7 @@ def show(value: float | None, dimension: str, digits: int = 4) -> str:
 
 
 def _prefix(magnitude: float, dimension: str, digits: int) -> tuple[str, float]:
-    ladder: dict[str, float] = {"": 1, "m": SMALL["m"], "µ": SMALL["µ"], "n": SMALL["n"], "p": SMALL["p"]}
+    ladder: dict[str, float] = {"": 1, **{prefix: float(SMALL[prefix]) for prefix in "mµnp"}}
     if dimension != "s":
         ladder = {prefix: DECIMAL[prefix] for prefix in ("E", "P", "T", "G", "M", "k", "")}
     for prefix, scale in ladder.items():
@@ -187,5 +189,5 @@ def percent(fraction: float | None) -> str:
     """
     if fraction is None:
         return "–"
-    share = fraction / SMALL["m"] / 10
+    share = 100 * fraction
     return f"{share:.0f}%" if share >= 9.95 or share == 0 else f"{share:.2g}%"

@@ -57,6 +57,11 @@ class Op:
         """Whether no resource it uses is unknown."""
         return self.cost.is_known
 
+    @property
+    def launches(self) -> float:
+        """How many launches its time is spread over: its kernels, where they are known."""
+        return self.kernels or self.count
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:
@@ -102,6 +107,9 @@ class Coverage:
     priced_s: float | None = None
 
 
+NO_COVERAGE = Coverage()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """What a source turned its input into."""
@@ -111,5 +119,5 @@ class Recording:
     files: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     devices: tuple[Device, ...] = ()
-    coverage: Coverage = Coverage()
+    coverage: Coverage = NO_COVERAGE
     notes: tuple[str, ...] = ()

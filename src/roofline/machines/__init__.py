@@ -1,0 +1,9 @@
+"""Machines: hardware as data. One TOML file a chip, a loader that knows every name of it, and a linter."""
+
+from .card import Card
+from .catalogue import card, cards, catalogue, load, names, read
+from .lint import lint
+from .problem import Problem
+from .settings import parse_settings
+
+__all__ = ["Card", "Problem", "card", "cards", "catalogue", "lint", "load", "names", "parse_settings", "read"]

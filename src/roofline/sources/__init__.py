@@ -1,0 +1,70 @@
+"""Sources: one module a kind of input, each turning a file into a `Recording`. Only sources read files.
+
+A source has ``sniff(head, path)``, which says from the first bytes whether the file is its kind, and ``read(path)``. The right
+one is found by content and imported when chosen.
+"""
+
+import gzip
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, cast
+
+from ..errors import SourceError
+from ..units import parse
+from ..workload import Recording
+
+# In order: the first that recognises the head of a file reads it.
+SOURCES = ("report_json", "table")
+HEAD_BYTES = int(parse("64 KiB", "B"))
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+class Source(Protocol):
+    """What a source module provides."""
+
+    def sniff(self, head: bytes, path: Path) -> bool: ...
+    def read(self, path: Path) -> Recording: ...
+
+
+def head_of(path: Path) -> bytes:
+    """The first bytes of a file, decompressed if it is gzipped."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+        if head.startswith(GZIP_MAGIC):
+            with gzip.open(path, "rb") as unzipped:
+                return unzipped.read(HEAD_BYTES)
+    except FileNotFoundError:
+        raise SourceError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise SourceError(f"{path}: is a folder; name a file in it") from None
+    except (OSError, EOFError) as error:
+        raise SourceError(f"{path}: cannot be read: {error}") from None
+    return head
+
+
+def all_of(path: Path) -> bytes:
+    """A whole file, decompressed if it is gzipped."""
+    try:
+        data = path.read_bytes()
+        return gzip.decompress(data) if data.startswith(GZIP_MAGIC) else data
+    except (OSError, EOFError) as error:
+        raise SourceError(f"{path}: cannot be read: {error}") from None
+
+
+def find(path: Path) -> Source:
+    """The source that reads this file."""
+    head = head_of(path)
+    if not head:
+        raise SourceError(f"{path}: the file is empty")
+    for name in SOURCES:
+        source = cast(Source, import_module(f".{name}", __name__))
+        if source.sniff(head, path):
+            return source
+    raise SourceError(f"{path}: not a format that roofline reads; it takes tables of ops (CSV, JSON, Parquet) and its own JSON reports")
+
+
+def read(path: Path | str) -> Recording:
+    """Whatever the file is, as a recording."""
+    where = Path(path)
+    return find(where).read(where)

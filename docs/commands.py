@@ -1,0 +1,41 @@
+"""Write docs/commands.md: what every command says of itself. Run: python docs/commands.py"""
+
+import contextlib
+import io
+import os
+from pathlib import Path
+
+from roofline.cli import COMMANDS, main
+
+PAGE = Path(__file__).parent / "commands.md"
+SHOWN = {"op": (["op", "--help"], ["op", "matmul", "--help"]), "cross": (["cross", "matmul", "--help"],), "plot": (["plot", "--help"],)}
+
+
+def said(words: list[str]) -> str:
+    """What a command prints, at a fixed width."""
+    os.environ["COLUMNS"] = "120"
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+        main(words)
+    return out.getvalue().rstrip()
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [
+        "# Commands",
+        "",
+        "Every command prints a table for people and takes `--json FILE`, `--csv FILE` and `--parquet FILE` (`-` is standard output) and,",
+        "where there is something to draw, `-o FILE` for a figure. Standard output is data, standard error is talk. Exit 0 is fine, 1 an",
+        "error, 2 wrong usage, 3 a check that failed. `NO_COLOR` and pipes mean plain text. `ROOFLINE_CHIP` names the chip to use when",
+        "`--chip` is not given.",
+    ]
+    for name, (_, summary) in {"": ("", "the commands"), **COMMANDS}.items():
+        parts += ["", f"## roofline {name}".rstrip(), "", f"{summary[0].upper()}{summary[1:]}."]
+        for words in SHOWN.get(name, ([name, "--help"] if name else ["--help"],)):
+            parts += ["", "```text", f"$ roofline {' '.join(words)}", said(words), "```"]
+    return "\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

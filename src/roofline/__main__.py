@@ -1,0 +1,7 @@
+"""`python -m roofline` is the `roofline` command."""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

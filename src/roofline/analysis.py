@@ -1,0 +1,204 @@
+"""Analysis: a recording held against a machine, once, for everybody. The command line and every other front door call this."""
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+from .advice import Placed, advise
+from .cost import Amount, Cost
+from .ledger import Ledger
+from .machine import Machine
+from .placement import IDEAL, Corrections, Placement, place
+from .report import (
+    Amounts,
+    CapacityInfo,
+    CeilingInfo,
+    CounterInfo,
+    DeviceInfo,
+    DeviceShare,
+    InputInfo,
+    LedgerRow,
+    LimitInfo,
+    MachineInfo,
+    OpInfo,
+    OtherFigure,
+    Point,
+    Report,
+    StepShare,
+)
+from .workload import Op, Recording, Workload
+
+_EXACT_INT = 2**53  # beyond this a JSON reader may lose digits of an integer, so larger ones are written as floats
+
+
+def analyze(recording: Recording, machine: Machine, corrections: Corrections = IDEAL) -> Report:
+    """The report on everything a source found."""
+    placed = [
+        Placed(id=number, op=op, placement=place(op.cost, machine, op.time_s, corrections, op.launches))
+        for number, op in enumerate(recording.workload)
+    ]
+    ranks = {one.id: rank for rank, one in enumerate(sorted(placed, key=_weight), start=1)}
+    return Report(
+        input=InputInfo(
+            format=recording.format,
+            files=recording.files,
+            hosts=recording.hosts,
+            devices=tuple(DeviceInfo(id=device.id, name=device.name, host=device.host) for device in recording.devices),
+            notes=recording.notes,
+        ),
+        machine=describe(corrections.lower(machine)),
+        coverage=recording.coverage,
+        points=(_total(recording, placed, machine, corrections),) if placed else (),
+        ops=tuple(sorted((_op_info(one, ranks[one.id]) for one in placed), key=lambda op: op.rank)),
+        by_step=tuple(StepShare(op=one.id, step=s.key, count=s.count, time_s=s.time_s) for one in placed for s in one.op.by_step),
+        by_device=tuple(DeviceShare(op=one.id, device=s.key, count=s.count, time_s=s.time_s) for one in placed for s in one.op.by_device),
+        findings=advise(placed, machine),
+    )
+
+
+def price(ledgers: Iterable[Ledger], machine: Machine, *, time_s: float | None = None, corrections: Corrections = IDEAL) -> Report:
+    """The report on hand formulas: each ledger an op, with the measured time of the only one if there is one."""
+    ops = tuple(
+        Op(
+            name=ledger.name,
+            cost=ledger.cost,
+            kernels=float(ledger.kernels),
+            time_s=time_s,
+            work_provenance="formula",
+            bytes_provenance="formula",
+            ledger=ledger,
+            notes=ledger.notes,
+        )
+        for ledger in ledgers
+    )
+    return analyze(Recording(workload=Workload(ops), format="formula"), machine, corrections)
+
+
+def describe(machine: Machine) -> MachineInfo:
+    """A machine as the report shows it, every roof with its origin."""
+    return MachineInfo(
+        name=machine.name,
+        title=machine.title,
+        scope=machine.scope,
+        devices_per_chip=machine.devices,
+        launch_latency_s=machine.launch_latency_s,
+        ceilings=tuple(
+            CeilingInfo(
+                resource=ceiling.resource.name,
+                rate=ceiling.rate,
+                per=ceiling.resource.per,
+                provenance=ceiling.provenance,
+                citation=ceiling.citation,
+                note=ceiling.note,
+                peak=ceiling.peak,
+                count=ceiling.count,
+                others=tuple(OtherFigure(rate=other.value, citation=other.citation, note=other.note) for other in ceiling.others),
+            )
+            for ceiling in machine.ceilings
+        ),
+        capacities=tuple(
+            CapacityInfo(level=held.level.name, bytes=held.bytes, provenance=held.provenance, citation=held.citation)
+            for held in machine.capacities
+        ),
+        limits=tuple(LimitInfo(name=limit.name, resource=limit.resource.name, fraction=limit.fraction) for limit in machine.limits),
+        notes=machine.notes,
+    )
+
+
+def _weight(one: Placed) -> tuple[float, int]:
+    """Ops come longest first: by measured time, else by the floor."""
+    seconds = one.op.time_s if one.op.time_s is not None else one.placement.floor_s
+    return -seconds, one.id
+
+
+def _op_info(one: Placed, rank: int) -> OpInfo:
+    op, placement = one.op, one.placement
+    return OpInfo(
+        id=one.id,
+        rank=rank,
+        name=op.name,
+        category=op.category,
+        module=op.module,
+        scope=op.scope,
+        location=op.location,
+        count=op.count,
+        kernels=op.kernels,
+        time_s=op.time_s,
+        self_time_s=op.self_time_s,
+        work=_amounts(op.cost, "FLOP"),
+        flops=_number(op.cost.flops),
+        unit=placement.compute.unit if placement.compute else None,
+        dtype=placement.compute.kind if placement.compute else None,
+        bytes=_amounts(op.cost, "B"),
+        hops=_amounts(op.cost, "hop"),
+        intensity=placement.intensity(),
+        ridge=placement.ridge(),
+        attainable=placement.attainable,
+        floor_s=placement.floor_s,
+        serial_s=placement.serial_s,
+        expected_s=placement.expected_s,
+        bound=placement.bound,
+        efficiency=placement.efficiency,
+        times=dict(placement.times),
+        utilization=placement.utilization,
+        provenance={"work": op.work_provenance, "bytes": op.bytes_provenance},
+        counters=_counters(op),
+        roofs=tuple(resource.name for resource in placement.roofs),
+        unrated=tuple(resource.name for resource in placement.unrated),
+        ledger=tuple(_ledger_rows(op.ledger)),
+        notes=op.notes,
+    )
+
+
+def _counters(op: Op) -> CounterInfo | None:
+    if op.counters is None:
+        return None
+    return CounterInfo(work=_amounts(op.counters.cost, "FLOP"), bytes=_amounts(op.counters.cost, "B"), time_s=op.counters.time_s)
+
+
+def _ledger_rows(ledger: Ledger | None) -> Iterable[LedgerRow]:
+    for row in ledger.rows if ledger else ():
+        yield LedgerRow(
+            tensor=row.tensor,
+            shape=tuple(_number(size) or 0 for size in row.shape),
+            dtype=row.dtype.name,
+            access=row.access,
+            level=row.level.name,
+            bytes=_number(row.bytes) or 0,
+            note=row.note,
+        )
+
+
+def _total(recording: Recording, placed: list[Placed], machine: Machine, corrections: Corrections) -> Point:
+    """The whole program as one point: wall time if the source has a clock, else the sum of the ops' times."""
+    cost = recording.workload.cost
+    time_s = recording.coverage.wall_s if recording.coverage.wall_s is not None else recording.workload.time_s
+    whole: Placement = place(cost, machine, time_s, corrections)
+    floors = sum(one.placement.floor_s for one in placed)
+    return Point(
+        scope="total",
+        time_s=time_s,
+        busy_s=recording.coverage.busy_s,
+        work=_amounts(cost, "FLOP"),
+        flops=_number(cost.flops),
+        bytes=_amounts(cost, "B"),
+        intensity=whole.intensity(),
+        bound=whole.bound,
+        floor_s=whole.floor_s,
+        serial_s=whole.serial_s,
+        efficiency=whole.efficiency,
+        op_efficiency=floors / time_s if time_s and floors else None,
+        utilization=whole.utilization,
+    )
+
+
+def _amounts(cost: Cost, measure: str) -> Amounts:
+    return {resource.name: _number(cost[resource]) for resource in cost if resource.measure == measure}
+
+
+def _number(amount: Amount | None) -> float | None:
+    """An exact amount as JSON can carry it: whole numbers as integers while they are exact there, anything else as a float."""
+    if isinstance(amount, Fraction) and amount.denominator == 1:
+        amount = amount.numerator
+    if isinstance(amount, int) and amount < _EXACT_INT:
+        return amount
+    return None if amount is None else float(amount)

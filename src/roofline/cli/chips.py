@@ -1,0 +1,105 @@
+"""`roofline chips`: the machines — list them, show one, compare several, check a machine file."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from ..analysis import describe
+from ..errors import UsageError
+from ..machine import Ceiling, Machine
+from ..machines import Problem, card, catalogue, lint
+from ..render.export import Row
+from ..render.machines import card_text, chips_text, comparison_text, lint_text
+from ..report import MachineInfo
+from .options import Parser, output_options
+from .output import emit
+
+SCHEMA = "roofline.machines/1"
+CHECK_FAILED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Machines as JSON."""
+
+    schema: str = SCHEMA
+    machines: tuple[MachineInfo, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintAnswer:
+    """What the linter found, as JSON."""
+
+    schema: str = "roofline.lint/1"
+    problems: tuple[Problem, ...]
+
+
+def parser() -> Parser:
+    made = Parser(
+        "chips",
+        "The machines: list them all, show some in full, compare several, or check a machine file.",
+        "roofline chips h200\n  roofline chips --compare v5p,v6e,h100\n  roofline chips --lint my_chip.toml",
+    )
+    made.add_argument("name", nargs="*", metavar="NAME|FILE", help="show these in full, with the source of each figure")
+    made.add_argument("--compare", metavar="A,B,…", help="put several side by side")
+    made.add_argument("--lint", metavar="FILE", action="append", help="check a machine file: exit 3 if a figure cannot be right")
+    made.add_argument("--lint-all", action="store_true", help="check the whole catalogue")
+    output_options(made, figure=False)
+    return made
+
+
+def run(words: Sequence[str]) -> int:
+    args = parser().parse_args(words)
+    if sum(map(bool, (args.name, args.compare, args.lint or args.lint_all))) > 1:
+        raise UsageError("chips: show, --compare and --lint are three questions; ask one at a time")
+    if args.lint or args.lint_all:
+        return _check(args)
+    if args.compare:
+        cards = tuple(card(name.strip()) for name in args.compare.split(",") if name.strip())
+        if len(cards) < 2:
+            raise UsageError("chips --compare: name at least two, separated by commas")
+        machines = tuple(each.machine for each in cards)
+        emit(args, lambda page: comparison_text(machines, page), _answer(machines), lambda: _ceiling_rows(machines))
+    elif args.name:
+        cards = tuple(card(name) for name in args.name)
+        shown = tuple(each.machine for each in cards)
+        emit(args, lambda page: "\n\n".join(card_text(each, page) for each in cards), _answer(shown), lambda: _ceiling_rows(shown))
+    else:
+        every = catalogue()
+        emit(args, lambda page: chips_text(every, page), _answer(every), lambda: _ceiling_rows(every))
+    return 0
+
+
+def _check(args: argparse.Namespace) -> int:
+    """Lint files or the whole catalogue; exit 3 when a figure cannot be right."""
+    targets: list[str] = list(args.lint or [])
+    if args.lint_all:
+        targets += [machine.name for machine in catalogue()]
+    problems = tuple(problem for target in targets for problem in lint(target))
+    emit(args, lambda page: lint_text(targets, problems, page), LintAnswer(problems=problems), lambda: [asdict(one) for one in problems])
+    return CHECK_FAILED if any(problem.severity == "error" for problem in problems) else 0
+
+
+def _answer(machines: Sequence[Machine]) -> Answer:
+    return Answer(machines=tuple(describe(machine) for machine in machines))
+
+
+def _ceiling_rows(machines: Sequence[Machine]) -> list[Row]:
+    """One row a ceiling, with its source."""
+    return [_ceiling_row(machine, ceiling) for machine in machines for ceiling in machine.ceilings]
+
+
+def _ceiling_row(machine: Machine, ceiling: Ceiling) -> Row:
+    return {
+        "machine": machine.name,
+        "scope": machine.scope,
+        "resource": ceiling.resource.name,
+        "rate": ceiling.rate,
+        "per": ceiling.resource.per,
+        "sparse": ceiling.sparse,
+        "peak": ceiling.peak,
+        "count": ceiling.count,
+        "provenance": ceiling.provenance,
+        "citation": ceiling.citation,
+        "note": ceiling.note,
+    }

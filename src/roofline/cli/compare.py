@@ -1,0 +1,135 @@
+"""`roofline compare`: two reports, op by op."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..analysis import analyze
+from ..comparison import Comparison, Delta, Totals, compare
+from ..render.export import Row
+from ..render.tables import Cell, Paper, facts, table
+from ..render.text import efficiency_cell, notes_text
+from ..report import Report
+from ..sources import head_of, read
+from ..sources.report_json import read_report, sniff
+from ..units import percent, show
+from .options import Parser, chosen_machine, machine_options, output_options
+from .output import emit
+
+SCHEMA = "roofline.comparison/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A comparison as JSON."""
+
+    schema: str = SCHEMA
+    files: tuple[str, str]
+    before: Totals
+    after: Totals
+    change_s: float | None
+    speedup: float | None
+    deltas: tuple[Delta, ...]
+    notes: tuple[str, ...]
+
+
+def parser() -> Parser:
+    made = Parser(
+        "compare",
+        "Two reports op by op: what became faster, what slower, what is new.\n"
+        "Each is a JSON report that roofline wrote, or any file that analyze reads, held against --chip.",
+        "roofline compare before.json after.json",
+    )
+    made.add_argument("before", metavar="A", help="the report before")
+    made.add_argument("after", metavar="B", help="the report after")
+    made.add_argument("--top", type=int, default=20, metavar="N", help="ops to show in the table (default 20)")
+    machine_options(made)
+    output_options(made, figure=False)
+    return made
+
+
+def run(words: Sequence[str]) -> int:
+    args = parser().parse_args(words)
+
+    def report(name: str) -> Report:
+        path = Path(name)
+        # A report keeps the machine it was held against, unless another is asked for.
+        if sniff(head_of(path), path) and not (args.chip or args.set or args.per_device):
+            return read_report(path)
+        return analyze(read(path), chosen_machine(args))
+
+    found = compare(report(args.before), report(args.after))
+    answer = Answer(
+        files=(args.before, args.after),
+        before=found.before,
+        after=found.after,
+        change_s=found.change_s,
+        speedup=found.speedup,
+        deltas=found.deltas,
+        notes=found.notes,
+    )
+    emit(args, lambda page: _text(args.before, args.after, found, args.top, page), answer, lambda: [_row(delta) for delta in found.deltas])
+    return 0
+
+
+def _row(delta: Delta) -> Row:
+    return {
+        "name": delta.name,
+        "module": delta.module,
+        "category": delta.category,
+        "matched": delta.matched,
+        "before_s": delta.before.time_s,
+        "after_s": delta.after.time_s,
+        "change_s": delta.change_s,
+        "share": delta.share,
+        "efficiency_before": delta.before.efficiency,
+        "efficiency_after": delta.after.efficiency,
+        "bound_before": delta.before.bound,
+        "bound_after": delta.after.bound,
+    }
+
+
+def _text(before: str, after: str, found: Comparison, top: int, page: Paper) -> str:
+    speed = f"{found.speedup:.3g}x as fast" if found.speedup else "not timed on both sides"
+    total = facts(
+        [
+            ("before", f"{show(found.before.time_s, 's')}, {percent(found.before.efficiency)} of the roof, {found.before.ops:,} ops"),
+            ("after", f"{show(found.after.time_s, 's')}, {percent(found.after.efficiency)} of the roof, {found.after.ops:,} ops"),
+            ("change", f"{_signed(found.change_s)}: {speed}"),
+        ],
+        page,
+    )
+    rows: list[list[str | Cell]] = [
+        [
+            delta.name,
+            delta.matched,
+            show(delta.before.time_s, "s"),
+            show(delta.after.time_s, "s"),
+            Cell(_signed(delta.change_s), _colour(delta.change_s)),
+            percent(abs(delta.share)) if delta.share is not None else "–",
+            efficiency_cell(delta.before.efficiency),
+            efficiency_cell(delta.after.efficiency),
+            _turned(delta.before.bound, delta.after.bound),
+        ]
+        for delta in found.deltas[:top]
+    ]
+    headers = ["op", "matched by", "before", "after", "change", "share", "of roof", "then", "bound"]
+    more = f"\n… and {len(found.deltas) - top:,} more; --top shows them" if len(found.deltas) > top else ""
+    head = f"{page.paint(before, 'bold')} against {page.paint(after, 'bold')}"
+    return "\n\n".join(
+        part for part in (head, total, table(headers, rows, page, left=2) + more, notes_text(list(found.notes), page)) if part
+    )
+
+
+def _signed(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    return f"{'−' if seconds < 0 else '+'}{show(abs(seconds), 's')}" if seconds else "0 s"
+
+
+def _colour(seconds: float | None) -> str:
+    return "" if not seconds else "green" if seconds < 0 else "red"
+
+
+def _turned(before: str | None, after: str | None) -> str:
+    return before or after or "–" if before == after or not (before and after) else f"{before} → {after}"

@@ -1,0 +1,116 @@
+"""`roofline cross`: the size at which a formula becomes compute bound."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+from ..errors import UsageError
+from ..formulas import Formula, lookup
+from ..machine import Machine
+from ..render.tables import Paper, facts
+from ..render.text import notes_text
+from ..solving import Crossing, cross
+from ..units import plain
+from .formula import add_options, chosen_options, listing, number
+from .options import Parser, chosen_machine, machine_options, output_options
+from .output import emit
+
+SCHEMA = "roofline.crossing/1"
+EXAMPLE = "roofline cross matmul --free m --k inf --n inf --chip v5e"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A crossing as JSON."""
+
+    schema: str = SCHEMA
+    formula: str
+    machine: str
+    free: tuple[str, ...]
+    regime: str
+    real: float | None
+    integer: int | None
+    intensity: float | None
+    ridge: float | None
+    compute: tuple[str, ...]
+    level: tuple[str, ...]
+    others: tuple[float, ...]
+    notes: tuple[str, ...]
+
+
+def parser(formula: Formula) -> Parser:
+    made = Parser(
+        f"cross {formula.name}",
+        f"Where does {formula.name} turn from memory bound to compute bound?\nGive every dimension but the free ones a size, or inf.",
+        EXAMPLE,
+    )
+    made.add_argument(
+        "--free", required=True, metavar="NAME[,NAME…]", help="the dimension to vary; several vary together: m,k,n is a square product"
+    )
+    for parameter in formula.dimensions:
+        made.add_argument(f"--{parameter.name.replace('_', '-')}", dest=parameter.name, metavar="SIZE|inf", help=parameter.meaning)
+    made.add_argument("--against", default="hbm", metavar="LEVEL", help="the memory level or link on the other side (default hbm)")
+    add_options(made, formula)
+    machine_options(made)
+    output_options(made, figure=False)
+    return made
+
+
+def run(words: Sequence[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "--list"):
+        sys.stdout.write(f"usage: roofline cross FORMULA --free NAME [--DIMENSION SIZE|inf …]\n\n{listing()}\n\nexample:\n  {EXAMPLE}\n")
+        return 0 if words else 2
+    formula = lookup(words[0])
+    args = parser(formula).parse_args(words[1:])
+    free = tuple(name.strip() for name in args.free.split(","))
+    given: dict[str, Any] = {p.name: number(getattr(args, p.name), p) for p in formula.dimensions if getattr(args, p.name) is not None}
+    if missing := [p.name for p in formula.dimensions if p.required and p.name not in (*free, *given)]:
+        raise UsageError(f"cross {formula.name}: also needs {', '.join('--' + name for name in missing)}; give each a size, or inf")
+    machine = chosen_machine(args)
+    found = cross(partial(formula.function, **chosen_options(args, formula)), free, machine, level=args.against, **given)
+    answer = _answer(found, formula, machine)
+    row = {key: ",".join(map(str, value)) if isinstance(value, tuple) else value for key, value in asdict(answer).items()}
+    emit(args, lambda page: _text(found, formula, machine, given, page), answer, lambda: [row])
+    return 0
+
+
+def _answer(found: Crossing, formula: Formula, machine: Machine) -> Answer:
+    return Answer(
+        formula=formula.name,
+        machine=machine.name,
+        free=found.free,
+        regime=found.regime,
+        real=found.real,
+        integer=found.integer,
+        intensity=_finite(found.intensity),
+        ridge=_finite(found.ridge),
+        compute=tuple(resource.name for resource in found.compute),
+        level=tuple(resource.name for resource in found.level),
+        others=found.others,
+        notes=machine.notes,
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if abs(value) != float("inf") else None
+
+
+def _text(found: Crossing, formula: Formula, machine: Machine, given: Mapping[str, object], page: Paper) -> str:
+    fixed = ", ".join(f"{name} = {size}" for name, size in given.items())
+    compared = f"{' + '.join(map(str, found.compute))} against {' + '.join(map(str, found.level))}"
+    lines = facts(
+        [
+            ("answer", found.words),
+            ("real crossing", plain(found.real, 8) if found.real is not None else ""),
+            ("first integer", f"{found.integer:,}" if found.integer is not None else ""),
+            ("intensity", f"{plain(found.intensity)} FLOP/B" + (" there" if found.crosses else " in the limit")),
+            ("ridge", f"{plain(found.ridge)} FLOP/B, {compared}"),
+            ("also crosses at", ", ".join(plain(other, 6) for other in found.others)),
+            ("unrated", ", ".join(map(str, found.unrated))),
+        ],
+        page,
+    )
+    head = f"{page.paint(formula.name, 'bold')}{f' with {fixed}' if fixed else ''} on {machine.name}"
+    return "\n\n".join(part for part in (head, lines, notes_text(list(machine.notes), page)) if part)

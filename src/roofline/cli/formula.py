@@ -1,0 +1,115 @@
+"""Formulas on the command line: their dimensions and options, made from what the registry knows of each."""
+
+import argparse
+import shlex
+from contextlib import suppress
+from fractions import Fraction
+from math import inf
+from typing import Any
+
+from ..errors import UnitError, UsageError
+from ..formulas import Formula, all_formulas, lookup
+from ..formulas.notation import Dim
+from ..formulas.registry import Parameter
+from ..ledger import Ledger
+from ..units import parse
+from .options import Parser
+
+INFINITE = ("inf", "infinity", "∞")
+
+
+def add_options(parser: argparse.ArgumentParser, formula: Formula, *, skip: tuple[str, ...] = ()) -> None:
+    """An option for each keyword parameter of the formula."""
+    group = parser.add_argument_group("formula")
+    for parameter in formula.options:
+        if parameter.name in skip:
+            continue
+        flag = f"--{parameter.name.replace('_', '-')}"
+        said = parameter.meaning or parameter.name.replace("_", " ")
+        if parameter.kind == "bool":
+            group.add_argument(flag, dest=parameter.name, action=argparse.BooleanOptionalAction, default=parameter.default, help=said)
+            continue
+        default = "" if parameter.default is None else f" (default {parameter.default})"
+        group.add_argument(
+            flag,
+            dest=parameter.name,
+            choices=parameter.choices or None,
+            metavar=None if parameter.choices else _metavar(parameter),
+            required=parameter.required,
+            help=f"{said}{default}".replace("%", "%%"),
+        )
+
+
+def add_dimensions(parser: argparse.ArgumentParser, formula: Formula) -> None:
+    """A positional argument for each dimension of the formula."""
+    for parameter in formula.dimensions:
+        parser.add_argument(parameter.name, metavar=parameter.name.upper(), help=parameter.meaning.replace("%", "%%"))
+
+
+def chosen_ledger(args: argparse.Namespace, formula: Formula) -> Ledger:
+    """The formula at the sizes and with the options given."""
+    sizes = [number(getattr(args, parameter.name), parameter) for parameter in formula.dimensions]
+    for parameter, size in zip(formula.dimensions, sizes, strict=True):
+        if size == inf:
+            raise UsageError(f"{formula.name}: {parameter.name} cannot be infinite here; roofline cross takes limits")
+    return formula(*sizes, **chosen_options(args, formula))
+
+
+def spelled(words: str) -> Ledger:
+    """An operation written in one string, as in ``--op "matmul 600 600 600 --weights int8"``."""
+    name, *rest = shlex.split(words) or [""]
+    formula = lookup(name)
+    parser = Parser(f"--op {formula.name}", formula.summary, f"--op '{formula.name} {' '.join(map(str, formula.example))}'")
+    add_dimensions(parser, formula)
+    add_options(parser, formula)
+    return chosen_ledger(parser.parse_args(rest), formula).named(words)
+
+
+def chosen_options(args: argparse.Namespace, formula: Formula) -> dict[str, Any]:
+    """The keyword arguments that were given; what was not keeps the formula's own default."""
+    options: dict[str, Any] = {}
+    for parameter in formula.options:
+        value = getattr(args, parameter.name, None)
+        if value is not None and value != parameter.default:
+            options[parameter.name] = value if parameter.kind in ("bool", "format", "choice") else number(value, parameter)
+    return options
+
+
+def number(text: str, parameter: Parameter) -> Dim:
+    """A dimension or a number as a person writes it: 8192, 8_192, 1e6, 64Ki, 1/2; ``inf`` is infinite."""
+    word = text.strip()
+    if word.lower() in INFINITE:
+        return inf
+    try:
+        if "/" in word:
+            value = Fraction(word)
+            return value.numerator if value.denominator == 1 else value
+        return int(word.replace(",", ""))
+    except (ValueError, ZeroDivisionError):
+        pass
+    amount = _amount(word, parameter)
+    return int(amount) if amount.is_integer() else amount
+
+
+def _amount(word: str, parameter: Parameter) -> float:
+    """A number with a prefix, such as 64Ki, in bytes, such as 1GB, or in exponent form."""
+    for text, dimension in ((word, "1"), (word, "B"), (f"{word}B", "B")):
+        with suppress(UnitError):
+            return parse(text, dimension)
+    raise UsageError(f"{parameter.name} is {word!r}; write a positive number such as 8192, 64Ki or 1e6")
+
+
+def _metavar(parameter: Parameter) -> str:
+    return {"format": "FORMAT", "int": "N", "float": "X", "dim": "N"}.get(parameter.kind, "VALUE")
+
+
+def listing() -> str:
+    """Every formula by group, as help shows it."""
+    lines: list[str] = []
+    groups: dict[str, list[Formula]] = {}
+    for formula in all_formulas():
+        groups.setdefault(formula.group, []).append(formula)
+    widest = max(len(formula.usage) for formula in all_formulas())
+    for group, members in groups.items():
+        lines += [f"{group}:", *(f"  {member.usage.ljust(widest)}  {member.summary}" for member in members)]
+    return "\n".join(lines)

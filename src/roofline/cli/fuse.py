@@ -1,0 +1,192 @@
+"""`roofline fuse`: a chain of ops in every grouping into kernels, and the best legal one."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import UsageError, did_you_mean
+from ..formulas.chains import POINTWISE
+from ..fusing import ENUMERABLE, Fusion, StageSpec, best, chain, every_fusion, fuse
+from ..render.tables import Cell, Paper, table
+from ..render.text import notes_text
+from ..units import parse, plain, show
+from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
+from .output import emit, talk
+
+SCHEMA = "roofline.fusion/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grouping:
+    """One grouping as JSON."""
+
+    kernels: int
+    groups: tuple[tuple[str, ...], ...]
+    legal: bool
+    best: bool
+    bytes: float
+    flops: float | None
+    intensity: float | None
+    bound: str | None
+    time_s: float
+    attainable: float | None
+    speedup: float
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Every grouping of a chain as JSON."""
+
+    schema: str = SCHEMA
+    machine: str
+    shape: tuple[int, ...]
+    dtype: str
+    groupings: tuple[Grouping, ...]
+    notes: tuple[str, ...]
+
+
+def parser() -> Parser:
+    made = Parser(
+        "fuse",
+        f"Price a chain of ops in every grouping into kernels, and find the best legal one.\nops: {', '.join(POINTWISE)}",
+        "roofline fuse layernorm gelu dropout add --shape 32x2048x4096 --chip v7x",
+    )
+    made.add_argument("op", nargs="+", metavar="OP", help="the ops in order; NAME:FLOPS is one of your own, with its FLOP per element")
+    made.add_argument("--shape", required=True, metavar="AxBxC", help="the tensor that flows through; reductions are along its last axis")
+    made.add_argument("--dtype", default="bf16", metavar="FORMAT", help="its number format (default bf16)")
+    made.add_argument(
+        "--second-operands",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="binary ops such as a residual add read a second tensor of the same shape (default)",
+    )
+    made.add_argument(
+        "--keep", action="append", default=[], metavar="OP", help="the result of this op is used elsewhere, so it is written in any case"
+    )
+    made.add_argument(
+        "--groups", action="append", default=[], metavar="N,N…|A+B,C", help="only this grouping: 2,2 or layernorm+gelu,dropout+add"
+    )
+    made.add_argument("--on-chip", metavar="BYTES", help="how much of a row one kernel can hold (default: the chip's own memory)")
+    machine_options(made)
+    correction_options(made)
+    output_options(made)
+    return made
+
+
+def run(words: Sequence[str]) -> int:
+    args = parser().parse_args(words)
+    machine = chosen_machine(args)
+    corrections = chosen_corrections(args)
+    shape = _shape(args.shape)
+    stages = [_stage(word, number, args.second_operands) for number, word in enumerate(args.op, start=1)]
+    line = chain(shape, args.dtype, stages, compute="vector/fp32", keep=[f"{name}.out" for name in args.keep])
+    on_chip = None if args.on_chip is None else parse(args.on_chip, "B")
+    winner = best(line, machine, on_chip_bytes=on_chip, corrections=corrections)
+    if args.groups:
+        found = tuple(fuse(line, _groups(text), machine, on_chip_bytes=on_chip, corrections=corrections) for text in args.groups)
+    elif len(line) <= ENUMERABLE:
+        found = every_fusion(line, machine, on_chip_bytes=on_chip, corrections=corrections)
+    else:
+        found = (fuse(line, [1] * len(line), machine, on_chip_bytes=on_chip, corrections=corrections), winner)
+    notes = tuple(dict.fromkeys((*machine.notes, *(note for one in found for note in one.notes))))
+    answer = Answer(
+        machine=machine.name, shape=shape, dtype=args.dtype, groupings=tuple(_grouping(one, winner) for one in found), notes=notes
+    )
+    emit(args, lambda page: _text(answer, page), answer, lambda: [_row(one) for one in answer.groupings])
+    if args.output:
+        from ..render.plot import fusion_path, save
+
+        scenarios = [(_kernels(one), one.intensity or 0.0) for one in _scenarios(found, winner)]
+        save(fusion_path(machine, scenarios, theme=args.theme), args.output)
+        talk(f"wrote {args.output}")
+    return 0
+
+
+def _stage(word: str, number: int, second_operands: bool) -> StageSpec:
+    """An op of the chain by its name, or ``NAME:FLOPS`` for one of the user's own."""
+    name, colon, flops = word.partition(":")
+    if colon:
+        return StageSpec(name, parse(flops, "1"))
+    facts = POINTWISE.get(name)
+    if facts is None:
+        raise UsageError(f"fuse: no op named {name!r}{did_you_mean(name, POINTWISE) or '; write NAME:FLOPS for one of your own'}")
+    extras = tuple(f"{name}.{number}.operand{extra}" for extra in range(facts.inputs)) if second_operands else ()
+    return StageSpec(name, facts.flops, facts.transcendentals, extra_inputs=extras, reduces=facts.reduces)
+
+
+def _scenarios(found: tuple[Fusion, ...], winner: Fusion) -> list[Fusion]:
+    """The groupings worth drawing: for each number of kernels the best, from unfused to the winner."""
+    least: dict[int, Fusion] = {}
+    for one in (*found, winner):
+        held = least.get(len(one.kernels))
+        if one.legal and (held is None or one.time_s < held.time_s):
+            least[len(one.kernels)] = one
+    return [least[count] for count in sorted(least, reverse=True) if least[count].time_s >= winner.time_s]
+
+
+def _kernels(one: Fusion) -> str:
+    return f"{len(one.kernels)} kernel{'s' if len(one.kernels) > 1 else ''}"
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    try:
+        sizes = tuple(int(part) for part in text.replace("×", "x").replace(",", "x").split("x"))
+    except ValueError:
+        raise UsageError(f"--shape {text}: write the sizes like 32x2048x4096") from None
+    if not all(size > 0 for size in sizes):
+        raise UsageError(f"--shape {text}: every size is a positive whole number")
+    return sizes
+
+
+def _groups(text: str) -> list[int] | list[list[str]]:
+    parts = [part.strip() for part in text.split(",")]
+    if all(part.isdigit() for part in parts):
+        return [int(part) for part in parts]
+    return [part.split("+") for part in parts]
+
+
+def _grouping(one: Fusion, winner: Fusion) -> Grouping:
+    return Grouping(
+        kernels=len(one.kernels),
+        groups=one.groups,
+        legal=one.legal,
+        best=one.groups == winner.groups,
+        bytes=float(one.bytes),
+        flops=None if one.flops is None else float(one.flops),
+        intensity=one.intensity,
+        bound=one.bound,
+        time_s=one.time_s,
+        attainable=one.attainable,
+        speedup=one.speedup,
+        reasons=one.illegal,
+    )
+
+
+def _row(one: Grouping) -> dict[str, object]:
+    names = [field for field in Grouping.__dataclass_fields__ if field != "reasons"]
+    cells = {name: getattr(one, name) for name in names}
+    return {**cells, "groups": ",".join("+".join(group) for group in one.groups), "reasons": "; ".join(one.reasons)}
+
+
+def _text(answer: Answer, page: Paper) -> str:
+    rows: list[list[str | Cell]] = []
+    for one in answer.groupings:
+        verdict = Cell("best", "green") if one.best else Cell("" if one.legal else "not legal", "" if one.legal else "red")
+        rows.append(
+            [
+                " | ".join("+".join(group) for group in one.groups),
+                str(one.kernels),
+                show(one.bytes, "B", 3),
+                plain(one.intensity, 3) if one.intensity else "–",
+                show(one.attainable, "FLOP/s", 3),
+                one.bound or "–",
+                show(one.time_s, "s", 3),
+                f"{one.speedup:.2f}x",
+                verdict,
+            ]
+        )
+    head = f"{page.paint('fusion', 'bold')} of {'x'.join(map(str, answer.shape))} {answer.dtype} on {answer.machine}"
+    body = table(["kernels (one a group)", "n", "traffic", "FLOP/B", "attainable", "bound", "T_min", "speed-up", ""], rows, page)
+    reasons = [reason for one in answer.groupings for reason in one.reasons]
+    return "\n\n".join(part for part in (head, body, notes_text([*answer.notes, *reasons], page)) if part)

@@ -1,0 +1,74 @@
+"""`roofline op`: price one operation from its shapes, by any formula."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from ..analysis import price
+from ..formulas import Formula, lookup
+from ..machine import Machine
+from ..placement import fit
+from ..render.text import op_text
+from ..resource import SCALE_UP
+from ..units import parse, show
+from .formula import add_dimensions, add_options, chosen_ledger, listing
+from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
+from .output import emit_report
+
+SUMMARY = "Price one operation from its shapes: what it moves and computes, what binds it, how long it must take."
+EXAMPLE = "roofline op matmul 8192 8192 8192 --chip v5e --dtype bf16 --weights int8"
+
+
+def parser(formula: Formula) -> Parser:
+    made = Parser(
+        f"op {formula.name}", formula.documentation, f"roofline op {formula.name} {' '.join(map(str, formula.example))} --chip h100"
+    )
+    add_dimensions(made, formula)
+    add_options(made, formula)
+    made.add_argument("--time", metavar="TIME", help="a measured time to hold against the roof, such as 5ms")
+    machine_options(made)
+    correction_options(made)
+    output_options(made)
+    return made
+
+
+def run(words: Sequence[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "--list"):
+        sys.stdout.write(f"{SUMMARY}\n\nusage: roofline op FORMULA DIMENSIONS [options]\n\n{listing()}\n\nexample:\n  {EXAMPLE}\n")
+        return 0 if words else 2
+    formula = lookup(words[0])
+    args = parser(formula).parse_args(words[1:])
+    machine = chosen_machine(args)
+    note = _own_link(args, formula, machine)
+    ledger = chosen_ledger(args, formula)
+    ledger = ledger.named(ledger.name, note) if note else ledger
+    time_s = None if args.time is None else parse(args.time, "s")
+    report = price([ledger], machine, time_s=time_s, corrections=chosen_corrections(args))
+    room = _room(float(ledger.footprint()), machine)
+    emit_report(args, report, lambda page: op_text(report, page, room))
+    return 0
+
+
+def _own_link(args: argparse.Namespace, formula: Formula, machine: Machine) -> str:
+    """Send over the chip's own scale-up link unless one is named, and over all of its links where a switch joins them."""
+    if "link" not in {option.name for option in formula.options} or args.link is not None:
+        return ""
+    own = next((ceiling for unit in SCALE_UP if (ceiling := machine.ceiling(unit))), None)
+    if own is None:
+        return ""
+    args.link = own.resource.name
+    if args.links is None and "switch" in own.topology.lower() and own.count > 1:
+        args.links = str(own.count)
+        return f"over all {own.count} {own.resource} links of the chip, which a switch joins"
+    return ""
+
+
+def _room(needed: float, machine: Machine) -> str:
+    """Whether the tensors fit in main memory, with what to spare."""
+    held = fit(needed, machine)
+    if held is None or not needed:
+        return ""
+    there = f"{show(held.capacity, 'B')} on {machine.name}"
+    if held.fits:
+        return f"memory: {show(needed, 'B')} of {there}, {show(held.spare, 'B')} to spare"
+    return f"memory: {show(needed, 'B')} does not fit in {there}; {show(-held.spare, 'B')} too much"

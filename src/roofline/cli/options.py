@@ -1,0 +1,131 @@
+"""Options that commands share: which machine, which corrections, where the output goes."""
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NoReturn
+
+from ..errors import UsageError
+from ..machine import Machine
+from ..placement import Corrections
+from ..resource import Resource
+from ..units import parse
+
+DEFAULT_CHIP = "h100-sxm"
+CHIP_VARIABLE = "ROOFLINE_CHIP"
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line, and are ours."""
+
+    def __init__(self, command: str, summary: str, example: str) -> None:
+        super().__init__(
+            prog=f"roofline {command}",
+            description=summary,
+            epilog=f"example:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        self.command = command
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{self.command}: {message}; see: {self.prog} --help")
+
+
+def machine_options(parser: argparse.ArgumentParser) -> None:
+    """Which machine, and what to change on it."""
+    group = parser.add_argument_group("machine")
+    group.add_argument(
+        "--chip", metavar="NAME|FILE", help=f"a chip by any name, or a TOML file (default: ${CHIP_VARIABLE}, else {DEFAULT_CHIP})"
+    )
+    group.add_argument("--set", metavar="RESOURCE=RATE", action="append", default=[], help='replace or add a rate: --set hbm="7.2 TB/s"')
+    group.add_argument("--per-device", action="store_true", help="one framework device of the chip instead of the whole chip")
+
+
+def correction_options(parser: argparse.ArgumentParser) -> None:
+    """What keeps real programs off the ideal roof; all off by default."""
+    group = parser.add_argument_group("corrections (all off by default)")
+    group.add_argument(
+        "--sustained", metavar="FRACTION|RESOURCE=FRACTION", action="append", default=[], help="rates times this: 0.85, or matrix=0.8"
+    )
+    group.add_argument("--communication", metavar="FRACTION", default="0", help="share of time spent communicating: lowers the roofs")
+    group.add_argument("--overlap", metavar="FRACTION", default="1", help="1: units overlap fully (T_min); 0: not at all (T_max)")
+    group.add_argument("--launches", metavar="N", default="0", help="kernel launches: at least this many launch latencies")
+    group.add_argument("--limit", metavar="NAME", help="a named lower roof of the machine, such as 'no FMA'")
+
+
+def output_options(parser: argparse.ArgumentParser, *, figure: bool = True) -> None:
+    """Where the answer goes besides the terminal."""
+    group = parser.add_argument_group("output")
+    group.add_argument("--json", metavar="FILE", help="the whole answer as JSON; - is standard output")
+    group.add_argument("--csv", metavar="FILE", help="the table as CSV; - is standard output")
+    group.add_argument("--parquet", metavar="FILE", help="the table as Parquet; - is standard output")
+    if figure:
+        figure_options(group)
+
+
+FIGURES = (".svg", ".png", ".pdf")
+
+
+def figure_options(parser: argparse._ActionsContainer, *, required: bool = False) -> None:
+    """Where a figure goes, and for which background it is drawn."""
+    parser.add_argument(
+        "-o", "--output", type=_figure, required=required, metavar="FILE", help="a figure, by extension: .svg, .png or .pdf"
+    )
+    parser.add_argument("--dark", dest="theme", action="store_const", const="dark", default="light", help="draw it for a dark background")
+
+
+def _figure(name: str) -> str:
+    """Refuse a format nobody can draw before any work is done."""
+    if not name.lower().endswith(FIGURES):
+        raise UsageError(f"{name}: a figure ends in {', '.join(FIGURES)}")
+    return name
+
+
+def chosen_machine(args: argparse.Namespace) -> Machine:
+    """The machine these options name."""
+    from ..machines import load, parse_settings
+
+    name = args.chip or os.environ.get(CHIP_VARIABLE) or DEFAULT_CHIP
+    machine = load(name)
+    if not args.chip and not os.environ.get(CHIP_VARIABLE):
+        machine = replace(machine, notes=(*machine.notes, f"no --chip given: held against {machine.name}"))
+    if args.per_device:
+        machine = machine.per_device()
+    if args.set:
+        machine = machine.override(parse_settings(args.set))
+    if getattr(args, "limit", None):
+        machine = machine.limited(args.limit)
+    return machine
+
+
+def chosen_corrections(args: argparse.Namespace) -> Corrections:
+    """The corrections these options ask for."""
+    return Corrections(
+        sustained=_sustained(args.sustained),
+        communication=_fraction(args.communication, "--communication"),
+        overlap=_fraction(args.overlap, "--overlap"),
+        launches=parse(args.launches, "1"),
+    )
+
+
+def _sustained(words: Sequence[str]) -> float | dict[str, float] | None:
+    if not words:
+        return None
+    if len(words) == 1 and "=" not in words[0]:
+        return _fraction(words[0], "--sustained")
+    fractions = {}
+    for word in words:
+        name, equals, fraction = word.partition("=")
+        if not equals:
+            raise UsageError(f"--sustained {word}: give one fraction for everything, or RESOURCE=FRACTION each time")
+        fractions[Resource(name).name] = _fraction(fraction, f"--sustained {name}")
+    return fractions
+
+
+def _fraction(text: str, option: str) -> float:
+    value = parse(text, "1")
+    if value > 1:
+        raise UsageError(f"{option} {text}: a fraction is between 0 and 1; write 0.85 or 85%")
+    return value

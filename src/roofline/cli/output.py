@@ -1,0 +1,67 @@
+"""Where answers go: the terminal, files, standard output."""
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ..errors import UsageError
+from ..render.export import Row, op_rows, to_csv, to_json, to_parquet
+from ..render.tables import Paper
+from ..report import Report
+
+
+def paper() -> Paper:
+    """The terminal as it is: its width, and colour unless ``NO_COLOR`` is set or the output is a pipe."""
+    if not sys.stdout.isatty():
+        return Paper()
+    return Paper(width=shutil.get_terminal_size().columns, colour=not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
+
+
+def emit(args: argparse.Namespace, text: Callable[[Paper], str], value: object, rows: Callable[[], Sequence[Row]]) -> None:
+    """The answer everywhere the options ask for it; as text on standard output unless data goes there."""
+    wanted = [(option, getattr(args, option)) for option in ("json", "csv", "parquet")]
+    to_stdout = [f"--{option}" for option, target in wanted if target == "-"]
+    if len(to_stdout) > 1:
+        raise UsageError(f"{' and '.join(to_stdout)} both go to standard output; give one of them a file")
+    makers: dict[str, Callable[[], bytes]] = {
+        "json": lambda: to_json(value),
+        "csv": lambda: to_csv(rows()).encode(),
+        "parquet": lambda: to_parquet(rows()),
+    }
+    for option, target in wanted:
+        if target is not None:
+            write(target, makers[option]())
+    if not to_stdout:
+        sys.stdout.write(text(paper()) + "\n")
+
+
+def emit_report(
+    args: argparse.Namespace, report: Report, text: Callable[[Paper], str], rows: Callable[[], Sequence[Row]] | None = None
+) -> None:
+    """A report everywhere the options ask for it, its chart included."""
+    emit(args, text, report, rows or (lambda: op_rows(report.ops)))
+    if args.output:
+        from ..render.plot import roofline_chart, save
+
+        save(roofline_chart(report, theme=args.theme), args.output)
+        talk(f"wrote {args.output}")
+
+
+def write(target: str, data: bytes) -> None:
+    """Bytes to a file, or to standard output for ``-``."""
+    if target == "-":
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        Path(target).write_bytes(data)
+    except OSError as error:
+        raise UsageError(f"{target}: cannot be written: {error.strerror}") from None
+
+
+def talk(message: str) -> None:
+    """A word to the person, beside the data."""
+    sys.stderr.write(f"roofline: {message}\n")

@@ -1,0 +1,55 @@
+"""`roofline place`: FLOP, bytes and a time on a machine's roofline."""
+
+from collections.abc import Sequence
+
+from ..analysis import analyze
+from ..cost import Amount, Cost
+from ..dtypes import dtype
+from ..errors import UsageError
+from ..render.text import op_text
+from ..resource import HBM, Resource
+from ..units import parse
+from ..workload import Op, Recording, Workload
+from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
+from .output import emit_report
+
+
+def parser() -> Parser:
+    made = Parser(
+        "place",
+        "Put FLOP, bytes and a measured time on a machine's roofline.",
+        "roofline place --flops 2e12 --bytes 3e9 --time 5ms --chip h100",
+    )
+    made.add_argument("--flops", metavar="AMOUNT", help='arithmetic: 2e12 or "2 TFLOP"')
+    made.add_argument("--bytes", metavar="AMOUNT", help='bytes of main memory: 3e9 or "3 GB"')
+    made.add_argument("--time", metavar="TIME", help="the measured time: 5ms")
+    made.add_argument("--dtype", default="bf16", metavar="FORMAT", help="the number format of the arithmetic (default bf16)")
+    made.add_argument("--unit", default="matrix", choices=("matrix", "vector"), help="the unit that does the arithmetic (default matrix)")
+    made.add_argument("--use", action="append", default=[], metavar="RESOURCE=AMOUNT", help='any other resource: --use nvlink="1 GB"')
+    made.add_argument("--name", default="work", metavar="NAME", help="what to call it")
+    machine_options(made)
+    correction_options(made)
+    output_options(made)
+    return made
+
+
+def run(words: Sequence[str]) -> int:
+    args = parser().parse_args(words)
+    amounts: dict[Resource, Amount | None] = {}
+    if args.flops is not None:
+        amounts[Resource(f"{args.unit}/{dtype(args.dtype).rate}")] = parse(args.flops, "FLOP")
+    if args.bytes is not None:
+        amounts[HBM] = parse(args.bytes, "B")
+    for word in args.use:
+        name, equals, amount = word.partition("=")
+        if not equals:
+            raise UsageError(f"--use {word}: write RESOURCE=AMOUNT, such as nvlink=1GB")
+        resource = Resource(name.strip())
+        amounts[resource] = parse(amount.strip(), resource.measure)
+    if not amounts:
+        raise UsageError("place: nothing to place; give --flops, --bytes or --use")
+    time_s = None if args.time is None else parse(args.time, "s")
+    op = Op(name=args.name, cost=Cost.of(amounts), time_s=time_s)
+    report = analyze(Recording(workload=Workload((op,)), format="formula"), chosen_machine(args), chosen_corrections(args))
+    emit_report(args, report, lambda page: op_text(report, page))
+    return 0

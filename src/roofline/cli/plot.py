@@ -1,0 +1,247 @@
+"""`roofline plot`: draw a figure. Heavy imports wait until one is asked for."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError, did_you_mean
+from ..formulas import lookup
+from ..machine import Machine
+from ..placement import place
+from ..units import parse
+from . import fuse
+from .formula import add_options, chosen_options, number, spelled
+from .options import Parser, chosen_machine, figure_options, machine_options
+from .output import talk
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ..render.geometry import Roof
+
+SIZES = 33  # samples of a curve against size
+
+
+def run(words: Sequence[str]) -> int:
+    if not words or words[0] in ("-h", "--help"):
+        sys.stdout.write(_help())
+        return 0 if words else 2
+    name, *rest = words
+    if name == "fusion":
+        return _fusion(rest)
+    if name not in FIGURES:
+        raise UsageError(f"plot: no figure named {name!r}{did_you_mean(name, FIGURES) or '; figures: ' + ', '.join(FIGURES)}")
+    figure = FIGURES[name]
+    parser = Parser(f"plot {name}", figure.summary, f"roofline plot {name} {figure.example} -o {name}.svg")
+    figure.arguments(parser, rest)
+    machine_options(parser)
+    parser.add_argument("--compute", metavar="RESOURCE", help="the compute roof, such as matrix/fp8 (default: bf16, else the fastest)")
+    parser.add_argument("--level", default="hbm", metavar="LEVEL", help="the memory level or link (default hbm)")
+    figure_options(parser, required=True)
+    args = parser.parse_args(rest)
+
+    from ..render.plot import save
+
+    save(figure.draw(args, args.theme), args.output)
+    talk(f"wrote {args.output}")
+    return 0
+
+
+def _help() -> str:
+    widest = max(map(len, [*FIGURES, "fusion"]))
+    lines = [f"  {name.ljust(widest)}  {figure.summary}" for name, figure in FIGURES.items()]
+    lines.append(f"  {'fusion'.ljust(widest)}  a chain of ops from unfused to fused (the arguments of roofline fuse)")
+    usage = "usage: roofline plot FIGURE [options] -o FILE   (roofline plot FIGURE --help says more)"
+    return "\n".join(["Draw a figure.", "", usage, "", *lines, "", "example:", "  roofline plot anatomy --chip v7x -o anatomy.svg", ""])
+
+
+def _fusion(words: Sequence[str]) -> int:
+    if "-o" not in words and "--output" not in words and not {"-h", "--help"} & set(words):
+        raise UsageError("plot fusion: say where the figure goes with -o FILE")
+    return fuse.run(words)
+
+
+class Figure:
+    """One kind of figure: what it takes and how it is drawn."""
+
+    def __init__(self, summary: str, example: str, arguments: Callable[[Parser, Sequence[str]], None], draw: Callable[..., "Axes"]) -> None:
+        self.summary, self.example, self.arguments, self.draw = summary, example, arguments, draw
+
+
+def _no_arguments(parser: Parser, words: Sequence[str]) -> None:
+    """A figure of the machine alone."""
+
+
+def _anatomy(args: argparse.Namespace, theme: str) -> "Axes":
+    from ..render.plot import anatomy
+
+    return anatomy(chosen_machine(args), compute=args.compute, level=args.level, theme=theme)
+
+
+def _chip_arguments(parser: Parser, words: Sequence[str]) -> None:
+    parser.add_argument("--chips", required=True, metavar="A,B,…", help="the chips; NAME:fp8 holds one under another number format's roof")
+    parser.add_argument("--op", action="append", default=[], metavar="'FORMULA SIZES…'", help="an operation to mark on every roof")
+    parser.add_argument("--point", action="append", default=[], metavar="NAME,INTENSITY", help="a point to mark on every roof")
+
+
+def _roofs(args: argparse.Namespace) -> list["Roof"]:
+    """One roof a chip; with ``--set`` on each of them."""
+    from ..render.geometry import roof
+
+    roofs = []
+    for word in args.chips.split(","):
+        name, _, number_format = word.strip().partition(":")
+        machine = chosen_machine(argparse.Namespace(**{**vars(args), "chip": name}))
+        compute = f"matrix/{number_format}" if number_format else args.compute
+        shown = f"{machine.name} {number_format}" if number_format else machine.name
+        roofs.append(roof(machine, compute, args.level, shown))
+    return roofs
+
+
+def _chips(args: argparse.Namespace, theme: str) -> "Axes":
+    from ..render.plot import rooflines
+
+    points = [(name, intensity) for name, intensity, _ in _points(args.point)]
+    for words in args.op:
+        intensity = spelled(words).cost.intensity(args.level)
+        if not intensity:
+            raise UsageError(f"--op {words!r} does no arithmetic or moves nothing over {args.level}, so it has no place on this chart")
+        points.append((words, intensity))
+    return rooflines(_roofs(args), points, theme=theme)
+
+
+def _size_arguments(parser: Parser, words: Sequence[str]) -> None:
+    if not words or words[0].startswith("-"):
+        parser.add_argument("formula", metavar="FORMULA", help="the formula whose size is varied")
+        return
+    formula = lookup(words[0])
+    parser.add_argument("formula", metavar="FORMULA", help="the formula whose size is varied")
+    parser.add_argument("--free", required=True, metavar="NAME[,NAME…]", help="the dimension on the axis; m,k,n together are a square")
+    for parameter in formula.dimensions:
+        parser.add_argument(f"--{parameter.name.replace('_', '-')}", dest=parameter.name, metavar="SIZE", help=parameter.meaning)
+    add_options(parser, formula, skip=("compute", "level"))
+    parser.add_argument("--chips", required=True, metavar="A,B,…", help="the chips whose ridges are drawn; NAME:fp8 takes another roof")
+    parser.add_argument("--from", dest="smallest", type=int, default=64, metavar="N", help="the smallest size (default 64)")
+    parser.add_argument("--to", dest="largest", type=int, default=16384, metavar="N", help="the largest size (default 16384)")
+
+
+def _sizes(args: argparse.Namespace, theme: str) -> "Axes":
+    from ..render.plot import intensity_against_size
+
+    formula = lookup(args.formula)
+    free = tuple(name.strip() for name in args.free.split(","))
+    fixed: dict[str, Any] = {p.name: number(getattr(args, p.name), p) for p in formula.dimensions if getattr(args, p.name) is not None}
+    price = partial(formula.function, **chosen_options(args, formula), **fixed)
+    if not 0 < args.smallest < args.largest:
+        raise UsageError(f"plot sizes: --from {args.smallest} --to {args.largest}: give two sizes, the smaller first")
+    ratio = args.largest / args.smallest
+    sizes = sorted({round(args.smallest * ratio ** (step / (SIZES - 1))) for step in range(SIZES)})
+    curve = [(float(size), price(**dict.fromkeys(free, size)).cost.intensity(args.level) or 0.0) for size in sizes]
+    return intensity_against_size({formula.name: curve}, _roofs(args), size=" = ".join(free), theme=theme)
+
+
+def _point_arguments(parser: Parser, words: Sequence[str]) -> None:
+    parser.add_argument(
+        "--point",
+        action="append",
+        required=True,
+        metavar="NAME,INTENSITY,RATE",
+        help="a measured kernel; RATE may be 92%% of the roof",
+    )
+
+
+def _points(words: Sequence[str]) -> list[tuple[str, float, str]]:
+    points = []
+    for word in words:
+        parts = [part.strip() for part in word.split(",")]
+        if len(parts) not in (2, 3):
+            raise UsageError(f"--point {word!r}: write NAME,INTENSITY or NAME,INTENSITY,RATE")
+        points.append((parts[0], parse(parts[1], "FLOP/B"), parts[2] if len(parts) == 3 else ""))
+    return points
+
+
+def _measured(args: argparse.Namespace, machine: Machine) -> list[tuple[str, float, float]]:
+    """Points with rates; a percentage is of the roof at that intensity."""
+    from ..render.geometry import roof
+
+    one = roof(machine, args.compute, args.level)
+    measured = []
+    for name, intensity, rate in _points(args.point):
+        if not rate:
+            raise UsageError(f"--point {name!r}: a measured point needs a rate: NAME,INTENSITY,RATE")
+        measured.append((name, intensity, parse(rate, "1") * one.at(intensity) if rate.endswith("%") else parse(rate, "FLOP/s")))
+    return measured
+
+
+def _measurements(args: argparse.Namespace, theme: str) -> "Axes":
+    from ..render.geometry import roof
+    from ..render.plot import prediction_and_measurement
+
+    machine = chosen_machine(args)
+    return prediction_and_measurement(roof(machine, args.compute, args.level), _measured(args, machine), theme=theme)
+
+
+def _distance(args: argparse.Namespace, theme: str) -> "Axes":
+    from ..render.geometry import roof
+    from ..render.plot import distance_to_roof
+
+    machine = chosen_machine(args)
+    return distance_to_roof(roof(machine, args.compute, args.level), _measured(args, machine), theme=theme)
+
+
+def _hierarchy_arguments(parser: Parser, words: Sequence[str]) -> None:
+    parser.add_argument("--levels", metavar="A,B,…", help="the memory levels (default: every one that is rated)")
+    parser.add_argument("--point", action="append", default=[], metavar="NAME,INTENSITY,RATE", help="a measured kernel")
+
+
+def _hierarchy(args: argparse.Namespace, theme: str) -> "Axes":
+    from ..render.plot import hierarchy
+
+    machine = chosen_machine(args)
+    levels = [level.strip() for level in args.levels.split(",")] if args.levels else None
+    return hierarchy(machine, levels, compute=args.compute, points=_measured(args, machine), theme=theme)
+
+
+def _communication_arguments(parser: Parser, words: Sequence[str]) -> None:
+    parser.add_argument(
+        "--fractions", default="0.2,0.4,0.6", metavar="F,F,…", help="shares of time spent communicating (default 0.2,0.4,0.6)"
+    )
+
+
+def _communication(args: argparse.Namespace, theme: str) -> "Axes":
+    from ..render.plot import communication
+
+    fractions = [parse(word, "1") for word in args.fractions.split(",")]
+    return communication(chosen_machine(args), fractions, compute=args.compute, level=args.level, theme=theme)
+
+
+def _ceilings(args: argparse.Namespace, theme: str) -> "Axes":
+    from ..render.plot import ceilings
+
+    return ceilings(chosen_machine(args), compute=args.compute, level=args.level, theme=theme)
+
+
+def _time_arguments(parser: Parser, words: Sequence[str]) -> None:
+    parser.add_argument("--op", action="append", required=True, metavar="'FORMULA SIZES…'", help="an operation to draw the times of")
+
+
+def _times(args: argparse.Namespace, theme: str) -> "Axes":
+    from ..render.plot import time_bars
+
+    machine = chosen_machine(args)
+    return time_bars([(words, place(spelled(words).cost, machine)) for words in args.op], theme=theme)
+
+
+FIGURES = {
+    "anatomy": Figure("one chip's roofline: regions, ridge, feasible area", "--chip v7x", _no_arguments, _anatomy),
+    "chips": Figure("several chips, with operations on them", "--chips v7x,v6e,v5p --op 'matmul 600 600 600'", _chip_arguments, _chips),
+    "sizes": Figure("intensity against size, with ridges", "matmul --free m,k,n --chips v7x,v6e,v5p", _size_arguments, _sizes),
+    "measurements": Figure("prediction against measurement", "--chip v7x --point 'softmax,2,92%'", _point_arguments, _measurements),
+    "distance": Figure("distance to the roof", "--chip v7x --point 'add,5,92%' --point 'matmul,500,25%'", _point_arguments, _distance),
+    "hierarchy": Figure("one roof a memory level, the zones between them", "--chip h100", _hierarchy_arguments, _hierarchy),
+    "communication": Figure("roofs lowered by communication", "--chip v7x", _communication_arguments, _communication),
+    "ceilings": Figure("named lower roofs inside the roof", "--chip h100 --compute vector/fp32", _no_arguments, _ceilings),
+    "times": Figure("time on each unit, T_min and T_max", "--chip v5e --op 'matmul 240 8192 8192'", _time_arguments, _times),
+}

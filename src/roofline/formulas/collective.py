@@ -1,0 +1,231 @@
+"""Collectives: bytes through the busiest link in one direction, and hops, from the payload and the shape of the network.
+
+A route is how a group of p chips is wired:
+
+    ring           one ring, one direction                       1 lane
+    bidirectional  one ring, both directions                     2 lanes
+    torus          rings along up to three axes, both directions  2 lanes an axis; needs wraparound links
+    switch         every chip one hop from every other           1 lane
+
+An axis of two chips has one link, so one lane. `links` parallel links widen each lane. A payload in bytes is that many
+elements of `uint8`.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..cost import Cost
+from ..errors import FormulaError
+from ..ledger import Ledger, Row, read, send, write
+from ..resource import Resource
+from .billing import number, vector_work
+from .notation import Dim, Format, Link, ratio
+from .registry import formula
+
+Algorithm = Literal["ring", "bidirectional", "torus", "switch"]
+NO_MEMORY = "the exchange's own traffic in main memory is not counted"
+COUNTED_ON_REQUEST = f"{NO_MEMORY}; on_chip=True counts it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """How a group of chips is wired: ``sides`` are the chips along each axis."""
+
+    sides: tuple[Dim, ...]
+    algorithm: Algorithm
+    links: int
+
+    @property
+    def chips(self) -> Dim:
+        chips: Dim = 1
+        for side in self.sides:
+            chips *= side
+        return chips
+
+    @property
+    def lanes(self) -> int:
+        """Links that carry the payload at once, out of each chip."""
+        if self.algorithm in ("ring", "switch"):
+            return self.links
+        return max(1, sum(1 if side == 2 else 2 for side in self.sides if side != 1)) * self.links
+
+    @property
+    def hops(self) -> Dim:
+        """Steps that cannot overlap: once round a ring, halfway round in both directions, half of each axis, or one."""
+        if self.chips == 1:
+            return 0
+        if self.algorithm == "ring":
+            return self.chips - 1
+        if self.algorithm == "switch":
+            return 1
+        return sum((side // 2 if isinstance(side, int) else ratio(side, 2) for side in self.sides if side != 1), 0)
+
+    @property
+    def gathered(self) -> Dim:
+        """The share of a payload that crosses the busiest link when all of it is gathered, or reduced and scattered: (p−1)/p a lane."""
+        return ratio(self.chips - 1, self.chips * self.lanes)
+
+    @property
+    def exchanged(self) -> Dim:
+        """The share of a chip's buffer that crosses the busiest link when every chip sends every other a p-th of it."""
+        if self.algorithm == "ring":
+            return ratio(self.chips - 1, 2 * self.links)
+        if self.algorithm == "switch":
+            return ratio(self.chips - 1, self.chips * self.links)
+        return ratio(max(_average_distance(side) for side in self.sides), self.links)
+
+
+def _average_distance(side: Dim) -> Dim:
+    """Mean steps along one axis in one of its two directions: side/8, or (side² − 1)/(8 side) when odd; 1/2 over a pair's one link."""
+    if side == 2:
+        return ratio(1, 2)
+    return ratio(side * side - side % 2, 8 * side) if isinstance(side, int) else ratio(side, 8)
+
+
+def route(name: str, over: Dim, over_y: Dim, over_z: Dim, algorithm: Algorithm, links: int) -> Route:
+    """The route these options describe; only a torus has more than one axis."""
+    for option, side in (("over", over), ("over_y", over_y), ("over_z", over_z)):
+        if side < 1:
+            raise FormulaError(f"{name}: {option} is {side}; a group has one chip or more")
+    if algorithm != "torus" and (over_y, over_z) != (1, 1):
+        raise FormulaError(f"{name}: over_y and over_z are axes of a torus; give algorithm 'torus', or all chips as over")
+    return Route(sides=(over, over_y, over_z), algorithm=algorithm, links=links)
+
+
+def sends(tensor: str, shape: tuple[Dim, ...], one: str, share: Dim, link: Link) -> tuple[Row, ...]:
+    """The row of a tensor on a link; none where nothing crosses."""
+    return (send(tensor, shape, one, level=Resource(link), passes=share),) if share else ()
+
+
+def hop_work(link: Link, hops: Dim) -> Cost:
+    """Hops on a link, each of which costs its latency."""
+    return Cost.of({f"{link}/hop": hops})
+
+
+def _describe(way: Route, equation: str) -> tuple[str, ...]:
+    return (f"{way.algorithm} over {way.chips} chips: {equation}, through the busiest link in one direction; {way.hops} hops",)
+
+
+@formula("all_gather", group="collective", example=(2**26,), aliases=("allgather", "all_gather_into_tensor", "ncclAllGather"))
+def all_gather(
+    elements: Dim,
+    *,
+    dtype: Format = "bf16",
+    over: Dim = 2,
+    over_y: Dim = 1,
+    over_z: Dim = 1,
+    algorithm: Algorithm = "ring",
+    links: int = 1,
+    link: Link = "ici",
+    on_chip: bool = False,
+) -> Ledger:
+    """Every chip ends with all `elements`, of which it held a p-th: (p−1)/p of them come in over its lanes.
+
+    bytes = size · (p−1)/(p · lanes · links); hops = p−1 on a ring, p//2 in both directions, the sum of side//2 on a torus, 1 through
+    a switch. `elements` counts the gathered result.
+    """
+    way, one = route("all_gather", over, over_y, over_z, algorithm, links), number(dtype)
+    rows = sends("gathered", (elements,), one.name, way.gathered, link)
+    if on_chip:
+        rows += (read("shard", (ratio(elements, way.chips),), one), write("gathered", (elements,), one))
+    notes = _describe(way, "(p−1)/(p·lanes) of the result") + (() if on_chip else (COUNTED_ON_REQUEST,))
+    return Ledger("all_gather", hop_work(link, way.hops), rows, notes)
+
+
+@formula("reduce_scatter", group="collective", example=(2**26,), aliases=("reducescatter", "psum_scatter", "ncclReduceScatter"))
+def reduce_scatter(
+    elements: Dim,
+    *,
+    dtype: Format = "bf16",
+    over: Dim = 2,
+    over_y: Dim = 1,
+    over_z: Dim = 1,
+    algorithm: Algorithm = "ring",
+    links: int = 1,
+    link: Link = "ici",
+    on_chip: bool = False,
+) -> Ledger:
+    """Every chip holds `elements` and ends with the sum of a p-th of them: (p−1)/p of them go out over its lanes.
+
+    The reverse of an all-gather, with its bytes and hops. `elements` counts one chip's input. On chip it does (p−1)/p adds an element.
+    """
+    way, one = route("reduce_scatter", over, over_y, over_z, algorithm, links), number(dtype)
+    rows = sends("partial", (elements,), one.name, way.gathered, link)
+    work = hop_work(link, way.hops)
+    if on_chip:
+        rows += (read("partial", (elements,), one), write("shard", (ratio(elements, way.chips),), one))
+        work += _additions(elements, way)
+    notes = _describe(way, "(p−1)/(p·lanes) of the input") + (() if on_chip else (COUNTED_ON_REQUEST,))
+    return Ledger("reduce_scatter", work, rows, notes)
+
+
+def _additions(elements: Dim, way: Route) -> Cost:
+    return vector_work(elements * ratio(way.chips - 1, way.chips), 0, None)
+
+
+@formula("all_reduce", group="collective", example=(2**26,), aliases=("allreduce", "psum", "ncclAllReduce"))
+def all_reduce(
+    elements: Dim,
+    *,
+    dtype: Format = "bf16",
+    over: Dim = 2,
+    over_y: Dim = 1,
+    over_z: Dim = 1,
+    algorithm: Algorithm = "ring",
+    links: int = 1,
+    link: Link = "ici",
+    on_chip: bool = False,
+) -> Ledger:
+    """Every chip ends with the sum of everyone's `elements`: a reduce-scatter, then an all-gather, so twice the bytes and hops of one.
+
+    bytes = 2 · size · (p−1)/(p · lanes · links). On chip the payload is read once and written once, with (p−1)/p adds an element.
+    """
+    way, one = route("all_reduce", over, over_y, over_z, algorithm, links), number(dtype)
+    rows = sends("payload", (elements,), one.name, 2 * way.gathered, link)
+    work = hop_work(link, 2 * way.hops)
+    if on_chip:
+        rows += (read("payload", (elements,), one), write("sum", (elements,), one))
+        work += _additions(elements, way)
+    notes = _describe(way, "2(p−1)/(p·lanes) of the payload in both phases together") + (() if on_chip else (COUNTED_ON_REQUEST,))
+    return Ledger("all_reduce", work, rows, notes)
+
+
+@formula("all_to_all", group="collective", example=(2**26,), aliases=("alltoall", "all_to_all_single", "ncclAllToAll"))
+def all_to_all(
+    elements: Dim,
+    *,
+    dtype: Format = "bf16",
+    over: Dim = 2,
+    over_y: Dim = 1,
+    over_z: Dim = 1,
+    algorithm: Algorithm = "ring",
+    links: int = 1,
+    link: Link = "ici",
+    on_chip: bool = False,
+) -> Ledger:
+    """Every chip sends a different p-th of its `elements` to every other, each over as many links as lie between them.
+
+    bytes = size times (p−1)/2 on a ring, p/8 in both directions (as (p²−1)/(8p) for odd p), s/8 on a torus whose longest side is s,
+    (p−1)/p through a switch; divided by `links`. `elements` counts one chip's buffer.
+    """
+    way, one = route("all_to_all", over, over_y, over_z, algorithm, links), number(dtype)
+    rows = sends("buffer", (elements,), one.name, way.exchanged, link)
+    if on_chip:
+        rows += (read("buffer", (elements,), one), write("received", (elements,), one))
+    notes = _describe(way, "the buffer times the links each part crosses") + (() if on_chip else (COUNTED_ON_REQUEST,))
+    return Ledger("all_to_all", hop_work(link, way.hops), rows, notes)
+
+
+@formula("permute", group="collective", example=(2**26,), aliases=("ppermute", "collective_permute", "send_recv", "ncclSend"))
+def permute(
+    elements: Dim, *, dtype: Format = "bf16", distance: int = 1, links: int = 1, link: Link = "ici", on_chip: bool = False
+) -> Ledger:
+    """Every chip sends its `elements` to the chip `distance` steps along a ring, so each link carries `distance` payloads.
+
+    bytes = size · distance / links; hops = distance. Through a switch the distance is 1.
+    """
+    one = number(dtype)
+    rows = sends("payload", (elements,), one.name, ratio(distance, links), link)
+    if on_chip:
+        rows += (read("payload", (elements,), one), write("received", (elements,), one))
+    return Ledger("permute", hop_work(link, distance), rows, () if on_chip else (COUNTED_ON_REQUEST,))

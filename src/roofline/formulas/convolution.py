@@ -1,0 +1,252 @@
+"""Convolutions over any number of axes, without the multiplications by padding.
+
+Along one axis, output o and tap j meet input o·stride − padding + j·dilation. Only the pairs (o, j) whose input exists are counted,
+and only the inputs that some pair needs are read.
+"""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+from ..errors import FormulaError
+from ..ledger import Ledger, read, write
+from .dense import ProductFormats
+from .notation import Dim, Format, ratio, require_shared, require_whole
+from .registry import formula
+
+Direction = Literal["forward", "input-gradient", "weight-gradient"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """One spatial axis: its size and how the kernel moves along it; ``low`` and ``high`` are the padding on either side."""
+
+    size: int
+    kernel: int
+    stride: int = 1
+    low: int = 0
+    high: int = 0
+    dilation: int = 1
+
+    @classmethod
+    def same(cls, size: int, kernel: int, stride: int = 1, dilation: int = 1) -> "Axis":
+        """An axis padded so that its output has ceil(size/stride) positions, the odd zero on the far side."""
+        reach = (-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1
+        total = max(0, reach - size)
+        return cls(size=size, kernel=kernel, stride=stride, low=total // 2, high=total - total // 2, dilation=dilation)
+
+    @property
+    def out(self) -> int:
+        """Output positions; none where the kernel is longer than the padded input."""
+        return max(0, (self.size + self.low + self.high - (self.kernel - 1) * self.dilation - 1) // self.stride + 1)
+
+    def _met(self, tap: int) -> tuple[int, int]:
+        """First output whose input at this tap exists, and one past the last."""
+        offset = tap * self.dilation - self.low
+        first = max(0, -(offset // self.stride))
+        return first, max(first, min(self.out, (self.size - 1 - offset) // self.stride + 1))
+
+    @property
+    def taps(self) -> int:
+        """Pairs of an output and a tap whose input exists."""
+        return sum(stop - first for first, stop in map(self._met, range(self.kernel)))
+
+    @property
+    def touched(self) -> int:
+        """Inputs that some pair needs: all of them, unless the stride steps over some."""
+        if self.dilation == 1 and self.stride <= self.kernel:
+            return max(0, min(self.size, (self.out - 1) * self.stride + self.kernel - self.low)) if self.out else 0
+        # Inputs of one tap are a progression of that stride, so taps overlap only within a remainder of it.
+        runs: dict[int, list[tuple[int, int]]] = {}
+        for tap in range(self.kernel):
+            shift, remainder = divmod(tap * self.dilation - self.low, self.stride)
+            first, stop = self._met(tap)
+            runs.setdefault(remainder, []).append((first + shift, stop + shift))
+        return sum(_union(spans) for spans in runs.values())
+
+
+def _union(spans: list[tuple[int, int]]) -> int:
+    """How many whole numbers lie in any of these half-open spans."""
+    covered, reached = 0, min(first for first, _ in spans)
+    for first, stop in sorted(spans):
+        covered += max(0, stop - max(first, reached))
+        reached = max(reached, stop)
+    return covered
+
+
+def convolution(
+    batch: Dim,
+    in_channels: Dim,
+    out_channels: Dim,
+    axes: tuple[Axis, ...],
+    *,
+    groups: int = 1,
+    direction: Direction = "forward",
+    dtype: Format = "bf16",
+    activations: Format = None,
+    weights: Format = None,
+    out: Format = None,
+    compute: Format = None,
+    name: str = "convolution",
+) -> Ledger:
+    """A convolution over any axes: 2 · batch · out · in/groups · valid taps FLOP; every element it needs crosses once.
+
+    valid taps is the product over the axes of the pairs (output, tap) whose input exists. The gradients of the input and of the
+    weights do the same multiplications; they read two of the three tensors and write the third.
+    """
+    require_shared(name, "in_channels", in_channels, "groups", groups)
+    require_shared(name, "out_channels", out_channels, "groups", groups)
+    if any(axis.out < 1 for axis in axes):
+        raise FormulaError(f"{name}: the kernel is longer than the padded input; make it smaller, or pad more")
+    formats = ProductFormats.of(dtype, activations, weights, out, None, compute)
+    depth = ratio(in_channels, groups)
+    sizes, needed, results = (tuple(getattr(axis, what) for axis in axes) for what in ("size", "touched", "out"))
+    x = ("activations", (batch, in_channels, *needed), formats.activations)
+    w = ("weights", (out_channels, depth, *(axis.kernel for axis in axes)), formats.weights)
+    y = ("out", (batch, out_channels, *results), formats.out)
+    if direction == "forward":
+        rows = (read(*x), read(*w), write(*y))
+    elif direction == "input-gradient":
+        whole = (batch, in_channels, *sizes)
+        rows = (read("gradient of out", *y[1:]), read(*w), write("gradient of activations", whole, formats.activations))
+    else:
+        rows = (read("gradient of out", *y[1:]), read(*x), write("gradient of weights", *w[1:]))
+    flops = 2 * batch * out_channels * depth * prod(axis.taps for axis in axes)
+    return Ledger(name, formats.work(flops), rows, ("multiplications by padding are not counted", *formats.notes))
+
+
+def _axis(name: str, option: str, size: Dim, kernel: Dim, stride: int, padding: int, dilation: int, same: bool) -> Axis:
+    require_whole(name, **{option: size, "kernel": kernel})
+    if same and padding:
+        raise FormulaError(f"{name}: same=True chooses the padding; leave padding out")
+    if same:
+        return Axis.same(int(size), int(kernel), stride, dilation)
+    return Axis(size=int(size), kernel=int(kernel), stride=stride, low=padding, high=padding, dilation=dilation)
+
+
+@formula("conv1d", group="convolution", example=(32, 256, 256, 4096), aliases=("aten::conv1d",), zero=("padding",))
+def conv1d(
+    batch: Dim,
+    in_channels: Dim,
+    out_channels: Dim,
+    length: Dim,
+    *,
+    kernel: Dim = 3,
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+    same: bool = False,
+    groups: int = 1,
+    direction: Direction = "forward",
+    dtype: Format = "bf16",
+    activations: Format = None,
+    weights: Format = None,
+    out: Format = None,
+    compute: Format = None,
+) -> Ledger:
+    """A convolution along one axis: 2 · batch · out · in/groups · valid taps FLOP, padding excluded.
+
+    valid taps = pairs of an output and a kernel tap whose input exists; without padding, outputs · kernel.
+    """
+    return convolution(
+        batch,
+        in_channels,
+        out_channels,
+        (_axis("conv1d", "length", length, kernel, stride, padding, dilation, same),),
+        groups=groups,
+        direction=direction,
+        dtype=dtype,
+        activations=activations,
+        weights=weights,
+        out=out,
+        compute=compute,
+        name="conv1d",
+    )
+
+
+@formula("conv2d", group="convolution", example=(32, 256, 256, 56, 56), aliases=("conv", "convolution", "aten::conv2d"), zero=("padding",))
+def conv2d(
+    batch: Dim,
+    in_channels: Dim,
+    out_channels: Dim,
+    height: Dim,
+    width: Dim,
+    *,
+    kernel: Dim = 3,
+    kernel_width: Dim | None = None,
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+    same: bool = False,
+    groups: int = 1,
+    direction: Direction = "forward",
+    dtype: Format = "bf16",
+    activations: Format = None,
+    weights: Format = None,
+    out: Format = None,
+    compute: Format = None,
+) -> Ledger:
+    """A convolution over two axes: 2 · batch · out · in/groups · valid taps FLOP, padding excluded.
+
+    valid taps = those along the height times those along the width. A 1 x 1 kernel is a matmul of (batch·height·width, in, out).
+    """
+    return convolution(
+        batch,
+        in_channels,
+        out_channels,
+        (
+            _axis("conv2d", "height", height, kernel, stride, padding, dilation, same),
+            _axis("conv2d", "width", width, kernel if kernel_width is None else kernel_width, stride, padding, dilation, same),
+        ),
+        groups=groups,
+        direction=direction,
+        dtype=dtype,
+        activations=activations,
+        weights=weights,
+        out=out,
+        compute=compute,
+        name="conv2d",
+    )
+
+
+@formula("conv3d", group="convolution", example=(2, 64, 64, 16, 56, 56), aliases=("aten::conv3d",), zero=("padding",))
+def conv3d(
+    batch: Dim,
+    in_channels: Dim,
+    out_channels: Dim,
+    depth: Dim,
+    height: Dim,
+    width: Dim,
+    *,
+    kernel: Dim = 3,
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+    same: bool = False,
+    groups: int = 1,
+    direction: Direction = "forward",
+    dtype: Format = "bf16",
+    activations: Format = None,
+    weights: Format = None,
+    out: Format = None,
+    compute: Format = None,
+) -> Ledger:
+    """A convolution over three axes: 2 · batch · out · in/groups · valid taps FLOP, padding excluded.
+
+    valid taps = the product of those along depth, height and width.
+    """
+    sizes = {"depth": depth, "height": height, "width": width}
+    return convolution(
+        batch,
+        in_channels,
+        out_channels,
+        tuple(_axis("conv3d", option, size, kernel, stride, padding, dilation, same) for option, size in sizes.items()),
+        groups=groups,
+        direction=direction,
+        dtype=dtype,
+        activations=activations,
+        weights=weights,
+        out=out,
+        compute=compute,
+        name="conv3d",
+    )

@@ -1,0 +1,183 @@
+"""Dense products on the matrix unit, and the dot product on the vector unit.
+
+A product's operands, result, accumulator and arithmetic each have a number format of their own; `dtype` stands for those that are
+not named, and arithmetic runs in the wider of the operands' formats.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..cost import Cost
+from ..dtypes import DType
+from ..dtypes import dtype as named
+from ..ledger import Ledger, Row, read, write
+from .billing import arithmetic, matrix_work, number, port, vector_work
+from .notation import Dim, Format, Level, tiles
+from .registry import formula
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductFormats:
+    """The number formats of a product."""
+
+    activations: DType
+    weights: DType
+    out: DType
+    accumulator: DType | None
+    compute: DType
+
+    @classmethod
+    def of(
+        cls, dtype: Format, activations: Format, weights: Format, out: Format, accumulator: Format = None, compute: Format = None
+    ) -> "ProductFormats":
+        """Formats from options: `dtype` for what is not named, the wider operand for the arithmetic."""
+        left, right = number(activations, dtype), number(weights, dtype)
+        return cls(
+            activations=left,
+            weights=right,
+            out=number(out, dtype),
+            accumulator=named(accumulator) if accumulator else None,
+            compute=arithmetic(compute, left, right),
+        )
+
+    def work(self, flops: Dim) -> Cost:
+        return matrix_work(flops, self.compute)
+
+    def written(self, shape: tuple[Dim, ...]) -> tuple[Row, ...]:
+        """The result, and the accumulator where it is counted."""
+        extra = (write("accumulator", shape, self.accumulator),) if self.accumulator else ()
+        return (write("out", shape, self.out), *extra)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        said = []
+        if self.activations.rate != self.weights.rate:
+            said.append(f"{self.activations} activations times {self.weights} weights, computed in {self.compute}")
+        if self.accumulator:
+            said.append(f"an accumulator of {self.accumulator} is written besides the result")
+        return tuple(said)
+
+
+@formula("dot", group="dense", example=(2**24,), aliases=("vdot", "inner", "aten::dot"))
+def dot(
+    n: Dim, *, dtype: Format = "bf16", out: Format = None, compute: Format = None, unit: Literal["vector", "matrix"] = "vector"
+) -> Ledger:
+    """x · y of two vectors of n elements: n multiplies and n − 1 adds, on the vector unit.
+
+    FLOP = 2n − 1; bytes = two vectors read and one number written: 4n + 2 in bf16, so 1/2 FLOP/B at most.
+    """
+    operand = number(dtype)
+    flops = 2 * n - 1
+    work = vector_work(flops, 0, compute, operand) if unit == "vector" else matrix_work(flops, number(compute, dtype))
+    return Ledger("dot", work, (read("x", (n,), operand), read("y", (n,), operand), write("out", (1,), number(out, dtype))))
+
+
+@formula("matmul", group="dense", example=(8192, 8192, 8192), aliases=("gemm", "mm", "linear", "dot_general", "aten::mm", "aten::linear"))
+def matmul(
+    m: Dim,
+    k: Dim,
+    n: Dim,
+    *,
+    dtype: Format = "bf16",
+    activations: Format = None,
+    weights: Format = None,
+    out: Format = None,
+    accumulator: Format = None,
+    compute: Format = None,
+) -> Ledger:
+    """Z[m, n] = X[m, k] · W[k, n]: 2mkn FLOP; each operand is read once, the result is written once.
+
+    bytes = mk + kn + mn elements in their formats; an accumulator, when named, is one more m x n tensor written. Intensity tends to m
+    for k, n much larger (bf16).
+    """
+    formats = ProductFormats.of(dtype, activations, weights, out, accumulator, compute)
+    rows = (read("activations", (m, k), formats.activations), read("weights", (k, n), formats.weights), *formats.written((m, n)))
+    return Ledger("matmul", formats.work(2 * m * k * n), rows, formats.notes)
+
+
+@formula("batched_matmul", group="dense", example=(64, 2048, 128, 2048), aliases=("bmm", "aten::bmm"))
+def batched_matmul(
+    batch: Dim,
+    m: Dim,
+    k: Dim,
+    n: Dim,
+    *,
+    dtype: Format = "bf16",
+    activations: Format = None,
+    weights: Format = None,
+    out: Format = None,
+    accumulator: Format = None,
+    compute: Format = None,
+) -> Ledger:
+    """Z[b, m, n] = X[b, m, k] · W[b, k, n]: `batch` products that share nothing, 2·b·m·k·n FLOP.
+
+    bytes = b(mk + kn + mn) elements in their formats, so the intensity is that of one product.
+    """
+    formats = ProductFormats.of(dtype, activations, weights, out, accumulator, compute)
+    rows = (
+        read("activations", (batch, m, k), formats.activations),
+        read("weights", (batch, k, n), formats.weights),
+        *formats.written((batch, m, n)),
+    )
+    return Ledger("batched_matmul", formats.work(2 * batch * m * k * n), rows, formats.notes)
+
+
+@formula("per_example_weights", group="dense", example=(256, 4096, 4096), aliases=("per_example_matmul",))
+def per_example_weights(
+    b: Dim,
+    d: Dim,
+    f: Dim,
+    *,
+    dtype: Format = "bf16",
+    activations: Format = None,
+    weights: Format = None,
+    out: Format = None,
+    compute: Format = None,
+) -> Ledger:
+    """Z[b, f] = X[b, d] · Y[b, d, f]: every example has weights of its own, so nothing is reused: 2bdf FLOP.
+
+    bytes = b(d + df + f) elements, so the intensity DF/(D + DF + F) tends to 1 FLOP/B in bf16 whatever the batch.
+    """
+    formats = ProductFormats.of(dtype, activations, weights, out, None, compute)
+    rows = (read("activations", (b, d), formats.activations), read("weights", (b, d, f), formats.weights), *formats.written((b, f)))
+    return Ledger("per_example_weights", formats.work(2 * b * d * f), rows, formats.notes)
+
+
+@formula("tiled_matmul", group="dense", example=(8192, 8192, 8192))
+def tiled_matmul(
+    m: Dim,
+    k: Dim,
+    n: Dim,
+    *,
+    tile_m: Dim = 128,
+    tile_k: Dim = 128,
+    tile_n: Dim = 128,
+    level: Level = "hbm",
+    dtype: Format = "bf16",
+    activations: Format = None,
+    weights: Format = None,
+    out: Format = None,
+    accumulator: Format = None,
+    compute: Format = None,
+) -> Ledger:
+    """Z[m, n] = X[m, k] · W[k, n] in tiles: an operand tile crosses `level` once for every output tile that needs it.
+
+    With t = ceil(size/tile) tiles a side: FLOP = 2·t_m·t_n·t_k·b_m·b_k·b_n; bytes = t_m·t_n·t_k(b_m·b_k + b_k·b_n) elements read
+    and mn written. The intensity b_m·b_n/(b_m + b_n) of bf16 (writes aside) depends on the tile alone. Edge tiles are done in full.
+    Below a level other than hbm lies hbm, which carries the compulsory traffic.
+    """
+    formats = ProductFormats.of(dtype, activations, weights, out, accumulator, compute)
+    t_m, t_k, t_n = tiles(m, tile_m), tiles(k, tile_k), tiles(n, tile_n)
+    source, target = port(level, "read"), port(level, "write")
+    rows: tuple[Row, ...] = (
+        read("activation tiles", (t_m * tile_m, t_k * tile_k), formats.activations, level=source, passes=t_n),
+        read("weight tiles", (t_k * tile_k, t_n * tile_n), formats.weights, level=source, passes=t_m),
+        write("out", (m, n), formats.out, level=target),
+    )
+    if formats.accumulator:
+        rows += (write("accumulator", (m, n), formats.accumulator, level=target),)
+    if level != "hbm":
+        rows += (read("activations", (m, k), formats.activations), read("weights", (k, n), formats.weights), *formats.written((m, n)))
+    flops = 2 * t_m * t_n * t_k * tile_m * tile_k * tile_n
+    note = f"{t_m} x {t_k} x {t_n} tiles of {tile_m} x {tile_k} x {tile_n}, edges done in full"
+    return Ledger("tiled_matmul", formats.work(flops), rows, (note, *formats.notes))

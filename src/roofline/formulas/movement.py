@@ -1,0 +1,90 @@
+"""Data movement: operations that compute nothing, or next to nothing."""
+
+from ..ledger import Ledger, Row, read, send, write
+from ..resource import Resource
+from .billing import number, port, vector_work
+from .notation import Dim, Format, Level
+from .registry import formula
+
+HOST_BUS = "host memory is reached over PCIe, whose bytes are counted on pcie too"
+
+
+def _bus(tensor: str, shape: tuple[Dim, ...], one: str, source: Level, target: Level) -> tuple[Row, ...]:
+    """The crossing of PCIe between an accelerator and its host."""
+    return (send(tensor, shape, one, level=Resource("pcie")),) if (source == "host") != (target == "host") else ()
+
+
+@formula("copy", group="movement", example=(2**28,), aliases=("memcpy", "clone", "aten::copy_"))
+def copy(elements: Dim, *, dtype: Format = "bf16", source: Level = "hbm", target: Level = "hbm") -> Ledger:
+    """Elements read from one memory and written to another: no FLOP.
+
+    bytes = elements read at `source` and written at `target`; between host and device they cross PCIe besides.
+    """
+    one = number(dtype)
+    bus = _bus("x", (elements,), one.name, source, target)
+    rows = (read("x", (elements,), one, level=port(source, "read")), write("out", (elements,), one, level=port(target, "write")), *bus)
+    return Ledger("copy", rows=rows, notes=(HOST_BUS,) if bus else ())
+
+
+@formula("transpose", group="movement", example=(8192, 8192), aliases=("permute_dims",))
+def transpose(rows: Dim, columns: Dim, *, dtype: Format = "bf16") -> Ledger:
+    """Y[j, i] = X[i, j]: every element read once and written once, no FLOP.
+
+    This is the traffic of a transpose that stages tiles on chip; one that strides through memory moves whole cache lines for single
+    elements.
+    """
+    one = number(dtype)
+    return Ledger("transpose", rows=(read("x", (rows, columns), one), write("out", (columns, rows), one)))
+
+
+@formula("concatenate", group="movement", example=(2**28,), aliases=("concat", "cat", "aten::cat"))
+def concatenate(elements: Dim, *, parts: int = 2, dtype: Format = "bf16") -> Ledger:
+    """Several tensors joined into one of `elements`: every element read once and written once, no FLOP."""
+    one = number(dtype)
+    return Ledger("concatenate", rows=(read(f"{parts} parts", (elements,), one), write("out", (elements,), one)))
+
+
+@formula("gather", group="movement", example=(8192, 4096), aliases=("take", "index_select", "aten::index_select"))
+def gather(rows: Dim, width: Dim, *, dtype: Format = "bf16", indices: Format = "int32") -> Ledger:
+    """Y[i] = X[index[i]]: as many rows of X as are asked for are read, whatever its size, and written.
+
+    bytes = rows·width elements read and written, and one index a row.
+    """
+    one = number(dtype)
+    moved = (read("indices", (rows,), number(indices)), read("x", (rows, width), one), write("out", (rows, width), one))
+    return Ledger("gather", rows=moved, notes=("only the rows that are touched are counted",))
+
+
+@formula("scatter", group="movement", example=(8192, 4096), aliases=("index_put", "index_add", "dynamic_update_slice"))
+def scatter(
+    rows: Dim, width: Dim, *, accumulate: bool = False, dtype: Format = "bf16", indices: Format = "int32", compute: Format = None
+) -> Ledger:
+    """X[index[i]] = Y[i], in place: only the rows that are touched are written; adding to them reads them too.
+
+    bytes = rows·width elements read and written, and one index a row; `accumulate` reads the target rows and does 1 FLOP an element.
+    """
+    one = number(dtype)
+    moved = (read("indices", (rows,), number(indices)), read("updates", (rows, width), one), write("x", (rows, width), one))
+    if not accumulate:
+        return Ledger("scatter", rows=moved, notes=("only the rows that are touched are counted",))
+    work = vector_work(rows * width, 0, compute, one)
+    return Ledger("scatter", work, (*moved, read("x", (rows, width), one)), ("only the rows that are touched are counted",))
+
+
+@formula("embedding", group="movement", example=(8192, 4096), aliases=("embedding_lookup", "aten::embedding"))
+def embedding(
+    tokens: Dim, width: Dim, *, vocabulary: Dim | None = None, dtype: Format = "bf16", indices: Format = "int32", out: Format = None
+) -> Ledger:
+    """One row of a table for each token: tokens x width gathered, whatever the size of the table.
+
+    bytes = tokens·width elements read and written, and one index a token. With `vocabulary`, a row that several tokens share is
+    read once, so no more than the whole table is.
+    """
+    one = number(dtype)
+    distinct = tokens if vocabulary is None else min(tokens, vocabulary)
+    rows = (
+        read("indices", (tokens,), number(indices)),
+        read("table", (distinct, width), one),
+        write("out", (tokens, width), number(out, dtype)),
+    )
+    return Ledger("embedding", rows=rows, notes=("only the rows that are touched are counted",))

@@ -1,0 +1,154 @@
+"""Normalisations, losses and reductions: operations that need a whole row before they can finish any of it."""
+
+from typing import Literal
+
+from ..ledger import Ledger, Row, read, write
+from .billing import number, vector_work
+from .chains import POINTWISE
+from .notation import Dim, Format
+from .pointwise import COMPARISONS
+from .registry import formula
+
+# FLOP to make one value of a row of n: (a, b) is a·n + b.
+REDUCTION_FLOPS = {"sum": (1, -1), "mean": (1, 0), "norm": (2, -1), "max": (0, 0), "min": (0, 0), "argmax": (0, 0), "argmin": (0, 0)}
+
+
+@formula("layernorm", group="normalisation", example=(65536, 4096), aliases=("layer_norm", "aten::layer_norm"))
+def layernorm(
+    rows: Dim,
+    columns: Dim,
+    *,
+    flops: Dim = POINTWISE["layernorm"].flops,
+    reads: Dim = 1,
+    dtype: Format = "bf16",
+    out: Format = None,
+    weights: Format = None,
+    compute: Format = None,
+) -> Ledger:
+    """(x − mean)/σ · scale + shift over each row: 10 FLOP an element, one read and one write, plus scale and shift.
+
+    bytes = (reads + 1)·rows·columns + 2·columns elements. One read assumes that a row stays on chip between its statistics and its
+    use; `reads=2` is a kernel that cannot keep it.
+    """
+    return _normalisation("layernorm", rows, columns, ("scale", "shift"), flops, reads, dtype, out, weights, compute)
+
+
+@formula("rmsnorm", group="normalisation", example=(65536, 4096), aliases=("rms_norm",))
+def rmsnorm(
+    rows: Dim,
+    columns: Dim,
+    *,
+    flops: Dim = POINTWISE["rmsnorm"].flops,
+    reads: Dim = 1,
+    dtype: Format = "bf16",
+    out: Format = None,
+    weights: Format = None,
+    compute: Format = None,
+) -> Ledger:
+    """x/rms · scale over each row: 4 FLOP an element, one read and one write, plus scale.
+
+    bytes = (reads + 1)·rows·columns + columns elements.
+    """
+    return _normalisation("rmsnorm", rows, columns, ("scale",), flops, reads, dtype, out, weights, compute)
+
+
+def _normalisation(
+    name: str,
+    rows: Dim,
+    columns: Dim,
+    parameters: tuple[str, ...],
+    flops: Dim,
+    reads: Dim,
+    dtype: Format,
+    out: Format,
+    weights: Format,
+    compute: Format,
+) -> Ledger:
+    operand, facts = number(dtype), POINTWISE[name]
+    moved = (
+        read("x", (rows, columns), operand, passes=reads),
+        *(read(tensor, (columns,), number(weights, dtype)) for tensor in parameters),
+        write("out", (rows, columns), number(out, dtype)),
+    )
+    work = vector_work(rows * columns * flops, rows * facts.per_row, compute, operand)
+    return Ledger(name, work, moved, (f"{flops} FLOP an element: {facts.why}", "one root a row is a transcendental"))
+
+
+@formula("softmax", group="normalisation", example=(65536, 4096), aliases=("aten::softmax",))
+def softmax(
+    rows: Dim,
+    columns: Dim,
+    *,
+    reads: Dim = 1,
+    dtype: Format = "bf16",
+    out: Format = None,
+    compute: Format = None,
+    comparisons: bool = False,
+) -> Ledger:
+    """exp(x − max)/sum over each row: 3 FLOP and 1 transcendental an element, one read and one write.
+
+    bytes = (reads + 1)·rows·columns elements. One read assumes that a row stays on chip.
+    """
+    operand, facts = number(dtype), POINTWISE["softmax"]
+    elements = rows * columns
+    moved = (read("x", (rows, columns), operand, passes=reads), write("out", (rows, columns), number(out, dtype)))
+    work = vector_work(elements * (facts.flops + facts.comparisons * comparisons), elements * facts.transcendentals, compute, operand)
+    return Ledger("softmax", work, moved, (facts.why, *((COMPARISONS,) if comparisons else ())))
+
+
+@formula("cross_entropy", group="normalisation", example=(8192, 128256), aliases=("cross_entropy_loss", "softmax_cross_entropy"))
+def cross_entropy(
+    tokens: Dim,
+    vocabulary: Dim,
+    *,
+    gradient: bool = False,
+    reads: Dim = 1,
+    dtype: Format = "bf16",
+    indices: Format = "int32",
+    out: Format = "fp32",
+    compute: Format = None,
+) -> Ledger:
+    """log Σ exp(x) − x[target] of each token: 2 FLOP and 1 transcendental a logit, 2 FLOP and a log a token.
+
+    bytes = the logits and the targets read, one loss a token written. With `gradient`, softmax(x) − onehot(target) is written in
+    the same pass: 1 FLOP a logit (times 1/sum) and 1 a token more.
+    """
+    operand = number(dtype)
+    logits = tokens * vocabulary
+    rows: tuple[Row, ...] = (
+        read("logits", (tokens, vocabulary), operand, passes=reads),
+        read("targets", (tokens,), number(indices)),
+        write("loss", (tokens,), number(out)),
+    )
+    work = vector_work(2 * logits + 2 * tokens, logits + tokens, compute, operand)
+    if gradient:
+        rows += (write("gradient", (tokens, vocabulary), operand),)
+        work += vector_work(logits + tokens, 0, compute, operand)
+    return Ledger("cross_entropy", work, rows, ("minus the largest, exp, sum; finding the largest compares: 0 FLOP",))
+
+
+@formula("reduction", group="normalisation", example=(65536, 4096), aliases=("reduce", "aten::sum"))
+def reduction(
+    rows: Dim,
+    columns: Dim,
+    *,
+    kind: Literal["sum", "mean", "norm", "max", "min", "argmax", "argmin"] = "sum",
+    dtype: Format = "bf16",
+    out: Format = None,
+    compute: Format = None,
+    comparisons: bool = False,
+) -> Ledger:
+    """One value of each row: columns − 1 adds for a sum, one more FLOP for a mean, comparisons only for a maximum.
+
+    FLOP a row of n = n − 1 (sum), n (mean), 2n − 1 and a root (norm), 0 (max, min, argmax, argmin: n − 1 comparisons, which
+    `comparisons` counts). bytes = rows·columns elements read, one a row written: an int32 index for argmax and argmin.
+    """
+    operand = number(dtype)
+    slope, offset = REDUCTION_FLOPS[kind]
+    compares = comparisons and slope == 0
+    flops = rows * (columns - 1) if compares else rows * (slope * columns + offset)
+    result = number(out, "int32" if kind.startswith("arg") else dtype)
+    moved = (read("x", (rows, columns), operand), write("out", (rows,), result))
+    work = vector_work(flops, rows if kind == "norm" else 0, compute, operand)
+    notes = (COMPARISONS,) if compares else ("comparisons are 0 FLOP",) if slope == 0 else ()
+    return Ledger("reduction", work, moved, notes)

@@ -1,0 +1,58 @@
+"""The words formulas are written in: dimensions, number formats, levels and links, and arithmetic that stays exact.
+
+A solver evaluates formulas at whole numbers as large as 2**200 and at fractions, so nothing here turns them into floats.
+"""
+
+from fractions import Fraction
+from typing import Literal
+
+from ..errors import FormulaError
+
+Dim = int | float | Fraction
+Format = str | None
+Level = Literal["hbm", "host", "l3", "l2", "l1", "lds", "vmem", "cmem", "smem", "sbuf", "psum", "tmem", "slc", "sram", "infinity_cache"]
+Link = Literal["ici", "nvlink", "xgmi", "neuronlink", "xelink", "roce", "c2c", "ethernet", "dcn", "pcie"]
+
+
+def tidy(amount: Dim) -> Dim:
+    """The same number, as an int when it is a whole fraction.
+
+    >>> tidy(Fraction(6, 2)), tidy(Fraction(1, 2)), tidy(2.0)
+    (3, Fraction(1, 2), 2.0)
+    """
+    return amount.numerator if isinstance(amount, Fraction) and amount.denominator == 1 else amount
+
+
+def ratio(above: Dim, below: Dim) -> Dim:
+    """The exact quotient of exact numbers; a float only where one of them is.
+
+    >>> ratio(8, 2), ratio(1, 3), ratio(1.5, 3)
+    (4, Fraction(1, 3), 0.5)
+    """
+    if isinstance(above, float) or isinstance(below, float):
+        return float(above / below)
+    return tidy(Fraction(above) / Fraction(below))
+
+
+def tiles(size: Dim, tile: Dim) -> Dim:
+    """How many tiles cover a size: whole tiles for whole sizes, the exact quotient otherwise.
+
+    >>> tiles(1000, 128), tiles(1024, 128), tiles(Fraction(1, 2), 2)
+    (8, 8, Fraction(1, 4))
+    """
+    if isinstance(size, int) and isinstance(tile, int):
+        return -(-size // tile)
+    return ratio(size, tile)
+
+
+def require_whole(formula: str, **sizes: Dim) -> None:
+    """Refuse sizes between whole numbers, for formulas that count positions one by one."""
+    for name, size in sizes.items():
+        if size != int(size):
+            raise FormulaError(f"{formula}: {name} is {size}; this formula counts positions, so give a whole number")
+
+
+def require_shared(formula: str, many: str, count: Dim, few: str, groups: Dim) -> None:
+    """Refuse groups that do not share their members evenly; between whole numbers every split is even."""
+    if isinstance(count, int) and isinstance(groups, int) and count % groups:
+        raise FormulaError(f"{formula}: {count} {many} do not divide among {groups} {few}; choose a divisor of {count}")

@@ -1,0 +1,207 @@
+"""The registry of formulas: their names, framework names, and what a command line needs to know of each.
+
+A formula is a pure function of shapes that returns a `Ledger`. Its positional parameters are dimensions; its keyword-only
+parameters are options: number formats, whole numbers, switches, choices or further dimensions. The registry checks every
+argument before the function sees it, so that formulas are mathematics only.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import wraps
+from math import isfinite
+from typing import Any, Literal, ParamSpec, get_args, get_origin
+
+from ..dtypes import dtype
+from ..errors import FormulaError, did_you_mean
+from ..ledger import Ledger
+from .notation import Dim
+from .vocabulary import DIMENSIONS, OPTIONS
+
+Kind = Literal["dim", "format", "int", "float", "bool", "choice"]
+Group = Literal[
+    "dense", "convolution", "pointwise", "normalisation", "movement", "inference", "transformer", "moe", "training", "collective"
+]
+GROUPS: tuple[Group, ...] = get_args(Group)
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One argument of a formula: a dimension in its place, or an option by its name.
+
+    ``kind`` says how it is written: a positive number (``dim``), a number format, a whole number, a real number, a switch, or one
+    of ``choices``. A default of ``None`` means that the formula derives it; ``meaning`` says how.
+    """
+
+    name: str
+    kind: Kind
+    positional: bool
+    required: bool
+    default: Any = None
+    choices: tuple[str, ...] = ()
+    zero: bool = False
+
+    @property
+    def meaning(self) -> str:
+        """What it stands for, in the words that all formulas share."""
+        return (DIMENSIONS if self.positional else OPTIONS)[self.name]
+
+    def check(self, formula: str, value: object) -> None:
+        """Refuse a value that means nothing here."""
+        if value is None and not self.required and self.default is None:
+            return
+        if self.kind == "format":
+            self._check_format(formula, value)
+        elif self.kind == "choice":
+            if value not in self.choices:
+                hint = did_you_mean(str(value), self.choices) or f"; choose one of {', '.join(self.choices)}"
+                raise FormulaError(f"{formula}: {self.name} is {value!r}{hint}")
+        elif self.kind == "bool":
+            if not isinstance(value, bool):
+                raise FormulaError(f"{formula}: {self.name} is {value!r}; it is either True or False")
+        else:
+            self._check_number(formula, value)
+
+    def _check_format(self, formula: str, value: object) -> None:
+        try:
+            dtype(value)  # type: ignore[arg-type]
+        except (FormulaError, AttributeError) as error:
+            why = error if isinstance(error, FormulaError) else f"{value!r} is not a number format"
+            raise FormulaError(f"{formula}: {self.name}: {why}") from None
+
+    def _check_number(self, formula: str, value: object) -> None:
+        # An int may be too large for a float, which `isfinite` would make of it.
+        number = isinstance(value, (int, Fraction)) or (isinstance(value, float) and isfinite(value))
+        if isinstance(value, bool) or not number or (self.kind == "int" and not isinstance(value, int)):
+            what = "whole number" if self.kind == "int" else "positive number"
+            raise FormulaError(f"{formula}: {self.name} is {value}; {'a dimension' if self.positional else 'it'} is a {what}")
+        if value < 0 or (value == 0 and not self.zero):  # type: ignore[operator]
+            what = "0 or more" if self.zero else "a positive number"
+            raise FormulaError(f"{formula}: {self.name} is {value}; {'a dimension' if self.positional else 'it'} is {what}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Formula:
+    """A registered formula: call it, or read what it takes.
+
+    ``example`` is a tuple of dimensions for which it makes sense, used by tests, documentation and help.
+    """
+
+    name: str
+    function: Callable[..., Ledger]
+    group: Group
+    example: tuple[Dim, ...]
+    aliases: tuple[str, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """The docstring's first line."""
+        return self.documentation.partition("\n")[0]
+
+    @property
+    def documentation(self) -> str:
+        """The whole docstring: equation and assumptions."""
+        return inspect.getdoc(self.function) or ""
+
+    @property
+    def dimensions(self) -> tuple[Parameter, ...]:
+        return tuple(parameter for parameter in self.parameters if parameter.positional)
+
+    @property
+    def options(self) -> tuple[Parameter, ...]:
+        return tuple(parameter for parameter in self.parameters if not parameter.positional)
+
+    @property
+    def usage(self) -> str:
+        """Its name and dimensions, as a command line spells them."""
+        return " ".join([self.name, *(parameter.name.upper() for parameter in self.dimensions)])
+
+    def __call__(self, *dimensions: Dim, **options: Any) -> Ledger:
+        """Price it; arguments that do not fit its signature are a `FormulaError`."""
+        try:
+            inspect.signature(self.function).bind(*dimensions, **options)
+        except TypeError as error:
+            unknown = [name for name in options if name not in {parameter.name for parameter in self.parameters}]
+            hint = did_you_mean(unknown[0], [p.name for p in self.parameters]) if unknown else ""
+            raise FormulaError(f"{self.name}: {error}{hint or f'; write: {self.usage}'}") from None
+        return self.function(*dimensions, **options)
+
+
+FORMULAS: dict[str, Formula] = {}
+_ALIASES: dict[str, str] = {}
+
+
+def formula(
+    name: str, *, group: Group, example: tuple[Dim, ...], aliases: tuple[str, ...] = (), zero: tuple[str, ...] = ()
+) -> Callable[[Callable[P, Ledger]], Callable[P, Ledger]]:
+    """Register a function of shapes under a name and its aliases; ``zero`` names the options that may be 0.
+
+    A name that is taken is an error.
+    """
+
+    def register(function: Callable[P, Ledger]) -> Callable[P, Ledger]:
+        parameters = tuple(_parameter(one, zero) for one in inspect.signature(function).parameters.values())
+        by_name = {parameter.name: parameter for parameter in parameters}
+
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> Ledger:
+            for parameter, value in zip(parameters, args, strict=False):
+                parameter.check(name, value)
+            for key, value in kwargs.items():
+                if key in by_name:
+                    by_name[key].check(name, value)
+            return function(*args, **kwargs)
+
+        _add(Formula(name=name, function=checked, group=group, example=example, aliases=aliases, parameters=parameters))
+        return checked
+
+    return register
+
+
+def _parameter(found: inspect.Parameter, zero: tuple[str, ...]) -> Parameter:
+    """What the signature says of one parameter."""
+    positional = found.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+    required = found.default is inspect.Parameter.empty
+    kinds: dict[Any, Kind] = {Dim: "dim", Dim | None: "dim", str | None: "format", int: "int", float: "float", bool: "bool"}
+    choices = get_args(found.annotation) if get_origin(found.annotation) is Literal else ()
+    kind = "choice" if choices else kinds.get(found.annotation)
+    if kind is None or (positional and kind != "dim"):
+        raise TypeError(f"{found.name}: a formula's parameter cannot be annotated {found.annotation}")
+    return Parameter(
+        name=found.name,
+        kind=kind,
+        positional=positional,
+        required=required,
+        default=None if required else found.default,
+        choices=choices,
+        zero=found.name in zero,
+    )
+
+
+def _add(new: Formula) -> None:
+    spellings = [_plain(spelling) for spelling in (new.name, *new.aliases)]
+    for spelling in spellings:
+        if spelling in _ALIASES:
+            raise ValueError(f"the name {spelling!r} already belongs to the formula {_ALIASES[spelling]!r}; choose another")
+    _ALIASES.update(dict.fromkeys(spellings, new.name))
+    FORMULAS[new.name] = new
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("-", "_")
+
+
+def lookup(name: str) -> Formula:
+    """The formula with this name, alias or framework name."""
+    found = _ALIASES.get(_plain(name))
+    if found is None:
+        raise FormulaError(f"no formula named {name!r}{did_you_mean(name, _ALIASES) or '; known: ' + ', '.join(sorted(FORMULAS))}")
+    return FORMULAS[found]
+
+
+def all_formulas(group: Group | None = None) -> tuple[Formula, ...]:
+    """Every formula, or every one of a group, in the order of the groups."""
+    return tuple(one for held in GROUPS for one in FORMULAS.values() if one.group == held and group in (None, held))

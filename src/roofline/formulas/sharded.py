@@ -1,0 +1,72 @@
+"""A product sharded over chips, with the exchange that the sharded dimension implies."""
+
+from typing import Literal
+
+from ..errors import FormulaError
+from ..ledger import Ledger
+from .collective import NO_MEMORY, Algorithm, hop_work, route, sends
+from .dense import ProductFormats, matmul
+from .notation import Dim, Format, Link, ratio
+from .registry import formula
+
+# What may lie sharded and be gathered, by the dimension that is split: never the operand that is split for good.
+GATHERS = {"m": ("none", "weights", "out"), "k": ("none",), "n": ("none", "activations", "out")}
+
+
+@formula("sharded_matmul", group="dense", example=(4096, 16384, 4096), aliases=("collective_matmul",))
+def sharded_matmul(
+    m: Dim,
+    k: Dim,
+    n: Dim,
+    *,
+    over: Dim = 2,
+    shard: Literal["m", "k", "n"] = "k",
+    reduce: Literal["all-reduce", "reduce-scatter"] = "all-reduce",
+    gather: Literal["none", "activations", "weights", "out"] = "none",
+    algorithm: Algorithm = "ring",
+    links: int = 1,
+    link: Link = "ici",
+    latency: bool = False,
+    dtype: Format = "bf16",
+    activations: Format = None,
+    weights: Format = None,
+    out: Format = None,
+    accumulator: Format = None,
+    compute: Format = None,
+) -> Ledger:
+    """One chip's part of Z[m, n] = X[m, k] · W[k, n] with one dimension split over p chips: 2mkn/p FLOP, and its exchange.
+
+    Split k leaves partial sums of all of Z, which are exchanged: 2(p−1)/p of Z over each link in a ring all-reduce, half of that in a
+    reduce-scatter. Two chips all-reduce by sending each other their partial sums whole: k·m·n FLOP and 2mn bytes of bf16 a chip.
+    Split m (or n) exchanges nothing, unless `gather` names a tensor that lies sharded and is gathered: (p−1)/p of it. A split that
+    does not come out even is priced at its average. Hops are counted only with `latency`: the bytes alone decide the crossing.
+    """
+    way = route("sharded_matmul", over, 1, 1, algorithm, links)
+    formats = ProductFormats.of(dtype, activations, weights, out, accumulator, compute)
+    if gather not in GATHERS[shard]:
+        raise FormulaError(f"sharded_matmul: gather is {gather!r} with {shard} split; choose one of {', '.join(GATHERS[shard])}")
+    sizes = {"m": m, "k": k, "n": n, shard: ratio({"m": m, "k": k, "n": n}[shard], over)}
+    local = matmul(
+        sizes["m"],
+        sizes["k"],
+        sizes["n"],
+        activations=formats.activations.name,
+        weights=formats.weights.name,
+        out=formats.out.name,
+        accumulator=accumulator,
+        compute=formats.compute.name,
+    )
+    if shard == "k":
+        phases = 2 if reduce == "all-reduce" else 1
+        rows = sends("partial sums", (m, n), formats.out.name, phases * way.gathered, link)
+        exchanged = f"partial sums, by {reduce}"
+    elif gather == "none":
+        phases, rows, exchanged = 0, (), "nothing"
+    else:
+        phases = 1
+        shape = {"activations": (m, k), "weights": (k, n), "out": (m, n)}[gather]
+        rows = sends(gather, shape, getattr(formats, gather).name, way.gathered, link)
+        exchanged = f"{gather}, by all-gather"
+    work = local.work + hop_work(link, phases * way.hops if latency else 0)
+    notes = (f"one of {over} chips, {shard} split; exchanged: {exchanged}", *((NO_MEMORY,) if rows else ()), *formats.notes)
+    return Ledger("sharded_matmul", work, local.rows + rows, notes)

@@ -1,0 +1,153 @@
+"""Training steps: forward, backward, the gradients written, what is saved in between, and the optimizer's update."""
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Literal
+
+from ..errors import FormulaError
+from ..ledger import Ledger, Row, read, write
+from .billing import arithmetic, matrix_work, number, vector_work
+from .notation import Dim, Format, tidy
+from .parts import is_parameter, part
+from .registry import formula
+
+Optimizer = Literal["sgd", "momentum", "adam", "adamw"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What an optimizer does to one parameter: FLOP, transcendentals, and the numbers it keeps. ``why`` is the count, written out."""
+
+    flops: int
+    transcendentals: int = 0
+    state: tuple[str, ...] = ()
+    why: str
+
+
+_MOMENTS = "m ← β₁m + (1−β₁)g is 3, v ← β₂v + (1−β₂)g² is 4, w ← w − η·m/(c·√v + ε) is 5 and a root"
+RULES: dict[str, Rule] = {
+    "sgd": Rule(flops=2, why="w ← w − η·g"),
+    "momentum": Rule(flops=4, state=("velocity",), why="v ← μ·v + g, w ← w − η·v"),
+    "adam": Rule(flops=12, transcendentals=1, state=("first moment", "second moment"), why=_MOMENTS),
+    "adamw": Rule(flops=13, transcendentals=1, state=("first moment", "second moment"), why=f"{_MOMENTS}, and w ← (1−η·λ)·w is 1"),
+}
+
+
+@formula("optimizer_update", group="training", example=(2**33,), aliases=("optimizer", "adamw_update"))
+def optimizer_update(
+    parameters: Dim,
+    *,
+    optimizer: Optimizer = "adamw",
+    weights: Format = "bf16",
+    gradients: Format = None,
+    state: Format = "fp32",
+    master: Format = None,
+    compute: Format = None,
+) -> Ledger:
+    """One update of every parameter: gradient and state read, state and weight written.
+
+    FLOP a parameter = 2 (SGD), 4 (momentum), 12 and a root (Adam), 13 and a root (AdamW). bytes = the gradient read; each of 0, 1
+    or 2 state tensors read and written; the weights read and written, or, with a `master` copy, that read and written and the
+    weights written only.
+    """
+    rule, each = RULES[optimizer], (parameters,)
+    own = number(weights)
+    rows: list[Row] = [read("gradients", each, number(gradients, weights))]
+    for tensor in rule.state:
+        rows += [read(tensor, each, number(state)), write(tensor, each, number(state))]
+    if master:
+        rows += [read("master weights", each, master), write("master weights", each, master)]
+    else:
+        rows += [read("weights", each, own)]
+    rows += [write("weights", each, own)]
+    work = vector_work(rule.flops * parameters, rule.transcendentals * parameters, compute, own, number(state))
+    return Ledger("optimizer_update", work, tuple(rows), (f"{optimizer}: {rule.why}",))
+
+
+def backward(forward: Ledger, *, gradients: Format = None) -> Ledger:
+    """The backward pass of a forward one: twice its work, and for each tensor the traffic of two products.
+
+    dX = dY·Wᵀ and dW = Xᵀ·dY read every operand of the forward pass once more, write its gradient, and read the gradient of the
+    result twice: twice the forward traffic. Gradients of parameters are written in the format of ``gradients``, others in their
+    tensor's own.
+    """
+    rows: list[Row] = []
+    for row in forward.rows:
+        if row.access == "send":
+            rows.append(replace(row, passes=2 * row.passes))
+        elif row.access == "write":
+            rows.append(replace(row, tensor=f"gradient of {row.tensor}", access="read", passes=2 * row.passes))
+        else:
+            wanted = number(gradients) if gradients and is_parameter(row) else row.dtype
+            rows.append(row if is_parameter(row) else replace(row, note="saved by forward"))
+            rows.append(replace(row, tensor=f"gradient of {row.tensor}", access="write", dtype=wanted))
+    note = "backward is twice forward: each product once for its input's gradient and once for its weights'"
+    return Ledger(f"backward of {forward.name}", forward.work * 2, tuple(rows), (*forward.notes, note), forward.kernels * 2)
+
+
+def count_parameters(forward: Ledger) -> Dim:
+    """How many trained numbers a forward pass reads."""
+    counted: Dim = sum((prod(row.shape) * row.passes for row in forward.rows if is_parameter(row)), 0)
+    return tidy(counted)
+
+
+def training_step(
+    forward: Ledger,
+    *,
+    parameters: Dim | None = None,
+    optimizer: Optimizer = "adamw",
+    weights: Format = "bf16",
+    gradients: Format = None,
+    state: Format = "fp32",
+    master: Format = None,
+    compute: Format = None,
+    recompute: bool = False,
+) -> Ledger:
+    """A step made of any forward pass: forward, backward, and the update of its parameters.
+
+    Without ``parameters``, those that the forward pass reads are updated. With ``recompute`` the forward pass runs again before the
+    backward one, and what it makes need not be kept. Micro-batches are a scaled forward pass, ``training_step(8 * forward,
+    parameters=…)``.
+    """
+    count = count_parameters(forward) if parameters is None else parameters
+    if not count > 0:
+        raise FormulaError(f"training_step: {forward.name} reads no weights; say how many numbers are trained with parameters=")
+    update = optimizer_update(count, optimizer=optimizer, weights=weights, gradients=gradients, state=state, master=master, compute=compute)
+    passes = forward + forward if recompute else forward
+    return (passes + backward(forward, gradients=gradients) + part("update", update)).named(f"training step of {forward.name}")
+
+
+@formula("training", group="training", example=(2**33, 2**24), aliases=("training_step", "train"), zero=("saved",))
+def training(
+    parameters: Dim,
+    tokens: Dim,
+    *,
+    optimizer: Optimizer = "adamw",
+    saved: Dim = 0,
+    recompute: bool = False,
+    dtype: Format = "bf16",
+    weights: Format = None,
+    gradients: Format = None,
+    state: Format = "fp32",
+    master: Format = None,
+    compute: Format = None,
+) -> Ledger:
+    """A training step of a dense model from its size: 6 · parameters · tokens FLOP, weights, gradients, activations and optimizer.
+
+    Forward 2·P·T, backward 4·P·T (and 2·P·T more with `recompute`). Weights are read in each pass; gradients are written once and
+    read by the update; `saved` activation elements a token are written forward and read backward. Products of activations
+    (attention) are not in 6·P·T.
+    """
+    kept, own = (tokens, saved), number(weights, dtype)
+    passes = 4 if recompute else 3
+    unit = arithmetic(compute, number(dtype), own)
+    rows: tuple[Row, ...] = (
+        read("weights", (parameters,), own, passes=passes - 1, note="once in each pass"),
+        write("gradients", (parameters,), number(gradients, weights, dtype)),
+    )
+    if saved:
+        rows += (write("activations", kept, number(dtype)), read("activations", kept, number(dtype)))
+    model = Ledger("training", matrix_work(2 * passes * parameters * tokens, unit), rows)
+    update = optimizer_update(parameters, optimizer=optimizer, weights=own.name, gradients=gradients, state=state, master=master)
+    notes = ("products of activations, as in attention, are not counted",)
+    return (model + update).named("training", *notes, *(() if saved else ("saved activations are not counted; give saved",)))

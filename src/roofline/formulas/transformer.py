@@ -1,0 +1,123 @@
+"""Feed-forward layers and transformer blocks: sums of the formulas they are made of."""
+
+from dataclasses import replace
+
+from ..ledger import Ledger, Row, read, write
+from .dense import ProductFormats, matmul
+from .inference import attention
+from .normalisation import rmsnorm
+from .notation import Dim, Format, ratio
+from .parts import part
+from .pointwise import add, gelu, rope, swiglu
+from .registry import formula
+
+
+def _product(name: str, tokens: Dim, k: Dim, n: Dim, copies: Dim | None, formats: ProductFormats) -> Ledger:
+    """A product whose weights exist in so many copies, each token using one; no number means one for all, as in a matmul."""
+    shape = (k, n) if copies is None else (copies, k, n)
+    rows = (read("activations", (tokens, k), formats.activations), read("weights", shape, formats.weights), *formats.written((tokens, n)))
+    return part(name, Ledger(name, formats.work(2 * tokens * k * n), rows, formats.notes))
+
+
+def feed_forward(
+    tokens: Dim, width: Dim, hidden: Dim, *, copies: Dim | None, gated: bool, fused: bool, formats: ProductFormats, vector: Format = None
+) -> Ledger:
+    """Up, activation, down; ``copies`` of the weights for experts."""
+    own = formats.activations.name
+    up = _product("up", tokens, width, 2 * hidden if gated else hidden, copies, formats)
+    middle = (swiglu if gated else gelu)(tokens * hidden, dtype=own, compute=vector)
+    if fused:
+        # The epilogue of the first product: its FLOP stay, its traffic goes, and the product writes one hidden tensor.
+        written: tuple[Row, ...] = (write("up.out", (tokens, hidden), formats.out),)
+        kept = tuple(row for row in up.rows if row.access == "read")
+        first = replace(up, work=up.work + middle.work, rows=kept + written)
+    else:
+        first = up + part("activation", middle)
+    return first + _product("down", tokens, hidden, width, copies, formats)
+
+
+@formula("ffn", group="transformer", example=(65536, 4096, 16384), aliases=("mlp", "feed_forward"))
+def ffn(
+    tokens: Dim,
+    width: Dim,
+    hidden: Dim,
+    *,
+    gated: bool = False,
+    fused: bool = False,
+    dtype: Format = "bf16",
+    weights: Format = None,
+    compute: Format = None,
+    vector: Format = None,
+) -> Ledger:
+    """Up to `hidden`, an activation, and down again: 4·tokens·width·hidden FLOP with GELU, 6· with a SwiGLU gate.
+
+    Three kernels, with the hidden activations written and read between them; `fused` runs the activation inside the first product.
+    """
+    formats = ProductFormats.of(dtype, None, weights, None, None, compute)
+    return feed_forward(tokens, width, hidden, copies=None, gated=gated, fused=fused, formats=formats, vector=vector).named("ffn")
+
+
+@formula(
+    "transformer_block", group="transformer", example=(8, 2048, 4096, 32, 14336), aliases=("block", "transformer_layer", "decoder_layer")
+)
+def transformer_block(
+    batch: Dim,
+    length: Dim,
+    width: Dim,
+    heads: Dim,
+    hidden: Dim,
+    *,
+    kv_heads: Dim | None = None,
+    head_dim: Dim | None = None,
+    kv_len: Dim | None = None,
+    causal: bool = True,
+    gated: bool = True,
+    fused: bool = False,
+    dtype: Format = "bf16",
+    weights: Format = None,
+    cache: Format = None,
+    compute: Format = None,
+    vector: Format = None,
+) -> Ledger:
+    """One decoder layer: norm, QKV, rotary embedding, flash attention, projection, residual; norm, feed-forward, residual.
+
+    Prefill has `length` new tokens a sequence; decode has length 1 and the cache's `kv_len`. Every part is a kernel of its own;
+    keys and values go to the cache as they are made.
+    """
+    tokens, kv = batch * length, heads if kv_heads is None else kv_heads
+    wide = ratio(width, heads) if head_dim is None else head_dim
+    norm = rmsnorm(tokens, width, dtype=dtype, compute=vector)
+    residual = add(tokens * width, dtype=dtype, compute=vector)
+    scores = attention(
+        batch,
+        heads,
+        length,
+        length if kv_len is None else kv_len,
+        wide,
+        kv_heads=kv,
+        causal=causal,
+        dtype=dtype,
+        cache=cache,
+        compute=compute,
+        vector=vector,
+    )
+    parts = (
+        part("norm1", norm),
+        part("qkv", matmul(tokens, width, (heads + 2 * kv) * wide, dtype=dtype, weights=weights, compute=compute)),
+        part("rope", rope(tokens * (heads + kv) * wide, dtype=dtype, compute=vector)),
+        part("attention", scores),
+        part("projection", matmul(tokens, heads * wide, width, dtype=dtype, weights=weights, compute=compute)),
+        part("residual1", residual),
+        part("norm2", norm),
+        part("ffn", ffn(tokens, width, hidden, gated=gated, fused=fused, dtype=dtype, weights=weights, compute=compute, vector=vector)),
+        part("residual2", residual),
+    )
+    return together("transformer_block", parts)
+
+
+def together(name: str, parts: tuple[Ledger, ...]) -> Ledger:
+    """The sum of parts, under one name."""
+    first, *others = parts
+    for other in others:
+        first = first + other
+    return first.named(name)

@@ -1,0 +1,411 @@
+"""Fusing: a chain of operations grouped into kernels, and what each grouping moves, takes and gains.
+
+A kernel reads every tensor that its stages need and that none of them made, once, and writes every tensor that it made and
+that something outside needs; what is made and used up inside never leaves the chip. The arithmetic stays the same, so fewer
+bytes mean a higher intensity.
+
+A grouping is legal when
+
+1. its groups are contiguous: each is a run of neighbouring stages, in order;
+2. a stage that reduces along an axis and needs the whole row again (LayerNorm, softmax) shares a group only if its row fits on
+   chip, whether it starts the group or follows others in it; a row that does not fit leaves that stage a kernel of its own.
+
+>>> tail = chain((65536, 4096), "bf16", [StageSpec("norm", 10, reduces=True), StageSpec("gelu", 8), StageSpec("add", 1)])
+>>> chip = Machine.of("v7x", {"matrix/bf16": "2307 TFLOP/s", "hbm": "7.2 TB/s"})
+>>> best(tail, chip).groups, best(tail, chip).speedup
+((('norm', 'gelu', 'add'),), 3.0)
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import accumulate, combinations, pairwise
+from math import prod
+
+from .cost import NOTHING, Amount, Cost
+from .dtypes import DType, dtype
+from .errors import FormulaError, UsageError, did_you_mean
+from .machine import Machine
+from .placement import IDEAL, Corrections, Placement, place
+from .resource import HBM, TRANSCENDENTAL, Resource, vector
+from .units import show
+
+Groups = tuple[tuple[str, ...], ...]
+
+ENUMERABLE = 12  # stages up to which every grouping is listed: 2**11 of them
+ON_CHIP = ("vmem", "sbuf", "sram", "l1", "lds")  # the memories that hold the row of a kernel, in order of preference
+SPREAD = ("l1", "lds")  # those that lie in pieces, one a core, and whose size machine files give for the whole chip
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A named array that stages read and write."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+
+    def __post_init__(self) -> None:
+        if any(size < 0 for size in self.shape):
+            raise FormulaError(f"tensor {self.name!r} of shape {self.shape} is impossible; sizes are 0 or more")
+
+    @property
+    def bytes(self) -> int:
+        return self.dtype.bytes(prod(self.shape))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One operation of a chain: the tensors it reads and writes, by name, and its arithmetic.
+
+    ``row_bytes`` is set when it reduces along an axis and needs the row again: the bytes that must then stay on chip.
+    """
+
+    name: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    work: Cost = NOTHING
+    row_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """Stages in order, and their tensors. What no stage reads is a result; ``keep`` names tensors that are needed afterwards too."""
+
+    tensors: tuple[Tensor, ...]
+    stages: tuple[Stage, ...]
+    keep: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.stages:
+            raise FormulaError("a chain needs at least one stage")
+        for what, names in (("stages", [stage.name for stage in self.stages]), ("tensors", [tensor.name for tensor in self.tensors])):
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                raise FormulaError(f"two {what} are named {twice[0]!r}; give each its own name")
+        known = [tensor.name for tensor in self.tensors]
+        made: dict[str, str] = {}
+        later = {name for stage in self.stages for name in stage.writes}
+        for stage in self.stages:
+            for name in (*stage.reads, *stage.writes):
+                if name not in known:
+                    raise FormulaError(f"stage {stage.name!r} uses tensor {name!r}, which is not there{did_you_mean(name, known)}")
+            for name in stage.reads:
+                if name in later and name not in made:
+                    raise FormulaError(f"stage {stage.name!r} reads {name!r} before a stage has made it; put them in order")
+            for name in stage.writes:
+                if name in made:
+                    raise FormulaError(f"stages {made[name]!r} and {stage.name!r} both write {name!r}; give each result its own name")
+                made[name] = stage.name
+        if lost := [name for name in self.keep if name not in known]:
+            raise FormulaError(f"cannot keep tensor {lost[0]!r}, which is not there{did_you_mean(lost[0], known)}")
+
+    def __len__(self) -> int:
+        return len(self.stages)
+
+
+@dataclass(frozen=True, slots=True)
+class StageSpec:
+    """A stage of a chain whose tensors all have one shape: what it does to each element of it.
+
+    It reads the result of the stage before it, and ``extra_inputs``: names of further tensors (a new name is a tensor of the
+    chain's shape from outside; ``x`` is the chain's input; ``norm.out`` an earlier result) or tensors with a shape of their own.
+    ``reduces`` says that it reduces along the last axis and needs the row again.
+    """
+
+    name: str
+    flops_per_element: Amount = 0
+    transcendentals_per_element: Amount = 0
+    extra_inputs: tuple[str | Tensor, ...] = field(default=(), kw_only=True)
+    reduces: bool = field(default=False, kw_only=True)
+
+
+def chain(
+    shape: Sequence[int],
+    number: str | DType,
+    specs: Sequence[StageSpec],
+    *,
+    compute: Resource | str | None = None,
+    keep: Sequence[str] = (),
+) -> Chain:
+    """A chain of elementwise stages and row reductions over one shape: each reads one tensor and writes one, plus its extras.
+
+    The arithmetic is billed to the vector unit in the chain's number format, or to ``compute``. A name used twice is numbered.
+    """
+    form, sizes = dtype(number), tuple(shape)
+    worker = vector(form) if compute is None else Resource(str(compute))
+    elements = prod(sizes)
+    tensors = {"x": Tensor("x", sizes, form)}
+    stages: list[Stage] = []
+    times: dict[str, int] = {}
+    current = "x"
+    for spec in specs:
+        times[spec.name] = times.get(spec.name, 0) + 1
+        name = f"{spec.name}.{times[spec.name]}" if times[spec.name] > 1 else spec.name
+        reads = [current]
+        for extra in spec.extra_inputs:
+            tensor = extra if isinstance(extra, Tensor) else tensors.get(extra, Tensor(extra, sizes, form))
+            if tensors.setdefault(tensor.name, tensor) != tensor:
+                raise FormulaError(f"stage {name!r}: tensor {tensor.name!r} has two shapes; give one of them another name")
+            reads.append(tensor.name)
+        current = f"{name}.out"
+        tensors[current] = Tensor(current, sizes, form)
+        work = Cost.of({worker: spec.flops_per_element * elements, TRANSCENDENTAL: spec.transcendentals_per_element * elements})
+        row = form.bytes(sizes[-1] if sizes else 1) if spec.reduces else None
+        stages.append(Stage(name=name, reads=tuple(dict.fromkeys(reads)), writes=(current,), work=work, row_bytes=row))
+    return Chain(tensors=tuple(tensors.values()), stages=tuple(stages), keep=tuple(keep))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """One group of stages as one kernel: the tensors that cross main memory, its cost, and where that stands."""
+
+    stages: tuple[str, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    placement: Placement
+
+    @property
+    def cost(self) -> Cost:
+        return self.placement.cost
+
+    @property
+    def bytes(self) -> Amount:
+        return self.cost.known(HBM)
+
+    @property
+    def flops(self) -> Amount | None:
+        return self.cost.flops
+
+    @property
+    def intensity(self) -> float | None:
+        return self.placement.intensity()
+
+    @property
+    def bound(self) -> str | None:
+        return self.placement.bound
+
+    @property
+    def floor_s(self) -> float:
+        return self.placement.floor_s
+
+    @property
+    def time_s(self) -> float:
+        """The floor, after the corrections asked for."""
+        return self.placement.expected_s
+
+    @property
+    def attainable(self) -> float | None:
+        """The best FLOP/s in that time."""
+        return float(self.flops) / self.time_s if self.flops and self.time_s else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fusion:
+    """A chain under one grouping: its kernels one after the other.
+
+    ``unfused_s`` and ``unfused_bytes`` are those of the same chain with one kernel a stage. ``illegal`` says why the grouping
+    cannot be built, and is empty when it can.
+    """
+
+    kernels: tuple[Kernel, ...]
+    unfused_s: float
+    unfused_bytes: Amount
+    illegal: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def groups(self) -> Groups:
+        return tuple(kernel.stages for kernel in self.kernels)
+
+    @property
+    def legal(self) -> bool:
+        return not self.illegal
+
+    @property
+    def cost(self) -> Cost:
+        total: Cost = sum((kernel.cost for kernel in self.kernels), NOTHING)
+        return total
+
+    @property
+    def bytes(self) -> Amount:
+        return self.cost.known(HBM)
+
+    @property
+    def flops(self) -> Amount | None:
+        return self.cost.flops
+
+    @property
+    def intensity(self) -> float | None:
+        return self.cost.intensity()
+
+    @property
+    def floor_s(self) -> float:
+        """The sum of the kernels' floors: kernels of a chain wait for one another."""
+        return sum(kernel.floor_s for kernel in self.kernels)
+
+    @property
+    def time_s(self) -> float:
+        """The same, after the corrections asked for."""
+        return sum(kernel.time_s for kernel in self.kernels)
+
+    @property
+    def bound(self) -> str | None:
+        """What binds for the largest part of the time."""
+        held: dict[str, float] = {}
+        for kernel in self.kernels:
+            if kernel.bound:
+                held[kernel.bound] = held.get(kernel.bound, 0.0) + kernel.time_s
+        return max(sorted(held), key=lambda unit: held[unit], default=None)
+
+    @property
+    def attainable(self) -> float | None:
+        """The best FLOP/s over the whole chain."""
+        return float(self.flops) / self.time_s if self.flops and self.time_s else None
+
+    @property
+    def speedup(self) -> float:
+        """The time of the unfused chain over this one's."""
+        return self.unfused_s / self.time_s if self.time_s else 1.0
+
+
+def groupings(chain: Chain) -> Iterator[Groups]:
+    """Every way to cut a chain into contiguous groups, from one kernel a stage to one kernel for all: 2^(n−1) of them."""
+    names = [stage.name for stage in chain.stages]
+    inner = range(1, len(names))
+    for cuts in range(len(names) - 1, -1, -1):
+        for chosen in combinations(inner, cuts):
+            yield tuple(tuple(names[start:stop]) for start, stop in pairwise((0, *chosen, len(names))))
+
+
+def fuse(
+    chain: Chain,
+    groups: Sequence[Sequence[str]] | Sequence[int],
+    machine: Machine,
+    *,
+    on_chip_bytes: float | None = None,
+    corrections: Corrections = IDEAL,
+) -> Fusion:
+    """Hold a chain under one grouping against a machine. Groups are stage names, or sizes: ``(2, 2)`` is two kernels of two stages.
+
+    ``on_chip_bytes`` is what one kernel can hold of a row, the machine's own on-chip memory of one core unless given.
+    ``Corrections(launches=1)`` charges each kernel a launch.
+    """
+    spans = _spans(chain, groups)
+    room, notes = _room(chain, machine, on_chip_bytes)
+    kernels = tuple(_kernel(chain, span, machine, corrections) for span in spans)
+    alone = [_kernel(chain, (index, index + 1), machine, corrections) for index in range(len(chain))]
+    return Fusion(
+        kernels=kernels,
+        unfused_s=sum(kernel.time_s for kernel in alone),
+        unfused_bytes=sum(kernel.bytes for kernel in alone),
+        illegal=tuple(reason for span in spans for reason in _illegal(chain, span, room)),
+        notes=notes,
+    )
+
+
+def every_fusion(
+    chain: Chain, machine: Machine, *, on_chip_bytes: float | None = None, corrections: Corrections = IDEAL
+) -> tuple[Fusion, ...]:
+    """Every grouping of a short chain, legal or not, for a table."""
+    if len(chain) > ENUMERABLE:
+        raise UsageError(
+            f"{len(chain)} stages can be grouped in 2^{len(chain) - 1} ways; list up to {ENUMERABLE} stages, or ask for the best"
+        )
+    return tuple(fuse(chain, groups, machine, on_chip_bytes=on_chip_bytes, corrections=corrections) for groups in groupings(chain))
+
+
+def best(chain: Chain, machine: Machine, *, on_chip_bytes: float | None = None, corrections: Corrections = IDEAL) -> Fusion:
+    """The legal grouping that takes the least time; of equals, the one with the fewest kernels.
+
+    Found by dynamic programming over the places to cut: the best grouping of the first j stages is the best of the first i plus
+    one kernel for the rest. Times are compared as exact fractions, so equal means equal.
+    """
+    lowered = corrections.lower(machine)
+    room, _ = _room(chain, machine, on_chip_bytes)
+    plans: list[tuple[Fraction, int, tuple[int, ...]]] = [(Fraction(), 0, ())]
+    for stop in range(1, len(chain) + 1):
+        options = []
+        for start in range(stop):
+            if not _illegal(chain, (start, stop), room):
+                seconds, kernels, sizes = plans[start]
+                own = _seconds(_cost(chain, (start, stop)), lowered, corrections)
+                options.append((seconds + own, kernels + 1, (*sizes, stop - start)))
+        plans.append(min(options))
+    return fuse(chain, plans[-1][2], machine, on_chip_bytes=on_chip_bytes, corrections=corrections)
+
+
+def _spans(chain: Chain, groups: Sequence[Sequence[str]] | Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """The groups as half-open ranges of stages; an error unless they cover the chain in order."""
+    names = [stage.name for stage in chain.stages]
+    sizes = [group if isinstance(group, int) else len(group) for group in groups]
+    spelled = [name for group in groups if not isinstance(group, int) for name in group]
+    if min(sizes, default=0) < 1 or sum(sizes) != len(names) or (spelled and spelled != names):
+        given = " ".join("+".join(group) if not isinstance(group, int) else str(group) for group in groups) or "nothing"
+        raise UsageError(f"the groups {given} are not the stages {', '.join(names)} in order; each group is a run of neighbours")
+    return tuple(pairwise(accumulate(sizes, initial=0)))
+
+
+def _room(chain: Chain, machine: Machine, given: float | None) -> tuple[float | None, tuple[str, ...]]:
+    """Bytes of a row that one core can hold, and a note when nobody knows."""
+    if given is not None:
+        if not given >= 0:
+            raise UsageError(f"an on-chip memory of {given:g} B is impossible; give 0 or more")
+        return given, ()
+    if all(stage.row_bytes is None for stage in chain.stages):
+        return None, ()
+    for level in ON_CHIP:
+        if held := machine.capacity(level):
+            whole = level in SPREAD and machine.cores == 1
+            note = (
+                f"{show(held, 'B')} of {level} are those of all of {machine.name}, and a row lies in one core's part; say how much that is"
+            )
+            return held / machine.cores, (f"{note} with on_chip_bytes",) if whole else ()
+    return None, (f"{machine.name} names no on-chip memory: every reduced row is taken to fit; say how much with on_chip_bytes",)
+
+
+def _illegal(chain: Chain, span: tuple[int, int], room: float | None) -> list[str]:
+    """Why a run of stages cannot be one kernel: one line a reduction whose row does not fit."""
+    start, stop = span
+    if stop - start == 1 or room is None:
+        return []
+    return [
+        f"{stage.name} reduces a row of {show(stage.row_bytes, 'B')}, but {show(room, 'B')} fit on chip; leave it a kernel of its own"
+        for stage in chain.stages[start:stop]
+        if stage.row_bytes is not None and stage.row_bytes > room
+    ]
+
+
+def _boundary(chain: Chain, span: tuple[int, int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The tensors that a run of stages reads from main memory, and those it writes there."""
+    inside, outside = chain.stages[span[0] : span[1]], (*chain.stages[: span[0]], *chain.stages[span[1] :])
+    made = [name for stage in inside for name in stage.writes]
+    used_inside = {name for stage in inside for name in stage.reads}
+    used_outside = {name for stage in outside for name in stage.reads} | set(chain.keep)
+    reads = dict.fromkeys(name for stage in inside for name in stage.reads if name not in made)
+    return tuple(reads), tuple(name for name in made if name in used_outside or name not in used_inside)
+
+
+def _cost(chain: Chain, span: tuple[int, int]) -> Cost:
+    """Arithmetic and compulsory traffic of a run of stages as one kernel."""
+    size = {tensor.name: tensor.bytes for tensor in chain.tensors}
+    reads, writes = _boundary(chain, span)
+    work: Cost = sum((stage.work for stage in chain.stages[span[0] : span[1]]), NOTHING)
+    return work + Cost.of({HBM: sum(size[name] for name in (*reads, *writes))})
+
+
+def _kernel(chain: Chain, span: tuple[int, int], machine: Machine, corrections: Corrections) -> Kernel:
+    reads, writes = _boundary(chain, span)
+    names = tuple(stage.name for stage in chain.stages[span[0] : span[1]])
+    return Kernel(stages=names, reads=reads, writes=writes, placement=place(_cost(chain, span), machine, corrections=corrections))
+
+
+def _seconds(cost: Cost, machine: Machine, corrections: Corrections) -> Fraction:
+    """The expected time of `placement` in exact numbers, on a machine whose rates are already lowered."""
+    times: dict[str, Fraction] = {}
+    for resource, amount in cost.amounts:
+        if ceiling := machine.resolve(resource):
+            unit = ceiling.resource.unit
+            times[unit] = times.get(unit, Fraction()) + Fraction(amount) / Fraction(ceiling.rate)
+    floor, serial = max(times.values(), default=Fraction()), sum(times.values(), Fraction())
+    overlapped = floor + (1 - Fraction(corrections.overlap)) * (serial - floor)
+    return max(overlapped, Fraction(corrections.launches) * Fraction(machine.launch_latency_s))

@@ -1,0 +1,153 @@
+"""Cards: everything a machine file says, for people who look a chip up; the machine itself is one part of it."""
+
+from dataclasses import dataclass
+
+from ..machine import Figure, Machine
+from ..resource import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """A value as a person wrote it, who says so, and why it was or was not chosen."""
+
+    value: str | int | float
+    citation: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """A fact that is no rate: a clock, a number of cores, a pod's size. Quantities keep the unit they were written with."""
+
+    name: str
+    value: str | int | float
+    provenance: str = "user"
+    citation: str = ""
+    note: str = ""
+    others: tuple[Opinion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What one tool (jax, torch, nvidia-smi, other) calls the chip."""
+
+    tool: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Power:
+    """Watts of the whole chip, and which of the vendor's terms (TDP, TBP, measured maximum) they are."""
+
+    watts: float
+    term: str = ""
+    provenance: str = "user"
+    citation: str = ""
+    note: str = ""
+    others: tuple[Figure, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """One memory as its vendor names it, beside the level it is in our vocabulary."""
+
+    level: Resource
+    name: str = ""
+    type: str = ""
+    per_unit: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """One kind of link: B/s of one link and direction (``rate`` of cost models, ``peak`` of the vendor) and of the whole chip.
+
+    ``rate`` is ``None`` for links whose speed nobody publishes; ``others`` may speak of a link, a chip or a count.
+    """
+
+    resource: Resource
+    name: str = ""
+    rate: float | None = None
+    peak: float | None = None
+    count: int | None = None
+    chip: float | None = None
+    chip_both_ways: float | None = None
+    citation: str = ""
+    note: str = ""
+    others: tuple[Opinion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sustained:
+    """A rate that somebody reached, and the share of the vendor's peak it is; ``limit`` names the lower roof it makes."""
+
+    what: str
+    rate: float
+    per: str
+    resource: Resource | None = None
+    fraction: float | None = None
+    limit: str = "sustained"
+    citation: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """A figure on which sources differ, and what was chosen."""
+
+    about: str
+    values: tuple[Opinion, ...]
+    chosen: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownError:
+    """A figure in circulation that is wrong for this chip, kept so that nobody trusts it again."""
+
+    resource: Resource
+    rate: float
+    citation: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excuse:
+    """A check of the linter that a file declares not to hold for one of its figures, and the reason."""
+
+    check: str
+    resource: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """A machine and all that is known about it beyond its ceilings."""
+
+    machine: Machine
+    where: str = ""
+    extends: str = ""
+    family: str = ""
+    usual: bool = False
+    names: tuple[Names, ...] = ()
+    names_citation: str = ""
+    names_note: str = ""
+    specs: tuple[Spec, ...] = ()
+    power: Power | None = None
+    memories: tuple[Memory, ...] = ()
+    links: tuple[Link, ...] = ()
+    sustained: tuple[Sustained, ...] = ()
+    disagreements: tuple[Disagreement, ...] = ()
+    known_errors: tuple[KnownError, ...] = ()
+    excuses: tuple[Excuse, ...] = ()
+
+    @property
+    def technology(self) -> str:
+        """The main memory's technology without its generation's details: ``HBM3e``, ``GDDR6``, ``LPDDR``; empty when unknown."""
+        main = next((memory for memory in self.memories if memory.level.name == "hbm"), None)
+        if main is None:
+            return ""
+        for text in (main.type, main.name):
+            word = text.partition(",")[0].partition(" ")[0].partition("-")[0]
+            if word.upper().startswith(("HBM", "GDDR", "LPDDR", "DDR")):
+                return word
+        return ""

@@ -1,0 +1,158 @@
+"""The catalogue: one TOML file a chip, found by any name a person or a tool uses.
+
+>>> load("NVIDIA H100 80GB HBM3").name
+'h100-sxm'
+>>> load("h10")
+Traceback (most recent call last):
+roofline.errors.MachineError: no machine named 'h10'; did you mean 'h100-sxm'?
+"""
+
+import re
+import tomllib
+from dataclasses import replace
+from difflib import SequenceMatcher
+from functools import cache
+from pathlib import Path
+
+from ..errors import MachineError
+from ..machine import Machine
+from .card import Card
+from .reading import build, parse_file
+
+CHIPS = Path(__file__).parent / "chips"
+DEVICE = "/device"
+_ALIKE = 0.6
+_AS_GOOD = 0.1
+
+
+def load(name: str) -> Machine:
+    """The machine with this name: a file's name, a title, an alias, a name that a tool reports, a family, or a path.
+
+    Upper and lower case, spaces, hyphens and underscores are alike. ``name/device`` is one framework device of the chip. A name
+    with a slash, or that ends in ``.toml``, is the path of a user's file.
+    """
+    return card(name).machine
+
+
+def card(name: str) -> Card:
+    """Everything known about the machine with this name."""
+    chip = name.removesuffix(DEVICE)
+    found = read_card(chip) if _is_path(chip) and not _find(chip)[0] else _known(chip)
+    return replace(found, machine=found.machine.per_device()) if chip != name else found
+
+
+def read(path: str | Path) -> Machine:
+    """The machine that a user's file describes."""
+    return read_card(path).machine
+
+
+def names() -> tuple[str, ...]:
+    """The name of every chip in the catalogue, sorted."""
+    return tuple(sorted(path.stem for path in CHIPS.glob("*.toml")))
+
+
+def catalogue() -> tuple[Machine, ...]:
+    """Every chip in the catalogue, sorted by name."""
+    return tuple(each.machine for each in cards())
+
+
+def cards() -> tuple[Card, ...]:
+    """Everything known about every chip in the catalogue."""
+    return tuple(_chip(name) for name in names())
+
+
+def identify(words: str) -> tuple[str, ...]:
+    """The chips that these words name: one, the members of a family with the usual one first, or none."""
+    name, family = _find(words)
+    if name is None:
+        return ()
+    members = (each.machine.name for each in cards() if family and each.family == _chip(name).family)
+    return (name, *(member for member in members if member != name))
+
+
+def _is_path(name: str) -> bool:
+    """Whether it looks like a path; a title may have a slash too."""
+    return "/" in name or "\\" in name or name.endswith(".toml")
+
+
+def read_card(path: str | Path) -> Card:
+    """Everything that a user's file says, on top of what it extends."""
+    path = Path(path)
+    table = parse_file(path)
+    extends = table.text("extends")
+    if not extends:
+        return build(table)
+    if _is_path(extends):
+        beside = path.parent / extends
+        if beside.resolve() == path.resolve():
+            raise table.error("extends", "a file cannot extend itself; name a chip of the catalogue")
+        return build(table, read_card(beside))
+    try:
+        return build(table, card(extends))
+    except MachineError as error:
+        raise error if str(error).startswith(table.file) else table.error("extends", str(error)) from None
+
+
+@cache
+def _chip(name: str) -> Card:
+    return build(parse_file(CHIPS / f"{name}.toml"))
+
+
+def _known(words: str) -> Card:
+    name, family = _find(words)
+    if name is None:
+        raise MachineError(f"no machine named {words!r}{_suggest(words)}")
+    found = _chip(name)
+    if not family:
+        return found
+    note = f"{words!r} is a family; this is its usual member {name}"
+    return replace(found, machine=replace(found.machine, notes=(*found.machine.notes, note)))
+
+
+def _find(words: str) -> tuple[str | None, bool]:
+    """A chip's name, and whether the words named its whole family."""
+    spelled = re.sub(r"[\s_]+", "-", words.strip().lower())
+    if re.fullmatch(r"[\w.+-]+", spelled) and (CHIPS / f"{spelled}.toml").is_file():
+        return spelled, False  # the common case reads one file only
+    chips, families = _index()
+    key = _key(words)
+    if key in chips:
+        return chips[key], False
+    return families.get(key), key in families
+
+
+@cache
+def _index() -> tuple[dict[str, str], dict[str, str]]:
+    """Every name of every chip, and every family's usual member.
+
+    Only the head of each file is parsed, up to its first table: names stand there.
+    """
+    chips: dict[str, str] = {}
+    families: dict[str, str] = {}
+    for path in sorted(CHIPS.glob("*.toml")):
+        head = tomllib.loads(path.read_text(encoding="utf-8").partition("\n[")[0])
+        reported = [name for tool, listed in head.get("names", {}).items() if tool not in ("source", "note") for name in listed]
+        for words in (path.stem, head["title"], *head.get("aliases", ()), *reported):
+            chips.setdefault(_key(words), path.stem)
+        if head.get("usual"):
+            families[_key(head["family"])] = path.stem
+    return chips, families
+
+
+def _key(words: str) -> str:
+    return re.sub(r"[\s_-]+", "", words.lower())
+
+
+def _suggest(words: str) -> str:
+    """The chips whose names come closest, those about as close as the best."""
+    chips, families = _index()
+    key = _key(words)
+    scores: dict[str, float] = {}
+    for known, name in (*chips.items(), *families.items()):
+        scores[name] = max(scores.get(name, 0.0), SequenceMatcher(None, key, known).ratio())
+    best = max(scores.values())
+    if best < _ALIKE:
+        return "; run `roofline chips` for all of them"
+    close = sorted((name for name, score in scores.items() if score >= max(_ALIKE, best - _AS_GOOD)), key=lambda name: -scores[name])[:3]
+    *others, last = [repr(name) for name in close]
+    return f"; did you mean {', '.join(others) + ' or ' if others else ''}{last}?"

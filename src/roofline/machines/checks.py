@@ -1,0 +1,243 @@
+"""Checks: pure functions from a card to the problems they see. Their names are what an ``[[exception]]`` refers to."""
+
+from collections.abc import Callable, Iterator
+
+from ..machine import Capacity, Ceiling, Machine
+from ..resource import HBM, Resource
+from ..units import plain, show
+from . import peers
+from .card import Card
+from .catalogue import cards, identify
+from .identity import EQUAL, SAME, THOUSAND, catalogued, devices, identities, off, settled
+from .problem import Problem, problem
+
+# A number format's rate is one of these multiples of another's, which may go by two names.
+RATIOS: tuple[tuple[str, tuple[str, ...], tuple[float, ...]], ...] = (
+    ("matrix/fp16", ("matrix/bf16",), (1,)),
+    ("matrix/tf32", ("matrix/bf16", "matrix/fp16"), (0.5, 1)),
+    ("matrix/fp8", ("matrix/bf16", "matrix/fp16"), (1, 2)),
+    ("matrix/int8", ("matrix/bf16", "matrix/fp16"), (1, 2, 4)),
+    ("matrix/int4", ("matrix/int8",), (1, 2)),
+    ("matrix/fp6", ("matrix/fp8",), (1, 2)),
+    ("matrix/fp4", ("matrix/fp8",), (1, 2)),
+    ("vector/fp16", ("vector/fp32",), (1, 2, 4)),
+    ("vector/bf16", ("vector/fp32",), (1, 2, 4)),
+)
+AT_MOST: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("vector/fp64", ("vector/fp32",)),
+    ("matrix/fp64", ("matrix/bf16", "matrix/fp16")),
+    ("vector/fp32", ("matrix/bf16", "matrix/fp16")),
+)
+
+
+def sources(card: Card) -> Iterator[Problem]:
+    """Every figure says where it comes from."""
+    figures: list[tuple[object, Ceiling | Capacity]] = [(each.resource, each) for each in card.machine.ceilings]
+    figures += [(each.level, each) for each in card.machine.capacities]
+    for resource, figure in figures:
+        if not figure.citation:
+            own = figure.provenance in ("user", "measured", "profile")
+            what = "capacity" if isinstance(figure, Capacity) else "rate"
+            message = f"the {what} has no source; say where it comes from, like source = ['datasheet, page 2']"
+            yield problem("source", card, resource, message, "warning" if own else "error")
+
+
+def names(card: Card) -> Iterator[Problem]:
+    """All names of a machine mean one chip."""
+    meant = {alias: found for alias in card.machine.aliases if len(found := identify(alias)) == 1}
+    chips = sorted({found[0] for found in meant.values()})
+    if len(chips) > 1:
+        belongs = "; ".join(f"{alias!r} is {found[0]}" for alias, found in meant.items())
+        yield problem("names", card, "aliases", f"the aliases name {len(chips)} chips: {belongs}; keep those of one")
+
+
+def ranges(card: Card) -> Iterator[Problem]:
+    """A rate lies where the rates of its peers in the catalogue lie."""
+    known = identities(card)
+    for ceiling in card.machine.ceilings:
+        resource = ceiling.resource
+        if any(each.machine.ceiling(resource) for each in known):
+            continue
+        among = peers.by_memory if resource == HBM else peers.by_maker
+        yield from _within("range", card, resource, ceiling.rate, resource.per, among(card, _rate_of(resource)))
+
+
+def capacities(card: Card) -> Iterator[Problem]:
+    """A memory holds about what those of its peers hold, and those on the chip hold less than main memory."""
+    known = identities(card)
+    main = card.machine.capacity(HBM)
+    for held in card.machine.capacities:
+        level = held.level
+        if any(each.machine.capacity(level) for each in known):
+            continue
+        among = peers.by_memory if level == HBM else peers.by_maker
+        yield from _within("capacity", card, level, held.bytes, "B", among(card, _capacity_of(level)))
+        if main and level.name not in ("hbm", "host") and held.bytes >= main:
+            yield problem("capacity", card, level, f"{show(held.bytes, 'B')} on the chip is no less than main memory's {show(main, 'B')}")
+
+
+def powers(card: Card) -> Iterator[Problem]:
+    """A chip draws about what its peers draw."""
+    watts = card.machine.power_w
+    if watts and not any(each.machine.power_w for each in identities(card)):
+        yield from _within("power", card, "power", watts, "W", peers.by_maker(card, lambda peer: peer.machine.power_w))
+
+
+def _rate(card: Card, resource: Resource) -> float | None:
+    ceiling = card.machine.ceiling(resource)
+    return ceiling.rate if ceiling else None
+
+
+def _rate_of(resource: Resource) -> peers.Measure:
+    return lambda card: _rate(card, resource)
+
+
+def _capacity_of(level: Resource) -> peers.Measure:
+    return lambda card: card.machine.capacity(level)
+
+
+def _within(check: str, card: Card, resource: object, value: float, per: str, allowed: peers.Range | None) -> Iterator[Problem]:
+    if allowed is None or value in allowed:
+        return
+    message = f"{show(value, per)} is far from {allowed.among}, which allow {show(allowed.low, per)} to {show(allowed.high, per)}"
+    if value / THOUSAND in allowed:
+        message += "; is it 1000 times too much (T written for G)?"
+    elif value * THOUSAND in allowed:
+        message += "; is it 1000 times too little (G written for T)?"
+    yield problem(check, card, resource, message)
+
+
+def ridges(card: Card) -> Iterator[Problem]:
+    """Peak over bandwidth, the ridge, lies where that of its peers lies: a wrong prefix or half a memory shows here."""
+    ridge = _ridge(card)
+    matrix = _main_matrix(card.machine)
+    if ridge is None or matrix is None or {matrix.resource.name, HBM.name} <= settled(card):
+        return
+    allowed = peers.by_maker(card, _ridge, peers.RIDGE_MARGIN)
+    if allowed and ridge not in allowed:
+        span = f"{plain(allowed.low, 3)} to {plain(allowed.high, 3)}"
+        message = f"{matrix.resource} over hbm gives a ridge of {plain(ridge, 3)} FLOP/B; {allowed.among} allow {span}; check both figures"
+        yield problem("ridge", card, matrix.resource, message)
+
+
+def _main_matrix(machine: Machine) -> Ceiling | None:
+    return machine.ceiling("matrix/bf16") or machine.ceiling("matrix/fp16")
+
+
+def _ridge(card: Card) -> float | None:
+    matrix, main = _main_matrix(card.machine), card.machine.ceiling(HBM)
+    return matrix.rate / main.rate if matrix and main else None
+
+
+def ratios(card: Card) -> Iterator[Problem]:
+    """Number formats keep the usual proportions: fp16 as bf16, fp8 and int8 twice that, tf32 half, fp64 no more than fp32."""
+    sure = settled(card)
+    for name, bases, multiples in RATIOS:
+        ceiling, base = card.machine.ceiling(name), _first(card.machine, bases)
+        if ceiling is None or base is None or {name, base.resource.name} <= sure:
+            continue
+        ratio = ceiling.rate / base.rate
+        if not any(off(ratio, multiple) <= SAME for multiple in multiples):
+            usual = " or ".join(f"{multiple:g}" for multiple in multiples)
+            message = (
+                f"{show(ceiling.rate, 'FLOP/s')} is {plain(ratio, 3)} times {base.resource}'s {show(base.rate, 'FLOP/s')}; usual: {usual}"
+            )
+            yield problem("ratio", card, name, message)
+    for name, bases in AT_MOST:
+        ceiling, base = card.machine.ceiling(name), _first(card.machine, bases)
+        if ceiling and base and not {name, base.resource.name} <= sure and ceiling.rate > base.rate * (1 + SAME):
+            message = f"{show(ceiling.rate, 'FLOP/s')} is more than {base.resource}'s {show(base.rate, 'FLOP/s')}"
+            yield problem("ratio", card, name, message)
+
+
+def _first(machine: Machine, choices: tuple[str, ...]) -> Ceiling | None:
+    return next((found for name in choices if (found := machine.ceiling(name))), None)
+
+
+def sparsity(card: Card) -> Iterator[Problem]:
+    """A rate is dense: below its own figure with sparsity, usually half of it, and not some chip's sparse figure."""
+    sure, known = settled(card), identities(card)
+    for ceiling in card.machine.compute:
+        if ceiling.resource.name in sure:
+            continue
+        rate = show(ceiling.rate, "FLOP/s")
+        if ceiling.sparse and ceiling.sparse <= ceiling.rate * (1 + SAME):
+            message = f"{rate} dense is no less than {show(ceiling.sparse, 'FLOP/s')} with sparsity; give the dense rate"
+            yield problem("sparse", card, ceiling.resource, message)
+        elif ceiling.sparse and off(ceiling.sparse / ceiling.rate, 2) > SAME:
+            message = f"sparsity multiplies {rate} by {plain(ceiling.sparse / ceiling.rate, 3)}; usual: 2"
+            yield problem("sparse", card, ceiling.resource, message)
+        elif not any(each.machine.ceiling(ceiling.resource) for each in known) and (copied := _sparse_of(card, ceiling)):
+            dense = show(_rate(copied, ceiling.resource), "FLOP/s")
+            message = f"{rate} is what {copied.machine.name} does with sparsity; its dense rate is {dense}"
+            yield problem("sparse", card, ceiling.resource, message)
+
+
+def _sparse_of(card: Card, ceiling: Ceiling) -> Card | None:
+    """The chip of the catalogue whose figure with sparsity this dense rate equals; of several, the one with the most similar memory."""
+    copied = []
+    for peer in cards():
+        figure = peer.machine.ceiling(ceiling.resource)
+        same_maker = card.machine.vendor in ("", peer.machine.vendor)
+        if figure and figure.sparse and same_maker and peer.machine.name != card.machine.name and off(ceiling.rate, figure.sparse) <= EQUAL:
+            copied.append(peer)
+    own = _rate(card, HBM)
+    return min(copied, key=lambda peer: off(_rate(peer, HBM) or own, own) if own else 0.0, default=None)
+
+
+def links(card: Card) -> Iterator[Problem]:
+    """A chip's links add up: count x one link is the chip's total one way, twice that is both ways; no rate is above its peak."""
+    for link in card.links:
+        name = link.resource
+        if link.rate and link.peak and link.rate > link.peak * (1 + SAME):
+            yield problem("link", card, name, f"the rate {show(link.rate, 'B/s')} is above the peak {show(link.peak, 'B/s')}")
+        one = link.peak or link.rate
+        if one and link.count and link.chip and off(one * link.count, link.chip) > SAME:
+            message = f"{link.count} links of {show(one, 'B/s')} are {show(one * link.count, 'B/s')}, not {show(link.chip, 'B/s')} a chip"
+            yield problem("link", card, name, message)
+        if link.chip and link.chip_both_ways and off(link.chip_both_ways, 2 * link.chip) > SAME:
+            message = f"{show(link.chip_both_ways, 'B/s')} both ways is not twice {show(link.chip, 'B/s')} one way"
+            yield problem("link", card, name, message)
+
+
+def levels(card: Card) -> Iterator[Problem]:
+    """Memories on the chip are faster than main memory, and l1 is faster than l2."""
+    main = card.machine.ceiling(HBM)
+    for ceiling in card.machine.memories:
+        if main and ceiling.resource.name not in ("hbm", "host") and ceiling.rate <= main.rate:
+            message = f"{show(ceiling.rate, 'B/s')} on the chip is no faster than main memory's {show(main.rate, 'B/s')}"
+            yield problem("level", card, ceiling.resource, message)
+    inner, outer = card.machine.ceiling("l1"), card.machine.ceiling("l2")
+    if inner and outer and inner.rate <= outer.rate:
+        yield problem("level", card, "l1", f"{show(inner.rate, 'B/s')} is no faster than l2's {show(outer.rate, 'B/s')}")
+
+
+def sustained(card: Card) -> Iterator[Problem]:
+    """A sustained rate and its fraction say the same, of the chip's peak or of one device's."""
+    totals = {link.resource.name: link.chip for link in card.links if link.chip}
+    for each in card.sustained:
+        ceiling = card.machine.ceiling(each.resource) if each.resource else None
+        if ceiling is None or each.fraction is None:
+            continue
+        peak = totals.get(ceiling.resource.name, ceiling.rate)
+        shares = (each.rate / peak, each.rate * card.machine.devices / peak)
+        if not any(abs(share - each.fraction) <= SAME / 2 for share in shares):
+            message = f"{each.what}: {show(each.rate, each.per)} is {plain(shares[0], 3)} of {show(peak, each.per)}, not {each.fraction:g}"
+            yield problem("sustained", card, ceiling.resource, message)
+
+
+CHECKS: dict[str, Callable[[Card], Iterator[Problem]]] = {
+    "source": sources,
+    "names": names,
+    "catalogue": catalogued,
+    "devices": devices,
+    "range": ranges,
+    "capacity": capacities,
+    "power": powers,
+    "ridge": ridges,
+    "ratio": ratios,
+    "sparse": sparsity,
+    "link": links,
+    "level": levels,
+    "sustained": sustained,
+}

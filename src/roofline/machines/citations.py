@@ -1,0 +1,66 @@
+"""Citations: from the short ``id: detail`` of a machine file to words a reader can follow."""
+
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+SOURCES = Path(__file__).parent / "sources.toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where figures come from: how to cite it, what kind of thing it is, where to find it."""
+
+    id: str
+    cite: str
+    kind: str
+    at: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreliable:
+    """A public table that many copy from and that is wrong in places."""
+
+    source: str
+    problem: str
+
+
+@cache
+def _document() -> dict[str, object]:
+    return tomllib.loads(SOURCES.read_text(encoding="utf-8"))
+
+
+@cache
+def sources() -> dict[str, Source]:
+    """Every source that the catalogue cites, by id."""
+    return {key: Source(id=key, **entry) for key, entry in _document().items() if isinstance(entry, dict)}
+
+
+def unreliable() -> tuple[Unreliable, ...]:
+    """Public tables to distrust, and why."""
+    listed = _document()["unreliable"]
+    assert isinstance(listed, list)
+    return tuple(Unreliable(**entry) for entry in listed)
+
+
+def resolve(citation: str) -> str:
+    """A citation in words; one that names no known source is already in words.
+
+    >>> resolve("ml_engineering: L484")
+    'stas00/ml-engineering, compute/accelerator/README.md L484'
+    >>> resolve("the vendor's datasheet, page 2")
+    "the vendor's datasheet, page 2"
+    """
+    key, _, detail = citation.partition(":")
+    source = sources().get(key)
+    detail = detail.strip()
+    if source is None:
+        return citation
+    if not detail:
+        return source.cite
+    if source.kind == "folder":
+        return f"{source.cite}/{detail}"
+    return f"{source.cite} {detail}" if re.match(r"L\d", detail) else f"{source.cite}: {detail}"

@@ -1,0 +1,244 @@
+"""Figures of a machine file: the compute, memory, link and power tables, each turned into values with their origin."""
+
+from dataclasses import dataclass
+
+from ..dtypes import dtype
+from ..errors import RooflineError
+from ..machine import Capacity, Ceiling, Figure
+from ..resource import COMPUTE_UNITS, LINK_UNITS, Resource
+from .card import Disagreement, Excuse, KnownError, Link, Memory, Opinion, Power, Spec, Sustained
+from .table import Table
+
+FIGURE = ("provenance", "source", "note", "confidence", "others")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What one table of figures gives: a rate, a capacity, the vendor's own words, and wrong figures in circulation."""
+
+    ceiling: Ceiling | None = None
+    capacity: Capacity | None = None
+    memory: Memory | None = None
+    link: Link | None = None
+    errors: tuple[KnownError, ...] = ()
+
+
+def compute(table: Table) -> Found:
+    """A ``[[compute]]`` table: the dense rate of one unit in one number format."""
+    table.only("resource", "rate", "sparse", "accumulate", *FIGURE)
+    resource = resource_of(table, "resource", "matrix/bf16")
+    if not resource.is_compute:
+        raise table.error("resource", f"{str(resource)!r} does not compute; its unit must be one of {', '.join(COMPUTE_UNITS)}")
+    accumulate = table.text("accumulate")
+    others, errors = _others(table, resource)
+    ceiling = _ceiling(table, resource, others, f"{accumulate} accumulate" if accumulate else "", sparse=table.quantity("sparse", "FLOP/s"))
+    if ceiling is None:
+        raise table.error("rate", "missing; write it like rate = '989 TFLOP/s'")
+    return Found(ceiling=ceiling, errors=errors)
+
+
+def memory(table: Table) -> Found:
+    """A ``[[memory]]`` table: what one memory holds and how fast it is, either of which may be unknown.
+
+    ``resource`` says what the rate is a rate of, where that is not the level itself (``vmem.read``).
+    """
+    table.only(
+        *("level", "resource", "name", "type", "per_unit", "rate", *FIGURE),
+        *("capacity", "capacity_provenance", "capacity_source", "capacity_others"),
+    )
+    level = resource_of(table, "level", "hbm")
+    resource = resource_of(table, "resource", "vmem.read") if "resource" in table.data else level
+    for key, named in (("level", level), ("resource", resource)):
+        if not named.is_memory:
+            raise table.error(key, f"{str(named)!r} is not a memory; write compute under [[compute]] and links under [[link]]")
+    others, errors = _others(table, resource)
+    ceiling = _ceiling(table, resource, others, table.text("per_unit"))
+    held = table.quantity("capacity", "B")
+    if ceiling is None and held is None:
+        raise table.error("", "neither rate nor capacity; give one, like rate = '3.35 TB/s' or capacity = '80 GiB'")
+    capacity = None
+    if held is not None:
+        capacity = Capacity(
+            level=level,
+            bytes=held,
+            provenance=table.provenance("capacity_provenance"),
+            citation=table.citation("capacity_source"),
+            note=_note(table, table.text("per_unit")),
+            others=tuple(_figure(row, "capacity", "B") for row in table.tables("capacity_others")),
+        )
+    words = Memory(level=level, name=table.text("name"), type=table.text("type"), per_unit=table.text("per_unit"))
+    return Found(ceiling=ceiling, capacity=capacity, memory=words, errors=errors)
+
+
+def link(table: Table) -> Found:
+    """A ``[[link]]`` table: the rate of one link in one direction, the vendor's peak, how many, and the whole chip's total."""
+    table.only(
+        *("resource", "name", "rate", "peak", "peak_provenance", "peak_source", "count", "topology", *FIGURE),
+        *("chip", "chip_both_ways"),
+    )
+    resource = resource_of(table, "resource", "nvlink")
+    if not resource.is_link:
+        raise table.error("resource", f"{str(resource)!r} is not a link; its unit must be one of {', '.join(LINK_UNITS)}")
+    others, errors = _others(table, resource)
+    peak, count = table.quantity("peak", "B/s"), table.whole("count")
+    ceiling = _ceiling(table, resource, others, "", peak=peak, count=count or 1, topology=table.text("topology"))
+    words = Link(
+        resource=resource,
+        name=table.text("name"),
+        rate=ceiling.rate if ceiling else None,
+        peak=peak,
+        count=count,
+        chip=table.quantity("chip", "B/s"),
+        chip_both_ways=table.quantity("chip_both_ways", "B/s"),
+        citation=table.citation("peak_source") or table.citation(),
+        note=_note(table),
+        others=tuple(_link_opinion(row) for row in table.tables("others")),
+    )
+    return Found(ceiling=ceiling, link=words, errors=errors)
+
+
+def power(table: Table) -> Power:
+    """The ``[power]`` table."""
+    table.only("value", "term", *FIGURE)
+    watts = table.quantity("value", "W")
+    if watts is None:
+        raise table.error("value", "missing; write it like value = '700 W'")
+    return Power(
+        watts=watts,
+        term=table.text("term"),
+        provenance=table.provenance(),
+        citation=table.citation(),
+        note=_note(table),
+        others=tuple(_figure(row, "value", "W") for row in table.tables("others")),
+    )
+
+
+def spec(name: str, table: Table) -> Spec:
+    """One entry of the ``[specs]`` table."""
+    table.only("value", *FIGURE)
+    return Spec(
+        name=name,
+        value=table.plain("value"),
+        provenance=table.provenance(),
+        citation=table.citation(),
+        note=_note(table),
+        others=tuple(_opinion(row, row.plain("value")) for row in table.tables("others")),
+    )
+
+
+def sustained(table: Table) -> Sustained:
+    """A ``[[sustained]]`` table: what somebody reached, by which means."""
+    table.only("what", "resource", "rate", "fraction", "limit", "source", "note")
+    resource = resource_of(table, "resource", "matrix/bf16") if "resource" in table.data else None
+    per = resource.per if resource else "B/s"
+    rate = table.quantity("rate", per)
+    if rate is None:
+        raise table.error("rate", "missing; write it like rate = '790 TFLOP/s'")
+    return Sustained(
+        what=table.need("what", "bf16 matmul"),
+        rate=rate,
+        per=per,
+        resource=resource,
+        fraction=table.fraction("fraction"),
+        limit=table.text("limit", "sustained"),
+        citation=table.citation(),
+        note=table.text("note"),
+    )
+
+
+def disagreement(table: Table) -> Disagreement:
+    """A ``[[disagreement]]`` table."""
+    table.only("about", "values", "chosen", "note")
+    values = tuple(_opinion(row, row.plain("value")) for row in table.tables("values"))
+    return Disagreement(about=table.need("about", "hbm"), values=values, chosen=table.text("chosen"), note=table.text("note"))
+
+
+def excuse(table: Table) -> Excuse:
+    """An ``[[exception]]`` table: a check that does not hold here, and why."""
+    table.only("check", "resource", "reason")
+    return Excuse(check=table.need("check", "ratio"), resource=table.text("resource"), reason=table.need("reason", "the datasheet says so"))
+
+
+def resource_of(table: Table, key: str, example: str) -> Resource:
+    """A resource by name, its number format in our spelling."""
+    try:
+        named = Resource(table.need(key, example))
+        if named.unit in ("matrix", "vector") and named.kind != "transcendental":
+            return Resource(f"{named.unit}/{dtype(named.kind).rate}")
+    except RooflineError as error:
+        raise error if table.file in str(error) else table.wrap(error, key) from None
+    return named
+
+
+def _ceiling(
+    table: Table,
+    resource: Resource,
+    others: tuple[Figure, ...],
+    extra: str,
+    *,
+    sparse: float | None = None,
+    peak: float | None = None,
+    count: int = 1,
+    topology: str = "",
+) -> Ceiling | None:
+    rate = table.quantity("rate", resource.per)
+    if rate is None:
+        return None
+    citation = table.citation()
+    if peak is not None and (of_peak := table.citation("peak_source")):
+        citation = f"{citation}; peak: {of_peak}"
+    try:
+        return Ceiling(
+            resource=resource,
+            rate=rate,
+            provenance=table.provenance(),
+            citation=citation,
+            note=_note(table, extra),
+            peak=peak,
+            sparse=sparse,
+            count=count,
+            topology=topology,
+            others=others,
+        )
+    except RooflineError as error:
+        raise table.wrap(error, "rate") from None
+
+
+def _note(table: Table, *extra: str) -> str:
+    """The note, and what qualifies the figure: accumulation, per-unit sizes, low confidence."""
+    confidence = table.text("confidence")
+    return "; ".join(part for part in (table.text("note"), *extra, f"confidence {confidence}" if confidence else "") if part)
+
+
+def _others(table: Table, resource: Resource) -> tuple[tuple[Figure, ...], tuple[KnownError, ...]]:
+    """The other rates in circulation, and those among them that are known to be wrong."""
+    rows = [row for row in table.tables("others") if "rate" in row.data]
+    figures = tuple(_figure(row, "rate", resource.per) for row in rows)
+    errors = tuple(
+        KnownError(resource=resource, rate=figure.value, citation=figure.citation, note=row.text("note"))
+        for row, figure in zip(rows, figures, strict=True)
+        if row.flag("wrong")
+    )
+    return figures, errors
+
+
+def _figure(row: Table, key: str, dimension: str) -> Figure:
+    row.only(key, "source", "note", "wrong")
+    value = row.quantity(key, dimension)
+    if value is None:
+        raise row.error(key, "missing; another figure needs its value")
+    note = row.text("note")
+    return Figure(value, row.citation(), f"wrong: {note}" if row.flag("wrong") else note)
+
+
+def _opinion(row: Table, value: str | int | float) -> Opinion:
+    row.only("value", "source", "note")
+    return Opinion(value, row.citation(), row.text("note"))
+
+
+def _link_opinion(row: Table) -> Opinion:
+    row.only("rate", "chip", "chip_both_ways", "count", "source", "note", "wrong")
+    for key, words in (("rate", ""), ("chip", " a chip"), ("chip_both_ways", " a chip, both ways")):
+        if row.quantity(key, "B/s") is not None:
+            return Opinion(row.text(key) + words, row.citation(), row.text("note"))
+    return Opinion(f"{row.whole('count')} links", row.citation(), row.text("note"))

@@ -1,0 +1,124 @@
+"""Identity: a machine that names a chip of the catalogue is held against that chip, figure by figure."""
+
+from collections.abc import Iterator
+
+from ..machine import Capacity, Ceiling
+from ..units import BINARY, DECIMAL, plain, show
+from .card import Card
+from .catalogue import card as look_up
+from .catalogue import cards, identify
+from .problem import Problem, problem
+
+SAME = 0.03  # two roundings of one figure differ by less
+FAR = 0.1  # from here on a figure is wrong, not rounded
+EQUAL = 0.003  # the same figure, copied
+MEASURED_LOW = 0.3  # how far a measurement may fall short of the datasheet before it is doubted
+THOUSAND = DECIMAL["k"]
+
+
+def off(value: float, other: float) -> float:
+    """How far two figures are apart, as a share of the second."""
+    return abs(value / other - 1)
+
+
+def identities(card: Card) -> tuple[Card, ...]:
+    """The chips of the catalogue that this card is about: by name, title, alias, or because it extends one.
+
+    None for a chip of the catalogue itself, which is held against its peers.
+    """
+    machine = card.machine
+    if any(each.machine.name == machine.name and each == card for each in cards()):
+        return ()
+    words = (card.extends, machine.name.removesuffix("/device"), machine.title, *machine.aliases)
+    named = dict.fromkeys(name for each in words if each for name in identify(each))
+    return tuple(look_up(f"{name}/device" if machine.scope == "device" else name) for name in named)
+
+
+def _accepted(known: Card, ceiling: Ceiling) -> list[float]:
+    """The figures in circulation for a resource of a known chip, those known to be wrong left out."""
+    figure = known.machine.ceiling(ceiling.resource)
+    if figure is None:
+        return []
+    share = known.machine.devices if known.machine.scope == "device" and not figure.resource.is_link else 1
+    wrong = {error.rate / share for error in known.known_errors if error.resource == figure.resource}
+    others = [other.value for other in figure.others if other.value not in wrong]
+    return [value for value in (figure.rate, figure.peak, *others) if value]
+
+
+def _agrees(ceiling: Ceiling, known: Card) -> bool:
+    accepted = _accepted(known, ceiling)
+    if accepted and ceiling.provenance == "measured" and MEASURED_LOW * accepted[0] <= ceiling.rate <= max(accepted) * (1 + SAME):
+        return True
+    return any(off(ceiling.rate, value) <= SAME for value in accepted)
+
+
+def settled(card: Card) -> set[str]:
+    """Resources whose figure is the catalogue's own, however odd."""
+    known = identities(card)
+    return {ceiling.resource.name for ceiling in card.machine.ceilings if any(_agrees(ceiling, each) for each in known)}
+
+
+def catalogued(card: Card) -> Iterator[Problem]:
+    """A known chip has the figures of the catalogue, or another that is in circulation and not known to be wrong."""
+    known = identities(card)
+    for ceiling in card.machine.ceilings:
+        rated = [each for each in known if each.machine.ceiling(ceiling.resource)]
+        if rated and not any(_agrees(ceiling, each) for each in rated):
+            distance = min(off(ceiling.rate, value) for each in rated for value in _accepted(each, ceiling))
+            severity = "error" if distance > FAR else "warning"
+            yield problem("catalogue", card, ceiling.resource, _explain(ceiling, rated[0]), severity)
+    for held in card.machine.capacities:
+        stored = [each for each in known for own in each.machine.capacities if own.level == held.level]
+        values = [value for each in stored for own in each.machine.capacities if own.level == held.level for value in _sizes(own)]
+        if values and not any(off(held.bytes, value) <= FAR for value in values):
+            message = f"{show(held.bytes, 'B')} is {_times(held.bytes / values[0])} {show(values[0], 'B')} for {stored[0].machine.name}"
+            yield problem("capacity", card, held.level, message)
+
+
+def devices(card: Card) -> Iterator[Problem]:
+    """A known chip is as many framework devices as the catalogue says."""
+    known = identities(card)
+    if known and card.machine.scope == "chip" and all(each.machine.devices != card.machine.devices for each in known):
+        right = known[0].machine
+        message = f"devices = {card.machine.devices}, but a {right.name} is {right.devices}; give that, and the figures of the whole chip"
+        yield problem("devices", card, "devices", message)
+
+
+def _sizes(held: Capacity) -> tuple[float, ...]:
+    return (held.bytes, *(other.value for other in held.others))
+
+
+def _explain(ceiling: Ceiling, known: Card) -> str:
+    """What a figure that is not the catalogue's looks like."""
+    figure = known.machine.ceiling(ceiling.resource)
+    assert figure is not None
+    per, chip = ceiling.resource.per, known.machine.name
+    value, right = show(ceiling.rate, per), show(figure.rate, per)
+    for error in known.known_errors:
+        if error.resource == ceiling.resource and off(ceiling.rate, error.rate) <= EQUAL:
+            return f"{value} is a known error in {error.citation} ({error.note}); the catalogue has {right} for {chip}"
+    if figure.sparse and off(ceiling.rate, figure.sparse) <= SAME:
+        return f"{value} is the figure with sparsity; the dense rate of {chip} is {right}"
+    count = known.machine.devices
+    if known.machine.scope == "chip" and count > 1 and off(ceiling.rate * count, figure.rate) <= SAME:
+        return f"{value} is the share of one of the {count} devices of {chip}; a chip's file has {right}"
+    return f"{value} is {_times(ceiling.rate / figure.rate)} {right} for {chip}"
+
+
+def _times(ratio: float) -> str:
+    """How two figures relate, with the slip that would explain it."""
+    slips = {
+        0.5: "half of the catalogue's",
+        2.0: "twice the catalogue's",
+        THOUSAND: "1000 times the catalogue's (T written for G?), which is",
+        1 / THOUSAND: "a thousandth of the catalogue's (G written for T?), which is",
+        8.0: "8 times the catalogue's (bits taken for bytes?), which is",
+        1 / 8: "an eighth of the catalogue's (bytes taken for bits?), which is",
+        BINARY["Gi"] / DECIMAL["G"]: "the catalogue's with G taken for Gi, which is",
+        DECIMAL["G"] / BINARY["Gi"]: "the catalogue's with Gi taken for G, which is",
+        BINARY["Ti"] / DECIMAL["T"]: "the catalogue's with T taken for Ti, which is",
+    }
+    for slip, words in slips.items():
+        if off(ratio, slip) <= SAME / 2:
+            return words
+    return f"{plain(ratio, 3)} times the catalogue's"

@@ -1,0 +1,54 @@
+"""Lint: what in a machine file cannot be, or needs a reason.
+
+A file that names a chip of the catalogue is held against that chip; any other against its peers. A file may declare an
+``[[exception]]`` to a check, with its reason; one that is not needed is a problem too.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import RooflineError, did_you_mean
+from ..machine import Machine
+from .card import Card
+from .catalogue import card as look_up
+from .catalogue import read_card
+from .problem import Problem
+
+
+def lint(target: str | Path | Machine | Card) -> tuple[Problem, ...]:
+    """The problems of a machine file, a chip by name, a machine or a card, errors first; a file that cannot be read is one problem.
+
+    >>> lint(Machine.of("AMD Instinct MI300X", {"hbm": "2479.55 GiB/s"}))[0].message
+    "2.662 TB/s is half of the catalogue's 5.3 TB/s for mi300x"
+    """
+    from .checks import CHECKS  # only the linter needs them; loading a machine stays quick
+
+    try:
+        card = _card(target)
+    except RooflineError as error:
+        return (Problem(check="file", resource="", where=Path(str(target)).name, message=str(error)),)
+    found = [problem for check in CHECKS.values() for problem in check(card)]
+    return tuple(sorted(_excused(card, found, tuple(CHECKS)), key=lambda problem: problem.severity != "error"))
+
+
+def _card(target: str | Path | Machine | Card) -> Card:
+    if isinstance(target, Card):
+        return target
+    if isinstance(target, Machine):
+        return Card(machine=target, where=target.name)
+    return look_up(target) if isinstance(target, str) else read_card(target)
+
+
+def _excused(card: Card, found: list[Problem], checks: tuple[str, ...]) -> Iterator[Problem]:
+    """The problems that no exception covers, and the exceptions that cover none."""
+    excused = {(excuse.check, excuse.resource) for excuse in card.excuses}
+    met = {(problem.check, problem.resource) for problem in found}
+    yield from (problem for problem in found if (problem.check, problem.resource) not in excused)
+    for check, resource in sorted(excused - met):
+        where = f"{card.where}: exception"
+        if check not in checks:
+            hint = did_you_mean(check, checks) or f"; known: {', '.join(checks)}"
+            yield Problem(check="exception", resource=resource, where=where, message=f"no check is named {check!r}{hint}")
+        else:
+            message = f"the exception to {check!r} on {resource or 'the machine'} is not needed; remove it"
+            yield Problem(check="exception", resource=resource, where=where, message=message)

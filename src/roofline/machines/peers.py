@@ -1,0 +1,75 @@
+"""Peers: what the catalogue itself says is plausible for a chip of some vendor, kind and memory technology.
+
+A range is the lowest to the highest figure among the chip's closest peers in the catalogue, itself left out, times a margin on
+both sides. Nothing here is typed by hand but the margins.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from .card import Card
+from .catalogue import cards
+
+MARGIN = 3.0  # generations of one technology differ by about this much
+RIDGE_MARGIN = 1.5  # peak and bandwidth grow together: their quotient differs less
+_ENOUGH = 3  # families; the variants of one chip say the same thing several times
+
+Measure = Callable[[Card], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What the peers have, and who they are."""
+
+    low: float
+    high: float
+    among: str
+
+    def widened(self, margin: float) -> "Range":
+        return Range(self.low / margin, self.high * margin, self.among)
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+def by_maker(card: Card, measure: Measure, margin: float = MARGIN) -> Range | None:
+    """The range among chips of the same vendor and kind, else of the same kind, else all."""
+    vendor, kind = card.machine.vendor, card.machine.kind
+    plural = {"gpu": "GPUs", "tpu": "TPUs", "accelerator": "accelerators", "soc": "systems on a chip", "cpu": "CPUs"}.get(kind, "chips")
+    groups = (
+        (f"{vendor} {plural}", lambda peer: bool(vendor) and (peer.machine.vendor, peer.machine.kind) == (vendor, kind)),
+        (plural, lambda peer: bool(kind) and peer.machine.kind == kind),
+        ("all chips", lambda _: True),
+    )
+    return _first(card, measure, groups, margin)
+
+
+def by_memory(card: Card, measure: Measure, margin: float = MARGIN) -> Range | None:
+    """The range among chips with the same main memory: its generation, else its technology, else the maker's chips."""
+    own = card.technology
+    if own:
+        groups = (
+            (f"chips with {own}", lambda peer: peer.technology.upper() == own.upper()),
+            (f"chips with {_family(own)}", lambda peer: _family(peer.technology) == _family(own)),
+        )
+        if found := _first(card, measure, groups, margin):
+            return found
+    return by_maker(card, measure, margin)
+
+
+def _family(technology: str) -> str:
+    return technology.upper().rstrip("0123456789EX")
+
+
+def _other(peer: Card, card: Card) -> bool:
+    return peer.machine.name != card.machine.name
+
+
+def _first(card: Card, measure: Measure, groups: Iterable[tuple[str, Callable[[Card], bool]]], margin: float) -> Range | None:
+    """The range of the narrowest group that is large enough to say something."""
+    for among, belongs in groups:
+        found = [(peer.family, value) for peer in cards() if _other(peer, card) and belongs(peer) and (value := measure(peer))]
+        if len({family for family, _ in found}) >= _ENOUGH:
+            values = [value for _, value in found]
+            return Range(min(values), max(values), among).widened(margin)
+    return None

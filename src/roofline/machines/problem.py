@@ -1,0 +1,24 @@
+"""Problems: what the linter reports."""
+
+from dataclasses import dataclass
+
+from .card import Card
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something wrong with a machine file: which check, about what, where, in words; ``severity`` is error or warning."""
+
+    check: str
+    resource: str
+    where: str
+    message: str
+    severity: str = "error"
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.severity}: {self.message} [{self.check}]"
+
+
+def problem(check: str, card: Card, resource: object, message: str, severity: str = "error") -> Problem:
+    """A problem with one figure of a card."""
+    return Problem(check=check, resource=str(resource), where=f"{card.where}: {resource}", message=message, severity=severity)

@@ -1,0 +1,205 @@
+"""Reading: a machine file, whole, into a `Card`; one that extends another is laid over it figure by figure."""
+
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from ..errors import MachineError
+from ..machine import LAUNCH_LATENCY_S, Capacity, Ceiling, Figure, Limit, Machine
+from . import figures
+from .card import Card, Names, Spec, Sustained
+from .figures import Found
+from .limits import limits_for
+from .table import Table
+
+SCHEMA = "roofline.machine/1"
+KINDS = ("gpu", "tpu", "accelerator", "soc", "cpu")
+TOOLS = ("jax", "torch", "nvidia-smi", "other")
+_KEYS = (
+    *("schema", "extends", "name", "title", "vendor", "kind", "arch", "year", "family", "usual", "devices", "cores", "scope"),
+    *("aliases", "names", "notes", "launch_latency", "specs", "compute", "memory", "link", "power", "sustained", "limit"),
+    *("disagreement", "exception"),
+)
+_T = TypeVar("_T")
+
+
+def parse_file(path: Path) -> Table:
+    """A file's TOML, not yet understood."""
+    try:
+        return Table(path.name, "", tomllib.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise MachineError(f"{path}: no such file; give a machine file's path or a chip's name") from None
+    except OSError as error:
+        raise MachineError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise MachineError(f"{path}: not text in UTF-8; a machine file is TOML") from None
+    except tomllib.TOMLDecodeError as error:
+        raise MachineError(f"{path}: not TOML: {error}") from None
+
+
+def build(table: Table, base: Card | None = None) -> Card:
+    """The card that a file describes, on top of the card of the chip it extends."""
+    table.only(*_KEYS)
+    if (schema := table.text("schema", SCHEMA)) != SCHEMA:
+        raise table.error("schema", f"{schema!r} is not {SCHEMA!r}, the format this version reads")
+    found = [
+        reader(each)
+        for key, reader in (("compute", figures.compute), ("memory", figures.memory), ("link", figures.link))
+        for each in table.tables(key)
+    ]
+    sustained = tuple(figures.sustained(each) for each in table.tables("sustained"))
+    power = table.table("power")
+    names, names_table = _names(table), table.table("names")
+    changed = {str(each.ceiling.resource) for each in found if each.ceiling}
+    card = Card(
+        machine=_machine(table, found, names, base),
+        where=table.file,
+        extends=base.machine.name if base else "",
+        family=table.text("family"),
+        usual=table.flag("usual"),
+        names=names,
+        names_citation=names_table.citation() if names_table else "",
+        names_note=names_table.text("note") if names_table else "",
+        specs=_laid_over(base.specs if base else (), _specs(table), lambda each: each.name),
+        power=figures.power(power) if power else base.power if base else None,
+        memories=_laid_over(
+            base.memories if base else (),
+            (each.memory for each in found if each.memory and (each.memory.name or each.memory.type)),
+            lambda each: each.level.name,
+        ),
+        links=_laid_over(base.links if base else (), (each.link for each in found if each.link), lambda each: each.resource.name),
+        sustained=(*_still_true(base, changed), *sustained),
+        disagreements=tuple(figures.disagreement(each) for each in table.tables("disagreement")),
+        known_errors=(*(base.known_errors if base else ()), *(error for each in found for error in each.errors)),
+        excuses=(
+            *(each for each in (base.excuses if base else ()) if each.resource not in changed),
+            *(figures.excuse(each) for each in table.tables("exception")),
+        ),
+    )
+    return replace(card, machine=replace(card.machine, limits=_limits(table, card)))
+
+
+def _machine(table: Table, found: list[Found], names: tuple[Names, ...], base: Card | None) -> Machine:
+    old = base.machine if base else None
+    ceilings = {each.resource.name: each for each in old.ceilings} if old else {}
+    capacities = {each.level.name: each for each in old.capacities} if old else {}
+    own = [each.ceiling for each in found if each.ceiling]
+    if twice := sorted({c.resource.name for c in own if sum(other.resource == c.resource for other in own) > 1}):
+        raise table.error("", f"{', '.join(twice)} is rated twice; keep one and put the other under its others")
+    for each in found:
+        if each.ceiling:
+            name = each.ceiling.resource.name
+            ceilings[name] = _over(ceilings.get(name), each)
+        if each.capacity:
+            capacities[each.capacity.level.name] = _capacity_over(capacities.get(each.capacity.level.name), each.capacity)
+    if not ceilings:
+        raise table.error("", "no rates; give at least one [[compute]], [[memory]] or [[link]] with a rate")
+    name = table.text("name", Path(table.file).stem)
+    if "/" in name or not name:
+        raise table.error("name", f"{name!r} is not a name; leave out the slash, which marks a device of a chip")
+    power = table.table("power")
+    notes = (*(old.notes if old else ()), *table.texts("notes"), *((f"extends {old.name}",) if old else ()))
+    return Machine(
+        name=name,
+        ceilings=tuple(ceilings.values()),
+        capacities=tuple(capacities.values()),
+        title=table.text("title", old.title if old else name),
+        vendor=table.text("vendor", old.vendor if old else ""),
+        kind=table.choice("kind", KINDS, old.kind if old else ""),
+        arch=table.text("arch", old.arch if old else ""),
+        year=table.whole("year") or (old.year if old else None),
+        devices=table.whole("devices") or (old.devices if old else 1),
+        cores=table.whole("cores") or (old.cores if old else 1),
+        scope=table.choice("scope", ("chip", "device"), old.scope if old else "chip"),
+        power_w=figures.power(power).watts if power else old.power_w if old else None,
+        launch_latency_s=_latency(table, old),
+        aliases=tuple(dict.fromkeys((*table.texts("aliases"), *(name for each in names for name in each.names)))),
+        notes=notes,
+    )
+
+
+def _latency(table: Table, old: Machine | None) -> float:
+    given = table.quantity("launch_latency", "s")
+    return given if given is not None else old.launch_latency_s if old else LAUNCH_LATENCY_S
+
+
+def _names(table: Table) -> tuple[Names, ...]:
+    inner = table.table("names")
+    if inner is None:
+        return ()
+    inner.only(*TOOLS, "source", "note")
+    return tuple(Names(tool=tool, names=inner.texts(tool)) for tool in TOOLS if tool in inner.data)
+
+
+def _specs(table: Table) -> tuple[Spec, ...]:
+    inner = table.table("specs")
+    if inner is None:
+        return ()
+    return tuple(figures.spec(name, each) for name in inner.data if (each := inner.table(name)))
+
+
+def _over(old: Ceiling | None, new: Found) -> Ceiling:
+    """A new rate on top of an inherited one, which is kept among the others; what a link leaves out stays as it was."""
+    assert new.ceiling is not None
+    if old is None:
+        return new.ceiling
+    kept = Figure(old.rate, old.citation, f"{old.provenance}, overridden")
+    merged = replace(new.ceiling, others=(*new.ceiling.others, kept, *old.others))
+    if new.link is None:
+        return merged
+    return replace(
+        merged,
+        count=new.link.count or old.count,
+        peak=old.peak if merged.peak is None else merged.peak,
+        topology=merged.topology or old.topology,
+    )
+
+
+def _capacity_over(old: Capacity | None, new: Capacity) -> Capacity:
+    if old is None:
+        return new
+    return replace(new, others=(*new.others, Figure(old.bytes, old.citation, f"{old.provenance}, overridden"), *old.others))
+
+
+def _laid_over(old: Iterable[_T], new: Iterable[_T], key: Callable[[_T], str]) -> tuple[_T, ...]:
+    merged: Mapping[str, _T] = {**{key(each): each for each in old}, **{key(each): each for each in new}}
+    return tuple(merged.values())
+
+
+def _still_true(base: Card | None, changed: set[str]) -> tuple[Sustained, ...]:
+    """The sustained fractions of the extended chip, except those of rates that the file changes."""
+    return tuple(each for each in (base.sustained if base else ()) if str(each.resource) not in changed)
+
+
+def _limits(table: Table, card: Card) -> tuple[Limit, ...]:
+    """Family limits, sustained fractions, and the file's own ``[[limit]]`` tables."""
+    limits = [*limits_for(card.machine), *_sustained_limits(card)]
+    for each in table.tables("limit"):
+        each.only("name", "resource", "fraction", "source", "note")
+        fraction = each.fraction("fraction")
+        if fraction is None:
+            raise each.error("fraction", "missing; write it like fraction = 0.5")
+        resource = figures.resource_of(each, "resource", "vector/fp32")
+        limits.append(
+            Limit(name=each.need("name", "no FMA"), resource=resource, fraction=fraction, citation=each.citation(), note=each.text("note"))
+        )
+    seen = [(limit.name, limit.resource.name) for limit in limits]
+    for name, resource_name in seen:
+        if seen.count((name, resource_name)) > 1:
+            raise table.error("", f"two limits named {name!r} on {resource_name}; give one of them another name (limit = '…')")
+    return tuple(limits)
+
+
+def _sustained_limits(card: Card) -> list[Limit]:
+    """Sustained fractions as lower roofs. A link's fraction is of the vendor's peak: where its rate is lower still, none is made."""
+    limits = []
+    for each in card.sustained:
+        ceiling = card.machine.ceiling(each.resource) if each.resource else None
+        if ceiling is None or each.fraction is None:
+            continue
+        fraction = each.fraction * (ceiling.peak or ceiling.rate) / ceiling.rate
+        if fraction < 1:
+            limits.append(Limit(name=each.limit, resource=ceiling.resource, fraction=fraction, citation=each.citation, note=each.what))
+    return limits

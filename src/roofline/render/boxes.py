@@ -1,0 +1,128 @@
+"""Boxes, marks and lines on a page, and whether they touch. Lengths are points (1/72 inch) from a chart's bottom left corner."""
+
+import math
+from dataclasses import dataclass, replace
+
+from .geometry import Spot
+
+Segment = tuple[Spot, Spot]
+GAP = 2.5  # between a label and anything it must not cover
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle by its centre, its size and the angle it is turned by, in radians."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    angle: float = 0.0
+
+    @property
+    def corners(self) -> tuple[Spot, Spot, Spot, Spot]:
+        cos, sin = math.cos(self.angle), math.sin(self.angle)
+        half_w, half_h = self.width / 2, self.height / 2
+        return (
+            (self.x - half_w * cos + half_h * sin, self.y - half_w * sin - half_h * cos),
+            (self.x + half_w * cos + half_h * sin, self.y + half_w * sin - half_h * cos),
+            (self.x + half_w * cos - half_h * sin, self.y + half_w * sin + half_h * cos),
+            (self.x - half_w * cos - half_h * sin, self.y - half_w * sin + half_h * cos),
+        )
+
+    def grown(self, by: float) -> "Box":
+        return replace(self, width=self.width + 2 * by, height=self.height + 2 * by)
+
+    def overlaps(self, other: "Box") -> bool:
+        """Whether two boxes share any area."""
+        if not self.angle and not other.angle:
+            across = abs(self.x - other.x) < (self.width + other.width) / 2
+            return across and abs(self.y - other.y) < (self.height + other.height) / 2
+        return not _separated(self, other)
+
+    def distance(self, x: float, y: float) -> float:
+        """How far a place is from the box; 0 inside."""
+        across, along = self._local(x, y)
+        return math.hypot(max(0.0, abs(across) - self.width / 2), max(0.0, abs(along) - self.height / 2))
+
+    def crossed_by(self, segment: Segment) -> bool:
+        """Whether a straight line from one place to another passes through the box."""
+        (x0, y0), (x1, y1) = self._local(*segment[0]), self._local(*segment[1])
+        enter, leave = 0.0, 1.0
+        for start, end, half in ((x0, x1, self.width / 2), (y0, y1, self.height / 2)):
+            step = end - start
+            if step == 0:
+                if abs(start) >= half:
+                    return False
+                continue
+            near, far = sorted(((-half - start) / step, (half - start) / step))
+            enter, leave = max(enter, near), min(leave, far)
+            if enter >= leave:
+                return False
+        return True
+
+    def nearest(self, x: float, y: float) -> Spot:
+        """The place on an upright box that is nearest to another place."""
+        return (
+            min(max(x, self.x - self.width / 2), self.x + self.width / 2),
+            min(max(y, self.y - self.height / 2), self.y + self.height / 2),
+        )
+
+    def _local(self, x: float, y: float) -> Spot:
+        dx, dy = x - self.x, y - self.y
+        if not self.angle:
+            return dx, dy
+        cos, sin = math.cos(self.angle), math.sin(self.angle)
+        return dx * cos + dy * sin, dy * cos - dx * sin
+
+
+def _separated(one: Box, other: Box) -> bool:
+    """Whether some side of either box has the whole of the other beyond it."""
+    for angle in (one.angle, one.angle + math.pi / 2, other.angle, other.angle + math.pi / 2):
+        cos, sin = math.cos(angle), math.sin(angle)
+        mine = [x * cos + y * sin for x, y in one.corners]
+        theirs = [x * cos + y * sin for x, y in other.corners]
+        if max(mine) <= min(theirs) or max(theirs) <= min(mine):
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Disc:
+    """A mark, as the circle around it."""
+
+    x: float
+    y: float
+    radius: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What is on the chart already: marks, lines, reserved boxes and leaders."""
+
+    width: float
+    height: float
+    discs: tuple[Disc, ...] = ()
+    lines: tuple[Segment, ...] = ()
+    boxes: tuple[Box, ...] = ()
+    leaders: tuple[Segment, ...] = ()
+
+    def with_boxes(self, *boxes: Box) -> "Scene":
+        return replace(self, boxes=self.boxes + boxes)
+
+    def contains(self, box: Box) -> bool:
+        return all(1 <= x <= self.width - 1 and 1 <= y <= self.height - 1 for x, y in box.corners)
+
+    def is_free(self, box: Box, gap: float = GAP) -> bool:
+        """Whether a box lies inside the chart and on nothing but lines."""
+        around = box.grown(gap)
+        return (
+            self.contains(box)
+            and not any(around.overlaps(other) for other in self.boxes)
+            and not any(box.distance(disc.x, disc.y) < disc.radius + gap for disc in self.discs)
+            and not any(around.crossed_by(leader) for leader in self.leaders)
+        )
+
+    def crosses_line(self, box: Box, gap: float = 1.0) -> bool:
+        around = box.grown(gap)
+        return any(around.crossed_by(line) for line in self.lines)

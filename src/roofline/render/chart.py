@@ -1,0 +1,193 @@
+"""The chart of a report: which roofs, which dots, and what is left out, as values that a figure or a page can draw.
+
+A dot stands at its intensity over one memory level or link and at its measured rate; without a measured time it stands on its
+roof. Work without FLOP has no place on a logarithmic axis: it stands in a strip of its own, at its share of the bandwidth that
+binds it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..machine import Ceiling, Machine
+from ..report import Amounts, MachineInfo, OpInfo, Point, Report
+from ..resource import HBM, Resource
+from ..units import percent
+from .geometry import Extent, Roof, extent_of, roof, title
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dot:
+    """One operation on the chart; ``weight`` is the time that its area shows, measured or else the floor, in seconds."""
+
+    name: str
+    intensity: float
+    rate: float
+    weight: float
+    bound: str | None = None
+    category: str = ""
+    efficiency: float | None = None
+    op: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StripDot:
+    """One operation without FLOP, at its share of the bandwidth that binds it; 1 when nobody measured its time."""
+
+    name: str
+    share: float
+    weight: float
+    bound: str | None = None
+    category: str = ""
+    op: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A report's roofline over one memory level or link: heaviest dots first; ``left_out`` counts ops by the reason why."""
+
+    machine: str
+    level: str
+    roofs: tuple[Roof, ...]
+    extent: Extent
+    dots: tuple[Dot, ...] = ()
+    strip: tuple[StripDot, ...] = ()
+    program: Dot | None = None
+    timed: bool = True
+    left_out: tuple[tuple[str, int], ...] = ()
+    covered: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def marks(self) -> tuple[Dot | StripDot, ...]:
+        """Everything drawn, on the chart and in the strip."""
+        return self.dots + self.strip
+
+    @property
+    def total(self) -> float:
+        """The sum of all weights, in seconds."""
+        return sum(mark.weight for mark in self.marks)
+
+    @property
+    def caption(self) -> str:
+        """How much of the time is explained, and what is not on the chart."""
+        said = [f"Of the busy time {', '.join(f'{percent(share)} is {what}' for what, share in self.covered)}."] if self.covered else []
+        if self.left_out:
+            said.append(f"Not drawn: {', '.join(f'{_ops(number)} {why}' for why, number in self.left_out)}.")
+        return " ".join(said)
+
+
+def _ops(number: int) -> str:
+    return f"{number} op{'' if number == 1 else 's'}"
+
+
+def chart(report: Report, level: str = HBM.name) -> Chart:
+    """The chart of a report over one memory level or link."""
+    machine = _machine(report.machine)
+    dots: list[Dot] = []
+    strip: list[StripDot] = []
+    left_out: Counter[str] = Counter()
+    used: dict[str, None] = {}
+    for op in report.ops:
+        placed = _place(op, level)
+        if isinstance(placed, str):
+            left_out[placed] += 1
+            continue
+        if isinstance(placed, StripDot):
+            strip.append(placed)
+            continue
+        dots.append(placed)
+        if compute := _compute(op, machine):
+            used[compute] = None
+    usual = roof(machine, None, level)
+    # Of roofs that are equally high one is drawn: the first that was met.
+    peaks = {machine.rate(name): name for name in reversed(used)} or {usual.peak: usual.compute}
+    roofs = tuple(roof(machine, name, level, title(name)) for _, name in sorted(peaks.items(), reverse=True))
+    dots.sort(key=lambda dot: -dot.weight)
+    strip.sort(key=lambda dot: -dot.weight)
+    program = next((found for point in report.points if (found := _program(point, level))), None)
+    shown = [(dot.intensity, dot.rate) for dot in (*dots, *([program] if program else []))]
+    return Chart(
+        machine=report.machine.title or report.machine.name,
+        level=level,
+        roofs=roofs,
+        extent=extent_of(roofs, shown),
+        dots=tuple(dots),
+        strip=tuple(strip),
+        program=program,
+        timed=any(op.time_s for op in report.ops),
+        left_out=tuple(left_out.most_common()),
+        covered=_covered(report),
+    )
+
+
+def _machine(info: MachineInfo) -> Machine:
+    """The machine of a report, as far as its rates go: so that work finds its roof by the same fallbacks as in the law."""
+    ceilings = (Ceiling(resource=Resource(one.resource), rate=one.rate, provenance=one.provenance) for one in info.ceilings)
+    return Machine(name=info.name, ceilings=tuple(ceilings))
+
+
+def _place(op: OpInfo, level: str) -> Dot | StripDot | str:
+    """An op's dot, or why it has none."""
+    if op.flops is None:
+        return "of unknown work"
+    moved = _bytes(op.bytes, level)
+    weight = op.self_time_s or op.time_s or op.floor_s or 0.0
+    if not op.flops:
+        if op.efficiency is None and not op.floor_s:
+            return "without work or bytes"
+        share = 1.0 if op.efficiency is None else op.efficiency
+        return StripDot(name=op.name, share=share, weight=weight, bound=op.bound, category=op.category, op=op.id)
+    if moved is None:
+        return f"of unknown {title(level)} traffic"
+    if not moved:
+        return f"without {title(level)} traffic"
+    seconds = op.time_s or op.floor_s
+    if not seconds:
+        return "without a time or a floor"
+    return Dot(
+        name=op.name,
+        intensity=op.flops / moved,
+        rate=op.flops / seconds,
+        weight=weight,
+        bound=op.bound,
+        category=op.category,
+        efficiency=op.efficiency,
+        op=op.id,
+    )
+
+
+def _program(point: Point, level: str) -> Dot | None:
+    """The whole program as a dot, where its work, bytes and time are known."""
+    moved = _bytes(point.bytes, level)
+    if point.scope != "total" or not (point.flops and moved and point.time_s):
+        return None
+    return Dot(
+        name="whole program",
+        intensity=point.flops / moved,
+        rate=point.flops / point.time_s,
+        weight=point.time_s,
+        bound=point.bound,
+        efficiency=point.efficiency,
+    )
+
+
+def _bytes(amounts: Amounts, level: str) -> float | None:
+    """Bytes over a level, its directions summed; ``None`` when any of them is unknown."""
+    mine = [amount for name, amount in amounts.items() if name == level or name.startswith(f"{level}.")]
+    return None if None in mine else sum(amount for amount in mine if amount is not None)
+
+
+def _compute(op: OpInfo, machine: Machine) -> str | None:
+    """The resource whose roof an op's arithmetic runs under: where it takes the most time."""
+    times: dict[str, float] = {}
+    for name, amount in op.work.items():
+        resource = Resource(name)
+        if amount and resource.is_arithmetic and (ceiling := machine.resolve(resource)):
+            times[ceiling.resource.name] = times.get(ceiling.resource.name, 0.0) + amount / ceiling.rate
+    return max(times, key=lambda name: times[name], default=None)
+
+
+def _covered(report: Report) -> tuple[tuple[str, float], ...]:
+    coverage = report.coverage
+    known: Iterable[tuple[str, float | None]] = (("attributed", coverage.attributed_s), ("priced", coverage.priced_s))
+    return tuple((what, seconds / coverage.busy_s) for what, seconds in known if seconds is not None and coverage.busy_s)

@@ -1,0 +1,265 @@
+"""Where words go on a chart: a small, deterministic placer of labels.
+
+Lengths are points (1/72 inch) from the chart's bottom left corner; the caller measures its texts with its own font. Labels
+never cover a mark, each other, a leader or a reserved box; they keep off lines where they can. A label that has to move away
+gets a leader, one that fits nowhere becomes a number in a key, and one whose number fits nowhere is dropped and said so.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from .boxes import Box, Scene, Segment
+from .geometry import Spot
+
+Size = tuple[float, float]
+
+LEADER_FROM = 9.0  # a label farther from its mark than this needs a line to it
+_RINGS = (2.0, 5.0, 9.0, 14.0, 20.0, 28.0, 38.0, 50.0, 64.0, 80.0, 100.0, 124.0)
+_CROSSED_LINE, _CROSSED_LEADER, _LEADER_OVER_MARK, _NEARER_STRANGER, _LEADER_OVER_LINE = 70.0, 60.0, 40.0, 8.0, 3.0
+
+
+def approximate_size(text: str, points: float = 9.0) -> Size:
+    """A text's width and height without its font: 0.6 of the size a letter, 1.25 a line."""
+    lines = text.split("\n")
+    return 0.6 * points * max(map(len, lines)), 1.25 * points * len(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A text that belongs to a mark: the mark's place and radius, the text's measured size."""
+
+    text: str
+    x: float
+    y: float
+    size: Size
+    radius: float = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A label's place: its box, the leader from mark to box if it moved away, its number if the text went to the key."""
+
+    index: int
+    box: Box
+    leader: Segment | None = None
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Every label's fate: placed on the chart (some as numbers), numbered in the key, or dropped for want of room."""
+
+    placed: tuple[Placed, ...] = ()
+    key: tuple[int, ...] = ()
+    dropped: tuple[int, ...] = ()
+    scene: Scene = field(repr=False)
+
+
+def place_labels(labels: Sequence[Label], scene: Scene, digit: Size = (6.0, 10.0), first: int = 1) -> Layout:
+    """Give each label the cheapest free place near its mark; earlier labels choose first.
+
+    ``digit`` is the measured size of one digit, for numbers that refer to the key, which start at ``first``.
+    """
+    placed: list[Placed] = []
+    key: list[int] = []
+    dropped: list[int] = []
+    for index, label in enumerate(labels):
+        number = None
+        found = _cheapest(label, scene)
+        if found is None:
+            number = first + len(key)
+            found = _cheapest(replace(label, size=(digit[0] * len(str(number)), digit[1])), scene)
+        if found is None:
+            dropped.append(index)
+            continue
+        if number is not None:
+            key.append(index)
+        box, leader = found
+        placed.append(Placed(index, box, leader, number))
+        scene = replace(scene, boxes=(*scene.boxes, box), leaders=(*scene.leaders, leader) if leader else scene.leaders)
+    return Layout(placed=tuple(placed), key=tuple(key), dropped=tuple(dropped), scene=scene)
+
+
+def _cheapest(label: Label, scene: Scene) -> tuple[Box, Segment | None] | None:
+    best: tuple[float, Box, Segment | None] | None = None
+    for ring in _RINGS:
+        if best is not None and ring >= best[0]:
+            break
+        for order, box in enumerate(_around(label, ring)):
+            least = ring + 0.35 * order
+            if (best is not None and least >= best[0]) or not scene.is_free(box):
+                continue
+            leader = _leader(label, box)
+            if leader and any(other.grown(1).crossed_by(leader) for other in scene.boxes):
+                continue
+            cost = least + _penalty(label, box, leader, scene)
+            if best is None or cost < best[0]:
+                best = cost, box, leader
+    return None if best is None else (best[1], best[2])
+
+
+def _around(label: Label, ring: float) -> Iterable[Box]:
+    """Boxes that touch a ring around the mark, the places people read first coming first."""
+    width, height = label.size
+    near = label.radius + ring
+    slant = near * math.sqrt(0.5)
+    across, along = near + width / 2, near + height / 2
+    offsets = [
+        (across, 0.0),
+        (slant + width / 2, -slant - height / 2),
+        (-slant - width / 2, slant + height / 2),
+        (-across, 0.0),
+        (slant + width / 2, slant + height / 2),
+        (-slant - width / 2, -slant - height / 2),
+        (0.0, along),
+        (0.0, -along),
+        *((side * across, shift * height / 2) for side in (1, -1) for shift in (1, -1)),
+        *((shift * width / 4, side * along) for side in (1, -1) for shift in (1, -1)),
+        *((shift * width / 2, side * along) for side in (1, -1) for shift in (1, -1)),
+    ]
+    return (Box(label.x + dx, label.y + dy, width, height) for dx, dy in offsets)
+
+
+def _leader(label: Label, box: Box) -> Segment | None:
+    """The line from the mark's edge to the box, when the box is not beside the mark."""
+    distance = box.distance(label.x, label.y)
+    if distance <= label.radius + LEADER_FROM:
+        return None
+    x, y = box.nearest(label.x, label.y)
+    share = label.radius / math.hypot(x - label.x, y - label.y)
+    return (label.x + share * (x - label.x), label.y + share * (y - label.y)), (x, y)
+
+
+def _penalty(label: Label, box: Box, leader: Segment | None, scene: Scene) -> float:
+    cost = _CROSSED_LINE * scene.crosses_line(box)
+    if leader is None:
+        own = box.distance(label.x, label.y) - label.radius
+        nearer = any(
+            box.distance(disc.x, disc.y) - disc.radius < own - 0.5 for disc in scene.discs if (disc.x, disc.y) != (label.x, label.y)
+        )
+        return cost + _NEARER_STRANGER * nearer
+    strangers = (disc for disc in scene.discs if (disc.x, disc.y) != (label.x, label.y))
+    cost += _LEADER_OVER_MARK * sum(_reach(leader, disc.x, disc.y) < disc.radius for disc in strangers)
+    cost += _CROSSED_LEADER * sum(_cross(leader, other) for other in scene.leaders)
+    return cost + _LEADER_OVER_LINE * sum(_cross(leader, line) for line in scene.lines)
+
+
+def _reach(segment: Segment, x: float, y: float) -> float:
+    """The distance from a place to a segment."""
+    (x0, y0), (x1, y1) = segment
+    dx, dy = x1 - x0, y1 - y0
+    length = dx * dx + dy * dy
+    along = max(0.0, min(1.0, ((x - x0) * dx + (y - y0) * dy) / length)) if length else 0.0
+    return math.hypot(x - x0 - along * dx, y - y0 - along * dy)
+
+
+def _cross(one: Segment, other: Segment) -> bool:
+    """Whether two segments cross."""
+
+    def side(a: Spot, b: Spot, c: Spot) -> float:
+        return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+
+    (a, b), (c, d) = one, other
+    return side(a, b, c) * side(a, b, d) < 0 and side(c, d, a) * side(c, d, b) < 0
+
+
+def slide(
+    segment: Segment, size: Size, scene: Scene, *, prefer: float = 0.3, gap: float = 3.0, sides: Sequence[int] = (1, -1)
+) -> Box | None:
+    """A box for words written along a straight line, above it or below, as near as possible to a preferred share of its length.
+
+    ``None`` when no free place is long enough: such words never cross another line. A side of 0 is on the line itself.
+    """
+    (x0, y0), (x1, y1) = segment
+    length, angle = math.hypot(x1 - x0, y1 - y0), math.atan2(y1 - y0, x1 - x0)
+    width, height = size
+    if length < width:
+        return None
+    half = width / 2 / length
+    shares = sorted((half + (1 - 2 * half) * step / 24 for step in range(25)), key=lambda share: abs(share - prefer))
+    for side in sides:
+        away = side * (height / 2 + gap)
+        for share in shares:
+            x = x0 + share * (x1 - x0) - away * math.sin(angle)
+            y = y0 + share * (y1 - y0) + away * math.cos(angle)
+            box = Box(x, y, width, height, angle)
+            if scene.is_free(box, gap=1.5) and not scene.crosses_line(box, gap=0.5):
+                return box
+    return None
+
+
+def swarm(heights: Sequence[float], radii: Sequence[float], width: float) -> tuple[float, ...]:
+    """Shifts that keep discs of one column apart, as small as possible, within half a ``width`` either way; earlier ones choose.
+
+    >>> swarm([10.0, 10.0, 50.0], [3.0, 3.0, 3.0], 20.0)
+    (0.0, 6.0, 0.0)
+    """
+    shifts: list[float] = []
+    for index, (height, radius) in enumerate(zip(heights, radii, strict=True)):
+        near = [other for other in range(index) if abs(heights[other] - height) < radii[other] + radius]
+        wanted = [0.0]
+        for other in near:
+            apart = math.sqrt((radii[other] + radius) ** 2 - (heights[other] - height) ** 2)
+            wanted += [shifts[other] + apart, shifts[other] - apart]
+        free = [
+            shift
+            for shift in wanted
+            if abs(shift) <= width / 2
+            and all(math.hypot(shift - shifts[other], height - heights[other]) >= radii[other] + radius - 1e-6 for other in near)
+        ]
+        shifts.append(min(free, key=abs) if free else _roomiest(index, heights, shifts, width))
+    return tuple(shifts)
+
+
+def _roomiest(index: int, heights: Sequence[float], shifts: Sequence[float], width: float) -> float:
+    """Where a crowded column is least crowded."""
+    steps = sorted((width * (step / 12 - 0.5) for step in range(13)), key=abs)
+    return max(steps, key=lambda shift: min(math.hypot(shift - other, heights[index] - heights[at]) for at, other in enumerate(shifts)))
+
+
+def spread(wanted: Sequence[float], heights: Sequence[float], low: float, high: float) -> tuple[float, ...]:
+    """Centres for boxes in one column, each as near as possible to where it belongs, none on another, in the same order.
+
+    >>> spread([10.0, 11.0, 40.0], [10.0, 10.0, 10.0], 0.0, 100.0)
+    (5.5, 15.5, 40.0)
+    """
+    order = sorted(range(len(wanted)), key=lambda index: (wanted[index], index))
+    groups: list[tuple[float, float, list[int]]] = []  # bottom, height, members: neighbours that touch move as one
+    for index in order:
+        bottom, height, members = wanted[index] - heights[index] / 2, heights[index], [index]
+        while groups and groups[-1][0] + groups[-1][1] > bottom:
+            below = groups.pop()
+            members = below[2] + members
+            height += below[1]
+            bottom = _settled(members, wanted, heights)
+        groups.append((bottom, height, members))
+    centres = [0.0] * len(wanted)
+    floor = low
+    for bottom, height, members in _kept_below(groups, high):
+        at = max(bottom, floor)
+        for index in members:
+            centres[index] = at + heights[index] / 2
+            at += heights[index]
+        floor = max(bottom, floor) + height
+    return tuple(centres)
+
+
+def _settled(members: Sequence[int], wanted: Sequence[float], heights: Sequence[float]) -> float:
+    """The bottom of a stack whose members are on average where they belong."""
+    offset, total = 0.0, 0.0
+    for index in members:
+        total += wanted[index] - (offset + heights[index] / 2)
+        offset += heights[index]
+    return total / len(members)
+
+
+def _kept_below(groups: list[tuple[float, float, list[int]]], high: float) -> list[tuple[float, float, list[int]]]:
+    """The same stacks, pushed down where they would stand above the top."""
+    kept = []
+    ceiling = high
+    for bottom, height, members in reversed(groups):
+        bottom = min(bottom, ceiling - height)
+        kept.append((bottom, height, members))
+        ceiling = bottom
+    return kept[::-1]

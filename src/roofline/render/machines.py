@@ -1,0 +1,125 @@
+"""Machines as text: a list, a card with the source of each figure, several side by side."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..machine import Ceiling, Machine
+from ..resource import SCALE_UP
+from ..units import plain, show
+from .tables import PLAIN, Cell, Paper, facts, table
+from .text import notes_text
+
+if TYPE_CHECKING:
+    from ..machines import Card, Problem
+
+LISTED = ("matrix/bf16", "matrix/fp8", "matrix/int8", "vector/fp32")
+
+
+def chips_text(machines: Sequence[Machine], paper: Paper = PLAIN) -> str:
+    """Every machine on a line."""
+    rows = [
+        [
+            machine.name,
+            machine.title,
+            *(_rate(machine.ceiling(resource)) for resource in LISTED),
+            show(machine.capacity(), "B", 3) if machine.capacity() else "–",
+            _rate(machine.ceiling("hbm")),
+            _ridge(machine),
+            _scale_up(machine),
+        ]
+        for machine in machines
+    ]
+    headers = ["chip", "name", "bf16", "fp8", "int8", "fp32 vector", "memory", "hbm", "ridge", "links (one way)"]
+    note = "dense rates of a whole chip; the ridge, in FLOP/B, is the bf16 (else fp16) matrix rate over hbm; roofline chips NAME says more"
+    return table(headers, rows, paper, left=2, elastic=1) + "\n\n" + notes_text([note], paper)
+
+
+def _rate(ceiling: Ceiling | None) -> str:
+    return show(ceiling.rate, ceiling.resource.per, 4) if ceiling else "–"
+
+
+def _ridge(machine: Machine) -> str:
+    best = next((found for name in ("matrix/bf16", "matrix/fp16") if (found := machine.ceiling(name))), None)
+    return plain(machine.ridge(best.resource), 3) if best and machine.ceiling("hbm") else "–"
+
+
+def _scale_up(machine: Machine) -> str:
+    link = next((found for name in SCALE_UP if (found := machine.ceiling(name))), None)
+    return f"{link.resource} {link.count} x {show(link.rate, 'B/s', 3)}" if link else "–"
+
+
+def card_text(card: "Card", paper: Paper = PLAIN) -> str:
+    """One machine in full: every figure with where it comes from, and what other sources say."""
+    machine = card.machine
+    cores = f", {machine.cores} cores" if machine.cores > 1 else ""
+    whole = f"{machine.devices} framework device{'s' if machine.devices > 1 else ''}{cores}"
+    head = f"{paper.paint(machine.name, 'bold')}: {machine.title}"
+    about = facts(
+        [
+            ("vendor", f"{machine.vendor}, {machine.kind}, {machine.arch}" + (f", {machine.year}" if machine.year else "")),
+            ("scope", f"figures are per {machine.scope}; one chip is {whole}"),
+            ("names", "; ".join(f"{each.tool}: {', '.join(each.names)}" for each in card.names)),
+            ("power", f"{show(card.power.watts, 'W')} {card.power.term}" if card.power else ""),
+            ("launch", f"{show(machine.launch_latency_s, 's')} latency"),
+            ("specs", "; ".join(f"{spec.name} {spec.value}" for spec in card.specs)),
+        ],
+        paper,
+    )
+    rows: list[list[str | Cell]] = []
+    for ceiling in machine.ceilings:
+        rows.append([ceiling.resource.name, _rate(ceiling), _beside(ceiling), ceiling.provenance, ceiling.citation])
+        for other in ceiling.others:
+            said = ["", show(other.value, ceiling.resource.per), other.note, "also said", other.citation]
+            rows.append([Cell(text, "dim") for text in said])
+    rates = table(["resource", "rate", "beside it", "provenance", "source"], rows, paper, left=5, elastic=4)
+    held = [[each.level.name, show(each.bytes, "B"), each.provenance, each.citation] for each in machine.capacities]
+    memories = table(["memory", "capacity", "provenance", "source"], held, paper, left=4, elastic=3) if held else ""
+    roofs = [[limit.name, limit.resource.name, f"{limit.fraction:.3g}", limit.citation] for limit in machine.limits]
+    limits = table(["lower roof", "of", "fraction", "source"], roofs, paper, left=4, elastic=3) if roofs else ""
+    differ = [f"sources differ on {each.about}: {each.note}" for each in card.disagreements]
+    return "\n\n".join(part for part in (head, about, rates, memories, limits, notes_text([*machine.notes, *differ], paper)) if part)
+
+
+def _beside(ceiling: Ceiling) -> str:
+    said = []
+    if ceiling.sparse:
+        said.append(f"{show(ceiling.sparse, ceiling.resource.per)} sparse")
+    if ceiling.peak:
+        said.append(f"{show(ceiling.peak, ceiling.resource.per)} vendor peak")
+    if ceiling.count > 1:
+        said.append(f"x {ceiling.count} links")
+    return ", ".join(said)
+
+
+def comparison_text(machines: Sequence[Machine], paper: Paper = PLAIN) -> str:
+    """Several machines side by side, one row a figure."""
+    resources = dict.fromkeys(ceiling.resource for machine in machines for ceiling in machine.ceilings)
+    rows = [[str(resource), *(_rate(machine.ceiling(resource)) for machine in machines)] for resource in resources]
+    levels = dict.fromkeys(held.level for machine in machines for held in machine.capacities)
+    rows += [[f"capacity {level}", *(show(machine.capacity(level), "B") for machine in machines)] for level in levels]
+    rows.append(["links", *(_scale_up(machine) for machine in machines)])
+    rows.append(["framework devices", *(str(machine.devices) for machine in machines)])
+    rows.append(["power", *(show(machine.power_w, "W") for machine in machines)])
+    rows += _ridge_rows(machines)
+    notes = [note for machine in machines for note in machine.notes]
+    return table(["", *(machine.name for machine in machines)], rows, paper) + ("\n\n" + notes_text(notes, paper) if notes else "")
+
+
+def _ridge_rows(machines: Sequence[Machine]) -> list[list[str]]:
+    """The ridge of every compute resource over main memory."""
+    compute = dict.fromkeys(ceiling.resource for machine in machines for ceiling in machine.compute)
+    rows = []
+    for resource in compute:
+        cells = [plain(m.ridge(resource)) if m.ceiling(resource) and m.ceiling("hbm") else "–" for m in machines]
+        rows.append([f"ridge {resource}, FLOP/B", *cells])
+    return rows
+
+
+def lint_text(targets: Sequence[str], problems: Sequence["Problem"], paper: Paper = PLAIN) -> str:
+    """What the linter found, worst first."""
+    if not problems:
+        return f"{len(targets)} machine files checked: nothing impossible found"
+    ordered = sorted(problems, key=lambda problem: problem.severity != "error")
+    lines = [paper.paragraph(f"{problem.severity}: {problem.where}: {problem.message}", "", "    ") for problem in ordered]
+    errors = sum(problem.severity == "error" for problem in problems)
+    return "\n".join([*lines, f"{len(targets)} machine files checked: {errors} errors, {len(problems) - errors} warnings"])

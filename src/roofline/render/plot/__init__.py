@@ -1,0 +1,29 @@
+"""Figures with matplotlib: one function a figure, ``ax`` in and out; nothing is shown, saved or set globally.
+
+>>> from roofline.machine import Machine
+>>> toy = Machine.of("toy", {"matrix/bf16": "100 TFLOP/s", "hbm": "2 TB/s"})
+>>> anatomy(toy).get_title(loc="left")
+'Roofline of toy'
+"""
+
+from .bars import time_bars
+from .points import distance_to_roof, fusion_path, prediction_and_measurement
+from .report import roofline_chart
+from .roofs import anatomy, ceilings, communication, hierarchy, rooflines
+from .saving import save
+from .sizes import intensity_against_size
+
+__all__ = [
+    "anatomy",
+    "ceilings",
+    "communication",
+    "distance_to_roof",
+    "fusion_path",
+    "hierarchy",
+    "intensity_against_size",
+    "prediction_and_measurement",
+    "roofline_chart",
+    "rooflines",
+    "save",
+    "time_bars",
+]

@@ -1,0 +1,197 @@
+"""Figures of operations under one roof: where fusion moves them, and how far measurements fall short."""
+
+from collections.abc import Iterable
+
+from matplotlib.axes import Axes
+
+from ...errors import UsageError
+from ...fusing import Fusion
+from ...machine import Machine
+from ...resource import HBM
+from ...units import percent, show
+from ..geometry import Extent, Roof, Spot, check_spots, extent_of, feasible, gain, roof, title
+from .frame import Axis
+from .roofs import MOST_LABELS, intensity_axis, name_flat, name_slant
+from .sheet import Sheet
+from .style import HAIR_WIDTH, MARKERS, NORMAL, short_name
+from .surround import Entry
+
+CLOSE, FAR = 0.7, 0.4  # of the roof: at least the one is close to it, less than the other is far
+BOW = 0.35  # how far the arrow of a fusion path bends, as a share of its length
+RATE = Axis(label="rate (FLOP/s)", dimension="FLOP/s")
+
+
+def fusion_path(
+    machine: Machine | Roof,
+    scenarios: Iterable[Fusion | tuple[str, float]],
+    *,
+    compute: str | None = None,
+    level: str = HBM.name,
+    theme: str = "light",
+    ax: Axes | None = None,
+) -> Axes:
+    """The same arithmetic in fewer kernels: scenarios along the roof, unfused first, and the gain between first and last.
+
+    A scenario is (name, intensity), on the roof, or a `Fusion`, at the rate of its kernels one after the other.
+    """
+    given = tuple(scenarios)
+    one = roof(machine, compute or _fused_compute(machine, given), level)
+    steps = tuple(_step(one, scenario) for scenario in given)
+    if not steps:
+        raise UsageError("a fusion path needs a scenario; give the unfused one first")
+    extent = extent_of([one], [(x, rate) for _, x, rate in steps], right_of_ridge=0.5)
+    sheet = Sheet(ax, theme, extent, intensity_axis(one.level or level), RATE)
+    _draw_roof(sheet, one, extent)
+    (_, first, slow), (_, last, fast) = steps[0], steps[-1]
+    if fast != slow:
+        sheet.area(gain(one, first, last), sheet.theme.good, strength=1.8, kind="gain")
+        sheet.arrow((first, slow), (last, fast), sheet.theme.ink, bend=-BOW, shrink=8, width=1.5)
+        _write_gain(sheet, (first, slow), (last, fast))
+    for index, (name, x, rate) in enumerate(steps):
+        colour = sheet.theme.good if index == len(steps) - 1 else sheet.theme.compute if index == 0 else sheet.theme.ink
+        sheet.line(((extent.left, rate), (x, rate)), colour, width=HAIR_WIDTH + 0.3, dash=(1, 2), kind="rule", z=2)
+        sheet.dot(x, rate, colour, radius=5, marker=MARKERS[index % len(MARKERS)])
+        sheet.ask(f"{short_name(name)}\n{show(x, 'FLOP/B', 3)}, {show(rate, 'FLOP/s', 3)}", x, rate, radius=5)
+    return sheet.finish(
+        f"Fusion on {one.name}: the same FLOP, fewer bytes, {_times(fast / slow)} the rate",
+        subtitle="on the slope a higher intensity is a higher rate; the shaded area is the gain",
+    )
+
+
+def _step(one: Roof, scenario: Fusion | tuple[str, float]) -> tuple[str, float, float]:
+    if not isinstance(scenario, Fusion):
+        name, intensity = scenario
+        check_spots([(intensity, 1.0)])
+        return name, intensity, one.at(intensity)
+    count = len(scenario.kernels)
+    if scenario.intensity is None or not scenario.intensity or scenario.attainable is None:
+        raise UsageError("a chain without FLOP, or of unknown traffic, has no place under a roof")
+    return f"{count} kernel{'' if count == 1 else 's'}", scenario.intensity, scenario.attainable
+
+
+def _fused_compute(machine: Machine | Roof, scenarios: Iterable[Fusion | tuple[str, float]]) -> str | None:
+    """The unit that a fused chain's arithmetic runs on, where the machine rates it."""
+    costs = [scenario.cost for scenario in scenarios if isinstance(scenario, Fusion)]
+    if isinstance(machine, Roof) or not costs:
+        return None
+    rated = [(float(amount / ceiling.rate), ceiling) for resource, amount in costs[0].amounts if (ceiling := machine.resolve(resource))]
+    computing = [(seconds, ceiling.resource.name) for seconds, ceiling in rated if ceiling.resource.is_arithmetic]
+    return max(computing)[1] if computing else None
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.3g}x"
+
+
+def _write_gain(sheet: Sheet, start: Spot, end: Spot) -> None:
+    """The speed-up, beside the top of the arrow's bow."""
+    (x0, y0), (x1, y1) = sheet.spot(*start), sheet.spot(*end)
+    out = BOW / 2 + 0.16
+    bow = (x0 + x1) / 2 - out * (y1 - y0), (y0 + y1) / 2 + out * (x1 - x0)
+    sheet.ask(_times(end[1] / start[1]), *sheet.place(*bow), radius=0, size=13, weight="bold")
+
+
+def prediction_and_measurement(
+    machine: Machine | Roof,
+    points: Iterable[tuple[str, float, float]],
+    *,
+    compute: str | None = None,
+    level: str = HBM.name,
+    most_labels: int = MOST_LABELS,
+    theme: str = "light",
+    ax: Axes | None = None,
+) -> Axes:
+    """What the roof allows and what was measured: points (name, intensity, measured rate), each joined to its roof by the gap."""
+    one, measured = roof(machine, compute, level), _measured(points)
+    sheet = _measured_sheet(one, measured, theme, ax)
+    colour = sheet.theme.series[3]
+    for _, x, rate in measured:
+        _draw_gap(sheet, one, x, rate, colour)
+    for name, x, rate in measured[:most_labels]:
+        sheet.ask(f"{short_name(name)}\n{percent(rate / one.at(x))} of roof", x, rate, crowd=True)
+    caption = f"The first {most_labels} of {len(measured)} points are named." if len(measured) > most_labels else ""
+    entries = [
+        Entry(text="what the roof allows", colour=sheet.theme.ink, marker="o", filled=False),
+        Entry(text="measured", colour=colour, marker="o"),
+    ]
+    return sheet.finish(
+        f"Prediction and measurement on {one.name}",
+        subtitle="the gap below the roof is the room for improvement; the roof is a bound, not a forecast",
+        legend=entries,
+        caption=caption,
+    )
+
+
+def distance_to_roof(
+    machine: Machine | Roof,
+    points: Iterable[tuple[str, float, float]],
+    *,
+    compute: str | None = None,
+    level: str = HBM.name,
+    theme: str = "light",
+    ax: Axes | None = None,
+) -> Axes:
+    """Points (name, intensity, measured rate) by their gap to the roof: near the memory roof beats far below the compute roof."""
+    one, measured = roof(machine, compute, level), _measured(points)
+    sheet = _measured_sheet(one, measured, theme, ax)
+    for _, x, rate in measured:
+        share = rate / one.at(x)
+        colour = sheet.theme.good if share >= CLOSE else sheet.theme.compute if share < FAR else sheet.theme.series[3]
+        _draw_gap(sheet, one, x, rate, colour, radius=5)
+    for _, x, rate in measured:
+        sheet.ask(_gap(rate / one.at(x)), x, (rate * one.at(x)) ** 0.5, radius=4, size=NORMAL + 2, weight="bold")
+    for name, x, rate in measured:
+        which = "memory" if x < one.ridge else "compute"
+        sheet.ask(f"{short_name(name)}\n{percent(rate / one.at(x))} of the {which} roof", x, rate, radius=5, size=NORMAL)
+    entries = [
+        Entry(text=f"at least {percent(CLOSE)} of the roof", colour=sheet.theme.good, marker="o"),
+        Entry(text="between", colour=sheet.theme.series[3], marker="o"),
+        Entry(text=f"less than {percent(FAR)}", colour=sheet.theme.compute, marker="o"),
+    ]
+    return sheet.finish(
+        f"Distance to the roof of {one.name}",
+        subtitle="what counts is how near a kernel is to its own roof, not which roof that is",
+        legend=entries,
+    )
+
+
+def _gap(share: float) -> str:
+    return f"{percent(1 - share)} gap" if share <= 1 else f"{percent(share - 1)} above the roof"
+
+
+def _measured(points: Iterable[tuple[str, float, float]]) -> tuple[tuple[str, float, float], ...]:
+    measured = tuple(points)
+    if not measured:
+        raise UsageError("no measured point to draw; give (name, intensity, rate)")
+    check_spots((x, rate) for _, x, rate in measured)
+    return measured
+
+
+def _measured_sheet(one: Roof, measured: Iterable[tuple[str, float, float]], theme: str, ax: Axes | None) -> Sheet:
+    extent = extent_of([one], [(x, rate) for _, x, rate in measured])
+    sheet = Sheet(ax, theme, extent, intensity_axis(one.level or HBM.name), RATE)
+    _draw_roof(sheet, one, extent)
+    return sheet
+
+
+def _draw_roof(sheet: Sheet, one: Roof, extent: Extent) -> None:
+    """A roof in its two colours, with its feasible area and the names of its parts."""
+    for part, colour in zip(feasible(one, extent), (sheet.theme.memory, sheet.theme.compute), strict=True):
+        sheet.area(part, colour, strength=0.55, kind="feasible")
+    slant, flat = one.slant(extent), one.flat(extent)
+    sheet.line(slant, sheet.theme.memory, name=f"{one.name}: {title(one.level) or 'bandwidth'}", kind="slant")
+    sheet.line(flat, sheet.theme.compute, name=f"{one.name}: {title(one.compute) or 'peak'}", kind="flat")
+    name_slant(sheet, one, extent, prefer=0.75)
+    name_flat(sheet, one, extent)
+
+
+def _draw_gap(sheet: Sheet, one: Roof, x: float, rate: float, colour: str, *, radius: float = 4.0) -> None:
+    """The place on the roof, the measured place, and an arrow between them where there is room for one."""
+    best = one.at(x)
+    sheet.dot(x, best, sheet.theme.ink, filled=False, radius=radius - 0.5, kind="prediction")
+    sheet.dot(x, rate, colour, radius=radius, kind="measured", z=6)
+    apart = abs(sheet.spot(x, best)[1] - sheet.spot(x, rate)[1])
+    if apart > 4 * radius + 4:
+        sheet.arrow((x, best), (x, rate), sheet.theme.muted, both=True, shrink=radius + 1, width=1.0)
+    elif apart > 2 * radius:
+        sheet.line(((x, best), (x, rate)), sheet.theme.muted, width=1.0, kind="gap", z=3.5)

@@ -1,0 +1,174 @@
+"""The main chart: every operation of a report under the roofs of its machine."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import NullFormatter
+
+from ...errors import UsageError
+from ...report import Report
+from ...resource import HBM
+from ...units import percent
+from ..boxes import Disc, Scene
+from ..chart import Chart, Dot, StripDot, chart
+from ..geometry import Extent, linear_ticks, rate_title, title
+from ..labels import Label, place_labels, swarm
+from .frame import Axis
+from .roofs import intensity_axis, name_slant
+from .sheet import Sheet
+from .style import LINE_SPACING, NORMAL, SMALL, TYPEFACE, Theme, short_name, text_size, text_style
+from .surround import Entry
+
+LARGEST, SMALLEST = 11.0, 2.2  # radii of dots, in points
+_STRIP, _BESIDE = 48.0, 10.0  # width of the strip, and of the space between it and the numbers of the axis
+_MOST_NUMBERED = 8
+
+
+def roofline_chart(
+    report: Report,
+    *,
+    level: str = HBM.name,
+    colour_by: str = "bound",
+    most_labels: int = 10,
+    theme: str = "light",
+    ax: Axes | None = None,
+) -> Axes:
+    """Every operation of a report under its roofs: dots by their share of time, coloured by what binds them or by category.
+
+    Operations without FLOP stand in a strip left of the axis (a child of the returned axes), at their share of bandwidth.
+    """
+    if colour_by not in ("bound", "category"):
+        raise UsageError(f"cannot colour by {colour_by!r}; colour_by is 'bound' or 'category'")
+    drawn = chart(report, level)
+    ends = [rate_title(one.compute, one.peak) for one in drawn.roofs]
+    rate = Axis(label="rate (FLOP/s)" if drawn.timed else "attainable rate (FLOP/s)", dimension="FLOP/s")
+    sheet = Sheet(ax, theme, drawn.extent, intensity_axis(level), rate, ends=ends)
+    _draw_roofs(sheet, drawn, ends)
+    colours, entries = _colours(drawn, colour_by, sheet.theme)
+    _draw_dots(sheet, drawn, lambda dot: colours[_group(dot, colour_by)], most_labels)
+    count = len(drawn.dots) + len(drawn.strip)
+    if drawn.program and count > 1:
+        sheet.dot(drawn.program.intensity, drawn.program.rate, sheet.theme.ink, radius=6, marker="*", kind="program", z=6)
+        entries.append(Entry(text="whole program", colour=sheet.theme.ink, marker="*"))
+    left = _draw_strip(sheet, drawn, lambda dot: colours[_group(dot, colour_by)]) if drawn.strip else 0.0
+    what = "time" if drawn.timed else "time at the roof; nothing was measured, so every dot stands on its roof"
+    return sheet.finish(
+        f"{count} operation{'' if count == 1 else 's'} on {drawn.machine}",
+        subtitle=f"area: {what}",
+        legend=entries,
+        caption=drawn.caption,
+        left=left,
+    )
+
+
+def _draw_roofs(sheet: Sheet, drawn: Chart, ends: Sequence[str]) -> None:
+    highest = drawn.roofs[0]
+    sheet.line(highest.slant(drawn.extent), sheet.theme.memory, name=title(drawn.level), kind="slant")
+    for one, text in zip(drawn.roofs, ends, strict=True):
+        sheet.line(one.flat(drawn.extent), sheet.theme.of_unit(one.compute.partition("/")[0]), name=one.name, kind="flat")
+        sheet.ask_end(text, drawn.extent.right, one.peak)
+    name_slant(sheet, highest, drawn.extent, prefer=0.5)
+
+
+def _group(dot: Dot | StripDot, colour_by: str) -> str:
+    return (dot.bound or "") if colour_by == "bound" else dot.category
+
+
+def _colours(drawn: Chart, colour_by: str, theme: Theme) -> tuple[dict[str, str], list[Entry]]:
+    """A colour for each group of dots, heaviest group first, and the legend; groups beyond the palette share one grey."""
+    weights: dict[str, float] = {}
+    for dot in drawn.marks:
+        group = _group(dot, colour_by)
+        weights[group] = weights.get(group, 0.0) + dot.weight
+    colours: dict[str, str] = {}
+    for group in sorted(weights, key=lambda group: -weights[group]):
+        usual = theme.of_unit(group or None) if colour_by == "bound" else theme.muted if not group else theme.series[0]
+        free = [colour for colour in theme.series if colour not in colours.values()]
+        colours[group] = usual if usual == theme.muted or usual in free else next(iter(free), theme.muted)
+    named = {group: colour for group, colour in colours.items() if colour != theme.muted or group == "latency"}
+    entries = [Entry(text=_name_group(group, colour_by), colour=colour, marker="o") for group, colour in named.items()]
+    if len(named) < len(colours):
+        only_blank = set(colours) - set(named) == {""}
+        text = ("no bound known" if colour_by == "bound" else "no category") if only_blank else "other"
+        entries.append(Entry(text=text, colour=theme.muted, marker="o"))
+    return colours, entries
+
+
+def _name_group(group: str, colour_by: str) -> str:
+    return f"bound by {title(group)}" if colour_by == "bound" else short_name(group)
+
+
+def _radii(dots: Sequence[Dot | StripDot], drawn: Chart) -> list[float]:
+    """Radii whose areas are as the weights, the heaviest of the whole chart the largest, none too small to see."""
+    heaviest = max((dot.weight for dot in drawn.marks), default=0.0)
+    return [max(SMALLEST, LARGEST * math.sqrt(dot.weight / heaviest)) if heaviest else SMALLEST * 2 for dot in dots]
+
+
+def _draw_dots(sheet: Sheet, drawn: Chart, colour: Callable[[Dot], str], most_labels: int) -> None:
+    radii = _radii(drawn.dots, drawn)
+    if drawn.dots:
+        sheet.dots([(dot.intensity, dot.rate) for dot in drawn.dots], radii, [colour(dot) for dot in drawn.dots])
+    for dot, radius in list(zip(drawn.dots, radii, strict=True))[:most_labels]:
+        sheet.ask(_words(dot, drawn, 30), dot.intensity, dot.rate, radius=radius, key=_words(dot, drawn, 64), crowd=True)
+
+
+def _words(dot: Dot, drawn: Chart, letters: int) -> str:
+    name = short_name(dot.name, letters) or "unnamed"
+    if not drawn.timed or not drawn.total:
+        return name
+    share = f"{percent(dot.weight / drawn.total)} of time"
+    return f"{name}\n{share}" if dot.efficiency is None else f"{name}\n{share}, {percent(dot.efficiency)} of roof"
+
+
+def _draw_strip(sheet: Sheet, drawn: Chart, colour: Callable[[StripDot], str]) -> float:
+    """Work without FLOP in axes of its own, left of the numbers of the main ones; returns the room it takes there, in points."""
+    theme = sheet.theme
+    label = NORMAL * LINE_SPACING + 8
+    right = sheet.numbers + 8 + label + _BESIDE
+    strip = sheet.ax.inset_axes((-(right + _STRIP) / sheet.width, 0, _STRIP / sheet.width, 1))
+    extent = Extent(left=0.0, right=_STRIP, bottom=0.0, top=1.06 * max(1.0, *(dot.share for dot in drawn.strip)), x_log=False, y_log=False)
+    ticks = linear_ticks(extent.bottom, extent.top, "%")
+    strip.set(xlim=(extent.left, extent.right), ylim=(extent.bottom, extent.top), facecolor=theme.background)
+    for side, spine in strip.spines.items():
+        spine.set(visible=side in ("left", "bottom"), color=theme.muted, linewidth=0.8)
+    strip.grid(False, which="both")
+    look: dict[str, Any] = {
+        "color": theme.muted,
+        "labelcolor": theme.muted,
+        "labelsize": SMALL,
+        "labelfontfamily": TYPEFACE,
+        "direction": "out",
+    }
+    strip.tick_params(which="both", top=False, right=False, bottom=False, labelbottom=False, length=4, width=0.8, pad=3, **look)
+    strip.yaxis.set_minor_formatter(NullFormatter())
+    strip.set_yticks([tick.at for tick in ticks], [tick.label for tick in ticks])
+    strip.axhline(1.0, color=theme.memory, linewidth=1.4, linestyle="solid", zorder=2)
+    strip.set_xlabel("no FLOP", labelpad=6, **text_style(theme.ink))
+    strip.set_ylabel("share of bandwidth", labelpad=6, **text_style(theme.ink))
+    radii = [min(radius, _STRIP / 7) for radius in _radii(drawn.strip, drawn)]
+    heights = [extent.unit(0.0, dot.share)[1] * sheet.height for dot in drawn.strip]
+    across = [_STRIP / 2 + shift for shift in swarm(heights, radii, _STRIP - 2 * max(radii))]
+    strip.scatter(
+        across, [dot.share for dot in drawn.strip], s=[(2 * radius) ** 2 for radius in radii], c=[colour(dot) for dot in drawn.strip],
+        marker="o", alpha=0.85, linewidths=0.7, edgecolors=theme.background, zorder=5, clip_on=False, gid="strip-dots",
+    )  # fmt: skip
+    _number_strip(sheet, strip, drawn.strip, list(zip(across, heights, radii, strict=True)), extent.unit(0.0, 1.0)[1] * sheet.height)
+    return right + _STRIP + 8 + max(text_size(tick.label, SMALL)[0] for tick in ticks) + label - (sheet.numbers + 8 + label)
+
+
+def _number_strip(sheet: Sheet, strip: Axes, dots: Sequence[StripDot], marks: Sequence[tuple[float, float, float]], full: float) -> None:
+    """Numbers beside the heaviest of the strip's dots, off the line of ``full`` bandwidth; their names are in the key."""
+    top = ((0.0, full), (_STRIP, full))
+    scene = Scene(width=_STRIP, height=sheet.height, discs=tuple(Disc(x, y, radius) for x, y, radius in marks), lines=(top,))
+    size = text_size("0", SMALL)
+    labels = [Label("", x, y, size, radius) for x, y, radius in marks[:_MOST_NUMBERED]]
+    for place in place_labels(labels, scene, size).placed:
+        x, y, radius = marks[place.index]
+        if place.number is not None or place.box.distance(x, y) > radius + _BESIDE / 2:
+            continue
+        dot = dots[place.index]
+        number = sheet.number(f"{short_name(dot.name, 64)}: {percent(dot.share)} of {title(dot.bound) if dot.bound else 'its'} bandwidth")
+        x, y = place.box.x / _STRIP, place.box.y / sheet.height
+        strip.text(x, y, str(number), transform=strip.transAxes, ha="center", va="center", zorder=7, **text_style(sheet.theme.ink, SMALL))

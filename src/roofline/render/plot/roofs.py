@@ -1,0 +1,275 @@
+"""Figures of machines: one roof explained, many roofs with operations under them, roofs above and inside roofs."""
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from matplotlib.axes import Axes
+
+from ...errors import UsageError
+from ...machine import Machine
+from ...placement import Corrections
+from ...resource import HBM, HOST
+from ...units import percent, plain, show
+from .. import geometry
+from ..geometry import Extent, Roof, check_spots, extent_of, feasible, rate_title, roof, title, zone
+from .frame import Axis
+from .sheet import Sheet
+from .style import DASHES, MARKERS, NORMAL, THIN_WIDTH, Dash, short_name, text_size
+from .surround import Entry
+
+RATE = Axis(label="attainable rate (FLOP/s)", dimension="FLOP/s")
+MOST_LABELS = 24
+_REGION = 11.0  # letters of a region's name
+_MOST_RULES = 12  # operations that get a vertical rule of their own
+
+
+def intensity_axis(level: str) -> Axis:
+    """The x axis of every roofline: FLOP per byte of one memory level or link."""
+    return Axis(label=f"arithmetic intensity (FLOP per byte of {title(level)})", dimension="FLOP/B")
+
+
+def anatomy(
+    machine: Machine | Roof, *, compute: str | None = None, level: str = HBM.name, theme: str = "light", ax: Axes | None = None
+) -> Axes:
+    """One roof explained: slope, flat, ridge, the two regions and the area where every kernel lives."""
+    one = roof(machine, compute, level)
+    extent = extent_of([one])
+    sheet = Sheet(ax, theme, extent, intensity_axis(one.level or level), RATE)
+    memory, computing = sheet.theme.memory, sheet.theme.compute
+    left, right = feasible(one, extent)
+    sheet.area(left, memory, kind="memory-bound")
+    sheet.area(right, computing, kind="compute-bound")
+    sheet.line(one.slant(extent, beyond=True), memory, width=THIN_WIDTH, dash=(4, 3), kind="extension", z=2)
+    sheet.line(one.flat(extent, before=True), computing, width=THIN_WIDTH, dash=(4, 3), kind="extension", z=2)
+    sheet.line(((one.ridge, extent.bottom), one.corner), sheet.theme.muted, width=0.8, dash=(1, 2), kind="rule", z=2)
+    sheet.line(one.slant(extent), memory, width=2.4, name=f"{one.name}: bandwidth", kind="slant")
+    sheet.line(one.flat(extent), computing, width=2.4, name=f"{one.name}: peak", kind="flat")
+    sheet.dot(*one.corner, sheet.theme.ink, radius=4.5, filled=False, kind="ridge")
+    name_slant(sheet, one, extent, prefer=0.45)
+    name_flat(sheet, one, extent)
+    sheet.ask(f"ridge point\n{show(one.ridge, 'FLOP/B')}", *one.corner, radius=4.5, size=NORMAL)
+    entries = _name_regions(sheet, one)
+    about = " over ".join(title(part) for part in (one.compute, one.level) if part)
+    subtitle = f"{about + ': ' if about else ''}every kernel lives in the shaded area, at best on its edge"
+    return sheet.finish(f"Roofline of {one.name}", subtitle=subtitle, legend=entries)
+
+
+def _name_regions(sheet: Sheet, one: Roof) -> list[Entry]:
+    """What holds a kernel back on either side of the ridge, low under the roof where the shaded area is wide.
+
+    Returns the legend's lines for regions that are too narrow for the words.
+    """
+    corner, right = sheet.spot(*one.corner)[0], sheet.spot(sheet.inner.right, one.peak)[0]
+    entries = []
+    for across, room, name, law, colour in (
+        (0.72 * corner, 0.5 * corner, "memory-bound", "rate = bandwidth × intensity", sheet.theme.memory),
+        ((corner + right) / 2, right - corner, "compute-bound", "rate = peak", sheet.theme.compute),
+    ):
+        if max(text_size(name, _REGION, "bold")[0], text_size(law)[0]) > room:
+            entries.append(Entry(text=f"{name}: {law}", colour=colour, marker="s"))
+            continue
+        sheet.words(name, *sheet.place(across, 0.24 * sheet.height), size=_REGION, weight="bold", colour=colour)
+        sheet.words(law, *sheet.place(across, 0.24 * sheet.height - 18), colour=sheet.theme.muted)
+    return entries
+
+
+def name_slant(sheet: Sheet, one: Roof, extent: Extent, *, prefer: float, sides: tuple[int, ...] = (1,)) -> None:
+    """The bandwidth, in words along its slope."""
+    text = rate_title(one.level, one.bandwidth) if one.level else show(one.bandwidth, "B/s")
+    sheet.ask_along(text, one.slant(extent), Entry(text=text, colour=sheet.theme.memory), prefer=prefer, sides=sides)
+
+
+def name_flat(sheet: Sheet, one: Roof, extent: Extent) -> None:
+    """The peak, in words over its flat, as far right as they fit."""
+    text = rate_title(one.compute, one.peak) if one.compute else show(one.peak, "FLOP/s")
+    sheet.ask_along(text, one.flat(extent, before=True), Entry(text=text, colour=sheet.theme.compute), prefer=1.0, sides=(1,))
+
+
+def rooflines(
+    roofs: Iterable[Machine | Roof],
+    points: Iterable[tuple[str, float]] = (),
+    *,
+    most_labels: int = MOST_LABELS,
+    theme: str = "light",
+    ax: Axes | None = None,
+) -> Axes:
+    """Many roofs, and operations (name, intensity) on them, each at its attainable rate under each roof."""
+    drawn, ops = tuple(roof(one) for one in roofs), tuple(points)
+    check_spots((x, 1.0) for _, x in ops)
+    extent = extent_of(drawn, [(x, one.at(x)) for _, x in ops for one in drawn])
+    ends = [f"{one.name}: ridge {plain(one.ridge, 3)}" for one in drawn]
+    sheet = Sheet(ax, theme, extent, intensity_axis(_common_level(drawn)), RATE, ends=ends)
+    colours = [sheet.theme.of_series(index) for index in range(len(drawn))]
+    dashes = [DASHES[index // len(sheet.theme.series) % len(DASHES)] for index in range(len(drawn))]
+    for index, one in enumerate(drawn):
+        _draw_roof(sheet, one, colours[index], dashes[index], shared=sum(one.bandwidth == before.bandwidth for before in drawn[:index]))
+    for one, text, colour in zip(drawn, ends, colours, strict=True):
+        sheet.dot(*one.corner, colour, radius=3, filled=False, kind="ridge")
+        sheet.ask_end(text, extent.right, one.peak)
+    if len(ops) <= _MOST_RULES:
+        for _, x in ops:
+            top = max(one.at(x) for one in drawn)
+            sheet.line(((x, extent.bottom), (x, top)), sheet.theme.muted, width=0.7, dash=(1, 2.5), kind="rule", z=2, keep_clear=False)
+    for index, (name, x) in enumerate(ops):
+        best = _draw_marks(sheet, x, drawn, colours, MARKERS[index % len(MARKERS)] if len(ops) <= len(MARKERS) else "o")
+        if index < most_labels:
+            sheet.ask(f"{short_name(name)}\n{show(x, 'FLOP/B', 3)}", x, best, crowd=True)
+    caption = f"The first {most_labels} of {len(ops)} operations are named." if len(ops) > most_labels else ""
+    names = f"{len(drawn)} roofs" if len(drawn) > 1 else f"the roof of {drawn[0].name}"
+    heading = f"{_count(len(ops), 'operation')} under {names}" if ops else names[0].upper() + names[1:]
+    rings = "rings are ridges, in FLOP/B"
+    subtitle = f"each mark is the best rate of that operation under that roof; {rings}" if ops else rings
+    return sheet.finish(heading, subtitle=subtitle, caption=caption)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _common_level(roofs: Sequence[Roof]) -> str:
+    levels = {one.level for one in roofs}
+    return levels.pop() if len(levels) == 1 and "" not in levels else HBM.name if levels <= {"", HBM.name} else "memory"
+
+
+def _draw_roof(sheet: Sheet, one: Roof, colour: str, dash: Dash, *, shared: int) -> None:
+    """A roof; where ``shared`` roofs before it have the same slope, only its dashes cover theirs."""
+    if not shared:
+        sheet.line(one.polyline(sheet.inner), colour, dash=dash, name=one.name, kind="roof")
+        return
+    sheet.line(one.slant(sheet.inner), colour, dash=(4, 4 * shared), kind="shared-slant", z=3.1)
+    sheet.line(one.flat(sheet.inner), colour, dash=dash, name=one.name, kind="roof")
+
+
+def _draw_marks(sheet: Sheet, x: float, roofs: Sequence[Roof], colours: Sequence[str], marker: str) -> float:
+    """One operation under every roof; two roofs that give it the same rate share a mark. Returns the highest rate."""
+    rates: dict[float, list[str]] = {}
+    for one, colour in zip(roofs, colours, strict=True):
+        rates.setdefault(one.at(x), []).append(colour)
+    for rate, shared in rates.items():
+        sheet.dot(x, rate, shared[0], marker=marker, other=shared[1] if len(shared) > 1 else None)
+    return max(rates)
+
+
+def hierarchy(
+    machine: Machine,
+    levels: Sequence[str] | None = None,
+    *,
+    compute: str | None = None,
+    points: Iterable[tuple[str, float, float]] = (),
+    theme: str = "light",
+    ax: Axes | None = None,
+) -> Axes:
+    """Roofs of the chip's memory levels, the zones between them shaded; points are (name, intensity, measured rate).
+
+    The x axis is the intensity over the slowest level drawn. A kernel between two roofs lives off the faster level.
+    """
+    own = [ceiling.resource.name for ceiling in machine.memories if ceiling.resource != HOST]
+    names = tuple(own if levels is None else levels)
+    if not names:
+        raise UsageError(f"{machine.name} has no memory level to draw; name one, like levels=['hbm', 'l2']")
+    roofs = sorted((roof(machine, compute, name, title(name)) for name in names), key=lambda one: one.bandwidth)
+    spots = tuple(points)
+    slowest = roofs[0]
+    extent = extent_of(roofs, [(x, y) for _, x, y in spots])
+    ends = [rate_title(slowest.compute, slowest.peak)]
+    sheet = Sheet(ax, theme, extent, intensity_axis(slowest.level), RATE, ends=ends)
+    colours = [sheet.theme.of_series(0 if index == 0 else index + 1) for index in range(len(roofs))]
+    for index, (lower, upper) in enumerate(pairwise(roofs)):
+        sheet.area(zone(upper, lower, extent), colours[index + 1], kind="zone")
+    for one, colour in reversed(list(zip(roofs, colours, strict=True))):
+        sheet.line(one.slant(extent), colour, name=f"{machine.name}: {one.name}", kind="slant")
+    sheet.line(roofs[-1].flat(extent), sheet.theme.compute, name=f"{machine.name}: {title(slowest.compute)}", kind="flat")
+    sheet.ask_end(ends[0], extent.right, slowest.peak)
+    for one, colour in zip(roofs, colours, strict=True):
+        sheet.dot(*one.corner, colour, radius=3.5, filled=False, kind="ridge")
+        name = rate_title(one.level, one.bandwidth)
+        sheet.ask_along(name, one.slant(extent), Entry(text=name, colour=colour), prefer=0.4)
+    for lower, upper, colour in zip(roofs, roofs[1:], colours[1:], strict=False):
+        _name_zone(sheet, lower, upper, colour)
+    for one in roofs:
+        sheet.ask(f"ridge {plain(one.ridge, 3)}", *one.corner, radius=3.5)
+    for name, x, rate in spots:
+        below = slowest.at(x)
+        sheet.dot(x, below, colours[0], kind="prediction", filled=False)
+        sheet.dot(x, rate, sheet.theme.ink, kind="measured")
+        if abs(sheet.spot(x, rate)[1] - sheet.spot(x, below)[1]) > 16:
+            sheet.arrow((x, below), (x, rate), sheet.theme.ink)
+        sheet.ask(f"{short_name(name)}: {show(rate, 'FLOP/s')}\n{_times(rate / below)} the {slowest.name} roof", x, rate)
+        sheet.ask(f"{slowest.name} roof: {show(below, 'FLOP/s')}", x, below)
+    subtitle = "a kernel in a shaded zone lives off the faster level" if len(roofs) > 1 else "one memory level"
+    return sheet.finish(f"Hierarchical roofline of {machine.name}", subtitle=subtitle)
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.3g}x"
+
+
+def _name_zone(sheet: Sheet, lower: Roof, upper: Roof, colour: str) -> None:
+    """Words in the middle of the band between two slopes, parallel to them."""
+    middle = Roof("", lower.peak, math.sqrt(lower.bandwidth * upper.bandwidth))
+    text = f"out of {lower.name}'s reach, within {upper.name}'s"
+    sheet.ask_along(text, middle.slant(sheet.inner), Entry(text=text, colour=colour, marker="s"), prefer=0.55, sides=(0,))
+
+
+def communication(
+    machine: Machine,
+    fractions: Sequence[float] = (0.2, 0.4, 0.6),
+    *,
+    compute: str | None = None,
+    level: str = HBM.name,
+    theme: str = "light",
+    ax: Axes | None = None,
+) -> Axes:
+    """The roof of a chip that spends these fractions of its time communicating: P x (1 − fraction), beside the ideal one."""
+    ideal = roof(machine, compute, level)
+    lowered = [(share, roof(Corrections(communication=share).lower(machine), ideal.compute, level)) for share in sorted(fractions)]
+    ends = [f"ideal: {show(ideal.peak, 'FLOP/s')}", *(f"{percent(share)}: {show(one.peak, 'FLOP/s')}" for share, one in lowered)]
+    extent = extent_of([ideal, *(one for _, one in lowered)])
+    sheet = Sheet(ax, theme, extent, intensity_axis(level), RATE, ends=ends)
+    for index, (text, one) in enumerate(zip(ends, [ideal, *(one for _, one in lowered)], strict=True)):
+        colour = sheet.theme.ink if index == 0 else sheet.theme.of_series(index - 1)
+        sheet.line(
+            one.polyline(extent), colour, width=2.2 if index == 0 else 1.6, dash=None if index == 0 else (5, 2), name=text, kind="roof"
+        )
+        sheet.ask_end(text, extent.right, one.peak)
+    name_slant(sheet, ideal, extent, prefer=0.5)
+    return sheet.finish(
+        f"Communication lowers the roof of {machine.name}",
+        subtitle=f"{title(ideal.compute)} over {title(level)}; dashed: the share of time spent communicating, nothing overlapped",
+    )
+
+
+def ceilings(machine: Machine, *, compute: str | None = None, level: str = HBM.name, theme: str = "light", ax: Axes | None = None) -> Axes:
+    """The named lower roofs inside a machine's roof: what code without fused multiply-adds, or with strided access, can reach."""
+    whole = roof(machine, compute, level)
+    inside = geometry.ceilings(machine, whole.compute, level)
+    if not inside:
+        raise UsageError(f"{machine.name} names no limit on {whole.compute} or {level}; add limits to its file, or draw its anatomy")
+    lower_peaks = [one for one in inside if one.peak < whole.peak]
+    lower_bands = [one for one in inside if one.bandwidth < whole.bandwidth]
+    ends = [rate_title(whole.compute, whole.peak), *(f"{one.name}: {show(one.peak, 'FLOP/s')}" for one in lower_peaks)]
+    extent = extent_of([whole, *inside])
+    sheet = Sheet(ax, theme, extent, intensity_axis(level), RATE, ends=ends)
+    for part, colour in zip(feasible(whole, extent), (sheet.theme.memory, sheet.theme.compute), strict=True):
+        sheet.area(part, colour, strength=0.6, kind="feasible")
+    sheet.line(whole.slant(extent), sheet.theme.memory, width=2.4, name=f"{machine.name}: {title(level)}", kind="slant")
+    sheet.line(whole.flat(extent), sheet.theme.compute, width=2.4, name=f"{machine.name}: {title(whole.compute)}", kind="flat")
+    for one in lower_peaks:
+        under = Roof(one.name, one.peak, whole.bandwidth)
+        sheet.line(under.flat(extent), sheet.theme.compute, width=THIN_WIDTH, dash=(5, 2), name=one.name, kind="ceiling")
+    for one in lower_bands:
+        under = Roof(one.name, whole.peak, one.bandwidth)
+        sheet.line(under.slant(extent), sheet.theme.memory, width=THIN_WIDTH, dash=(5, 2), name=one.name, kind="ceiling")
+    sheet.dot(*whole.corner, sheet.theme.ink, radius=3.5, filled=False, kind="ridge")
+    for text, one in zip(ends, [whole, *lower_peaks], strict=True):
+        sheet.ask_end(text, extent.right, one.peak)
+    name_slant(sheet, whole, extent, prefer=0.45)
+    for one in lower_bands:
+        text = f"{one.name}: {show(one.bandwidth, 'B/s')}"
+        path = Roof(one.name, whole.peak, one.bandwidth).slant(extent)
+        sheet.ask_along(text, path, Entry(text=text, colour=sheet.theme.memory, dash=(5, 2)), prefer=0.45, sides=(-1, 1))
+    return sheet.finish(
+        f"Ceilings inside the roof of {machine.name}",
+        subtitle=f"{title(whole.compute)} over {title(level)}; dashed: what code with that habit can reach",
+    )

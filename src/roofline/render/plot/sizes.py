@@ -1,0 +1,97 @@
+"""The figure of intensity against size: where an operation crosses the ridge of each chip."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from matplotlib.axes import Axes
+
+from ...errors import UsageError
+from ...units import plain
+from ..geometry import Extent, Roof, Spot, crossings
+from .frame import Axis
+from .sheet import Sheet
+from .style import DASHES, ROOF_WIDTH, THIN_WIDTH, Dash
+from .surround import Entry
+
+_MOST_DOTS = 40  # samples of a curve that are still shown one by one
+
+
+def intensity_against_size(
+    curves: Mapping[str, Iterable[Spot]],
+    ridges: Iterable[Roof | tuple[str, float]],
+    *,
+    size: str = "size N",
+    theme: str = "light",
+    ax: Axes | None = None,
+) -> Axes:
+    """Intensity of one or more operations against their size, (size, intensity) samples, with the ridges they have to cross.
+
+    Crossings are read off straight lines between samples on log-log axes, which is exact for power laws such as N/3.
+    """
+    sampled = {name: tuple(sorted(curve)) for name, curve in curves.items()}
+    levels = [(one.name, one.ridge) if isinstance(one, Roof) else one for one in ridges]
+    _check(sampled, levels)
+    extent = _extent(sampled, levels)
+    base = 2 if all(math.log2(x).is_integer() for curve in sampled.values() for x, _ in curve) else 10
+    intensity = Axis(label="arithmetic intensity (FLOP/B)", dimension="FLOP/B")
+    ends = [_ridge(name, ridge) for name, ridge in levels]
+    sheet = Sheet(ax, theme, extent, Axis(label=size, base=base), intensity, ends=ends)
+    colours = [sheet.theme.of_series(index) for index in range(len(levels))]
+    for (name, ridge), text, colour in zip(levels, ends, colours, strict=True):
+        sheet.line(((extent.left, ridge), (extent.right, ridge)), colour, width=THIN_WIDTH, dash=(5, 2.5), name=name, kind="ridge")
+        sheet.ask_end(text, extent.right, ridge)
+    for index, (name, curve) in enumerate(sampled.items()):
+        _draw_curve(sheet, name, curve, DASHES[index % len(DASHES)])
+    for curve in sampled.values():
+        for (_, ridge), colour in zip(levels, colours, strict=True):
+            for x in crossings(curve, ridge):
+                sheet.dot(x, ridge, colour, radius=4, filled=False, kind="crossing", z=6)
+                sheet.ask(_size(x, curve), x, ridge)
+    entries = [Entry(text=name, colour=sheet.theme.ink, dash=DASHES[index % len(DASHES)]) for index, name in enumerate(sampled)]
+    return sheet.finish(
+        "Intensity against size: where memory stops binding",
+        subtitle=f"dashed: ridges; a ring is the first {size} beyond a ridge",
+        legend=entries,
+    )
+
+
+def _size(x: float, curve: Sequence[Spot]) -> str:
+    """A crossing in words: the first whole size on its far side, where sizes are whole."""
+    return plain(math.ceil(x - 1e-6)) if all(float(size).is_integer() for size, _ in curve) else plain(x)
+
+
+def _ridge(name: str, ridge: float) -> str:
+    return f"{name}: {plain(ridge, 3)}"
+
+
+def _check(curves: Mapping[str, Sequence[Spot]], levels: Sequence[tuple[str, float]]) -> None:
+    if not curves or not levels:
+        raise UsageError("intensity against size needs a curve and a ridge to compare it with")
+    for name, curve in curves.items():
+        if len(curve) < 2 or not all(0 < value < math.inf for spot in curve for value in spot):
+            raise UsageError(f"curve {name!r}: two (size, intensity) samples or more are needed, all above 0")
+    for name, ridge in levels:
+        if not 0 < ridge < math.inf:
+            raise UsageError(f"ridge {name!r}: {ridge:g} FLOP/B is not above 0")
+
+
+def _extent(curves: Mapping[str, Sequence[Spot]], levels: Sequence[tuple[str, float]]) -> Extent:
+    """Every sample's size; intensities to just above the highest ridge, linear so that near ridges stay apart."""
+    sizes = [x for curve in curves.values() for x, _ in curve]
+    top = 1.35 * max(ridge for _, ridge in levels)
+    return Extent(left=min(sizes), right=max(sizes), bottom=0.0, top=top, y_log=False)
+
+
+def _draw_curve(sheet: Sheet, name: str, curve: Sequence[Spot], dash: Dash) -> None:
+    """The curve between its samples as the crossings see it."""
+    path: list[Spot] = []
+    for (x0, y0), (x1, y1) in pairwise(curve):
+        steps = 16 if y0 != y1 else 1
+        path += [(x0 * (x1 / x0) ** (step / steps), y0 * (y1 / y0) ** (step / steps)) for step in range(steps)]
+    path.append(curve[-1])
+    sheet.line(path, sheet.theme.ink, width=ROOF_WIDTH, dash=dash, name=name, kind="curve", z=4)
+    if len(curve) <= _MOST_DOTS:
+        for x, y in curve:
+            if y <= sheet.inner.top:
+                sheet.dot(x, y, sheet.theme.ink, radius=2.5, kind="sample")

@@ -1,0 +1,49 @@
+"""The JSON Schema of the report, made from its types: what `report.schema.json` in the package holds."""
+
+from typing import Any
+
+from ..report import SCHEMA, Report
+
+# What other programs rely on: these keys are always there. Whatever else the report has may grow.
+CONTRACT = {
+    "Report": "schema input machine coverage points ops by_step by_device findings",
+    "InputInfo": "format files hosts devices notes",
+    "DeviceInfo": "id name host",
+    "MachineInfo": "name ceilings",
+    "CeilingInfo": "resource rate per provenance citation others",
+    "Coverage": "wall_s busy_s attributed_s priced_s",
+    "Point": (
+        "scope step infeed_outfeed time_s busy_s work flops bytes intensity bound floor_s serial_s efficiency op_efficiency utilization"
+    ),
+    "OpInfo": (
+        "id rank name category module scope location count kernels time_s self_time_s work flops unit dtype bytes intensity floor_s "
+        "serial_s bound efficiency utilization provenance counters"
+    ),
+    "StepShare": "op step count time_s",
+    "DeviceShare": "op device count time_s",
+    "Finding": "kind ops message saving_s",
+}
+
+
+def report_schema() -> dict[str, Any]:
+    """The schema of `roofline.report/1`: every field with its type, the contract's keys required, additions allowed."""
+    import msgspec
+
+    (whole,), parts = msgspec.json.schema_components([Report], ref_template="#/$defs/{name}")
+    for name, keys in CONTRACT.items():
+        part = parts[name]
+        missing = set(keys.split()) - set(part["properties"])
+        if missing:
+            raise AssertionError(f"the contract promises {name}.{', '.join(sorted(missing))}, which the report no longer has")
+        part["required"] = keys.split()
+    for part in parts.values():
+        for field in part.get("properties", {}).values():
+            field.pop("default", None)
+    parts["Report"]["properties"]["schema"] = {"const": SCHEMA}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": SCHEMA,
+        "description": "A program held against a machine. Amounts are totals over all executions, in base units; unknown is null.",
+        **whole,
+        "$defs": dict(sorted(parts.items())),
+    }

@@ -1,0 +1,82 @@
+"""Plain-text tables: aligned columns, numbers to the right, for terminals and pipes alike."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """What text is printed on: how wide it is, and whether it shows colour."""
+
+    width: int = 160
+    colour: bool = False
+
+    def paint(self, text: str, *styles: str) -> str:
+        """The text in a style, where the paper takes one."""
+        codes = ";".join(_CODES[style] for style in styles)
+        return f"\x1b[{codes}m{text}\x1b[0m" if self.colour and codes and text.strip() else text
+
+    def paragraph(self, text: str, first: str = "", rest: str = "") -> str:
+        """Text wrapped to the paper, each line indented."""
+        return "\n".join(wrap(text, self.width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False) or [first.rstrip()])
+
+
+PLAIN = Paper()
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Text in a style."""
+
+    text: str
+    style: str = ""
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str | Cell]], paper: Paper = PLAIN, *, left: int = 1, elastic: int = 0) -> str:
+    """Aligned columns: the first ``left`` to the left, the others to the right.
+
+    The ``elastic`` column is shortened in the middle, never below 12 characters, when the table is wider than the paper.
+    """
+    lines = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
+    widths = [max([len(header), *(len(line[column].text) for line in lines)]) for column, header in enumerate(headers)]
+    surplus = sum(widths) + 2 * (len(widths) - 1) - paper.width
+    if surplus > 0:
+        widths[elastic] = max(12, widths[elastic] - surplus)
+
+    def align(text: str, column: int) -> str:
+        short = shorten(text, widths[column])
+        return short.ljust(widths[column]) if column < left else short.rjust(widths[column])
+
+    out = [paper.paint("  ".join(align(header, column) for column, header in enumerate(headers)).rstrip(), "bold")]
+    for line in lines:
+        painted = [paper.paint(align(cell.text, column), *filter(None, [cell.style])) for column, cell in enumerate(line)]
+        out.append("  ".join(painted).rstrip())
+    return "\n".join(out)
+
+
+def shorten(text: str, width: int) -> str:
+    """Text that fits: its beginning and its end, which is where names differ.
+
+    >>> shorten("void cutlass::Kernel<float, 128, 256>", 20)
+    'void cutla…128, 256>'
+    """
+    clean = "".join(character if character.isprintable() else "·" for character in text)
+    if len(clean) <= width:
+        return clean
+    head = (width + 1) // 2
+    return f"{clean[:head]}…{clean[len(clean) - (width - head - 1) :]}"
+
+
+def facts(rows: Iterable[tuple[str, str]], paper: Paper = PLAIN, indent: str = "  ") -> str:
+    """Labels and what they say, one a line, wrapped under themselves."""
+    pairs = [(label, text) for label, text in rows if text]
+    widest = max((len(label) for label, _ in pairs), default=0)
+    margin = indent + " " * (widest + 2)
+    lines = []
+    for label, text in pairs:
+        body = paper.paragraph(text, margin, margin)[len(margin) :]
+        lines.append(f"{indent}{paper.paint(label.ljust(widest), 'dim')}  {body}")
+    return "\n".join(lines)

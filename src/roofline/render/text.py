@@ -1,0 +1,182 @@
+"""Reports as text, for a terminal or a pipe."""
+
+from collections.abc import Iterator, Sequence
+
+from ..report import Finding, OpInfo, Report
+from ..selection import Group
+from ..units import percent, plain, show
+from .tables import PLAIN, Cell, Paper, facts, table
+
+CLOSE, FAR = 0.7, 0.4  # of the roof: where the colours change
+FINDINGS = 5  # shown in a terminal; the report has them all
+
+
+def report_text(
+    report: Report,
+    paper: Paper = PLAIN,
+    top: int = 20,
+    shown: Sequence[OpInfo] | None = None,
+    grouped: tuple[str, Sequence[Group]] | None = None,
+) -> str:
+    """A whole report: what was read, the program, its longest ops (or those ``shown``, or ``grouped``), and what to do next."""
+    ops = _groups(*grouped, paper, top) if grouped else _ops(report.ops if shown is None else shown, report, paper, top)
+    parts = [_heading(report, paper), _program(report, paper), ops, findings_text(report.findings, paper)]
+    parts.append(notes_text([*report.input.notes, *report.machine.notes], paper))
+    return "\n\n".join(part for part in parts if part)
+
+
+def op_text(report: Report, paper: Paper = PLAIN, room: str = "") -> str:
+    """One op in full: its ledger, its times on each unit, whether it fits, and what to do next."""
+    op = report.ops[0]
+    parts = [f"{paper.paint(op.name, 'bold')} on {machine_line(report, [op])}", ledger_text(op, paper), placement_text(report, op, paper)]
+    parts += [room, findings_text(report.findings, paper)]
+    parts.append(notes_text([*op.notes, *report.machine.notes], paper))
+    return "\n\n".join(part for part in parts if part)
+
+
+def machine_line(report: Report, ops: list[OpInfo]) -> str:
+    """The machine and those of its roofs that these ops are held against."""
+    used = {roof for op in ops for roof in op.roofs}
+    roofs = [ceiling for ceiling in report.machine.ceilings if ceiling.resource in used]
+    said = ", ".join(f"{roof.resource} {show(roof.rate, roof.per)} ({roof.provenance})" for roof in roofs)
+    return f"{report.machine.name}: {said}" if said else report.machine.name
+
+
+def ledger_text(op: OpInfo, paper: Paper = PLAIN) -> str:
+    """One row a tensor, then the arithmetic."""
+    rows = [[r.tensor, _shape(r.shape), r.dtype, r.access, r.level, show(r.bytes, "B"), _grouped(r.bytes)] for r in op.ledger]
+    if not op.ledger:
+        rows += [["traffic", "", "", "", name, show(amount, "B"), _grouped(amount)] for name, amount in op.bytes.items()]
+    rows += [["work", "", "", "", name, show(amount, "FLOP"), _grouped(amount)] for name, amount in op.work.items()]
+    rows += [["hops", "", "", "", name, show(amount, "hop"), _grouped(amount)] for name, amount in op.hops.items()]
+    return table(["tensor", "shape", "dtype", "access", "where", "amount", "exactly"], rows, paper, left=5) if rows else ""
+
+
+def _grouped(amount: float | None) -> str:
+    return "unknown" if amount is None else f"{amount:,.0f}"
+
+
+def _shape(shape: tuple[float, ...]) -> str:
+    return " x ".join(plain(size) if size != int(size) else str(int(size)) for size in shape) or "scalar"
+
+
+def placement_text(report: Report, op: OpInfo, paper: Paper = PLAIN) -> str:
+    """Where one op stands, line by line."""
+    share = _peak_share(report, op)
+    return facts(
+        [
+            ("bound", f"{op.bound or 'nothing'}{_kind_of_bound(op)}"),
+            ("intensity", f"{plain(op.intensity)} FLOP/B" if op.intensity else ""),
+            ("ridge", f"{plain(op.ridge)} FLOP/B for {op.unit}/{op.dtype} over hbm" if op.ridge else ""),
+            ("T_min", f"{show(op.floor_s, 's')}   everything overlaps"),
+            ("T_max", f"{show(op.serial_s, 's')}   nothing overlaps"),
+            ("expected", f"{show(op.expected_s, 's')}   with the corrections asked for" if op.expected_s != op.floor_s else ""),
+            ("times", ", ".join(f"{unit} {show(seconds, 's')}" for unit, seconds in op.times.items())),
+            ("attainable", f"{show(op.attainable, 'FLOP/s')}{share}" if op.attainable else ""),
+            ("measured", f"{show(op.time_s, 's')}: {percent(op.efficiency)} of the roof" if op.time_s is not None else ""),
+            ("unrated", f"{', '.join(op.unrated)}: this machine has no rate for it, so the true floor may be higher" if op.unrated else ""),
+        ],
+        paper,
+    )
+
+
+def _kind_of_bound(op: OpInfo) -> str:
+    return " (compute)" if op.bound in ("matrix", "vector") else ""
+
+
+def _peak_share(report: Report, op: OpInfo) -> str:
+    peak = next((roof.rate for roof in report.machine.ceilings if roof.resource == f"{op.unit}/{op.dtype}"), None)
+    return f", {percent(op.attainable / peak)} of the {op.unit}/{op.dtype} peak" if peak and op.attainable else ""
+
+
+def _heading(report: Report, paper: Paper) -> str:
+    files = ", ".join(report.input.files) or report.input.format
+    return f"{paper.paint(files, 'bold')}: {len(report.ops):,} ops on {machine_line(report, list(report.ops))}"
+
+
+def _program(report: Report, paper: Paper) -> str:
+    if not report.points:
+        return ""
+    total, cover = report.points[0], report.coverage
+    priced = percent(cover.priced_s / cover.busy_s) if cover.priced_s is not None and cover.busy_s else ""
+    return facts(
+        [
+            ("time", f"{show(total.time_s, 's')}; the ops' floors add up to {percent(total.op_efficiency)} of it" if total.time_s else ""),
+            ("floor", f"{show(total.floor_s, 's')} if everything overlapped, bound by {total.bound or 'nothing'}"),
+            ("work", f"{show(total.flops, 'FLOP')}, " + ", ".join(f"{show(amount, 'B')} {level}" for level, amount in total.bytes.items())),
+            ("intensity", f"{plain(total.intensity)} FLOP/B" if total.intensity else ""),
+            ("priced", f"{priced} of the time" if priced else ""),
+        ],
+        paper,
+    )
+
+
+def _ops(ops: Sequence[OpInfo], report: Report, paper: Paper, top: int) -> str:
+    timed = sum(op.time_s or 0 for op in report.ops)
+    rows = [list(_op_row(op, timed)) for op in ops[:top]]
+    if not rows:
+        return "no op passes these filters" if report.ops else ""
+    headers = ["op", "category", "count", "time", "share", "bound", "FLOP/B", "T_min", "of roof"]
+    return table(headers, rows, paper, left=2) + _more(len(ops) - top)
+
+
+def _groups(by: str, groups: Sequence[Group], paper: Paper, top: int) -> str:
+    timed = sum(one.time_s or 0 for one in groups)
+    rows: list[list[str | Cell]] = [
+        [
+            one.key or "(none)",
+            f"{len(one.ops):,}",
+            plain(one.count),
+            show(one.time_s, "s"),
+            percent(one.time_s / timed) if one.time_s is not None and timed else "–",
+            one.bound or "–",
+            show(one.flops, "FLOP"),
+            show(one.floor_s, "s"),
+            efficiency_cell(one.efficiency),
+        ]
+        for one in groups[:top]
+    ]
+    return table([by, "ops", "count", "time", "share", "bound", "work", "T_min", "of roof"], rows, paper) + _more(len(groups) - top)
+
+
+def _more(left: int) -> str:
+    return f"\n… and {left:,} more; --top shows them, --json and --csv have them all" if left > 0 else ""
+
+
+def _op_row(op: OpInfo, timed: float) -> Iterator[str | Cell]:
+    yield op.name
+    yield op.category
+    yield plain(op.count)
+    yield show(op.time_s, "s")
+    yield percent(op.time_s / timed) if op.time_s is not None and timed else "–"
+    yield op.bound or "–"
+    yield plain(op.intensity) if op.intensity else "–"
+    yield show(op.floor_s, "s") if op.times else "–"
+    yield efficiency_cell(op.efficiency)
+
+
+def efficiency_cell(efficiency: float | None) -> Cell:
+    """An efficiency in the colour of its distance from the roof; above it is doubtful."""
+    if efficiency is None:
+        return Cell(percent(None))
+    style = "yellow" if efficiency > 1 else "green" if efficiency >= CLOSE else "red" if efficiency < FAR else ""
+    return Cell(percent(efficiency), style)
+
+
+def findings_text(findings: tuple[Finding, ...], paper: Paper = PLAIN) -> str:
+    """What to do next, in order, with the levers of each finding; the first few of many."""
+    if not findings:
+        return ""
+    blocks = [paper.paint("What next", "bold")]
+    for number, finding in enumerate(findings[:FINDINGS], start=1):
+        saving = f"saves up to {show(finding.saving_s, 's')}: " if finding.saving_s else ""
+        blocks.append(paper.paragraph(f"{saving}{finding.message}", f"{number:>2}. ", "    "))
+        blocks += [paper.paragraph(lever, "    - ", "      ") for lever in finding.levers]
+    if len(findings) > FINDINGS:
+        blocks.append(f"    … and {len(findings) - FINDINGS} smaller ones in --json")
+    return "\n".join(blocks)
+
+
+def notes_text(notes: list[str], paper: Paper = PLAIN) -> str:
+    """What was assumed."""
+    return "\n".join(paper.paint(paper.paragraph(note, "note: ", "      "), "dim") for note in dict.fromkeys(notes))

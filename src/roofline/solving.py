@@ -1,0 +1,322 @@
+"""Solving: where a formula crosses the ridge as one of its dimensions grows.
+
+The crossing of a formula is the size x at which the time on its compute unit equals the time on a memory level or link:
+
+    sum over the unit's resources of cost(x)[r] / rate[r]  =  the same sum over the level's
+
+It is exact: formulas are evaluated with whole numbers and fractions, and rates are the rational numbers their floats are. An
+infinite dimension is `INFINITE`, so large that what it leaves out is below `TIE`, and times closer than that are equal.
+
+>>> from roofline.ledger import read, write
+>>> def product(m, k, n):
+...     rows = (read("A", (m, k), "bf16"), read("B", (k, n), "bf16"), write("C", (m, n), "bf16"))
+...     return Ledger("product", Cost.of({"matrix/bf16": 2 * m * k * n}), rows)
+>>> chip = Machine.of("v5e", {"matrix/bf16": "197 TFLOP/s", "hbm": "820 GB/s"})
+>>> found = cross(product, "m", chip, k="inf", n="inf")
+>>> round(found.real, 2), found.integer, found.regime
+(240.24, 241, 'compute above')
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise
+from math import inf, isinf
+from typing import Any
+
+from .cost import Cost
+from .errors import FormulaError, UsageError, did_you_mean
+from .ledger import Ledger
+from .machine import Machine
+from .resource import HBM, Resource
+from .units import plain, show
+
+Formula = Callable[..., Ledger | Cost]
+
+INFINITE = 2**200  # stands for an infinite fixed dimension
+TIE = Fraction(1, 2**100)  # times closer than this, relatively, are equal
+FAR = 64  # the free dimension is searched over so many doublings, and its limit taken at the last
+ULP = Fraction(1, 2**60)  # a relative width well below that of a float's last digit
+UNBOUNDED = 2**90  # an intensity beyond this comes from an infinite dimension
+NEIGHBOURS = 2048  # whole numbers tried around one that the formula refuses, as for tiles that must divide
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """Where compute time and memory (or link) time meet, or the fact that they do not.
+
+    ``real`` is the crossing itself (``None`` for formulas of whole numbers only); ``integer`` the nearest whole number on its
+    compute side, where the compute unit takes at least as long: the first one for ``compute above``, the last for ``compute
+    below``. ``intensity`` and ``ridge``, in FLOP/B, are those of the compared unit's work at the crossing, where they are equal;
+    without one, in the limit of a very large dimension. ``compute`` and ``level`` are the resources compared, as billed;
+    ``compute_unit`` and ``level_unit`` the hardware they run on: a matrix product on a chip without a matrix unit says ``vector``.
+    ``others`` are further crossings of a formula that turns back. ``unrated`` is what was billed on either side and left out,
+    because the machine has no rate for it; where it has none for a whole side, that is an error.
+    """
+
+    free: tuple[str, ...]
+    regime: str
+    real: float | None
+    integer: int | None
+    intensity: float
+    ridge: float
+    compute_unit: str
+    level_unit: str
+    compute: tuple[Resource, ...]
+    level: tuple[Resource, ...]
+    others: tuple[float, ...] = ()
+    unrated: tuple[Resource, ...] = ()
+
+    @property
+    def crosses(self) -> bool:
+        return self.integer is not None
+
+    @property
+    def words(self) -> str:
+        """The result as one sentence."""
+        name = " = ".join(self.free)
+        if self.integer is None:
+            bound = self.compute_unit if self.regime == "always compute" else self.level_unit
+            limit = f"the intensity tends to {show(self.intensity, 'FLOP/B')}, the ridge is {show(self.ridge, 'FLOP/B')}"
+            return f"{bound} bound for every {name}: {limit}"
+        where = "from" if self.regime == "compute above" else "up to"
+        exactly = f" (they cross at {plain(self.real, 6)})" if self.real is not None else ""
+        return f"{self.compute_unit} bound {where} {name} = {self.integer:,}{exactly}, else {self.level_unit} bound"
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One of the two compared units at one size, exactly: its seconds, its FLOP or bytes, and the resources billed on it."""
+
+    unit: str
+    seconds: Fraction = Fraction()
+    amount: Fraction = Fraction()
+    resources: tuple[Resource, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """Both sides at one size."""
+
+    compute: _Side
+    level: _Side
+    unrated: tuple[Resource, ...]
+    billed: tuple[Resource, ...]
+
+    @property
+    def on_compute(self) -> bool:
+        """Whether the compute unit takes at least as long; at a tie it is the one that is named, as in a placement."""
+        longer = max(self.compute.seconds, self.level.seconds)
+        return self.compute.seconds - self.level.seconds >= -TIE * longer
+
+    @property
+    def intensity(self) -> float:
+        ratio = self.compute.amount / self.level.amount if self.level.amount else UNBOUNDED
+        return float(ratio) if ratio < UNBOUNDED else inf
+
+    @property
+    def ridge(self) -> float:
+        """The compute unit's FLOP/s for this mix of work over the level's B/s for this traffic."""
+        if not self.compute.seconds or not self.level.amount:
+            return inf
+        return float(self.compute.amount / self.compute.seconds * self.level.seconds / self.level.amount)
+
+
+At = Callable[[int | Fraction], _Sides]
+
+
+def cross(
+    formula: Formula,
+    free: str | Iterable[str],
+    machine: Machine,
+    *,
+    compute: Resource | str | None = None,
+    level: Resource | str = HBM,
+    **fixed: Any,
+) -> Crossing:
+    """Find where a formula turns from memory bound (or link bound) to compute bound as its ``free`` dimension grows from 1.
+
+    Several free names grow together: ``("m", "k", "n")`` is a square product. Fixed dimensions may be ``inf``. ``compute`` is a
+    resource or a unit; left out, it is whichever compute unit the formula keeps busiest. ``level`` is a memory or a link. A
+    formula whose own arguments are called ``compute`` or ``level`` takes them through `functools.partial`.
+    """
+    names = (free,) if isinstance(free, str) else tuple(free)
+    given = {name: _size(value) for name, value in fixed.items()}
+    _check_names(formula, names, given)
+
+    def at(x: int | Fraction) -> _Sides:
+        size = int(x) if x.denominator == 1 else x
+        try:
+            priced = formula(**dict.fromkeys(names, size), **given)
+            cost = priced.cost if isinstance(priced, Ledger) else priced
+        except OverflowError:
+            raise UsageError(f"{_name(formula)}: too many dimensions are infinite; give some of them a size") from None
+        if not isinstance(cost, Cost):
+            raise UsageError(f"{_name(formula)} returns {type(cost).__name__}, not a ledger or a cost; it is no formula")
+        return _sides(cost, machine, compute, str(level))
+
+    samples = _scan(at)
+    _check_sides([sides for _, sides in samples], compute, str(level))
+    turns = [
+        (_turn(at, low, high, after.on_compute), after.on_compute)
+        for (low, before), (high, after) in pairwise(samples)
+        if before.on_compute != after.on_compute
+    ]
+    if not turns:
+        (_, before), (_, last) = samples[-2:]
+        return _crossing(names, last, "always compute" if last.on_compute else "always memory", _trend(before.intensity, last.intensity))
+    (integer, real), rising = turns[0]
+    there = at(integer if real is None else real)
+    return replace(
+        _crossing(names, there, "compute above" if rising else "compute below", there.intensity),
+        real=None if real is None else float(real),
+        integer=integer,
+        others=tuple(float(whole if exact is None else exact) for (whole, exact), _ in turns[1:]),
+    )
+
+
+def _crossing(free: tuple[str, ...], sides: _Sides, regime: str, intensity: float) -> Crossing:
+    return Crossing(
+        free=free,
+        regime=regime,
+        real=None,
+        integer=None,
+        intensity=intensity,
+        ridge=sides.ridge,
+        compute_unit=sides.compute.unit,
+        level_unit=sides.level.unit,
+        compute=sides.compute.resources,
+        level=sides.level.resources,
+        unrated=sides.unrated,
+    )
+
+
+def _size(value: object) -> object:
+    """A fixed argument as the formula gets it: infinity, in numbers or in letters, is a very large whole number."""
+    if isinstance(value, str) and value.strip().lower() in ("inf", "infinity", "∞"):
+        return INFINITE
+    return INFINITE if value == inf else value
+
+
+def _name(formula: Formula) -> str:
+    return str(getattr(getattr(formula, "func", formula), "__name__", "the formula"))
+
+
+def _check_names(formula: Formula, free: tuple[str, ...], fixed: Mapping[str, object]) -> None:
+    """Refuse names the formula does not have, and dimensions nobody gave."""
+    if not free:
+        raise UsageError(f"{_name(formula)}: nothing is free; name the dimension to vary")
+    if both := [name for name in free if name in fixed]:
+        raise UsageError(f"{_name(formula)}: {both[0]} is both free and fixed; leave one out")
+    parameters = inspect.signature(formula).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    for name in (*free, *fixed):
+        if name not in parameters:
+            raise UsageError(
+                f"{_name(formula)} has no argument {name!r}{did_you_mean(name, parameters) or '; it has ' + ', '.join(parameters)}"
+            )
+    if missing := [name for name, one in parameters.items() if one.default is one.empty and name not in (*free, *fixed)]:
+        raise UsageError(f"{_name(formula)} also needs {', '.join(missing)}; give each a size, or inf")
+
+
+def _check_sides(samples: list[_Sides], compute: Resource | str | None, level: str) -> None:
+    """Refuse a comparison in which one side never does anything."""
+    billed = ", ".join(map(str, samples[-1].billed)) or "nothing"
+    if not any(sides.compute.resources for sides in samples):
+        raise UsageError(f"the formula does no work on {compute or 'any compute unit'}; it bills {billed}")
+    if not any(sides.level.resources for sides in samples):
+        raise UsageError(f"the formula moves nothing over {level}; it bills {billed}")
+
+
+def _scan(at: At) -> list[tuple[int, _Sides]]:
+    """The sides at the first size that the formula accepts, and at its doublings."""
+    first, refused = 1, FormulaError("the formula accepts no size")
+    while first <= NEIGHBOURS:
+        try:
+            at(first)
+            break
+        except FormulaError as error:
+            first, refused = first + 1, error
+    else:
+        raise refused
+    samples = []
+    for power in range(FAR + 1):
+        with suppress(FormulaError):
+            samples.append((first << power, at(first << power)))
+    return samples if len(samples) > 1 else samples * 2
+
+
+def _turn(at: At, low: int, high: int, rising: bool) -> tuple[int, Fraction | None]:
+    """The whole number on the compute side of the turn between two sizes, and the turn itself where fractions make sense.
+
+    Whole numbers come first, so that the real turn is sought between neighbours: tile counts make a formula jump, and the two
+    answers must speak of the same jump.
+    """
+    while middle := _whole_between(at, low, high):
+        if middle[1].on_compute == rising:
+            high = middle[0]
+        else:
+            low = middle[0]
+    below, above = Fraction(low), Fraction(high)
+    try:
+        while above - below > ULP * below:
+            half = (below + above) / 2
+            if at(half).on_compute == rising:
+                above = half
+            else:
+                below = half
+    except (FormulaError, TypeError, ValueError):
+        return (high if rising else low), None
+    return (high, above) if rising else (low, below)
+
+
+def _whole_between(at: At, low: int, high: int) -> tuple[int, _Sides] | None:
+    """The whole number nearest the middle of an open interval that the formula accepts; ``None`` when there is none."""
+    middle = (low + high) // 2
+    for step in range(min(NEIGHBOURS, high - low)):
+        for size in (middle - step, middle + step):
+            if low < size < high:
+                with suppress(FormulaError):
+                    return size, at(size)
+    return None
+
+
+def _sides(cost: Cost, machine: Machine, compute: Resource | str | None, level: str) -> _Sides:
+    """Both sides of one cost, by the law of `placement` in exact numbers: sums on a unit, the longest of the units asked for."""
+    if cost.unknown:
+        raise UsageError(f"cannot solve: the amount of {', '.join(map(str, sorted(cost.unknown)))} is unknown")
+    wanted = None if compute is None else str(compute)
+    work = [r for r in cost if r.is_compute and wanted in (None, r.name, r.unit)]
+    traffic = [r for r in cost if not r.is_compute and (level in (r.name, r.unit) or r.unit.startswith(f"{level}."))]
+    unrated = [r for side in (work, traffic) if any(map(machine.resolve, side)) for r in side if machine.resolve(r) is None]
+    return _Sides(
+        compute=_longest(cost, [r for r in work if r not in unrated], machine, wanted or "compute"),
+        level=_longest(cost, [r for r in traffic if r not in unrated], machine, level),
+        unrated=tuple(unrated),
+        billed=tuple(cost),
+    )
+
+
+def _longest(cost: Cost, resources: Sequence[Resource], machine: Machine, asked: str) -> _Side:
+    """The unit among these resources that takes the longest; none of them takes no time on what was asked for."""
+    units: dict[str, _Side] = {}
+    # Transcendentals are no FLOP, but where a unit does nothing else they are its work.
+    bare = not any(resource.is_arithmetic for resource in resources)
+    for resource in resources:
+        rate, amount = Fraction(machine.rate(resource)), Fraction(cost.known(resource))
+        ceiling = machine.resolve(resource)
+        unit = ceiling.resource.unit if ceiling else resource.unit
+        side = units.get(unit, _Side(unit))
+        counted = amount if resource.is_arithmetic or resource.measure == "B" or (bare and resource.is_compute) else 0
+        units[unit] = _Side(unit, side.seconds + amount / rate, side.amount + counted, (*side.resources, resource))
+    return max(units.values(), key=lambda side: side.seconds, default=_Side(asked))
+
+
+def _trend(before: float, last: float) -> float:
+    """The limit of an intensity seen at two large sizes, the second twice the first: 0 or infinite when it still follows the size."""
+    if isinf(last) or last > 1.5 * before:
+        return inf
+    return 0.0 if last < 0.75 * before else last

@@ -1,0 +1,72 @@
+"""Reports that roofline itself wrote: read back whole for a comparison, or as work to hold against another machine."""
+
+from pathlib import Path
+
+from ..cost import Cost
+from ..errors import SourceError
+from ..report import SCHEMA, OpInfo, Report
+from ..workload import Device, Op, Recording, Share, Workload
+from . import all_of
+
+
+def sniff(head: bytes, path: Path) -> bool:
+    """A JSON object that names our schema near its beginning."""
+    return head.lstrip()[:1] == b"{" and b'"schema"' in head and SCHEMA.partition("/")[0].encode() in head
+
+
+def read_report(path: Path) -> Report:
+    """The report as it was written."""
+    import msgspec
+
+    try:
+        report = msgspec.json.decode(all_of(path), type=Report)
+    except msgspec.MsgspecError as error:
+        raise SourceError(f"{path}: not a roofline report: {error}") from None
+    if report.schema != SCHEMA:
+        raise SourceError(f"{path}: schema {report.schema!r}; this version reads {SCHEMA!r}")
+    return report
+
+
+def read(path: Path) -> Recording:
+    """The report's ops as work, without the machine they were held against."""
+    report = read_report(path)
+    steps, devices = _shares(report)
+    return Recording(
+        workload=Workload(tuple(_op(op, steps.get(op.id, ()), devices.get(op.id, ())) for op in report.ops)),
+        format=report.input.format,
+        files=(str(path),),
+        hosts=report.input.hosts,
+        devices=tuple(Device(id=device.id, name=device.name, host=device.host) for device in report.input.devices),
+        coverage=report.coverage,
+        notes=(*report.input.notes, f"read back from a report on {report.machine.name}"),
+    )
+
+
+def _op(op: OpInfo, by_step: tuple[Share, ...], by_device: tuple[Share, ...]) -> Op:
+    return Op(
+        name=op.name,
+        cost=Cost.of({**op.work, **op.bytes, **op.hops}),
+        count=op.count,
+        kernels=op.kernels,
+        time_s=op.time_s,
+        self_time_s=op.self_time_s,
+        category=op.category,
+        module=op.module,
+        scope=op.scope,
+        location=op.location,
+        work_provenance=op.provenance.get("work", "user"),
+        bytes_provenance=op.provenance.get("bytes", "user"),
+        by_step=by_step,
+        by_device=by_device,
+        notes=op.notes,
+    )
+
+
+def _shares(report: Report) -> tuple[dict[int, tuple[Share, ...]], dict[int, tuple[Share, ...]]]:
+    steps: dict[int, tuple[Share, ...]] = {}
+    devices: dict[int, tuple[Share, ...]] = {}
+    for step in report.by_step:
+        steps[step.op] = (*steps.get(step.op, ()), Share(key=step.step, count=step.count, time_s=step.time_s))
+    for device in report.by_device:
+        devices[device.op] = (*devices.get(device.op, ()), Share(key=device.device, count=device.count, time_s=device.time_s))
+    return steps, devices

@@ -1,0 +1,298 @@
+"""The command line: every command answers, data and talk go apart, and bad input gets one line and the right exit."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+import roofline as rl
+from roofline.cli import COMMANDS, main
+from roofline.formulas import all_formulas
+
+SAMPLE = str(Path(rl.__file__).parent / "samples" / "gpt_training_h200.csv")
+
+Capture = pytest.CaptureFixture[str]
+
+
+def out_of(capsys: Capture, *words: str) -> str:
+    """Standard output of a command that must succeed."""
+    status = main(list(words))
+    captured = capsys.readouterr()
+    assert status == 0, captured.err
+    return captured.out
+
+
+def json_of(capsys: Capture, *words: str) -> dict:
+    return json.loads(out_of(capsys, *words, "--json", "-"))
+
+
+def test_help_names_every_command(capsys: Capture) -> None:
+    text = out_of(capsys, "--help")
+    assert all(name in text for name in COMMANDS)
+
+
+def test_the_version_is_the_packages(capsys: Capture) -> None:
+    from importlib.metadata import version
+
+    assert out_of(capsys, "--version") == f"roofline {version('roofline')}\n"
+
+
+@pytest.mark.parametrize("command", ["analyze", "place", "compare", "chips", "fuse"])
+def test_every_command_has_help_with_an_example(capsys: Capture, command: str) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    assert "example:\n  roofline" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("formula", all_formulas(), ids=lambda formula: formula.name)
+def test_every_formula_is_a_command(capsys: Capture, formula: rl.formulas.Formula) -> None:
+    sizes = [str(size) for size in formula.example]
+    report = json_of(capsys, "op", formula.name, *sizes, "--chip", "tpu-v5p")
+    assert report["ops"][0]["floor_s"] > 0
+    with pytest.raises(SystemExit):
+        main(["op", formula.name, "--help"])
+    assert f"roofline op {formula.name}" in capsys.readouterr().out
+
+
+def test_op_prices_a_product_and_says_what_binds(capsys: Capture) -> None:
+    text = out_of(capsys, "op", "matmul", "8192", "8192", "8192", "--chip", "v5e", "--dtype", "bf16", "--weights", "int8")
+    # 2·8192³ FLOP at 197 TFLOP/s is 5.581 ms; weights are one byte an element.
+    for said in ("T_min       5.581 ms", "bound       matrix (compute)", "67,108,864", "1,099,511,627,776", "to spare", "What next"):
+        assert said in text
+
+
+def test_op_holds_a_measured_time_against_the_roof(capsys: Capture) -> None:
+    report = json_of(capsys, "op", "matmul", "8192", "8192", "8192", "--chip", "v5e", "--time", "11.16 ms")
+    assert report["ops"][0]["efficiency"] == pytest.approx(0.5, rel=1e-3)
+
+
+def test_work_that_does_not_fit_is_said(capsys: Capture) -> None:
+    assert "does not fit" in out_of(capsys, "op", "matmul", "131072", "131072", "131072", "--chip", "v5e")
+
+
+def test_sizes_may_be_written_as_people_do(capsys: Capture) -> None:
+    plain = json_of(capsys, "op", "matmul", "8192", "8192", "8192", "--chip", "v5e")
+    words = json_of(capsys, "op", "matmul", "8Ki", "8_192", "8,192", "--chip", "v5e")
+    assert plain["ops"][0]["flops"] == words["ops"][0]["flops"]
+
+
+def test_place_takes_any_resource(capsys: Capture) -> None:
+    report = json_of(capsys, "place", "--flops", "2e12", "--bytes", "3e9", "--use", "nvlink=1 GB", "--time", "5ms", "--chip", "h100")
+    op = report["ops"][0]
+    assert (op["bound"], op["bytes"]["nvlink"]) == ("nvlink", 1e9)  # 1 GB at 20.6 GB/s is 48.5 ms
+    assert op["efficiency"] > 1
+    assert report["findings"][0]["kind"] == "above-roof"
+
+
+def test_corrections_are_asked_for_by_name(capsys: Capture) -> None:
+    words = ("place", "--flops", "989.4 TFLOP", "--chip", "h100")
+    floors = [json_of(capsys, *words, *more)["ops"][0]["floor_s"] for more in ((), ("--sustained", "50%"), ("--communication", "0.75"))]
+    assert floors == pytest.approx([1, 2, 4])
+    late = json_of(capsys, *words, "--bytes", "3.35 TB", "--overlap", "0")["ops"][0]
+    assert late["expected_s"] == pytest.approx(2)
+    assert json_of(capsys, "place", "--bytes", "1", "--launches", "1000", "--chip", "h100")["ops"][0]["expected_s"] == pytest.approx(2e-3)
+    vector = ("place", "--flops", "67 TFLOP", "--unit", "vector", "--dtype", "fp32", "--chip", "h100")
+    assert json_of(capsys, *vector, "--limit", "no FMA")["ops"][0]["floor_s"] == pytest.approx(2)
+
+
+def test_a_rate_may_be_set_in_place(capsys: Capture) -> None:
+    report = json_of(capsys, "op", "copy", "1e9", "--chip", "v7x", "--set", "hbm=7.2 TB/s")
+    ceiling = next(one for one in report["machine"]["ceilings"] if one["resource"] == "hbm")
+    assert (ceiling["rate"], ceiling["provenance"]) == (7.2e12, "user")
+    assert ceiling["others"][0]["rate"] == 7.38e12
+
+
+def test_a_device_of_a_two_device_chip(capsys: Capture) -> None:
+    chip = json_of(capsys, "op", "copy", "1e9", "--chip", "v7x")
+    device = json_of(capsys, "op", "copy", "1e9", "--chip", "v7x", "--per-device")
+    assert device["machine"]["name"] == "tpu-v7x/device"
+    assert device["ops"][0]["floor_s"] == pytest.approx(2 * chip["ops"][0]["floor_s"])
+
+
+def test_without_a_chip_the_default_is_said(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ROOFLINE_CHIP", raising=False)
+    assert "no --chip given: held against h100-sxm" in out_of(capsys, "op", "matmul", "64", "64", "64")
+    monkeypatch.setenv("ROOFLINE_CHIP", "v5e")
+    assert "tpu-v5e" in out_of(capsys, "op", "matmul", "64", "64", "64")
+
+
+def test_collectives_take_the_chips_own_links(capsys: Capture) -> None:
+    # A switch joins the 18 links of an H100; 1 GB over 8 of them: 2·7/8 of it, an 18th on each link.
+    report = json_of(capsys, "op", "all_reduce", "5e8", "--over", "8", "--chip", "h100")
+    assert report["ops"][0]["bytes"]["nvlink"] == pytest.approx(1e9 * 1.75 / 18)
+    assert "18 nvlink links" in " ".join(report["ops"][0]["notes"])
+    assert "ici" in json_of(capsys, "op", "all_reduce", "5e8", "--over", "8", "--chip", "v5e")["ops"][0]["bytes"]
+
+
+def test_cross_finds_the_size(capsys: Capture) -> None:
+    words = ("cross", "matmul", "--free", "m", "--k", "inf", "--n", "inf", "--chip", "v5e", "--set", "hbm=820 GB/s")
+    answer = json_of(capsys, *words)
+    assert (round(answer["real"], 2), answer["integer"]) == (240.24, 241)
+    assert "matrix bound from m = 241" in out_of(capsys, *words)
+    square = json_of(capsys, "cross", "matmul", "--free", "m,k,n", "--chip", "v5p", "--set", "hbm=2.76 TB/s")
+    assert round(square["real"], 1) == 498.9
+    link = json_of(capsys, "cross", "sharded_matmul", "--free", "k", "--m", "8", "--n", "8", "--against", "ici", "--chip", "v5e")
+    assert link["integer"] == 8756
+
+
+def test_fuse_lists_groupings_and_names_the_best(capsys: Capture) -> None:
+    words = ("fuse", "layernorm", "gelu", "dropout", "add", "--shape", "32x2048x4096", "--chip", "v7x")
+    answer = json_of(capsys, *words, "--no-second-operands")
+    assert len(answer["groupings"]) == 8
+    (best,) = [one for one in answer["groupings"] if one["best"]]
+    assert (best["kernels"], round(best["bytes"] / 1e9, 2), round(best["speedup"], 6)) == (1, 1.07, 4)
+    residual = json_of(capsys, *words, "--groups", "2,2")["groupings"]
+    assert [round(one["bytes"] / 1e9, 2) for one in residual] == [2.68]
+    kept = json_of(capsys, *words, "--keep", "gelu", "--groups", "4")["groupings"][0]
+    assert kept["bytes"] > json_of(capsys, *words, "--groups", "4")["groupings"][0]["bytes"]  # written although fused
+    tight = json_of(capsys, *words, "--on-chip", "4 KB")["groupings"]  # a row of 4096 bf16 does not fit
+    assert not all(one["legal"] for one in tight)
+
+
+def test_compare_two_reports(capsys: Capture, tmp_path: Path) -> None:
+    before, after = tmp_path / "a.csv", tmp_path / "b.csv"
+    before.write_text("name,time,flops,hbm\nx,2 ms,1 GFLOP,1 GB\ny,1 ms,1 GFLOP,1 GB\n")
+    after.write_text("name,time,flops,hbm\nx,1 ms,1 GFLOP,1 GB\nz,1 ms,1 GFLOP,1 GB\n")
+    main(["analyze", str(before), "--chip", "h100", "--json", str(tmp_path / "a.json")])
+    capsys.readouterr()
+    answer = json_of(capsys, "compare", str(tmp_path / "a.json"), str(after), "--chip", "h100")
+    assert answer["change_s"] == pytest.approx(-1e-3)
+    assert {delta["name"]: delta["matched"] for delta in answer["deltas"]} == {"x": "module and name", "y": "vanished", "z": "new"}
+    assert "1.5x as fast" in out_of(capsys, "compare", str(before), str(after), "--chip", "h100")
+
+
+def test_chips_are_listed_shown_compared_and_checked(capsys: Capture, tmp_path: Path) -> None:
+    assert len(json_of(capsys, "chips")["machines"]) == 64
+    text = out_of(capsys, "chips", "h200")
+    assert "4.8 TB/s" in text
+    assert "datasheet" in text
+    assert "also said" in text
+    assert "ridge matrix/bf16" in out_of(capsys, "chips", "--compare", "v5p,v6e,h100")
+    assert "nothing impossible" in out_of(capsys, "chips", "--lint-all")
+    bad = tmp_path / "mine.toml"
+    bad.write_text(
+        'name = "mine"\ntitle = "AMD Instinct MI300X"\nkind = "gpu"\nvendor = "AMD"\naliases = ["MI300X"]\n'
+        '[[memory]]\nlevel = "hbm"\nrate = "2479.55 GiB/s"\nsource = ["my notes"]\n'
+    )
+    assert main(["chips", "--lint", str(bad)]) == 3
+    assert "hbm" in capsys.readouterr().out
+
+
+def test_data_goes_to_standard_output_and_talk_to_standard_error(capsys: Capture, tmp_path: Path) -> None:
+    assert main(["analyze", SAMPLE, "--chip", "h200", "--csv", "-", "-o", str(tmp_path / "chart.svg")]) == 0
+    captured = capsys.readouterr()
+    rows = list(csv.DictReader(io.StringIO(captured.out)))
+    assert len(rows) == 44
+    assert "wrote" in captured.err
+    assert (tmp_path / "chart.svg").read_text().startswith("<?xml")
+
+
+def test_an_exported_table_reads_back(capsys: Capture, tmp_path: Path) -> None:
+    for option, name in (("--csv", "ops.csv"), ("--parquet", "ops.parquet")):
+        path = tmp_path / name
+        assert main(["analyze", SAMPLE, "--chip", "h200", option, str(path)]) == 0
+        again = rl.read(path).workload
+        assert again.cost == rl.read(SAMPLE).workload.cost
+        assert again.time_s == pytest.approx(rl.read(SAMPLE).workload.time_s)
+
+
+def test_the_table_is_filtered_and_grouped_but_the_json_is_whole(capsys: Capture) -> None:
+    text = out_of(capsys, "analyze", SAMPLE, "--chip", "h200", "--by", "category")
+    assert "matmul" in text
+    assert "elementwise" in text
+    rows = list(csv.DictReader(io.StringIO(out_of(capsys, "analyze", SAMPLE, "--chip", "h200", "--bound", "matrix", "--csv", "-"))))
+    assert {row["bound"] for row in rows} == {"matrix"}
+    assert len(json_of(capsys, "analyze", SAMPLE, "--chip", "h200", "--name", "nvjet")["ops"]) == 44
+
+
+def test_colour_is_for_terminals_alone(capsys: Capture) -> None:
+    assert "\x1b[" not in out_of(capsys, "analyze", SAMPLE, "--chip", "h200")
+
+
+@pytest.mark.parametrize("figure", ["anatomy", "hierarchy", "communication", "ceilings"])
+def test_figures_of_a_chip_are_drawn(capsys: Capture, tmp_path: Path, figure: str) -> None:
+    compute = ["--compute", "vector/fp32"] if figure == "ceilings" else []
+    out_of(capsys, "plot", figure, "--chip", "h100", *compute, "-o", str(tmp_path / "figure.svg"))
+    assert "</svg>" in (tmp_path / "figure.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["chips", "--chips", "v7x:fp8,v7x,v6e", "--op", "matmul 600 600 600", "--point", "mine,50"],
+        ["sizes", "matmul", "--free", "m,k,n", "--chips", "v7x,v5p"],
+        ["sizes", "matmul", "--free", "m", "--k", "8192", "--n", "8192", "--weights", "int8", "--chips", "v5e"],
+        ["measurements", "--chip", "v7x", "--point", "softmax,2,92%", "--point", "mm,2000,1800 TFLOP/s"],
+        ["distance", "--chip", "v7x", "--point", "add,5,92%", "--point", "mm,500,25%", "--dark"],
+        ["hierarchy", "--chip", "v7x", "--set", "vmem=150 TB/s", "--levels", "hbm,vmem", "--point", "tiled,50,1260 TFLOP/s"],
+        ["times", "--chip", "v5e", "--op", "matmul 240 8192 8192", "--op", "sharded_matmul 512 8192 4096"],
+        ["fusion", "layernorm", "gelu", "--shape", "4096x4096", "--chip", "v7x"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_figures_of_work_are_drawn(capsys: Capture, tmp_path: Path, words: list[str]) -> None:
+    out_of(capsys, "plot", *words, "-o", str(tmp_path / "figure.png"))
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+BAD = [
+    # words, exit status, what the one line says
+    (["op", "matmul", "-3", "4", "5"], 1, "m is -3; a dimension is a positive number"),
+    (["op", "matmul", "0", "4", "5"], 1, "m is 0; a dimension is a positive number"),
+    (["op", "matmul", "3", "4"], 2, "the following arguments are required: N"),
+    (["op", "matmul", "a", "4", "5"], 2, "m is 'a'; write a positive number"),
+    (["op", "matmul", "inf", "4", "5"], 2, "m cannot be infinite here"),
+    (["op", "matmull", "3", "4", "5"], 1, "no formula named 'matmull'; did you mean 'matmul'"),
+    (["op", "matmul", "3", "4", "5", "--chip", "h10"], 1, "no machine named 'h10'; did you mean 'h100-sxm'"),
+    (["op", "matmul", "3", "4", "5", "--dtype", "bf61"], 1, "no number format named 'bf61'; did you mean"),
+    (["op", "matmul", "3", "4", "5", "--set", "hbm=3 GHz"], 2, "'3 GHz' is in Hz, not in B/s"),
+    (["op", "matmul", "3", "4", "5", "--set", "hbm"], 2, "hbm"),
+    (["op", "matmul", "3", "4", "5", "--overlap", "2"], 2, "a fraction is between 0 and 1"),
+    (["op", "matmul", "3", "4", "5", "--limit", "x"], 1, "has no limit named 'x'"),
+    (["op", "matmul", "3", "4", "5", "--wieghts", "int8"], 2, "unrecognized arguments"),
+    (["place", "--flops", "1e12", "--dtype", "fp8", "--chip", "a100"], 1, "no unit of a100-sxm4-80 is rated for matrix/fp8"),
+    (["place", "--flops", "ten"], 1, "'ten' is not a quantity"),
+    (["place", "--flops", "1", "--time", "-5ms"], 2, "place"),
+    (["place"], 2, "nothing to place"),
+    (["cross", "matmul", "--free", "m", "--chip", "v5e"], 2, "also needs --k, --n"),
+    (["cross", "matmul", "--free", "q", "--k", "1", "--n", "1", "--m", "1"], 2, "no argument 'q'"),
+    (["cross", "copy", "--free", "elements"], 2, "does no work"),
+    (["fuse", "layernormm", "--shape", "4x4"], 2, "no op named 'layernormm'; did you mean 'layernorm'"),
+    (["fuse", "gelu", "--shape", "4xfour"], 2, "--shape"),
+    (["fuse", "gelu", "relu", "--shape", "4x4", "--groups", "3"], 2, "are not the stages"),
+    (["analyze", "nowhere.csv"], 1, "nowhere.csv: no such file"),
+    (["analyze", SAMPLE, "--name", "("], 2, "("),
+    (["analyze", SAMPLE, "--json", "-", "--csv", "-"], 2, "both go to standard output"),
+    (["analyze", SAMPLE, "--json", "/nowhere/x.json"], 2, "cannot be written"),
+    (["analyze", SAMPLE, "-o", "chart.bmp"], 2, "chart.bmp"),
+    (["chips", "h10"], 1, "did you mean"),
+    (["chips", "--compare", "h100"], 2, "at least two"),
+    (["chips", "missing.toml"], 1, "missing.toml"),
+    (["plot", "anatomi", "-o", "x.svg"], 2, "no figure named 'anatomi'; did you mean 'anatomy'"),
+    (["plot", "chips", "--chips", "v5e", "--op", "copy 100", "-o", "x.svg"], 2, "no place on this chart"),
+    (["compare", "nowhere.json", "nowhere.json"], 1, "no such file"),
+    (["analyse", "x"], 2, "no command named 'analyse'; did you mean 'analyze'"),
+]
+
+
+@pytest.mark.parametrize(("words", "status", "says"), BAD, ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "")
+def test_bad_input_gets_one_line_and_no_traceback(capsys: Capture, words: list[str], status: int, says: str) -> None:
+    assert main(words) == status
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("roofline: ")
+    assert captured.err.count("\n") == 1, captured.err
+    assert says in captured.err
+
+
+def test_a_machine_file_with_a_wrong_unit_says_where(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('name = "mine"\n[[compute]]\nresource = "matrix/bf16"\nrate = "3 GHz"\nsource = ["me"]\n')
+    assert main(["op", "matmul", "3", "4", "5", "--chip", str(path)]) == 1
+    said = capsys.readouterr().err
+    assert "mine.toml" in said
+    assert "'3 GHz' is in Hz, not in FLOP/s" in said
+    assert said.count("\n") == 1

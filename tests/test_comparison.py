@@ -1,0 +1,165 @@
+"""Two reports side by side."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofline.comparison import Comparison, compare
+from roofline.report import CeilingInfo, InputInfo, MachineInfo, OpInfo, Point, Report
+
+TOY = MachineInfo(name="toy", ceilings=(CeilingInfo(resource="hbm", rate=10, per="B/s", provenance="user"),))
+
+
+def op(id: int, name: str, time_s: float | None, floor_s: float | None = 1.0, **details: object) -> OpInfo:
+    efficiency = floor_s / time_s if floor_s and time_s else None
+    return OpInfo(id=id, rank=id + 1, name=name, time_s=time_s, floor_s=floor_s, efficiency=efficiency, **details)  # type: ignore[arg-type]
+
+
+def report(*ops: OpInfo, machine: MachineInfo = TOY, **details: object) -> Report:
+    return Report(input=InputInfo(format="table"), machine=machine, ops=ops, **details)  # type: ignore[arg-type]
+
+
+def changes(found: Comparison) -> list[tuple[str, str, float | None]]:
+    return [(delta.name, delta.matched, delta.change_s) for delta in found.deltas]
+
+
+def test_the_largest_change_comes_first_with_its_share() -> None:
+    # 6 s become 3: matmul lost 4 s, copy gained 1.
+    found = compare(report(op(0, "matmul", 5.0), op(1, "copy", 1.0)), report(op(0, "copy", 2.0), op(1, "matmul", 1.0)))
+    assert changes(found) == [("matmul", "module and name", -4.0), ("copy", "module and name", 1.0)]
+    assert found.change_s == -3.0
+    assert [delta.share for delta in found.deltas] == pytest.approx([4 / 3, -1 / 3])
+    assert found.speedup == 2.0
+
+
+def test_an_ops_efficiency_and_bound_stand_on_both_sides() -> None:
+    (delta,) = compare(report(op(0, "a", 4.0, bound="hbm")), report(op(7, "a", 2.0, bound="matrix"))).deltas
+    assert (delta.before.efficiency, delta.after.efficiency) == (0.25, 0.5)
+    assert (delta.before.bound, delta.after.bound) == ("hbm", "matrix")
+    assert (delta.before.ops, delta.after.ops) == ((0,), (7,))
+
+
+def test_totals_sum_times_and_floors() -> None:
+    found = compare(report(op(0, "a", 4.0, 1.0), op(1, "b", 4.0, 3.0)), report(op(0, "a", 2.0, 1.0)))
+    assert (found.before.time_s, found.before.floor_s, found.before.efficiency) == (8.0, 4.0, 0.5)
+    assert (found.after.time_s, found.after.floor_s, found.after.efficiency) == (2.0, 1.0, 0.5)
+
+
+def test_the_programs_wall_time_stands_beside_the_ops() -> None:
+    points = (Point(scope="total", time_s=9.0),)
+    assert compare(report(op(0, "a", 4.0), points=points), report(op(0, "a", 4.0))).before.wall_s == 9.0
+
+
+def test_names_match_when_modules_were_renamed() -> None:
+    found = compare(report(op(0, "a", 1.0, module="jit_f")), report(op(0, "a", 3.0, module="jit_g")))
+    assert changes(found) == [("a", "name", 2.0)]
+
+
+def test_the_same_module_is_preferred_to_the_same_name() -> None:
+    before = report(op(0, "a", 1.0, module="f"), op(1, "a", 10.0, module="g"))
+    after = report(op(0, "a", 10.0, module="g"), op(1, "a", 1.0, module="f"))
+    assert [delta.change_s for delta in compare(before, after).deltas] == [0.0, 0.0]
+
+
+def test_several_ops_of_one_name_are_paired_by_rank() -> None:
+    before = report(op(0, "a", 5.0), op(1, "a", 3.0))
+    after = report(op(1, "a", 2.0), op(0, "a", 4.0))
+    assert [delta.change_s for delta in compare(before, after).deltas] == [-1.0, -1.0]
+
+
+def test_renumbered_fusions_are_compared_as_their_category() -> None:
+    before = report(op(0, "fusion.1", 2.0, category="loop fusion"), op(1, "fusion.2", 3.0, category="loop fusion"))
+    after = report(op(0, "fusion.9", 4.0, category="loop fusion"))
+    (delta,) = compare(before, after).deltas
+    assert (delta.name, delta.matched, delta.change_s) == ("loop fusion", "category", -1.0)
+    assert (delta.before.names, delta.after.names) == (("fusion.1", "fusion.2"), ("fusion.9",))
+    # Two floors of 1 s over 5 s, then one over 4.
+    assert (delta.before.efficiency, delta.after.efficiency) == (0.4, 0.25)
+
+
+def test_ops_without_a_partner_are_new_or_have_vanished() -> None:
+    found = compare(report(op(0, "old", 2.0, category="copy")), report(op(0, "new", 3.0, category="sort")))
+    assert changes(found) == [("new", "new", 3.0), ("old", "vanished", -2.0)]
+    assert [delta.name for delta in found.new] == ["new"]
+    assert [delta.name for delta in found.vanished] == ["old"]
+    assert (found.new[0].before.time_s, found.new[0].before.ops) == (0.0, ())
+
+
+def test_self_times_are_compared_where_ops_nest() -> None:
+    # A loop of 10 s around a body of 9 s has 1 s of its own: the change of the body is counted once.
+    before = report(op(0, "while", 10.0, self_time_s=1.0), op(1, "body", 9.0, self_time_s=9.0))
+    after = report(op(0, "while", 6.0, self_time_s=1.0), op(1, "body", 5.0, self_time_s=5.0))
+    found = compare(before, after)
+    assert found.change_s == -4.0
+    assert (found.before.time_s, found.after.time_s) == (10.0, 6.0)
+
+
+def test_ops_timed_on_one_side_only_are_left_out_and_said_so() -> None:
+    found = compare(report(op(0, "a", None), op(1, "b", 2.0)), report(op(0, "a", 3.0), op(1, "b", 1.0)))
+    assert found.change_s == -1.0
+    assert found.notes == ("1 of 2 rows were not timed on both sides and are left out of the change",)
+
+
+def test_formulas_are_compared_by_their_floors() -> None:
+    # Nothing was timed: the largest change of the floor comes first.
+    found = compare(report(op(0, "a", None, 5.0), op(1, "b", None, 5.0)), report(op(0, "a", None, 4.0), op(1, "b", None, 1.0)))
+    assert [delta.name for delta in found.deltas] == ["b", "a"]
+    assert (found.change_s, found.speedup, found.notes) == (None, None, ())
+
+
+def test_another_machine_is_noted_roof_by_roof() -> None:
+    other = MachineInfo(
+        name="toy2",
+        ceilings=(
+            CeilingInfo(resource="hbm", rate=20, per="B/s", provenance="user"),
+            CeilingInfo(resource="matrix/bf16", rate=100, per="FLOP/s", provenance="user"),
+        ),
+    )
+    assert compare(report(), report(machine=other)).notes == (
+        "the machine changed from toy to toy2",
+        "hbm: 10 B/s before, 20 B/s after",
+        "matrix/bf16: not rated before, 100 FLOP/s after",
+    )
+    assert compare(report(machine=other), report()).notes[-1] == "matrix/bf16: 100 FLOP/s before, not rated after"
+
+
+def test_empty_reports_compare() -> None:
+    found = compare(report(), report())
+    assert (found.deltas, found.change_s, found.speedup) == ((), None, None)
+
+
+OPS = st.builds(
+    op,
+    st.just(0),
+    st.sampled_from("abcd"),
+    st.floats(0.001, 1000),
+    st.floats(0.001, 1000),
+    module=st.sampled_from(["", "f", "g"]),
+    category=st.sampled_from(["", "copy", "dot"]),
+)
+REPORTS = st.lists(OPS, max_size=8).map(lambda ops: report(*(replace(one, id=id, rank=id + 1) for id, one in enumerate(ops))))
+
+
+@given(REPORTS)
+def test_a_report_compared_with_itself_is_all_zeros(one: Report) -> None:
+    found = compare(one, one)
+    assert all(delta.change_s == 0 for delta in found.deltas)
+    assert all(delta.matched == "module and name" for delta in found.deltas)
+    assert found.before == found.after
+
+
+@given(REPORTS, REPORTS)
+def test_the_changes_sum_to_the_whole_change(before: Report, after: Report) -> None:
+    found = compare(before, after)
+    expected = sum(one.time_s or 0 for one in after.ops) - sum(one.time_s or 0 for one in before.ops)
+    assert sum(delta.change_s or 0 for delta in found.deltas) == pytest.approx(expected, abs=1e-6)
+    assert (found.change_s or 0) == pytest.approx(expected, abs=1e-6)
+
+
+@given(REPORTS, REPORTS)
+def test_every_op_is_in_exactly_one_row_on_its_side(before: Report, after: Report) -> None:
+    found = compare(before, after)
+    assert sorted(id for delta in found.deltas for id in delta.before.ops) == [one.id for one in before.ops]
+    assert sorted(id for delta in found.deltas for id in delta.after.ops) == [one.id for one in after.ops]

@@ -1,0 +1,38 @@
+"""The pages say what the program does, and nothing is without a page."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from roofline.cli import COMMANDS
+from roofline.sources import SOURCES
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="argparse lays out its help differently from version to version")
+def test_the_page_of_commands_is_what_they_say_of_themselves() -> None:
+    code = "import commands; print(commands.page(), end='')"
+    made = subprocess.run([sys.executable, "-c", code], cwd=DOCS, capture_output=True, text=True, check=True).stdout
+    assert (DOCS / "commands.md").read_text() == made, "write it again: python docs/commands.py"
+
+
+def test_every_command_has_its_section() -> None:
+    text = (DOCS / "commands.md").read_text()
+    assert all(f"## roofline {name}" in text for name in COMMANDS)
+
+
+def test_every_source_has_a_page() -> None:
+    pages = {"table": "tables.md", "report_json": "tables.md"}
+    for source in SOURCES:
+        assert (DOCS / pages[source]).exists(), f"{source} has no page"
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in [*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]:
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} points to {target}, which is not there"

@@ -1,0 +1,267 @@
+"""The linter: our catalogue passes, and the errors that stand in public tables do not."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from roofline.machine import Ceiling, Machine
+from roofline.machines import Problem, cards, lint, load, names
+from roofline.machines.catalogue import CHIPS
+from roofline.machines.checks import CHECKS
+from roofline.resource import Resource
+from roofline.units import parse
+
+DATA = Path(__file__).parent / "data" / "machines"
+
+
+def problems(path: Path | Machine) -> dict[tuple[str, str], str]:
+    """Messages of the errors, by check and resource."""
+    return {(each.check, each.resource): each.message for each in lint(path) if each.severity == "error"}
+
+
+@pytest.mark.parametrize("name", names())
+def test_our_files_pass(name: str) -> None:
+    assert lint(CHIPS / f"{name}.toml") == ()
+
+
+def test_a_chip_is_linted_by_name() -> None:
+    assert lint("b300") == ()
+    [problem] = lint("h10")
+    assert problem.message == "no machine named 'h10'; did you mean 'h100-sxm'?"
+
+
+def test_each_exception_in_our_files_has_a_check_and_a_reason() -> None:
+    excuses = [excuse for each in cards() for excuse in each.excuses]
+    assert excuses
+    assert all(excuse.check in CHECKS and len(excuse.reason.split()) > 3 for excuse in excuses)
+
+
+def test_a_sound_file_of_a_user_passes() -> None:
+    assert lint(DATA / "sound.toml") == ()
+    assert lint(DATA / "h100-extended.toml") == ()
+
+
+def test_a_bandwidth_1000_times_too_high_is_caught_without_knowing_the_chip() -> None:
+    # torchao's RTX 5090: 1.792e15 B/s.
+    found = problems(DATA / "rtx-5090-like.toml")
+    assert found["range", "hbm"].startswith("1.792 PB/s is far from chips with GDDR")
+    assert "is it 1000 times too much (T written for G)?" in found["range", "hbm"]
+    assert ("ridge", "matrix/bf16") in found
+
+
+def test_an_h100s_bandwidth_on_a_card_with_gddr6_is_caught_without_knowing_the_chip() -> None:
+    # PyTorch inductor's L4: 3350 GB/s.
+    assert problems(DATA / "l4-like.toml")["range", "hbm"].startswith("3.35 TB/s is far from chips with GDDR6")
+
+
+def test_it_is_caught_by_the_ridge_when_the_memory_is_not_named_either() -> None:
+    card = Machine.of("unknown", {"matrix/bf16": "121 TFLOP/s", "hbm": "3350 GB/s"}, vendor="NVIDIA", kind="gpu")
+    # 121 TFLOP/s over 3.35 TB/s is 36 FLOP/B; NVIDIA's chips lie between 76 and 419.
+    assert "ridge of 36.1 FLOP/B" in problems(card)["ridge", "matrix/bf16"]
+
+
+def test_the_l4_itself_is_held_against_the_catalogue() -> None:
+    found = problems(Machine.of("NVIDIA L4", {"hbm": "3350 GB/s", "matrix/bf16": "242 TFLOP/s"}))
+    assert "known error in pytorch/pytorch, torch/_inductor" in found["catalogue", "hbm"]
+    assert found["catalogue", "matrix/bf16"] == "242 TFLOP/s is the figure with sparsity; the dense rate of l4 is 121 TFLOP/s"
+
+
+def test_half_the_bandwidth_of_an_mi300x_is_caught() -> None:
+    # XProf's 2479.55 GiB/s is 2.662 TB/s; AMD says 5.3.
+    assert problems(DATA / "mi300x-half.toml") == {("catalogue", "hbm"): "2.662 TB/s is half of the catalogue's 5.3 TB/s for mi300x"}
+
+
+def test_half_the_bandwidth_is_caught_by_the_ridge_without_knowing_the_chip() -> None:
+    card = Machine.of("unknown", {"matrix/bf16": "1307.4 TFLOP/s", "hbm": "2479.55 GiB/s"}, vendor="AMD", kind="gpu")
+    # 491 FLOP/B; AMD's GPUs lie between 110 and 315.
+    assert ("ridge", "matrix/bf16") in problems(card)
+
+
+def test_sparse_passed_off_as_dense_is_caught_without_knowing_the_chip() -> None:
+    message = problems(DATA / "h100-like.toml")["sparse", "matrix/bf16"]
+    assert message == "1.979 PFLOP/s is what h100-sxm does with sparsity; its dense rate is 989.4 TFLOP/s"
+
+
+def test_each_wrong_figure_of_the_inductors_h100_is_explained() -> None:
+    found = problems(DATA / "inductor-h100.toml")
+    assert "sparse value mislabelled as dense" in found["catalogue", "matrix/bf16"]
+    assert "figure with sparsity" in found["catalogue", "matrix/fp8"]
+    assert ("catalogue", "matrix/tf32") in found  # 156 TFLOP/s is an A100's
+    assert ("catalogue", "hbm") not in found
+
+
+def test_a_measured_table_above_the_peak_is_caught() -> None:
+    # XLA's measured table has an H100 at 2620 TFLOP/s in fp8 and an MI350 at 1023 TFLOP/s in fp32.
+    fast = Ceiling(resource=Resource("matrix/fp8"), rate=parse("2620 TFLOP/s", "FLOP/s"), provenance="measured", citation="XLA")
+    assert ("catalogue", "matrix/fp8") in problems(Machine(name="NVIDIA H100 80GB HBM3", ceilings=(fast,)))
+    mi350 = Machine.of("AMD Instinct MI350X", {"matrix/fp32": "1023 TFLOP/s"}, vendor="AMD", kind="gpu")
+    assert ("range", "matrix/fp32") in problems(mi350)
+
+
+def test_a_measurement_below_the_datasheet_is_no_problem() -> None:
+    slow = Ceiling(resource=Resource("hbm"), rate=parse("2.9 TB/s", "B/s"), provenance="measured", citation="stream")
+    assert lint(Machine(name="h100-sxm", ceilings=(slow,))) == ()
+
+
+def test_a_chip_of_two_devices_written_down_as_one_is_caught() -> None:
+    found = problems(DATA / "tpu-v7x-as-one-device.toml")
+    assert found["devices", "devices"] == "devices = 1, but a tpu-v7x is 2; give that, and the figures of the whole chip"
+    assert "share of one of the 2 devices" in found["catalogue", "hbm"]
+    assert found["capacity", "hbm"] == "103.1 GB is half of the catalogue's 206.2 GB for tpu-v7x"
+
+
+def test_the_device_view_of_a_chip_is_held_against_its_share() -> None:
+    assert problems(load("tpu-v7x/device")) == {}
+    doubled = load("tpu-v7x/device").override({"hbm": "7.38 TB/s"}, citation="the chip's")
+    assert problems(doubled)["catalogue", "hbm"].startswith("7.38 TB/s is twice the catalogue's 3.69 TB/s")
+
+
+@pytest.mark.parametrize(
+    ("rates", "check", "resource"),
+    [
+        ({"matrix/bf16": "400 TFLOP/s", "matrix/fp16": "300 TFLOP/s"}, "ratio", "matrix/fp16"),
+        ({"matrix/bf16": "400 TFLOP/s", "matrix/fp8": "1600 TFLOP/s"}, "ratio", "matrix/fp8"),
+        ({"matrix/bf16": "400 TFLOP/s", "matrix/tf32": "100 TFLOP/s"}, "ratio", "matrix/tf32"),
+        ({"vector/fp32": "50 TFLOP/s", "vector/fp64": "60 TFLOP/s"}, "ratio", "vector/fp64"),
+        ({"vector/fp32": "50 TFLOP/s", "matrix/bf16": "40 TFLOP/s"}, "ratio", "vector/fp32"),
+        ({"hbm": "3 TB/s", "l2": "2 TB/s"}, "level", "l2"),
+        ({"l2": "6 TB/s", "l1": "5 TB/s"}, "level", "l1"),
+    ],
+)
+def test_proportions_that_no_chip_has_are_caught(rates: dict[str, str], check: str, resource: str) -> None:
+    assert (check, resource) in problems(Machine.of("unknown", rates))
+
+
+HEAD = "name = 'mine'\nvendor = 'NVIDIA'\nkind = 'gpu'\n"
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(HEAD + text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "check", "resource", "message"),
+    [
+        (
+            "[[compute]]\nresource='matrix/bf16'\nrate='400 TFLOP/s'\nsparse='400 TFLOP/s'\nsource=['x']",
+            *("sparse", "matrix/bf16", "no less than 400 TFLOP/s with sparsity"),
+        ),
+        (
+            "[[link]]\nresource='nvlink'\nrate='25 GB/s'\ncount=18\nchip='900 GB/s'\nsource=['x']",
+            *("link", "nvlink", "18 links of 25 GB/s are 450 GB/s, not 900 GB/s a chip"),
+        ),
+        (
+            "[[link]]\nresource='nvlink'\nrate='25 GB/s'\ncount=18\nchip='450 GB/s'\nchip_both_ways='450 GB/s'\nsource=['x']",
+            *("link", "nvlink", "not twice 450 GB/s one way"),
+        ),
+        (
+            "[[link]]\nresource='nvlink'\nrate='30 GB/s'\npeak='25 GB/s'\nsource=['x']",
+            *("link", "nvlink", "above the peak"),
+        ),
+        (
+            "[[memory]]\nlevel='hbm'\ntype='HBM3'\nrate='3 TB/s'\nsource=['x']\ncapacity='80 TB'\ncapacity_source=['x']",
+            *("capacity", "hbm", "is it 1000 times too much"),
+        ),
+        (
+            "[[memory]]\nlevel='hbm'\ntype='HBM3'\nrate='3 TB/s'\nsource=['x']\ncapacity='80 MiB'\ncapacity_source=['x']",
+            *("capacity", "hbm", "is it 1000 times too little"),
+        ),
+        (
+            "[[memory]]\nlevel='hbm'\nrate='3 TB/s'\nprovenance='datasheet'",
+            *("source", "hbm", "the rate has no source"),
+        ),
+        (
+            "[[memory]]\nlevel='hbm'\nrate='3 TB/s'\nsource=['x']\n[power]\nvalue='70 kW'",
+            *("power", "power", "70 kW is far from NVIDIA GPUs"),
+        ),
+        (
+            "[[memory]]\nlevel='hbm'\nrate='3 TB/s'\nsource=['x']\n[[sustained]]\nwhat='s'\nresource='hbm'\nrate='2 TB/s'\nfraction=0.9",
+            *("sustained", "hbm", "2 TB/s is 0.667 of 3 TB/s, not 0.9"),
+        ),
+        (
+            "aliases=['NVIDIA H200', 'Tesla T4']\n[[memory]]\nlevel='hbm'\nrate='4.8 TB/s'\nsource=['x']",
+            *("names", "aliases", "the aliases name 2 chips: 'NVIDIA H200' is h200-sxm; 'Tesla T4' is t4"),
+        ),
+        (
+            "[[compute]]\nresource='matrix/bf16'\nrate='x'",
+            *("file", "", "mine.toml: compute[0].rate: 'x' is not a quantity"),
+        ),
+    ],
+)
+def test_each_check_says_what_is_wrong(tmp_path: Path, text: str, check: str, resource: str, message: str) -> None:
+    # TOML wants the keys of the head before the first table; aliases come first in such a text.
+    found = problems(write(tmp_path / "mine.toml", text + "\n"))
+    assert message in found[check, resource]
+
+
+def test_a_users_own_figure_without_a_source_is_a_warning(tmp_path: Path) -> None:
+    [problem] = lint(write(tmp_path / "mine.toml", "[[memory]]\nlevel='hbm'\nrate='3 TB/s'\n"))
+    assert (problem.check, problem.severity) == ("source", "warning")
+    assert (
+        str(problem)
+        == "mine.toml: hbm: warning: the rate has no source; say where it comes from, like source = ['datasheet, page 2'] [source]"
+    )
+
+
+def test_gib_taken_for_gb_is_a_warning() -> None:
+    # 3.35 TiB/s written for 3.35 TB/s is 10% too much; 3350 GiB/s is 7%.
+    [problem] = [each for each in lint(Machine.of("h100-sxm", {"hbm": "3350 GiB/s"})) if each.check == "catalogue"]
+    assert problem.severity == "warning"
+    assert "with G taken for Gi" in problem.message
+
+
+ODD = """
+[[compute]]
+resource = 'matrix/bf16'
+rate = '400 TFLOP/s'
+source = ['x']
+
+[[compute]]
+resource = 'matrix/fp16'
+rate = '300 TFLOP/s'
+source = ['x']
+"""
+
+
+def test_an_exception_with_its_reason_silences_one_check_on_one_resource(tmp_path: Path) -> None:
+    excuse = "[[exception]]\ncheck='ratio'\nresource='matrix/fp16'\nreason='the datasheet says so'\n"
+    assert ("ratio", "matrix/fp16") in problems(write(tmp_path / "mine.toml", ODD))
+    assert problems(write(tmp_path / "mine.toml", ODD + excuse)) == {}
+
+
+def test_an_exception_that_is_not_needed_is_a_problem(tmp_path: Path) -> None:
+    excuse = "[[exception]]\ncheck='ratio'\nresource='matrix/bf16'\nreason='none'\n"
+    found = problems(write(tmp_path / "mine.toml", ODD + excuse))
+    assert found["exception", "matrix/bf16"] == "the exception to 'ratio' on matrix/bf16 is not needed; remove it"
+
+
+def test_an_exception_to_a_check_that_is_none_is_a_problem(tmp_path: Path) -> None:
+    excuse = "[[exception]]\ncheck='ratios'\nresource='matrix/fp16'\nreason='none'\n"
+    found = problems(write(tmp_path / "mine.toml", ODD + excuse))
+    assert found["exception", "matrix/fp16"] == "no check is named 'ratios'; did you mean 'ratio'?"
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(names()), st.sampled_from([1000, 1 / 1000, 8, 1 / 8]))
+def test_a_slipped_prefix_in_any_figure_of_any_chip_is_caught(name: str, slip: float) -> None:
+    machine = load(name)
+    for ceiling in machine.ceilings:
+        slipped = machine.override({ceiling.resource.name: ceiling.rate * slip}, citation="slipped")
+        assert ("catalogue", ceiling.resource.name) in problems(slipped)
+
+
+@settings(deadline=None)
+@given(st.sampled_from([each for each in names() if load(each).ceiling("hbm")]))
+def test_a_slipped_prefix_of_main_memory_is_caught_under_an_unknown_name(name: str) -> None:
+    machine = load(name)
+    anonymous = Machine.of(
+        "unknown", {"hbm": machine.rate("hbm") * 1000}, vendor=machine.vendor, kind=machine.kind, title="unknown", devices=machine.devices
+    )
+    assert ("range", "hbm") in problems(anonymous)
+
+
+def test_a_problem_is_a_value() -> None:
+    assert Problem(check="a", resource="b", where="c", message="d") == Problem(check="a", resource="b", where="c", message="d")

@@ -1,0 +1,94 @@
+"""Machines resolve work to roofs, and keep where every figure came from."""
+
+import pytest
+
+from roofline.errors import MachineError, UnitError
+from roofline.machine import Capacity, Ceiling, Limit, Machine
+from roofline.resource import Resource
+from toys import BF16, HBM, toy
+
+
+def test_the_ridge_is_peak_over_bandwidth_for_any_pair() -> None:
+    # 100 FLOP/s over 10 B/s and over 1 B/s; 200 for fp8.
+    assert (toy().ridge(BF16), toy().ridge("matrix/fp8"), toy().ridge(BF16, "ici")) == (10.0, 20.0, 100.0)
+
+
+def test_attainable_is_the_lower_of_the_two_roofs() -> None:
+    assert (toy().attainable(5, BF16), toy().attainable(10, BF16), toy().attainable(50, BF16)) == (50, 100, 100)
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("vector/bf16", "vector/fp32"),
+        ("vector/transcendental", "vector/fp32"),
+        ("matrix/fp32", "vector/fp32"),
+        ("matrix/tf32", "vector/fp32"),
+    ],
+)
+def test_work_falls_back_along_the_declared_chain(asked: str, found: str) -> None:
+    ceiling = toy().resolve(asked)
+    assert ceiling is not None
+    assert ceiling.resource.name == found
+
+
+def test_an_fp32_product_never_runs_as_tf32_by_itself() -> None:
+    chip = Machine.of("gpu", {"matrix/tf32": 500, "vector/fp32": 60})
+    assert chip.rate("matrix/fp32") == 60
+    assert chip.rate("matrix/tf32") == 500
+
+
+def test_narrow_formats_do_not_fall_back_to_the_vector_unit() -> None:
+    assert toy().resolve("matrix/int8") is None
+    with pytest.raises(MachineError, match="toy has no rate for matrix/int4"):
+        toy().rate("matrix/int4")
+
+
+def test_an_override_keeps_the_figure_it_replaces() -> None:
+    faster = toy().override({"hbm": "20 B/s", "l2": "100 B/s"})
+    ceiling = faster.ceiling(HBM)
+    assert ceiling is not None
+    assert (ceiling.rate, ceiling.provenance, ceiling.others[0].value) == (20, "user", 10)
+    assert faster.rate("l2") == 100
+    assert toy().rate(HBM) == 10  # the original is untouched
+
+
+def test_an_override_with_the_wrong_unit_says_which() -> None:
+    with pytest.raises(UnitError, match="hbm: '3 GHz' is in Hz, not in B/s"):
+        toy().override({"hbm": "3 GHz"})
+
+
+def test_a_device_of_a_two_device_chip_is_half_of_it_but_a_link_is_a_link() -> None:
+    chip = Machine(
+        name="v7x",
+        ceilings=(
+            Ceiling(resource=BF16, rate=100),
+            Ceiling(resource=HBM, rate=10),
+            Ceiling(resource=Resource("ici"), rate=9, count=6),
+        ),
+        capacities=(Capacity(level=HBM, bytes=192),),
+        devices=2,
+    )
+    device = chip.per_device()
+    assert (device.name, device.scope) == ("v7x/device", "device")
+    assert (device.rate(BF16), device.rate(HBM), device.capacity(), device.rate("ici")) == (50, 5, 96, 9)
+    assert device.per_device() is device
+    assert device.ridge(BF16) == chip.ridge(BF16)  # the share cancels
+
+
+def test_a_named_limit_is_a_lower_roof() -> None:
+    chip = Machine(name="gpu", ceilings=toy().ceilings, limits=(Limit(name="no FMA", resource=Resource("vector/fp32"), fraction=0.5),))
+    assert chip.limited("no FMA").rate("vector/fp32") == 10
+    with pytest.raises(MachineError, match="no limit named 'no FMMA'; did you mean 'no FMA'"):
+        chip.limited("no FMMA")
+
+
+@pytest.mark.parametrize("rate", [0, float("nan")])
+def test_a_rate_of_nothing_is_refused(rate: float) -> None:
+    with pytest.raises((MachineError, UnitError)):
+        Machine.of("broken", {"hbm": rate})
+
+
+def test_rating_a_resource_twice_is_refused() -> None:
+    with pytest.raises(MachineError, match="rates hbm twice"):
+        Machine(name="x", ceilings=(Ceiling(resource=HBM, rate=1), Ceiling(resource=HBM, rate=2)))

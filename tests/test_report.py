@@ -1,0 +1,91 @@
+"""The JSON contract: what every command writes is what the schema in the package says, and it reads back."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import roofline as rl
+from roofline.cli import main
+from roofline.render.export import to_json
+from roofline.render.schema import report_schema
+from roofline.report import SCHEMA
+from roofline.sources.report_json import read_report
+
+PACKAGE = Path(rl.__file__).parent
+SAMPLE = PACKAGE / "samples" / "gpt_training_h200.csv"
+
+
+def test_the_schema_in_the_package_is_the_one_the_types_give() -> None:
+    written = json.loads((PACKAGE / "report.schema.json").read_text())
+    assert written == report_schema(), "write it again: make schema"
+
+
+COMMANDS = [
+    ["op", "matmul", "512", "512", "512", "--chip", "v5e"],
+    ["op", "all_reduce", "1e9", "--over", "8", "--chip", "v5p"],
+    ["op", "layernorm", "65536", "4096", "--chip", "v7x"],
+    ["place", "--flops", "2e12", "--bytes", "3e9", "--time", "5ms", "--chip", "h100"],
+    ["place", "--bytes", "3e9", "--chip", "h100"],
+    ["analyze", str(SAMPLE), "--chip", "h200"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda words: " ".join(Path(word).name for word in words))
+def test_every_report_follows_the_schema(command: list[str], tmp_path: Path) -> None:
+    assert main([*command, "--json", str(tmp_path / "report.json")]) == 0
+    report = json.loads((tmp_path / "report.json").read_text())
+    jsonschema.validate(report, report_schema())
+    assert report["schema"] == SCHEMA
+    assert next(iter(report)) == "schema"
+
+
+def test_a_report_reads_back_to_the_same_value(tmp_path: Path) -> None:
+    report = rl.analyze(rl.read(SAMPLE), rl.chip("h200"))
+    (tmp_path / "report.json").write_bytes(to_json(report))
+    assert read_report(tmp_path / "report.json") == report
+
+
+def test_a_report_can_be_held_against_another_machine(tmp_path: Path) -> None:
+    report = rl.analyze(rl.read(SAMPLE), rl.chip("h200"))
+    (tmp_path / "report.json").write_bytes(to_json(report))
+    again = rl.analyze(rl.read(tmp_path / "report.json"), rl.chip("b200"))
+    assert again.machine.name == "b200"
+    assert [op.flops for op in again.ops] == [op.flops for op in report.ops]
+    assert again.points[0].floor_s < report.points[0].floor_s  # a faster chip
+
+
+def test_ranks_are_by_time_and_ids_by_row() -> None:
+    report = rl.analyze(rl.read(SAMPLE), rl.chip("h200"))
+    assert [op.rank for op in report.ops] == list(range(1, len(report.ops) + 1))
+    assert sorted(op.id for op in report.ops) == list(range(len(report.ops)))
+    times = [op.time_s for op in report.ops]
+    assert times == sorted(times, reverse=True)
+
+
+def test_unknown_is_null_and_not_zero(tmp_path: Path) -> None:
+    table = tmp_path / "ops.csv"
+    table.write_text("name,time,bytes\nx,1 ms,1 GB\n")
+    report = json.loads(to_json(rl.analyze(rl.read(table), rl.chip("h100"))))
+    assert report["ops"][0]["flops"] is None
+    assert report["ops"][0]["intensity"] is None
+    assert report["coverage"]["priced_s"] == 0
+    assert "unknown" in [finding["kind"] for finding in report["findings"]]
+
+
+def test_large_integers_stay_exact_where_json_can_hold_them() -> None:
+    report = json.loads(to_json(rl.price([rl.formulas.matmul(2048, 2048, 2048)], rl.chip("v5e"))))
+    assert report["ops"][0]["flops"] == 17_179_869_184
+    assert report["ops"][0]["bytes"]["hbm"] == 25_165_824
+    assert sum(row["bytes"] for row in report["ops"][0]["ledger"]) == report["ops"][0]["bytes"]["hbm"]
+
+
+def test_something_that_is_not_a_report_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text('{"schema": "roofline.report/1", "input": 3}')
+    with pytest.raises(rl.SourceError, match="not a roofline report"):
+        rl.read(path)
+    path.write_text('{"schema": "roofline.report/9", "input": {"format": "x"}, "machine": {"name": "x", "ceilings": []}}')
+    with pytest.raises(rl.SourceError, match="this version reads"):
+        rl.read(path)

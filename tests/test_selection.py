@@ -1,0 +1,168 @@
+"""Filtering and summing the ops of a report."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofline.errors import FormulaError, UsageError
+from roofline.report import OpInfo
+from roofline.selection import KEYS, group, select, stem
+
+
+def op(id: int, name: str, time_s: float | None = 1.0, floor_s: float | None = 0.5, **details: object) -> OpInfo:
+    efficiency = floor_s / time_s if floor_s and time_s else None
+    return OpInfo(id=id, rank=id + 1, name=name, time_s=time_s, floor_s=floor_s, efficiency=efficiency, **details)  # type: ignore[arg-type]
+
+
+OPS = (
+    op(0, "dot.1", 4.0, category="dot", bound="matrix", dtype="bf16", unit="matrix", module="jit_step", scope="layer0/attn/qk"),
+    op(1, "fusion.2", 2.0, category="loop fusion", bound="hbm", dtype="fp32", unit="vector", module="jit_step", scope="layer0/mlp"),
+    op(2, "fusion.3", 1.0, category="loop fusion", bound="hbm", dtype="bf16", unit="vector", module="jit_init", scope="layer1/mlp"),
+    op(3, "custom-call", None, None, category="custom call"),
+)
+
+
+def ids(**filters: object) -> list[int]:
+    return [one.id for one in select(OPS, **filters)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({}, [0, 1, 2, 3]),
+        ({"category": "loop fusion"}, [1, 2]),
+        ({"category": "Loop Fusion"}, [1, 2]),
+        ({"category": ("dot", "custom call")}, [0, 3]),
+        ({"bound": "hbm"}, [1, 2]),
+        ({"dtype": "bfloat16"}, [0, 2]),
+        ({"unit": "vector"}, [1, 2]),
+        ({"module": "jit_init"}, [2]),
+        ({"name": r"^fusion\.\d"}, [1, 2]),
+        ({"min_time_s": 2.0}, [0, 1]),
+        ({"min_time_s": 0.0}, [0, 1, 2]),  # what was never timed has no time to be large enough
+        ({"bound": "hbm", "dtype": "bf16"}, [2]),
+        ({"category": ()}, []),
+        ({"category": "fuson"}, []),
+    ],
+)
+def test_each_filter_keeps_what_it_names_in_order(filters: dict[str, object], expected: list[int]) -> None:
+    assert ids(**filters) == expected
+
+
+def test_a_bad_regular_expression_is_a_usage_error() -> None:
+    with pytest.raises(UsageError) as error:
+        select(OPS, name="fusion(")
+    assert str(error.value).startswith("'fusion(' is not a regular expression: ")
+    assert "\n" not in str(error.value)
+
+
+def test_an_unknown_number_format_is_refused() -> None:
+    with pytest.raises(FormulaError, match="no number format named 'bf17'"):
+        select(OPS, dtype="bf17")
+
+
+def test_groups_sum_time_floor_and_work_longest_first() -> None:
+    ops = (
+        op(0, "a", 4.0, 1.0, category="x", count=2, work={"matrix/bf16": 10.0}, flops=10.0, bytes={"hbm": 3.0}, serial_s=2.0),
+        op(1, "b", 1.0, 1.0, category="y"),
+        op(2, "c", 6.0, 4.0, category="x", count=3, work={"matrix/bf16": 5.0, "vector/fp32": 1.0}, flops=6.0, bytes={"hbm": 1.0}),
+    )
+    first, second = group(ops, "category")
+    assert (first.key, first.ops, first.count, first.time_s, first.floor_s, first.serial_s) == ("x", (0, 2), 5, 10.0, 5.0, 2.0)
+    assert (first.work, first.flops, first.bytes) == ({"matrix/bf16": 15.0, "vector/fp32": 1.0}, 16.0, {"hbm": 4.0})
+    # 5 s of floors in 10 s: not the mean of 0.25 and 0.67.
+    assert first.efficiency == 0.5
+    assert second.key == "y"
+
+
+def test_unknown_amounts_leave_a_mark_and_are_not_zero() -> None:
+    ops = (op(0, "a", work={"vector/fp32": 2.0}), op(1, "a", work={"vector/fp32": None}, bytes={"hbm": None}))
+    (found,) = group(ops, "name")
+    assert found.work == {"vector/fp32": 2.0}
+    assert found.unknown == ("hbm", "vector/fp32")
+
+
+def test_unpriced_time_lowers_a_groups_efficiency_and_is_told() -> None:
+    (found,) = group((op(0, "a", 1.0, 1.0), op(1, "a", 3.0, None)), "name")
+    assert (found.efficiency, found.priced_s, found.time_s) == (0.25, 1.0, 4.0)
+
+
+def test_untimed_ops_have_floors_but_no_efficiency() -> None:
+    (found,) = group((op(0, "a", None, 2.0), op(1, "a", None, 1.0)), "name")
+    assert (found.time_s, found.self_time_s, found.floor_s, found.efficiency) == (None, None, 3.0, None)
+
+
+def test_the_bound_of_a_group_is_what_binds_longest() -> None:
+    ops = (op(0, "a", 1.0, bound="hbm"), op(1, "a", 3.0, bound="matrix"), op(2, "a", 1.0, bound="hbm"))
+    assert group(ops, "name")[0].bound == "matrix"
+
+
+def test_names_are_grouped_without_their_numbering() -> None:
+    assert [(one.key, one.ops) for one in group(OPS, "name")] == [("dot", (0,)), ("fusion", (1, 2)), ("custom-call", (3,))]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("fusion", "fusion"),
+        ("fusion.12", "fusion"),
+        ("loop_add_fusion_3", "loop_add_fusion"),
+        ("dot.1.remat2.clone", "dot"),
+        ("conv2d", "conv2d"),
+        ("gemm_128x64", "gemm_128x64"),
+        (".1", ".1"),
+    ],
+)
+def test_a_stem_drops_only_what_tells_copies_apart(name: str, expected: str) -> None:
+    assert stem(name) == expected
+
+
+def test_scopes_are_grouped_to_a_depth() -> None:
+    assert [one.key for one in group(OPS, "scope", depth=1)] == ["layer0", "layer1", ""]
+    assert [one.key for one in group(OPS, "scope")] == ["layer0/attn/qk", "layer0/mlp", "layer1/mlp", ""]
+
+
+@pytest.mark.parametrize(
+    ("by", "depth", "words"),
+    [
+        ("catgory", None, "cannot group by 'catgory'; did you mean 'category'?"),
+        ("zzz", None, "choose category, scope, location"),
+        ("scope", 0, "a depth of 0 for scope makes no sense"),
+        ("dtype", 2, "a depth of 2 for dtype makes no sense"),
+    ],
+)
+def test_a_grouping_that_makes_no_sense_is_refused(by: str, depth: int | None, words: str) -> None:
+    with pytest.raises(UsageError) as error:
+        group(OPS, by, depth=depth)
+    assert words in str(error.value)
+
+
+ROWS = st.lists(
+    st.builds(
+        op,
+        st.just(0),
+        st.sampled_from(["dot.1", "dot.2", "add"]),
+        st.one_of(st.none(), st.floats(0.001, 100)),
+        st.one_of(st.none(), st.floats(0.001, 100)),
+        category=st.sampled_from(["", "x", "y"]),
+        dtype=st.sampled_from([None, "bf16", "fp32"]),
+    ),
+    max_size=10,
+).map(lambda ops: tuple(replace(one, id=id) for id, one in enumerate(ops)))
+
+
+@given(ROWS, st.sampled_from(sorted(KEYS)))
+def test_groups_partition_the_ops_and_keep_their_sums(rows: tuple[OpInfo, ...], by: str) -> None:
+    found = group(rows, by)
+    assert sorted(id for one in found for id in one.ops) == [one.id for one in rows]
+    assert sum(one.time_s or 0 for one in found) == pytest.approx(sum(one.time_s or 0 for one in rows))
+    assert sum(one.floor_s or 0 for one in found) == pytest.approx(sum(one.floor_s or 0 for one in rows))
+
+
+@given(ROWS, st.sampled_from(["x", "y"]), st.floats(0, 100))
+def test_filters_commute(rows: tuple[OpInfo, ...], category: str, least: float) -> None:
+    both = select(rows, category=category, min_time_s=least)
+    assert both == select(select(rows, category=category), min_time_s=least)
+    assert both == select(select(rows, min_time_s=least), category=category)

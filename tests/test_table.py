@@ -1,0 +1,136 @@
+"""Tables of ops: what people write in a spreadsheet becomes costs and times, and mistakes name their row and column."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from roofline.errors import RooflineError, SourceError
+from roofline.sources import read
+from roofline.workload import Op
+
+SAMPLE = Path(__file__).parent.parent / "src" / "roofline" / "samples" / "gpt_training_h200.csv"
+
+
+def ops_of(tmp_path: Path, text: str, name: str = "ops.csv") -> tuple[Op, ...]:
+    path = tmp_path / name
+    path.write_text(text)
+    return read(path).workload.ops
+
+
+def test_quantities_carry_their_units(tmp_path: Path) -> None:
+    (op,) = ops_of(tmp_path, "name,time,flops,dtype,bytes\nffn,3.1 ms,2.2 TFLOP,bf16,12 GB\n")
+    assert (op.name, op.time_s, op.cost["matrix/bf16"], op.cost["hbm"]) == ("ffn", 0.0031, 2.2e12, 12e9)
+
+
+def test_bare_numbers_are_in_base_units_or_in_the_columns(tmp_path: Path) -> None:
+    (op,) = ops_of(tmp_path, "name,time [ms],flops,bytes (GiB)\nx,3,5e9,2\n")
+    assert (op.time_s, op.cost["matrix/bf16"], op.cost["hbm"]) == (0.003, 5e9, 2 * 2**30)
+
+
+def test_a_column_may_be_any_resource(tmp_path: Path) -> None:
+    (op,) = ops_of(tmp_path, "name;matrix/fp8;vector/fp32;hbm;l2;nvlink;ici/hop\nx;1 TFLOP;2 GFLOP;1 GB;3 GB;1 MB;4\n")
+    assert [str(resource) for resource in op.cost] == ["hbm", "ici/hop", "l2", "matrix/fp8", "nvlink", "vector/fp32"]
+    assert op.cost["ici/hop"] == 4
+
+
+def test_unknown_is_kept_apart_from_zero(tmp_path: Path) -> None:
+    ops = ops_of(tmp_path, "name,time,flops,hbm\nempty,1 ms,,5 GB\nasked,1 ms,?,\nzero,,0,?\n")
+    assert [op.cost["matrix/bf16"] for op in ops] == [None, None, 0]
+    assert [op.cost["hbm"] for op in ops] == [5e9, 0, None]  # empty in a resource's own column is 0
+    assert [op.time_s for op in ops] == [0.001, 0.001, None]
+
+
+def test_a_table_without_arithmetic_leaves_it_unknown(tmp_path: Path) -> None:
+    (op,) = ops_of(tmp_path, "name,time,bytes\nx,1 ms,1 GB\n")
+    assert op.cost.flops is None
+    assert not op.priced
+
+
+def test_json_lines_and_json_say_the_same_as_csv(tmp_path: Path) -> None:
+    rows = [{"name": "a", "time": "1 ms", "hbm": 5}, {"name": "b", "time": 0.002, "hbm": None}]
+    whole = ops_of(tmp_path, json.dumps(rows), "ops.json")
+    lines = ops_of(tmp_path, "\n".join(map(json.dumps, rows)), "ops.jsonl")
+    assert whole == lines
+    assert [op.cost["hbm"] for op in whole] == [5, None]
+
+
+def test_parquet_is_read(tmp_path: Path) -> None:
+    import polars
+
+    polars.DataFrame({"name": ["a", "b"], "time": [0.001, None], "matrix/bf16": [1e12, 2e12]}).write_parquet(tmp_path / "ops.parquet")
+    first, second = read(tmp_path / "ops.parquet").workload.ops
+    assert (first.time_s, second.time_s, second.cost["matrix/bf16"]) == (0.001, None, 2e12)
+
+
+def test_gzip_is_opened(tmp_path: Path) -> None:
+    (tmp_path / "ops.csv.gz").write_bytes(gzip.compress(b"name,time,hbm\nx,1 ms,1 GB\n"))
+    assert read(tmp_path / "ops.csv.gz").workload.ops[0].cost["hbm"] == 1e9
+
+
+def test_rows_of_one_op_in_several_steps_are_added_up(tmp_path: Path) -> None:
+    (op,) = ops_of(tmp_path, "name,step,device,count,time,hbm\nx,1,0,2,1 ms,1 GB\nx,2,0,3,2 ms,1 GB\n")
+    assert (op.count, op.time_s, op.cost["hbm"]) == (5, 0.003, 2e9)
+    assert [(share.key, share.count) for share in op.by_step] == [(1, 2), (2, 3)]
+    assert [(share.key, share.count) for share in op.by_device] == [(0, 5)]
+
+
+def test_the_sample_of_real_counters_is_read_whole() -> None:
+    recording = read(SAMPLE)
+    # The first 200 kernels of a training step whose products are 13.94 TFLOP: tensor-core counters see 13.72 of them.
+    assert recording.workload.cost["matrix/bf16"] == pytest.approx(13.7176e12, rel=1e-4)
+    assert sum(op.count for op in recording.workload) == 200
+    assert recording.coverage.priced_s == recording.coverage.busy_s
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("name,time,hbm\nx,3 GHz,1\n", r"ops.csv: row 1: column 'time': '3 GHz' is in Hz, not in s"),
+        ("name,time,hbm\nok,1,1\nx,-1 ms,1\n", r"row 2: column 'time': '-1 ms' is negative"),
+        ("name,tme,hbm\nx,1,1\n", r"column 'tme' is not known; did you mean 'time'"),
+        ("name,time,hbm\nx,1\n", r"line 2: 2 cells where the header has 3"),
+        ("name,time,hbm\n", r"the table has no rows"),
+        ("name,color\nx,red\n", r"no column gives a time, FLOP or bytes"),
+        ("name,time,flops,dtype\nx,1,1,bf61\n", r"row 1: no number format named 'bf61'; did you mean"),
+        ("name,time,hbm,bytes\nx,1,1,1\n", r"both 'bytes' and 'hbm'"),
+        ("name,time,hbm\n,1,1\n", r"row 1: the op has no name"),
+        ("name,time,flops,unit\nx,1,1,hbm\n", r"unit 'hbm' does no arithmetic"),
+        ('{"name": 1', r"not JSON at line 1"),
+        ("[1, 2]", r"a JSON table is a list of objects"),
+        ("", r"the file is empty"),
+        ("PAR1nonsense", r"not a readable Parquet file"),
+        ("hello world\n", r"not a format that roofline reads"),
+    ],
+)
+def test_a_bad_table_says_where_and_what(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(SourceError, match=says) as error:
+        ops_of(tmp_path, text)
+    assert "\n" not in str(error.value)
+
+
+def test_columns_nobody_understands_are_said(tmp_path: Path) -> None:
+    path = tmp_path / "ops.csv"
+    path.write_text("name,time,hbm,grid size\nx,1,1,128\n")
+    assert read(path).notes == ("columns not used: grid size",)
+
+
+def test_a_missing_file_is_said() -> None:
+    with pytest.raises(SourceError, match=r"nowhere.csv: no such file"):
+        read("nowhere.csv")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@given(st.one_of(st.binary(max_size=300), st.text(max_size=300).map(lambda t: ("name,time,hbm\n" + t).encode())))
+def test_any_bytes_give_a_workload_or_a_source_error(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "any"
+    path.write_bytes(data)
+    try:
+        read(path)
+    except SourceError:
+        pass
+    except RooflineError as error:  # pragma: no cover
+        raise AssertionError(f"not a SourceError: {error!r}") from error
