@@ -127,6 +127,7 @@ class Machine:
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     fallbacks: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: FALLBACKS, compare=False, repr=False)
+    _resolved: dict[str, Ceiling | None] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         seen = [ceiling.resource for ceiling in self.ceilings]
@@ -147,10 +148,11 @@ class Machine:
 
     def resolve(self, resource: Resource | str) -> Ceiling | None:
         """The ceiling that work on this resource runs under: its own, or the first rated one of its declared fallbacks."""
-        for name in (str(resource), *self.fallbacks.get(str(resource), ())):
-            if found := self.ceiling(name):
-                return found
-        return None
+        asked = str(resource)
+        if asked not in self._resolved:
+            chain = (asked, *self.fallbacks.get(asked, ()))
+            self._resolved[asked] = next((found for name in chain if (found := self.ceiling(name))), None)
+        return self._resolved[asked]
 
     def rate(self, resource: Resource | str) -> float:
         """The rate that work on this resource runs at; an error when nothing is rated for it."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from .cost import Cost
 from .errors import MachineError, UsageError
 from .machine import LATENCY, Machine
-from .resource import HBM, Resource
+from .resource import COMPUTE_UNITS, HBM, Resource
 
 if TYPE_CHECKING:
     from .columns import Columns, PlacedColumns
@@ -92,7 +92,7 @@ class Placement:
     @property
     def floor_s(self) -> float:
         """T_min: the longest time on any unit, if all overlap."""
-        return max((seconds for _, seconds in self.times), default=0.0)
+        return self.times[0][1] if self.times else 0.0
 
     @property
     def serial_s(self) -> float:
@@ -191,7 +191,7 @@ def place(cost: Cost, machine: Machine, time_s: float | None = None, corrections
 
 def _tie(unit: str) -> tuple[bool, str]:
     """At the ridge, where two times are equal, the compute unit is named: on the ridge is on the roof."""
-    return not Resource(unit).is_compute, unit
+    return unit not in COMPUTE_UNITS, unit
 
 
 def place_columns(columns: "Columns", machine: Machine, corrections: Corrections = IDEAL) -> "PlacedColumns":

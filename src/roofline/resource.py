@@ -6,7 +6,7 @@ hardware; amounts on one unit add up, units overlap.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .dtypes import DType, dtype
 from .errors import UnitError
@@ -22,55 +22,48 @@ _SPELLING = re.compile(r"[a-z][a-z0-9_.]*(/[a-z0-9_]+)?")
 class Resource:
     """One kind of service by one unit of hardware; its name is its identity.
 
+    ``unit`` is the piece of hardware and ``kind`` the service it gives: a number format, ``transcendental``, ``hop``, or nothing.
+    ``measure`` is what amounts are counted in: FLOP, B or hop. A resource is compute, a link (its bytes cross from one chip to
+    another, or to the host's bus or network) or a memory. Arithmetic is compute that counts as FLOP; transcendentals stand apart.
+
     >>> Resource("matrix/bf16").unit, Resource("hbm").measure, Resource("ici/hop").measure
     ('matrix', 'B', 'hop')
     """
 
     name: str
+    # What follows from the name, worked out once: programs ask millions of times.
+    unit: str = field(init=False, repr=False, compare=False)
+    kind: str = field(init=False, repr=False, compare=False)
+    measure: str = field(init=False, repr=False, compare=False)
+    is_compute: bool = field(init=False, repr=False, compare=False)
+    is_link: bool = field(init=False, repr=False, compare=False)
+    is_memory: bool = field(init=False, repr=False, compare=False)
+    is_arithmetic: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not _SPELLING.fullmatch(self.name):
             raise UnitError(f"{self.name!r} is not a resource; write it like 'matrix/bf16', 'hbm' or 'ici/hop'")
-
-    @property
-    def unit(self) -> str:
-        """The piece of hardware."""
-        return self.name.partition("/")[0]
-
-    @property
-    def kind(self) -> str:
-        """The service it gives: a number format, ``transcendental``, ``hop``, or nothing."""
-        return self.name.partition("/")[2]
-
-    @property
-    def is_compute(self) -> bool:
-        return self.unit in COMPUTE_UNITS
-
-    @property
-    def is_link(self) -> bool:
-        """Whether its bytes cross from one chip to another, or to the host's bus or network."""
-        return self.unit.partition(".")[0] in LINK_UNITS
-
-    @property
-    def is_memory(self) -> bool:
-        return not self.is_compute and not self.is_link
-
-    @property
-    def is_arithmetic(self) -> bool:
-        """Whether its amounts count as FLOP; transcendentals stand apart."""
-        return self.is_compute and self.kind != "transcendental"
-
-    @property
-    def measure(self) -> str:
-        """What its amounts are counted in: ``FLOP``, ``B`` or ``hop``."""
-        if self.is_compute:
-            return "FLOP"
-        return "hop" if self.kind == "hop" else "B"
+        unit, _, kind = self.name.partition("/")
+        compute, link = unit in COMPUTE_UNITS, unit.partition(".")[0] in LINK_UNITS
+        facts = {
+            "unit": unit,
+            "kind": kind,
+            "measure": "FLOP" if compute else "hop" if kind == "hop" else "B",
+            "is_compute": compute,
+            "is_link": link,
+            "is_memory": not compute and not link,
+            "is_arithmetic": compute and kind != "transcendental",
+        }
+        for name, value in facts.items():
+            object.__setattr__(self, name, value)
 
     @property
     def per(self) -> str:
         """What its rate is counted in: ``FLOP/s``, ``B/s`` or ``hop/s``."""
         return f"{self.measure}/s"
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
     def __str__(self) -> str:
         return self.name

@@ -65,6 +65,7 @@ _EXAMPLES = {
     "hop/s": "1e6 hop/s",
     "1": "85%",
 }
+_PLAIN = re.compile(r"\s*[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?\s*")  # a bare number, the usual cell of a large table
 _NUMBER = re.compile(
     r"\s*(?:(?P<digits>[+-]?(?:\d[\d_,]*\.?\d*|\.\d+))(?P<exponent>[eE][+-]?\d+)?|(?P<infinite>[+-]?inf(?:inity)?))\s*(?P<unit>.*?)\s*\Z",
     re.IGNORECASE | re.DOTALL,
@@ -103,7 +104,7 @@ def parse(value: str | float, dimension: str) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise UnitError(f"{value!r} is not a quantity; write it like '{_EXAMPLES[dimension]}'")
-    if isinstance(value, str):
+    if isinstance(value, str) and not _PLAIN.fullmatch(value):
         digits, unit = _split(value, dimension)
         found, factor = _lookup(unit, value, dimension) if unit else (dimension, 1)
         if found != dimension:
