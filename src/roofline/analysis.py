@@ -120,6 +120,7 @@ def _op_info(one: Placed, rank: int) -> OpInfo:
         module=op.module,
         scope=op.scope,
         location=op.location,
+        phase=op.phase,
         count=op.count,
         kernels=op.kernels,
         time_s=op.time_s,

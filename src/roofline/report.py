@@ -144,6 +144,7 @@ class OpInfo:
     module: str = ""
     scope: str = ""
     location: str = ""
+    phase: str = ""
     count: float = 1
     kernels: float | None = None
     time_s: float | None = None

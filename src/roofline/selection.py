@@ -97,6 +97,7 @@ KEYS: Mapping[str, Callable[[OpInfo], str]] = {
     "category": lambda op: op.category,
     "scope": lambda op: op.scope,
     "location": lambda op: op.location,
+    "phase": lambda op: op.phase,
     "dtype": lambda op: op.dtype or "",
     "name": lambda op: stem(op.name),
     "module": lambda op: op.module,

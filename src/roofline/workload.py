@@ -30,6 +30,7 @@ class Share:
 class Op:
     """One operation: totals over all its executions.
 
+    ``phase`` is ``forward`` or ``backward`` in a program that computes gradients, where the program tells them apart.
     ``time_s`` is the duration of its kernels, ``self_time_s`` what is left without nested ops and earlier events on the same
     stream, so that self times sum to busy time. ``None`` is unknown.
     """
@@ -44,6 +45,7 @@ class Op:
     module: str = ""
     scope: str = ""
     location: str = ""
+    phase: str = ""
     work_provenance: str = "user"
     bytes_provenance: str = "user"
     counters: Counters | None = None

@@ -12,7 +12,7 @@ from ..units import parse
 from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
 from .output import emit_report
 
-GROUPS = ("category", "scope", "location", "dtype", "name", "module", "unit", "bound")
+GROUPS = ("category", "scope", "location", "phase", "dtype", "name", "module", "unit", "bound")
 
 
 def parser() -> Parser:

@@ -54,6 +54,7 @@ def _op(op: OpInfo, by_step: tuple[Share, ...], by_device: tuple[Share, ...]) ->
         module=op.module,
         scope=op.scope,
         location=op.location,
+        phase=op.phase,
         work_provenance=op.provenance.get("work", "user"),
         bytes_provenance=op.provenance.get("bytes", "user"),
         by_step=by_step,

@@ -3,7 +3,7 @@
 One row an op, amounts as totals over its executions. Quantities may carry their unit (``"12 GB"``, ``"3.1 ms"``) or the column may
 (``time [ms]``); a bare number is in base units. Columns, all optional but ``name``:
 
-    name category module scope location     words
+    name category module scope location phase   words
     count kernels                           how often it ran, and how many kernels that took
     time self_time                          measured seconds
     flops [with unit and dtype]             arithmetic on ``unit`` (matrix) in ``dtype`` (bf16)
@@ -28,7 +28,7 @@ from ..units import parse
 from ..workload import COST_PROVENANCES, Coverage, Op, Recording, Share, Workload
 from .rows import PARQUET_MAGIC, Cell, rows_of
 
-WORDS = ("name", "category", "module", "scope", "location")
+WORDS = ("name", "category", "module", "scope", "location", "phase")
 NUMBERS = ("count", "kernels")
 TIMES = ("time", "self_time")
 PLAIN = (*WORDS, *NUMBERS, *TIMES, "flops", "bytes", "unit", "dtype", "provenance", "step", "device")
@@ -154,6 +154,7 @@ def _op(row: Mapping[str, Cell], columns: list[Column]) -> Op:
         module=_word(row, columns, "module"),
         scope=_word(row, columns, "scope"),
         location=_word(row, columns, "location"),
+        phase=_word(row, columns, "phase"),
         cost=_cost(row, columns),
         count=count,
         kernels=numbers["kernels"],
