@@ -97,8 +97,7 @@ def run(words: Sequence[str]) -> int:
     if args.output:
         from ..render.plot import fusion_path, save
 
-        scenarios = [(_kernels(one), one.intensity or 0.0) for one in _scenarios(found, winner)]
-        save(fusion_path(machine, scenarios, theme=args.theme), args.output)
+        save(fusion_path(machine, _scenarios(found, winner), theme=args.theme), args.output)
         talk(f"wrote {args.output}")
     return 0
 
@@ -123,10 +122,6 @@ def _scenarios(found: tuple[Fusion, ...], winner: Fusion) -> list[Fusion]:
         if one.legal and (held is None or one.time_s < held.time_s):
             least[len(one.kernels)] = one
     return [least[count] for count in sorted(least, reverse=True) if least[count].time_s >= winner.time_s]
-
-
-def _kernels(one: Fusion) -> str:
-    return f"{len(one.kernels)} kernel{'s' if len(one.kernels) > 1 else ''}"
 
 
 def _shape(text: str) -> tuple[int, ...]:

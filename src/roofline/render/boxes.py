@@ -96,6 +96,14 @@ class Disc:
     radius: float
 
 
+def _near(box: Box, disc: Disc, gap: float) -> bool:
+    """Whether a mark is nearer to a box than a gap; most marks are ruled out by one coordinate."""
+    reach = disc.radius + gap
+    if not box.angle and (abs(disc.x - box.x) >= box.width / 2 + reach or abs(disc.y - box.y) >= box.height / 2 + reach):
+        return False
+    return box.distance(disc.x, disc.y) < reach
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """What is on the chart already: marks, lines, reserved boxes and leaders."""
@@ -119,7 +127,7 @@ class Scene:
         return (
             self.contains(box)
             and not any(around.overlaps(other) for other in self.boxes)
-            and not any(box.distance(disc.x, disc.y) < disc.radius + gap for disc in self.discs)
+            and not any(_near(box, disc, gap) for disc in self.discs)
             and not any(around.crossed_by(leader) for leader in self.leaders)
         )
 

@@ -32,10 +32,11 @@ class Dot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StripDot:
-    """One operation without FLOP, at its share of the bandwidth that binds it; 1 when nobody measured its time."""
+    """One operation without FLOP, at its share of the bandwidth of one unit; 1 when nobody measured its time."""
 
     name: str
     share: float
+    unit: str
     weight: float
     bound: str | None = None
     category: str = ""
@@ -136,7 +137,8 @@ def _place(op: OpInfo, level: str) -> Dot | StripDot | str:
         if op.efficiency is None and not op.floor_s:
             return "without work or bytes"
         share = 1.0 if op.efficiency is None else op.efficiency
-        return StripDot(name=op.name, share=share, weight=weight, bound=op.bound, category=op.category, op=op.id)
+        unit = max(op.times, key=lambda unit: op.times[unit], default="")
+        return StripDot(name=op.name, share=share, unit=unit, weight=weight, bound=op.bound, category=op.category, op=op.id)
     if moved is None:
         return f"of unknown {title(level)} traffic"
     if not moved:

@@ -27,6 +27,7 @@ Path = tuple[Spot, ...]
 # Decades of empty chart kept around what is shown, and the least share of a wide chart's height above and below it.
 LEFT_OF_RIDGE, RIGHT_OF_RIDGE, AROUND_SPOTS, ABOVE_PEAK, LEAST_SHARE = 2.6, 1.1, 0.5, 0.4, 0.09
 
+_EDGE = 1e-6  # of a step: a tick on the very edge of an axis is on it, whatever rounding says
 _SPELLED = {"nvlink": "NVLink", "pcie": "PCIe", "neuronlink": "NeuronLink", "xelink": "Xe Link", "roce": "RoCE", "xgmi": "xGMI"}
 _WORDS = ("matrix", "vector", "compute", "host", "ethernet", "latency")
 
@@ -249,12 +250,12 @@ def linear_ticks(low: float, high: float, dimension: str = "", *, about: int = 5
     power = 10 ** math.floor(math.log10(rough))
     step = next(power * digit for digit in (1, 2, 2.5, 5, 10) if power * digit >= rough * 0.99)
     label = tick_label(dimension)
-    first, last = math.ceil(low / step - 1e-6), math.floor(high / step + 1e-6)
+    first, last = math.ceil(low / step - _EDGE), math.floor(high / step + _EDGE)
     return tuple(Tick(index * step, label(index * step)) for index in range(first, last + 1))
 
 
 def _powers(low: float, high: float, base: int) -> list[float]:
-    first, last = math.ceil(math.log(low, base) - 1e-6), math.floor(math.log(high, base) + 1e-6)
+    first, last = math.ceil(math.log(low, base) - _EDGE), math.floor(math.log(high, base) + _EDGE)
     return [float(base) ** power for power in range(first, last + 1)]
 
 

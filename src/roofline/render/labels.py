@@ -16,7 +16,8 @@ Size = tuple[float, float]
 
 LEADER_FROM = 9.0  # a label farther from its mark than this needs a line to it
 _RINGS = (2.0, 5.0, 9.0, 14.0, 20.0, 28.0, 38.0, 50.0, 64.0, 80.0, 100.0, 124.0)
-_CROSSED_LINE, _CROSSED_LEADER, _LEADER_OVER_MARK, _NEARER_STRANGER, _LEADER_OVER_LINE = 70.0, 60.0, 40.0, 8.0, 3.0
+_TOUCHING = 1e-6  # points: discs that touch do not overlap, whatever rounding says
+_CROSSED_LEADER, _LEADER_OVER_MARK, _NEARER_STRANGER, _LEADER_OVER_LINE = 60.0, 40.0, 8.0, 3.0
 
 
 def approximate_size(text: str, points: float = 9.0) -> Size:
@@ -59,36 +60,37 @@ class Layout:
 def place_labels(labels: Sequence[Label], scene: Scene, digit: Size = (6.0, 10.0), first: int = 1) -> Layout:
     """Give each label the cheapest free place near its mark; earlier labels choose first.
 
+    One that finds no place off every line becomes a number in the key; it stands on a line only when that fails too.
     ``digit`` is the measured size of one digit, for numbers that refer to the key, which start at ``first``.
     """
     placed: list[Placed] = []
     key: list[int] = []
     dropped: list[int] = []
     for index, label in enumerate(labels):
-        number = None
-        found = _cheapest(label, scene)
-        if found is None:
-            number = first + len(key)
-            found = _cheapest(replace(label, size=(digit[0] * len(str(number)), digit[1])), scene)
+        number = first + len(key)
+        short = replace(label, size=(digit[0] * len(str(number)), digit[1]))
+        tries = ((label, False), (short, False), (label, True), (short, True))
+        found = next(((asked, place) for asked, cross in tries if (place := _cheapest(asked, scene, cross=cross))), None)
         if found is None:
             dropped.append(index)
             continue
-        if number is not None:
+        asked, (box, leader) = found
+        if asked is short:
             key.append(index)
-        box, leader = found
-        placed.append(Placed(index, box, leader, number))
+        placed.append(Placed(index, box, leader, number if asked is short else None))
         scene = replace(scene, boxes=(*scene.boxes, box), leaders=(*scene.leaders, leader) if leader else scene.leaders)
     return Layout(placed=tuple(placed), key=tuple(key), dropped=tuple(dropped), scene=scene)
 
 
-def _cheapest(label: Label, scene: Scene) -> tuple[Box, Segment | None] | None:
+def _cheapest(label: Label, scene: Scene, *, cross: bool) -> tuple[Box, Segment | None] | None:
+    """The best free place for a label, on lines only if it may ``cross`` them."""
     best: tuple[float, Box, Segment | None] | None = None
     for ring in _RINGS:
         if best is not None and ring >= best[0]:
             break
         for order, box in enumerate(_around(label, ring)):
             least = ring + 0.35 * order
-            if (best is not None and least >= best[0]) or not scene.is_free(box):
+            if (best is not None and least >= best[0]) or not scene.is_free(box) or (not cross and scene.crosses_line(box)):
                 continue
             leader = _leader(label, box)
             if leader and any(other.grown(1).crossed_by(leader) for other in scene.boxes):
@@ -118,6 +120,10 @@ def _around(label: Label, ring: float) -> Iterable[Box]:
         *((shift * width / 4, side * along) for side in (1, -1) for shift in (1, -1)),
         *((shift * width / 2, side * along) for side in (1, -1) for shift in (1, -1)),
     ]
+    if ring > LEADER_FROM:
+        for eighth in (1, 3, 5, 7, 9, 11, 13, 15):
+            cos, sin = math.cos(eighth * math.pi / 8), math.sin(eighth * math.pi / 8)
+            offsets.append((near * cos + math.copysign(width / 2, cos), near * sin + math.copysign(height / 2, sin)))
     return (Box(label.x + dx, label.y + dy, width, height) for dx, dy in offsets)
 
 
@@ -132,15 +138,12 @@ def _leader(label: Label, box: Box) -> Segment | None:
 
 
 def _penalty(label: Label, box: Box, leader: Segment | None, scene: Scene) -> float:
-    cost = _CROSSED_LINE * scene.crosses_line(box)
+    """What a place costs beside its distance. Marks that overlap the label's own cannot be kept off, so they count for nothing."""
+    strangers = [disc for disc in scene.discs if math.hypot(disc.x - label.x, disc.y - label.y) > disc.radius + label.radius]
     if leader is None:
         own = box.distance(label.x, label.y) - label.radius
-        nearer = any(
-            box.distance(disc.x, disc.y) - disc.radius < own - 0.5 for disc in scene.discs if (disc.x, disc.y) != (label.x, label.y)
-        )
-        return cost + _NEARER_STRANGER * nearer
-    strangers = (disc for disc in scene.discs if (disc.x, disc.y) != (label.x, label.y))
-    cost += _LEADER_OVER_MARK * sum(_reach(leader, disc.x, disc.y) < disc.radius for disc in strangers)
+        return _NEARER_STRANGER * any(box.distance(disc.x, disc.y) - disc.radius < own - 0.5 for disc in strangers)
+    cost = _LEADER_OVER_MARK * sum(_reach(leader, disc.x, disc.y) < disc.radius for disc in strangers)
     cost += _CROSSED_LEADER * sum(_cross(leader, other) for other in scene.leaders)
     return cost + _LEADER_OVER_LINE * sum(_cross(leader, line) for line in scene.lines)
 
@@ -206,7 +209,7 @@ def swarm(heights: Sequence[float], radii: Sequence[float], width: float) -> tup
             shift
             for shift in wanted
             if abs(shift) <= width / 2
-            and all(math.hypot(shift - shifts[other], height - heights[other]) >= radii[other] + radius - 1e-6 for other in near)
+            and all(math.hypot(shift - shifts[other], height - heights[other]) >= radii[other] + radius - _TOUCHING for other in near)
         ]
         shifts.append(min(free, key=abs) if free else _roomiest(index, heights, shifts, width))
     return tuple(shifts)

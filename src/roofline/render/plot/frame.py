@@ -51,6 +51,7 @@ def dress(ax: Axes, theme: Theme, outer: Extent, right: float, x: Axis, y: Axis)
     for side, spine in ax.spines.items():
         spine.set(visible=side in ("left", "bottom"), color=theme.muted, linewidth=0.8)
     ax.spines["bottom"].set_bounds(outer.left, right)
+    ax.set_axisbelow("line")
     ax.grid(False, which="both")
     ax.tick_params(which="major", length=4, width=0.8, pad=3)
     ax.tick_params(which="minor", length=2, width=0.5)

@@ -24,6 +24,7 @@ from .surround import Entry
 LARGEST, SMALLEST = 11.0, 2.2  # radii of dots, in points
 _STRIP, _BESIDE = 48.0, 10.0  # width of the strip, and of the space between it and the numbers of the axis
 _MOST_NUMBERED = 8
+_NEAR = 5.5  # a number farther from its dot than this, in points, could be its neighbour's
 
 
 def roofline_chart(
@@ -128,11 +129,14 @@ def _draw_strip(sheet: Sheet, drawn: Chart, colour: Callable[[StripDot], str]) -
     label = NORMAL * LINE_SPACING + 8
     right = sheet.numbers + 8 + label + _BESIDE
     strip = sheet.ax.inset_axes((-(right + _STRIP) / sheet.width, 0, _STRIP / sheet.width, 1))
-    extent = Extent(left=0.0, right=_STRIP, bottom=0.0, top=1.06 * max(1.0, *(dot.share for dot in drawn.strip)), x_log=False, y_log=False)
-    ticks = linear_ticks(extent.bottom, extent.top, "%")
+    extent = Extent(
+        left=0.0, right=_STRIP, bottom=-0.04, top=1.06 * max(1.0, *(dot.share for dot in drawn.strip)), x_log=False, y_log=False
+    )
+    ticks = linear_ticks(0.0, extent.top, "%")
     strip.set(xlim=(extent.left, extent.right), ylim=(extent.bottom, extent.top), facecolor=theme.background)
     for side, spine in strip.spines.items():
         spine.set(visible=side in ("left", "bottom"), color=theme.muted, linewidth=0.8)
+    strip.set_axisbelow("line")
     strip.grid(False, which="both")
     look: dict[str, Any] = {
         "color": theme.muted,
@@ -144,7 +148,7 @@ def _draw_strip(sheet: Sheet, drawn: Chart, colour: Callable[[StripDot], str]) -
     strip.tick_params(which="both", top=False, right=False, bottom=False, labelbottom=False, length=4, width=0.8, pad=3, **look)
     strip.yaxis.set_minor_formatter(NullFormatter())
     strip.set_yticks([tick.at for tick in ticks], [tick.label for tick in ticks])
-    strip.axhline(1.0, color=theme.memory, linewidth=1.4, linestyle="solid", zorder=2)
+    strip.axhline(1.0, color=theme.memory, linewidth=1.4, linestyle="solid", marker="none", zorder=2)
     strip.set_xlabel("no FLOP", labelpad=6, **text_style(theme.ink))
     strip.set_ylabel("share of bandwidth", labelpad=6, **text_style(theme.ink))
     radii = [min(radius, _STRIP / 7) for radius in _radii(drawn.strip, drawn)]
@@ -166,9 +170,9 @@ def _number_strip(sheet: Sheet, strip: Axes, dots: Sequence[StripDot], marks: Se
     labels = [Label("", x, y, size, radius) for x, y, radius in marks[:_MOST_NUMBERED]]
     for place in place_labels(labels, scene, size).placed:
         x, y, radius = marks[place.index]
-        if place.number is not None or place.box.distance(x, y) > radius + _BESIDE / 2:
+        if place.number is not None or place.box.distance(x, y) > radius + _NEAR:
             continue
         dot = dots[place.index]
-        number = sheet.number(f"{short_name(dot.name, 64)}: {percent(dot.share)} of {title(dot.bound) if dot.bound else 'its'} bandwidth")
+        number = sheet.number(f"{short_name(dot.name, 64)}: {percent(dot.share)} of {title(dot.unit) if dot.unit else 'its'} bandwidth")
         x, y = place.box.x / _STRIP, place.box.y / sheet.height
         strip.text(x, y, str(number), transform=strip.transAxes, ha="center", va="center", zorder=7, **text_style(sheet.theme.ink, SMALL))

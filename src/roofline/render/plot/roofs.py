@@ -69,7 +69,7 @@ def _name_regions(sheet: Sheet, one: Roof) -> list[Entry]:
         if max(text_size(name, _REGION, "bold")[0], text_size(law)[0]) > room:
             entries.append(Entry(text=f"{name}: {law}", colour=colour, marker="s"))
             continue
-        sheet.words(name, *sheet.place(across, 0.24 * sheet.height), size=_REGION, weight="bold", colour=colour)
+        sheet.words(name, *sheet.place(across, 0.24 * sheet.height), size=_REGION, weight="bold", colour=sheet.theme.lettering(colour))
         sheet.words(law, *sheet.place(across, 0.24 * sheet.height - 18), colour=sheet.theme.muted)
     return entries
 

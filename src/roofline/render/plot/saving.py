@@ -31,7 +31,9 @@ def save(drawing: Axes | Figure, path: str | Path, *, dpi: float = _DPI) -> Path
     whole = figure.figure if isinstance(figure, SubFigure) else figure
     try:
         with matplotlib.rc_context(_SETTINGS):
-            whole.savefig(target, format=kind, dpi=dpi, facecolor=whole.get_facecolor(), edgecolor="none", metadata=_METADATA[kind])
+            whole.savefig(
+                target, format=kind, dpi=dpi, facecolor=whole.get_facecolor(), edgecolor="none", transparent=False, metadata=_METADATA[kind]
+            )
     except OSError as error:
         raise UsageError(f"{target}: cannot write the figure ({error.strerror}); choose another place") from None
     return target

@@ -14,7 +14,6 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
-from matplotlib.patheffects import withStroke
 
 from ..boxes import Box, Disc, Scene, Segment
 from ..geometry import Extent, Path, Spot
@@ -352,7 +351,7 @@ class Sheet:
             ha="center",
             va="center",
             multialignment=toward,
-            path_effects=self._halo(),
+            bbox=self._backing(box),
             zorder=7,
             gid=self._name("label"),
             **text_style(self.theme.ink, asked.size, asked.weight),
@@ -368,7 +367,7 @@ class Sheet:
             rotation_mode="anchor",
             ha="center",
             va="center",
-            path_effects=self._halo(),
+            bbox=self._backing(box),
             zorder=7,
             gid=self._name("words"),
             **text_style(colour or self.theme.ink, size, weight),
@@ -380,9 +379,11 @@ class Sheet:
         look: dict[str, Any] = {"color": self.theme.muted, "linewidth": HAIR_WIDTH, "linestyle": "solid", "marker": "none"}
         self.ax.add_line(Line2D(xs, ys, transform=self.ax.transAxes, label="_", gid=self._name("leader"), **look))
 
-    def _halo(self) -> list[withStroke]:
-        """Paper around the letters, so that a grid line behind them does no harm."""
-        return [withStroke(linewidth=2.2, foreground=self.theme.background)]
+    def _backing(self, box: Box) -> dict[str, Any] | None:
+        """Paper behind words that had to stand on a line."""
+        if not self._scene().crosses_line(box):
+            return None
+        return {"facecolor": self.theme.background, "edgecolor": "none", "linewidth": 0, "alpha": 0.8, "boxstyle": "square,pad=0.1"}
 
 
 def _bent(start: Spot, end: Spot, bend: float) -> list[Segment]:

@@ -58,7 +58,9 @@ def intensity_against_size(
 
 def _size(x: float, curve: Sequence[Spot]) -> str:
     """A crossing in words: the first whole size on its far side, where sizes are whole."""
-    return plain(math.ceil(x - 1e-6)) if all(float(size).is_integer() for size, _ in curve) else plain(x)
+    if not all(float(size).is_integer() for size, _ in curve):
+        return plain(x)
+    return plain(round(x) if math.isclose(x, round(x), rel_tol=1e-9) else math.ceil(x))
 
 
 def _ridge(name: str, ridge: float) -> str:

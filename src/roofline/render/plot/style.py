@@ -51,6 +51,11 @@ class Theme:
     def good(self) -> str:
         return self.series[2]
 
+    def lettering(self, colour: str) -> str:
+        """A colour for words: as much of it as can be read on its own shade."""
+        paper = mixed(self.background, colour, self.shade)
+        return next(shade for step in range(11) if contrast(shade := mixed(colour, self.ink, step / 10), paper) >= 4.5)
+
     def of_series(self, index: int) -> str:
         return self.series[index % len(self.series)]
 
@@ -86,6 +91,12 @@ DARK = Theme(
     shade=0.16,
 )
 THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
+
+
+def mixed(one: str, other: str, share: float) -> str:
+    """A colour with this share of another in it, as a shade over paper is seen."""
+    parts = ((int(one[at : at + 2], 16), int(other[at : at + 2], 16)) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(mine * (1 - share) + yours * share):02X}" for mine, yours in parts)
 
 
 def theme_named(name: str) -> Theme:

@@ -1,0 +1,99 @@
+import pytest
+
+from roofline.analysis import analyze
+from roofline.cost import Cost
+from roofline.errors import MachineError
+from roofline.machine import Machine
+from roofline.render.chart import Chart, Dot, chart
+from roofline.report import Report
+from roofline.workload import Coverage, Op, Recording, Workload
+from toys import toy
+
+
+def _report(*ops: Op, machine: Machine | None = None, coverage: Coverage | None = None) -> Report:
+    recording = Recording(workload=Workload(ops), format="table", coverage=coverage or Coverage())
+    return analyze(recording, machine or toy())
+
+
+def _op(name: str, time_s: float | None, **amounts: float | None) -> Op:
+    spelled = {key.replace("__", "/"): amount for key, amount in amounts.items()}
+    return Op(name=name, cost=Cost.of(spelled), time_s=time_s)
+
+
+def _drawn(*ops: Op, level: str = "hbm") -> Chart:
+    return chart(_report(*ops), level)
+
+
+def test_a_measured_op_stands_at_its_intensity_and_its_measured_rate() -> None:
+    # 50 FLOP over 10 B in 2 s: 5 FLOP/B and 25 FLOP/s, half of the 50 that memory allows.
+    (dot,) = _drawn(_op("mm", 2.0, matrix__bf16=50, hbm=10)).dots
+    assert (dot.intensity, dot.rate, dot.bound, dot.efficiency) == (5.0, 25.0, "hbm", 0.5)
+
+
+def test_an_op_without_a_time_stands_on_its_roof() -> None:
+    drawn = _drawn(_op("mm", None, matrix__bf16=50, hbm=10))
+    assert not drawn.timed
+    assert drawn.dots[0].rate == drawn.roofs[0].at(5.0) == 50.0
+
+
+def test_work_without_flop_stands_in_the_strip_at_its_share_of_bandwidth() -> None:
+    # 10 B at 10 B/s take 1 s at best; 4 s were measured.
+    drawn = _drawn(_op("copy", 4.0, hbm=10), _op("send", None, ici=3))
+    assert drawn.dots == ()
+    assert [(dot.name, dot.share, dot.bound) for dot in drawn.strip] == [("copy", 0.25, "hbm"), ("send", 1.0, "ici")]
+
+
+def test_the_roofs_are_those_that_the_arithmetic_runs_under() -> None:
+    drawn = _drawn(
+        _op("bf16", 2.0, matrix__bf16=50, hbm=10),
+        _op("tf32 runs on the vector unit", 2.0, matrix__tf32=50, hbm=10),
+        _op("mostly vector", 2.0, matrix__bf16=1, vector__fp32=50, hbm=10),
+    )
+    assert [(one.compute, one.peak) for one in drawn.roofs] == [("matrix/bf16", 100.0), ("vector/fp32", 20.0)]
+    # Nobody uses fp8, so its roof at 200 is not drawn.
+    assert all(one.peak < 200 for one in drawn.roofs)
+
+
+def test_what_is_not_drawn_is_counted_with_its_reason() -> None:
+    drawn = _drawn(
+        _op("unknown", 1.0, matrix__bf16=None, hbm=10),
+        _op("unknown too", 1.0, matrix__bf16=None, hbm=10),
+        _op("on chip", 1.0, matrix__bf16=10),
+        _op("traffic unknown", 1.0, matrix__bf16=10, hbm=None),
+    )
+    assert dict(drawn.left_out) == {"of unknown work": 2, "without HBM traffic": 1, "of unknown HBM traffic": 1}
+    assert drawn.caption == "Not drawn: 2 ops of unknown work, 1 op without HBM traffic, 1 op of unknown HBM traffic."
+
+
+def test_the_caption_says_how_much_is_explained() -> None:
+    coverage = Coverage(wall_s=5, busy_s=4, attributed_s=3, priced_s=2)
+    drawn = chart(_report(_op("mm", 2.0, matrix__bf16=50, hbm=10), coverage=coverage))
+    assert drawn.caption == "Of the busy time 75% is attributed, 50% is priced."
+
+
+def test_another_level_gives_another_intensity() -> None:
+    # 50 FLOP over 2 B of the link are 25 FLOP/B, under a slope of 1 B/s.
+    drawn = _drawn(_op("mm", 60.0, matrix__bf16=50, hbm=10, ici=2), level="ici")
+    assert drawn.dots[0].intensity == 25.0
+    assert drawn.roofs[0].bandwidth == 1.0
+    with pytest.raises(MachineError, match="no rate for vmem"):
+        _drawn(_op("mm", 60.0, matrix__bf16=50, hbm=10), level="vmem")
+
+
+def test_the_heaviest_dot_comes_first_and_everything_is_in_sight() -> None:
+    drawn = _drawn(_op("small", 2.0, matrix__bf16=50, hbm=10), _op("large", 200.0, matrix__bf16=7000, hbm=1))
+    assert [dot.name for dot in drawn.dots] == ["large", "small"]
+    assert drawn.total == 202.0
+    assert all(0 < side < 1 for dot in drawn.dots for side in drawn.extent.unit(dot.intensity, dot.rate))
+
+
+def test_the_whole_program_is_a_dot_of_its_own() -> None:
+    drawn = _drawn(_op("a", 2.0, matrix__bf16=50, hbm=10), _op("b", 3.0, matrix__bf16=50, hbm=10))
+    assert isinstance(drawn.program, Dot)
+    assert drawn.program.intensity == 5.0
+
+
+def test_a_report_without_ops_still_has_its_roof() -> None:
+    drawn = chart(_report())
+    assert [one.compute for one in drawn.roofs] == ["matrix/bf16"]
+    assert drawn.marks == ()
