@@ -1,6 +1,6 @@
 """Place a million ops, as arrays, beside the bare divisions the law cannot do without.
 
-    python benchmarks/placement.py [OPS]
+python benchmarks/placement.py [OPS]
 """
 
 import sys

@@ -14,8 +14,9 @@ from ..selection import Group
 
 Row = dict[str, Any]
 COLUMNS = (
-    *("id", "rank", "name", "category", "module", "scope", "location", "phase", "count", "kernels", "time_s", "self_time_s", "unit", "dtype"),
-    *("flops", "intensity", "ridge", "attainable", "floor_s", "serial_s", "expected_s", "bound", "efficiency"),
+    *("id", "rank", "name", "category", "module", "scope", "location", "phase"),
+    *("count", "kernels", "time_s", "self_time_s", "unit", "dtype", "flops", "intensity", "ridge"),
+    *("attainable", "floor_s", "serial_s", "expected_s", "bound", "efficiency"),
 )
 GROUP_COLUMNS = ("key", "count", "time_s", "self_time_s", "priced_s", "flops", "floor_s", "serial_s", "bound", "efficiency")
 
