@@ -148,11 +148,8 @@ def cross(
 
     def at(x: int | Fraction) -> _Sides:
         size = int(x) if x.denominator == 1 else x
-        try:
-            priced = formula(**dict.fromkeys(names, size), **given)
-            cost = priced.cost if isinstance(priced, Ledger) else priced
-        except OverflowError:
-            raise UsageError(f"{_name(formula)}: too many dimensions are infinite; give some of them a size") from None
+        priced = formula(**dict.fromkeys(names, size), **given)
+        cost = priced.cost if isinstance(priced, Ledger) else priced
         if not isinstance(cost, Cost):
             raise UsageError(f"{_name(formula)} returns {type(cost).__name__}, not a ledger or a cost; it is no formula")
         return _sides(cost, machine, compute, str(level))

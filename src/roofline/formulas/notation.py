@@ -11,7 +11,7 @@ from ..errors import FormulaError
 Dim = int | float | Fraction
 Format = str | None
 Level = Literal["hbm", "host", "l3", "l2", "l1", "lds", "vmem", "cmem", "smem", "sbuf", "psum", "tmem", "slc", "sram", "infinity_cache"]
-Link = Literal["ici", "nvlink", "xgmi", "neuronlink", "xelink", "roce", "c2c", "ethernet", "dcn", "pcie"]
+Link = Literal["ici", "nvlink", "xgmi", "neuronlink", "xelink", "roce", "ethernet", "c2c", "dcn", "pcie"]
 
 
 def tidy(amount: Dim) -> Dim:
