@@ -238,6 +238,30 @@ def test_figures_of_work_are_drawn(capsys: Capture, tmp_path: Path, words: list[
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["cross", "matmul", "--free", "m", "--k", "inf", "--n", "8192", "--chip", "v5e"],
+        ["cross", "dot", "--free", "n", "--chip", "v5e"],
+        ["chips", "h200"],
+        ["chips", "--compare", "v5p,v6e,h100"],
+        ["chips"],
+    ],
+    ids=" ".join,
+)
+def test_every_table_has_its_figure(capsys: Capture, tmp_path: Path, words: list[str]) -> None:
+    out_of(capsys, *words, "-o", str(tmp_path / "figure.png"))
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_comparison_has_its_figure(capsys: Capture, tmp_path: Path) -> None:
+    for name, time in (("a.csv", "2 ms"), ("b.csv", "1 ms")):
+        (tmp_path / name).write_text(f"name,time,flops,hbm\nx,{time},1 GFLOP,1 GB\n{name},1 ms,1 GFLOP,1 GB\n")
+    files = [str(tmp_path / name) for name in ("a.csv", "b.csv")]
+    out_of(capsys, "compare", *files, "--chip", "h100", "-o", str(tmp_path / "change.svg"))
+    assert "</svg>" in (tmp_path / "change.svg").read_text()
+
+
 BAD = [
     # words, exit status, what the one line says
     (["op", "matmul", "-3", "4", "5"], 1, "m is -3; a dimension is a positive number"),

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from ..analysis import describe
 from ..errors import UsageError
@@ -12,7 +13,10 @@ from ..render.export import Row
 from ..render.machines import card_text, chips_text, comparison_text, lint_text
 from ..report import MachineInfo
 from .options import Parser, output_options
-from .output import emit
+from .output import draw, emit
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SCHEMA = "roofline.machines/1"
 CHECK_FAILED = 3
@@ -44,7 +48,7 @@ def parser() -> Parser:
     made.add_argument("--compare", metavar="A,B,…", help="put several side by side")
     made.add_argument("--lint", metavar="FILE", action="append", help="check a machine file: exit 3 if a figure cannot be right")
     made.add_argument("--lint-all", action="store_true", help="check the whole catalogue")
-    output_options(made, figure=False)
+    output_options(made)
     return made
 
 
@@ -62,12 +66,24 @@ def run(words: Sequence[str]) -> int:
         emit(args, lambda page: comparison_text(machines, page), _answer(machines), lambda: _ceiling_rows(machines))
     elif args.name:
         cards = tuple(card(name) for name in args.name)
-        shown = tuple(each.machine for each in cards)
-        emit(args, lambda page: "\n\n".join(card_text(each, page) for each in cards), _answer(shown), lambda: _ceiling_rows(shown))
+        machines = tuple(each.machine for each in cards)
+        emit(args, lambda page: "\n\n".join(card_text(each, page) for each in cards), _answer(machines), lambda: _ceiling_rows(machines))
     else:
-        every = catalogue()
-        emit(args, lambda page: chips_text(every, page), _answer(every), lambda: _ceiling_rows(every))
+        machines = catalogue()
+        emit(args, lambda page: chips_text(machines, page), _answer(machines), lambda: _ceiling_rows(machines))
+    if args.output:
+        draw(args, _figure(machines, args.theme))
     return 0
+
+
+def _figure(machines: Sequence[Machine], theme: str) -> "Axes":
+    """One chip's roofs by memory level, or the roofs of several; those without a compute rate have none."""
+    from ..render.plot import hierarchy, rooflines
+
+    rated = [machine for machine in machines if machine.compute and machine.ceiling("hbm")]
+    if not rated:
+        raise UsageError("chips: no compute rate is published for this chip, so it has no roof to draw")
+    return hierarchy(rated[0], theme=theme) if len(machines) == 1 else rooflines(rated, theme=theme)
 
 
 def _check(args: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from ..sources import head_of, read
 from ..sources.report_json import read_report, sniff
 from ..units import percent, show
 from .options import Parser, chosen_machine, machine_options, output_options
-from .output import emit
+from .output import draw, emit
 
 SCHEMA = "roofline.comparison/1"
 
@@ -44,7 +44,7 @@ def parser() -> Parser:
     made.add_argument("after", metavar="B", help="the report after")
     made.add_argument("--top", type=int, default=20, metavar="N", help="ops to show in the table (default 20)")
     machine_options(made)
-    output_options(made, figure=False)
+    output_options(made)
     return made
 
 
@@ -68,6 +68,10 @@ def run(words: Sequence[str]) -> int:
         deltas=found.deltas,
         notes=found.notes,
     )
+    if args.output:
+        from ..render.plot import change_bars
+
+        draw(args, change_bars(found, theme=args.theme))
     emit(args, lambda page: _text(args.before, args.after, found, args.top, page), answer, lambda: [_row(delta) for delta in found.deltas])
     return 0
 

@@ -1,23 +1,31 @@
 """`roofline cross`: the size at which a formula becomes compute bound."""
 
+import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from math import inf
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..formulas import Formula, lookup
+from ..ledger import Ledger
 from ..machine import Machine
 from ..render.tables import Paper, facts
 from ..render.text import notes_text
-from ..solving import Crossing, cross
+from ..solving import INFINITE, Crossing, cross
 from ..units import plain
 from .formula import add_options, chosen_options, listing, number
 from .options import Parser, chosen_machine, machine_options, output_options
-from .output import emit
+from .output import draw, emit
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SCHEMA = "roofline.crossing/1"
+DOUBLINGS = 4  # of the size that a figure shows on either side
+AROUND = 1000  # where a figure is centred when nothing crosses
 EXAMPLE = "roofline cross matmul --free m --k inf --n inf --chip v5e"
 
 
@@ -54,7 +62,7 @@ def parser(formula: Formula) -> Parser:
     made.add_argument("--against", default="hbm", metavar="LEVEL", help="the memory level or link on the other side (default hbm)")
     add_options(made, formula)
     machine_options(made)
-    output_options(made, figure=False)
+    output_options(made)
     return made
 
 
@@ -69,11 +77,29 @@ def run(words: Sequence[str]) -> int:
     if missing := [p.name for p in formula.dimensions if p.required and p.name not in (*free, *given)]:
         raise UsageError(f"cross {formula.name}: also needs {', '.join('--' + name for name in missing)}; give each a size, or inf")
     machine = chosen_machine(args)
-    found = cross(partial(formula.function, **chosen_options(args, formula)), free, machine, level=args.against, **given)
+    price = partial(formula.function, **chosen_options(args, formula))
+    found = cross(price, free, machine, level=args.against, **given)
     answer = _answer(found, formula, machine)
     row = {key: ",".join(map(str, value)) if isinstance(value, tuple) else value for key, value in asdict(answer).items()}
+    if args.output:
+        draw(
+            args, _figure(found, formula.name, price, free, {name: INFINITE if size == inf else size for name, size in given.items()}, args)
+        )
     emit(args, lambda page: _text(found, formula, machine, given, page), answer, lambda: [row])
     return 0
+
+
+def _figure(
+    found: Crossing, name: str, price: Callable[..., Ledger], free: tuple[str, ...], fixed: Mapping[str, object], args: argparse.Namespace
+) -> "Axes":
+    """Intensity against the free size, a few doublings to either side of the crossing."""
+    from ..render.plot import intensity_against_size
+
+    middle = found.integer or AROUND
+    sizes = sorted({max(1, round(middle * 2 ** (step / 4))) for step in range(-4 * DOUBLINGS, 4 * DOUBLINGS + 1)})
+    curve = [(float(size), price(**dict.fromkeys(free, size), **fixed).cost.intensity(args.against) or 0.0) for size in sizes]
+    ridge = (f"{' + '.join(map(str, found.compute))} over {args.against}", found.ridge)
+    return intensity_against_size({name: [spot for spot in curve if spot[1]]}, [ridge], size=" = ".join(free), theme=args.theme)
 
 
 def _answer(found: Crossing, formula: Formula, machine: Machine) -> Answer:

@@ -11,7 +11,7 @@ from ..render.tables import Cell, Paper, table
 from ..render.text import notes_text
 from ..units import parse, plain, show
 from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
-from .output import emit, talk
+from .output import draw, emit
 
 SCHEMA = "roofline.fusion/1"
 
@@ -95,10 +95,9 @@ def run(words: Sequence[str]) -> int:
     )
     emit(args, lambda page: _text(answer, page), answer, lambda: [_row(one) for one in answer.groupings])
     if args.output:
-        from ..render.plot import fusion_path, save
+        from ..render.plot import fusion_path
 
-        save(fusion_path(machine, _scenarios(found, winner), theme=args.theme), args.output)
-        talk(f"wrote {args.output}")
+        draw(args, fusion_path(machine, _scenarios(found, winner), theme=args.theme))
     return 0
 
 

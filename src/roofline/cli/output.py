@@ -6,11 +6,15 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from ..render.export import Row, op_rows, to_csv, to_json, to_parquet
 from ..render.tables import Paper
 from ..report import Report
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 def paper() -> Paper:
@@ -44,10 +48,17 @@ def emit_report(
     """A report everywhere the options ask for it, its chart included."""
     emit(args, text, report, rows or (lambda: op_rows(report.ops)))
     if args.output:
-        from ..render.plot import roofline_chart, save
+        from ..render.plot import roofline_chart
 
-        save(roofline_chart(report, theme=args.theme), args.output)
-        talk(f"wrote {args.output}")
+        draw(args, roofline_chart(report, theme=args.theme))
+
+
+def draw(args: argparse.Namespace, axes: "Axes") -> None:
+    """A figure into the file the options name."""
+    from ..render.plot import save
+
+    save(axes, args.output)
+    talk(f"wrote {args.output}")
 
 
 def write(target: str, data: bytes) -> None:

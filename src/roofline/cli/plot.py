@@ -14,7 +14,7 @@ from ..units import parse
 from . import fuse
 from .formula import add_options, chosen_options, number, spelled
 from .options import Parser, chosen_machine, figure_options, machine_options
-from .output import talk
+from .output import draw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,11 +41,7 @@ def run(words: Sequence[str]) -> int:
     parser.add_argument("--level", default="hbm", metavar="LEVEL", help="the memory level or link (default hbm)")
     figure_options(parser, required=True)
     args = parser.parse_args(rest)
-
-    from ..render.plot import save
-
-    save(figure.draw(args, args.theme), args.output)
-    talk(f"wrote {args.output}")
+    draw(args, figure.draw(args, args.theme))
     return 0
 
 

@@ -7,6 +7,7 @@
 """
 
 from .bars import time_bars
+from .changes import change_bars
 from .points import distance_to_roof, fusion_path, prediction_and_measurement
 from .report import roofline_chart
 from .roofs import anatomy, ceilings, communication, hierarchy, rooflines
@@ -16,6 +17,7 @@ from .sizes import intensity_against_size
 __all__ = [
     "anatomy",
     "ceilings",
+    "change_bars",
     "communication",
     "distance_to_roof",
     "fusion_path",

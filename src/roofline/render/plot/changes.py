@@ -1,0 +1,59 @@
+"""The figure of changes: two runs side by side, op by op, the largest change first."""
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+
+from ...comparison import Comparison, Delta
+from ...errors import UsageError
+from ...units import show
+from ..geometry import Extent, Tick
+from .frame import Axis
+from .sheet import Sheet
+from .style import short_name
+from .surround import Entry
+
+_ROW, _HEAD, _SPACE = 15.0, 17.0, 9.0  # points: one bar, the line that names an op, the space below it
+_MOST_OPS = 16
+
+
+def change_bars(comparison: Comparison, *, theme: str = "light", ax: Axes | None = None) -> Axes:
+    """Seconds before and after for the ops that changed most."""
+    changed = [delta for delta in comparison.deltas if delta.change_s is not None]
+    shown = changed[:_MOST_OPS]
+    if not shown:
+        raise UsageError("no op was timed on both sides; there is no change to draw")
+    height = _HEAD + 2 * _ROW + _SPACE
+    tops = [height * (len(shown) - index) for index in range(len(shown))]
+    longest = max(max(delta.before.time_s or 0.0, delta.after.time_s or 0.0) for delta in shown)
+    extent = Extent(left=0.0, right=1.04 * longest or 1.0, bottom=0.0, top=tops[0], x_log=False, y_log=False)
+    sheet = Sheet(ax, theme, extent, Axis(label="time", dimension="s"), Axis(label="", ticks=_ticks(tops)), height=tops[0])
+    for delta, top in zip(shown, tops, strict=True):
+        after = sheet.theme.good if (delta.change_s or 0.0) <= 0 else sheet.theme.compute
+        sheet.bar(top - _HEAD - 0.5 * _ROW, delta.before.time_s or 0.0, sheet.theme.muted, thickness=_ROW - 5)
+        sheet.bar(top - _HEAD - 1.5 * _ROW, delta.after.time_s or 0.0, after, thickness=_ROW - 5)
+        sheet.words(_summary(delta), *sheet.place(5, sheet.spot(0.0, top - _HEAD / 2)[1]), align="left")
+    legend = [
+        Entry(text="before", colour=sheet.theme.muted, marker="s"),
+        Entry(text="after, faster", colour=sheet.theme.good, marker="s"),
+        Entry(text="after, slower", colour=sheet.theme.compute, marker="s"),
+    ]
+    caption = f"The {_MOST_OPS} largest of {len(changed)} changes are drawn." if len(changed) > len(shown) else ""
+    speed = f": {comparison.speedup:.3g}x as fast" if comparison.speedup else ""
+    return sheet.finish(f"{_signed(comparison.change_s)} in all{speed}", legend=legend, caption=caption)
+
+
+def _ticks(tops: Sequence[float]) -> tuple[Tick, ...]:
+    rows = [(top - _HEAD - (index + 0.5) * _ROW, word) for top in tops for index, word in enumerate(("before", "after"))]
+    return tuple(Tick(y, word) for y, word in rows)
+
+
+def _summary(delta: Delta) -> str:
+    how = {"new": "new, ", "vanished": "gone, "}.get(delta.matched, "")
+    return f"{short_name(delta.name, 44)}: {how}{_signed(delta.change_s)}"
+
+
+def _signed(seconds: float | None) -> str:
+    if not seconds:
+        return "no change"
+    return f"{show(abs(seconds), 's', 3)} {'less' if seconds < 0 else 'more'}"
