@@ -1,15 +1,13 @@
 """Analysis: a recording held against a machine, once, for everybody. The command line and every other front door call this."""
 
 from collections.abc import Iterable
-from fractions import Fraction
 
 from .advice import Placed, advise
-from .cost import Amount, Cost
 from .ledger import Ledger
 from .machine import Machine
-from .placement import IDEAL, Corrections, Placement, place
+from .placement import IDEAL, Corrections, place
+from .points import amounts, number, points
 from .report import (
-    Amounts,
     CapacityInfo,
     CeilingInfo,
     CounterInfo,
@@ -21,13 +19,10 @@ from .report import (
     MachineInfo,
     OpInfo,
     OtherFigure,
-    Point,
     Report,
     StepShare,
 )
 from .workload import Op, Recording, Workload
-
-_EXACT_INT = 2**53  # beyond this a JSON reader may lose digits of an integer, so larger ones are written as floats
 
 
 def analyze(recording: Recording, machine: Machine, corrections: Corrections = IDEAL) -> Report:
@@ -47,7 +42,7 @@ def analyze(recording: Recording, machine: Machine, corrections: Corrections = I
         ),
         machine=describe(corrections.lower(machine)),
         coverage=recording.coverage,
-        points=(_total(recording, placed, machine, corrections),) if placed else (),
+        points=points(recording, placed, machine, corrections),
         ops=tuple(sorted((_op_info(one, ranks[one.id]) for one in placed), key=lambda op: op.rank)),
         by_step=tuple(StepShare(op=one.id, step=s.key, count=s.count, time_s=s.time_s) for one in placed for s in one.op.by_step),
         by_device=tuple(DeviceShare(op=one.id, device=s.key, count=s.count, time_s=s.time_s) for one in placed for s in one.op.by_device),
@@ -125,12 +120,12 @@ def _op_info(one: Placed, rank: int) -> OpInfo:
         kernels=op.kernels,
         time_s=op.time_s,
         self_time_s=op.self_time_s,
-        work=_amounts(op.cost, "FLOP"),
-        flops=_number(op.cost.flops),
+        work=amounts(op.cost, "FLOP"),
+        flops=number(op.cost.flops),
         unit=placement.compute.unit if placement.compute else None,
         dtype=placement.compute.kind if placement.compute else None,
-        bytes=_amounts(op.cost, "B"),
-        hops=_amounts(op.cost, "hop"),
+        bytes=amounts(op.cost, "B"),
+        hops=amounts(op.cost, "hop"),
         intensity=placement.intensity(),
         ridge=placement.ridge(),
         attainable=placement.attainable,
@@ -153,53 +148,17 @@ def _op_info(one: Placed, rank: int) -> OpInfo:
 def _counters(op: Op) -> CounterInfo | None:
     if op.counters is None:
         return None
-    return CounterInfo(work=_amounts(op.counters.cost, "FLOP"), bytes=_amounts(op.counters.cost, "B"), time_s=op.counters.time_s)
+    return CounterInfo(work=amounts(op.counters.cost, "FLOP"), bytes=amounts(op.counters.cost, "B"), time_s=op.counters.time_s)
 
 
 def _ledger_rows(ledger: Ledger | None) -> Iterable[LedgerRow]:
     for row in ledger.rows if ledger else ():
         yield LedgerRow(
             tensor=row.tensor,
-            shape=tuple(_number(size) or 0 for size in row.shape),
+            shape=tuple(number(size) or 0 for size in row.shape),
             dtype=row.dtype.name,
             access=row.access,
             level=row.level.name,
-            bytes=_number(row.bytes) or 0,
+            bytes=number(row.bytes) or 0,
             note=row.note,
         )
-
-
-def _total(recording: Recording, placed: list[Placed], machine: Machine, corrections: Corrections) -> Point:
-    """The whole program as one point: wall time if the source has a clock, else the sum of the ops' times."""
-    cost = recording.workload.cost
-    time_s = recording.coverage.wall_s if recording.coverage.wall_s is not None else recording.workload.time_s
-    whole: Placement = place(cost, machine, time_s, corrections)
-    floors = sum(one.placement.floor_s for one in placed)
-    return Point(
-        scope="total",
-        time_s=time_s,
-        busy_s=recording.coverage.busy_s,
-        work=_amounts(cost, "FLOP"),
-        flops=_number(cost.flops),
-        bytes=_amounts(cost, "B"),
-        intensity=whole.intensity(),
-        bound=whole.bound,
-        floor_s=whole.floor_s,
-        serial_s=whole.serial_s,
-        efficiency=whole.efficiency,
-        op_efficiency=floors / time_s if time_s and floors else None,
-        utilization=whole.utilization,
-    )
-
-
-def _amounts(cost: Cost, measure: str) -> Amounts:
-    return {resource.name: _number(cost[resource]) for resource in cost if resource.measure == measure}
-
-
-def _number(amount: Amount | None) -> float | None:
-    """An exact amount as JSON can carry it: whole numbers as integers while they are exact there, anything else as a float."""
-    if isinstance(amount, Fraction) and amount.denominator == 1:
-        amount = amount.numerator
-    if isinstance(amount, int) and amount < _EXACT_INT:
-        return amount
-    return None if amount is None else float(amount)

@@ -109,6 +109,22 @@ class Coverage:
     priced_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step that a recording saw whole: its key in the ops' shares, its number and name as labels, and its seconds.
+
+    ``wall_s`` is last end minus first start summed over devices, ``busy_s`` the union of its intervals. Steps that the recording cut
+    off are not complete, and count in no average.
+    """
+
+    key: int
+    name: str = ""
+    number: int | None = None
+    wall_s: float | None = None
+    busy_s: float | None = None
+    complete: bool = True
+
+
 NO_COVERAGE = Coverage()
 
 
@@ -121,5 +137,6 @@ class Recording:
     files: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     devices: tuple[Device, ...] = ()
+    steps: tuple[Step, ...] = ()
     coverage: Coverage = NO_COVERAGE
     notes: tuple[str, ...] = ()

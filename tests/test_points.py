@@ -1,0 +1,61 @@
+"""Programs as points: the whole, the average of complete steps, each step, with and without infeed."""
+
+import pytest
+from toys import BF16, HBM, toy
+
+from roofline.analysis import analyze
+from roofline.cost import Cost
+from roofline.report import Point, Report
+from roofline.workload import Coverage, Op, Recording, Share, Step, Workload
+
+
+def shares(*counts: float) -> tuple[Share, ...]:
+    return tuple(Share(key=key, count=count, time_s=count) for key, count in enumerate(counts))
+
+
+def recorded() -> Report:
+    # A product that runs three times in step 0 and once in step 1, and a feed that runs once in each; step 2 was cut off.
+    product = Op(name="dot", cost=Cost.of({BF16: 400, HBM: 4}), count=4, time_s=8.0, self_time_s=8.0, by_step=shares(3, 1))
+    feed = Op(name="in", category="infeed", cost=Cost.of({HBM: 20}), count=2, time_s=4.0, self_time_s=4.0, by_step=shares(1, 1))
+    steps = (
+        Step(key=0, wall_s=9.0, busy_s=8.0),
+        Step(key=1, wall_s=5.0, busy_s=4.0),
+        Step(key=2, wall_s=1.0, busy_s=1.0, complete=False),
+    )
+    coverage = Coverage(wall_s=16.0, busy_s=12.0, attributed_s=12.0, priced_s=12.0)
+    return analyze(Recording(workload=Workload((product, feed)), format="xspace", steps=steps, coverage=coverage), toy())
+
+
+def find(scope: str, step: int | None = None, feeds: bool = True) -> Point:
+    return next(p for p in recorded().points if (p.scope, p.step, p.infeed_outfeed) == (scope, step, feeds))
+
+
+def test_the_total_is_held_against_wall_time() -> None:
+    total = find("total")
+    # 400 FLOP are 4 s of the matrix unit, 24 B are 2.4 s of memory; the ops' own floors are 4 and 2 s.
+    assert (total.time_s, total.busy_s, total.floor_s, total.bound) == (16.0, 12.0, 4.0, "matrix")
+    assert total.efficiency == 0.25
+    assert total.op_efficiency == 6 / 16
+
+
+def test_a_step_takes_the_share_of_executions_that_fell_into_it() -> None:
+    assert (find("step", 0).work, find("step", 1).work) == ({"matrix/bf16": 300}, {"matrix/bf16": 100})
+    assert [find("step", key).time_s for key in (0, 1)] == [9.0, 5.0]
+
+
+def test_steps_that_were_cut_off_are_left_out() -> None:
+    assert [point.step for point in recorded().points if point.scope == "step" and point.infeed_outfeed] == [0, 1]
+    average = find("average")
+    assert (average.time_s, average.busy_s, average.flops) == (7.0, 6.0, 200)
+
+
+def test_infeed_and_outfeed_can_be_left_out() -> None:
+    without = find("total", feeds=False)
+    assert without.bytes == {"hbm": 4}
+    assert without.time_s == pytest.approx(12.0)  # less the 4 s of the feed
+
+
+def test_a_program_without_feeds_has_each_point_once() -> None:
+    op = Op(name="x", cost=Cost.of({HBM: 10}), time_s=2.0)
+    (point,) = analyze(Recording(workload=Workload((op,)), format="table"), toy()).points
+    assert (point.scope, point.infeed_outfeed, point.efficiency) == ("total", True, 0.5)
