@@ -1,12 +1,12 @@
 """Programs as points: the whole, the average of complete steps, each step, with and without infeed."""
 
 import pytest
-from toys import BF16, HBM, toy
 
 from roofline.analysis import analyze
 from roofline.cost import Cost
 from roofline.report import Point, Report
 from roofline.workload import Coverage, Op, Recording, Share, Step, Workload
+from toys import BF16, HBM, toy
 
 
 def shares(*counts: float) -> tuple[Share, ...]:

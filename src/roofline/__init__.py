@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .errors import FormulaError, MachineError, MissingExtra, RooflineError, SourceError, UnitError, UsageError
     from .fusing import StageSpec, chain, fuse
     from .fusing import best as best_fusion
+    from .hlo.calls import CustomCall, register_call
     from .ledger import Ledger, Row
     from .machine import Limit, Machine
     from .machines import catalogue
@@ -37,6 +38,7 @@ __all__ = [
     "Corrections",
     "Cost",
     "Crossing",
+    "CustomCall",
     "Finding",
     "FormulaError",
     "Ledger",
@@ -71,6 +73,7 @@ __all__ = [
     "place",
     "price",
     "read",
+    "register_call",
 ]
 
 # module -> its public names, and the name there where it differs
@@ -98,6 +101,7 @@ _DOOR = {
         "fuse",
         "best_fusion",
     ),
+    "hlo.calls": ("CustomCall", "register_call"),
     "ledger": (
         "Ledger",
         "Row",

@@ -12,12 +12,14 @@ from ..errors import RooflineError, UsageError, did_you_mean
 
 # name -> (module, one line of help)
 COMMANDS = {
-    "analyze": ("analyze", "hold a file of ops against a machine: bounds, efficiency, what to do next"),
+    "analyze": ("analyze", "hold a program or a file of ops against a machine: bounds, efficiency, what to do next"),
     "op": ("op", "price one operation from its shapes: roofline op matmul 8192 8192 8192 --chip v5e"),
     "place": ("place", "put FLOP, bytes and a time on a machine's roofline"),
     "cross": ("cross", "find the size at which a formula becomes compute bound"),
     "fuse": ("fuse", "price a chain of ops in every grouping into kernels, and find the best"),
+    "hlo": ("hlo", "what a compiled XLA program costs, by scope, source line or category"),
     "compare": ("compare", "two reports, op by op"),
+    "jax-compare": ("jax_compare", "theory beside XLA's cost analysis of a JAX function, instruction by instruction"),
     "chips": ("chips", "the machines: list, show, compare, check a machine file"),
     "plot": ("plot", "draw a figure"),
 }

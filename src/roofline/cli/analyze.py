@@ -19,7 +19,8 @@ def parser() -> Parser:
     made = Parser(
         "analyze",
         "Hold a file of ops against a machine: bounds, efficiency, what to do next.\n"
-        "It reads tables of ops (CSV, JSON, Parquet) and roofline's own JSON reports.",
+        "It reads compiled XLA programs (HLO text or protobuf, StableHLO, xla_dump_to folders), tables of ops (CSV, JSON, Parquet) and\n"
+        "roofline's own JSON reports.",
         "roofline analyze ops.csv --chip h200 --json report.json -o roofline.svg",
     )
     made.add_argument("path", nargs="+", metavar="PATH", help="the file; its format is found by its content")
@@ -41,7 +42,7 @@ def run(words: Sequence[str]) -> int:
     if len(args.path) > 1:
         raise UsageError("analyze takes one file here; hold two against each other with: roofline compare A B")
     machine, corrections = chosen_machine(args), chosen_corrections(args)
-    report = analyze(read(args.path[0]), machine, corrections)
+    report = analyze(read(args.path[0], machine), machine, corrections)
     shown = select(
         report.ops,
         category=args.category,

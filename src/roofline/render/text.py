@@ -112,47 +112,62 @@ def _program(report: Report, paper: Paper) -> str:
 
 
 def _ops(ops: Sequence[OpInfo], report: Report, paper: Paper, top: int) -> str:
-    timed = sum(op.time_s or 0 for op in report.ops)
-    rows = [list(_op_row(op, timed)) for op in ops[:top]]
-    if not rows:
+    if not ops:
         return "no op passes these filters" if report.ops else ""
-    headers = ["op", "category", "count", "time", "share", "bound", "FLOP/B", "T_min", "of roof"]
+    timed = sum(op.time_s or 0 for op in report.ops)
+    if timed:
+        headers = ["op", "category", "count", "time", "share", "bound", "FLOP/B", "T_min", "of roof"]
+        rows = [list(_timed_row(op, timed)) for op in ops[:top]]
+    else:
+        floors = sum(op.floor_s or 0 for op in report.ops)
+        headers = ["op", "category", "count", "work", "hbm", "FLOP/B", "bound", "T_min", "share"]
+        rows = [list(_untimed_row(op, floors)) for op in ops[:top]]
     return table(headers, rows, paper, left=2) + _more(len(ops) - top)
 
 
 def _groups(by: str, groups: Sequence[Group], paper: Paper, top: int) -> str:
     timed = sum(one.time_s or 0 for one in groups)
-    rows: list[list[str | Cell]] = [
-        [
+    floors = sum(one.floor_s or 0 for one in groups)
+    rows: list[list[str | Cell]] = []
+    for one in groups[:top]:
+        row: list[str | Cell] = [
             one.key or "(none)",
             f"{len(one.ops):,}",
             plain(one.count),
-            show(one.time_s, "s"),
-            percent(one.time_s / timed) if one.time_s is not None and timed else "–",
-            one.bound or "–",
             show(one.flops, "FLOP"),
-            show(one.floor_s, "s"),
-            efficiency_cell(one.efficiency),
+            show(one.bytes.get("hbm"), "B"),
         ]
-        for one in groups[:top]
-    ]
-    return table([by, "ops", "count", "time", "share", "bound", "work", "T_min", "of roof"], rows, paper) + _more(len(groups) - top)
+        row += [one.bound or "–", show(one.floor_s, "s")]
+        if timed:
+            row += [show(one.time_s, "s"), _share(one.time_s, timed), efficiency_cell(one.efficiency)]
+        else:
+            row.append(_share(one.floor_s, floors))
+        rows.append(row)
+    headers = [by, "ops", "count", "work", "hbm", "bound", "T_min", *(["time", "share", "of roof"] if timed else ["share"])]
+    return table(headers, rows, paper) + _more(len(groups) - top)
+
+
+def _share(part: float | None, whole: float) -> str:
+    return percent(part / whole) if part is not None and whole else "–"
 
 
 def _more(left: int) -> str:
     return f"\n… and {left:,} more; --top shows them, --json and --csv have them all" if left > 0 else ""
 
 
-def _op_row(op: OpInfo, timed: float) -> Iterator[str | Cell]:
-    yield op.name
-    yield op.category
-    yield plain(op.count)
-    yield show(op.time_s, "s")
-    yield percent(op.time_s / timed) if op.time_s is not None and timed else "–"
-    yield op.bound or "–"
+def _timed_row(op: OpInfo, timed: float) -> Iterator[str | Cell]:
+    yield from (op.name, op.category, plain(op.count), show(op.time_s, "s"), _share(op.time_s, timed), op.bound or "–")
     yield plain(op.intensity) if op.intensity else "–"
     yield show(op.floor_s, "s") if op.times else "–"
     yield efficiency_cell(op.efficiency)
+
+
+def _untimed_row(op: OpInfo, floors: float) -> Iterator[str | Cell]:
+    yield from (op.name, op.category, plain(op.count), show(op.flops, "FLOP"), show(op.bytes.get("hbm", 0), "B"))
+    yield plain(op.intensity) if op.intensity else "–"
+    yield op.bound or "–"
+    yield show(op.floor_s, "s") if op.times else "–"
+    yield _share(op.floor_s, floors)
 
 
 def efficiency_cell(efficiency: float | None) -> Cell:

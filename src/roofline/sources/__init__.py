@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from ..errors import SourceError
+from ..machine import Machine
 from ..units import parse
 from ..workload import Recording
 
 # In order: the first that recognises the head of a file reads it.
-SOURCES = ("report_json", "table")
+SOURCES = ("report_json", "programs", "table")
 HEAD_BYTES = int(parse("64 KiB", "B"))
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -23,7 +24,7 @@ class Source(Protocol):
     """What a source module provides."""
 
     def sniff(self, head: bytes, path: Path) -> bool: ...
-    def read(self, path: Path) -> Recording: ...
+    def read(self, path: Path, target: Machine | None = None) -> Recording: ...
 
 
 def head_of(path: Path) -> bytes:
@@ -54,6 +55,8 @@ def all_of(path: Path) -> bytes:
 
 def find(path: Path) -> Source:
     """The source that reads this file."""
+    if path.is_dir():
+        return cast(Source, import_module(".programs", __name__))
     head = head_of(path)
     if not head:
         raise SourceError(f"{path}: the file is empty")
@@ -61,10 +64,12 @@ def find(path: Path) -> Source:
         source = cast(Source, import_module(f".{name}", __name__))
         if source.sniff(head, path):
             return source
-    raise SourceError(f"{path}: not a format that roofline reads; it takes tables of ops (CSV, JSON, Parquet) and its own JSON reports")
+    raise SourceError(
+        f"{path}: not a format that roofline reads; it takes HLO programs, tables of ops (CSV, JSON, Parquet) and its own reports"
+    )
 
 
-def read(path: Path | str) -> Recording:
-    """Whatever the file is, as a recording."""
+def read(path: Path | str, target: Machine | None = None) -> Recording:
+    """Whatever the file is, as a recording. ``target`` is the machine it will be held against, where that decides how to read it."""
     where = Path(path)
-    return find(where).read(where)
+    return find(where).read(where, target)

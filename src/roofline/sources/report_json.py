@@ -4,6 +4,7 @@ from pathlib import Path
 
 from ..cost import Cost
 from ..errors import SourceError
+from ..machine import Machine
 from ..report import SCHEMA, OpInfo, Report
 from ..workload import Device, Op, Recording, Share, Workload
 from . import all_of
@@ -27,7 +28,7 @@ def read_report(path: Path) -> Report:
     return report
 
 
-def read(path: Path) -> Recording:
+def read(path: Path, target: Machine | None = None) -> Recording:
     """The report's ops as work, without the machine they were held against."""
     report = read_report(path)
     steps, devices = _shares(report)

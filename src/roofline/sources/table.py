@@ -23,6 +23,7 @@ from pathlib import Path
 from ..cost import Cost
 from ..dtypes import dtype
 from ..errors import RooflineError, SourceError, did_you_mean
+from ..machine import Machine
 from ..resource import HBM, MEMORY_UNITS, UNNAMED_WORK, Resource
 from ..units import parse
 from ..workload import COST_PROVENANCES, Coverage, Op, Recording, Share, Workload
@@ -70,7 +71,7 @@ def sniff(head: bytes, path: Path) -> bool:
     return b"\0" not in head and any(header in ("name", *ALIASES) for header in headers)
 
 
-def read(path: Path) -> Recording:
+def read(path: Path, target: Machine | None = None) -> Recording:
     """A table as a recording; errors name the row and the column."""
     rows = list(rows_of(path))
     if not rows:

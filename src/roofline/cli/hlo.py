@@ -1,0 +1,54 @@
+"""`roofline hlo`: what a compiled program costs, by scope, source line, category or phase, without running it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..analysis import analyze
+from ..render.export import group_rows, op_rows
+from ..render.text import report_text
+from ..selection import group
+from ..sources.programs import read
+from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
+from .output import emit_report
+
+# what the command says -> the field of an op
+KEYS = {
+    "scope": "scope",
+    "source": "location",
+    "category": "category",
+    "phase": "phase",
+    "dtype": "dtype",
+    "bound": "bound",
+    "name": "name",
+}
+
+
+def parser() -> Parser:
+    made = Parser(
+        "hlo",
+        "What a compiled XLA program costs: every instruction that runs, with loops and calls multiplied out, priced exactly.\n"
+        "HLO text or protobuf, StableHLO, plain or gzipped, or a folder that --xla_dump_to wrote. No JAX needed.",
+        "roofline hlo program.hlo --by scope --chip h200",
+    )
+    made.add_argument("path", metavar="PROGRAM", help="the file or folder")
+    made.add_argument("--by", choices=KEYS, help="sum by named scope, source line, category, phase (forward, backward), …")
+    made.add_argument("--depth", type=int, metavar="N", help="levels of a scope to keep apart (with --by scope)")
+    made.add_argument("--top", type=int, default=20, metavar="N", help="rows to show (default 20)")
+    machine_options(made)
+    correction_options(made)
+    output_options(made)
+    return made
+
+
+def run(words: Sequence[str]) -> int:
+    args = parser().parse_args(words)
+    machine = chosen_machine(args)
+    report = analyze(read(Path(args.path), machine), machine, chosen_corrections(args))
+    groups = group(report.ops, KEYS[args.by], depth=args.depth) if args.by else None
+    emit_report(
+        args,
+        report,
+        lambda page: report_text(report, page, args.top, None, (args.by, groups) if groups is not None else None),
+        rows=lambda: group_rows(groups) if groups is not None else op_rows(report.ops),
+    )
+    return 0

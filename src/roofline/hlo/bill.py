@@ -1,0 +1,51 @@
+"""What pricing gives: a price for one instruction, where that instruction stands, and on which kind of hardware it runs."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..cost import Cost
+from ..machine import Machine
+from ..resource import SCALE_UP
+from .module import Computation, HloModule, Instruction
+
+Platform = Literal["gpu", "tpu", "cpu"]
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The cost of one execution of an instruction.
+
+    ``category`` is a word for people (matmul, convolution, loop fusion, …). ``least`` is the cheapest branch of a conditional, whose
+    cost is that of the dearest. An amount nobody can work out is unknown in the cost, and a note says why.
+    """
+
+    cost: Cost
+    category: str
+    notes: tuple[str, ...] = ()
+    least: Cost | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """An instruction where it stands: in a computation, in a module, compiled for a platform."""
+
+    module: HloModule
+    computation: Computation
+    instruction: Instruction
+    platform: Platform = "gpu"
+
+    @property
+    def operands(self) -> tuple[Instruction, ...]:
+        """The instructions whose values it takes."""
+        return self.computation.operands(self.instruction)
+
+
+def platform_of(machine: Machine) -> Platform:
+    """The kind of compiler that a machine's programs come from."""
+    kinds: dict[str, Platform] = {"tpu": "tpu", "cpu": "cpu"}
+    return kinds.get(machine.kind, "gpu")
+
+
+def link_of(machine: Machine) -> str | None:
+    """The link between a machine's chips that collectives run over, if it has one."""
+    return next((unit for unit in SCALE_UP if machine.ceiling(unit)), None)

@@ -1,0 +1,231 @@
+"""Computations as one piece of work: what a fused body computes, and which elements of its parameters it needs.
+
+Demand is carried from the root to the parameters. Every instruction counts once for each element that somebody needs of it, however
+often a compiler's loop may compute it again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil, prod
+
+from ..cost import Cost
+from .bill import Platform, Site
+from .callgraph import callees_first, in_order
+from .contraction import PRODUCTS
+from .elementwise import ELEMENTWISE, elementwise
+from .module import Computation, HloModule, Instruction
+from .needs import needs, result_dims
+from .reduction import REDUCTIONS, windows_within
+from .regions import NOTHING, WHOLE, Region, count, joined
+from .shapes import Shape
+from .work import NO_WORK, Rule, Sum, Work
+
+Path = tuple[int, ...]  # which part of a tuple; nothing for an array, or for all of a tuple
+Demand = Mapping[Path, Region]
+
+WORK: dict[str, Rule] = {**dict.fromkeys(ELEMENTWISE, elementwise), **PRODUCTS, **REDUCTIONS}
+# Opcodes that make each element of their result by itself.
+SEPARABLE = ELEMENTWISE | PRODUCTS.keys() | {"map", "reduce", "reduce-window"}
+INLINE = ("fusion", "call", "async-start")  # instructions that run the computation they call as their own
+# Opcodes that pass a value on as it is.
+TRANSPARENT = ("bitcast", "opt-barrier", "domain", "add-dependency", "async-done", "async-update")
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What a computation does when some of its result is wanted: arithmetic, demand on its parameters, and bytes of its constants."""
+
+    work: Work
+    parameters: tuple[Demand, ...]
+    constant_bytes: int
+    opcodes: frozenset[str]
+
+
+@dataclass(slots=True)
+class Bodies:
+    """The computations of one module on one platform, each walked once for each demand."""
+
+    module: HloModule
+    platform: Platform
+    _known: dict[tuple[int, frozenset[tuple[Path, Region]], tuple[int, ...]], Body] = field(default_factory=dict)
+    _orders: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    _arithmetic: dict[int, Work] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        callees_first(self.module)
+
+    def arithmetic(self, number: int) -> Work:
+        """The arithmetic of one execution of a computation, all of its result wanted."""
+        known = self._arithmetic.get(number)
+        if known is None:
+            known = self._arithmetic[number] = self.walk(number, {(): WHOLE}).work
+        return known
+
+    def work(self, site: Site) -> Work:
+        """The arithmetic of one execution of an instruction; of a computation it runs, or none for one that moves data."""
+        rule = WORK.get(site.instruction.opcode)
+        return rule(site, self.arithmetic) if rule is not None else NO_WORK
+
+    def walk(self, number: int, wanted: Demand, in_place: tuple[int, ...] = ()) -> Body:
+        """A computation of whose root ``wanted`` is wanted; updates ``in_place`` are made whole, but what they update is not read."""
+        key = (number, frozenset(wanted.items()), in_place)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._walk(number, wanted, in_place)
+        return known
+
+    def order(self, number: int) -> tuple[int, ...]:
+        known = self._orders.get(number)
+        if known is None:
+            known = self._orders[number] = in_order(self.module.computations[number])
+        return known
+
+    def _walk(self, number: int, wanted: Demand, in_place: tuple[int, ...]) -> Body:
+        computation = self.module.computations[number]
+        demand: list[dict[Path, Region]] = [{} for _ in computation.instructions]
+        done, constants, opcodes = Sum(), 0, set[str]()
+        for path, region in wanted.items():
+            _want(demand, computation.root, path, region)
+        for index in in_place:
+            self._do(computation, computation[index], WHOLE, done)
+            for operand in updates(computation[index]):
+                _want(demand, operand, (), WHOLE)
+        for index in reversed(self.order(number)):
+            here = demand[index]
+            if not any(here.values()):
+                continue
+            instruction = computation[index]
+            opcodes.add(instruction.opcode)
+            if _passed_on(demand, instruction, here):
+                continue
+            if instruction.opcode == "constant":
+                constants += _bytes_read(instruction.shape, _all_of(instruction.shape, here))
+            elif instruction.opcode in INLINE and instruction.calls:
+                inner = self.walk(instruction.calls[0].computation, here)
+                done.add(inner.work.cost, notes=inner.work.notes)
+                constants += inner.constant_bytes
+                opcodes |= inner.opcodes
+                for operand, parts in zip(instruction.operands, inner.parameters, strict=False):
+                    for path, region in parts.items():
+                        _want(demand, operand, path, region)
+            else:
+                region = _all_of(instruction.shape, here)
+                if index not in in_place:
+                    self._do(computation, instruction, region, done)
+                for operand, needed in zip(
+                    instruction.operands, needs(instruction, computation.operands(instruction), region), strict=True
+                ):
+                    _want(demand, operand, (), needed)
+        return Body(done.work, tuple(demand[index] for index in computation.parameters), constants, frozenset(opcodes))
+
+    def _do(self, computation: Computation, instruction: Instruction, region: Region, done: Sum) -> None:
+        """Adds the arithmetic of the part of an instruction that is wanted; all of it where no part can be made alone."""
+        site = Site(self.module, computation, instruction, self.platform)
+        if instruction.opcode == "reduce-window" and region.boxes and not region.loose:
+            work, share = windows_within(site, self.arithmetic, region.boxes), Fraction(1)
+        else:
+            work = self.work(site)
+            share = _share(instruction.shape, region) if instruction.opcode in SEPARABLE else Fraction(1)
+        if work is not NO_WORK:
+            done.add(work.cost if share == 1 else _scaled(work.cost, share), notes=work.notes)
+
+
+def _passed_on(demand: list[dict[Path, Region]], instruction: Instruction, here: Demand) -> bool:
+    """Whether an instruction only names values, so that the demand on it is demand on its operands; parameters end it."""
+    opcode, operands = instruction.opcode, instruction.operands
+    if opcode == "tuple":
+        for path, region in here.items():
+            for operand, rest in ((operands[path[0]], path[1:]),) if path else ((operand, ()) for operand in operands):
+                _want(demand, operand, rest, region)
+    elif opcode == "get-tuple-element":
+        place = instruction.integer("index") or 0
+        for path, region in here.items():
+            _want(demand, operands[0], (place, *path), region)
+    elif opcode in TRANSPARENT and instruction.shape.is_tuple:
+        for path, region in here.items():
+            _want(demand, operands[0], path, region)
+    else:
+        return opcode == "parameter"
+    return True
+
+
+def _want(demand: list[dict[Path, Region]], index: int, path: Path, region: Region) -> None:
+    if region:
+        here = demand[index]
+        here[path] = joined(here.get(path, NOTHING), region)
+
+
+def _all_of(shape: Shape, here: Demand) -> Region:
+    """The demand on an instruction as one region: on a tuple's parts together where they are alike, else all of it."""
+    if not shape.is_tuple:
+        return here.get((), WHOLE)
+    dims = {leaf.dims for leaf in shape.leaves if leaf.is_array}
+    if len(dims) != 1 or () in here:
+        return WHOLE
+    found = NOTHING
+    for region in here.values():
+        found = joined(found, region)
+    return found
+
+
+def _share(shape: Shape, region: Region) -> Fraction:
+    if region.whole:
+        return Fraction(1)
+    dims = result_dims(shape)
+    return Fraction(count(region, dims), prod(dims) or 1)
+
+
+def _scaled(cost: Cost, share: Fraction) -> Cost:
+    """A share of a cost in whole operations, rounded up."""
+    return Cost(tuple((resource, ceil(amount * share)) for resource, amount in cost.amounts if share), cost.unknown)
+
+
+def _bytes_read(shape: Shape, region: Region) -> int:
+    """Bytes of a constant that is read from memory: single numbers are part of the program."""
+    return bytes_of(shape, count(region, shape.dims)) if prod(shape.dims) > 1 else 0
+
+
+def bytes_of(shape: Shape, elements: int) -> int:
+    """Bytes of so many packed elements of an array."""
+    if not shape.is_array:
+        return 0
+    bits = (shape.layout.element_bits if shape.layout is not None else 0) or shape.number.bits
+    return -(-elements * bits // 8)
+
+
+def updates(instruction: Instruction) -> tuple[int, ...]:
+    """The operands of an update in place that are read in any case: all but the arrays that are updated."""
+    if instruction.opcode == "dynamic-update-slice":
+        return instruction.operands[1:]
+    return instruction.operands[_targets(instruction) :]
+
+
+def _targets(instruction: Instruction) -> int:
+    """How many arrays a scatter updates: its operands are so many arrays, the indices, and as many updates."""
+    return (len(instruction.operands) - 1) // 2
+
+
+def updated(instruction: Instruction) -> tuple[int, ...]:
+    """The operands that an update in place writes to; none for other instructions."""
+    if instruction.opcode == "dynamic-update-slice":
+        return instruction.operands[:1]
+    return instruction.operands[: _targets(instruction)] if instruction.opcode == "scatter" else ()
+
+
+def reads_target(module: HloModule, instruction: Instruction) -> bool:
+    """Whether an update in place needs the old values: a scatter that combines them with the new ones."""
+    if instruction.opcode != "scatter" or not instruction.called("to_apply"):
+        return False
+    combine = module.computations[instruction.called("to_apply")[0]]
+    first = set(combine.parameters[: _targets(instruction)])
+    needed = [combine.root]
+    seen: set[int] = set()
+    while needed:
+        index = needed.pop()
+        if index in first:
+            return True
+        if index not in seen:
+            seen.add(index)
+            needed += combine[index].operands
+    return False

@@ -1,0 +1,27 @@
+"""Custom calls: what each library call of a compiled program costs, one file a library, and the door for calls of users.
+
+`price_call` asks the registry; a target that nobody registered has no price. `price_fused_call` does the same for a call that a
+fusion wraps with slices. `register_call` adds a function of yours.
+"""
+
+from . import (
+    annotations,
+    cublas,
+    cudnn,
+    fmha,
+    lapack,
+    mosaic,
+    onednn,
+    random_numbers,
+    sorting,
+    sparse,
+    transformer_engine,
+    triton,
+)
+from .fused import price_fused_call
+from .registry import CustomCall, forget_call, known_targets, price_call, register_call
+
+__all__ = ["CustomCall", "forget_call", "known_targets", "price_call", "price_fused_call", "register_call"]
+
+# Importing a library's file fills the registry.
+LIBRARIES = (annotations, cublas, cudnn, fmha, lapack, mosaic, onednn, random_numbers, sorting, sparse, transformer_engine, triton)

@@ -1,0 +1,144 @@
+"""Collectives and transfers: bytes through the busiest link, and hops, from the operands and the replica groups.
+
+A collective's bytes are link bytes; its own traffic in main memory is not counted. Within a group of one nothing crosses a link, and
+the operands are merely copied.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from ..cost import NOTHING, Cost
+from ..formulas.collective import Algorithm, Route, all_gather, all_reduce, all_to_all, hop_work, permute, reduce_scatter
+from ..formulas.notation import Link, tidy
+from ..ledger import Ledger
+from .bill import Platform, Price, Site
+from .traffic import PCIE
+from .work import Sum
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """How the chips of a program are joined: the link, the way it is wired, and how many such links each chip drives at once."""
+
+    link: str = "nvlink"
+    algorithm: Algorithm = "ring"
+    links: int = 1
+
+    @staticmethod
+    def of(link: "str | Network | None", platform: Platform) -> "Network":
+        """The network a caller names, or the platform's usual one: rings of ICI, an NVLink switch, a data-centre network of CPUs."""
+        if isinstance(link, Network):
+            return link
+        usual = _USUAL[platform]
+        return usual if link is None else Network(link, usual.algorithm if link == usual.link else "ring")
+
+
+_USUAL: dict[Platform, Network] = {
+    "tpu": Network("ici", "ring"),
+    "gpu": Network("nvlink", "switch"),
+    "cpu": Network("dcn", "switch"),
+}
+
+
+def group_size(site: Site) -> int:
+    """How many devices take part together: the largest replica group's, or all there are."""
+    groups = site.instruction.replica_groups
+    if groups is None or not groups.count or not groups.size:
+        return max(1, site.module.replica_count * site.module.num_partitions)
+    return groups.size
+
+
+def collective(site: Site, network: Network, kind: str = "") -> Price:
+    """A collective on the network: its formula, or that of another ``kind``, over the bytes of the operands."""
+    opcode = kind or site.instruction.opcode.removesuffix("-start")
+    size = sum(operand.shape.bytes for operand in site.operands)
+    chips = group_size(site)
+    if opcode == "collective-permute":
+        crosses = any(source != target for source, target in site.instruction.source_target_pairs)
+        chips = 2 if crosses else 1
+    if chips == 1:
+        return Price(Cost.of({"hbm": 2 * size}), opcode, ("a group of one device: nothing crosses a link",))
+    notes: tuple[str, ...] = ()
+    if opcode == "ragged-all-to-all":
+        size = site.operands[0].shape.bytes if site.operands else 0
+        notes = ("sizes are known only at run time: the whole buffer is counted",)
+    ledger = _FORMULAS[opcode](size, chips, network)
+    return Price(_whole(ledger), opcode, (*(note for note in ledger.notes if "chips:" in note), *notes))
+
+
+def _whole(ledger: Ledger) -> Cost:
+    return Cost(tuple((resource, tidy(amount)) for resource, amount in ledger.cost.amounts), ledger.cost.unknown)
+
+
+def _options(chips: int, network: Network) -> dict[str, object]:
+    link = cast(Link, network.link)
+    return {"dtype": "uint8", "over": chips, "algorithm": network.algorithm, "links": network.links, "link": link}
+
+
+def _gathered(size: int, chips: int, network: Network) -> Ledger:
+    return all_gather(size * chips, **_options(chips, network))  # type: ignore[arg-type]
+
+
+def _reduced(size: int, chips: int, network: Network) -> Ledger:
+    return all_reduce(size, **_options(chips, network))  # type: ignore[arg-type]
+
+
+def _scattered(size: int, chips: int, network: Network) -> Ledger:
+    return reduce_scatter(size, **_options(chips, network))  # type: ignore[arg-type]
+
+
+def _exchanged(size: int, chips: int, network: Network) -> Ledger:
+    return all_to_all(size, **_options(chips, network))  # type: ignore[arg-type]
+
+
+def _permuted(size: int, chips: int, network: Network) -> Ledger:
+    return permute(size, dtype="uint8", links=network.links, link=cast(Link, network.link))
+
+
+def _one_to_all(size: int, chips: int, network: Network) -> Ledger:
+    """From one device to all, or from all to one: the payload crosses each link of a ring once, piece after piece."""
+    hops = Route(sides=(chips,), algorithm=network.algorithm, links=network.links).hops
+    once = permute(size, dtype="uint8", links=network.links, link=cast(Link, network.link))
+    return Ledger(once.name, hop_work(cast(Link, network.link), hops), once.rows)
+
+
+_FORMULAS: dict[str, Callable[[int, int, Network], Ledger]] = {
+    "all-gather": _gathered,
+    "all-reduce": _reduced,
+    "all-to-all": _exchanged,
+    "collective-broadcast": _one_to_all,
+    "collective-permute": _permuted,
+    "collective-reduce": _one_to_all,
+    "ragged-all-to-all": _exchanged,
+    "reduce-scatter": _scattered,
+}
+
+
+def send(site: Site, network: Network) -> Price:
+    """A send: the payload over the link to another device, or over PCIe to the host."""
+    size = site.operands[0].shape.bytes if site.operands else 0
+    if site.instruction.flag("is_host_transfer"):
+        return Price(Cost.of({PCIE: size}), "host transfer")
+    return Price(_whole(_permuted(size, 2, network)), "send")
+
+
+def receive(site: Site, network: Network) -> Price:
+    """A receive: the host's payload over PCIe; another device's is counted where it is sent."""
+    if site.instruction.flag("is_host_transfer"):
+        payload = site.instruction.shape.parts[0] if site.instruction.shape.parts else site.instruction.shape
+        return Price(Cost.of({PCIE: payload.bytes}), "host transfer")
+    return Price(NOTHING, "recv")
+
+
+def infeed(site: Site, network: Network) -> Price:
+    """What the host feeds in, over PCIe."""
+    return Price(Cost.of({PCIE: site.instruction.shape.bytes}), "infeed")
+
+
+def outfeed(site: Site, network: Network) -> Price:
+    """What the host takes out, over PCIe."""
+    total = Sum()
+    for operand in site.operands:
+        total.add(Cost.of({PCIE: operand.shape.bytes}))
+    return Price(total.cost, "outfeed")

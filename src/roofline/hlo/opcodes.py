@@ -1,0 +1,60 @@
+"""The opcodes that XLA documents, and how each calls other computations."""
+
+# From the list in xla/hlo/ir/hlo_opcode.h.
+_NAMES = """
+    abs acos acosh add add-dependency after-all all-gather all-gather-done all-gather-start all-reduce all-reduce-done all-reduce-start
+    all-to-all and asin asinh async-done async-start async-update atan2 atanh batch-norm-grad batch-norm-inference batch-norm-training
+    bitcast bitcast-convert broadcast call cbrt ceil cholesky clamp collective-broadcast collective-permute collective-permute-done
+    collective-permute-start collective-reduce compare complex concatenate conditional constant convert convolution copy copy-done
+    copy-start cosine cosh count-leading-zeros custom-call divide domain dot dynamic-reshape dynamic-slice dynamic-update-slice erf
+    exponential exponential-minus-one fft floor fusion gather get-dimension-size get-tuple-element imag infeed iota is-finite log
+    log-plus-one logistic map maximum minimum mulhi multiply negate not opt-barrier or outfeed pad parameter partition-id popcnt power
+    ragged-all-to-all ragged-dot real recv recv-done reduce reduce-precision reduce-scatter reduce-window remainder replica-id reshape
+    reverse rng rng-bit-generator rng-get-and-update-state round-nearest-afz round-nearest-even rsqrt scaled-dot scan scatter select
+    select-and-scatter send send-done set-dimension-size shift-left shift-right-arithmetic shift-right-logical sign sine sinh slice
+    sort sqrt stochastic-convert subtract tan tanh topk transpose triangular-solve tuple while xor
+"""
+OPCODES = frozenset(_NAMES.split())
+
+# The roles of the computations an instruction calls, in the order HloInstructionProto lists them; the last role repeats.
+CALLERS: dict[str, tuple[str, ...]] = {
+    "while": ("body", "condition"),
+    "select-and-scatter": ("select", "scatter"),
+    "conditional": ("branch_computations",),
+    "custom-call": ("called_computations",),
+    "fusion": ("calls",),
+    "async-start": ("calls",),
+    **dict.fromkeys(
+        (
+            "call",
+            "map",
+            "reduce",
+            "reduce-window",
+            "all-reduce",
+            "all-reduce-start",
+            "reduce-scatter",
+            "collective-reduce",
+            "scatter",
+            "sort",
+            "scan",
+            "topk",
+        ),
+        ("to_apply",),
+    ),
+}
+LEAVES = OPCODES - CALLERS.keys()
+
+# Halves of operations that XLA knows as such. Any other `X-start` is its short spelling of an async-start around one X.
+_HALVES = frozenset(opcode for opcode in OPCODES if opcode.endswith(("-start", "-update", "-done")))
+
+
+def asynchronous(opcode: str) -> tuple[str, str] | None:
+    """The half and the operation of a short spelling: ``fusion-start`` is ``async-start`` around a ``fusion``.
+
+    >>> asynchronous("fusion-start"), asynchronous("copy-start")
+    (('async-start', 'fusion'), None)
+    """
+    if opcode in _HALVES:
+        return None
+    base, dash, half = opcode.rpartition("-")
+    return (f"async-{half}", base) if dash and half in ("start", "update", "done") else None

@@ -1,0 +1,51 @@
+"""Programs that a compiler wrote down: HLO text, HloProto or StableHLO files, plain or gzipped, and folders of ``--xla_dump_to``."""
+
+import re
+from pathlib import Path
+
+from ..errors import SourceError
+from ..hlo import HloModule, parse, recognise
+from . import all_of, head_of
+
+# module_0001.jit_step.sm_9.0_gpu_after_optimizations.hlo.pb: number and name of the module, when it was written, how.
+_DUMPED = re.compile(r"(?P<module>module_\d+\.[^.]+)\..*?(?P<when>after|before)_optimizations\.(?P<how>hlo\.pb|pb|txt|hlo)(?:\.gz)?\Z")
+# The compiled program before the one that went in; a protobuf before text, which rounds constants.
+_PREFERENCE = {("after", True): 0, ("after", False): 1, ("before", True): 2, ("before", False): 3}
+
+
+def sniff(head: bytes, path: Path) -> bool:
+    """HLO or StableHLO by its first words, HloProto by a module's name where one belongs."""
+    return recognise(head) != ""
+
+
+def read_module(path: Path) -> HloModule:
+    """The program in one file."""
+    return parse(all_of(path), str(path))
+
+
+def read_modules(path: Path) -> tuple[HloModule, ...]:
+    """The program in a file, or every program in a folder, in the order of their numbers."""
+    if not path.is_dir():
+        return (read_module(path),)
+    files = program_files(path)
+    if not files:
+        raise SourceError(f"{path}: no HLO program in this folder; name a file, or a folder that --xla_dump_to wrote")
+    return tuple(read_module(file) for file in files)
+
+
+def program_files(folder: Path) -> tuple[Path, ...]:
+    """One file a program: of each dumped module the compiled form, else the one that went in; in other folders every program."""
+    chosen: dict[str, tuple[int, Path]] = {}
+    try:
+        files = sorted(file for file in folder.iterdir() if file.is_file())
+    except OSError as error:
+        raise SourceError(f"{folder}: cannot be read: {error}") from None
+    for file in files:
+        match = _DUMPED.match(file.name)
+        if match is not None:
+            rank = _PREFERENCE[match["when"], match["how"].endswith("pb")]
+            if match["module"] not in chosen or rank < chosen[match["module"]][0]:
+                chosen[match["module"]] = (rank, file)
+    if chosen:
+        return tuple(file for _, file in chosen.values())
+    return tuple(file for file in files if sniff(head_of(file), file))

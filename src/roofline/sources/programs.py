@@ -1,0 +1,47 @@
+"""Compiled programs as recordings: HLO text, HloProto, StableHLO, and folders that ``--xla_dump_to`` wrote.
+
+A compiled program is priced as it is. One that was not compiled (StableHLO, or HLO before optimisation) is fused first by this
+project's own model, and the recording says that its costs are an estimate.
+"""
+
+from pathlib import Path
+
+from ..hlo import HloModule
+from ..hlo.bill import Platform, link_of, platform_of
+from ..hlo.fusion_model import fuse
+from ..hlo.platforms import detect_platform
+from ..hlo.program import program
+from ..machine import Machine
+from ..workload import Op, Recording, Workload
+from .hlo_dump import read_modules, sniff
+
+__all__ = ["is_compiled", "prepared", "read", "sniff"]
+
+ESTIMATE = "{name} was not compiled: an estimate, fused by roofline's own model"
+
+
+def read(path: Path, target: Machine | None = None) -> Recording:
+    """Every op of a program once; of a folder, of each program in it."""
+    notes: list[str] = []
+    ops: list[Op] = []
+    for module in read_modules(path):
+        ready, platform, note = prepared(module, target)
+        notes += note
+        ops += program(ready, platform, link=link_of(target) if target else None).ops
+    return Recording(workload=Workload(tuple(ops)), format="hlo", files=(str(path),), notes=tuple(notes))
+
+
+def prepared(module: HloModule, target: Machine | None = None) -> tuple[HloModule, Platform, list[str]]:
+    """A program as it is priced, the platform it is for, and what is to be said about that.
+
+    A compiled program says itself what it was compiled for; one that was not is for the machine it is held against.
+    """
+    if is_compiled(module):
+        return module, detect_platform(module), []
+    platform = platform_of(target) if target else "gpu"
+    return fuse(module, platform), platform, [ESTIMATE.format(name=module.name)]
+
+
+def is_compiled(module: HloModule) -> bool:
+    """Whether a compiler has been over it: it is scheduled, or has fusions."""
+    return module.is_scheduled or any(instruction.opcode == "fusion" for computation in module for instruction in computation)

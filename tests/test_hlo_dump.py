@@ -1,0 +1,74 @@
+"""Files of programs: plain, gzipped, and the folders that a compiler dumps."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from hlo_programs import DATA, load
+from roofline.errors import SourceError
+from roofline.hlo import recognise
+from roofline.sources.hlo_dump import program_files, read_module, read_modules, sniff
+
+
+def test_files_are_read_plain_and_gzipped_in_every_form(tmp_path: Path) -> None:
+    for form in ("hlo", "pb", "stablehlo"):
+        data = load(f"scan_layers.{form}")
+        (tmp_path / form).write_bytes(data)
+        (tmp_path / f"{form}.gz").write_bytes(gzip.compress(data))
+        assert read_module(tmp_path / form).name == read_module(tmp_path / f"{form}.gz").name == "jit_scan_layers"
+
+
+def test_a_dump_folder_gives_each_module_once_compiled_before_uncompiled(tmp_path: Path) -> None:
+    files = {
+        "module_0000.jit_f.before_optimizations.txt": "scan_layers.before.hlo",
+        "module_0000.jit_f.sm_9.0_gpu_after_optimizations.txt": "scan_layers.hlo",
+        "module_0000.jit_f.sm_9.0_gpu_after_optimizations.hlo.pb": "scan_layers.pb",
+        "module_0003.jit_g.cpu_after_optimizations.txt": "cond_switch.hlo",
+        "module_0003.jit_g.before_optimizations.txt": "cond_switch.before.hlo",
+        "module_0007.jit_h.before_optimizations.txt": "pjit_mlp.before.hlo",
+    }
+    for name, source in files.items():
+        (tmp_path / name).write_bytes(load(source))
+    for noise in ("cpu_after_optimizations-buffer-assignment.txt", "debug_options", "ir-no-opt.ll"):
+        (tmp_path / f"module_0000.jit_f.{noise}").write_text("BufferAssignment:\n")
+    assert [(m.name, m.form, m.is_scheduled) for m in read_modules(tmp_path)] == [
+        ("jit_scan_layers", "hlo proto", True),
+        ("jit_cond_switch", "hlo text", True),
+        ("jit_pjit_mlp", "hlo text", False),
+    ]
+
+
+def test_any_other_folder_gives_every_program_in_it(tmp_path: Path) -> None:
+    (tmp_path / "b.hlo.txt").write_bytes(load("cond_switch.hlo"))
+    (tmp_path / "a.mlir").write_bytes(load("cond_switch.stablehlo"))
+    (tmp_path / "notes.txt").write_text("module notes are not modules\nnor is this\n")
+    assert [file.name for file in program_files(tmp_path)] == ["a.mlir", "b.hlo.txt"]
+
+
+def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="no HLO program"):
+        read_modules(tmp_path)
+    with pytest.raises(SourceError, match="cannot be read"):
+        read_module(tmp_path / "missing.hlo")
+    (tmp_path / "cut.hlo").write_bytes(load("cond_switch.hlo")[:1500])
+    with pytest.raises(SourceError, match=r"cut.hlo: line \d+"):
+        read_module(tmp_path / "cut.hlo")
+
+
+def test_every_kept_program_is_recognised_and_other_files_are_not(tmp_path: Path) -> None:
+    forms = {"hlo": "hlo text", "pb": "hlo proto", "stablehlo": "stablehlo"}
+    for path in DATA.glob("*.gz"):
+        head = gzip.decompress(path.read_bytes())[: 2**16]
+        assert recognise(head) == forms[path.name.split(".")[-2]], path.name
+    others = [
+        b"name,time\nx,1 ms\n",
+        b'{"schema": "roofline.report/1"}',
+        b"PAR1\x15\x04",
+        b"",
+        b"#!/bin/sh\n",
+        b"\x0a\x1a\x08\x01\x12\x0f/device:GPU:0",
+        bytes(64),
+    ]
+    assert [recognise(data) for data in others] == [""] * len(others)
+    assert not sniff(b"hello", tmp_path)

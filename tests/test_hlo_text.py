@@ -1,0 +1,386 @@
+"""HLO text of several ages: structure, attributes, and errors that name their line."""
+
+import pickle
+
+import pytest
+
+from hlo_programs import instructions, module, names
+from roofline.errors import SourceError
+from roofline.hlo import Call, HloModule, Instruction, parse, parse_text
+from roofline.hlo.values import (
+    Alias,
+    ConvolutionDimensions,
+    DotDimensions,
+    Metadata,
+    OperandAlias,
+    PadRange,
+    SliceRange,
+    WindowDimension,
+)
+
+
+def entry(*lines: str, before: str = "", header: str = "HloModule m") -> HloModule:
+    """A module whose entry has these instructions."""
+    body = "\n".join(f"  {line}" for line in lines)
+    return parse_text(f"{header}\n{before}\nENTRY main {{\n{body}\n}}\n", "m.hlo")
+
+
+def last(*lines: str, before: str = "") -> Instruction:
+    return entry(*lines, before=before).entry_computation.instructions[-1]
+
+
+ADD = """
+add {
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT sum = f32[] add(x, y)
+}
+"""
+
+
+def test_a_module_is_computations_of_instructions_tied_by_index() -> None:
+    program = entry(
+        "p = f32[4]{0} parameter(0)", "zero = f32[] constant(0)", "ROOT r = f32[] reduce(p, zero), dimensions={0}, to_apply=add", before=ADD
+    )
+    computation = program.entry_computation
+    assert [i.opcode for i in computation] == ["parameter", "constant", "reduce"]
+    assert (computation.root, computation.parameters) == (2, (0,))
+    assert computation.root_instruction.operands == (0, 1)
+    assert computation.root_instruction.calls == (Call("to_apply", 0),)
+    assert program.computation("add") is program.computations[0]
+    assert program.find("sum") == (program.computations[0], program.computations[0][2])
+
+
+def test_percent_signs_operand_shapes_and_index_comments_change_nothing() -> None:
+    plain = entry("a = f32[2]{0} parameter(0)", "b = (f32[2]{0}, s32[]) parameter(1)", "ROOT c = f32[2]{0} foo(a, b, a)")
+    signs = entry("%a = f32[2]{0} parameter(0)", "%b = (f32[2]{0}, s32[]) parameter(1)", "ROOT %c = f32[2]{0} foo(%a, %b, /*index=2*/%a)")
+    shapes = entry(
+        "%a = f32[2]{0} parameter(0)",
+        "%b = (f32[2]{0}, s32[]) parameter(1)",
+        "ROOT %c = f32[2]{0} foo(f32[2]{0:T(8)} %a, (f32[2]{0}, s32[]) %b, f32[2] %a)",
+    )
+    bare = entry(
+        "a = f32[2]{0} parameter(0)",
+        "b = (f32[2]{0}, s32[]) parameter(1)",
+        "ROOT c = f32[2]{0} foo(f32[2]{0:T(8)} a, (f32[2], s32[]) b, f32[2] a)",
+    )
+    for other in (signs, shapes, bare):
+        assert [i.operands for i in other.entry_computation] == [i.operands for i in plain.entry_computation]
+        assert [i.shape for i in other.entry_computation] == [i.shape for i in plain.entry_computation]
+
+
+def test_the_header_says_schedule_layouts_aliases_and_partitions() -> None:
+    program = entry(
+        "ROOT p = f32[2,3] parameter(0)",
+        header="HloModule jit_step, is_scheduled=true, input_output_alias={ {0}: (1, {}, may-alias), {1}: (0, {2}, must-alias) }, "
+        "entry_computation_layout={(f32[2,3]{0,1:T(8,128)S(5)}, (s32[], /*index=1*/f32[])) -> f32[2,3]{1,0}}, "
+        "replica_count=2, num_partitions=8, "
+        'frontend_attributes={fingerprint="a\\"b",meshes={m = #sdy.mesh<["x"=2]>}}',
+    )
+    assert (program.name, program.is_scheduled, program.replica_count, program.num_partitions) == ("jit_step", True, 2, 8)
+    assert program.aliases == (Alias((0,), 1), Alias((1,), 0, (2,), must=True))
+    assert program.parameter_shapes[0].memory_space == 5
+    assert str(program.result_shape) == "f32[2,3]{1,0}"
+    assert program.frontend_attributes == {"fingerprint": 'a"b', "meshes": '{m = #sdy.mesh<["x"=2]>}'}
+
+
+def test_stack_frames_lead_to_source_lines_and_never_loop() -> None:
+    # Text prints a parent one too high: frame 1 is called its own parent and has none; frame 2's parent is frame 1.
+    program = entry(
+        'ROOT p = f32[] parameter(0), metadata={op_name="jit(f)/sin" stack_frame_id=2}',
+        before='\nFileNames\n1 "/src/model.py"\n\nFunctionNames\n1 "<module>"\n2 "layer"\n\n'
+        "FileLocations\n1 {file_name_id=1 function_name_id=1 line=9 end_line=9 column=0 end_column=4}\n"
+        "2 {file_name_id=1 function_name_id=2 line=3 end_line=3 column=4 end_column=9}\n\n"
+        "StackFrames\n1 {file_location_id=1 parent_frame_id=1}\n2 {file_location_id=2 parent_frame_id=2}\n\n",
+    )
+    root = program.entry_computation.root_instruction
+    assert [(frame.function, frame.line) for frame in program.trace(root)] == [("layer", 3), ("<module>", 9)]
+    assert program.location(root) == "/src/model.py:3"
+
+
+def test_older_metadata_names_the_source_itself() -> None:
+    program = entry('ROOT p = f32[] parameter(0), metadata={op_type="add" op_name="jit(f)/add" source_file="m.py" source_line=7}')
+    assert program.entry_computation.root_instruction.metadata == Metadata(
+        op_name="jit(f)/add", op_type="add", source_file="m.py", source_line=7
+    )
+    assert program.location(program.entry_computation.root_instruction) == "m.py:7"
+
+
+def test_dot_convolution_and_window_attributes() -> None:
+    p, q = "p = f32[2,4,4,8]{3,2,1,0} parameter(0)", "q = f32[3,3,4,8]{3,2,1,0} parameter(1)"
+    dot = last(
+        p,
+        q,
+        "d = f32[2] dot(p, q), lhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_batch_dims={0,1}, "
+        "rhs_contracting_dims={3}, operand_precision={highest,default}, algorithm=dot_tf32_tf32_f32_x3",
+    )
+    assert dot.dot == DotDimensions(lhs_contracting=(3,), rhs_contracting=(3,), lhs_batch=(0, 1), rhs_batch=(0, 1))
+    assert (dot.operand_precision, dot.word("algorithm")) == (("highest", "default"), "dot_tf32_tf32_f32_x3")
+    window = "window={size=3x3 stride=2x1 pad=1_-1x0_2 lhs_dilate=1x2 rhs_dilate=3x1 rhs_reversal=0x1}"
+    convolution = last(p, q, f"c = f32[2] convolution(p, q), {window}, dim_labels=b01f_01io->b01f, feature_group_count=2")
+    assert convolution.window == (WindowDimension(3, 2, 1, -1, 1, 3, False), WindowDimension(3, 1, 0, 2, 2, 1, True))
+    assert convolution.convolution == ConvolutionDimensions(
+        input_batch=0,
+        input_feature=3,
+        input_spatial=(1, 2),
+        kernel_input_feature=2,
+        kernel_output_feature=3,
+        kernel_spatial=(0, 1),
+        output_batch=0,
+        output_feature=3,
+        output_spatial=(1, 2),
+    )
+    assert (convolution.feature_group_count, convolution.batch_group_count) == (2, 1)
+
+
+def test_ranges_paddings_and_aliases() -> None:
+    p = "p = f32[8,8]{1,0} parameter(0)"
+    assert last(p, "s = f32[2,4]{1,0} slice(p), slice={[0:8:4], [4:8]}").slices == (SliceRange(0, 8, 4), SliceRange(4, 8))
+    assert last(p, "s = f32[9,9]{1,0} pad(p, p), padding=0_1x-2_3_1").padding == (PadRange(0, 1), PadRange(-2, 3, 1))
+    fusion = last(
+        p,
+        "f = (f32[8,8]{1,0}, f32[]) fusion(p), kind=kLoop, output_to_operand_aliasing={{0}: (0, {}), {1}: (0, {1})}, calls=add",
+        before=ADD,
+    )
+    assert fusion.operand_aliases == (OperandAlias((0,), 0), OperandAlias((1,), 0, (1,)))
+    assert fusion.fusion_kind == "kLoop"
+
+
+@pytest.mark.parametrize(
+    ("text", "groups"),
+    [
+        ("{{0,1},{2,3}}", ((0, 1), (2, 3))),
+        ("{}", ()),
+        ("[2,4]<=[8]", ((0, 1, 2, 3), (4, 5, 6, 7))),
+        # Devices as a 2 x 4 grid read by columns: pairs that lie one above the other.
+        ("[4,2]<=[2,4]T(1,0)", ((0, 4), (1, 5), (2, 6), (3, 7))),
+        ("mesh['x'=2,'y'=4] {'x'}", ((0, 4), (1, 5), (2, 6), (3, 7))),
+        ("mesh['x'=2,'y'=4] {'y'}", ((0, 1, 2, 3), (4, 5, 6, 7))),
+        # The first of the two factors of y, then x: within a column of two, across both rows.
+        ("mesh['x'=2,'y'=4] {'y':(1)2,'x'}", ((0, 4, 2, 6), (1, 5, 3, 7))),
+        ("mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)) {'y'}", ((0, 2), (1, 3))),
+    ],
+)
+def test_replica_groups_in_every_spelling(text: str, groups: tuple[tuple[int, ...], ...]) -> None:
+    reduce = last(
+        "p = f32[2]{0} parameter(0)",
+        f"r = f32[2]{{0}} all-reduce(p), channel_id=1, replica_groups={text}, use_global_device_ids=true, to_apply=add",
+        before=ADD,
+    )
+    assert reduce.replica_groups is not None
+    assert reduce.replica_groups.groups == groups
+    assert (reduce.replica_groups.count, reduce.replica_groups.size) == (len(groups), max(map(len, groups), default=0))
+    assert (reduce.integer("channel_id"), reduce.flag("use_global_device_ids")) == (1, True)
+
+
+def test_backend_configs_are_json_quoted_json_or_mlir() -> None:
+    p = "p = s32[] parameter(0)"
+    plain = last(p, 'c = s32[] custom-call(p), custom_call_target="x", backend_config={"a":{"b":[1,"}"]}}')
+    quoted = last(p, r'c = s32[] custom-call(p), custom_call_target="x", backend_config="{\"a\":{\"b\":[1,\"}\"]}}"')
+    mlir = last(
+        p,
+        'c = s32[] custom-call(p), custom_call_target="x", backend_config={name = "}\\00", '
+        "grid = [1, 2] : vector<2xi32>, f = 2.5 : f32, on}",
+    )
+    foreign = last(p, 'c = s32[] custom-call(p), custom_call_target="x", backend_config="field: 3"')
+    assert plain.backend_config == quoted.backend_config == {"a": {"b": [1, "}"]}}
+    assert mlir.backend_config == {"name": "}\0", "grid": [1, 2], "f": 2.5, "on": True}
+    assert (foreign.backend_config, foreign.backend_config_text) == ({}, "field: 3")
+
+
+def test_a_while_knows_its_condition_its_body_and_sometimes_its_trip_count() -> None:
+    loop = 'w = s32[] while(p), condition=cond, body=body, backend_config={"known_trip_count":{"n":"8"}}'
+    computations = (
+        "cond {\n p = s32[] parameter(0)\n ROOT c = pred[] compare(p, p), direction=LT\n}\nbody {\n ROOT p = s32[] parameter(0)\n}\n"
+    )
+    found = last("p = s32[] parameter(0)", loop, before=computations)
+    assert (found.called("condition"), found.called("body"), found.known_trip_count) == ((0,), (1,), 8)
+    assert last("p = s32[] parameter(0)", loop.partition(", backend")[0], before=computations).known_trip_count is None
+
+
+def test_branches_have_one_role_however_a_conditional_is_spelled() -> None:
+    computations = "a {\n ROOT p = f32[] parameter(0)\n}\nb {\n ROOT q = f32[] parameter(0)\n}\n"
+    operands = ("i = pred[] parameter(0)", "x = f32[] parameter(1)")
+    old = last(*operands, "c = f32[] conditional(i, x, x), true_computation=a, false_computation=b", before=computations)
+    new = last(*operands, "c = f32[] conditional(i, x, x), branch_computations={%a, %b}", before=computations)
+    assert old.calls == new.calls == (Call("branch_computations", 0), Call("branch_computations", 1))
+
+
+def test_calls_may_stand_before_what_they_call_and_operands_too() -> None:
+    program = parse_text(
+        "HloModule m\nENTRY main {\n ROOT r = f32[] add(q, q)\n q = f32[] call(p), to_apply=f\n"
+        " p = f32[] parameter(0)\n}\nf {\n ROOT p = f32[] parameter(0)\n}\n"
+    )
+    assert [i.operands for i in program.entry_computation] == [(1, 1), (2,), ()]
+    assert program.entry_computation[1].calls == (Call("to_apply", 1),)
+    assert program.entry == 0
+
+
+def test_the_short_spelling_of_asynchronous_operations_is_written_out() -> None:
+    program = entry(
+        "p = f32[8]{0} parameter(0)",
+        '%s = ((f32[8]{0}), f32[2]{0}, u32[]) fusion-start(%p), kind=kLoop, calls=%add, metadata={op_name="slice"}',
+        "ROOT %d = f32[2]{0} fusion-done(%s)",
+        before=ADD,
+    )
+    start, done = program.entry_computation[1], program.entry_computation[2]
+    assert (start.opcode, done.opcode, done.operands) == ("async-start", "async-done", (1,))
+    wrapped = program.computations[start.called("calls")[0]]
+    assert [(i.opcode, str(i.shape)) for i in wrapped] == [("parameter", "f32[8]{0}"), ("fusion", "f32[2]{0}")]
+    assert wrapped.root_instruction.called("calls") == (program.computations.index(program.computation("add")),)
+    assert wrapped.root_instruction.fusion_kind == "kLoop"
+
+
+def test_halves_that_hlo_itself_has_stay_as_they_are() -> None:
+    program = entry(
+        "p = f32[2]{0} parameter(0)", "s = (f32[2]{0:S(1)}, f32[2]{0}, u32[]) copy-start(p)", "ROOT d = f32[2]{0:S(1)} copy-done(s)"
+    )
+    assert [i.opcode for i in program.entry_computation] == ["parameter", "copy-start", "copy-done"]
+
+
+def test_folded_tuple_elements_are_unfolded() -> None:
+    program = entry("p = (f32[2]{0}, (s32[], f32[4]{0})) parameter(0)", "ROOT a = f32[4]{0} foo(p#0, p#1#1, p#1#1)")
+    names = [(i.opcode, str(i.shape)) for i in program.entry_computation]
+    assert names[1:4] == [
+        ("get-tuple-element", "f32[2]{0}"),
+        ("get-tuple-element", "(s32[], f32[4]{0})"),
+        ("get-tuple-element", "f32[4]{0}"),
+    ]
+    assert program.entry_computation.root_instruction.operands == (1, 3, 3)
+
+
+def test_instructions_may_take_several_lines_and_carry_comments() -> None:
+    program = entry(
+        "p = f32[2]{0} parameter(0), // the input",
+        '  metadata={op_name="http://x"}',
+        "c = f32[2,2]{1,0} constant({",
+        "  { 1, 2 },",
+        "  { 3, /*index=3*/4 }",
+        "})",
+        'ROOT r = f32[2]{0} custom-call(p, c), custom_call_target="a(b\\"{", backend_config={',
+        '  "deep": {"x": 1}',
+        "}",
+    )
+    assert [i.name for i in program.entry_computation] == ["p", "c", "r"]
+    assert program.entry_computation[0].op_name == "http://x"
+    assert program.entry_computation[1].literal == (1.0, 2.0, 3.0, 4.0)
+    root = program.entry_computation.root_instruction
+    assert (root.custom_call_target, root.backend_config) == ('a(b"{', {"deep": {"x": 1}})
+
+
+@pytest.mark.parametrize(
+    ("shape", "text", "values"),
+    [
+        ("s32[]", "-5", (-5,)),
+        ("pred[2]{0}", "{true, 0}", (True, False)),
+        ("f32[2]{0}", "{inf, -1.5e-3}", (float("inf"), -0.0015)),
+        ("c64[2]{0}", "{(1, 2), (-0, -3)}", (1 + 2j, -3j)),
+        ("f32[2]{0}", "f32[2] {1, 2}", (1.0, 2.0)),
+        ("u64[1]{0}", "{18446744073709551615}", (2**64 - 1,)),
+        ("f32[1000]{0}", "{...}", None),
+    ],
+)
+def test_small_constants_can_be_read(shape: str, text: str, values: tuple[object, ...] | None) -> None:
+    assert last(f"c = {shape} constant({text})").literal == values
+
+
+def test_sharding_frontend_attributes_and_control_predecessors_are_kept() -> None:
+    program = entry(
+        "p = f32[2]{0} parameter(0), sharding={devices=[2,1]<=[2] last_tile_dim_replicate}",
+        'q = f32[2]{0} add(p, p), frontend_attributes={_scheduling="early"}, control-predecessors={r}',
+        "ROOT r = f32[2]{0} negate(p)",
+    )
+    p, q, _ = program.entry_computation
+    assert p.word("sharding") == "{devices=[2,1]<=[2] last_tile_dim_replicate}"
+    assert (q.frontend_attributes, q.control) == ({"_scheduling": "early"}, (2,))
+
+
+def test_a_name_inside_a_string_is_no_attribute() -> None:
+    i = last(
+        'c = f32[] custom-call(), custom_call_target="x, dimensions={7}, metadata={op_name=no}", '
+        'dimensions={1}, metadata={op_name="yes, index=3"}'
+    )
+    assert (i.dimensions, i.op_name, i.integer("index")) == ((1,), "yes, index=3", None)
+    assert i.attributes == ("custom_call_target", "dimensions", "metadata")
+
+
+def test_modules_compare_hash_and_survive_pickling() -> None:
+    program = module("scan_layers.hlo")
+    assert pickle.loads(pickle.dumps(program)) == program
+    assert len({hash(i) for i in instructions(program)}) > 1
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "complaint"),
+    [
+        ("", None, "empty"),
+        ("HloModule m\n", 2, "no computation"),
+        ("HloModule m\nENTRY e {\n p = f32[] parameter(0)\n", 4, "never closed"),
+        ("HloModule m\nENTRY e {\n}\n", 3, "is empty"),
+        ("HloModule m\nENTRY e {\n p = f32[] parameter(0)\n p = f32[] negate(p)\n}\n", 4, "second instruction named 'p'"),
+        ("HloModule m\nENTRY e {\n p = f32[] parameter(0)\n q = f32[] negate(z)\n}\n", 4, "does not define"),
+        ("HloModule m\nENTRY e {\n p = f32[] parameter(0)\n q = f32[] call(p), to_apply=z\n}\n", 4, "does not define"),
+        ("HloModule m\nENTRY e {\n p = f32[] parameter(1)\n}\n", 2, "not numbered"),
+        ("HloModule m\nENTRY e {\n p = f32[] parameter(0)\n q = f32[] parameter(0)\n}\n", 4, "second parameter"),
+        ("HloModule m\nENTRY e {\n ROOT p = f32[] parameter(0)\n ROOT q = f32[] negate(p)\n}\n", 4, "second ROOT"),
+        ("HloModule m\na {\n p = f32[] parameter(0)\n}\na {\n p = f32[] parameter(0)\n}\n", 5, "second computation named 'a'"),
+        ('HloModule m\nENTRY e {\n p = f32[2]{0} parameter(0), metadata={op_name="x\n}\n', 3, "never ends"),
+        ("HloModule m\nENTRY e {\n p = f32[-2] parameter(0)\n}\n", 3, "0 or more"),
+        ("HloModule m\nENTRY e {\n p = zzz[2] parameter(0)\n}\n", 3, "element type"),
+        ("HloModule m\nENTRY e {\n what is this\n}\n", 3, "expected 'name = shape opcode"),
+        ("HloModule m\nENTRY e {\n p = f32[] call(), to_apply=e\n}\n", 1, "calls itself"),
+        ("HloModule a\nENTRY e {\n p = f32[] parameter(0)\n}\nHloModule b\n", 5, "second HloModule"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(text: str, line: int | None, complaint: str) -> None:
+    with pytest.raises(SourceError, match=complaint) as caught:
+        parse(text, "m.hlo")
+    message = str(caught.value)
+    assert message.startswith(f"m.hlo: line {line}: " if line else "m.hlo: ")
+    assert "\n" not in message
+
+
+def test_a_damaged_attribute_is_an_error_only_when_asked_for() -> None:
+    i = last("p = f32[2]{0} parameter(0)", "q = f32[2]{0} transpose(p), dimensions={x}")
+    assert i.operands == (0,)
+    with pytest.raises(SourceError, match=r"m.hlo: line 5: q: dimensions: not a whole number"):
+        assert i.dimensions
+
+
+def test_calls_nested_beyond_reason_are_refused() -> None:
+    chain = "".join(f"c{n} {{\n p = f32[] parameter(0)\n ROOT r = f32[] call(p), to_apply=c{n - 1}\n}}\n" for n in range(1, 1000))
+    with pytest.raises(SourceError, match="nested deeper"):
+        parse_text(f"HloModule m\nc0 {{\n ROOT p = f32[] parameter(0)\n}}\n{chain}")
+
+
+@pytest.mark.parametrize("name", names("hlo"))
+def test_every_attribute_of_real_programs_can_be_read(name: str) -> None:
+    program = module(f"{name}.hlo")
+    assert program.form == "hlo text"
+    for i in instructions(program):
+        assert len([i.attribute(attribute) for attribute in i.attributes]) == len(i.attributes)
+        assert i.opcode != "constant" or i.literal is not None or i.shape.elements > 256 or i.shape.dtype[0] in "fbs"
+
+
+def test_unscheduled_and_scheduled_programs_say_which_they_are() -> None:
+    assert not module("scan_layers.before.hlo").is_scheduled
+    assert module("scan_layers.hlo").is_scheduled
+
+
+def test_the_scanned_forward_pass_runs_its_loop_eight_times() -> None:
+    program = module("h200_scan.hlo")
+    (loop,) = [i for i in instructions(program) if i.opcode == "while"]
+    assert loop.known_trip_count == 8
+    body = program.computations[loop.called("body")[0]]
+    assert sum(i.opcode == "async-start" for i in body) == 8  # one slice of the stacked weights each
+
+
+def test_library_calls_show_their_configuration() -> None:
+    program = module("h200_custom.hlo")
+    attention, kernel = (i for i in instructions(program) if i.opcode == "custom-call")
+    assert (attention.custom_call_target, kernel.custom_call_target) == ("__cudnn$fmhaSoftmax", "__gpu$xla.gpu.triton")
+    config = attention.backend_config["cudnn_fmha_backend_config"]
+    assert isinstance(config, dict)
+    assert config["mask_type"] == "CAUSAL"
+    assert kernel.backend_config["grid_x"] == 16384
+    assert program.location(kernel).endswith("more_jax.py:49")

@@ -1,0 +1,133 @@
+"""JAX functions priced without being run: compiled here, or written down for a chip that is not here."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+jax = pytest.importorskip("jax")
+
+import jax.numpy as jnp  # noqa: E402
+
+import roofline as rl  # noqa: E402
+import roofline.jax  # noqa: E402
+from roofline.report import Report  # noqa: E402
+from roofline.selection import group  # noqa: E402
+
+pytestmark = pytest.mark.jax
+Spec = jax.ShapeDtypeStruct
+WIDTH, ROWS = 256, 64
+
+
+def layers(params: list[jax.Array], x: jax.Array) -> jax.Array:
+    for number, weights in enumerate(params):
+        with jax.named_scope(f"layer{number}"):
+            x = jnp.tanh(x @ weights)
+    return x
+
+
+def loss(params: list[jax.Array], x: jax.Array) -> jax.Array:
+    return jnp.sum(layers(params, x))
+
+
+PARAMS = [Spec((WIDTH, WIDTH), jnp.bfloat16)] * 3
+X = Spec((ROWS, WIDTH), jnp.bfloat16)
+PRODUCT = 2 * ROWS * WIDTH * WIDTH
+
+
+def matrix_flops(report: Report) -> float:
+    return sum(amount or 0 for op in report.ops for name, amount in op.work.items() if name.startswith("matrix/"))
+
+
+@pytest.mark.parametrize("chip", ["h100", "v5e", "v7x"])
+def test_a_chip_that_is_not_here_gets_an_estimate_and_the_report_says_so(chip: str) -> None:
+    report = rl.jax.analyze(layers, chip=chip)(PARAMS, X)
+    assert matrix_flops(report) == 3 * PRODUCT
+    assert "an estimate" in report.input.notes[0]
+    # Each layer reads its weights and its rows and writes its rows. XLA:TPU fuses the tanh into the product; on GPU the library's
+    # epilogues have none, so it is a kernel of its own that reads and writes the rows once more.
+    extra = 0 if chip.startswith("v") else 2 * ROWS * WIDTH
+    assert report.points[0].bytes["hbm"] == 3 * 2 * (WIDTH * WIDTH + 2 * ROWS * WIDTH + extra)
+
+
+def test_a_chip_of_two_devices_is_seen_as_one_of_them() -> None:
+    assert rl.jax.analyze(layers, chip="v7x")(PARAMS, X).machine.name == "tpu-v7x/device"
+
+
+def test_what_the_compiler_here_emits_can_be_asked_for() -> None:
+    report = rl.jax.analyze(layers, chip="h100", compiled=True)(PARAMS, X)
+    assert matrix_flops(report) == 3 * PRODUCT
+    assert "fused by the compiler for cpu" in report.input.notes[0]
+
+
+def test_arrays_and_jitted_functions_will_do_and_nothing_runs() -> None:
+    def fails_when_run(x: jax.Array) -> jax.Array:
+        jax.debug.callback(lambda: pytest.fail("it ran"))
+        return x @ x
+
+    report = rl.jax.analyze(jax.jit(fails_when_run), chip="h100")(jnp.ones((32, 32)))
+    assert matrix_flops(report) == 2 * 32**3
+
+
+def test_forward_and_gradient_are_told_apart() -> None:
+    report = rl.jax.analyze(jax.grad(loss), chip="h100")(PARAMS, X)
+    by_phase = {one.key: sum(amount for name, amount in one.work.items() if "matrix" in name) for one in group(report.ops, "phase")}
+    # Forward 3 products; backward one for each weight and one for each layer's input but the first.
+    assert by_phase["forward"] == 3 * PRODUCT
+    assert by_phase["backward"] == 5 * PRODUCT
+
+
+def test_work_is_known_by_scope_and_by_source_line() -> None:
+    report = rl.jax.analyze(layers, chip="h100")(PARAMS, X)
+    assert {one.key for one in group(report.ops, "scope")} == {"layer0", "layer1", "layer2"}
+    assert all("test_jax.py:" in one.key for one in group(report.ops, "location"))
+
+
+def test_a_loop_counts_its_trips() -> None:
+    def scanned(x: jax.Array, weights: jax.Array) -> jax.Array:
+        return jax.lax.scan(lambda carry, w: (carry @ w, None), x, weights)[0]
+
+    stacked = Spec((32, WIDTH, WIDTH), jnp.bfloat16)
+    for compiled in (False, True):
+        assert matrix_flops(rl.jax.analyze(scanned, chip="h100", compiled=compiled)(X, stacked)) == 32 * PRODUCT
+
+
+def test_a_loop_that_only_the_data_decide_is_unknown_until_told() -> None:
+    def until_small(x: jax.Array) -> jax.Array:
+        return jax.lax.while_loop(lambda y: jnp.sum(y) > 1, lambda y: y @ y, x)
+
+    square = Spec((64, 64), jnp.float32)
+    report = rl.jax.analyze(until_small, chip="h100")(square)
+    assert any(op.flops is None for op in report.ops)
+    assert "unknown" in {finding.kind for finding in report.findings}
+
+
+def test_without_a_chip_an_unknown_device_asks_for_one() -> None:
+    with pytest.raises(rl.UsageError, match=r"name a chip: analyze\(f, chip='h100'\)"):
+        rl.jax.analyze(layers)(PARAMS, X)
+
+
+SHARDED = """
+import jax, jax.numpy as jnp, roofline.jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+mesh = Mesh(jax.devices(), ("model",))
+def spec(shape, *axes):
+    return jax.ShapeDtypeStruct(shape, jnp.bfloat16, sharding=NamedSharding(mesh, P(*axes)))
+def ffn(x, up, down):
+    return jnp.maximum(x @ up, 0) @ down
+report = roofline.jax.analyze(ffn, chip="v5e")(spec((256, 512)), spec((512, 2048), None, "model"), spec((2048, 512), "model", None))
+matrix = sum(a for op in report.ops for name, a in op.work.items() if name.startswith("matrix/"))
+links = sum(op.bytes.get("ici") or 0 for op in report.ops)
+print(int(matrix), int(links), report.input.notes[0])
+"""
+
+
+def test_shardings_give_one_devices_share_and_its_exchanges() -> None:
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+    run = subprocess.run([sys.executable, "-c", SHARDED], env=environment, capture_output=True, text=True, check=True)
+    matrix, links, note = run.stdout.strip().split(" ", 2)
+    # 2·2·256·512·2048 FLOP over 8 devices; partial sums of 256 x 512 all-reduced: 2·7/8 of them over a link, in bf16 or as fp32.
+    assert int(matrix) == 2 * 2 * 256 * 512 * 2048 // 8
+    assert int(links) in (256 * 512 * 2 * 7 // 4, 256 * 512 * 4 * 7 // 4)
+    assert note == "one of 8 devices"
