@@ -41,8 +41,9 @@ def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     if len(args.path) > 1:
         raise UsageError("analyze takes one file here; hold two against each other with: roofline compare A B")
-    machine, corrections = chosen_machine(args), chosen_corrections(args)
-    report = analyze(read(args.path[0], machine), machine, corrections)
+    corrections = chosen_corrections(args)
+    recording = read(args.path[0], chosen_machine(args))
+    report = analyze(recording, chosen_machine(args, recording.devices), corrections)
     shown = select(
         report.ops,
         category=args.category,

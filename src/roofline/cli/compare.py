@@ -56,8 +56,8 @@ def run(words: Sequence[str]) -> int:
         # A report keeps the machine it was held against, unless another is asked for.
         if sniff(head_of(path), path) and not (args.chip or args.set or args.per_device):
             return read_report(path)
-        machine = chosen_machine(args)
-        return analyze(read(path, machine), machine)
+        recording = read(path, chosen_machine(args))
+        return analyze(recording, chosen_machine(args, recording.devices))
 
     found = compare(report(args.before), report(args.after))
     answer = Answer(

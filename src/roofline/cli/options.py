@@ -11,6 +11,7 @@ from ..machine import Machine
 from ..placement import Corrections
 from ..resource import Resource
 from ..units import parse
+from ..workload import Device
 
 DEFAULT_CHIP = "h100-sxm"
 CHIP_VARIABLE = "ROOFLINE_CHIP"
@@ -83,13 +84,18 @@ def _figure(name: str) -> str:
     return name
 
 
-def chosen_machine(args: argparse.Namespace) -> Machine:
-    """The machine these options name."""
+def chosen_machine(args: argparse.Namespace, devices: Sequence[Device] = ()) -> Machine:
+    """The machine these options name; without a name, the first device that a recording came from, else the default."""
     from ..machines import load, parse_settings
+    from ..machines.detection import of_device
 
-    name = args.chip or os.environ.get(CHIP_VARIABLE) or DEFAULT_CHIP
-    machine = load(name)
-    if not args.chip and not os.environ.get(CHIP_VARIABLE):
+    name = args.chip or os.environ.get(CHIP_VARIABLE)
+    if name:
+        machine = load(name)
+    elif devices:
+        machine = of_device(devices[0])
+    else:
+        machine = load(DEFAULT_CHIP)
         machine = replace(machine, notes=(*machine.notes, f"no --chip given: held against {machine.name}"))
     if args.per_device:
         machine = machine.per_device()

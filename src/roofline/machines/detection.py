@@ -1,0 +1,42 @@
+"""The machine a recording came from: the catalogue's, with the peaks that the device reported of itself.
+
+A device's own figures come before the catalogue's, which stay beside them. A figure far from the catalogue's is a reporting fault (one
+driver gives half the bandwidth of its chip): then the catalogue's is used, and a note says so.
+"""
+
+import re
+from dataclasses import replace
+
+from ..errors import MachineError
+from ..machine import Machine
+from ..resource import Resource
+from ..units import percent, show
+from ..workload import Device
+from .catalogue import load
+
+PLAUSIBLE = (0.8, 1.25)  # of the catalogue's figure
+CITATION = "the profile's own device description"
+
+
+def of_device(device: Device) -> Machine:
+    """The machine with this device's name and peaks; an error when neither the catalogue nor the device says anything."""
+    try:
+        known = load(device.name)
+    except MachineError:
+        if not device.rates:
+            raise
+        name = re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-") or "device"
+        return Machine(name=name, ceilings=(), title=device.name, scope="device").override(dict(device.rates), "profile", CITATION)
+    machine = known.per_device() if known.devices > 1 else known
+    believed, notes = {}, []
+    for name, rate in device.rates.items():
+        mine = machine.ceiling(name)
+        if mine is None or PLAUSIBLE[0] <= rate / mine.rate <= PLAUSIBLE[1]:
+            believed[name] = rate
+        else:
+            per = Resource(name).per
+            share = percent(rate / mine.rate)
+            notes.append(
+                f"the profile reports {show(rate, per)} of {name}, {share} of the catalogue's {show(mine.rate, per)}, which is used"
+            )
+    return replace(machine.override(believed, "profile", CITATION), notes=(*machine.notes, *notes))

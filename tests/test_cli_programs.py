@@ -1,0 +1,133 @@
+"""Commands on compiled programs and JAX functions."""
+
+import gzip
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from roofline.cli import main
+
+DATA = Path(__file__).parent / "data"
+SCAN = DATA / "h200" / "jax_scan.hlo.txt.gz"
+TRAIN = DATA / "h200" / "jax_train.hlo.txt.gz"
+CUSTOM = DATA / "h200" / "jax_custom.hlo.txt.gz"
+
+Capture = pytest.CaptureFixture[str]
+
+
+def json_of(capsys: Capture, *words: str) -> dict:
+    assert main([*words, "--json", "-"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def matrix(report: dict) -> float:
+    return sum(amount or 0 for op in report["ops"] for name, amount in op["work"].items() if name.startswith("matrix/"))
+
+
+@pytest.mark.parametrize(
+    ("program", "flops"),
+    [(TRAIN, 13_941_463_842_816), (SCAN, 3_573_412_790_272), (CUSTOM, 274_877_906_944)],
+    ids=["train", "scan", "custom"],
+)
+def test_the_products_of_real_programs_are_exact(capsys: Capture, program: Path, flops: int) -> None:
+    for command in ("analyze", "hlo"):
+        report = json_of(capsys, command, str(program), "--chip", "h200")
+        assert matrix(report) == flops
+        assert report["input"]["format"] == "hlo"
+        assert {op["provenance"]["work"] for op in report["ops"]} == {"compiler"}
+
+
+def test_a_program_is_summed_by_scope_source_category_and_phase(capsys: Capture) -> None:
+    for by, said in (("scope", "layer0/mlp"), ("source", ".py:"), ("category", "loop fusion"), ("phase", "backward")):
+        assert main(["hlo", str(TRAIN), "--by", by, "--chip", "h200"]) == 0
+        assert said in capsys.readouterr().out
+
+
+def test_a_folder_of_dumped_programs_is_read(capsys: Capture, tmp_path: Path) -> None:
+    text = gzip.decompress(SCAN.read_bytes())
+    (tmp_path / "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt").write_bytes(text)
+    (tmp_path / "module_0001.jit_f.before_optimizations.txt").write_bytes(text)
+    assert matrix(json_of(capsys, "analyze", str(tmp_path), "--chip", "h200")) == 3_573_412_790_272
+
+
+def test_a_program_that_was_not_compiled_is_an_estimate(capsys: Capture, tmp_path: Path) -> None:
+    program = tmp_path / "f.mlir"
+    program.write_text(
+        "module @jit_f {\n  func.func public @main(%arg0: tensor<64x128xbf16>, %arg1: tensor<128x32xbf16>) -> tensor<64x32xbf16> {\n"
+        "    %0 = stablehlo.dot_general %arg0, %arg1, contracting_dims = [1] x [0] : "
+        "(tensor<64x128xbf16>, tensor<128x32xbf16>) -> tensor<64x32xbf16>\n"
+        "    %1 = stablehlo.tanh %0 : tensor<64x32xbf16>\n    return %1 : tensor<64x32xbf16>\n  }\n}\n"
+    )
+    report = json_of(capsys, "analyze", str(program), "--chip", "v5e")
+    assert matrix(report) == 2 * 64 * 128 * 32
+    assert "an estimate" in " ".join(report["input"]["notes"])
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("HloModule x\nENTRY main {\n  ROOT y = f32[4] add(a, b)\n}\n", "line 3"),
+        ("HloModule x\nENTRY main {\n", "x.hlo"),
+    ],
+)
+def test_a_broken_program_is_one_line_with_its_place(capsys: Capture, tmp_path: Path, content: str, says: str) -> None:
+    path = tmp_path / "x.hlo"
+    path.write_text(content)
+    assert main(["hlo", str(path)]) == 1
+    said = capsys.readouterr().err
+    assert says in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.jax
+def test_theory_stands_beside_what_the_compiler_says(capsys: Capture) -> None:
+    pytest.importorskip("jax")
+    answer = json_of(capsys, "jax-compare")
+    for one, moved, taxed in zip(answer["comparisons"], (25_165_824, 12_582_912), (41_943_040, 20_971_520), strict=True):
+        counts = {count["way"]: (count["flops"], count["bytes"]) for count in one["counts"]}
+        assert counts["theory: operands and output"] == (17_179_869_184, moved)
+        assert (17_179_869_184, taxed) in counts.values()
+        assert counts[f"roofline, compiled for {one['backend']}"][0] == 17_179_869_184
+        # What XLA says of the program is the sum of what it says of its instructions, and each difference is explained.
+        whole = counts[f"cost_analysis() compiled for {one['backend']}"]
+        assert sum(line["xla_flops"] or 0 for line in one["lines"]) == whole[0]
+        assert sum(line["xla_bytes"] or 0 for line in one["lines"]) == whole[1]
+        assert all(line["why"] for line in one["lines"] if (line["xla_flops"] or 0) != line["flops"])
+
+
+@pytest.mark.jax
+def test_a_function_of_ones_own_is_compared(capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("jax")
+    (tmp_path / "my_layers.py").write_text("def layer(x, w):\n    return x @ w\n")
+    monkeypatch.chdir(tmp_path)
+    answer = json_of(capsys, "jax-compare", "my_layers:layer", "--args", "32x64", "bf16[64,16]", "--dtype", "bf16")
+    assert answer["comparisons"][0]["counts"][0]["flops"] == 2 * 32 * 64 * 16
+
+
+def test_without_jax_there_is_theory_alone(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jax", None)
+    assert main(["jax-compare"]) == 0
+    text = capsys.readouterr().out
+    assert "41,943,040" in text
+    assert "theory alone: jax is not installed" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["jax-compare", "nowhere:f", "--args", "4x4"], "cannot be loaded"),
+        (["jax-compare", "math:pi", "--args", "4x4"], "is not a function"),
+        (["jax-compare", "math", "--args", "4x4"], "write MODULE:FUNCTION"),
+        (["jax-compare", "math:sqrt"], "say what the function takes"),
+        (["jax-compare", "--size", "0"], "a size is a positive whole number"),
+        (["jax-compare", "math:sqrt", "--args", "four"], "write a shape like 512x4096"),
+    ],
+)
+def test_bad_requests_say_what_to_write(capsys: Capture, words: list[str], says: str) -> None:
+    pytest.importorskip("jax")
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert said.count("\n") == 1
