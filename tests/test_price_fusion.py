@@ -251,3 +251,13 @@ def test_an_all_reduce_fused_with_its_slice_is_a_reduce_scatter() -> None:
 
 def test_a_fusion_of_nothing_it_calls_is_unknown() -> None:
     assert price(site("f32[8]{0} fusion(%0), kind=kLoop", "f32[8]{0}")).cost.flops is None
+
+
+def test_a_call_that_nobody_knows_inside_a_fusion_is_not_free() -> None:
+    body = """
+  %k = f32[8]{0} custom-call(%p0), custom_call_target="somebodys_kernel"
+  %e = f32[8]{0} exponential(%p0)
+  ROOT %r = f32[8]{0} add(%k, %e)"""
+    found = fused(body, "f32[8]{0}", "f32[8]{0}")
+    assert found.cost.flops is None
+    assert (found.cost["vector/fp32"], found.cost["hbm"]) == (8, 64)

@@ -10,12 +10,14 @@ from fractions import Fraction
 from math import ceil, prod
 
 from ..cost import Cost
+from ..resource import UNNAMED_WORK
 from .bill import Platform, Site
 from .callgraph import callees_first, in_order
 from .contraction import PRODUCTS
 from .elementwise import ELEMENTWISE, elementwise
 from .module import Computation, HloModule, Instruction
 from .needs import needs, result_dims
+from .opcodes import OPCODES
 from .reduction import REDUCTIONS, windows_within
 from .regions import NOTHING, WHOLE, Region, count, joined
 from .shapes import Shape
@@ -27,6 +29,7 @@ Demand = Mapping[Path, Region]
 WORK: dict[str, Rule] = {**dict.fromkeys(ELEMENTWISE, elementwise), **PRODUCTS, **REDUCTIONS}
 # Opcodes that make each element of their result by itself.
 SEPARABLE = ELEMENTWISE | PRODUCTS.keys() | {"map", "reduce", "reduce-window"}
+OPAQUE = ("custom-call", "while", "conditional")  # in a body, where no compiler but a library's puts them
 INLINE = ("fusion", "call", "async-start")  # instructions that run the computation they call as their own
 # Opcodes that pass a value on as it is.
 TRANSPARENT = ("bitcast", "opt-barrier", "domain", "add-dependency", "async-done", "async-update")
@@ -63,9 +66,12 @@ class Bodies:
         return known
 
     def work(self, site: Site) -> Work:
-        """The arithmetic of one execution of an instruction; of a computation it runs, or none for one that moves data."""
-        rule = WORK.get(site.instruction.opcode)
-        return rule(site, self.arithmetic) if rule is not None else NO_WORK
+        """The arithmetic of one execution of an instruction; none for one that moves data, unknown for one nobody can price."""
+        opcode = site.instruction.opcode
+        rule = WORK.get(opcode)
+        if rule is not None:
+            return rule(site, self.arithmetic)
+        return _opaque(site) if opcode in OPAQUE or opcode not in OPCODES else NO_WORK
 
     def walk(self, number: int, wanted: Demand, in_place: tuple[int, ...] = ()) -> Body:
         """A computation of whose root ``wanted`` is wanted; updates ``in_place`` are made whole, but what they update is not read."""
@@ -129,6 +135,19 @@ class Bodies:
             share = _share(instruction.shape, region) if instruction.opcode in SEPARABLE else Fraction(1)
         if work is not NO_WORK:
             done.add(work.cost if share == 1 else _scaled(work.cost, share), notes=work.notes)
+
+
+def _opaque(site: Site) -> Work:
+    """The arithmetic of a call in a fused body, if somebody knows its target."""
+    # Calls are priced with `traffic`, which is built on this module.
+    from .calls import price_call
+
+    found = price_call(site) if site.instruction.opcode == "custom-call" else None
+    if found is None:
+        what = site.instruction.custom_call_target or site.instruction.opcode
+        return Work(Cost.of({UNNAMED_WORK: None}), (f"nobody knows what {what} computes",))
+    amounts = tuple((resource, amount) for resource, amount in found.cost.amounts if resource.is_compute)
+    return Work(Cost(amounts, frozenset(resource for resource in found.cost.unknown if resource.is_compute)), found.notes)
 
 
 def _passed_on(demand: list[dict[Path, Region]], instruction: Instruction, here: Demand) -> bool:

@@ -126,7 +126,7 @@ def _computes(pricer: Pricer, site: Site) -> Price:
 
 def _moves(pricer: Pricer, site: Site) -> Price:
     """One kernel that moves data and computes nothing."""
-    return _launched(site, kernel(pricer.bodies, site))
+    return _computes(pricer, site)
 
 
 def _reshapes(pricer: Pricer, site: Site) -> Price:
@@ -143,7 +143,7 @@ def _reshapes(pricer: Pricer, site: Site) -> Price:
 
 
 def _major_to_minor(shape: Shape) -> tuple[int, ...]:
-    """The dimensions in the order in which they lie in memory, those of one element left where they are counted."""
+    """The dimensions in the order in which they lie in memory."""
     if shape.layout is None or len(shape.layout.minor_to_major) != len(shape.dims):
         return tuple(range(len(shape.dims)))
     return tuple(reversed(shape.layout.minor_to_major))
@@ -197,11 +197,9 @@ def _copy_start(pricer: Pricer, site: Site) -> Price:
 
 def _loop(pricer: Pricer, site: Site) -> Price:
     """Trip count x (body + condition)."""
-    body, condition = (
-        sum((pricer.total(number).cost for number in site.instruction.called(role)), NOTHING) for role in ("body", "condition")
-    )
-    each = body + condition
-    least = sum((pricer.total(call.computation).least for call in site.instruction.calls), NOTHING)
+    runs = [pricer.total(call.computation) for call in site.instruction.calls]
+    each: Cost = sum((run.cost for run in runs), NOTHING)
+    least: Cost = sum((run.least for run in runs), NOTHING)
     trips = pricer.trip_count(site)
     if trips is None:
         note = f"only the data decide how often {site.instruction.name} runs: one step is counted, the rest is unknown"

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from ..errors import MachineError
 from ..machine import Machine
-from ..resource import Resource
 from ..units import percent, show
 from ..workload import Device
 from .catalogue import load
