@@ -100,3 +100,14 @@ def test_collectives_that_jax_compiles_are_found() -> None:
     for form in ("before", "after"):
         found = {name: program(frozen(f"collective_{name}", form), "gpu").cost["nvlink"] for name in expected}
         assert found == expected
+
+
+def test_a_machines_own_links_carry_its_collectives() -> None:
+    from roofline.hlo.collectives import network_of
+    from roofline.machines import load
+
+    # A switch joins the 18 NVLinks of an H200, so all carry; a torus gives a ring one link each way.
+    assert network_of(load("h200")) == Network("nvlink", "switch", 18)
+    assert network_of(load("v5e")) == Network("ici", "ring", 1)
+    assert network_of(load("apple-m1")) is None
+    assert network_of(load("h200"), "pcie") == Network("pcie", "ring", 1)

@@ -327,6 +327,12 @@ def test_a_dimension_without_bound_leaves_the_cost_unknown() -> None:
     assert "without bound" in found.notes[0]
 
 
+def test_a_dimension_that_varies_counts_at_its_upper_bound_and_says_so() -> None:
+    found = priced("f32[<=10,4]{1,0} add(%0, %1)", "f32[<=10,4]{1,0}", "f32[<=10,4]{1,0}")
+    assert found.cost["vector/fp32"] == 40
+    assert found.notes == ("dimensions that vary are counted at their upper bound",)
+
+
 def test_a_custom_call_nobody_knows_keeps_its_bytes() -> None:
     found = priced('f32[8]{0} custom-call(%0), custom_call_target="somebodys_kernel"', "f32[8,4]{1,0}")
     assert (found.cost["hbm"], found.cost["compute"], found.cost.flops) == (128 + 32, None, None)

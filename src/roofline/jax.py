@@ -17,7 +17,8 @@ from typing import Any
 from . import analysis
 from .errors import MachineError, MissingExtra, UsageError
 from .hlo import HloModule, parse
-from .hlo.bill import Platform, link_of, platform_of
+from .hlo.bill import Platform, platform_of
+from .hlo.collectives import network_of
 from .hlo.fusion_model import fuse
 from .hlo.program import program
 from .machine import Machine
@@ -59,7 +60,7 @@ def analyze(
     def report(*args: Any, **kwargs: Any) -> Report:
         machine = _machine(chip)
         found = lower(function, machine, compiled=compiled, **jit)(*args, **kwargs)
-        workload = program(found.module, found.platform, link=link or link_of(machine), trips=trips)
+        workload = program(found.module, found.platform, link=network_of(machine, link), trips=trips)
         recording = Recording(workload=workload, format="jax", notes=found.notes)
         return analysis.analyze(recording, machine, corrections)
 

@@ -5,7 +5,6 @@ from typing import Literal
 
 from ..cost import Cost
 from ..machine import Machine
-from ..resource import SCALE_UP
 from .module import Computation, HloModule, Instruction
 
 Platform = Literal["gpu", "tpu", "cpu"]
@@ -44,8 +43,3 @@ def platform_of(machine: Machine) -> Platform:
     """The kind of compiler that a machine's programs come from."""
     kinds: dict[str, Platform] = {"tpu": "tpu", "cpu": "cpu"}
     return kinds.get(machine.kind, "gpu")
-
-
-def link_of(machine: Machine) -> str | None:
-    """The link between a machine's chips that collectives run over, if it has one."""
-    return next((unit for unit in SCALE_UP if machine.ceiling(unit)), None)

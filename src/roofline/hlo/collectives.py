@@ -12,6 +12,8 @@ from ..cost import NOTHING, Cost
 from ..formulas.collective import Algorithm, Route, all_gather, all_reduce, all_to_all, hop_work, permute, reduce_scatter
 from ..formulas.notation import Link, tidy
 from ..ledger import Ledger
+from ..machine import Machine
+from ..resource import SCALE_UP
 from .bill import Platform, Price, Site
 from .traffic import PCIE
 from .work import Sum
@@ -32,6 +34,15 @@ class Network:
             return link
         usual = _USUAL[platform]
         return usual if link is None else Network(link, usual.algorithm if link == usual.link else "ring")
+
+
+def network_of(machine: Machine, link: str | None = None) -> Network | None:
+    """How a machine's chips are joined: over its own scale-up link, or the one named; all links at once where a switch joins them."""
+    ceiling = next((found for unit in ([link] if link else SCALE_UP) if (found := machine.ceiling(unit))), None)
+    if ceiling is None:
+        return Network(link) if link else None
+    switched = "switch" in ceiling.topology.lower()
+    return Network(ceiling.resource.name, "switch" if switched else "ring", ceiling.count if switched else 1)
 
 
 _USUAL: dict[Platform, Network] = {

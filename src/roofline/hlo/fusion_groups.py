@@ -276,8 +276,11 @@ class _Grouping:
         )
 
     def _in_memory(self, user: Instruction) -> tuple[int, ...]:
-        """The operands that an instruction needs in memory: the table of a gather, the arrays that an update changes."""
-        return user.operands[:1] if user.opcode == "gather" else updated(user)
+        """The operands that an instruction needs in memory: arrays that it changes, the table of a gather that takes elements again."""
+        if user.opcode == "gather":
+            table = user.operands[:1]
+            return table if user.shape.elements > self.computation[table[0]].shape.elements else ()
+        return updated(user)
 
     def _reached(self, group: Group, index: int) -> Iterator[int]:
         """The members of a kernel that depend on a value."""

@@ -15,8 +15,9 @@ compiler weighs more than these rules know. They are
    used again, as in a softmax or a normalisation.
 4. A product (dot, convolution) is a kernel of its own. Its loads convert, transpose, slice and broadcast the operands; its store adds a
    bias, applies an activation, scales, converts and adds a residual, when that is all that is made of its result.
-5. Updates in place (scatter, dynamic-update-slice) compute their updates and indices, but need the array they change in memory; a
-   gather its table. Elementwise work takes a gather in.
+5. Updates in place (scatter, dynamic-update-slice) compute their updates and indices, but need the array they change in memory.
+   Elementwise work takes a gather in, and a gather the elementwise work on its table, of which it needs what it takes, unless it takes
+   more elements than the table has and would compute some again.
 6. Sorts, transforms, random numbers, custom calls, collectives, loops, conditionals, copies and barriers are boundaries: what enters
    or leaves them is in memory.
 7. A value that is read in one narrower format alone is stored in that format.

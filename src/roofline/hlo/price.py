@@ -5,7 +5,7 @@ link, or that nobody knows. `price` prices one instruction; a `Pricer` prices ma
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..cost import NOTHING, Cost
 from ..errors import FormulaError, SourceError
@@ -67,7 +67,7 @@ class Pricer:
         instruction = site.instruction
         rule = RULES.get(instruction.opcode, _unknown)
         try:
-            return rule(self, site)
+            found = rule(self, site)
         except FormulaError as error:
             # A dimension without bound, a window nobody can count: the program is fine, its cost is not known.
             return Price(Cost.of({UNNAMED_WORK: None, HBM: None}), instruction.opcode, (str(error),))
@@ -75,6 +75,9 @@ class Pricer:
             # Attributes that do not fit the operands' shapes; no compiler writes such a program.
             where = f"{instruction.dialect.where}: {instruction.dialect.place(instruction.place)}: {instruction.name}"
             raise SourceError(f"{where}: its attributes do not fit its operands ({error}); is the file damaged?") from None
+        if found.cost != NOTHING and instruction.shape.is_dynamic:
+            return replace(found, notes=(*found.notes, "dimensions that vary are counted at their upper bound"))
+        return found
 
     def sites(self, computation: Computation) -> list[Site]:
         """The instructions of a computation, where they stand."""

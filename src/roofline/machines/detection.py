@@ -33,9 +33,6 @@ def of_device(device: Device) -> Machine:
         if mine is None or PLAUSIBLE[0] <= rate / mine.rate <= PLAUSIBLE[1]:
             believed[name] = rate
         else:
-            per = Resource(name).per
-            share = percent(rate / mine.rate)
-            notes.append(
-                f"the profile reports {show(rate, per)} of {name}, {share} of the catalogue's {show(mine.rate, per)}, which is used"
-            )
+            theirs, ours = show(rate, mine.resource.per), show(mine.rate, mine.resource.per)
+            notes.append(f"the profile reports {theirs} of {name}, {percent(rate / mine.rate)} of the catalogue's {ours}, which is used")
     return replace(machine.override(believed, "profile", CITATION), notes=(*machine.notes, *notes))

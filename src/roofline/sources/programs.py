@@ -7,7 +7,8 @@ project's own model, and the recording says that its costs are an estimate.
 from pathlib import Path
 
 from ..hlo import HloModule
-from ..hlo.bill import Platform, link_of, platform_of
+from ..hlo.bill import Platform, platform_of
+from ..hlo.collectives import network_of
 from ..hlo.fusion_model import fuse
 from ..hlo.platforms import detect_platform
 from ..hlo.program import program
@@ -27,7 +28,7 @@ def read(path: Path, target: Machine | None = None) -> Recording:
     for module in read_modules(path):
         ready, platform, note = prepared(module, target)
         notes += note
-        ops += program(ready, platform, link=link_of(target) if target else None).ops
+        ops += program(ready, platform, link=network_of(target) if target else None).ops
     return Recording(workload=Workload(tuple(ops)), format="hlo", files=(str(path),), notes=tuple(notes))
 
 
