@@ -65,6 +65,21 @@ def test_a_program_that_was_not_compiled_is_an_estimate(capsys: Capture, tmp_pat
     assert "an estimate" in " ".join(report["input"]["notes"])
 
 
+def test_what_a_program_did_not_fuse_is_ranked_with_its_reason(capsys: Capture, tmp_path: Path) -> None:
+    words = ["fusion", str(SCAN), "--chip", "h200"]
+    (report,) = json_of(capsys, *words)["reports"]
+    first = report["boundaries"][0]
+    # The scores of attention cross memory between a library product and the softmax: 4·16·1024² of bf16, written and read, 8 times.
+    assert (first["count"], first["reason"]) == (8, "custom call")
+    assert first["written_bytes"] + first["read_bytes"] == 8 * 2 * 2 * 4 * 16 * 1024**2
+    assert [one["avoidable_bytes"] for one in report["boundaries"]] == sorted(
+        (b["avoidable_bytes"] for b in report["boundaries"]), reverse=True
+    )
+    assert report["fragmentation"]["kernels"] == 202
+    assert main([*words, "-o", str(tmp_path / "chart.svg")]) == 0
+    assert "Kernels by avoidable traffic" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [

@@ -222,15 +222,37 @@ def test_a_product_that_others_need_too_is_stored() -> None:
     assert traffic(fuse(module(both), "gpu")) == OPERANDS + 3 * RESULT
 
 
-@pytest.mark.parametrize(("platform", "extra"), [("gpu", 0), ("tpu", 0)])
-def test_a_transposed_matrix_is_read_as_it_lies(platform: Platform, extra: int) -> None:
+@pytest.mark.parametrize("platform", ["gpu", "tpu", "cpu"])
+def test_a_transposed_matrix_is_read_as_it_lies(platform: Platform) -> None:
     program_ = """
     x = bf16[512,256] parameter(0)
     w = bf16[1024,256] parameter(1)
     t = bf16[256,1024] transpose(w), dimensions={1,0}
     ROOT d = bf16[512,1024] dot(x, t), lhs_contracting_dims={1}, rhs_contracting_dims={0}
     """
-    assert traffic(fuse(module(program_), platform), platform) == OPERANDS - 2 * 1024 + RESULT + extra
+    assert traffic(fuse(module(program_), platform), platform) == OPERANDS - 2 * 1024 + RESULT
+
+
+@pytest.mark.parametrize("platform", ["gpu", "tpu", "cpu"])
+def test_a_result_turned_around_is_the_product_with_its_operands_swapped(platform: Platform) -> None:
+    turned = """
+    x = bf16[512,256] parameter(0)
+    w = bf16[256,1024] parameter(1)
+    d = bf16[512,1024] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    ROOT t = bf16[1024,512] transpose(d), dimensions={1,0}
+    """
+    assert traffic(fuse(module(turned), platform), platform) == OPERANDS - 2 * 1024 + RESULT
+
+
+def test_a_row_kernel_of_two_results_is_two_kernels_on_gpus() -> None:
+    # x + y is a result, and so is its softmax: Triton kernels of XLA:GPU have one result, so the sum is stored first and read again.
+    both = SOFTMAX.replace(
+        "x = f32[64,1000] parameter(0)", "a = f32[64,1000] parameter(0)\nb = f32[64,1000] parameter(1)\nx = f32[64,1000] add(a, b)"
+    )
+    both = both.replace("ROOT y", "y") + "ROOT t = (f32[64,1000], f32[64,1000]) tuple(x, y)"
+    array = 4 * 64 * 1000
+    assert traffic(fuse(module(both), "tpu"), "tpu") == 4 * array
+    assert traffic(fuse(module(both), "gpu")) == 5 * array
 
 
 def test_heads_that_are_moved_between_batches_are_stored_for_a_library() -> None:
@@ -260,22 +282,27 @@ def test_a_value_read_in_a_narrower_format_alone_is_stored_in_it() -> None:
     assert traffic(fused, "tpu") == 4 * 512 * 256 + 2 * 2 * 512 * 256 + 2 * 256 * 1024 + RESULT
 
 
-def test_a_gather_takes_its_indices_and_its_consumers_but_not_its_table() -> None:
-    fused = fuse(
-        module("""
-        table = f32[1000,64] parameter(0)
-        i = s32[10,1] parameter(1)
-        one = s32[] constant(1)
-        ones = s32[10,1] broadcast(one), dimensions={}
-        j = s32[10,1] subtract(i, ones)
-        big = f32[1000,64] negate(table)
-        g = f32[10,64] gather(big, j), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, slice_sizes={1,64}
-        ROOT y = f32[10,64] exponential(g)
-        """),
-        "gpu",
-    )
-    assert kernels(fused) == ["big", "loop_exponential_fusion"]
-    assert traffic(fused) == 2 * 4 * 64000 + 4 * 10 + 2 * 4 * 640
+GATHER = """
+table = f32[1000,64] parameter(0)
+i = s32[{rows},1] parameter(1)
+one = s32[] constant(1)
+ones = s32[{rows},1] broadcast(one), dimensions={{}}
+j = s32[{rows},1] subtract(i, ones)
+big = f32[1000,64] negate(table)
+g = f32[{rows},64] gather(big, j), offset_dims={{1}}, collapsed_slice_dims={{0}}, start_index_map={{0}}, slice_sizes={{1,64}}
+ROOT y = f32[{rows},64] exponential(g)
+"""
+
+
+def test_a_gather_computes_what_it_takes_of_its_table() -> None:
+    fused = fuse(module(GATHER.format(rows=10)), "gpu")
+    assert kernels(fused) == ["loop_exponential_fusion"]
+    assert traffic(fused) == 4 * 640 + 4 * 10 + 4 * 640  # the rows taken, their numbers, the result: not the table
+    assert program(fused, "gpu").cost.known(TRANSCENDENTAL) == 640
+
+
+def test_a_gather_that_takes_elements_again_needs_its_table_in_memory() -> None:
+    assert kernels(fuse(module(GATHER.format(rows=2000)), "gpu")) == ["big", "loop_exponential_fusion"]
 
 
 def test_an_update_in_place_computes_what_it_writes() -> None:
@@ -424,6 +451,26 @@ def test_the_training_step_moves_what_the_compiled_one_does() -> None:
     assert 0.95 < cost.known(HBM) / 46_693_453_308 < 1.05
 
 
+# What the compiled program moves beyond these rules, and roughly how much of it they see.
+DIFFERENT = {
+    "attention_forward": (0.92, "heads are moved together for the library, which reads no batches that lie apart"),
+    "decode": (0.15, "the caches were not donated: they are copied, and turned for the library and back"),
+    "layer_norm_grad": (0.71, "a normalised input is stored in fp32 for the gain's gradient instead of computed again"),
+    "lstm": (0.58, "products of 64 rows are split along the contracted dimension, and their fp32 parts added up afterwards"),
+    "reductions": (1.98, "a reduction of everything starts as one of rows, and shares the kernel of the others"),
+    "router": (0.80, "the product is split along the contracted dimension"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(path.name.removesuffix(".hlo.gz") for path in DATA.glob("fusion/h200/*.hlo.gz")))
+def test_programs_compiled_for_an_h200_move_what_the_estimate_says_or_differ_for_a_named_reason(name: str) -> None:
+    estimate = program(fuse(stored(f"fusion/h200/{name}.stablehlo"), "gpu"), "gpu").cost
+    compiled = program(stored(f"fusion/h200/{name}.hlo"), "gpu").cost
+    assert matrix(estimate) == matrix(compiled)
+    ratio = float(estimate.known(HBM)) / float(compiled.known(HBM))
+    assert ratio == pytest.approx(DIFFERENT.get(name, (1.0, ""))[0], abs=0.07)
+
+
 LOWERED = sorted(path.name.removesuffix(".gz") for path in DATA.glob("hlo/*") if path.name.endswith((".stablehlo.gz", ".before.hlo.gz")))
 
 
@@ -566,7 +613,9 @@ def programs(draw: st.DrawFn, moving: bool = False) -> str:
     return "\n".join([*lines, f"ROOT out = ({shape}) tuple({', '.join(name for name, _, _ in results)})"])
 
 
-rules = st.sampled_from([RULES["gpu"], RULES["tpu"], RULES["cpu"], Rules(row_bytes=100), Rules(small_bytes=0), Rules(most_operands=4)])
+rules = st.sampled_from(
+    [RULES["gpu"], RULES["tpu"], RULES["cpu"], Rules(row_bytes=100), Rules(small_bytes=0, results="not rows"), Rules(most_operands=4)]
+)
 
 
 @given(programs(moving=True), rules)

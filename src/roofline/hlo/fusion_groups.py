@@ -5,16 +5,16 @@ more bytes: with one kernel that takes it, with several that become one, repeate
 written by the first of them for the others to read. The rules themselves are told in `fusion_model`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
 from .bodies import updated
+from .fusion_cuts import Cuts
 from .fusion_rules import (
     EPILOGUE,
     PRODUCTS,
     PROLOGUE,
-    TAKES,
     UPDATES,
     VIEWS,
     Rules,
@@ -22,11 +22,13 @@ from .fusion_rules import (
     is_cheap,
     is_fixed,
     is_loop,
+    is_repeatable,
     keeps_rows,
     major,
     reduced_dims,
     row_bytes,
     rows_of,
+    turns,
 )
 from .module import Computation, Instruction
 
@@ -34,7 +36,6 @@ Kind = Literal["loop", "reduce", "row", "product", "update"]
 Fit = Literal["loop", "reduce", "row", "product", ""]
 
 _MOST_LOOKS = 4096  # kernels looked at for a path between two; beyond it one is taken to exist
-_MOST_LEAVES = 16  # values that one is traced back to before it counts as made from too many
 _SHARED = ("loop", "reduce", "row")  # kernels that iterate over elements, and may take others' results along
 
 
@@ -87,63 +88,18 @@ class _Grouping:
                 self.after[before].append(index)
                 self.fixed[before] = self.fixed[index] = True
         self.homes: list[list[Group]] = [[] for _ in computation]
-        self.cut = [0] * len(computation)
-        self.leaves: list[Mapping[int, int] | None] = [None] * len(computation)
-        for index in range(len(computation)):
-            self.cut[index] = self._cut(index)
-            self.leaves[index] = self._leaves(index)
+        self.cuts = Cuts(computation, self.fixed)
 
     @property
     def groups(self) -> tuple[Group, ...]:
         found = dict.fromkeys(group for home in self.homes for group in home)
         return tuple(sorted(found, key=lambda group: (max(group.outputs), min(group.outputs))))
 
-    def size(self, index: int) -> int:
-        """Bytes of a value."""
-        shape = self.computation[index].shape
-        return shape.bytes if shape.is_bounded else 0
-
-    def _cut(self, index: int) -> int:
-        """The fewest bytes from which a value can be made cheaply: its own, or those of what it is made from."""
-        instruction = self.computation[index]
-        if self.fixed[index] or not is_loop(instruction) or instruction.opcode in ("map", "gather"):
-            return self.size(index)
-        return min(self.size(index), self._remade(index))
-
-    def _remade(self, index: int) -> int:
-        """Bytes read to compute a value again, and as many more as its transcendentals take the time of."""
-        instruction = self.computation[index]
-        return self._effort(index) + sum(self._needed(index, operand) for operand in set(instruction.operands))
-
-    def _effort(self, index: int) -> int:
-        instruction = self.computation[index]
-        return 0 if is_cheap(instruction) else instruction.shape.elements
-
-    def _leaves(self, index: int) -> Mapping[int, int] | None:
-        """The values in memory that a value is made from by loops alone, with the bytes read of each; ``None`` when they are many."""
-        instruction = self.computation[index]
-        if self.fixed[index] or not is_loop(instruction) or instruction.opcode in ("map", "gather"):
-            return {index: self.size(index)} if self.size(index) else {}
-        found: dict[int, int] = {}
-        for operand in dict.fromkeys(instruction.operands):
-            below = self.leaves[operand]
-            if below is None or len(found) + len(below) > _MOST_LEAVES:
-                return None
-            takes = instruction.opcode in TAKES and operand == instruction.operands[0]
-            for leaf, size in below.items():
-                found[leaf] = max(found.get(leaf, 0), min(size, self.size(index)) if takes else size)
-        return found
-
-    def _needed(self, index: int, operand: int) -> int:
-        """Bytes that computing a value reads of one operand, or of what that is made from."""
-        takes = self.computation[index].opcode in TAKES and operand == self.computation[index].operands[0]
-        return min(self.cut[operand], self.size(index)) if takes else self.cut[operand]
-
     def place(self, index: int) -> None:
         """Decides about one instruction whose users all have their places."""
         instruction = self.computation[index]
         takers, outside = self._takers(index)
-        if instruction.opcode in VIEWS or (self.cut[index] == 0 and is_cheap(instruction)):
+        if instruction.opcode in VIEWS or (self.cuts.least[index] == 0 and is_cheap(instruction)):
             self._repeat(index, takers)
             if outside or not takers:
                 self._start(index)
@@ -186,7 +142,7 @@ class _Grouping:
                 return
         if is_cheap(self.computation[index]):
             # Reading what it is made from may be less than reading it: a broadcast, a wider format.
-            self._repeat(index, [group for group in takers if self._reads(group, index) <= self.size(index)])
+            self._repeat(index, [group for group in takers if self._reads(group, index) <= self.cuts.size(index)])
         self._start(index)
 
     def _start(self, index: int) -> None:
@@ -220,7 +176,7 @@ class _Grouping:
 
     def _new_inputs(self, group: Group, index: int) -> set[int]:
         operands = set(self.computation[index].operands)
-        return {operand for operand in operands - group.members if self.cut[operand] or self.fixed[operand]}
+        return {operand for operand in operands - group.members if self.cuts.least[operand] or self.fixed[operand]}
 
     def _join(self, group: Group, index: int) -> None:
         fit = self._fit(group, index)
@@ -237,7 +193,7 @@ class _Grouping:
     def _repeat(self, index: int, takers: list[Group]) -> None:
         for group in takers:
             # Views and values made from nothing cost nothing to repeat.
-            group.repeated += len(takers) > 1 and self.cut[index] > 0 and self.computation[index].opcode not in VIEWS
+            group.repeated += len(takers) > 1 and self.cuts.least[index] > 0 and self.computation[index].opcode not in VIEWS
             self._join(group, index)
 
     def _is_prologue(self, group: Group, index: int) -> bool:
@@ -305,6 +261,7 @@ class _Grouping:
             and 0 < row_bytes(computation, reduce, rows) <= self.rules.row_bytes
             and group.lines is None
             and group.rows in (None, rows)
+            and (len(group.outputs) == 1 or self.rules.results == "any")
             and all(major(computation[output].shape.dims, rows) is not None for output in group.outputs)
             and all(keeps_rows(computation, member, rows) for member in reached)
         ):
@@ -320,50 +277,55 @@ class _Grouping:
     def _is_epilogue(self, group: Group, index: int) -> bool:
         """Whether a kernel is elementwise work on a product that the product's own kernel can do before it stores."""
         size = self.computation[index].shape.elements
-        if self.rules.stores == "none" or group.kind != "loop" or len(group.outputs) != 1:
+        if group.kind != "loop" or len(group.outputs) != 1:
             return False
         if any(self.computation[member].opcode in ("gather", "concatenate", "pad") for member in group.members):
             return False
         reached = list(self._reached(group, index))
-        if any(self.computation[one].shape.elements != size or not self.rules.store(self.computation[one].opcode) for one in reached):
+        if any(self.computation[one].shape.elements != size or not self._stores(index, self.computation[one]) for one in reached):
             return False
         return group.outputs <= set(reached) and len(self._extras(group, index)) <= self.rules.most_extras
+
+    def _stores(self, product: int, one: Instruction) -> bool:
+        """Whether a product can do this to its result: views and turns of the matrix need no more than other numbers in its call."""
+        turned = one.opcode == "transpose" and one.operands[0] == product and turns(self.computation, one)
+        return one.opcode in VIEWS or turned or self.rules.store(one.opcode)
 
     def _extras(self, group: Group, index: int) -> set[int]:
         """The arrays as large as its result that a product's kernel would read after the product, with one more member."""
         inside = group.members | {index}
         late = {one for one in inside if one not in group.prologue and self.computation[one].opcode not in PRODUCTS}
         read = {operand for one in late for operand in self.computation[one].operands} - inside
-        return {operand for operand in read if self.cut[operand] and self.computation[operand].shape.elements >= group.space}
+        return {operand for operand in read if self.cuts.least[operand] and self.computation[operand].shape.elements >= group.space}
 
     def _reads(self, group: Group, index: int) -> int:
         """Bytes that a kernel reads in addition when it computes a value itself."""
         held = group.members | group.inputs - {index}
-        return self._effort(index) + sum(self._needed(index, operand) for operand in set(self.computation[index].operands) - held)
+        return self.cuts.effort(index) + sum(self.cuts.needed(index, operand) for operand in set(self.computation[index].operands) - held)
 
     def _repeats_well(self, index: int, takers: list[Group]) -> bool:
         """Whether computing a value in each kernel that needs it moves no more bytes than storing it once."""
-        instruction, size = self.computation[index], self.size(index)
-        if not is_loop(instruction) or instruction.opcode in ("map", "gather"):
+        instruction, size = self.computation[index], self.cuts.size(index)
+        if not is_repeatable(instruction):
             return size <= self.rules.small_bytes and is_loop(instruction)
         again = sum(self._reads(group, index) for group in takers)
-        stored = self._remade(index) + size * (1 + len(takers))
-        leaves = self.leaves[index]
+        stored = self.cuts.remade(index) + size * (1 + len(takers))
+        leaves = self.cuts.leaves[index]
         if again > stored or leaves is None:
             return False
         # All that it is made from may be read again, or be stored at the narrowest place on the way; or the value itself is, and
         # everything on the way joins the kernel that stores it.
         whole = sum(leaves.values())
-        all_again = sum(self._effort(index) + self._reads_leaves(group, index) for group in takers)
-        halfway = again + whole + self.cut[index]
+        all_again = sum(self.cuts.effort(index) + self._reads_leaves(group, index) for group in takers)
+        halfway = again + whole + self.cuts.least[index]
         written = any(self._can_write(group, index) for group in takers)
-        return min(all_again, halfway) <= whole + self._effort(index) + size * (len(takers) + (not written))
+        return min(all_again, halfway) <= whole + self.cuts.effort(index) + size * (len(takers) + (not written))
 
     def _reads_leaves(self, group: Group, index: int) -> int:
         """Bytes that a kernel reads in addition when it computes a value from what is in memory."""
         wanted: dict[int, int] = {}
         for operand in set(self.computation[index].operands) - group.members - group.inputs:
-            wanted |= {leaf: size for leaf, size in (self.leaves[operand] or {}).items() if leaf not in group.inputs}
+            wanted |= {leaf: size for leaf, size in (self.cuts.leaves[operand] or {}).items() if leaf not in group.inputs}
         return sum(wanted.values())
 
     def _united(self, index: int, takers: list[Group]) -> Group | None:
@@ -383,7 +345,7 @@ class _Grouping:
 
     def _alike(self, one: Group, other: Group) -> bool:
         """Whether two kernels iterate over as many elements, and reduce alike if both do."""
-        if not self.rules.many_results or one.kind not in _SHARED or other.kind not in _SHARED or one.space != other.space:
+        if one.kind not in _SHARED or other.kind not in _SHARED or one.space != other.space or not self._may_store(one, other):
             return False
         if any(self.computation[output].shape.is_tuple for output in one.outputs | other.outputs):
             return False
@@ -393,6 +355,10 @@ class _Grouping:
         rows = next((group.rows for group in reducing if group.kind == "row"), None)
         outputs = one.outputs | other.outputs
         return rows is None or all(major(self.computation[output].shape.dims, rows) is not None for output in outputs)
+
+    def _may_store(self, *groups: Group) -> bool:
+        """Whether these kernels, as one, may have several results."""
+        return self.rules.results == "any" or (self.rules.results == "not rows" and all(group.kind != "row" for group in groups))
 
     def _unite(self, one: Group, other: Group) -> None:
         one.kind = max(one.kind, other.kind, key=_SHARED.index)
@@ -408,7 +374,7 @@ class _Grouping:
     def _can_write(self, group: Group, index: int) -> bool:
         """Whether a kernel can store a value it computes on the way, and nobody who reads it there makes the kernel wait."""
         shape = self.computation[index].shape
-        if not self.rules.many_results or group.kind not in _SHARED:
+        if group.kind not in _SHARED or not self._may_store(group):
             return False
         if any(self.computation[output].shape.is_tuple for output in group.outputs):
             return False
@@ -478,7 +444,11 @@ class _Grouping:
         if len(outside) != 1 or value == self.computation.root or not self.homes[outside[0]]:
             return False
         convert = outside[0]
-        if self.computation[convert].opcode != "convert" or self.size(convert) >= self.size(value) or group in self.homes[convert]:
+        if (
+            self.computation[convert].opcode != "convert"
+            or self.cuts.size(convert) >= self.cuts.size(value)
+            or group in self.homes[convert]
+        ):
             return False
         if group.kind == "update" or (group.kind == "product" and not self.rules.store("convert")):
             return False

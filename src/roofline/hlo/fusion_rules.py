@@ -25,6 +25,7 @@ EPILOGUE = ELEMENTWISE | VIEWS | {"transpose"}
 
 Loads = Literal["any", "matrices"]
 Stores = Literal["any", "linear", "none"]
+Results = Literal["any", "not rows", "one"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,15 +36,15 @@ class Rules:
     ``loads`` says what a product does to its operands as it reads them: ``any`` conversion, slice, broadcast and permutation, or none
     but taking ``matrices`` in either order. ``stores`` says what it does to its result before it writes it: ``any`` elementwise work
     with two more arrays as large (a residual, a mask), what is ``linear`` up to a clamp (a bias, a residual, a scale, a ReLU, a
-    conversion) with one, or ``none``. ``many_results`` lets one kernel store several values. ``small_bytes`` is up to where even costly
-    work is repeated rather than stored. ``most_operands`` bounds operands and results of one kernel, ``most_repeated`` the instructions
-    in it that other kernels compute too.
+    conversion) with one, or ``none``. ``results`` says which kernels store several values: ``any``, those that do not go row by row
+    (``not rows``), or none (``one`` each). ``small_bytes`` is up to where even costly work is repeated rather than stored.
+    ``most_operands`` bounds operands and results of one kernel, ``most_repeated`` the instructions in it that other kernels compute too.
     """
 
     row_bytes: float = parse("64 KiB", "B")
     loads: Loads = "any"
     stores: Stores = "any"
-    many_results: bool = True
+    results: Results = "any"
     small_bytes: float = parse("64 KiB", "B")
     most_operands: int = 96  # as XLA:GPU, whose kernels' arguments must fit in constant memory
     most_repeated: int = 256
@@ -61,12 +62,12 @@ class Rules:
 
 
 # XLA:TPU's products load and store through any elementwise work; it leaves a row's reduction and its use apart but keeps what lies
-# between in VMEM, which costs main memory as little as one kernel would. XLA:GPU joins those in one Triton kernel; most of its products
-# are library calls. XLA:CPU's are too, with no epilogue; its kernels have one result, and a reduction always ends one.
+# between in VMEM, which costs main memory as little as one kernel would. XLA:GPU joins those in one Triton kernel of one result; most of
+# its products are library calls. XLA:CPU's are too, with no epilogue; all its kernels have one result, and a reduction ends one.
 RULES: dict[Platform, Rules] = {
     "tpu": Rules(),
-    "gpu": Rules(loads="matrices", stores="linear"),
-    "cpu": Rules(row_bytes=0, loads="matrices", stores="none", many_results=False),
+    "gpu": Rules(loads="matrices", stores="linear", results="not rows"),
+    "cpu": Rules(row_bytes=0, loads="matrices", stores="none", results="one"),
 }
 
 
@@ -77,10 +78,14 @@ def is_loop(instruction: Instruction) -> bool:
     return instruction.opcode in LOOPS and instruction.shape.is_array
 
 
+def is_repeatable(instruction: Instruction) -> bool:
+    """Whether it may be computed in several kernels: a loop, but not one that jumps through memory or runs a computation of its own."""
+    return is_loop(instruction) and instruction.opcode not in ("map", "gather")
+
+
 def is_cheap(instruction: Instruction) -> bool:
     """Whether computing it twice is nothing beside the memory it saves."""
-    opcode = instruction.opcode
-    return is_loop(instruction) and opcode not in TRANSCENDENTALS and opcode not in ("map", "gather")
+    return is_repeatable(instruction) and instruction.opcode not in TRANSCENDENTALS
 
 
 def is_fixed(instruction: Instruction) -> bool:
@@ -141,6 +146,18 @@ def keeps_rows(computation: Computation, instruction: Instruction, rows: int) ->
         count = major(source, rows)
         return count is not None and instruction.dimensions[:count] == tuple(range(count)) and source[:count] == dims[:count]
     return instruction.opcode == "transpose" and instruction.dimensions[:here] == tuple(range(here))
+
+
+def turns(computation: Computation, transpose: Instruction) -> bool:
+    """Whether a transposition of a dot's result is the same dot with its operands swapped."""
+    product = computation[transpose.operands[0]]
+    if product.opcode != "dot" or transpose.opcode != "transpose":
+        return False
+    numbers = product.dot
+    batch = len(numbers.lhs_batch)
+    rows = computation[product.operands[0]].shape.rank - batch - len(numbers.lhs_contracting)
+    rank = product.shape.rank
+    return transpose.dimensions == (*range(batch), *range(batch + rows, rank), *range(batch, batch + rows))
 
 
 def folds(computation: Computation, product: Instruction, operand: int) -> bool:

@@ -165,6 +165,8 @@ def _written_out(done: list[Computation], number: int, room: int) -> tuple[Compu
 
     def put(instruction: Instruction, where: dict[int, int]) -> int:
         operands = tuple(where[operand] for operand in instruction.operands)
+        if instruction.opcode == "square":  # of CHLO; HLO has no such opcode
+            instruction, operands = replace(instruction, opcode="multiply"), operands * 2
         control = tuple(where[before] for before in instruction.control if before in where)
         instructions.append(replace(instruction, operands=operands, control=control))
         return len(instructions) - 1

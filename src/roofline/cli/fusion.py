@@ -1,0 +1,131 @@
+"""`roofline fusion`: what a program did not fuse, why, and what that costs."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ..analysis import analyze
+from ..hlo.collectives import network_of
+from ..hlo.fragments import Boundary, Fragmentation, FusionReport, KernelShare, fragments
+from ..machine import Machine
+from ..render.tables import Paper, facts, table
+from ..render.text import notes_text
+from ..sources.hlo_dump import read_modules
+from ..sources.programs import prepared, read
+from ..units import percent, plain, show
+from .options import Parser, chosen_machine, machine_options, output_options
+from .output import draw, emit
+
+SCHEMA = "roofline.fusion-report/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The fusion reports of a file or folder as JSON."""
+
+    schema: str = SCHEMA
+    reports: tuple[FusionReport, ...]
+
+
+def parser() -> Parser:
+    made = Parser(
+        "fusion",
+        "What a program did not fuse: values written by one kernel and read by another, the reason the program shows,\n"
+        "and the gain if they were fused; kernels by avoidable traffic; how fragmented the program is.",
+        "roofline fusion program.hlo --chip h200",
+    )
+    made.add_argument("path", metavar="PROGRAM", help="an HLO or StableHLO file, or a folder that --xla_dump_to wrote")
+    made.add_argument("--top", type=int, default=12, metavar="N", help="rows to show in each table (default 12)")
+    machine_options(made)
+    output_options(made)
+    return made
+
+
+def run(words: Sequence[str]) -> int:
+    args = parser().parse_args(words)
+    machine = chosen_machine(args)
+    reports = []
+    for module in read_modules(Path(args.path)):
+        ready, platform, notes = prepared(module, machine)
+        reports.append((fragments(ready, platform, machine, link=network_of(machine)), notes))
+    if args.output:
+        from ..render.plot import roofline_chart
+
+        draw(args, roofline_chart(analyze(read(Path(args.path), machine), machine), theme=args.theme))
+    answer = Answer(reports=tuple(report for report, _ in reports))
+    emit(
+        args,
+        lambda page: "\n\n\n".join(_text(report, machine, [*notes, *machine.notes], args.top, page) for report, notes in reports),
+        answer,
+        lambda: [{**asdict(one), "consumers": " ".join(one.consumers)} for report in answer.reports for one in report.boundaries],
+    )
+    return 0
+
+
+def _text(report: FusionReport, machine: Machine, notes: list[str], top: int, page: Paper) -> str:
+    parts = [
+        f"{page.paint(report.module, 'bold')} for {report.platform} on {machine.name}",
+        _fragmentation(report.fragmentation, page),
+        _boundaries(report.boundaries, top, page),
+        _kernels(report.kernels, top, page),
+        notes_text([*report.notes, *notes], page),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _fragmentation(found: Fragmentation, page: Paper) -> str:
+    small = ""
+    if found.small_kernels is not None:
+        small = f"{found.small_kernels:,} with a floor below one launch ({show(found.launch_latency_s, 's')})"
+        small += f", {percent(found.small_bytes_share)} of the bytes and {percent(found.small_floor_share)} of the floor"
+    median = show(None if found.median_bytes is None else float(found.median_bytes), "B")
+    return facts(
+        [
+            ("kernels", f"{found.kernels:,} launches of {found.distinct:,} kernels"),
+            ("median kernel", f"{median}, {show(found.median_floor_s, 's')} at least"),
+            ("small kernels", small),
+            ("by scope", ", ".join(f"{scope or '(none)'} {count:,}" for scope, count in found.scopes[:6])),
+        ],
+        page,
+    )
+
+
+def _boundaries(found: Sequence[Boundary], top: int, page: Paper) -> str:
+    if not found:
+        return "every value stays inside its kernel: nothing is left to fuse"
+    rows = [
+        [
+            one.producer,
+            _consumers(one.consumers),
+            one.reason,
+            plain(one.count),
+            show(one.written_bytes + one.read_bytes, "B"),
+            show(one.avoidable_bytes, "B"),
+            show(one.gain_s, "s"),
+        ]
+        for one in found[:top]
+    ]
+    title = page.paint("Values that leave their kernel", "bold")
+    headers = ["from", "to", "why", "times", "moved", "avoidable", "gain"]
+    return f"{title}\n{table(headers, rows, page, left=3)}{_more(len(found) - top)}"
+
+
+def _consumers(names: tuple[str, ...]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more" if names else "–"
+
+
+def _kernels(found: Sequence[KernelShare], top: int, page: Paper) -> str:
+    ranked = [one for one in found if one.avoidable_bytes]
+    if not ranked:
+        return ""
+    rows = [
+        [one.name, one.category, plain(one.count), show(float(one.bytes), "B"), show(one.avoidable_bytes, "B"), show(one.floor_s, "s")]
+        for one in ranked[:top]
+    ]
+    title = page.paint("Kernels by avoidable traffic", "bold")
+    headers = ["kernel", "category", "times", "moves", "avoidable", "T_min"]
+    return f"{title}\n{table(headers, rows, page, left=2)}{_more(len(ranked) - top)}"
+
+
+def _more(left: int) -> str:
+    return f"\n… and {left:,} more; --top shows them, --json and --csv have them all" if left > 0 else ""
