@@ -322,3 +322,11 @@ def test_advice_is_the_same_in_any_order_of_the_ops(rows: list[tuple[dict[str, f
     savings = [finding.saving_s or 0.0 for finding in found if finding.kind != "above-roof"]
     assert savings == sorted(savings, reverse=True)
     assert all(saving >= 0 for saving in savings)
+
+
+def test_caches_and_main_memory_are_one_path_and_do_not_wait_for_one_another() -> None:
+    chip = toy().override({"l2": 10})
+    # 1 s through l2 and 1 s through hbm, 2 s measured: a slow copy, not two paths in turn.
+    assert kinds(op(0, {"hbm": 10, "l2": 10}, 2.0, chip), machine=chip) == ["memory-middle"]
+    # 1 s of arithmetic besides: now 2 s are the two paths in turn.
+    assert kinds(op(0, {"hbm": 10, "l2": 10, "matrix/bf16": 90}, 1.9, chip), machine=chip)[0] == "no-overlap"

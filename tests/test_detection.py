@@ -20,6 +20,14 @@ def test_a_peak_that_cannot_be_right_is_said_and_not_used() -> None:
     assert "50% of the catalogue's 5.3 TB/s" in machine.notes[-1]
 
 
+def test_a_gpus_own_compute_peak_stands_beside_the_catalogues() -> None:
+    # 132 SM x 4096 FLOP x 1.98 GHz is 1070 TFLOP/s; the matrix unit is specified at 989.4.
+    ceiling = of_device(Device(id=0, name="NVIDIA H200", rates={"matrix/bf16": 1.0705e15})).ceiling("matrix/bf16")
+    assert ceiling is not None
+    assert ceiling.rate == 9.894e14
+    assert ceiling.others[-1].value == 1.0705e15
+
+
 def test_a_device_of_a_two_device_chip_is_held_against_its_share() -> None:
     assert of_device(Device(id=0, name="TPU7x")).name == "tpu-v7x/device"
 

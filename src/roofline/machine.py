@@ -215,6 +215,11 @@ class Machine:
             ceilings[key] = new
         return replace(self, ceilings=tuple(ceilings.values()))
 
+    def beside(self, name: str, figure: Figure) -> "Machine":
+        """The same machine with another source's figure kept beside one of its rates."""
+        ceilings = tuple(replace(c, others=(*c.others, figure)) if c.resource.name == name else c for c in self.ceilings)
+        return replace(self, ceilings=ceilings)
+
     def scaled(self, fractions: Mapping[str, float], why: str) -> "Machine":
         """The same machine with rates times a fraction, by resource or by unit; the full rate is kept among the others."""
         ceilings = []

@@ -1,14 +1,15 @@
 """The machine a recording came from: the catalogue's, with the peaks that the device reported of itself.
 
 A device's own figures come before the catalogue's, which stay beside them. A figure far from the catalogue's is a reporting fault (one
-driver gives half the bandwidth of its chip): then the catalogue's is used, and a note says so.
+driver gives half the bandwidth of its chip): then the catalogue's is used, and a note says so. A GPU's own compute peaks are its units
+times its highest clock, which its matrix unit does not keep: they stand beside the catalogue's and are not used.
 """
 
 import re
 from dataclasses import replace
 
 from ..errors import MachineError
-from ..machine import Machine
+from ..machine import Figure, Machine
 from ..units import percent, show
 from ..workload import Device
 from .catalogue import load
@@ -30,7 +31,9 @@ def of_device(device: Device) -> Machine:
     believed, notes = {}, []
     for name, rate in device.rates.items():
         mine = machine.ceiling(name)
-        if mine is None or PLAUSIBLE[0] <= rate / mine.rate <= PLAUSIBLE[1]:
+        if mine is not None and mine.resource.is_compute and machine.kind == "gpu":
+            machine = machine.beside(name, Figure(rate, CITATION, "units times the highest clock"))
+        elif mine is None or PLAUSIBLE[0] <= rate / mine.rate <= PLAUSIBLE[1]:
             believed[name] = rate
         else:
             theirs, ours = show(rate, mine.resource.per), show(mine.rate, mine.resource.per)

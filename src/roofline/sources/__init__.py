@@ -5,6 +5,7 @@ one is found by content and imported when chosen.
 """
 
 import gzip
+import zlib
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
@@ -15,7 +16,7 @@ from ..units import parse
 from ..workload import Recording
 
 # In order: the first that recognises the head of a file reads it.
-SOURCES = ("report_json", "programs", "table")
+SOURCES = ("report_json", "programs", "ncu", "table")
 HEAD_BYTES = int(parse("64 KiB", "B"))
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -39,7 +40,7 @@ def head_of(path: Path) -> bytes:
         raise SourceError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise SourceError(f"{path}: is a folder; name a file in it") from None
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise SourceError(f"{path}: cannot be read: {error}") from None
     return head
 
@@ -49,7 +50,7 @@ def all_of(path: Path) -> bytes:
     try:
         data = path.read_bytes()
         return gzip.decompress(data) if data.startswith(GZIP_MAGIC) else data
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise SourceError(f"{path}: cannot be read: {error}") from None
 
 

@@ -1,0 +1,202 @@
+"""Hardware counters: a CSV that Nsight Compute printed (``ncu --csv``, pages ``raw`` and ``details``), plain or gzipped.
+
+Alone it is a recording: one op for each kernel, its launches, time, FLOP of all pipes and formats, and bytes of main memory, L2 and L1
+as counted. Beside a profile its launches join the profile's operations (`counters.join`). Nsight Compute runs kernels one at a
+time and flushes caches before each, so its truth is a cold one.
+"""
+
+import re
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ..cost import Cost
+from ..counters import Launch
+from ..errors import FormulaError, SourceError
+from ..machine import Machine
+from ..resource import HBM, Resource
+from ..workload import Coverage, Device, Op, Recording, Share, Workload
+from . import all_of
+from .ncu_metrics import L1, L2, NAME, UNNAMED_MATRIX, VECTOR, Metrics, Plan, bytes_over, cost_of, is_used, peaks, plan
+from .ncu_table import TIME, Entry, decode, entries, is_header, writes_decimal_commas
+
+TALK = ("==PROF==", "==WARNING==", "==ERROR==")
+COLLECT = "ncu --set full --csv --page raw"
+COLD = "counted by Nsight Compute, one kernel at a time and by default with caches flushed before each: traffic is that of cold caches"
+LOCAL = ("127.0.0.1", "localhost", "::1")
+MOST_GRIDS = 3  # that a note spells out
+
+
+def sniff(head: bytes, path: Path) -> bool:
+    """A line that names the columns of a launch, or the profiler's talk before it."""
+    lines = decode(head).splitlines()
+    return any(is_header(line) for line in lines) or any(line.startswith(TALK) for line in lines)
+
+
+def read(path: Path, target: Machine | None = None) -> Recording:
+    """The kernels of a counter file as ops, in the order of their first launch."""
+    table = _Table(path)
+    launches = table.launches()
+    kernels: dict[str, list[Launch]] = {}
+    for launch in launches:
+        kernels.setdefault(launch.name, []).append(launch)
+    ops = tuple(_op(name, some) for name, some in kernels.items())
+    times = [(op.time_s, op.priced) for op in ops]
+    busy = None if any(time_s is None for time_s, _ in times) else sum((time_s or 0.0 for time_s, _ in times), 0.0)
+    return Recording(
+        workload=Workload(ops),
+        format="ncu",
+        files=(str(path),),
+        hosts=table.hosts,
+        devices=table.devices(),
+        coverage=Coverage(
+            busy_s=busy,
+            attributed_s=busy,
+            priced_s=None if busy is None else sum((time_s or 0.0 for time_s, priced in times if priced), 0.0),
+        ),
+        notes=table.notes(launches),
+    )
+
+
+def read_launches(path: Path) -> tuple[Launch, ...]:
+    """Every launch that was counted, in order: what `counters.join` lays along a profile."""
+    return _Table(path).launches()
+
+
+class _Table:
+    """A file taken apart: its launches' entries and how to read them."""
+
+    __slots__ = ("_entries", "_metrics", "_path", "_plan")
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._entries = _entries(path)
+        used = [cell for entry in self._entries for name, (_, cell) in entry.cells.items() if name != NAME]
+        commas = writes_decimal_commas(used)
+        self._metrics = [Metrics(entry, str(path), commas=commas) for entry in self._entries]
+        self._plan: Plan = plan({name for entry in self._entries for name in entry.cells})
+
+    def launches(self) -> tuple[Launch, ...]:
+        return tuple(self._launch(entry, metrics) for entry, metrics in zip(self._entries, self._metrics, strict=True))
+
+    def _launch(self, entry: Entry, metrics: Metrics) -> Launch:
+        time = metrics.time
+        try:
+            cost = cost_of(metrics, self._plan, _capability(entry))
+        except FormulaError as error:
+            raise SourceError(f"{self._path}: row {entry.row}: {error}") from None
+        return Launch(
+            name=entry.words.get("Kernel Name", "") or "(unnamed)",
+            cost=cost,
+            time_s=None if time is None else float(time),
+            grid=_dimensions(entry.words.get("Grid Size", "")),
+            block=_dimensions(entry.words.get("Block Size", "")),
+            device=_device(entry),
+        )
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        names = dict.fromkeys(entry.words.get("Host Name", "") for entry in self._entries)
+        return tuple(name for name in names if name and name not in LOCAL)
+
+    def devices(self) -> tuple[Device, ...]:
+        """The devices, with the best peak that any launch's clock allows, since clocks fall under load."""
+        names: dict[int, str] = {}
+        hosts: dict[int, str] = {}
+        rates: dict[int, dict[str, float]] = {}
+        for entry, metrics in zip(self._entries, self._metrics, strict=True):
+            device = _device(entry)
+            names[device] = names.get(device) or metrics.word(NAME)
+            host = entry.words.get("Host Name", "")
+            hosts.setdefault(device, "" if host in LOCAL else host)
+            mine = rates.setdefault(device, {})
+            for resource, rate in peaks(metrics, self._plan, _capability(entry)):
+                mine[resource] = max(rate, mine.get(resource, 0.0))
+        return tuple(Device(id=device, name=names[device], host=hosts[device], rates=rates[device]) for device in sorted(names))
+
+    def notes(self, launches: Sequence[Launch]) -> tuple[str, ...]:
+        """What a reader of the numbers has to know: how they were counted, and what was not."""
+        notes = [COLD]
+        for level in (L2, L1):
+            ways = {caveat for metrics in self._metrics for moved, caveat in (bytes_over(metrics, level),) if moved is not None and caveat}
+            notes += [f"{level} bytes are {caveat}" for caveat in sorted(ways)]
+        missing = [label for label, absent in self._missing(launches) if absent]
+        if missing:
+            notes.append(f"not counted: {', '.join(missing)}; to have it all, collect with: {COLLECT}")
+        return tuple(notes)
+
+    def _missing(self, launches: Sequence[Launch]) -> Iterable[tuple[str, bool]]:
+        unknown = {resource for launch in launches for resource in launch.cost.unknown}
+        yield f"time ({TIME})", any(launch.time_s is None for launch in launches)
+        yield "tensor operations of every format (sm__ops_path_tensor_src_*.sum)", UNNAMED_MATRIX in unknown
+        for kind, ops in VECTOR.items():
+            names = "{" + ",".join(op for op, _ in ops[:3]) + "}"
+            yield f"{kind} arithmetic (smsp__sass_thread_inst_executed_op_{names}_pred_on.sum)", Resource(f"vector/{kind}") in unknown
+        yield "bytes of main memory (dram__bytes.sum)", HBM in unknown
+        for level, name in ((L2, "lts__t_sectors_srcunit_tex.sum"), (L1, "l1tex__t_bytes.sum")):
+            yield f"bytes of {level} ({name})", all(bytes_over(metrics, level)[0] is None for metrics in self._metrics)
+
+
+def _entries(path: Path) -> list[Entry]:
+    try:
+        text = decode(all_of(path))
+    except zlib.error as error:
+        raise SourceError(f"{path}: the gzip stream is damaged ({error}); copy it again") from None
+    found = entries(text, is_used, str(path))
+    if found:
+        return found
+    if any(is_header(line) for line in text.splitlines()):
+        raise SourceError(f"{path}: the table has no kernels; did the profiled range launch any?")
+    raise SourceError(f"{path}: no table of kernels; print one with: {COLLECT}")
+
+
+def _op(name: str, launches: list[Launch]) -> Op:
+    """All launches of one kernel."""
+    times = [launch.time_s for launch in launches if launch.time_s is not None]
+    time_s = sum(times) if len(times) == len(launches) else None
+    shares: dict[int, list[Launch]] = {}
+    for launch in launches:
+        shares.setdefault(launch.device, []).append(launch)
+    return Op(
+        name=name,
+        cost=sum((launch.cost for launch in launches), Cost()),
+        count=len(launches),
+        kernels=len(launches),
+        time_s=time_s,
+        self_time_s=time_s,
+        category="kernel",
+        work_provenance="counter",
+        bytes_provenance="counter",
+        by_device=tuple(
+            Share(key=device, count=len(mine), time_s=sum(launch.time_s or 0.0 for launch in mine))
+            for device, mine in sorted(shares.items())
+        ),
+        notes=_shape_notes(launches),
+    )
+
+
+def _shape_notes(launches: list[Launch]) -> tuple[str, ...]:
+    shapes = dict.fromkeys((launch.grid, launch.block) for launch in launches if launch.grid)
+    shown = [f"grid {_joined(grid)}" + (f" block {_joined(block)}" if block else "") for grid, block in list(shapes)[:MOST_GRIDS] if grid]
+    more = len(shapes) - len(shown)
+    return ("; ".join(shown) + (f" and {more} more" if more else ""),) if shown else ()
+
+
+def _joined(sizes: tuple[int, ...]) -> str:
+    return "x".join(map(str, sizes))
+
+
+def _dimensions(text: str) -> tuple[int, ...] | None:
+    """``(2, 66, 1)`` as numbers."""
+    sizes = re.findall(r"\d{1,10}", text)
+    return tuple(int(size) for size in sizes) or None
+
+
+def _device(entry: Entry) -> int:
+    found = re.search(r"\d{1,9}", entry.words.get("Device", ""))
+    return int(found[0]) if found else 0
+
+
+def _capability(entry: Entry) -> float | None:
+    found = re.fullmatch(r"\d{1,3}\.\d{1,2}", entry.words.get("CC", ""))
+    return float(found[0]) if found else None

@@ -1,0 +1,185 @@
+"""The tables that Nsight Compute prints as CSV, read line by line: who was launched, and its metrics with their units.
+
+``--page raw`` is wide: a row a launch, a column a metric, units in the row below the header. ``--page details`` and plain ``--csv`` are
+long: a row a metric. Around either there may be talk, of the profiler (``==PROF==``) and of the program it ran. Numbers come in base
+units or with prefixes ("auto": Mbyte, us, Ghz), with thousands separators, and on some systems with decimal commas.
+"""
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+
+from ..errors import SourceError
+from ..units import DECIMAL, SMALL
+
+HEADER = re.compile(r'\A\ufeff?"?ID"?,.*"?Kernel Name"?', re.IGNORECASE)
+METRIC, UNIT, VALUE = "Metric Name", "Metric Unit", "Metric Value"
+TIME = "gpu__time_duration.sum"
+# What the details page calls metrics by, where it gives no names; the same words mean a share (%) in another section.
+LABELS = {"Duration": (TIME, "s"), "Memory Throughput": ("dram__bytes.sum.per_second", "byte/s")}
+
+UNKNOWN = ("", "n/a", "nan", "-nan", "inf", "-inf", "none")
+LARGEST = 2**100  # no counter of any machine comes near; beyond it products would leave the range of floats
+_PLAIN = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:[eE][+-]?\d{1,2})?")
+_COMMAS = re.compile(r"[+-]?(?:\d{1,3}(?:[.\s'’]\d{3})+|\d+)(?:,\d*)?(?:[eE][+-]?\d{1,2})?")
+_LONGEST = 60  # digits and separators of any number that is one
+
+_COUNTED = ("", "1", "%", "inst", "cycle", "sector", "sectors", "wavefront", "request", "op")
+_SECONDS: dict[str, int | Fraction] = {
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1),
+    **{prefix + word: scale for prefix, scale in SMALL.items() for word in ("s", "sec", "second")},
+}
+_PREFIXED = re.compile(r"([kKMGTPE]?)(byte|[hH]z)s?")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A launch as the table has it: its row, the words about it (``Kernel Name``), and for each metric its unit and cell."""
+
+    row: int
+    words: Mapping[str, str]
+    cells: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+
+def decode(data: bytes) -> str:
+    """Text in whatever encoding it was redirected: UTF-16 with a mark (PowerShell), else UTF-8. Odd bytes can only be in names."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", "replace")
+    return data.decode("utf-8-sig", "replace")
+
+
+def is_header(line: str) -> bool:
+    """Whether a line begins a table of launches."""
+    return HEADER.match(line) is not None
+
+
+def entries(text: str, used: Callable[[str], bool], where: str) -> list[Entry]:
+    """The launches of every table in a text, in order, with the metrics that ``used`` wants. Talk is passed over."""
+    found: list[Entry] = []
+    lines = (line.rstrip("\r\n") for line in io.StringIO(text))
+    for line in lines:
+        if is_header(line):
+            header = _cells(line, where)
+            missing = [word for word in (UNIT, VALUE) if METRIC in header and word not in header]
+            if missing:
+                raise SourceError(f"{where}: the table has '{METRIC}' but no '{missing[0]}'; print it again with ncu --csv")
+            rows = _rows(lines, header, where)
+            found += _long(rows, header, used, len(found)) if METRIC in header else _wide(rows, header, used, len(found), where)
+    return found
+
+
+def _cells(line: str, where: str) -> list[str]:
+    try:
+        return [cell.strip() for cell in next(csv.reader([line]), [])]
+    except csv.Error as error:
+        raise SourceError(f"{where}: not a CSV line: {error}; print it again with ncu --csv") from None
+
+
+def _rows(lines: Iterator[str], header: list[str], where: str) -> Iterator[list[str]]:
+    """The rows below a header: those that begin with a launch's number, and the row of units, whose first cell is empty."""
+    for line in lines:
+        if line.startswith("==") or is_header(line):
+            continue
+        cells = _cells(line, where)
+        if len(cells) > 1 and (cells[0].isdecimal() or (not cells[0] and len(cells) == len(header))):
+            yield cells
+
+
+def _wide(rows: Iterable[list[str]], header: list[str], used: Callable[[str], bool], before: int, where: str) -> Iterator[Entry]:
+    metrics = [(place, name) for place, name in enumerate(header) if "__" in name and used(name)]
+    words = [(place, name) for place, name in enumerate(header) if "__" not in name]
+    units = [""] * len(header)
+    row = before
+    for cells in rows:
+        if not cells[0]:
+            units = cells
+            continue
+        row += 1
+        if len(cells) != len(header):
+            raise SourceError(f"{where}: row {row}: {len(cells)} cells where the header has {len(header)}; the copy is incomplete")
+        yield Entry(row, {name: cells[place] for place, name in words}, {name: (units[place], cells[place]) for place, name in metrics})
+
+
+def _long(rows: Iterable[list[str]], header: list[str], used: Callable[[str], bool], before: int) -> Iterator[Entry]:
+    name_at, unit_at, value_at = header.index(METRIC), header.index(UNIT), header.index(VALUE)
+    words = [place for place in range(len(header)) if place < name_at]
+    found: dict[tuple[str, str], Entry] = {}
+    process_at = header.index("Process ID") if "Process ID" in header else 0
+    for cells in rows:
+        if len(cells) <= value_at or not cells[0]:  # the tail of a rule's description
+            continue
+        key = (cells[0], cells[process_at])
+        if key not in found:
+            found[key] = Entry(before + len(found) + 1, {header[place]: cells[place] for place in words})
+        name, unit = cells[name_at], cells[unit_at]
+        if name in LABELS and _dimension(unit) == _dimension(LABELS[name][1]):
+            name = LABELS[name][0]
+        if used(name):
+            found[key].cells.setdefault(name, (unit, cells[value_at]))
+    yield from found.values()
+
+
+def _dimension(unit: str) -> str:
+    """What a unit measures, prefix apart."""
+    numerator, _, denominator = unit.partition("/")
+    prefixed = _PREFIXED.fullmatch(numerator)
+    kind = prefixed[2] if prefixed else "s" if numerator in _SECONDS else numerator
+    return f"{kind}/s" if denominator in _SECONDS else kind
+
+
+@lru_cache(maxsize=256)
+def scale(unit: str) -> Fraction | None:
+    """The factor from a unit of Nsight Compute's to base units (seconds, bytes, Hz, counts); ``None`` for one it does not print.
+
+    >>> scale("Gbyte/s"), scale("usecond"), scale("sector/ns"), scale("parsec")
+    (Fraction(1000000000, 1), Fraction(1, 1000000), Fraction(1000000000, 1), None)
+    """
+    numerator, _, denominator = unit.partition("/")
+    above, below = _scale(numerator), _scale(denominator)
+    return None if above is None or below is None else above / below
+
+
+def _scale(word: str) -> Fraction | None:
+    if word in _COUNTED:
+        return Fraction(1)
+    if word in _SECONDS:
+        return Fraction(_SECONDS[word])
+    match = _PREFIXED.fullmatch(word)
+    return Fraction(DECIMAL[match[1]]) if match else None
+
+
+def writes_decimal_commas(cells: Iterable[str]) -> bool:
+    """Whether some number cannot be read with thousands commas, and every one with decimal commas. Else commas mean thousands.
+
+    >>> writes_decimal_commas(["9,00", "1.234"]), writes_decimal_commas(["1,234", "5"]), writes_decimal_commas(["9,00", "1.2.3"])
+    (True, False, False)
+    """
+    numbers = [number for cell in cells if (number := _bare(cell)).lower() not in UNKNOWN]
+    return not all(map(_PLAIN.fullmatch, numbers)) and all(map(_COMMAS.fullmatch, numbers))
+
+
+def _bare(cell: str) -> str:
+    """The value in a cell, without the sign of a doubtful one and without its parts, which may follow in parentheses."""
+    return cell.strip().removeprefix("(!)").partition("(")[0].strip()
+
+
+def number(cell: str, unit: str, *, commas: bool = False) -> Fraction | None:
+    """A cell in base units, exactly; ``None`` where it says unknown. A `SourceError` says what is wrong with anything else."""
+    text = _bare(cell)
+    if text.lower() in UNKNOWN:
+        return None
+    if len(text) > _LONGEST or not (_COMMAS if commas else _PLAIN).fullmatch(text):
+        raise SourceError(f"{text[:40]!r} is not a number")
+    text = re.sub(r"[.\s'’]", "", text).replace(",", ".") if commas else text.replace(",", "")
+    factor = scale(unit)
+    if factor is None:
+        raise SourceError(f"unit {unit[:40]!r} is none of Nsight Compute's; print it again with --print-units base")
+    value = Fraction(text) * factor
+    if value < 0 or value > LARGEST:
+        raise SourceError(f"{text[:40]!r} is negative or larger than any counter")
+    return value
