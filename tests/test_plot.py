@@ -16,6 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from roofline.analysis import analyze
+from roofline.comparison import compare
 from roofline.cost import Cost
 from roofline.errors import UsageError
 from roofline.fusing import StageSpec, chain, fuse
@@ -98,6 +99,7 @@ FIGURES: dict[str, Callable[..., Axes]] = {
     "ceilings": lambda **look: plot.ceilings(V7X, **look),
     "time_bars": lambda **look: plot.time_bars(_placements(), **look),
     "roofline_chart": lambda **look: plot.roofline_chart(_report(25), **look),
+    "change_bars": lambda **look: plot.change_bars(compare(_report(4), _report(4, seed=1)), **look),
 }
 assert set(FIGURES) == set(plot.__all__) - {"save"}
 

@@ -7,14 +7,16 @@ compiler weighs more than these rules know. They are
 1. Elementwise work, conversions, broadcasts, iotas, scalar constants, reshapes, slices, pads, concatenations and transposes join the
    kernel that uses them: each element is computed where it is needed, and its place in memory is never written.
 2. A value that several kernels use makes them one kernel of several results when they iterate over as many elements and none waits for
-   another: it is then computed and its operands are read once. Else it is repeated in each when it has no transcendental (or is small)
-   and reading its operands again moves no more bytes than storing it: arithmetic is cheaper than memory. Else one kernel stores it.
+   another: it is then computed and its operands are read once. Else it is repeated in each when reading again what it is made from
+   moves no more bytes than storing it, a transcendental counting as a byte: arithmetic is cheaper than memory. Else one kernel stores
+   it, on the way where it can. Reductions, products and gathers are never repeated.
 3. A reduction takes its elementwise producers, and siblings that reduce the same elements alike: they read the operand once. What
    follows starts a new kernel, because no element is known before the last is read, unless it is elementwise work on the result itself
    or the reduced dimensions are the minor ones and a row fits on chip (`Rules.row_bytes`): then row after row is read, reduced and
    used again, as in a softmax or a normalisation.
 4. A product (dot, convolution) is a kernel of its own. Its loads convert, transpose, slice and broadcast the operands; its store adds a
-   bias, applies an activation, scales, converts and adds a residual, when that is all that is made of its result.
+   bias, applies an activation, scales, converts and adds a residual, when that is all that is made of its result. How much of this it
+   does depends on who makes the product, a compiler or a library: `Rules.loads` and `Rules.stores`.
 5. Updates in place (scatter, dynamic-update-slice) compute their updates and indices, but need the array they change in memory.
    Elementwise work takes a gather in, and a gather the elementwise work on its table, of which it needs what it takes, unless it takes
    more elements than the table has and would compute some again.

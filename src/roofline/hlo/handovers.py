@@ -103,31 +103,31 @@ class _Flow:
         outside = {self._origin(index, path)[0] for index, path in self._kept()}
         waits = self._waits(uses)
         for key in sorted(uses):
-            if key[0] not in self.kernels:
+            producer = self.kernels.get(key[0])
+            if producer is None:
                 continue
-            readers = tuple(
-                Reader(
-                    self.kernels[index],
-                    self._bytes(key, use.regions),
-                    tuple(use.operands),
-                    past_barrier=use.past_barrier,
-                    is_late=bool(waits.get(index, 0) >> key[0] & 1),
-                )
-                for index, use in uses[key].items()
-            )
-            readers = tuple(reader for reader in readers if reader.bytes)
+            readers = []
+            for index, use in uses[key].items():
+                if moved := self._bytes(key, use.regions):
+                    late = bool(waits.get(index, 0) >> key[0] & 1)
+                    kernel = self.kernels[index]
+                    readers.append(
+                        Reader(kernel, min(moved, _most(kernel)), tuple(use.operands), past_barrier=use.past_barrier, is_late=late)
+                    )
             shape = self._shape(key, next(iter(uses[key].values())).regions[0][0])
             written = self._written(key, shape)
             if readers and written is not None:
-                yield Handover(
+                found = Handover(
                     computation=self.computation,
-                    producer=self.kernels[key[0]],
+                    producer=producer,
                     path=key[1],
                     shape=shape,
-                    written=written,
-                    readers=readers,
+                    written=min(written, _most(producer)),
+                    readers=tuple(readers),
                     is_needed=key in outside,
                 )
+                if found.written or found.read:
+                    yield found
 
     def _waits(self, uses: dict[Key, dict[int, _Use]]) -> dict[int, int]:
         """For each kernel, the instructions that those it reads from wait for: one bit each."""
@@ -223,6 +223,11 @@ class _Flow:
 
     def _bytes(self, key: Key, regions: list[tuple[Shape, Region]]) -> int:
         return int(Traffic(self.platform, reads={key: regions}).cost(moves_only=False).known(HBM))
+
+
+def _most(kernel: Executed) -> int:
+    """The bytes a kernel moves at most: a collective's own traffic in main memory is not counted."""
+    return int(kernel.price.cost.known(HBM))
 
 
 def _leaves(index: int, shape: Shape, path: Path = ()) -> Iterator[Key]:

@@ -177,7 +177,7 @@ def _written_out(done: list[Computation], number: int, room: int) -> tuple[Compu
         if called is not None and len(called) <= room:
             room -= len(called)
             inner = {parameter: place[operand] for parameter, operand in zip(called.parameters, instruction.operands, strict=False)}
-            named = _renaming(instruction.op_name)
+            named = _renaming(instruction)
             for inside, one in enumerate(called.instructions):
                 if inside not in inner:
                     inner[inside] = put(named(one), inner)
@@ -206,16 +206,20 @@ def _function(done: list[Computation], caller: Computation, instruction: Instruc
     return function if given == taken and function.root_instruction.shape == instruction.shape else None
 
 
-def _renaming(outer: str) -> Callable[[Instruction], Instruction]:
-    """Puts the framework's name of a call before those of the instructions it runs, where they do not have it already."""
-    program = outer.partition("/")[0]
+def _renaming(call: Instruction) -> Callable[[Instruction], Instruction]:
+    """Puts the framework's name of a call before those of the instructions it runs, and its place where they have none."""
+    outer = call.metadata
+    program = outer.op_name.partition("/")[0]
 
     def rename(instruction: Instruction) -> Instruction:
-        metadata = instruction.metadata
-        inner = metadata.op_name
-        if not outer or instruction.opcode in ("constant", "parameter") or (inner and inner.partition("/")[0] == program):
+        inner = instruction.metadata
+        if not outer.op_name or instruction.opcode in ("constant", "parameter"):
             return instruction
-        return amended(instruction, metadata=replace(metadata, op_name=f"{outer}/{inner}" if inner else outer))
+        if inner.op_name and inner.op_name.partition("/")[0] == program:
+            return instruction
+        joined = f"{outer.op_name}/{inner.op_name}" if inner.op_name else outer.op_name
+        located = inner if inner.stack_frame_id or inner.source_file else outer
+        return amended(instruction, metadata=replace(located, op_name=joined, op_type=inner.op_type))
 
     return rename
 

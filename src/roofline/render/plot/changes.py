@@ -27,7 +27,7 @@ def change_bars(comparison: Comparison, *, theme: str = "light", ax: Axes | None
     tops = [height * (len(shown) - index) for index in range(len(shown))]
     longest = max(max(delta.before.time_s or 0.0, delta.after.time_s or 0.0) for delta in shown)
     extent = Extent(left=0.0, right=1.04 * longest or 1.0, bottom=0.0, top=tops[0], x_log=False, y_log=False)
-    sheet = Sheet(ax, theme, extent, Axis(label="time", dimension="s"), Axis(label="", ticks=_ticks(tops)), height=tops[0])
+    sheet = Sheet(ax, theme, extent, Axis(label="time", dimension="s"), Axis(label="", ticks=_ticks(shown, tops)), height=tops[0])
     for delta, top in zip(shown, tops, strict=True):
         after = sheet.theme.good if (delta.change_s or 0.0) <= 0 else sheet.theme.compute
         sheet.bar(top - _HEAD - 0.5 * _ROW, delta.before.time_s or 0.0, sheet.theme.muted, thickness=_ROW - 5)
@@ -43,9 +43,13 @@ def change_bars(comparison: Comparison, *, theme: str = "light", ax: Axes | None
     return sheet.finish(f"{_signed(comparison.change_s)} in all{speed}", legend=legend, caption=caption)
 
 
-def _ticks(tops: Sequence[float]) -> tuple[Tick, ...]:
-    rows = [(top - _HEAD - (index + 0.5) * _ROW, word) for top in tops for index, word in enumerate(("before", "after"))]
-    return tuple(Tick(y, word) for y, word in rows)
+def _ticks(shown: Sequence[Delta], tops: Sequence[float]) -> tuple[Tick, ...]:
+    """The seconds of each bar beside it."""
+    rows = []
+    for delta, top in zip(shown, tops, strict=True):
+        for index, side in enumerate((delta.before, delta.after)):
+            rows.append(Tick(top - _HEAD - (index + 0.5) * _ROW, show(side.time_s, "s", 3)))
+    return tuple(rows)
 
 
 def _summary(delta: Delta) -> str:
