@@ -9,6 +9,7 @@ from ..render.text import report_text
 from ..selection import group, select
 from ..sources import read
 from ..units import parse
+from ..workload import Recording
 from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
 from .output import emit_report
 
@@ -19,9 +20,9 @@ def parser() -> Parser:
     made = Parser(
         "analyze",
         "Hold a file of ops against a machine: bounds, efficiency, what to do next.\n"
-        "It reads compiled XLA programs (HLO text or protobuf, StableHLO, xla_dump_to folders), tables of ops (CSV, JSON, Parquet) and\n"
-        "roofline's own JSON reports.",
-        "roofline analyze ops.csv --chip h200 --json report.json -o roofline.svg",
+        "It reads profiles (.xplane.pb files, run folders, TensorBoard log folders), compiled XLA programs (HLO text or protobuf,\n"
+        "StableHLO, xla_dump_to folders), Nsight Compute CSVs, tables of ops (CSV, JSON, Parquet) and roofline's own JSON reports.",
+        "roofline analyze run/host.xplane.pb --json report.json -o roofline.svg",
     )
     made.add_argument("path", nargs="+", metavar="PATH", help="the file; its format is found by its content")
     made.add_argument("--top", type=int, default=20, metavar="N", help="ops to show in the table (default 20)")
@@ -37,12 +38,21 @@ def parser() -> Parser:
     return made
 
 
+def _hosts(paths: Sequence[str]) -> Recording:
+    """Several files: the hosts of one run, if all of them are profiles."""
+    if not all(path.removesuffix(".gz").endswith(".xplane.pb") for path in paths):
+        raise UsageError(
+            "several files are the hosts of one run and end in .xplane.pb; hold two inputs against each other with: roofline compare A B"
+        )
+    from ..sources.xspace.recording import read_many
+
+    return read_many(paths)
+
+
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
-    if len(args.path) > 1:
-        raise UsageError("analyze takes one file here; hold two against each other with: roofline compare A B")
     corrections = chosen_corrections(args)
-    recording = read(args.path[0], chosen_machine(args))
+    recording = read(args.path[0], lambda: chosen_machine(args)) if len(args.path) == 1 else _hosts(args.path)
     report = analyze(recording, chosen_machine(args, recording.devices), corrections)
     shown = select(
         report.ops,

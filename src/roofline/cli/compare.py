@@ -56,7 +56,7 @@ def run(words: Sequence[str]) -> int:
         # A report keeps the machine it was held against, unless another is asked for.
         if sniff(head_of(path), path) and not (args.chip or args.set or args.per_device):
             return read_report(path)
-        recording = read(path, chosen_machine(args))
+        recording = read(path, lambda: chosen_machine(args))
         return analyze(recording, chosen_machine(args, recording.devices))
 
     found = compare(report(args.before), report(args.after))

@@ -6,6 +6,7 @@ one is found by content and imported when chosen.
 
 import gzip
 import zlib
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
@@ -16,13 +17,15 @@ from ..units import parse
 from ..workload import Recording
 
 # In order: the first that recognises the head of a file reads it.
-SOURCES = ("report_json", "programs", "ncu", "table")
+SOURCES = ("report_json", "xspace.recording", "programs", "ncu", "table")
 HEAD_BYTES = int(parse("64 KiB", "B"))
 GZIP_MAGIC = b"\x1f\x8b"
 
 
 class Source(Protocol):
     """What a source module provides."""
+
+    __name__: str
 
     def sniff(self, head: bytes, path: Path) -> bool: ...
     def read(self, path: Path, target: Machine | None = None) -> Recording: ...
@@ -54,10 +57,15 @@ def all_of(path: Path) -> bytes:
         raise SourceError(f"{path}: cannot be read: {error}") from None
 
 
+def profiles_in(folder: Path) -> list[Path]:
+    """The profiles in a run folder or in a log folder above it, in order of name."""
+    return sorted(file for pattern in ("*.xplane.pb", "*.xplane.pb.gz") for file in folder.rglob(pattern) if file.is_file())
+
+
 def find(path: Path) -> Source:
     """The source that reads this file."""
     if path.is_dir():
-        return cast(Source, import_module(".programs", __name__))
+        return cast(Source, import_module(".profile_folder" if profiles_in(path) else ".programs", __name__))
     head = head_of(path)
     if not head:
         raise SourceError(f"{path}: the file is empty")
@@ -70,7 +78,13 @@ def find(path: Path) -> Source:
     )
 
 
-def read(path: Path | str, target: Machine | None = None) -> Recording:
-    """Whatever the file is, as a recording. ``target`` is the machine it will be held against, where that decides how to read it."""
+def read(path: Path | str, target: Machine | Callable[[], Machine] | None = None) -> Recording:
+    """Whatever the file is, as a recording.
+
+    ``target`` is the machine it will be held against, or what loads it: only a program that was not compiled has to know.
+    """
     where = Path(path)
-    return find(where).read(where, target)
+    source = find(where)
+    if callable(target):
+        target = target() if source.__name__.endswith(".programs") else None
+    return source.read(where, target)

@@ -1,0 +1,29 @@
+"""The compiled part of the package; everything else is in pyproject.toml.
+
+The extension keeps to the limited C API of Python 3.11, so one build serves every later version.
+"""
+
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+HERE = Path("src/roofline/sources/xspace")
+CORE = sorted(str(path) for path in (HERE / "core").glob("*.c"))
+BINDING = [str(HERE / name) for name in ("_scan.c", "binding_index.c", "binding_jobs.c")]
+HEADERS = sorted(str(path) for path in HERE.glob("**/*.h"))
+
+setup(
+    ext_modules=[
+        Extension(
+            "roofline.sources.xspace._scan",
+            sources=BINDING + CORE,
+            depends=HEADERS,
+            include_dirs=[str(HERE)],
+            define_macros=[("Py_LIMITED_API", "0x030B0000")],
+            extra_compile_args=["/std:c11", "/O2"] if sys.platform == "win32" else ["-std=c11", "-O3", "-fvisibility=hidden"],
+            py_limited_api=True,
+        )
+    ],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+)

@@ -1,0 +1,4 @@
+"""XSpace profiles (`.xplane.pb`): what `jax.profiler` writes.
+
+`scan` reads the bytes; everything above it works on its tables.
+"""

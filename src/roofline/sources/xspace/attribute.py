@@ -1,0 +1,157 @@
+"""What every kind of device is read into: operations, what each did on one device, and the parts that hosts of a run are merged from.
+
+All of it is whole numbers (picoseconds, executions, kernels, bytes), so that merging in any order gives the same digits.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ...cost import NOTHING, Cost
+from ...resource import HBM, UNNAMED_WORK
+
+UNKNOWN = Cost.of({UNNAMED_WORK: None, HBM: None})  # of work that nobody can price
+Mark = int  # a step, by its place among the instances of its part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """An operation: what it is, and what one execution costs. Equal on every device and host that runs it.
+
+    ``program`` tells modules of one name apart. ``found`` is whether its events led to an instruction, or are copies and memsets of the
+    runtime, which need none.
+    """
+
+    name: str
+    module: str = ""
+    program: str = ""
+    category: str = ""
+    scope: str = ""
+    location: str = ""
+    phase: str = ""
+    cost: Cost = NOTHING
+    work_provenance: str = "compiler"
+    bytes_provenance: str = "compiler"
+    notes: tuple[str, ...] = ()
+    found: bool = True
+
+    @property
+    def priced(self) -> bool:
+        return self.cost.is_known
+
+
+@dataclass(slots=True)
+class Share:
+    """What an operation did in one step."""
+
+    executions: int = 0
+    time_ps: int = 0
+
+    def add(self, other: "Share") -> None:
+        self.executions += other.executions
+        self.time_ps += other.time_ps
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A kernel that an operation launches: when it first did, with how many blocks, and how often."""
+
+    kernel: str
+    first_ps: int
+    grid: tuple[int, ...] | None
+    count: int
+
+
+@dataclass(slots=True)
+class Tally:
+    """What an operation did on one device.
+
+    ``amounts`` are costs in total, beside the subject's for each execution: bytes of copies, each of which has its own size.
+    ``launched`` are its kernels one by one, where they have names of their own.
+    """
+
+    executions: int = 0
+    kernels: int = 0
+    time_ps: int = 0
+    self_ps: int = 0
+    steps: dict[Mark, Share] = field(default_factory=dict)
+    amounts: dict[str, int] = field(default_factory=dict)
+    launched: list[Launched] = field(default_factory=list)
+
+    def add(self, other: "Tally") -> None:
+        """Another stretch of the same operation."""
+        self.executions += other.executions
+        self.kernels += other.kernels
+        self.time_ps += other.time_ps
+        self.self_ps += other.self_ps
+        for mark, share in other.steps.items():
+            self.steps.setdefault(mark, Share()).add(share)
+        for resource, amount in other.amounts.items():
+            self.amounts[resource] = self.amounts.get(resource, 0) + amount
+        self.launched += other.launched
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A step as its host saw it: the annotation's name and number, and which of those with the same name and number it is."""
+
+    name: str
+    number: int | None
+    nth: int = 0
+
+
+@dataclass(slots=True)
+class Extent:
+    """A step on one device: last end minus first start, the union of its events, and whether its last launch was seen to run."""
+
+    wall_ps: int
+    busy_ps: int
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevicePart:
+    """One device of one host: what it is, how long it was seen, and what ran on it."""
+
+    plane: str
+    ordinal: int
+    name: str
+    rates: Mapping[str, float]
+    wall_ps: int
+    busy_ps: int
+    rows: Mapping[Subject, Tally]
+    steps: Mapping[Mark, Extent]
+
+    @property
+    def unfound_ps(self) -> int:
+        """Busy time of events that led to no operation. Self times do not overlap, so the rest of the busy time is found at least."""
+        return sum(tally.self_ps for subject, tally in self.rows.items() if not subject.found)
+
+    @property
+    def unpriced_ps(self) -> int:
+        """Busy time of operations whose cost nobody knows."""
+        return sum(tally.self_ps for subject, tally in self.rows.items() if not subject.priced)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one file says. Parts of one run are merged into a recording, in any order; they travel between processes."""
+
+    file: str
+    host: str
+    devices: tuple[DevicePart, ...]
+    instances: tuple[Instance, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def numbered(labels: Iterable[tuple[str, int | None]]) -> tuple[Instance, ...]:
+    """Instances of steps from their names and numbers, those that are alike counted.
+
+    >>> [instance.nth for instance in numbered([("train", 4), ("train", 4), ("train", 2)])]
+    [0, 1, 0]
+    """
+    seen: dict[tuple[str, int | None], int] = {}
+    found = []
+    for label in labels:
+        seen[label] = seen.get(label, -1) + 1
+        found.append(Instance(*label, seen[label]))
+    return tuple(found)

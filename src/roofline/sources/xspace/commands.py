@@ -1,0 +1,188 @@
+"""Commands: what XLA records of a computation into a CUDA graph, and the nodes that makes.
+
+A graph is recorded from a run of consecutive instructions. Each that launches something is one command and one node, in the order of the
+schedule. A conditional is a node that sets the condition, then a node a branch, each with a graph of its own for its body (branches in
+eights; of two branches on a predicate the second comes first); a loop, where loops are recorded at all, is its condition's commands, a
+node that sets the condition, and a node with a graph for body, condition and setter.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ...hlo.module import Instruction
+from .modules import Place, Program
+
+LOOP_SETTER, CASE_SETTER = "set_while_condition", "set_case_condition"
+BRANCHES_AT_ONCE = 8
+_SILENT = frozenset(  # these launch nothing
+    [
+        "parameter",
+        "constant",
+        "bitcast",
+        "tuple",
+        "get-tuple-element",
+        "after-all",
+        "add-dependency",
+        "opt-barrier",
+        "domain",
+        "async-update",
+        "async-done",
+        "copy-done",
+        "all-gather-done",
+        "all-reduce-done",
+        "collective-permute-done",
+        "send-done",
+        "recv-done",
+    ]
+)
+_SILENT_CALLS = ("AllocateBuffer", "Pin", "Unpin", "CreateBuffer")
+_NUMBER = re.compile(r"(?:[._]\d+)+\Z")
+_KERNEL_SUFFIX = ".kd"  # of AMD's kernels
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """An instruction that launches something. ``bodies`` are those of a conditional, in the order in which they are recorded.
+
+    ``kernel`` is the name of its kernel if that is its own, ``stem`` what it shares with others.
+    """
+
+    place: Place
+    opcode: str
+    kernel: str
+    stem: str
+    bodies: tuple[tuple["Command", ...], ...] = ()
+
+    @property
+    def calls_library(self) -> bool:
+        """Whether a library launches for it: then it owns a graph, and its kernels have names of their own."""
+        return self.opcode == "custom-call"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A node to be: the command it comes from, and the nodes of the graph inside it, if it is a branch or a loop.
+
+    ``sets`` is the kernel that sets a condition.
+    """
+
+    command: Command
+    body: tuple["Slot", ...] | None = None
+    sets: str = ""
+
+    @property
+    def is_call(self) -> bool:
+        """Whether a library launches in its place."""
+        return self.body is None and not self.sets and self.command.calls_library
+
+
+def stem(name: str) -> str:
+    """The part of a name that a kernel shares with the instructions it serves: XLA gives equal kernels one name among theirs.
+
+    >>> stem("loop_multiply_fusion.4"), stem("loop_multiply_fusion_12"), stem("sort_6_1")
+    ('loop_multiply_fusion', 'loop_multiply_fusion', 'sort')
+    """
+    return _kernel_name(_NUMBER.sub("", name.removesuffix(_KERNEL_SUFFIX)))
+
+
+def commands(program: Program, computation: int) -> tuple[Command, ...]:
+    """What a computation launches, in the order of its schedule; calls are part of their caller."""
+    return tuple(_commands(program, computation))
+
+
+def _commands(program: Program, computation: int) -> Iterator[Command]:
+    for index, instruction in enumerate(program.module.computations[computation].instructions):
+        if instruction.opcode in _SILENT or (instruction.opcode == "custom-call" and instruction.custom_call_target in _SILENT_CALLS):
+            continue
+        if instruction.opcode == "call" and instruction.calls:
+            yield from _commands(program, instruction.calls[0].computation)
+            continue
+        launcher = _launcher(program, instruction)
+        yield Command(
+            Place(computation, index),
+            instruction.opcode,
+            _kernel_name(launcher.name),
+            stem(launcher.name),
+            _bodies(program, computation, instruction) if instruction.opcode == "conditional" else (),
+        )
+
+
+def _launcher(program: Program, instruction: Instruction) -> Instruction:
+    """The instruction that kernels are named after: the one inside, of an asynchronous one, and the sort of a fused sort."""
+    if not instruction.calls or instruction.opcode not in ("async-start", "fusion"):
+        return instruction
+    inside = program.module.computations[instruction.calls[0].computation]
+    if instruction.opcode == "async-start":
+        return _launcher(program, inside.root_instruction)
+    return next((one for one in inside if one.opcode == "sort"), instruction)
+
+
+def _kernel_name(name: str) -> str:
+    return name.replace(".", "_").replace("-", "_")
+
+
+def _bodies(program: Program, computation: int, instruction: Instruction) -> tuple[tuple[Command, ...], ...]:
+    branches = instruction.called("branch_computations")
+    operands = program.module.computations[computation].operands(instruction)
+    if operands and operands[0].shape.dtype == "pred":
+        branches = tuple(reversed(branches))
+    return tuple(commands(program, branch) for branch in branches)
+
+
+def slots(program: Program, sequence: Iterable[Command]) -> list[Slot]:
+    """The nodes that a sequence of commands makes, in the order of their numbers."""
+    found: list[Slot] = []
+    for command in sequence:
+        if command.opcode == "conditional":
+            for first in range(0, len(command.bodies), BRANCHES_AT_ONCE):
+                found.append(Slot(command, sets=CASE_SETTER))
+                found += [Slot(command, tuple(slots(program, body))) for body in command.bodies[first : first + BRANCHES_AT_ONCE]]
+        elif command.opcode == "while":
+            loop = program.instruction(command.place)
+            condition, body = (slots(program, commands(program, loop.called(role)[0])) for role in ("condition", "body"))
+            setter = Slot(command, sets=LOOP_SETTER)
+            found += [*condition, setter, Slot(command, (*body, *condition, setter))]
+        else:
+            found.append(Slot(command))
+    return found
+
+
+def is_memset(kernel: str) -> bool:
+    """A memset, as the driver or as a kernel runs it."""
+    return kernel.lower().startswith("memset")
+
+
+def is_copy(kernel: str) -> bool:
+    """A copy, likewise."""
+    return kernel.lower().startswith("memcpy")
+
+
+SAME, ALIKE, POSSIBLE, WRONG = 3, 2, 1, 0
+
+
+def fit(kernel: str | None, slot: Slot, stems: frozenset[str]) -> int:
+    """How well a kernel's name goes with a node; ``None`` is a node that owns a graph and never runs itself.
+
+    ``stems`` are those of the program's own kernels: one that bears such a name comes from no library.
+    """
+    command = slot.command
+    if slot.body is not None or slot.sets:
+        return SAME if kernel == (slot.sets or None) else WRONG
+    loose = command.calls_library or command.opcode == "async-start" or "slice" in command.stem
+    if kernel is None:
+        return POSSIBLE if loose else WRONG
+    if is_copy(kernel):
+        if command.opcode in ("copy", "copy-start"):
+            return SAME
+        return POSSIBLE if loose or command.stem == "sort" else WRONG
+    if is_memset(kernel):
+        return POSSIBLE
+    own = kernel.removesuffix(_KERNEL_SUFFIX)
+    if own == command.kernel or (own.startswith(f"{command.kernel}_") and command.stem == "sort"):
+        return SAME
+    if stem(kernel) == command.stem:
+        return ALIKE
+    # A fusion that a library runs (cuDNN, CUTLASS) has that library's kernels.
+    foreign = stem(kernel) not in stems
+    return POSSIBLE if foreign and (loose or command.opcode == "fusion") else WRONG

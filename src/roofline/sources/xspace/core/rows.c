@@ -1,0 +1,71 @@
+/* The events of a line as columns. */
+#include "event.h"
+
+/* The value as a column holds it: a number, the bits of a double, or the row of a text; false without memory. */
+static bool column_value(const xs_walk *walk, xs_texts *texts, const xs_value *value, int64_t *out) {
+    if (value->kind != XS_STRING && value->kind != XS_BLOB) {
+        *out = (int64_t)value->value;
+        return true;
+    }
+    *out = xs_texts_add(texts, walk->bytes.base, (size_t)value->value, value->length);
+    return *out >= 0;
+}
+
+static bool push_kind(xs_list *list, uint8_t kind) {
+    if (list->count == list->capacity && !xs_list_grow(list, sizeof kind)) return false;
+    ((uint8_t *)list->data)[list->count++] = kind;
+    return true;
+}
+
+/* Most events stand for themselves: the column exists from the first that does not. */
+static bool push_occurrences(xs_rows *rows, const xs_event *event) {
+    if (!event->aggregated && !rows->occurrences.count) return true;
+    while (rows->occurrences.count + 1 < rows->ids.count) {
+        if (!xs_push(&rows->occurrences, 1)) return false;
+    }
+    return xs_push(&rows->occurrences, event->occurrences);
+}
+
+static bool push(xs_rows *rows, const xs_event *event) {
+    if (!xs_push(&rows->ids, event->metadata_id) || !xs_push(&rows->starts, event->start_ps)) return false;
+    if (!xs_push(&rows->durations, event->duration_ps) || !push_occurrences(rows, event)) return false;
+    for (int slot = 0; slot < rows->select.slots; slot++) {
+        bool present = event->present >> slot & 1;
+        int64_t value = 0;
+        if (present && !column_value(&rows->walk, &rows->texts, &event->values[slot], &value)) return false;
+        if (!xs_push(&rows->values[slot], value)) return false;
+        if (!push_kind(&rows->kinds[slot], present ? event->values[slot].kind : XS_ABSENT)) return false;
+    }
+    return true;
+}
+
+bool xs_rows_run(xs_rows *rows, size_t budget) {
+    xs_walk *walk = &rows->walk;
+    const uint8_t *stop = (size_t)(walk->end - walk->p) > budget ? walk->p + budget : walk->end;
+    const uint8_t *begin, *end;
+    xs_event event;
+    if (walk->fault.kind) return false;
+    while (walk->p < stop) {
+        bool kept;
+        if (!xs_next_event(walk, &begin, &end)) return false;
+        if (!xs_read_event(walk, &rows->select, &event, begin, end, &kept)) return false;
+        if (kept && !push(rows, &event)) {
+            xs_fail(&walk->fault, XS_NO_MEMORY, begin);
+            return false;
+        }
+    }
+    return walk->p < walk->end;
+}
+
+void xs_rows_free(xs_rows *rows) {
+    xs_select_free(&rows->select);
+    xs_texts_free(&rows->texts);
+    xs_list_free(&rows->ids);
+    xs_list_free(&rows->starts);
+    xs_list_free(&rows->durations);
+    xs_list_free(&rows->occurrences);
+    for (int slot = 0; slot < XS_SLOTS; slot++) {
+        xs_list_free(&rows->values[slot]);
+        xs_list_free(&rows->kinds[slot]);
+    }
+}

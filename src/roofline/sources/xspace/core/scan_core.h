@@ -1,0 +1,294 @@
+/* Reading XSpace profiles: bytes in, tables out, no Python.
+ *
+ * `xs_index_new` finds planes, lines and metadata by skipping over everything else. A line is then read by one of two jobs, each of
+ * which decodes every event once and can be run in pieces:
+ *
+ *   xs_rows     the events themselves, as columns: metadata id, start, duration, and the stats asked for
+ *   xs_totals   sums over the events of each distinct key, and what needs their order in time: self time, busy intervals,
+ *               overlaps, async pairs. Memory grows with distinct keys and merged intervals, not with events.
+ *
+ * Times are picoseconds. Spans are byte ranges of the buffer, which must outlive everything made from it. Different jobs may run in
+ * different threads; one job may not.
+ */
+#ifndef ROOFLINE_XSPACE_SCAN_CORE_H
+#define ROOFLINE_XSPACE_SCAN_CORE_H
+
+#include "table.h"
+#include "wire.h"
+
+typedef struct {
+    size_t offset, length;
+} xs_span;
+
+typedef struct {
+    const uint8_t *base;
+    size_t size;
+} xs_bytes;
+
+/* ---- index ---- */
+
+typedef struct {
+    int64_t id;
+    xs_span value; /* the XEventMetadata, XStatMetadata or XStat message */
+} xs_entry;
+
+typedef struct {
+    int64_t id;
+    xs_span name;
+    int64_t timestamp_ns;
+    xs_span bytes;
+    size_t plane;
+    bool whole; /* false: the file ends inside it */
+} xs_line;
+
+/* Rows first … first + count of one of the index's tables. */
+typedef struct {
+    size_t first, count;
+} xs_range;
+
+typedef struct {
+    int64_t id;
+    xs_span name;
+    xs_span bytes;
+    xs_range lines, events, names, stats;
+    bool whole;
+} xs_plane;
+
+/* Where something was wrong: -1 stands for no plane, no line. */
+typedef struct {
+    xs_fault_kind kind;
+    size_t offset;
+    int64_t plane, line;
+} xs_damage;
+
+typedef struct {
+    xs_bytes bytes;
+    xs_list planes;    /* xs_plane */
+    xs_list lines;     /* xs_line */
+    xs_list events;    /* xs_entry: XEventMetadata by id */
+    xs_list names;     /* xs_entry: XStatMetadata by id */
+    xs_list stats;     /* xs_entry: plane stats */
+    xs_list errors;    /* xs_span */
+    xs_list warnings;  /* xs_span */
+    xs_list hostnames; /* xs_span */
+    xs_list damages;   /* xs_damage, in the order found */
+    uint64_t unknown;  /* fields of a number the schema does not have */
+} xs_index;
+
+/* Everything that could be found; `damages` says what could not. NULL only without memory. */
+xs_index *xs_index_new(xs_bytes bytes);
+void xs_index_free(xs_index *index);
+
+/* ---- metadata ---- */
+
+/* How a stat's value was written. */
+enum { XS_ABSENT, XS_DOUBLE, XS_UINT64, XS_INT64, XS_STRING, XS_BLOB, XS_REF };
+
+typedef struct {
+    int64_t id;
+    int kind;
+    uint64_t value; /* number, or bits of a double */
+    xs_span text;   /* string or bytes */
+} xs_stat;
+
+typedef struct {
+    xs_span name, display_name, metadata;
+    xs_list stats;    /* xs_span */
+    xs_list children; /* int64_t */
+} xs_metadata;
+
+/* False at a fault. `xs_name_read` serves XEventMetadata and XStatMetadata; `xs_metadata` is freed whatever the answer. */
+bool xs_stat_read(const xs_bytes *bytes, xs_span message, xs_stat *stat, xs_fault *fault);
+bool xs_name_read(const xs_bytes *bytes, xs_span message, xs_span *name, xs_fault *fault);
+bool xs_metadata_read(const xs_bytes *bytes, xs_span message, xs_metadata *metadata, xs_fault *fault);
+void xs_metadata_free(xs_metadata *metadata);
+
+/* ---- what both jobs select ---- */
+
+enum { XS_SLOTS = 24, XS_DENSE = 1024 };
+
+typedef struct {
+    int64_t id;
+    int slot;
+} xs_wanted;
+
+/* Which stats to decode, by metadata id, and which events to keep. */
+typedef struct {
+    int slots;
+    int8_t dense[XS_DENSE]; /* slot of small metadata ids, -1 for none */
+    xs_list sparse;         /* xs_wanted: the others */
+    uint32_t having;        /* keep events with one of these slots … */
+    bool some;              /* … or a metadata id in `only`; without either, keep all */
+    xs_set only;
+} xs_select;
+
+void xs_select_init(xs_select *select);
+bool xs_select_stat(xs_select *select, int64_t id, int slot);
+bool xs_select_only(xs_select *select, int64_t metadata_id);
+void xs_select_free(xs_select *select);
+
+/* A line being read, in pieces. */
+typedef struct {
+    xs_bytes bytes;
+    const uint8_t *p, *end;
+    int64_t timestamp_ns, start_ps;
+    uint64_t events, unknown;
+    xs_fault fault;
+} xs_walk;
+
+bool xs_walk_init(xs_walk *walk, const xs_index *index, size_t line);
+
+/* ---- rows ---- */
+
+typedef struct {
+    xs_walk walk;
+    xs_select select;
+    xs_texts texts;
+    xs_list ids, starts, durations; /* int64_t */
+    xs_list occurrences;            /* int64_t; empty unless an event is pre-aggregated */
+    xs_list values[XS_SLOTS];       /* int64_t: number, bits of a double, or row of `texts` */
+    xs_list kinds[XS_SLOTS];        /* uint8_t */
+} xs_rows;
+
+/* Reads about `budget` bytes further. True while there is more; false at the end of the line or at `walk.fault`. */
+bool xs_rows_run(xs_rows *rows, size_t budget);
+void xs_rows_free(xs_rows *rows);
+
+/* ---- intervals ---- */
+
+typedef struct {
+    int64_t begin, end;
+} xs_interval;
+
+/* A union of intervals, made one by one. */
+typedef struct {
+    xs_list intervals; /* xs_interval: runs of disjoint ones in order; a single run when finished */
+    xs_list runs;      /* size_t: where each run begins */
+} xs_union;
+
+/* False without memory. The interval must not end before it begins. */
+bool xs_union_add(xs_union *set, int64_t begin, int64_t end);
+/* The length of the union is INT64_MAX at most. */
+bool xs_union_finish(xs_union *set, int64_t *length);
+void xs_union_free(xs_union *set);
+
+/* ---- totals ---- */
+
+enum { XS_KEYS = 14, XS_DISTINCT = 2, XS_SUMS = 4, XS_WINDOW = 64 };
+
+static const int64_t XS_NO_LABEL = INT64_MIN;
+
+/* Sorted by `low`: a value belongs to the last interval that begins at or before it, if it lies before its `high`. */
+typedef struct {
+    int64_t low, high, label;
+} xs_step;
+
+/* An asynchronous operation: the metadata ids of its two halves, and whom it shares a link with. */
+typedef struct {
+    int64_t start_id, done_id;
+    int64_t group;
+    double weight;
+} xs_pair;
+
+typedef struct {
+    int64_t count, time_ps, self_ps, first_ps, last_ps, shortest_ps, longest_ps;
+    int64_t distinct[XS_DISTINCT]; /* how often the value differs from that of the key's previous event */
+    uint64_t last[XS_DISTINCT];
+    double sums[XS_SUMS];
+    int64_t label, cell; /* the step last seen, and its cell */
+    int64_t role;        /* 0, pair + 1 for a start, -(pair + 1) for a done */
+} xs_total;
+
+/* The part of a key in one step. */
+typedef struct {
+    int64_t count, time_ps, self_ps;
+} xs_cell;
+
+typedef struct {
+    int64_t count, time_ps;
+} xs_overlap;
+
+typedef struct {
+    int64_t count, time_ps;
+    double share_ps;
+    int64_t node; /* where its weight waits, see pairs.c */
+} xs_paired;
+
+/* An event on its way through the window. */
+typedef struct {
+    int64_t start, end;
+    uint64_t distinct[XS_DISTINCT];
+    uint32_t key;
+    int32_t cell;
+    uint32_t present; /* which of the distinct it has */
+} xs_waiting;
+
+/* An event that contains the present one. */
+typedef struct {
+    int64_t end;
+    uint32_t key;
+    int32_t cell;
+} xs_open;
+
+typedef struct xs_links xs_links;
+
+enum { XS_BY_EVENT_TIME = -1, XS_BY_DEVICE_TIME = -2 };
+
+typedef struct {
+    xs_walk walk;
+    xs_select select;
+    xs_texts texts;
+
+    /* What was asked for. */
+    int keys, key_slots[XS_KEYS];
+    int distincts, distinct_slots[XS_DISTINCT];
+    int sums, sum_slots[XS_SUMS];
+    int offset_slot, duration_slot; /* the device's own clock, -1 for none */
+    int step_slot;                  /* whose value `steps` are intervals of: a slot, or a clock */
+    bool nested;                    /* an event inside another takes its time from it; else the earlier event keeps it */
+    bool keep_intervals;
+    xs_list steps; /* xs_step */
+    xs_links *links;
+
+    /* The answers. */
+    xs_set key_set;     /* rows of 2 + keys: metadata id, kinds, values */
+    xs_list totals;     /* xs_total, a row a key */
+    xs_set cell_set;    /* rows of 2: key, label */
+    xs_list cells;      /* xs_cell */
+    xs_set overlap_set; /* rows of 2: the key that covers, the key that is covered */
+    xs_list overlaps;   /* xs_overlap, within one execution */
+    xs_union intervals;
+    int64_t busy_ps, first_ps, last_ps, rewinds, aggregated;
+
+    /* The state between events. */
+    bool finished, started;
+    size_t step; /* the interval of the last event */
+    xs_waiting window[XS_WINDOW];
+    size_t head, tail;
+    int64_t drained;   /* start of the last event that left the window */
+    xs_interval busy;  /* the interval that is growing */
+    xs_waiting cover;  /* the event that ends last so far */
+    xs_list stack;     /* xs_open */
+} xs_totals;
+
+void xs_totals_init(xs_totals *totals);
+bool xs_totals_key(xs_totals *totals, int slot);
+/* As `xs_rows_run`; at the end, or at a fault, everything read so far is in the answers. */
+bool xs_totals_run(xs_totals *totals, size_t budget);
+void xs_totals_free(xs_totals *totals);
+
+/* Events in order of time (order.c). */
+xs_fault_kind xs_order_add(xs_totals *totals, const xs_waiting *event);
+xs_fault_kind xs_order_flush(xs_totals *totals);
+
+/* Async pairs (pairs.c). */
+xs_links *xs_links_new(const xs_pair *pairs, size_t count);
+void xs_links_free(xs_links *links);
+int64_t xs_links_role(const xs_links *links, int64_t metadata_id);
+xs_fault_kind xs_links_add(xs_links *links, int64_t role, int64_t start, int64_t end, int64_t label);
+xs_fault_kind xs_links_flush(xs_links *links);
+const xs_set *xs_links_keys(const xs_links *links);    /* rows of 2: pair, label of the step it began in */
+const xs_list *xs_links_paired(const xs_links *links); /* xs_paired */
+int64_t xs_links_unpaired(const xs_links *links);
+
+#endif

@@ -1,0 +1,45 @@
+/* What a job reads, and where. */
+#include "scan_core.h"
+
+static const int64_t PS_PER_NS = 1000;
+
+void xs_select_init(xs_select *select) {
+    *select = (xs_select){0};
+    memset(select->dense, -1, sizeof select->dense);
+    select->only.width = 1;
+}
+
+bool xs_select_stat(xs_select *select, int64_t id, int slot) {
+    if (slot < 0 || slot >= XS_SLOTS) return false;
+    if (slot >= select->slots) select->slots = slot + 1;
+    if (id >= 0 && id < XS_DENSE) {
+        select->dense[id] = (int8_t)slot;
+        return true;
+    }
+    xs_wanted *wanted = xs_list_add(&select->sparse, sizeof *wanted);
+    if (!wanted) return false;
+    *wanted = (xs_wanted){id, slot};
+    return true;
+}
+
+bool xs_select_only(xs_select *select, int64_t metadata_id) {
+    select->some = true;
+    return xs_set_add(&select->only, &metadata_id) >= 0;
+}
+
+void xs_select_free(xs_select *select) {
+    xs_list_free(&select->sparse);
+    xs_set_free(&select->only);
+}
+
+bool xs_walk_init(xs_walk *walk, const xs_index *index, size_t row) {
+    const xs_line *line = &XS_AT(index->lines, xs_line, row);
+    const uint8_t *begin = index->bytes.base + line->bytes.offset;
+    *walk = (xs_walk){.bytes = index->bytes, .p = begin, .end = begin + line->bytes.length, .timestamp_ns = line->timestamp_ns};
+    if (line->timestamp_ns > INT64_MAX / PS_PER_NS || line->timestamp_ns < INT64_MIN / PS_PER_NS) {
+        xs_fail(&walk->fault, XS_OVERFLOW, begin);
+        return false;
+    }
+    walk->start_ps = line->timestamp_ns * PS_PER_NS;
+    return true;
+}

@@ -1,0 +1,180 @@
+/* The protobuf wire format: varints and fields, checked against the end of the message they stand in.
+ *
+ * A field is a tag (number * 8 + wire type) and a payload: a varint, 8 bytes, 4 bytes, or a length and that many bytes. Nothing
+ * here allocates, and nothing is read past `safe`, the end of the buffer.
+ */
+#ifndef ROOFLINE_XSPACE_WIRE_H
+#define ROOFLINE_XSPACE_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { XS_VARINT = 0, XS_EIGHT = 1, XS_BYTES = 2, XS_FOUR = 5 };
+
+#define XS_TAG(number, wire) ((number) << 3 | (wire))
+
+typedef enum {
+    XS_FINE,
+    XS_TRUNCATED,       /* the file ends inside a message */
+    XS_SHORT_VARINT,    /* a number runs past the end of its message */
+    XS_LONG_VARINT,     /* a number of more than 64 bits */
+    XS_SHORT_BYTES,     /* a length runs past the end of its message */
+    XS_WRONG_WIRE,      /* a wire type that does not exist, or not that of a field we know */
+    XS_NO_FIELD,        /* field number 0 */
+    XS_NEGATIVE,        /* a negative duration or number of occurrences */
+    XS_OVERFLOW,        /* a time or a sum beyond 63 bits */
+    XS_LATE_TIMESTAMP,  /* a line's timestamp behind its events, which were already read without it */
+    XS_NO_MEMORY,
+} xs_fault_kind;
+
+typedef struct {
+    xs_fault_kind kind;
+    const uint8_t *at;
+} xs_fault;
+
+static inline const uint8_t *xs_fail(xs_fault *fault, xs_fault_kind kind, const uint8_t *at) {
+    fault->kind = kind;
+    fault->at = at;
+    return NULL;
+}
+
+/* A varint byte by byte, for the ends of messages and for numbers of nine and ten bytes. */
+static inline const uint8_t *xs_varint_slowly(const uint8_t *p, const uint8_t *end, uint64_t *out, xs_fault *fault) {
+    const uint8_t *start = p;
+    uint64_t value = 0;
+    for (int shift = 0; p < end; shift += 7) {
+        uint8_t byte = *p++;
+        if (shift == 63 && byte > 1) return xs_fail(fault, XS_LONG_VARINT, start);
+        value |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80) {
+            *out = value;
+            return p;
+        }
+    }
+    return xs_fail(fault, XS_SHORT_VARINT, start);
+}
+
+/* A varint that must end at or before `end`; NULL on a fault. Up to eight bytes are taken in one load. */
+static inline const uint8_t *xs_varint(const uint8_t *p, const uint8_t *end, const uint8_t *safe, uint64_t *out, xs_fault *fault) {
+    if (p < end && *p < 0x80) {
+        *out = *p;
+        return p + 1;
+    }
+#if defined(__GNUC__) && defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    if (safe - p >= 8) {
+        uint64_t word;
+        memcpy(&word, p, 8);
+        uint64_t stops = ~word & 0x8080808080808080u;
+        if (stops) {
+            int bits = __builtin_ctzll(stops) + 1;
+            p += bits >> 3;
+            if (p <= end) {
+                /* Keep the bytes up to the stop, drop each top bit, and close the gaps in three halvings. */
+                word &= ~(uint64_t)0 >> (64 - bits) & 0x7f7f7f7f7f7f7f7fu;
+                word = (word & 0x007f007f007f007fu) | (word & 0x7f007f007f007f00u) >> 1;
+                word = (word & 0x00003fff00003fffu) | (word & 0x3fff00003fff0000u) >> 2;
+                *out = (word & 0x000000000fffffffu) | (word & 0x0fffffff00000000u) >> 4;
+                return p;
+            }
+            p -= bits >> 3;
+        }
+    }
+#else
+    (void)safe;
+#endif
+    return xs_varint_slowly(p, end, out, fault);
+}
+
+/* The payload of a length-delimited field begins at the result and has `*length` bytes; NULL on a fault. */
+static inline const uint8_t *xs_length(const uint8_t *p, const uint8_t *end, const uint8_t *safe, size_t *length, xs_fault *fault) {
+    const uint8_t *start = p;
+    uint64_t value = 0;
+    p = xs_varint(p, end, safe, &value, fault);
+    if (!p) return NULL;
+    if (value > (uint64_t)(end - p)) return xs_fail(fault, XS_SHORT_BYTES, start);
+    *length = (size_t)value;
+    return p;
+}
+
+/* The bits of a little-endian 8-byte payload. */
+static inline uint64_t xs_eight(const uint8_t *p) {
+    uint64_t bits = 0;
+    for (int byte = 7; byte >= 0; byte--) bits = bits << 8 | p[byte];
+    return bits;
+}
+
+/* Past the payload of a field with this tag; NULL on a fault. */
+static inline const uint8_t *xs_skip(uint64_t tag, const uint8_t *p, const uint8_t *end, const uint8_t *safe, xs_fault *fault) {
+    uint64_t ignored;
+    size_t length = 0;
+    if (tag >> 3 == 0) return xs_fail(fault, XS_NO_FIELD, p);
+    switch (tag & 7) {
+        case XS_VARINT:
+            return xs_varint(p, end, safe, &ignored, fault);
+        case XS_EIGHT:
+            return end - p < 8 ? xs_fail(fault, XS_SHORT_BYTES, p) : p + 8;
+        case XS_FOUR:
+            return end - p < 4 ? xs_fail(fault, XS_SHORT_BYTES, p) : p + 4;
+        case XS_BYTES:
+            p = xs_length(p, end, safe, &length, fault);
+            return p ? p + length : NULL;
+        default:
+            return xs_fail(fault, XS_WRONG_WIRE, p);
+    }
+}
+
+/* One field, for messages that are not read by the million. */
+typedef struct {
+    uint64_t number;
+    int wire;
+    uint64_t value;       /* a varint, or the bits of 8 bytes */
+    const uint8_t *begin; /* a payload of bytes, cut at the end of the message if it runs past it */
+    const uint8_t *end;
+} xs_field;
+
+/* The next field of a message; NULL at a fault. Callers stop at `end`. */
+static inline const uint8_t *xs_next(const uint8_t *p, const uint8_t *end, const uint8_t *safe, xs_field *field, xs_fault *fault) {
+    uint64_t tag = 0;
+    size_t length = 0;
+    const uint8_t *start = p;
+    *field = (xs_field){0};
+    p = xs_varint(p, end, safe, &tag, fault);
+    if (!p) return NULL;
+    field->number = tag >> 3;
+    field->wire = (int)(tag & 7);
+    if (field->number == 0) return xs_fail(fault, XS_NO_FIELD, start);
+    switch (field->wire) {
+        case XS_VARINT:
+            return xs_varint(p, end, safe, &field->value, fault);
+        case XS_EIGHT:
+            if (end - p < 8) return xs_fail(fault, XS_SHORT_BYTES, p);
+            field->value = xs_eight(p);
+            return p + 8;
+        case XS_FOUR:
+            if (end - p < 4) return xs_fail(fault, XS_SHORT_BYTES, p);
+            return p + 4; /* no field we know is 4 bytes wide */
+        case XS_BYTES:
+            field->begin = xs_length(p, end, safe, &length, fault);
+            if (!field->begin) {
+                uint64_t ignored;
+                field->begin = xs_varint_slowly(p, end, &ignored, &(xs_fault){0});
+                field->end = field->begin ? end : NULL;
+                return NULL;
+            }
+            field->end = field->begin + length;
+            return field->end;
+        default:
+            return xs_fail(fault, XS_WRONG_WIRE, start);
+    }
+}
+
+/* Sums that refuse to wrap around. */
+static inline bool xs_add(int64_t a, int64_t b, int64_t *sum) {
+    if ((b > 0 && a > INT64_MAX - b) || (b < 0 && a < INT64_MIN - b)) return false;
+    *sum = a + b;
+    return true;
+}
+
+#endif

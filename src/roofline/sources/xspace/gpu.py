@@ -1,0 +1,225 @@
+"""GPUs: kernels, copies and memsets on streams, each led back to the HLO instruction that launched it.
+
+An event outside of CUDA graphs names its instruction (``hlo_op``); in a graph its node tells (`graphs`). Everything one instruction
+launches is one operation: helper kernels, memsets and copies are folded into it, and an execution counts once however many kernels it has.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from .attribute import UNKNOWN, DevicePart, Extent, Launched, Mark, Share, Subject, Tally
+from .graphs import Graph, Seen, resolve
+from .kernels import LAUNCH, Key, keys_of, requests, together
+from .modules import Place, Program, Programs
+from .peaks import gpu_name, gpu_rates, ordinal
+from .scan import Plane, Space, Totals, read_totals, union
+from .steps import Host, extents, is_last, mark_of, step_lookup
+
+Spans = Sequence[tuple[int, int] | None]
+Cells = Mapping[tuple[int, int], Mapping[Mark, tuple[int, int]]]
+
+
+def read_gpus(space: Space, planes: Sequence[Plane], programs: Programs, host: Host) -> tuple[list[DevicePart], list[str]]:
+    """Every GPU of a profile, and what is to be said about them."""
+    ids = host.ids(host.launches)
+    steps = step_lookup(ids, LAUNCH)
+    asked = [(plane, request) for plane in planes for request in requests(plane, steps)]
+    tables = read_totals(space, [request for _, request in asked])
+    parts, notes = list[DevicePart](), list[str]()
+    for plane in planes:
+        mine = [totals for (owner, _), totals in zip(asked, tables, strict=True) if owner is plane and len(totals)]
+        notes += [note for totals in mine for note in totals.notes]
+        if not mine:
+            continue
+        device = _Device(plane, mine, programs, host)
+        spans = extents(space, [totals.line for totals in mine], ids, LAUNCH) if steps else []
+        parts.append(device.part(spans))
+        notes += device.notes
+        if dropped := plane.stat("dropped_traces"):
+            notes.append(f"{plane.name}: the profiler dropped events ({dropped}); times and counts are too low")
+    return parts, notes
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """What a key belongs to, and the instruction that is, if it is one."""
+
+    subject: Subject
+    program: Program | None = None
+    place: Place | None = None
+
+
+class _Device:
+    """One GPU: its keys led to operations, and these summed up."""
+
+    def __init__(self, plane: Plane, tables: Sequence[Totals], programs: Programs, host: Host) -> None:
+        self.plane, self.tables, self.programs, self.host = plane, tables, programs, host
+        self.notes: list[str] = []
+        self.keys = list(keys_of(plane, tables))
+        self.owners: dict[Key, _Owner] = {}
+        nodes: dict[Program, list[Key]] = {}
+        for key in self.keys:
+            program = self._program(key)
+            if key.node is None or program is None or program.find(_innermost(key.operation)):
+                self.owners[key] = self._plain(key, program)
+            else:
+                nodes.setdefault(program, []).append(key)
+        for program, keys in nodes.items():
+            self._resolve(program, keys)
+
+    def _program(self, key: Key) -> Program | None:
+        return self.programs.get(key.program, key.module) if key.operation else None
+
+    def _plain(self, key: Key, program: Program | None) -> _Owner:
+        """What an event says of itself: an instruction, a copy or a memset of the runtime, or nothing."""
+        name = _innermost(key.operation)
+        place = program.find(name) if program else None
+        if program and place:
+            return _Owner(program.subject(place), program, place)
+        if key.node is not None:
+            return _Owner(_lost(key, "the profile does not carry the program of its CUDA graph"))
+        if key.operation:
+            why = "its program has no such instruction" if program else "the profile does not carry its program"
+            return _Owner(Subject(name=name, module=key.module, program=str(key.program), category="unknown", cost=UNKNOWN, notes=(why,)))
+        if key.is_copy or key.is_memset:
+            name, category = (key.kernel, "copy") if key.is_copy else ("Memset", "memset")
+            return _Owner(Subject(name=name, category=category, bytes_provenance="profile"))
+        return _Owner(Subject(name=key.kernel, category="runtime", cost=UNKNOWN, notes=("no operation launched it",), found=False))
+
+    def _resolve(self, program: Program, keys: Sequence[Key]) -> None:
+        """Nodes of CUDA graphs of one program."""
+        graphs: dict[int, Graph] = {}
+        for key in keys:
+            id = key.graph or 0
+            graph = graphs.setdefault(id, Graph(id, key.operation, key.scope, commands=self.host.graph_commands.get(id)))
+            graph.add(key.index, Seen(key.kernel, key.first_ps), key.launches)
+        outside: dict[Place, int] = {}
+        for key, owner in self.owners.items():
+            if owner.program is program and owner.place is not None:
+                outside[owner.place] = max(outside.get(owner.place, 0), key.scopes or key.count)
+        found = resolve(program, list(graphs.values()), outside)
+        for id, graph in graphs.items():
+            self.notes += [f"doubtful attribution in {program.name}, {graph.label}: {doubt}" for doubt in found[id].doubts]
+            if graph.loops:
+                self.notes.append(
+                    f"{program.name}, {graph.label}: loops run inside of this CUDA graph, and the profiler shows one pass of each; "
+                    "their times and counts are too low"
+                )
+        for key in keys:
+            resolved = found[key.graph or 0]
+            place = resolved.places.get(key.index)
+            if place is None:
+                self.owners[key] = _Owner(_lost(key, "its node in a CUDA graph is no instruction's"))
+                continue
+            subject = program.subject(place)
+            if resolved.doubts:
+                subject = replace(subject, notes=(*subject.notes, f"doubtful attribution: {'; '.join(resolved.doubts)}"))
+            self.owners[key] = _Owner(subject, program, place)
+
+    def part(self, spans: Spans) -> DevicePart:
+        """What ran, and when."""
+        starts = [totals.start_ps for totals in self.tables if totals.start_ps is not None]
+        ends = [totals.end_ps for totals in self.tables if totals.end_ps is not None]
+        wall = max(ends) - min(starts) if starts and ends else 0
+        busy = self.tables[0].busy_ps if len(self.tables) == 1 else union(totals.intervals for totals in self.tables)[1]
+        return DevicePart(
+            plane=self.plane.name,
+            ordinal=ordinal(self.plane),
+            name=gpu_name(self.plane),
+            rates=gpu_rates(self.plane),
+            wall_ps=wall,
+            busy_ps=min(busy, wall),
+            rows=self._rows(),
+            steps=self._steps(spans),
+        )
+
+    def _rows(self) -> dict[Subject, Tally]:
+        mine: dict[Subject, list[Key]] = {}
+        for key in self.keys:
+            mine.setdefault(self.owners[key].subject, []).append(key)
+        hidden, cells = self._hidden(), self._cells()
+        return {subject: self._tally(keys, hidden.get(subject, 0), cells) for subject, keys in mine.items()}
+
+    def _hidden(self) -> dict[Subject, int]:
+        """How long kernels of one operation ran while an earlier one of the same execution had not ended."""
+        owners = {(key.stream, key.row): owner.subject for key, owner in self.owners.items()}
+        hidden: dict[Subject, int] = {}
+        for stream, totals in enumerate(self.tables):
+            overlaps = totals.overlaps
+            for covering, covered, time_ps in zip(overlaps.covering, overlaps.covered, overlaps.time_ps, strict=True):
+                subject = owners[stream, covered]
+                if owners[stream, covering] == subject:
+                    hidden[subject] = hidden.get(subject, 0) + time_ps
+        return hidden
+
+    def _cells(self) -> Cells:
+        """Events and time of each key in each step."""
+        found: dict[tuple[int, int], dict[Mark, tuple[int, int]]] = {}
+        for stream, totals in enumerate(self.tables):
+            cells = totals.cells
+            for row, label, count, time_ps in zip(cells.key, cells.label, cells.count, cells.time_ps, strict=True):
+                marks = found.setdefault((stream, row), {})
+                known = marks.get(mark_of(label), (0, 0))
+                marks[mark_of(label)] = (known[0] + count, known[1] + time_ps)
+        return found
+
+    def _tally(self, keys: Sequence[Key], hidden: int, cells: Cells) -> Tally:
+        raw = sum(key.time_ps for key in keys)
+        each = {key: self._executions(key) for key in keys}
+        tally = Tally(
+            executions=together(each.items()),
+            kernels=sum(key.count for key in keys),
+            time_ps=raw - hidden,
+            self_ps=sum(key.self_ps for key in keys),
+            launched=[Launched(key.kernel, key.first_ps, key.grid, key.count) for key in keys],
+        )
+        steps: dict[Mark, list[tuple[Key, int, int]]] = {}
+        for key in keys:
+            for mark, (count, time_ps) in cells.get((key.stream, key.row), {}).items():
+                steps.setdefault(mark, []).append((key, -(-count * each[key] // key.count), time_ps))
+            if not key.operation:
+                for resource, amount in key.moved.items():
+                    tally.amounts[resource] = tally.amounts.get(resource, 0) + amount * key.count
+        for mark, pieces in steps.items():
+            time_ps = sum(time_ps for _, _, time_ps in pieces)
+            # What overlaps hide is not known step by step: each bears its part.
+            shown = time_ps * (raw - hidden) // raw if raw else 0
+            tally.steps[mark] = Share(together((key, executions) for key, executions, _ in pieces), shown)
+        return tally
+
+    def _executions(self, key: Key) -> int:
+        """How many executions of its operation a key took part in: each run of a node is one, so is each scope outside of graphs."""
+        if key.node is not None or not key.operation:
+            return key.count
+        if key.scopes:
+            return key.scopes
+        # AMD has no scopes: an instruction runs as often as its computation does in the runs of its module.
+        owner, runs = self.owners[key], self.host.executions.get(key.module)
+        times = owner.program.runs(owner.place.computation) if owner.program and owner.place else None
+        return min(key.count, runs * times) if runs and times else key.count
+
+    def _steps(self, spans: Spans) -> dict[Mark, Extent]:
+        busy: dict[Mark, int] = {}
+        ended: set[Mark] = set()
+        for totals in self.tables:
+            for label, self_ps in zip(totals.cells.label, totals.cells.self_ps, strict=True):
+                busy[mark_of(label)] = busy.get(mark_of(label), 0) + self_ps
+                if is_last(label):
+                    ended.add(mark_of(label))
+        found: dict[Mark, Extent] = {}
+        for mark, span in enumerate(spans):
+            if span is not None and mark in busy:
+                wall = span[1] - span[0]
+                found[mark] = Extent(wall, min(busy[mark], wall), mark in ended)
+        return found
+
+
+def _innermost(operation: str) -> str:
+    """The instruction of nested scopes, ``while.5::fusion.3``."""
+    return operation.rpartition("::")[2]
+
+
+def _lost(key: Key, why: str) -> Subject:
+    return Subject(
+        name=key.kernel, module=key.module, program=str(key.program), category="unknown", cost=UNKNOWN, notes=(why,), found=False
+    )

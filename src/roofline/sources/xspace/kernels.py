@@ -1,0 +1,165 @@
+"""Kernels on a GPU's streams, summed up by what they say of themselves: program, instruction, node of a graph, size of a copy."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ...resource import HBM, Resource
+from .scan import Line, Plane, Totals, TotalsOf
+from .tables import Steps
+
+LAUNCH, SCOPE = "correlation_id", "scope_range_id"
+PCIE, NVLINK = Resource("pcie"), Resource("nvlink")
+_BY = (
+    "program_id",
+    "hlo_module",
+    "hlo_op",
+    "unique_hlo_op_id",
+    "cuda_graph_node_id",
+    "kernel_details",
+    "memcpy_details",
+    "Memset_details",
+)
+_DERIVED = range(0xDEADBEEF - 2**32, 0xDEADBEEF - 2**32 + 390)  # ids of lines that tools add when they convert a profile
+_NOT_STREAMS = re.compile(r"Steps|Launch Stats|XLA (Modules|Ops)\b.*|Framework .*|Source code\b.*|CUPTI overhead|_counters_|.* - from #\d+")
+# Events on streams that are no work of the device.
+_NOT_WORK = re.compile(r"MemoryAlloc|MemoryFree|MemoryResidency|UnifiedMemory|Overhead|BUFFER_FLUSH|CudaGraph\b.*")
+_SIZE = re.compile(r"\b(?:size|num_bytes):(\d+)")
+_GRID = re.compile(r"\bgrid:(\d+),(\d+),(\d+)")
+_KINDS = re.compile(r"kind_src:(\S+) kind_dst:(\S+)")
+_NODE_BITS, _NODE_MASK = 32, 0xFFFF_FFFF  # a node's id is its graph's id and its index there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """The events of one kernel for one instruction or node, on one stream.
+
+    ``operation`` is the instruction it names, or the graph it is in; ``scope`` the number of that instruction, or of the loop around the
+    graph. ``launches`` and ``scopes`` count how often it was launched, and in how many scopes of the host.
+    """
+
+    stream: int
+    row: int
+    kernel: str
+    program: int | None
+    module: str
+    operation: str
+    scope: int | None
+    node: int | None
+    details: str
+    copied: str
+    cleared: str
+    count: int
+    time_ps: int
+    self_ps: int
+    first_ps: int
+    launches: int
+    scopes: int
+
+    @property
+    def graph(self) -> int | None:
+        """The id of its CUDA graph. Events inside of conditionals do not say it themselves, their nodes do."""
+        return None if self.node is None else self.node >> _NODE_BITS
+
+    @property
+    def index(self) -> int:
+        """The number of its node in its graph."""
+        return (self.node or 0) & _NODE_MASK
+
+    @property
+    def grid(self) -> tuple[int, ...] | None:
+        """The blocks of its launch."""
+        found = _GRID.search(self.details)
+        return None if found is None else tuple(map(int, found.groups()))
+
+    @property
+    def is_copy(self) -> bool:
+        return bool(self.copied) or self.kernel.lower().startswith("memcpy")
+
+    @property
+    def is_memset(self) -> bool:
+        return bool(self.cleared) or self.kernel.lower().startswith("memset")
+
+    @property
+    def moved(self) -> dict[str, int]:
+        """The bytes of one copy or memset, by what they cross; nothing when it does not say."""
+        size = _SIZE.search(self.copied or self.cleared)
+        if size is None:
+            return {}
+        amount = int(size[1])
+        if not self.copied:
+            return {HBM.name: amount}
+        if "P2P" in self.kernel:
+            return {NVLINK.name: amount}
+        kinds = _KINDS.search(self.copied)
+        inside = kinds is not None and set(kinds.groups()) <= {"device", "unknown"} and "2H" not in self.kernel and "H2" not in self.kernel
+        return {HBM.name: 2 * amount} if inside else {PCIE.name: amount}
+
+
+def streams(plane: Plane) -> list[Line]:
+    """The lines of a GPU on which work ran."""
+    return [line for line in plane.lines if line.length and line.id not in _DERIVED and not _NOT_STREAMS.fullmatch(line.name)]
+
+
+def requests(plane: Plane, steps: Steps | None) -> list[TotalsOf]:
+    """What is asked of each stream of a GPU."""
+    lines = streams(plane)
+    idle = {id for id, name in plane.event_names.items() if _NOT_WORK.fullmatch(name)}
+    work = [id for id in plane.event_names if id not in idle] if idle else None
+    return [TotalsOf(line=line, by=_BY, distinct=(LAUNCH, SCOPE), only=work, steps=steps, intervals=len(lines) > 1) for line in lines]
+
+
+def keys_of(plane: Plane, tables: Iterable[Totals]) -> Iterator[Key]:
+    """The keys of a GPU's streams."""
+    for stream, totals in enumerate(tables):
+        by = totals.by
+        for row in range(len(totals)):
+            yield Key(
+                stream=stream,
+                row=row,
+                kernel=plane.event_names.get(totals.metadata_id[row], ""),
+                program=_number(by["program_id"][row]),
+                module=_text(by["hlo_module"][row]),
+                operation=_text(by["hlo_op"][row]),
+                scope=_number(by["unique_hlo_op_id"][row]),
+                node=_number(by["cuda_graph_node_id"][row]),
+                details=_text(by["kernel_details"][row]),
+                copied=_text(by["memcpy_details"][row]),
+                cleared=_text(by["Memset_details"][row]),
+                count=totals.count[row],
+                time_ps=totals.time_ps[row],
+                self_ps=totals.self_ps[row],
+                first_ps=totals.first_ps[row],
+                launches=totals.distinct[LAUNCH][row],
+                scopes=totals.distinct[SCOPE][row],
+            )
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def together(pieces: Iterable[tuple[Key, int]]) -> int:
+    """The executions of one operation, from those that each of its keys took part in.
+
+    What no operation launched stands for itself. Nodes of one graph run together, launches of different graphs do not. Outside of
+    graphs kernels of different names, or of one name with copies of different sizes, run together; those on different streams do not.
+    """
+    alone = 0
+    nodes: dict[int, dict[int, int]] = {}
+    kernels: dict[str, dict[int, int]] = {}
+    for key, executions in pieces:
+        if not key.operation:
+            alone += executions
+        elif key.graph is not None:
+            graph = nodes.setdefault(key.graph, {})
+            graph[key.index] = graph.get(key.index, 0) + executions
+        else:
+            lines = kernels.setdefault(key.kernel, {})
+            lines[key.stream] = max(lines.get(key.stream, 0), executions)
+    in_graphs = sum(max(graph.values()) for graph in nodes.values())
+    return alone + in_graphs + max((sum(lines.values()) for lines in kernels.values()), default=0)

@@ -1,0 +1,196 @@
+"""The programs that a profile carries: HLO by program id, parsed and priced only where something ran.
+
+Programs are known by their id, never by name alone: seven modules of a profile may be called ``jit_f``. Ids are compared without sign: a
+TPU writes them unsigned where metadata keys are signed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import NamedTuple
+
+from ...cost import NOTHING
+from ...errors import SourceError
+from ...hlo.bill import Platform, Price, Site
+from ...hlo.collectives import Network
+from ...hlo.module import HloModule, Instruction
+from ...hlo.price import Pricer
+from ...hlo.proto import parse_proto
+from ...hlo.scopes import direction, scope
+from ...hlo.wire import last_fields, number_of
+from .attribute import UNKNOWN, Subject
+from .scan import Plane, Slice, Space
+
+METADATA_PLANE = "/host:metadata"
+CONTROL = ("while", "conditional", "call")  # their work has instructions of its own
+_UNSIGNED = 2**64
+_HLO_STATS = ("Hlo Proto", "HLO Proto")
+_IDENTITY = 35  # id of HloInstructionProto
+_DIGEST_BYTES = 8
+
+
+class Place(NamedTuple):
+    """An instruction, by the index of its computation and its own there."""
+
+    computation: int
+    position: int
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """A module that ran: its instructions by name and number, and what each costs."""
+
+    id: int
+    module: HloModule
+    platform: Platform
+    pricer: Pricer
+    identity: str
+    _places: dict[str, Place] = field(default_factory=dict)
+    _numbers: dict[int, Place] = field(default_factory=dict)
+    _starts: dict[int, Place] = field(default_factory=dict)
+    _subjects: dict[Place, Subject] = field(default_factory=dict)
+    _runs: dict[int, int | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for number, computation in enumerate(self.module.computations):
+            for index, instruction in enumerate(computation.instructions):
+                place = Place(number, index)
+                self._places.setdefault(instruction.name, place)
+                if instruction.opcode == "async-start":
+                    self._starts.update((call.computation, place) for call in instruction.calls)
+                elif instruction.opcode in CONTROL and isinstance(instruction.raw, bytes):
+                    fields = last_fields(instruction.raw)
+                    if _IDENTITY in fields:
+                        self._numbers[number_of(fields[_IDENTITY]) % _UNSIGNED] = place
+
+    @property
+    def name(self) -> str:
+        return self.module.name
+
+    def instruction(self, place: Place) -> Instruction:
+        """The instruction at a place."""
+        return self.module.computations[place.computation][place.position]
+
+    def find(self, name: str) -> Place | None:
+        """The operation with this name. An instruction that runs asynchronously is the one that starts it."""
+        place = self._places.get(name)
+        return None if place is None else self.starter(place)
+
+    def starter(self, place: Place) -> Place:
+        """The instruction that starts the computation this one is in, if that runs asynchronously; else itself."""
+        return self._starts.get(place.computation, place)
+
+    def numbered(self, number: int) -> Place | None:
+        """The loop, conditional or call with the compiler's own number."""
+        return self._numbers.get(number % _UNSIGNED)
+
+    def price(self, place: Place) -> Price:
+        """What one execution of an instruction costs. Loops and conditionals are priced by the instructions they run."""
+        instruction = self.instruction(place)
+        if instruction.opcode in CONTROL:
+            return Price(NOTHING, instruction.opcode)
+        site = Site(self.module, self.module.computations[place.computation], instruction, self.platform)
+        try:
+            return self.pricer.price(site)
+        except SourceError as error:
+            return Price(UNKNOWN, instruction.opcode, (str(error),))
+
+    def subject(self, place: Place) -> Subject:
+        """The operation that an instruction is."""
+        known = self._subjects.get(place)
+        if known is None:
+            instruction, price = self.instruction(place), self.price(place)
+            known = self._subjects[place] = Subject(
+                name=instruction.name,
+                module=self.name,
+                program=self.identity,
+                category=price.category,
+                scope=scope(instruction.op_name),
+                location=self.module.location(instruction),
+                phase=direction(instruction.op_name),
+                cost=price.cost,
+                notes=price.notes,
+            )
+        return known
+
+    def runs(self, computation: int) -> int | None:
+        """How often a computation runs in one run of the program; ``None`` where only the data decide."""
+        if computation not in self._runs:
+            self._runs[computation] = None  # for a computation that would call itself
+            self._runs[computation] = 1 if computation == self.module.entry else self._called(computation)
+        return self._runs[computation]
+
+    def _called(self, computation: int) -> int | None:
+        total = 0
+        for number, caller in enumerate(self.module.computations):
+            for instruction in caller.instructions:
+                for call in instruction.calls:
+                    if call.computation != computation:
+                        continue
+                    outer, times = self.runs(number), self._times(number, instruction)
+                    if outer is None or times is None:
+                        return None
+                    total += outer * times
+        return total
+
+    def _times(self, number: int, instruction: Instruction) -> int | None:
+        if instruction.opcode == "while":
+            return self.pricer.trip_count(Site(self.module, self.module.computations[number], instruction, self.platform))
+        return None if instruction.opcode == "conditional" else 1
+
+
+class Programs:
+    """The programs in a profile, each parsed when it is first asked for. ``notes`` says which could not be read."""
+
+    def __init__(self, space: Space, platform: Platform, network: Network | None = None, *, digests: bool = False) -> None:
+        self._space, self._platform, self._digests = space, platform, digests
+        self._network = network or Network.of(None, platform)
+        self._slices: dict[int, tuple[str, Slice]] = {}
+        self._programs: dict[int, Program | None] = {}
+        self.notes: list[str] = []
+        for plane in space.planes:
+            if plane.name == METADATA_PLANE:
+                self._slices.update(_embedded(plane))
+
+    def get(self, id: int | None, name: str = "") -> Program | None:
+        """The program with this id; where the profile has none, the only one of that name."""
+        key = None if id is None else id % _UNSIGNED
+        if key is None or key not in self._slices:
+            named = [known for known, (module, _) in self._slices.items() if name and module == name]
+            if len(named) != 1:
+                return None
+            key = named[0]
+        if key not in self._programs:
+            self._programs[key] = self._parse(key)
+        return self._programs[key]
+
+    def _parse(self, id: int) -> Program | None:
+        name, piece = self._slices[id]
+        try:
+            module = parse_proto(self._space.bytes_of(piece), f"{self._space.name}: program {name}({id})")
+        except SourceError as error:
+            self.notes.append(f"{error}; its operations have no cost")
+            return None
+        pricer = Pricer(module, self._platform, self._network)
+        return Program(id, module, self._platform, pricer, _digest(module) if self._digests else str(id))
+
+
+def _embedded(plane: Plane) -> Iterator[tuple[int, tuple[str, Slice]]]:
+    """Program id, name and bytes of each module. Old profiles and TPUs have no ``program_id``: the metadata's own id is it."""
+    for id in plane.event_rows:
+        metadata = plane.event(id)
+        if metadata is None:
+            continue
+        piece = next((value for stat in _HLO_STATS if isinstance(value := metadata.stat(stat), Slice)), None)
+        if piece is not None:
+            program = metadata.stat("program_id")
+            yield (program if isinstance(program, int) else id) % _UNSIGNED, (metadata.name.partition("(")[0], piece)
+
+
+def _digest(module: HloModule) -> str:
+    """What is the same on every host that runs a program: names, opcodes and shapes, but not the numbers a process gives."""
+    digest = blake2b(module.name.encode(), digest_size=_DIGEST_BYTES)
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            digest.update(f"{instruction.name} {instruction.opcode} {instruction.shape}\n".encode())
+    return digest.hexdigest()

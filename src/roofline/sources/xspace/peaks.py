@@ -1,0 +1,71 @@
+"""What a device says of itself: its name, and the rates it reports, by resource."""
+
+import re
+
+from ...units import parse
+from .scan import Plane
+
+GIGABYTE_PER_S = parse("1 GB/s", "B/s")  # XProf's "gigabytes" are 10⁹ bytes
+TERAFLOP_PER_S = parse("1 TFLOP/s", "FLOP/s")
+
+# Plane stats of a TPU, per TensorCore. A rate of 0 means that there is no such memory.
+_TPU_RATES = {
+    "peak_teraflops_per_second": ("matrix/bf16", TERAFLOP_PER_S),
+    "peak_hbm_bw_gigabytes_per_second": ("hbm", GIGABYTE_PER_S),
+    "peak_vmem_rd_bw_gigabytes_per_second": ("vmem.read", GIGABYTE_PER_S),
+    "peak_vmem_wr_bw_gigabytes_per_second": ("vmem.write", GIGABYTE_PER_S),
+    "peak_cmem_rd_bw_gigabytes_per_second": ("cmem.read", GIGABYTE_PER_S),
+    "peak_cmem_wr_bw_gigabytes_per_second": ("cmem.write", GIGABYTE_PER_S),
+}
+# What libtpu calls chips that everybody else calls by another name.
+_TPU_NAMES = {"TPU v5": "TPU v5p", "TPU v5 Lite": "TPU v5e", "TPU v6 Lite": "TPU v6e", "TPU v4 Lite": "TPU v4i", "TPU7x": "TPU v7x"}
+_ORDINAL = re.compile(r":(\d+)")
+
+
+def ordinal(plane: Plane) -> int:
+    """The number of a device in its plane's name: 3 of ``/device:GPU:3``."""
+    found = _ORDINAL.search(plane.name)
+    return int(found[1]) if found else 0
+
+
+def tpu_name(plane: Plane) -> str:
+    """What a TPU is usually called; its own word for itself when that is no other."""
+    said = _text(plane, "device_type_string") or "TPU"
+    return _TPU_NAMES.get(said, said)
+
+
+def tpu_rates(plane: Plane) -> dict[str, float]:
+    """The peaks a TPU reports."""
+    return {
+        resource: rate * unit for stat, (resource, unit) in _TPU_RATES.items() if (rate := _number(plane, stat)) is not None and rate > 0
+    }
+
+
+def gpu_name(plane: Plane) -> str:
+    """A GPU's name as its driver gives it, else its vendor and architecture."""
+    vendor = {"Nvidia": "NVIDIA"}.get(_text(plane, "device_vendor"), _text(plane, "device_vendor"))
+    return _text(plane, "gpu_device_name") or f"{vendor} GPU".strip()
+
+
+def gpu_rates(plane: Plane) -> dict[str, float]:
+    """The bandwidth a GPU reports, and a peak where a tool added one.
+
+    ROCm reports the clock of its memory without its doubling, half the true bandwidth: that figure is left out.
+    """
+    rates: dict[str, float] = {}
+    bandwidth, peak = _number(plane, "memory_bandwidth"), _number(plane, "peak_teraflops_per_second")
+    if bandwidth and _text(plane, "device_vendor") != "AMD":
+        rates["hbm"] = float(bandwidth)
+    if peak:
+        rates["matrix/bf16"] = peak * TERAFLOP_PER_S
+    return rates
+
+
+def _text(plane: Plane, stat: str) -> str:
+    value = plane.stat(stat)
+    return value if isinstance(value, str) else ""
+
+
+def _number(plane: Plane, stat: str) -> float | None:
+    value = plane.stat(stat)
+    return float(value) if isinstance(value, (int, float)) else None

@@ -1,0 +1,268 @@
+"""A profile as a recording: one file, or the files of all hosts of a run.
+
+Reading is a map and a reduce: `read_part` turns a file into whole numbers, `merge` adds parts up in any order to the same digits.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...cost import Cost
+from ...errors import SourceError
+from ...machine import Machine
+from ...units import parse
+from ...workload import Coverage, Device, Op, Recording, Step, Workload
+from ...workload import Share as OpShare
+from .attribute import DevicePart, Extent, Instance, Part, Subject, Tally
+from .scan import Space, open_space
+from .space import sniff as looks_like_space
+
+if TYPE_CHECKING:
+    from ...counters import KernelUse
+
+FORMAT = "xspace"
+TPU_PREFIX, GPU_PREFIX = "/device:TPU:", "/device:GPU:"
+PICOSECOND = parse("1 ps", "s")
+
+
+def sniff(head: bytes, path: Path) -> bool:
+    """Whether the first (unpacked) bytes of a file are those of a profile."""
+    return looks_like_space(head)
+
+
+def read(path: Path | str, target: Machine | None = None, *, salvage: bool = False) -> Recording:
+    """The recording in one file. ``salvage`` reads a damaged file as far as it goes."""
+    return merge([read_part(path, target, salvage=salvage)])
+
+
+def read_kernels(path: Path | str, target: Machine | None = None, *, salvage: bool = False) -> tuple[Recording, tuple["KernelUse", ...]]:
+    """The recording in one file, and the kernels that its operations launched, to join hardware counters to."""
+    recording, rows = _merge([read_part(path, target, salvage=salvage)])
+    return recording, rows.kernels()
+
+
+def read_many(paths: Iterable[Path | str], target: Machine | None = None, *, salvage: bool = False) -> Recording:
+    """The recording of one run from the files of its hosts, in any order."""
+    files = list(paths)
+    if not files:
+        raise SourceError("no profile to read; name the .xplane.pb files of a run")
+    return merge([read_part(path, target, salvage=salvage, shared=len(files) > 1) for path in files])
+
+
+def read_part(path: Path | str, target: Machine | None = None, *, salvage: bool = False, shared: bool = False) -> Part:
+    """What one file says. With ``shared`` programs are known by their content, which is the same on every host; their ids are not."""
+    with open_space(path, salvage=salvage) as space:
+        devices, instances, notes = _devices(space, target, shared)
+        if not devices:
+            raise SourceError(
+                f"{path}: nothing ran on a device in this profile; record it while the program runs, as `roofline capture` does"
+            )
+        host = space.hostnames[0] if space.hostnames else Path(path).name.removesuffix(".gz").removesuffix(".xplane.pb")
+        said = [f"the profiler says: {text}" for text in (*space.errors, *space.warnings)]
+        return Part(
+            file=str(path),
+            host=host,
+            devices=tuple(devices),
+            instances=instances,
+            notes=tuple(dict.fromkeys((*space.notes, *said, *notes))),
+        )
+
+
+Found = tuple[list[DevicePart], tuple[Instance, ...], list[str]]  # devices, the steps they ran, notes
+
+
+def _devices(space: Space, target: Machine | None, shared: bool) -> Found:
+    """What ran on each device: on TPUs, else on GPUs, else on the host's CPU. What reads the others is not even imported."""
+    for reader in (_tpus, _gpus, _cpus):
+        found = reader(space, target, shared)
+        if found[0]:
+            return found
+    return [], (), []
+
+
+def _tpus(space: Space, target: Machine | None, shared: bool) -> Found:
+    if not any(plane.name.startswith(TPU_PREFIX) for plane in space.planes):
+        return [], (), []
+    from .tpu import read_tpus
+
+    return read_tpus(space, target)
+
+
+def _gpus(space: Space, target: Machine | None, shared: bool) -> Found:
+    planes = [plane for plane in space.planes if plane.name.startswith(GPU_PREFIX)]
+    if not planes:
+        return [], (), []
+    from ...hlo.collectives import network_of
+    from .gpu import read_gpus
+    from .modules import Programs
+    from .steps import read_host
+
+    programs = Programs(space, "gpu", network_of(target) if target else None, digests=shared)
+    host = read_host(space, launches=True)
+    parts, notes = read_gpus(space, planes, programs, host)
+    return parts, host.instances, [*host.notes, *notes, *programs.notes]
+
+
+def _cpus(space: Space, target: Machine | None, shared: bool) -> Found:
+    from .cpu import read_cpus
+    from .modules import Programs
+
+    programs = Programs(space, "cpu", digests=shared)
+    parts, instances, notes = read_cpus(space, programs)
+    return parts, instances, [*notes, *programs.notes]
+
+
+def merge(parts: Iterable[Part]) -> Recording:
+    """The recording that parts of one run make up, whatever their order."""
+    return _merge(parts)[0]
+
+
+def _merge(parts: Iterable[Part]) -> tuple[Recording, "_Rows"]:
+    ordered = sorted(parts, key=lambda part: (part.host, part.file))
+    hosts = _hosts(ordered)
+    devices = [(host, part, device) for host, part in zip(hosts, ordered, strict=True) for device in part.devices]
+    numbers = _numbers([device for _, _, device in devices])
+    keys = _step_keys(ordered)
+    rows = _Rows()
+    for number, (_, part, device) in zip(numbers, devices, strict=True):
+        rows.add(number, device, [keys[instance] for instance in part.instances])
+    recording = Recording(
+        workload=Workload(rows.ops()),
+        format=FORMAT,
+        files=tuple(part.file for part in ordered),
+        hosts=tuple(hosts),
+        devices=tuple(
+            Device(id=number, name=device.name, host=host, rates=dict(device.rates))
+            for number, (host, _, device) in zip(numbers, devices, strict=True)
+        ),
+        steps=_steps(ordered, keys),
+        coverage=_coverage([device for _, _, device in devices]),
+        notes=tuple(dict.fromkeys(note for part in ordered for note in part.notes)),
+    )
+    return recording, rows
+
+
+def _hosts(parts: Sequence[Part]) -> list[str]:
+    """The hosts' names; files that name one host are told apart by their own names."""
+    names = [part.host for part in parts]
+    return [name if names.count(name) == 1 else f"{name} ({Path(part.file).name})" for name, part in zip(names, parts, strict=True)]
+
+
+def _numbers(devices: Sequence[DevicePart]) -> list[int]:
+    """The devices' ids: their own numbers, or on several hosts that count alike, their place."""
+    own = [device.ordinal for device in devices]
+    return own if len(set(own)) == len(own) else list(range(len(own)))
+
+
+def _step_keys(parts: Sequence[Part]) -> dict[Instance, int]:
+    """A key a step: the same instance on several hosts is one step, and steps are in the order in which hosts saw them."""
+    places: dict[Instance, int] = {}
+    for part in parts:
+        for place, instance in enumerate(part.instances):
+            places[instance] = min(place, places.get(instance, place))
+    order = sorted(places, key=lambda instance: (places[instance], instance.name, instance.number or 0, instance.nth))
+    return {instance: key for key, instance in enumerate(order)}
+
+
+def _steps(parts: Sequence[Part], keys: dict[Instance, int]) -> tuple[Step, ...]:
+    """Every step that did something on a device. One that a host does not have, or not to its end, is not complete."""
+    extents: dict[Instance, list[Extent]] = {}
+    hosts: dict[Instance, int] = {}
+    for part in parts:
+        for mark, instance in enumerate(part.instances):
+            mine = [device.steps[mark] for device in part.devices if mark in device.steps]
+            if mine:
+                extents.setdefault(instance, []).extend(mine)
+                hosts[instance] = hosts.get(instance, 0) + 1
+    return tuple(
+        Step(
+            key=key,
+            name=instance.name,
+            number=instance.number,
+            wall_s=sum(extent.wall_ps for extent in extents[instance]) * PICOSECOND,
+            busy_s=sum(extent.busy_ps for extent in extents[instance]) * PICOSECOND,
+            complete=all(extent.complete for extent in extents[instance]) and hosts[instance] == len(parts),
+        )
+        for instance, key in keys.items()
+        if instance in extents
+    )
+
+
+def _coverage(devices: Sequence[DevicePart]) -> Coverage:
+    """Wall and busy time, and how much of it was attributed and priced, summed over devices."""
+    return Coverage(
+        wall_s=sum(device.wall_ps for device in devices) * PICOSECOND,
+        busy_s=sum(device.busy_ps for device in devices) * PICOSECOND,
+        attributed_s=sum(max(0, device.busy_ps - device.unfound_ps) for device in devices) * PICOSECOND,
+        priced_s=sum(max(0, device.busy_ps - device.unpriced_ps) for device in devices) * PICOSECOND,
+    )
+
+
+class _Rows:
+    """The operations of a run while they are added up."""
+
+    def __init__(self) -> None:
+        self.totals: dict[Subject, Tally] = {}
+        self.steps: dict[Subject, dict[int, list[int]]] = {}
+        self.devices: dict[Subject, list[OpShare]] = {}
+
+    def add(self, number: int, device: DevicePart, keys: Sequence[int]) -> None:
+        """What ran on one device."""
+        for subject, tally in device.rows.items():
+            total = self.totals.setdefault(subject, Tally())
+            total.add(replace(tally, steps={}))
+            steps = self.steps.setdefault(subject, {})
+            for mark, share in tally.steps.items():
+                known = steps.setdefault(keys[mark], [0, 0])
+                known[0] += share.executions
+                known[1] += share.time_ps
+            shares = self.devices.setdefault(subject, [])
+            shares.append(OpShare(key=number, count=tally.executions, time_s=tally.time_ps * PICOSECOND))
+
+    @property
+    def order(self) -> list[tuple[Subject, Tally]]:
+        """The operations, those that took longest first."""
+        return sorted(self.totals.items(), key=lambda row: (-row[1].time_ps, row[0].module, row[0].program, row[0].name, row[0].category))
+
+    def kernels(self) -> tuple["KernelUse", ...]:
+        """The kernels that operations launched, by the operations' places."""
+        from ...counters import KernelUse
+
+        return tuple(
+            KernelUse(place, launched.kernel, launched.first_ps, launched.grid, launched.count)
+            for place, (_, tally) in enumerate(self.order)
+            for launched in tally.launched
+        )
+
+    def ops(self) -> tuple[Op, ...]:
+        """The operations of the recording."""
+        programs: dict[str, set[str]] = {}
+        for subject in self.totals:
+            programs.setdefault(subject.module, set()).add(subject.program)
+        return tuple(self._op(subject, tally, len(programs[subject.module]) > 1) for subject, tally in self.order)
+
+    def _op(self, subject: Subject, tally: Tally, ambiguous: bool) -> Op:
+        cost = subject.cost * tally.executions
+        if tally.amounts:
+            cost = cost + Cost.of(tally.amounts)
+        return Op(
+            name=subject.name,
+            cost=cost,
+            count=tally.executions,
+            kernels=tally.kernels,
+            time_s=tally.time_ps * PICOSECOND,
+            self_time_s=tally.self_ps * PICOSECOND,
+            category=subject.category,
+            module=f"{subject.module}({subject.program})" if ambiguous and subject.module else subject.module,
+            scope=subject.scope,
+            location=subject.location,
+            phase=subject.phase,
+            work_provenance=subject.work_provenance,
+            bytes_provenance=subject.bytes_provenance,
+            by_step=tuple(
+                OpShare(key=key, count=count, time_s=time_ps * PICOSECOND) for key, (count, time_ps) in sorted(self.steps[subject].items())
+            ),
+            by_device=tuple(sorted(self.devices[subject], key=lambda share: share.key)),
+            notes=subject.notes,
+        )

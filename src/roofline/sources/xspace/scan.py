@@ -1,0 +1,337 @@
+"""Reading XSpace profiles: the events of a line as columns, or summed up on the way. The native scanner does the work.
+
+    with open_space("run/host0.xplane.pb") as space:
+        device = next(plane for plane in space.planes if plane.name.startswith("/device:"))
+        (totals,) = read_totals(space, [TotalsOf(line=line) for line in device.lines if line.name == "XLA Ops"])
+
+What the layers above need, and where it is:
+
+- Which planes, lines and metadata there are, peaks and versions (plane stats), embedded HLO (``Slice`` of event metadata in
+  ``/host:metadata``), a TPU op's category, FLOP and bytes (its event metadata's stats): `open_space`, nothing of which reads an event.
+- Steps and launches: host events that carry ``_r``, ``correlation_id``, ``run_id`` or ``num_commands``, among millions that do not:
+  `read_rows` with ``having``. Runs of modules on a TPU: `read_rows` of "XLA Modules".
+- TPU ops (millions of events, a few thousand ops): `read_totals` by the device's own clock (``device_clock``: offsets and durations of
+  the events themselves are distorted there), ``nested`` (a while loop spans its body), per step or run (``steps``), with async pairs
+  joined (``pairs``: start and done by metadata id, a group a link and direction, bytes as weight).
+- GPU kernels: `read_totals` by ``program_id``, ``hlo_op``, ``unique_hlo_op_id``, ``cuda_graph_id`` and ``cuda_graph_node_id``, which
+  together with the metadata id name an instruction or a graph node; ``distinct`` over ``correlation_id`` and ``scope_range_id`` counts
+  executions; ``first_ps`` gives the order of nodes in time; ``overlaps`` is what kernels of one execution hide of each other. Steps by
+  ``correlation_id``. Events one by one (for joining counters in launch order): `read_rows`.
+- CPU thunks: `read_totals` with ``having=("hlo_op",)``, ``nested``, over the lines of the host's threads.
+- Busy time: ``busy_ps`` of a line; of several lines, `union` of their ``intervals``.
+
+Memory grows with distinct keys, steps and merged intervals (`read_totals`) or with the rows kept (`read_rows`); pages of the file are
+given back as they are read. Lines are read in parallel, without the GIL. Times are picoseconds. Damage is a `SourceError`, or with
+``salvage`` a note beside everything before it.
+"""
+
+import os
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import Lock, Thread
+from typing import Any, Protocol, TypeVar
+
+from ...errors import SourceError, UsageError
+from ...units import parse
+from .space import NOT_BUILT, EventMetadata, Line, Plane, Slice, Space, Stat, Value, open_bytes, open_space, sniff, unpacked_limit
+from .tables import NO_STEP, Cells, Integers, Overlaps, Pair, Pairs, Rows, RowsOf, StatColumn, Steps, Totals, TotalsOf
+
+if NOT_BUILT is None:
+    from . import _scan
+
+__all__ = [
+    "NO_STEP",
+    "Cells",
+    "EventMetadata",
+    "Line",
+    "Overlaps",
+    "Pair",
+    "Pairs",
+    "Plane",
+    "Rows",
+    "RowsOf",
+    "Slice",
+    "Space",
+    "Stat",
+    "StatColumn",
+    "Steps",
+    "Totals",
+    "TotalsOf",
+    "Value",
+    "open_bytes",
+    "open_space",
+    "read_rows",
+    "read_totals",
+    "sniff",
+    "union",
+    "unpacked_limit",
+]
+
+CHUNK_BYTES = int(parse("4 MiB", "B"))  # read between two looks at the clock, the keyboard and the memory
+DEVICE_CLOCK = ("device_offset_ps", "device_duration_ps")
+MOST_STATS = 24  # that one pass can look for
+CLOCKS = {"event": -1, "device": -2}  # the scanner's numbers for what steps are looked up by, besides stats
+_KEY_HEAD = 2  # a key's row: metadata id, kinds of its values (4 bits each), the values
+_KIND_BITS, _KIND_MASK = 4, 0xF
+
+Progress = Callable[[int, int], None]
+Request = TypeVar("Request", RowsOf, TotalsOf)
+Table = TypeVar("Table")
+
+
+class Job(Protocol):
+    """A line being read by the scanner."""
+
+    position: int
+
+    def run(self, budget: int, /) -> bool: ...
+    def take(self) -> Mapping[str, Any]: ...
+    def close(self) -> None: ...
+
+
+def union(intervals: Iterable[Integers]) -> tuple[Integers, int]:
+    """The union of several lines' intervals (begin, end, begin, end, …) and its length."""
+    merged, length = _scan.merge(list(intervals))
+    return memoryview(merged), length
+
+
+def read_rows(space: Space, requests: Sequence[RowsOf], *, threads: int | None = None, progress: Progress | None = None) -> list[Rows]:
+    """The events asked for, a table a request. ``progress`` is told the bytes read and the bytes to read."""
+
+    def read(request: RowsOf, reader: "_Reader") -> Rows:
+        slots = _Slots(space.plane_of(request.line))
+        places = slots.places(request.stats)
+        having = slots.places(request.having)
+        job = _scan.Rows(space.index, request.line.row, slots.ids, having, _ids(request.only))
+        found, notes = reader.run(request.line, job)
+        columns = [
+            StatColumn(memoryview(values), memoryview(kinds), found["texts"], slots.plane.stat_names)
+            for values, kinds in zip(found["values"], found["kinds"], strict=True)
+        ]
+        return Rows(
+            line=request.line,
+            metadata_id=memoryview(found["metadata_id"]),
+            start_ps=memoryview(found["start_ps"]),
+            duration_ps=memoryview(found["duration_ps"]),
+            occurrences=None if found["occurrences"] is None else memoryview(found["occurrences"]),
+            stats={name: columns[place] for name, place in zip(request.stats, places, strict=True)},
+            events=found["events"],
+            notes=notes,
+        )
+
+    return _read_all(space, requests, read, threads, progress)
+
+
+def read_totals(
+    space: Space, requests: Sequence[TotalsOf], *, threads: int | None = None, progress: Progress | None = None
+) -> list[Totals]:
+    """The sums asked for, a table a request. ``progress`` is told the bytes read and the bytes to read."""
+
+    def read(request: TotalsOf, reader: "_Reader") -> Totals:
+        slots = _Slots(space.plane_of(request.line))
+        roles = {
+            "keys": slots.places(request.by),
+            "distinct": slots.places(request.distinct),
+            "sums": slots.places(request.sums),
+            "clock": slots.places(DEVICE_CLOCK if request.device_clock else ()),
+            "having": slots.places(request.having),
+        }
+        by = request.steps.by if request.steps else "event"
+        step_slot = CLOCKS[by] if by in CLOCKS else slots.places((by,))[0]
+        job = _scan.Totals(
+            space.index,
+            request.line.row,
+            slots.ids,
+            **roles,
+            only=_ids(request.only),
+            step_slot=step_slot,
+            steps=request.steps.triples if request.steps else None,
+            pairs=[(pair.start, pair.done, pair.group, pair.weight) for pair in request.pairs],
+            nested=request.nested,
+            intervals=request.intervals,
+        )
+        found, notes = reader.run(request.line, job)
+        return _totals(request, slots.plane, found, notes)
+
+    return _read_all(space, requests, read, threads, progress)
+
+
+class _Slots:
+    """The stats that a pass looks for, each in a slot of its own; a plane may know a name by several ids, or by none."""
+
+    def __init__(self, plane: Plane) -> None:
+        self.plane = plane
+        self.names: list[str] = []
+        self.ids: list[tuple[int, ...]] = []
+
+    def places(self, names: Iterable[str]) -> bytes:
+        """The slots of these stats, a byte each."""
+        places = []
+        for name in names:
+            if name not in self.names:
+                self.names.append(name)
+                self.ids.append(self.plane.stat_ids.get(name, ()))
+            places.append(self.names.index(name))
+        if len(self.names) > MOST_STATS:
+            raise UsageError(f"{len(self.names)} stats asked for at once; {MOST_STATS} at most")
+        return bytes(places)
+
+
+def _ids(only: Iterable[int] | None) -> "array[int] | None":
+    return None if only is None else array("q", only)
+
+
+class _Reader:
+    """Runs jobs in pieces, gives memory back behind them, tells how far they are, and stops them all when one is interrupted."""
+
+    def __init__(self, space: Space, total: int, progress: Progress | None) -> None:
+        self._space, self._total, self._progress = space, total, progress
+        self._lock, self._done, self.stopped = Lock(), 0, False
+
+    def run(self, line: Line, job: Job) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+        """All of a line, or what comes before the damage in it, and notes."""
+        notes = []
+        try:
+            begin = line.offset
+            more = True
+            while more and not self.stopped:
+                try:
+                    more = job.run(CHUNK_BYTES)
+                except _scan.Damage as damage:
+                    notes.append(self._complaint(line, *damage.args))
+                    more = False
+                self._advance(begin, job.position)
+                begin = job.position
+            found = job.take()
+        finally:
+            job.close()
+        if found["unknown"]:
+            notes.append(f"{self._space.name}: line {line.name!r}: {found['unknown']:,} fields that are not in the schema were skipped")
+        return found, tuple(notes)
+
+    def _complaint(self, line: Line, what: str, offset: int, short: bool) -> str:
+        truncated = short and not line.whole and line.offset + line.length == self._space.size
+        complaint = self._space.complaint(what, offset, truncated=truncated, plane=self._space.plane_of(line), line=line)
+        if not self._space.salvage:
+            raise SourceError(complaint) from None
+        return complaint
+
+    def _advance(self, begin: int, end: int) -> None:
+        self._space.forget(begin, end)
+        if self._progress:
+            with self._lock:
+                self._done += end - begin
+                self._progress(self._done, self._total)
+
+
+def _read_all(
+    space: Space,
+    requests: Sequence[Request],
+    read: Callable[[Request, _Reader], Table],
+    threads: int | None,
+    progress: Progress | None,
+) -> list[Table]:
+    """Every request's table, in their order. The longest lines go first; the first request that failed is the one that is raised."""
+    reader = _Reader(space, sum(request.line.length for request in requests), progress)
+    waiting = sorted(range(len(requests)), key=lambda number: requests[number].line.length)
+    tables: dict[int, Table] = {}
+    failures: dict[int, BaseException] = {}
+
+    def work() -> None:
+        while waiting and not reader.stopped:
+            try:
+                number = waiting.pop()
+            except IndexError:
+                return
+            try:
+                tables[number] = read(requests[number], reader)
+            except BaseException as error:
+                failures[number] = error
+                reader.stopped = True
+
+    for request in requests:
+        space.plane_of(request.line).stat_ids  # noqa: B018  decoded here, where no two threads do it twice
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    # A thread costs more than a short line does.
+    useful = 1 + sum(request.line.length for request in requests) // CHUNK_BYTES
+    helpers = [Thread(target=work, daemon=True) for _ in range(min(threads or cores, len(requests), useful) - 1)]
+    for helper in helpers:
+        helper.start()
+    try:
+        work()
+    except BaseException:
+        reader.stopped = True
+        raise
+    finally:
+        for helper in helpers:
+            helper.join()
+    if failures:
+        raise failures[min(failures)]
+    return [tables[number] for number in range(len(requests))]
+
+
+def _totals(request: TotalsOf, plane: Plane, found: Mapping[str, Any], notes: tuple[str, ...]) -> Totals:
+    """The scanner's tables under their names."""
+    views = {name: memoryview(column) for name, column in found.items() if isinstance(column, _scan.Column)}
+    keys, width = views["keys"], _KEY_HEAD + len(request.by)
+    kinds = keys[1::width]
+    by = {
+        name: StatColumn(
+            keys[_KEY_HEAD + place :: width],
+            bytes(kind >> _KIND_BITS * place & _KIND_MASK for kind in kinds),
+            found["texts"],
+            plane.stat_names,
+        )
+        for place, name in enumerate(request.by)
+    }
+    placed = found["end_ps"] >= found["start_ps"]
+    rewinds = found["rewinds"]
+    if rewinds:
+        notes = (*notes, f"plane {plane.name!r}, line {request.line.name!r}: the clock is turned back {rewinds:,} times")
+    return Totals(
+        line=request.line,
+        metadata_id=keys[0::width],
+        by=by,
+        count=views["count"],
+        time_ps=views["time_ps"],
+        self_ps=views["self_ps"],
+        first_ps=views["first_ps"],
+        last_ps=views["last_ps"],
+        shortest_ps=views["shortest_ps"],
+        longest_ps=views["longest_ps"],
+        distinct={name: memoryview(column) for name, column in zip(request.distinct, found["distinct"], strict=True)},
+        sums={name: memoryview(column) for name, column in zip(request.sums, found["sums"], strict=True)},
+        cells=Cells(
+            key=views["cell_keys"][0::2],
+            label=views["cell_keys"][1::2],
+            count=views["cell_count"],
+            time_ps=views["cell_time_ps"],
+            self_ps=views["cell_self_ps"],
+        ),
+        overlaps=Overlaps(
+            covering=views["overlap_keys"][0::2],
+            covered=views["overlap_keys"][1::2],
+            count=views["overlap_count"],
+            time_ps=views["overlap_time_ps"],
+        ),
+        pairs=_pairs(views, found) if request.pairs else None,
+        intervals=views["intervals"],
+        busy_ps=found["busy_ps"],
+        start_ps=found["start_ps"] if placed else None,
+        end_ps=found["end_ps"] if placed else None,
+        rewinds=rewinds,
+        aggregated=found["aggregated"],
+        events=found["events"],
+        notes=notes,
+    )
+
+
+def _pairs(views: Mapping[str, Integers], found: Mapping[str, Any]) -> Pairs:
+    return Pairs(
+        pair=views["pair_keys"][0::2],
+        label=views["pair_keys"][1::2],
+        count=views["pair_count"],
+        time_ps=views["pair_time_ps"],
+        share_ps=views["pair_share_ps"],
+        unpaired=found["unpaired"],
+    )

@@ -1,0 +1,345 @@
+"""A profile opened: its planes, lines and metadata, found by skipping over the events.
+
+The file is mapped, not read; metadata is decoded when asked for, and values that are bytes (an embedded HloProto) stay in the file as a
+`Slice`. Integers come as they were written: a TPU's ``program_id`` is unsigned and above 2⁶³, a metadata key is signed.
+
+A damaged file is a `SourceError` that names the byte, the plane and the line. With ``salvage=True`` everything whose length still holds
+is read, and ``notes`` says what was lost. As metadata follows the events in a plane, a truncated plane may have events without names.
+"""
+
+import mmap
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from ...errors import SourceError
+from ...units import parse
+
+try:
+    from . import _scan
+except ImportError as error:
+    NOT_BUILT: str | None = f"the native scanner is not built ({error}); run: pip install -e .   (it needs a C compiler)"
+else:
+    NOT_BUILT = None
+
+GZIP_MAGIC = b"\x1f\x8b"
+GZIP_WINDOW = 31  # zlib's spelling of "a gzip header, and the largest window"
+PIECE_BYTES = int(parse("64 KiB", "B"))
+# Profiles shrink about tenfold, DEFLATE can reach a thousandfold. Beyond these a file is taken for a bomb.
+UNPACKED_BYTES = int(parse("8 GiB", "B"))
+UNPACKED_SMALL_BYTES = int(parse("256 MiB", "B"))
+UNPACKED_RATIO = 100
+
+DOUBLE, UINT64, INT64, STRING, BLOB, REF = range(1, 7)  # how a stat's value was written; 0 is absent
+
+# Tags of XPlane's fields: number * 8 + wire type.
+PLANE_ID, PLANE_NAME, PLANE_LINES, PLANE_EVENT_METADATA, PLANE_STAT_METADATA, PLANE_STATS = 0x08, 0x12, 0x1A, 0x22, 0x2A, 0x32
+PLANE_TAGS = (PLANE_ID, PLANE_NAME, PLANE_LINES, PLANE_EVENT_METADATA, PLANE_STAT_METADATA, PLANE_STATS)
+
+T = TypeVar("T")
+_Metadata = tuple[str, str, tuple[int, int], list[tuple[int, int, Any]], list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A range of the (unpacked) file's bytes."""
+
+    offset: int
+    length: int
+
+
+Value = int | float | str | Slice | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """A named value. The id is what some planes count on: scope ranges have no names, only ids."""
+
+    id: int
+    name: str
+    value: Value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A timeline of a plane. ``row`` is its number in the file; times of its events are already absolute."""
+
+    row: int
+    plane: int
+    id: int
+    name: str
+    timestamp_ns: int
+    offset: int
+    length: int
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventMetadata:
+    """What all events of one metadata id share: the op or kernel, and stats that hold for each of them."""
+
+    id: int
+    name: str
+    display_name: str
+    metadata: Slice
+    stats: tuple[Stat, ...]
+    children: tuple[int, ...]
+
+    def stat(self, name: str) -> Value:
+        """The value of a stat; ``None`` when it is absent."""
+        return next((stat.value for stat in self.stats if stat.name == name), None)
+
+
+class Plane:
+    """A device, the host, or a table of metadata."""
+
+    def __init__(self, space: "Space", *, row: int, id: int, name: str, lines: tuple[Line, ...], whole: bool) -> None:
+        self._space = space
+        self.row, self.id, self.name, self.lines, self.whole = row, id, name, lines, whole
+
+    def __repr__(self) -> str:
+        return f"Plane({self.name!r}, {len(self.lines)} lines)"
+
+    @cached_property
+    def stats(self) -> tuple[Stat, ...]:
+        """What the plane says of itself: peaks, versions, device names."""
+        return self._named(self._space.decode(self, self._space.index.stats, self.row, []))
+
+    def stat(self, name: str) -> Value:
+        """The value of a plane's stat; ``None`` when it is absent."""
+        return next((stat.value for stat in self.stats if stat.name == name), None)
+
+    @cached_property
+    def stat_names(self) -> Mapping[int, str]:
+        """Names of stats, and the strings that references stand for."""
+        return self._space.decode(self, self._space.index.stat_names, self.row, {})
+
+    @cached_property
+    def stat_ids(self) -> Mapping[str, tuple[int, ...]]:
+        """The ids that carry a name: usually one, more in merged profiles."""
+        ids: dict[str, tuple[int, ...]] = {}
+        for id, name in self.stat_names.items():
+            ids[name] = (*ids.get(name, ()), id)
+        return ids
+
+    @cached_property
+    def event_names(self) -> Mapping[int, str]:
+        """The names of all event metadata, without the rest of it."""
+        return self._space.decode(self, self._space.index.event_names, self.row, {})
+
+    @cached_property
+    def event_rows(self) -> Mapping[int, int]:
+        """Where the metadata of each id is, by row of the index."""
+        return self._space.index.event_rows(self.row)
+
+    def event(self, id: int) -> EventMetadata | None:
+        """The metadata of an event; ``None`` when the plane does not have it."""
+        row = self.event_rows.get(id)
+        if row is None:
+            return None
+        nothing: _Metadata = ("", "", (0, 0), [], [])
+        name, display_name, place, stats, children = self._space.decode(self, self._space.index.event, row, nothing)
+        return EventMetadata(
+            id=id, name=name, display_name=display_name, metadata=Slice(*place), stats=self._named(stats), children=tuple(children)
+        )
+
+    def _named(self, stats: list[tuple[int, int, Any]]) -> tuple[Stat, ...]:
+        return tuple(Stat(id, self.stat_names.get(id, ""), self._resolved(kind, value)) for id, kind, value in stats)
+
+    def _resolved(self, kind: int, value: Any) -> Value:
+        if kind == BLOB:
+            return Slice(*value)
+        resolved: Value = self.stat_names.get(value, "") if kind == REF else value
+        return resolved
+
+
+class Space:
+    """An opened profile: use it in a ``with`` statement, or close it."""
+
+    def __init__(self, data: "bytes | bytearray | mmap.mmap", name: str, *, salvage: bool = False, unpacked: bool = False) -> None:
+        if NOT_BUILT:
+            raise SourceError(f"{name}: {NOT_BUILT}")
+        if not len(data):
+            raise SourceError(f"{name}: the file is empty")
+        self.name, self.salvage, self.size = name, salvage, len(data)
+        self._data, self._unpacked = data, unpacked
+        self.index = _scan.Index(data)
+        try:
+            self.planes = self._planes()
+            self.errors, self.warnings, self.hostnames = (tuple(texts) for texts in self.index.texts())
+            self.notes: tuple[str, ...] = self._judge()
+        except BaseException:
+            self.close()
+            raise
+
+    def _planes(self) -> tuple[Plane, ...]:
+        rows, planes = self.index.lines(), []
+        for number, (id, name, first, count, whole) in enumerate(self.index.planes()):
+            lines = tuple(
+                Line(row=row, plane=number, id=id, name=name, timestamp_ns=timestamp_ns, offset=offset, length=length, whole=whole)
+                for row, (id, name, timestamp_ns, offset, length, whole) in enumerate(rows[first : first + count], start=first)
+            )
+            planes.append(Plane(self, row=number, id=id, name=name, lines=lines, whole=whole))
+        return tuple(planes)
+
+    def _judge(self) -> tuple[str, ...]:
+        """What the index found wrong, as notes when salvaging; else the first of it is raised."""
+        damages = self.index.damages()
+        if not any(plane.name or plane.lines for plane in self.planes):
+            what = f" (byte {damages[0][1]:,}: {damages[0][0]})" if damages else ""
+            raise SourceError(f"{self.name}: not an XSpace profile{what}; expected a .xplane.pb file as jax.profiler writes it")
+        notes = []
+        for what, offset, truncated, plane, line in damages:
+            found = self.planes[plane] if plane >= 0 else None
+            on = next((known for known in found.lines if known.row == line), None) if found else None
+            notes.append(self.complaint(what, offset, truncated=truncated, plane=found, line=on))
+            if not self.salvage:
+                raise SourceError(notes[0])
+        if unknown := self.index.unknown():
+            notes.append(f"{self.name}: {unknown:,} fields that are not in the schema were skipped")
+        return tuple(notes)
+
+    def complaint(self, what: str, offset: int, *, truncated: bool, plane: Plane | None, line: Line | None) -> str:
+        """One line about damage: where in the file, in which plane and line, what is wrong, what to do."""
+        places = [f"plane {plane.name!r}"] if plane else []
+        places += [f"line {line.name!r}"] if line else []
+        place = f" (in {', '.join(places)})" if places else ""
+        unpacked = " unpacked" if self._unpacked else ""
+        advice = "" if self.salvage else "; --salvage reads what is there"
+        if truncated:
+            return f"{self.name}: truncated after {self.size:,}{unpacked} bytes{place}; the copy is incomplete{advice}"
+        return f"{self.name}: damaged at{unpacked} byte {offset:,}{place}: {what}{advice}"
+
+    def decode(self, plane: Plane, method: Callable[[int], T], row: int, nothing: T) -> T:
+        """What a method of the index finds, or ``nothing`` of a damaged message when salvaging."""
+        try:
+            return method(row)
+        except _scan.Damage as damage:
+            what, offset, _ = damage.args
+            complaint = self.complaint(what, offset, truncated=False, plane=plane, line=None)
+            if not self.salvage:
+                raise SourceError(complaint) from None
+            self.notes = (*self.notes, complaint)
+            return nothing
+
+    def plane_of(self, line: Line) -> Plane:
+        """The plane a line belongs to."""
+        return self.planes[line.plane]
+
+    def bytes_of(self, piece: Slice) -> bytes:
+        """A copy of a range of the file."""
+        return bytes(self._data[piece.offset : piece.offset + piece.length])
+
+    def forget(self, begin: int, end: int) -> None:
+        """Give the memory of a range that has been read back to the system; touched again, it is read again from the file."""
+        if isinstance(self._data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            page = mmap.PAGESIZE
+            begin, end = -(-begin // page) * page, end // page * page
+            if end > begin:
+                self._data.madvise(mmap.MADV_DONTNEED, begin, end - begin)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self.index.close()
+        if isinstance(self._data, mmap.mmap):
+            self._data.close()
+
+    def __enter__(self) -> "Space":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def sniff(head: bytes) -> bool:
+    """Whether these are the first (unpacked) bytes of an XSpace: field 1, a plane whose fields begin like one's and that has a name."""
+    if not head.startswith(b"\n"):
+        return False
+    try:
+        length, at = _varint(head, 1)
+        end = min(at + length, len(head))
+        if head[at] == PLANE_ID:
+            _, at = _varint(head, at + 1)
+        if head[at] != PLANE_NAME:
+            return False
+        length, at = _varint(head, at + 1)
+    except IndexError:
+        return False
+    name = head[at : at + length].decode("utf-8", "replace")
+    at += length
+    return bool(name) and name.isprintable() and at <= end and (at == end or head[at] in PLANE_TAGS)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+
+
+def open_space(path: Path | str, *, salvage: bool = False) -> Space:
+    """A local profile, mapped into memory; a gzipped one is unpacked into memory."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(len(GZIP_MAGIC))
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if head else b""
+    except FileNotFoundError:
+        raise SourceError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise SourceError(f"{path}: is a folder; name a file in it") from None
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{path}: cannot be read: {error}") from None
+    if head != GZIP_MAGIC:
+        return Space(data, str(path), salvage=salvage)
+    try:
+        return open_bytes(data, str(path), salvage=salvage)
+    finally:
+        if isinstance(data, mmap.mmap):
+            data.close()
+
+
+def open_bytes(data: "bytes | bytearray | mmap.mmap", name: str, *, salvage: bool = False) -> Space:
+    """A profile that is in memory already (from a remote file system), gzipped or not. ``name`` is what errors call it."""
+    if data[: len(GZIP_MAGIC)] != GZIP_MAGIC:
+        return Space(data, name, salvage=salvage)
+    unpacked, complaint = _unpack(data, name)
+    if complaint and not salvage:
+        raise SourceError(f"{complaint}; --salvage reads what is there")
+    space = Space(unpacked, name, salvage=salvage, unpacked=True)
+    if complaint:
+        space.notes = (complaint, *space.notes)
+    return space
+
+
+def unpacked_limit(packed: int) -> int:
+    """The most bytes that a gzipped file of this size may unpack to: 100 times its size, but 256 MiB at least and 8 GiB at most."""
+    return min(max(UNPACKED_RATIO * packed, UNPACKED_SMALL_BYTES), UNPACKED_BYTES)
+
+
+def _unpack(packed: "bytes | bytearray | mmap.mmap", name: str) -> tuple[bytearray, str]:
+    """The unpacked bytes, as far as they go, and what was wrong with the rest."""
+    out, at, limit = bytearray(), 0, unpacked_limit(len(packed))
+    stream = zlib.decompressobj(GZIP_WINDOW)
+    try:
+        while at < len(packed):
+            piece = packed[at : at + PIECE_BYTES]
+            out += stream.decompress(piece)
+            at += len(piece) - len(stream.unused_data)
+            if len(out) > limit:
+                raise SourceError(f"{name}: unpacks to more than {limit:,} bytes, which no profile of this size does; unpack it yourself")
+            if stream.eof:
+                stream = zlib.decompressobj(GZIP_WINDOW)
+                while packed[at : at + 1] == b"\0":  # archives may be padded
+                    at += 1
+                if at == len(packed):
+                    return out, ""
+    except zlib.error as error:
+        return out, f"{name}: the gzip stream is damaged near byte {at:,} ({error})"
+    return out, f"{name}: the gzip stream ends early, after {len(packed):,} bytes; the copy is incomplete"

@@ -1,0 +1,222 @@
+"""What the scanner is asked for, and the tables it answers with: columns that are views of its memory, without numpy.
+
+A column is a `memoryview` of 64-bit integers (or doubles): it has a length, can be indexed and sliced, and anything that takes buffers
+(numpy, polars, `array`) takes it without a copy. Tables are too large to be compared: they are equal only to themselves.
+"""
+
+import struct
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import add, le
+
+from ...errors import UsageError
+from .space import BLOB, DOUBLE, REF, STRING, UINT64, Line
+
+MOST_KEYS, MOST_DISTINCT, MOST_SUMS = 14, 2, 4  # the scanner's records have room for so many
+NO_STEP = -(2**63)  # the label of what falls outside of all steps
+_UINT64 = 2**64
+
+Integers = memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Which step a value belongs to: ``low, high, label`` of intervals in order of low, one array.
+
+    A value belongs to the last interval that begins at or before it, if it lies before its high. ``by`` says what is looked up: an
+    event's start by the clock of events ("event") or of the device ("device"), or the value of a stat, such as ``correlation_id``.
+    """
+
+    triples: "array[int]"
+    by: str = "event"
+
+    @classmethod
+    def of(cls, intervals: Iterable[tuple[int, int, int]], by: str = "event") -> "Steps":
+        """Steps from (low, high, label) in any order."""
+        return cls(array("q", [number for interval in sorted(intervals) for number in interval]), by)
+
+    @classmethod
+    def of_rows(cls, rows: "Rows") -> "Steps":
+        """A step an event, labelled by its row: steps or runs of modules from a line of them, however many there are."""
+        low = array("q", rows.start_ps.tobytes())
+        high = array("q", map(add, rows.start_ps, rows.duration_ps))
+        labels = array("q", range(len(low)))
+        if not all(map(le, low, low[1:])):
+            return cls.of(zip(low, high, labels, strict=True))
+        triples = array("q", bytes(3 * low.itemsize * len(low)))
+        triples[0::3], triples[1::3], triples[2::3] = low, high, labels
+        return cls(triples)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """An asynchronous op: the metadata ids of its two halves. Those of one group share a link, in proportion to weight (bytes)."""
+
+    start: int
+    done: int
+    group: int = 0
+    weight: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsOf:
+    """Which events of a line to read, and which of their stats.
+
+    With ``having`` or ``only``, an event is kept if it carries one of those stats or has one of those metadata ids.
+    """
+
+    line: Line
+    stats: tuple[str, ...] = ()
+    having: tuple[str, ...] = ()
+    only: Iterable[int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TotalsOf:
+    """Which events of a line to sum up, and how.
+
+    Keys are (metadata id, values of the stats ``by``). ``distinct``: two stats at most whose changes are counted. ``sums``: four at most
+    that are added up. ``nested``: an event inside another takes its self time from it; otherwise the earlier event keeps it.
+    """
+
+    line: Line
+    by: tuple[str, ...] = ()
+    distinct: tuple[str, ...] = ()
+    sums: tuple[str, ...] = ()
+    having: tuple[str, ...] = ()
+    only: Iterable[int] | None = None
+    device_clock: bool = False
+    nested: bool = False
+    steps: Steps | None = None
+    pairs: tuple[Pair, ...] = ()
+    intervals: bool = False
+
+    def __post_init__(self) -> None:
+        for what, names, most in (("by", self.by, MOST_KEYS), ("distinct", self.distinct, MOST_DISTINCT), ("sums", self.sums, MOST_SUMS)):
+            if len(names) > most:
+                raise UsageError(f"{len(names)} stats in {what!r}; {most} at most")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StatColumn:
+    """The values of a stat, row by row: ``column[row]`` is a number, a string, bytes, or ``None`` where it is absent.
+
+    ``values`` are the raw 64-bit integers (a double's bits, a reference's id, a text's number), ``kinds`` how each was written.
+    """
+
+    values: Integers
+    kinds: Sequence[int]
+    texts: Sequence[bytes]
+    names: Mapping[int, str]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, row: int) -> int | float | str | bytes | None:
+        value, kind = self.values[row], self.kinds[row]
+        if not kind:
+            return None
+        if kind == REF:
+            return self.names.get(value, "")
+        if kind == STRING:
+            return self.texts[value].decode("utf-8", "replace")
+        if kind == BLOB:
+            return self.texts[value]
+        if kind == DOUBLE:
+            number: float = struct.unpack("d", struct.pack("q", value))[0]
+            return number
+        return int(value % _UINT64 if kind == UINT64 else value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rows:
+    """Events of a line, one a row, in the order of the file. ``events`` counts all that were seen, kept or not.
+
+    ``occurrences`` is ``None`` unless some event stands for several (a pre-aggregated profile).
+    """
+
+    line: Line
+    metadata_id: Integers
+    start_ps: Integers
+    duration_ps: Integers
+    occurrences: Integers | None
+    stats: Mapping[str, StatColumn]
+    events: int
+    notes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.metadata_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Cells:
+    """The part of a key (by row of the totals) in a step (by label)."""
+
+    key: Integers
+    label: Integers
+    count: Integers
+    time_ps: Integers
+    self_ps: Integers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Overlaps:
+    """How long events of one key ran while an earlier one of the same execution had not ended."""
+
+    covering: Integers
+    covered: Integers
+    count: Integers
+    time_ps: Integers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pairs:
+    """Async pairs, from start's begin to done's end, by the step the start fell into (`NO_STEP` outside of all).
+
+    ``share_ps`` divides the union of overlapping transfers of one group among them. ``unpaired`` halves found no partner.
+    """
+
+    pair: Integers
+    label: Integers
+    count: Integers
+    time_ps: Integers
+    share_ps: memoryview
+    unpaired: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Totals:
+    """Sums over the events of each key, one key a row.
+
+    ``self_ps`` adds up to ``busy_ps``, the union of all events, unless the clock was turned back: then (``rewinds``) each stretch counts
+    for itself. ``distinct`` is how often a stat changed from one event of the key to its next: executions, when it is an execution's id.
+    ``aggregated`` events had no place in time; they count in ``count`` and ``time_ps`` only.
+    """
+
+    line: Line
+    metadata_id: Integers
+    by: Mapping[str, StatColumn]
+    count: Integers
+    time_ps: Integers
+    self_ps: Integers
+    first_ps: Integers
+    last_ps: Integers
+    shortest_ps: Integers
+    longest_ps: Integers
+    distinct: Mapping[str, Integers]
+    sums: Mapping[str, memoryview]
+    cells: Cells
+    overlaps: Overlaps
+    pairs: Pairs | None
+    intervals: Integers
+    busy_ps: int
+    start_ps: int | None
+    end_ps: int | None
+    rewinds: int
+    aggregated: int
+    events: int
+    notes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.metadata_id)

@@ -1,0 +1,221 @@
+"""TPUs: the "XLA Ops" line of each core by the device's own clock, loops with their bodies inside, asynchronous pairs joined.
+
+The offsets and durations of the events themselves are distorted; ``device_offset_ps`` and ``device_duration_ps`` are not. SparseCores
+are part of their chip: what runs on them has rows of its own beside the TensorCore's.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ...machine import Machine
+from .attribute import DevicePart, Extent, Instance, Mark, Share, Subject, Tally
+from .peaks import ordinal, tpu_name, tpu_rates
+from .scan import NO_STEP, Line, Pair, Plane, Space, Totals, TotalsOf, read_totals, union
+from .tpu_ops import TpuOp, link, needs_program, paired, subject, tpu_op, weight
+from .tpu_steps import DeviceSteps, device_steps
+
+if TYPE_CHECKING:
+    from .modules import Program
+
+_CORE = re.compile(r"/device:TPU:\d+")
+_SPARSE_CORE = re.compile(r"(/device:TPU:\d+) SparseCore.*")
+_OP_LINES = ("XLA Ops", "Sparse Core Ops")
+_PROGRAM = re.compile(r"(.*)\((\d+)\)")
+_GROUPS = {"to host": 0, "from host": 1, "collectives": 2}
+
+
+def read_tpus(space: Space, target: Machine | None) -> tuple[list[DevicePart], tuple[Instance, ...], list[str]]:
+    """Every TPU core of a profile, with its SparseCores; the steps they ran; and what is to be said about them."""
+    modules = _Modules(space, target)
+    chips: dict[str, list[_Core]] = {plane.name: [_Core(space, plane, modules)] for plane in space.planes if _CORE.fullmatch(plane.name)}
+    for plane in space.planes:
+        found = _SPARSE_CORE.fullmatch(plane.name)
+        if found is not None and found[1] in chips:
+            chips[found[1]].append(_Core(space, plane, modules, sparse=True))
+    ready = [[core for core in cores if core.line is not None] for cores in chips.values()]
+    steps, instances, notes = device_steps(space, [cores[0].plane for cores in ready if cores])
+    asked = [(core, core.request(steps, alone=len(cores) == 1)) for cores in ready for core in cores]
+    for (core, _), totals in zip(asked, read_totals(space, [request for _, request in asked]), strict=True):
+        core.totals = totals
+        notes += totals.notes
+    parts = [_part(cores, steps) for cores in ready if any(core.totals for core in cores)]
+    return parts, instances, [*notes, *(note for core, _ in asked for note in core.notes), *modules.notes]
+
+
+class _Modules:
+    """The programs of a profile: their names from metadata, their HLO when an operation needs it."""
+
+    def __init__(self, space: Space, target: Machine | None) -> None:
+        self._space, self._target = space, target
+        self._names = {
+            int(found[2]): found[1]
+            for plane in space.planes
+            if plane.name == "/host:metadata" or _CORE.fullmatch(plane.name)
+            for name in plane.event_names.values()
+            if (found := _PROGRAM.fullmatch(name)) is not None
+        }
+        self._programs: object = None
+        self.notes: list[str] = []
+
+    def name(self, program: int | None) -> str:
+        return self._names.get(program % 2**64, "") if program is not None else ""
+
+    def get(self, op: TpuOp) -> "Program | None":
+        """The program of an operation that cannot be priced without; reading HLO is only imported then."""
+        if op.program is None or not needs_program(op):
+            return None
+        from ...hlo.collectives import network_of
+        from .modules import Programs
+
+        if not isinstance(self._programs, Programs):
+            self._programs = Programs(self._space, "tpu", network_of(self._target) if self._target else None)
+            self.notes = self._programs.notes
+        return self._programs.get(op.program)
+
+
+@dataclass(slots=True)
+class _Join:
+    """An asynchronous operation: its two halves."""
+
+    start: TpuOp
+    done: TpuOp
+
+
+@dataclass(slots=True)
+class _Core:
+    """A core, what its metadata says, and the totals of its operations."""
+
+    space: Space
+    plane: Plane
+    modules: _Modules
+    sparse: bool = False
+    totals: Totals | None = None
+    joins: list[_Join] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    _ops: dict[int, TpuOp] = field(default_factory=dict)
+
+    @property
+    def line(self) -> Line | None:
+        return next((line for line in self.plane.lines if line.name in _OP_LINES and line.length), None)
+
+    def op(self, id: int) -> TpuOp:
+        known = self._ops.get(id)
+        if known is None:
+            metadata = self.plane.event(id)
+            known = tpu_op(self.space, metadata, self.sparse) if metadata is not None else TpuOp(id=id, name=f"event {id}")
+            self._ops[id] = known
+        return known
+
+    def request(self, steps: DeviceSteps, alone: bool) -> TotalsOf:
+        """What is asked of the core's operations."""
+        self.joins = self._joins()
+        assert self.line is not None
+        return TotalsOf(
+            line=self.line,
+            device_clock=True,
+            nested=True,
+            steps=steps.lookup(self.plane.name),
+            intervals=not alone,
+            pairs=tuple(
+                Pair(start=join.start.id, done=join.done.id, group=link(join.start, _GROUPS), weight=weight(join.start, join.done))
+                for join in self.joins
+            ),
+        )
+
+    def _joins(self) -> list[_Join]:
+        """Starts and the dones that take their results, in the same program."""
+        halves = [self.op(id) for id, name in self.plane.event_names.items() if "-start" in name or "-done" in name]
+        starts = {(op.program, op.name): op for op in halves if op.is_start}
+        found = []
+        for done in halves:
+            start = starts.pop((done.program, done.operand), None) if done.is_done else None
+            if start is not None:
+                found.append(_Join(start, done))
+        return found
+
+    def rows(self) -> dict[Subject, Tally]:
+        """What ran on the core."""
+        assert self.totals is not None
+        halves = {half.id: number for number, join in enumerate(self.joins) for half in (join.start, join.done)}
+        joined = [Tally() for _ in self.joins]
+        rows: dict[Subject, Tally] = {}
+        tallies = self._tallies()
+        for row, tally in enumerate(tallies):
+            number = halves.get(self.totals.metadata_id[row])
+            if number is None:
+                rows.setdefault(self._subject(self.totals.metadata_id[row]), Tally()).add(tally)
+            else:
+                joined[number].kernels += tally.kernels
+                joined[number].self_ps += tally.self_ps
+        self._add_pairs(joined)
+        for join, tally in zip(self.joins, joined, strict=True):
+            if tally.kernels:
+                whole = paired(join.start, join.done, self.modules.name(join.start.program), self.modules.get(join.start))
+                rows.setdefault(whole, Tally()).add(tally)
+        return rows
+
+    def _subject(self, id: int) -> Subject:
+        op = self.op(id)
+        return subject(op, self.modules.name(op.program), self.modules.get(op))
+
+    def _tallies(self) -> list[Tally]:
+        totals = self.totals
+        assert totals is not None
+        tallies = [
+            Tally(executions, executions, time_ps, self_ps)
+            for executions, time_ps, self_ps in zip(totals.count, totals.time_ps, totals.self_ps, strict=True)
+        ]
+        cells = totals.cells
+        for row, label, executions, time_ps in zip(cells.key, cells.label, cells.count, cells.time_ps, strict=True):
+            tallies[row].steps[label] = Share(executions, time_ps)
+        return tallies
+
+    def _add_pairs(self, joined: Sequence[Tally]) -> None:
+        pairs = self.totals.pairs if self.totals is not None else None
+        if pairs is None:
+            return
+        for number, label, executions, share_ps in zip(pairs.pair, pairs.label, pairs.count, pairs.share_ps, strict=True):
+            time_ps = round(share_ps)
+            tally = joined[number]
+            tally.executions += executions
+            tally.time_ps += time_ps
+            if label != NO_STEP:
+                tally.steps.setdefault(label, Share()).add(Share(executions, time_ps))
+        if pairs.unpaired:
+            self.notes.append(f"{self.plane.name}: {pairs.unpaired:,} halves of asynchronous operations found no partner")
+
+
+def _part(cores: Sequence[_Core], steps: DeviceSteps) -> DevicePart:
+    """A chip, or the part of it that is one device: its TensorCore, and SparseCores beside it."""
+    main, tables = cores[0], [core.totals for core in cores if core.totals is not None]
+    starts = [totals.start_ps for totals in tables if totals.start_ps is not None]
+    ends = [totals.end_ps for totals in tables if totals.end_ps is not None]
+    wall = max(ends) - min(starts) if starts and ends else 0
+    busy = tables[0].busy_ps if len(tables) == 1 else union(totals.intervals for totals in tables)[1]
+    rows: dict[Subject, Tally] = {}
+    for core in cores:
+        for found, tally in core.rows().items():
+            rows.setdefault(found, Tally()).add(tally)
+    return DevicePart(
+        plane=main.plane.name,
+        ordinal=ordinal(main.plane),
+        name=tpu_name(main.plane),
+        rates=tpu_rates(main.plane),
+        wall_ps=wall,
+        busy_ps=min(busy, wall),
+        rows=rows,
+        steps=_extents(steps.walls.get(main.plane.name, {}), tables),
+    )
+
+
+def _extents(walls: Mapping[Mark, Extent], tables: Sequence[Totals]) -> dict[Mark, Extent]:
+    """The steps of a device, with the busy time that was found in each."""
+    busy: dict[Mark, int] = {}
+    for totals in tables:
+        for label, self_ps in zip(totals.cells.label, totals.cells.self_ps, strict=True):
+            busy[label] = busy.get(label, 0) + self_ps
+    return {
+        mark: Extent(extent.wall_ps, min(busy[mark], extent.wall_ps), extent.complete) for mark, extent in walls.items() if mark in busy
+    }

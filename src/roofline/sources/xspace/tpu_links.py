@@ -1,0 +1,76 @@
+"""What a TPU's collective sends over ICI, read off its HLO text: bytes through the busiest link of a ring, and hops.
+
+The law is that of `roofline.formulas.collective`; it is written out here because a profile of a million events is read in less time than
+it takes to import what parses and prices whole programs.
+"""
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from math import prod
+
+from ...cost import Amount, Cost
+from ...dtypes import dtype
+from ...errors import FormulaError
+
+LINK, HOP = "ici", "ici/hop"
+_ARRAY = re.compile(r"\b([a-z][a-z0-9]*)\[([\d,]*)\]")
+_IOTA_GROUPS = re.compile(r"replica_groups=\[(\d+(?:,\d+)*)\]<=")
+_GROUPS = re.compile(r"replica_groups=\{\{([\d,]*)\}")
+_TARGETS = re.compile(r"source_target_pairs=\{(.*?)\}\}")
+_PAIR = re.compile(r"(\d+),(\d+)")
+
+
+def collective_cost(opcode: str, text: str) -> Cost | None:
+    """The cost of one execution; ``None`` where the text does not tell it (all devices at once, or a collective inside a fusion)."""
+    kind = opcode.removesuffix("-start")
+    chips, size = group_size(kind, text), operand_bytes(opcode, text)
+    if chips is None or not size:
+        return None
+    if chips == 1:
+        return Cost.of({"hbm": 2 * size})
+    share = _SHARES.get(kind)
+    if share is None:
+        return None
+    crossing, hops = share(chips)
+    amount = size * crossing
+    return Cost.of({LINK: int(amount) if amount == int(amount) else amount, HOP: hops})
+
+
+# Of the operands' bytes, what crosses the busiest link of a ring of p chips in one direction; and hops.
+_SHARES: dict[str, Callable[[int], tuple[Amount, int]]] = {
+    "all-reduce": lambda p: (Fraction(2 * (p - 1), p), 2 * (p - 1)),
+    "all-gather": lambda p: (p - 1, p - 1),
+    "reduce-scatter": lambda p: (Fraction(p - 1, p), p - 1),
+    "all-to-all": lambda p: (Fraction(p - 1, 2), p - 1),
+    "collective-permute": lambda p: (1, 1),
+    "collective-broadcast": lambda p: (1, p - 1),
+}
+
+
+def group_size(kind: str, text: str) -> int | None:
+    """How many devices take part together.
+
+    >>> group_size("all-reduce", "replica_groups=[4,2]<=[2,4]T(1,0)"), group_size("all-gather", "replica_groups={{0,1,2},{3,4,5}}")
+    (2, 3)
+    """
+    if kind == "collective-permute":
+        targets = _TARGETS.search(text)
+        return None if targets is None else 1 + any(source != target for source, target in _PAIR.findall(targets[1]))
+    iota = _IOTA_GROUPS.search(text)
+    if iota is not None:
+        return prod(int(side) for side in iota[1].split(",")[1:])
+    listed = _GROUPS.search(text)
+    return len(listed[1].split(",")) if listed is not None and listed[1] else None
+
+
+def operand_bytes(opcode: str, text: str) -> int:
+    """The bytes of an instruction's operands, from their shapes."""
+    operands = text.partition(f" {opcode}(")[2].partition("), ")[0]
+    total = 0
+    for name, dims in _ARRAY.findall(operands):
+        try:
+            total += dtype(name).bytes(prod(int(dim) for dim in dims.split(",") if dim))
+        except FormulaError:
+            return 0
+    return total

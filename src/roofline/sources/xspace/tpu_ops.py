@@ -1,0 +1,298 @@
+"""TPU operations: what the metadata of a TPU's events says of each, and what one execution costs by it.
+
+libtpu writes category, FLOP, bytes and a breakdown by memory into the metadata of each instruction, and the instruction itself as HLO text
+for a name. FLOP and bytes are those figures; which unit works, and what crosses a link, is worked out here.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...cost import NOTHING, Amount, Cost
+from ...errors import FormulaError
+from ...resource import HBM, UNNAMED_WORK, Resource, vector
+from .attribute import UNKNOWN, Subject
+from .scan import EventMetadata, Slice, Space
+from .tpu_links import LINK, collective_cost
+
+if TYPE_CHECKING:
+    from .modules import Program
+
+CONTAINERS = ("while", "conditional", "call")  # what runs in them has rows of its own
+PCIE = Resource("pcie")
+_COLLECTIVES = (
+    "all-reduce",
+    "all-gather",
+    "all-to-all",
+    "reduce-scatter",
+    "collective-permute",
+    "collective-broadcast",
+    "ragged-all-to-all",
+)
+_PRODUCTS = re.compile(r"convolution|\bdot\b|matmul")
+_FEEDS = re.compile(r"infeed|outfeed|host (send|recv)")
+# MemoryAccessed of the breakdown: operation_type = 1 (1 is a read), memory_space = 2, bytes_accessed = 3.
+_READ = 1
+_SPACES: dict[int, tuple[str, str]] = {1: ("hbm", "hbm"), 2: ("cmem.read", "cmem.write"), 3: ("vmem.read", "vmem.write")}
+_OPCODE = re.compile(r"[)}\]] ([a-z][a-z0-9\-]*)\(")
+_OPERAND = re.compile(r"%([\w.\-]+)\)")
+_ARRAY = re.compile(r"\b([a-z][a-z0-9]*)\[")
+_HOST_SPACE = "S(5)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TpuOp:
+    """An instruction as a TPU's metadata describes it. ``opcode`` is HLO's, or the category where the name is no HLO text."""
+
+    id: int
+    name: str
+    text: str = ""
+    opcode: str = ""
+    program: int | None = None
+    category: str = ""
+    flops: int | None = None
+    bytes: int | None = None
+    breakdown: tuple[tuple[str, int], ...] = ()
+    location: str = ""
+    framework_name: str = ""
+    sparse: bool = False
+
+    @property
+    def operand(self) -> str:
+        """The name of its only operand, of a done its start."""
+        found = _OPERAND.findall(self.text)
+        return found[0] if found else ""
+
+    @property
+    def is_start(self) -> bool:
+        return self.opcode.endswith("-start")
+
+    @property
+    def is_done(self) -> bool:
+        return self.opcode.endswith("-done")
+
+    @property
+    def is_collective(self) -> bool:
+        return self.category.startswith(_COLLECTIVES) or self.opcode.startswith(_COLLECTIVES)
+
+    @property
+    def towards_host(self) -> bool | None:
+        """Whether it copies to the host's memory or from it; ``None`` if neither."""
+        if _HOST_SPACE not in self.text:
+            return None
+        result = self.text.partition(f" {self.opcode}(")[0]
+        first = result.partition("= ")[2].removeprefix("(").partition(", ")[0] if self.is_start else result
+        # A layout has commas, but none that a space follows.
+        return _HOST_SPACE in first
+
+    @property
+    def dtype(self) -> str:
+        """The number format of its (first) result."""
+        found = _ARRAY.search(self.text.partition("= ")[2])
+        return found[1] if found else "f32"
+
+
+def tpu_op(space: Space, metadata: EventMetadata, sparse: bool = False) -> TpuOp:
+    """What an event's metadata says; ``sparse`` is of a SparseCore."""
+    values = {stat.name: stat.value for stat in metadata.stats}
+    opcode = _OPCODE.search(metadata.name)
+    category = str(values.get("hlo_category") or "")
+    breakdown = values.get("memory_access_breakdown")
+    framework = values.get("tf_op")
+    source = values.get("source")
+    return TpuOp(
+        id=metadata.id,
+        name=metadata.display_name or metadata.name.partition(" = ")[0].removeprefix("%"),
+        text=metadata.name,
+        opcode=opcode[1] if opcode else category,
+        program=_integer(values.get("program_id")),
+        category=category,
+        flops=_integer(values.get("flops")),
+        bytes=_integer(values.get("bytes_accessed")),
+        breakdown=_breakdown(space.bytes_of(breakdown)) if isinstance(breakdown, Slice) else (),
+        location=source if isinstance(source, str) else "",
+        framework_name=framework.rstrip(":") if isinstance(framework, str) else "",
+        sparse=sparse,
+    )
+
+
+def _integer(value: object) -> int | None:
+    return int(value) if isinstance(value, (int, float)) else None
+
+
+def _breakdown(data: bytes) -> tuple[tuple[str, int], ...]:
+    """The bytes by memory of a serialised MemoryAccessBreakdown: memory_accessed = 1, repeated."""
+    total: dict[str, int] = {}
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        length, at = _varint(data, at)
+        if tag == 0x0A:
+            fields: dict[int, int] = {}
+            end = min(at + length, len(data))
+            while at < end:
+                key, at = _varint(data, at)
+                fields[key >> 3], at = _varint(data, at)
+            names = _SPACES.get(fields.get(2, 0))
+            if names:
+                name = names[fields.get(1, 0) != _READ]
+                total[name] = total.get(name, 0) + fields.get(3, 0)
+        else:
+            at += length
+    return tuple(sorted(total.items()))
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(data):
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            break
+    return value, at
+
+
+def subject(op: TpuOp, module: str, program: "Program | None") -> Subject:
+    """A synchronous operation. ``program`` is given where it decides something: the unit of products, links, kernels without figures."""
+    cost, ours, notes = _cost(op, program)
+    return _subject(op, module, op.category, cost, notes, ours=ours)
+
+
+def paired(start: TpuOp, done: TpuOp, module: str, program: "Program | None") -> Subject:
+    """An asynchronous operation, from its start to its done. Its bytes are on both halves, its breakdown is shared between them."""
+    notes = (f"joined from {start.name} to {done.name}",)
+    moved = max(start.bytes or 0, done.bytes or 0)
+    if start.towards_host is not None:
+        return _subject(start, module, "host transfer", Cost.of({PCIE: moved}), notes)
+    category = start.category.removesuffix("-start")
+    priced = _price(start, program)
+    if start.is_collective:
+        return _subject(start, module, category, _links(start, priced) + _arithmetic(start, start.flops or 0, None), notes, ours=True)
+    traffic: dict[str, int] = dict(start.breakdown)
+    for name, amount in done.breakdown:
+        traffic[name] = traffic.get(name, 0) + amount
+    flops = max(start.flops or 0, done.flops or 0)
+    known = start.flops is not None or start.bytes is not None
+    cost = Cost.of(traffic or {HBM.name: moved}) + _arithmetic(start, flops, priced) if known else UNKNOWN
+    return _subject(start, module, category, cost, notes)
+
+
+def _subject(op: TpuOp, module: str, category: str, cost: Cost, notes: tuple[str, ...], ours: bool = False) -> Subject:
+    where, phase = _framework(op.framework_name)
+    provenance = "compiler" if ours else "profile"
+    return Subject(
+        name=op.name,
+        module=module,
+        program=str(op.program) if op.program is not None else "",
+        category=f"sparse core {category}".strip() if op.sparse else category,
+        scope=where,
+        location=op.location,
+        phase=phase,
+        cost=cost,
+        work_provenance="profile" if op.flops else provenance,
+        bytes_provenance=provenance,
+        notes=notes,
+        found=op.program is not None,
+    )
+
+
+def _framework(name: str) -> tuple[str, str]:
+    """The named scope and the phase of an operation. Functions that are merely jitted have neither, and need no parser."""
+    if all(part.startswith("jit(") for part in name.split("/")[:-1]) and "jvp(" not in name and "transpose(" not in name:
+        return "", ""
+    from ...hlo.scopes import direction, scope
+
+    return scope(name), direction(name)
+
+
+def needs_program(op: TpuOp) -> bool:
+    """Whether its program has to be read to price it."""
+    if op.is_collective:
+        return collective_cost(op.opcode, op.text) is None
+    return bool(op.flops and _PRODUCTS.search(op.category)) or (not op.flops and not op.bytes and op.category.startswith("custom"))
+
+
+def _cost(op: TpuOp, program: "Program | None") -> tuple[Cost, bool, tuple[str, ...]]:
+    """What one execution costs, whether its bytes are ours, and notes."""
+    if op.category in CONTAINERS:
+        return NOTHING, False, ()
+    priced = _price(op, program)
+    if op.is_collective:
+        return _links(op, priced) + _arithmetic(op, op.flops or 0, None), True, ()
+    if not op.flops and not op.bytes:
+        if priced is not None and op.category.startswith("custom"):
+            return priced, True, ("the profile gives no FLOP and no bytes for it: priced from its program",)
+        return (NOTHING if op.flops is not None or op.bytes is not None else UNKNOWN), False, ()
+    traffic: dict[str, Amount] = dict(op.breakdown) or {HBM.name: op.bytes or 0}
+    if _FEEDS.search(op.category):
+        traffic[PCIE.name] = op.bytes or 0
+    return Cost.of(traffic) + _arithmetic(op, op.flops or 0, priced), False, _compared(op, priced)
+
+
+def _price(op: TpuOp, program: "Program | None") -> Cost | None:
+    place = program.find(op.name) if program is not None else None
+    return program.price(place).cost if program is not None and place is not None else None
+
+
+def _links(op: TpuOp, priced: Cost | None) -> Cost:
+    """What a collective sends over links; its own traffic in memory is not counted."""
+    said = collective_cost(op.opcode, op.text)
+    if said is not None:
+        return said
+    if priced is None:
+        return Cost.of({LINK: None})
+    kept = tuple((resource, amount) for resource, amount in priced.amounts if resource.is_link)
+    return Cost(kept, frozenset(resource for resource in priced.unknown if resource.is_link)) if kept or priced.unknown else priced
+
+
+def _arithmetic(op: TpuOp, flops: int, priced: Cost | None) -> Cost:
+    """The profile's FLOP on the units that do them: of a product, as much on the matrix unit as its program says, the rest beside it."""
+    if not flops:
+        return NOTHING
+    if op.sparse:
+        return Cost.of({UNNAMED_WORK: flops})
+    ours = {resource: amount for resource, amount in (priced.amounts if priced is not None else ()) if resource.is_arithmetic}
+    products = {resource: amount for resource, amount in ours.items() if resource.unit == "matrix"}
+    if products:
+        unit = max(products, key=lambda resource: products[resource])
+        in_products = min(flops, round(sum(products.values())))
+        return Cost.of({unit: in_products, _vector(op): flops - in_products})
+    if _PRODUCTS.search(op.category):
+        return Cost.of({"matrix/bf16": flops})  # products of any wider format pass through the unit as bf16
+    if ours:
+        return Cost.of({max(ours, key=lambda resource: ours[resource]): flops})
+    return Cost.of({UNNAMED_WORK if op.category.startswith("custom") else _vector(op): flops})
+
+
+def _vector(op: TpuOp) -> Resource:
+    try:
+        return vector(op.dtype)
+    except FormulaError:
+        return Resource("vector/fp32")
+
+
+_FAR = 0.1  # from here on two counts of one operation differ
+
+
+def _compared(op: TpuOp, priced: Cost | None) -> tuple[str, ...]:
+    """A note where our own count of a product is another."""
+    mine = priced.flops if priced is not None else None
+    if not mine or not op.flops or abs(op.flops / mine - 1) < _FAR:
+        return ()
+    return (f"the profile counts {op.flops:,} FLOP an execution, its program {round(mine):,}",)
+
+
+def weight(start: TpuOp, done: TpuOp) -> float:
+    """The bytes by which transfers that overlap share their link."""
+    return float(max(start.bytes or 0, done.bytes or 0))
+
+
+def link(op: TpuOp, groups: Mapping[str, int]) -> int:
+    """The group of asynchronous operations that share a link and its direction; those that share none are alone."""
+    if op.towards_host is not None:
+        return groups["to host" if op.towards_host else "from host"]
+    if op.is_collective:
+        return groups["collectives"]
+    return len(groups) + op.id

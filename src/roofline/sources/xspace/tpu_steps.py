@@ -1,0 +1,125 @@
+"""Steps of TPUs: from the device's own "Steps" line, from what the host annotated, or from the runs of its main program.
+
+All of them are spans of the clock of events, which operations carry beside the device's own.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .attribute import Extent, Instance, Mark, numbered
+from .scan import Line, Plane, RowsOf, Space, Steps, TotalsOf, read_rows, read_totals
+from .steps import read_host
+
+STEP_LINE, MODULE_LINE, RUN = "Steps", "XLA Modules", "run_id"
+MOST_RUNS = 1_000  # of a program that stand for steps when nobody marked any
+_CUT_OFF = 0.9  # a first or last step shorter than this share of the others was cut off by the recording
+Span = tuple[Instance, int, int]  # a step on one device: which, begin, end
+
+
+@dataclass(slots=True)
+class DeviceSteps:
+    """The steps of each device, by its plane: where they lie, and how long they took."""
+
+    spans: dict[str, list[tuple[int, int, Mark]]] = field(default_factory=dict)
+    walls: dict[str, dict[Mark, Extent]] = field(default_factory=dict)
+
+    def lookup(self, plane: str) -> Steps | None:
+        """Which step an operation belongs to, by when it began."""
+        return Steps.of(self.spans[plane]) if self.spans.get(plane) else None
+
+
+def device_steps(space: Space, planes: Sequence[Plane]) -> tuple[DeviceSteps, tuple[Instance, ...], list[str]]:
+    """The steps of all devices, in the order of the first that has them, and a note on where they come from."""
+    found = _marked(space, planes)
+    notes = list[str]()
+    if not found:
+        found = _annotated(space, planes)
+    if not found:
+        found, notes = _runs(space, planes)
+    marks: dict[Instance, Mark] = {}
+    steps = DeviceSteps()
+    for plane, spans in found.items():
+        whole = _whole(spans)
+        for instance, begin, end in spans:
+            mark = marks.setdefault(instance, len(marks))
+            steps.spans.setdefault(plane, []).append((begin, end, mark))
+            extent = steps.walls.setdefault(plane, {}).setdefault(mark, Extent(0, 0, instance in whole))
+            extent.wall_ps += end - begin
+    return steps, tuple(marks), notes
+
+
+def _whole(spans: Sequence[Span]) -> set[Instance]:
+    """The steps that the recording saw to their ends: all, but a first or last that is shorter than the others."""
+    usual = sorted(end - begin for _, begin, end in spans)[len(spans) // 2]
+    ends = (spans[0], spans[-1]) if len(spans) > 2 else ()
+    cut = {instance for instance, begin, end in ends if end - begin < _CUT_OFF * usual}
+    return {instance for instance, _, _ in spans} - cut
+
+
+def _lines(planes: Iterable[Plane], name: str) -> list[tuple[Plane, Line]]:
+    return [(plane, line) for plane in planes for line in plane.lines if line.name == name and line.length]
+
+
+def _marked(space: Space, planes: Sequence[Plane]) -> dict[str, list[Span]]:
+    """Steps that the devices marked themselves: events that are named by the step's number."""
+    lines = _lines(planes, STEP_LINE)
+    found: dict[str, list[Span]] = {}
+    for (plane, _), rows in zip(lines, read_rows(space, [RowsOf(line=line, stats=("step_num",)) for _, line in lines]), strict=True):
+        labels: list[tuple[str, int | None]] = []
+        for row in range(len(rows)):
+            name, number = plane.event_names.get(rows.metadata_id[row], ""), rows.stats["step_num"][row]
+            if isinstance(number, int):
+                labels.append((name, number))
+            else:
+                labels.append(("", int(name)) if name.isdecimal() else (name, None))
+        found[plane.name] = [
+            (instance, rows.start_ps[row], rows.start_ps[row] + rows.duration_ps[row]) for row, instance in enumerate(numbered(labels))
+        ]
+    return {name: spans for name, spans in found.items() if spans}
+
+
+def _annotated(space: Space, planes: Sequence[Plane]) -> dict[str, list[Span]]:
+    """Steps that the host annotated: the runs of programs that it started in them."""
+    host = read_host(space, runs=True)
+    if not host.annotations:
+        return {}
+    steps = {run: instance for instance, runs in zip(host.instances, host.ids(host.runs), strict=True) for run in runs}
+    lines = _lines(planes, MODULE_LINE)
+    found: dict[str, list[Span]] = {}
+    for (plane, _), rows in zip(lines, read_rows(space, [RowsOf(line=line, stats=(RUN,)) for _, line in lines]), strict=True):
+        for row in range(len(rows)):
+            run = rows.stats[RUN][row]
+            if isinstance(run, int) and run in steps:
+                span = (steps[run], rows.start_ps[row], rows.start_ps[row] + rows.duration_ps[row])
+                found.setdefault(plane.name, []).append(span)
+    return found
+
+
+def _runs(space: Space, planes: Sequence[Plane]) -> tuple[dict[str, list[Span]], list[str]]:
+    """Runs of the program that takes most of the time, where nobody marked steps."""
+    lines = _lines(planes, MODULE_LINE)
+    time_ps: dict[str, int] = {}
+    most: dict[str, int] = {}
+    for (plane, _), totals in zip(lines, read_totals(space, [TotalsOf(line=line) for _, line in lines]), strict=True):
+        for id, count, time in zip(totals.metadata_id, totals.count, totals.time_ps, strict=True):
+            name = plane.event_names.get(id, "")
+            time_ps[name] = time_ps.get(name, 0) + time
+            most[name] = max(most.get(name, 0), count)
+    if not time_ps:
+        return {}, []
+    main = max(sorted(time_ps), key=lambda name: time_ps[name])
+    short = main.partition("(")[0]
+    if most[main] > MOST_RUNS:
+        return {}, [f"no steps were marked, and {short} ran {most[main]:,} times: its runs are not shown one by one"]
+    requests = [RowsOf(line=line, only=_ids(plane.event_names, main)) for plane, line in lines]
+    found: dict[str, list[Span]] = {}
+    for (plane, _), rows in zip(lines, read_rows(space, requests), strict=True):
+        instances = [Instance(short, number) for number in range(len(rows))]
+        found[plane.name] = [
+            (instance, rows.start_ps[row], rows.start_ps[row] + rows.duration_ps[row]) for row, instance in enumerate(instances)
+        ]
+    return {name: spans for name, spans in found.items() if spans}, [f"no steps were marked: each run of {short} counts as one"]
+
+
+def _ids(names: Mapping[int, str], name: str) -> list[int]:
+    return [id for id, known in names.items() if known == name]

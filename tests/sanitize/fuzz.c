@@ -1,0 +1,188 @@
+/* Runs the scanner over damaged profiles; built with sanitizers, which end it at the first wrong move.
+ *
+ *     fuzz INPUTS SEED FILE...
+ *
+ * Each input is a copy of one of the files, exactly as long as its memory, with a few things wrong: cut off, bits flipped, bytes set,
+ * lengths edited, pieces removed or doubled. All of it is then read, with every option of both jobs in turn.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "core/scan_core.h"
+
+enum { MOST_SECONDS = 60, MOST_FILES = 64 };
+
+static uint64_t seed;
+
+/* xorshift64*: the same inputs for the same seed, everywhere. */
+static uint64_t roll(uint64_t below) {
+    seed ^= seed >> 12;
+    seed ^= seed << 25;
+    seed ^= seed >> 27;
+    return below ? (seed * 0x2545f4914f6cdd1du >> 11) % below : 0;
+}
+
+static const uint8_t odd_bytes[] = {0x00, 0x01, 0x7f, 0x80, 0xff, 0x08, 0x0a, 0x10, 0x18, 0x1a, 0x22, 0x28, 0x2a, 0x38, 0x3b, 0x0c};
+
+/* Where damage goes: anywhere, or near the front, where the structure is. */
+static size_t somewhere(size_t size) { return roll(3) ? roll(size) : roll(size < 256 ? size : 256); }
+
+static uint8_t *mutate(const uint8_t *data, size_t size, size_t *length) {
+    uint8_t *copy = malloc(size);
+    memcpy(copy, data, size);
+    *length = size;
+    for (uint64_t i = 0, times = 1 + roll(6); i < times && *length; i++) {
+        size_t at = somewhere(*length), count;
+        switch (roll(7)) {
+            case 0:
+                copy[at] ^= (uint8_t)(1u << roll(8));
+                break;
+            case 1:
+                copy[at] = odd_bytes[roll(sizeof odd_bytes)];
+                break;
+            case 2: /* a huge number */
+                for (count = roll(12); count && at < *length; count--) copy[at++] = 0xff;
+                break;
+            case 3: /* a length, or whatever follows a tag of bytes, off by a little */
+                while (at + 1 < *length && (copy[at] & 7) != XS_BYTES) at++;
+                if (at + 1 < *length) copy[at + 1] = (uint8_t)(copy[at + 1] + roll(9) - 4);
+                break;
+            case 4: /* a piece removed */
+                count = roll(*length - at < 64 ? *length - at : 64);
+                memmove(copy + at, copy + at + count, *length - at - count);
+                *length -= count;
+                break;
+            case 5: /* a piece written over another */
+                count = roll(64);
+                if (at + count < *length) memmove(copy + at, copy + roll(*length - count), count);
+                break;
+            default:
+                if (roll(2)) *length = somewhere(*length);
+        }
+    }
+    uint8_t *fitted = malloc(*length ? *length : 1);
+    memcpy(fitted, copy, *length);
+    free(copy);
+    return fitted;
+}
+
+static void select_some(xs_select *select, int slots) {
+    select->slots = slots;
+    for (int slot = 0; slot < slots; slot++) xs_select_stat(select, (int64_t)roll(48), slot);
+    if (roll(8) == 0) xs_select_stat(select, (int64_t)roll(1) + XS_DENSE, 0);
+    if (roll(4) == 0) {
+        select->having = (uint32_t)roll(256);
+        select->some = true;
+    }
+    if (roll(4) == 0) {
+        for (int i = 0; i < 8; i++) xs_select_only(select, (int64_t)roll(64));
+    }
+}
+
+static void run_rows(const xs_index *index, size_t line) {
+    xs_rows *rows = calloc(1, sizeof *rows);
+    xs_select_init(&rows->select);
+    select_some(&rows->select, (int)roll(8));
+    xs_walk_init(&rows->walk, index, line);
+    while (xs_rows_run(rows, 1 + roll(4096))) continue;
+    if (rows->ids.count != rows->starts.count || rows->ids.count > rows->walk.events) abort();
+    xs_rows_free(rows);
+    free(rows);
+}
+
+static void run_totals(const xs_index *index, size_t line) {
+    xs_totals *totals = malloc(sizeof *totals);
+    xs_totals_init(totals);
+    select_some(&totals->select, 8);
+    xs_walk_init(&totals->walk, index, line);
+    for (int keys = (int)roll(6); keys; keys--) xs_totals_key(totals, (int)roll(8));
+    totals->distincts = (int)roll(XS_DISTINCT + 1);
+    totals->sums = (int)roll(XS_SUMS + 1);
+    for (int i = 0; i < totals->distincts; i++) totals->distinct_slots[i] = (int)roll(8);
+    for (int i = 0; i < totals->sums; i++) totals->sum_slots[i] = (int)roll(8);
+    if (roll(2)) {
+        totals->offset_slot = (int)roll(8);
+        totals->duration_slot = (int)roll(8);
+    }
+    totals->nested = roll(2);
+    totals->keep_intervals = roll(2);
+    totals->step_slot = (int)roll(10) - 2;
+    int64_t low = 0;
+    for (uint64_t steps = roll(6); steps; steps--) {
+        xs_step *step = xs_list_add(&totals->steps, sizeof *step);
+        *step = (xs_step){low, low + (int64_t)roll(1u << 30), (int64_t)roll(4)};
+        low += (int64_t)roll((uint64_t)1 << 40);
+    }
+    xs_pair pairs[8];
+    size_t count = roll(9);
+    for (size_t i = 0; i < count; i++) pairs[i] = (xs_pair){(int64_t)roll(64), (int64_t)roll(64), (int64_t)roll(3), (double)roll(100)};
+    if (count) totals->links = xs_links_new(pairs, count);
+    while (xs_totals_run(totals, 1 + roll(4096))) continue;
+    if (totals->totals.count != xs_set_count(&totals->key_set) || totals->cells.count != xs_set_count(&totals->cell_set)) abort();
+    xs_totals_free(totals);
+    free(totals);
+}
+
+static void read_metadata(const xs_index *index) {
+    for (size_t i = 0; i < index->events.count; i++) {
+        xs_span message = XS_AT(index->events, xs_entry, i).value, name;
+        xs_fault fault = {0};
+        xs_metadata metadata;
+        xs_stat stat;
+        xs_name_read(&index->bytes, message, &name, &fault);
+        if (xs_metadata_read(&index->bytes, message, &metadata, &fault)) {
+            for (size_t row = 0; row < metadata.stats.count; row++) {
+                xs_stat_read(&index->bytes, XS_AT(metadata.stats, xs_span, row), &stat, &fault);
+            }
+        }
+        xs_metadata_free(&metadata);
+    }
+    for (size_t i = 0; i < index->names.count; i++) {
+        xs_span name;
+        xs_name_read(&index->bytes, XS_AT(index->names, xs_entry, i).value, &name, &(xs_fault){0});
+    }
+    for (size_t i = 0; i < index->stats.count; i++) {
+        xs_stat stat;
+        xs_stat_read(&index->bytes, XS_AT(index->stats, xs_entry, i).value, &stat, &(xs_fault){0});
+    }
+}
+
+int main(int count, char **arguments) {
+    static uint8_t *files[MOST_FILES];
+    static size_t sizes[MOST_FILES];
+    if (count < 4 || count - 3 > MOST_FILES) return 2;
+    uint64_t inputs = strtoull(arguments[1], NULL, 10), damaged = 0, lines = 0;
+    int known = count - 3;
+    for (int i = 0; i < known; i++) {
+        FILE *file = fopen(arguments[i + 3], "rb");
+        if (!file) return 2;
+        fseek(file, 0, SEEK_END);
+        sizes[i] = (size_t)ftell(file);
+        rewind(file);
+        files[i] = malloc(sizes[i] + 1);
+        if (fread(files[i], 1, sizes[i], file) != sizes[i]) return 2;
+        fclose(file);
+    }
+    for (uint64_t input = 0; input < inputs; input++) {
+        seed = (strtoull(arguments[2], NULL, 10) + input + 1) * 0x9e3779b97f4a7c15u;
+        roll(2);
+        size_t which = roll((uint64_t)known), length;
+        alarm(MOST_SECONDS); /* an input that takes longer hangs */
+        uint8_t *data = mutate(files[which], sizes[which], &length);
+        xs_index *index = xs_index_new((xs_bytes){data, length});
+        if (!index) return 3;
+        read_metadata(index);
+        for (size_t line = 0; line < index->lines.count; line++, lines++) {
+            run_rows(index, line);
+            run_totals(index, line);
+        }
+        damaged += index->damages.count > 0;
+        xs_index_free(index);
+        free(data);
+    }
+    for (int i = 0; i < known; i++) free(files[i]);
+    printf("%llu inputs, %llu of them damaged beyond their events, %llu lines read\n", (unsigned long long)inputs, (unsigned long long)damaged,
+           (unsigned long long)lines);
+    return 0;
+}

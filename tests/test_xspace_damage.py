@@ -1,0 +1,227 @@
+"""Damage is told by byte, plane and line, or salvaged with a note; it never crashes, hangs or gets through unseen."""
+
+import gzip
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from roofline.errors import SourceError
+from roofline.sources.xspace import scan
+from roofline.sources.xspace import space as opening
+from roofline.sources.xspace.scan import RowsOf, TotalsOf, open_bytes, open_space, read_rows, read_totals
+from xspace_writer import Event, Line, Metadata, Plane, Ref, Unsigned, bytes_field, number_field, space, varint
+
+
+def sample() -> bytes:
+    stats = {"correlation_id": Unsigned(300), "hlo_op": Ref("dot.1"), "name": "text", "pct": 0.5}
+    line = Line("Stream #14", [Event(f"kernel_{i % 3}", 1000 * i, 700, stats) for i in range(12)], timestamp_ns=14533894, id=14)
+    device = Plane("/device:GPU:0", [line, Line("Stream #15", [Event("copy", 1, 1)])], {"core_count": 132})
+    return space([device, Plane("/host:metadata", metadata=[Metadata("jit_f(1)", stats={"Hlo Proto": b"proto"})])], hostnames=["vm"])
+
+
+def read_everything(data: bytes, salvage: bool = False) -> list[str]:
+    """Opens a profile and reads all there is in it, twice; the notes."""
+    with open_bytes(data, "toy.pb", salvage=salvage) as opened:
+        lines = [line for plane in opened.planes for line in plane.lines]
+        rows = read_rows(opened, [RowsOf(line=line, stats=("correlation_id", "hlo_op", "name", "pct")) for line in lines])
+        asked = {"by": ("hlo_op", "name"), "distinct": ("correlation_id",), "sums": ("pct",), "nested": True, "intervals": True}
+        tables = read_totals(opened, [TotalsOf(line=line, **asked) for line in lines])  # type: ignore[arg-type]
+        for plane in opened.planes:
+            assert plane.stats is not None
+            assert plane.event_names is not None
+            for id in plane.event_rows:
+                assert plane.event(id) is not None
+        for table in tables:
+            assert len(table.count) == len(table.by["hlo_op"])
+        return [*opened.notes, *(note for table in rows for note in table.notes)]
+
+
+def test_a_file_cut_anywhere_is_told_with_plane_and_line_and_salvaged() -> None:
+    whole = sample()
+    assert read_everything(whole) == []
+    told = set()
+    seams = []  # where one field of the space ends and the next begins, a cut leaves a smaller but whole profile
+    for size in range(1, len(whole)):
+        try:
+            assert read_everything(whole[:size]) == []
+        except SourceError as error:
+            told.add(str(error).replace(f"{size:,}", "N"))
+            try:
+                notes = read_everything(whole[:size], salvage=True)
+            except SourceError as hopeless:
+                assert "not an XSpace profile" in str(hopeless)  # noqa: PT017
+            else:
+                assert notes
+        else:
+            seams.append(size)
+    # One seam behind each of the two planes.
+    assert len(seams) == 2
+    advice = "the copy is incomplete; --salvage reads what is there"
+    assert f"toy.pb: truncated after N bytes (in plane '/device:GPU:0', line 'Stream #14'); {advice}" in told
+    assert f"toy.pb: truncated after N bytes (in plane '/host:metadata'); {advice}" in told
+    assert all(message.startswith("toy.pb: ") and ("truncated after N bytes" in message or "not an XSpace" in message) for message in told)
+
+
+def test_salvage_keeps_the_events_before_the_cut() -> None:
+    whole = sample()
+    cut = whole.index(b"kernel_0") - 400  # inside the events, which come before their names
+    with pytest.raises(SourceError, match="truncated after"):
+        open_bytes(whole[:cut], "toy.pb")
+    with open_bytes(whole[:cut], "toy.pb", salvage=True) as opened:
+        (rows,) = read_rows(opened, [RowsOf(line=opened.planes[0].lines[0])])
+        assert 0 < len(rows) < 12
+        assert list(rows.start_ps[:2]) == [14533894000, 14533895000]
+        assert opened.planes[0].event(1) is None  # the names are behind the cut
+        assert len(opened.notes) == 1
+        assert "truncated after" in rows.notes[0]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), min_size=1, max_size=4), st.booleans())
+def test_flipped_bytes_give_tables_or_a_source_error(flips: list[tuple[int, int]], salvage: bool) -> None:
+    data = bytearray(sample())
+    for place, value in flips:
+        data[place % len(data)] = value
+    try:
+        read_everything(bytes(data), salvage)
+    except SourceError as error:
+        assert str(error).startswith("toy.pb: ")  # noqa: PT017
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=300), st.booleans())
+def test_any_bytes_give_tables_or_a_source_error(data: bytes, salvage: bool) -> None:
+    try:
+        read_everything(data, salvage)
+    except SourceError as error:
+        assert str(error).startswith("toy.pb: ")  # noqa: PT017
+
+
+def damaged(event: bytes, line: bytes = b"") -> bytes:
+    """A profile whose one line holds one event of these bytes, and these further bytes."""
+    return bytes_field(1, bytes_field(2, b"/device:X:0") + bytes_field(3, bytes_field(2, b"ops") + bytes_field(4, event) + line))
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (damaged(number_field(3, -1)), "a negative duration or count"),
+        (damaged(number_field(5, -1)), "a negative duration or count"),
+        (damaged(number_field(2, 2**63 - 1) + number_field(3, 1)), "a time beyond 63 bits of picoseconds"),
+        (damaged(b"\x08" + b"\xff" * 10), "a number of more than 64 bits"),
+        (damaged(b"\x08\xff"), "a number runs past the end of its message"),
+        (damaged(b"\x22" + varint(2**63)), "a length runs past the end of its message"),
+        (damaged(b"\x0a\x01x"), "a field of the wrong wire type"),
+        (damaged(b"\x00\x01"), "a field with the number 0"),
+        (damaged(b"\x63"), "a field of the wrong wire type"),
+        (damaged(b"", number_field(3, 9)), "a line whose timestamp follows its events"),
+        (damaged(b"", b"\x22" + varint(2**40)), "a length runs past the end of its message"),
+    ],
+)
+def test_damage_in_an_event_is_told_by_byte_plane_and_line(data: bytes, what: str) -> None:
+    with pytest.raises(SourceError) as error:
+        read_everything(data)
+    message = str(error.value)
+    assert "damaged at byte" in message
+    assert message.endswith(f"(in plane '/device:X:0', line 'ops'): {what}; --salvage reads what is there")
+    assert any(what in note for note in read_everything(data, salvage=True))
+
+
+def test_sums_beyond_63_bits_are_refused() -> None:
+    long = 2**62
+    with pytest.raises(SourceError, match="beyond 63 bits"):
+        read_everything(space([Plane("p", [Line("l", [Event("a", 0, long), Event("a", 0, long)])])]))
+    with pytest.raises(SourceError, match="beyond 63 bits"):
+        read_everything(space([Plane("p", [Line("l", [Event("a")], timestamp_ns=2**62)])]))
+
+
+def test_fields_that_nobody_knows_are_skipped_and_told() -> None:
+    data = damaged(number_field(1, 4) + number_field(99, 1)) + bytes_field(7, b"new")
+    notes = read_everything(data)
+    assert notes[0] == "toy.pb: 1 fields that are not in the schema were skipped"
+    assert notes[1] == "toy.pb: line 'ops': 1 fields that are not in the schema were skipped"
+
+
+def test_the_first_request_that_fails_is_the_one_told() -> None:
+    with open_bytes(damaged(number_field(3, -1)) + sample(), "toy") as opened:
+        lines = [line for plane in opened.planes for line in plane.lines]
+        with pytest.raises(SourceError, match="negative"):
+            read_rows(opened, [RowsOf(line=line) for line in lines], threads=3)
+
+
+def test_a_closed_profile_cannot_be_read() -> None:
+    opened = open_bytes(sample(), "toy")
+    line = opened.planes[0].lines[0]
+    opened.close()
+    with pytest.raises(ValueError, match="the profile is closed"):
+        read_rows(opened, [RowsOf(line=line)])
+
+
+def test_a_bad_plane_does_not_hide_the_next_when_salvaging() -> None:
+    broken = bytes_field(1, bytes_field(2, b"broken") + b"\x1a\x7f")
+    with pytest.raises(SourceError, match=r"damaged at byte .* \(in plane 'broken', line ''\)"):
+        open_bytes(broken + sample(), "toy.pb")
+    with open_bytes(broken + sample(), "toy.pb", salvage=True) as opened:
+        assert [plane.name for plane in opened.planes] == ["broken", "/device:GPU:0", "/host:metadata"]
+
+
+@pytest.mark.parametrize("data", [b"name,time\nmatmul,3\n", b'{"ops": []}', b"\x89PNG\r\n\x1a\n", b"\xff" * 64, b"\0" * 64])
+def test_other_files_are_no_profiles(data: bytes) -> None:
+    assert not scan.sniff(data)
+    with pytest.raises(SourceError, match="toy: not an XSpace profile"):
+        open_bytes(data, "toy")
+
+
+def test_profiles_are_known_by_their_first_bytes() -> None:
+    assert scan.sniff(sample())
+    assert scan.sniff(sample()[:40])
+    assert scan.sniff(space([Plane("Task Environment", id=7)]))
+    assert not scan.sniff(b"")
+    assert not scan.sniff(b"\n")
+    # An HloProto begins with field 1 as well, but its module begins with a name where a plane has a number.
+    assert not scan.sniff(bytes_field(1, bytes_field(1, b"jit_f")))
+
+
+def test_gzip_is_unpacked_even_in_several_members(tmp_path: Path) -> None:
+    whole = sample()
+    packed = gzip.compress(whole[:100]) + gzip.compress(whole[100:]) + b"\0" * 7
+    path = tmp_path / "host.xplane.pb.gz"
+    path.write_bytes(packed)
+    with open_space(path) as opened:
+        assert (opened.size, opened.notes, len(opened.planes)) == (len(whole), (), 2)
+
+
+def test_damaged_gzip_is_told_and_salvaged() -> None:
+    packed = gzip.compress(random.Random(1).randbytes(4000))
+    big = gzip.compress(space([Plane("p", [Line("l", [Event(f"k{i}", i * i) for i in range(3000)])])]))
+    with pytest.raises(SourceError, match=r"toy: the gzip stream ends early, after .* bytes; the copy is incomplete; --salvage"):
+        open_bytes(big[: len(big) // 4], "toy")
+    with open_bytes(big[: len(big) // 4], "toy", salvage=True) as opened:
+        assert "the gzip stream ends early" in opened.notes[0]
+        (rows,) = read_rows(opened, [RowsOf(line=opened.planes[0].lines[0])])
+        assert 0 < len(rows) < 3000
+        assert "unpacked bytes" in rows.notes[0]
+    flipped = bytearray(packed)
+    flipped[len(packed) // 2] ^= 0xFF
+    flipped[-6] ^= 0xFF
+    with pytest.raises(SourceError, match="the gzip stream is damaged near byte"):
+        open_bytes(bytes(flipped), "toy")
+
+
+def test_a_zip_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "UNPACKED_SMALL_BYTES", 10**5)
+    bomb = gzip.compress(b"\n" * 10**7)
+    # DEFLATE packs a repeated byte a thousandfold; a hundredfold is refused.
+    with pytest.raises(SourceError, match=r"toy: unpacks to more than .* bytes, which no profile of this size does"):
+        open_bytes(bomb, "toy")
+    assert (scan.unpacked_limit(10**9), scan.unpacked_limit(10**6)) == (8 * 2**30, 10**8)
+
+
+def test_files_that_cannot_be_opened_are_told(tmp_path: Path) -> None:
+    (tmp_path / "empty.pb").touch()
+    for name, what in (("absent.pb", "no such file"), ("empty.pb", "the file is empty"), ("", "is a folder")):
+        with pytest.raises(SourceError, match=what):
+            open_space(tmp_path / name)
