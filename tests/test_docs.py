@@ -27,7 +27,13 @@ def test_every_command_has_its_section() -> None:
 
 
 def test_every_source_has_a_page() -> None:
-    pages = {"table": "tables.md", "report_json": "tables.md", "programs": "hlo.md", "ncu": "counters.md", "xspace.recording": "profiles.md"}
+    pages = {
+        "table": "tables.md",
+        "report_json": "tables.md",
+        "programs": "hlo.md",
+        "ncu": "counters.md",
+        "xspace.recording": "profiles.md",
+    }
     for source in SOURCES:
         assert (DOCS / pages[source]).exists(), f"{source} has no page"
 

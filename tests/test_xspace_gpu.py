@@ -50,7 +50,9 @@ def test_the_innermost_of_nested_scopes_is_the_operation(tmp_path: Path) -> None
 
 def test_modules_of_one_name_are_told_apart_by_their_ids(tmp_path: Path) -> None:
     small = hlo("jit_f", {"main": [X, ADD]}, id=1)
-    large = hlo("jit_f", {"main": [Instruction("x", "parameter", dims=(4096,)), Instruction("add.1", "add", ("x", "x"), dims=(4096,))]}, id=0)
+    large = hlo(
+        "jit_f", {"main": [Instruction("x", "parameter", dims=(4096,)), Instruction("add.1", "add", ("x", "x"), dims=(4096,))]}, id=0
+    )
     events = [kernel("add_1", 0, US, hlo_op="add.1", program_id=1), kernel("add_1", 2 * US, US, hlo_op="add.1", program_id=0)]
     recording = recorded(tmp_path, gpu(events), programs({1: small, 0: large}))
     assert {op.module: op.cost["vector/fp32"] for op in recording.workload} == {"jit_f(1)": 1024, "jit_f(0)": 4096}
@@ -124,7 +126,10 @@ def test_what_nobody_launched_keeps_its_time_at_an_unknown_cost(tmp_path: Path) 
 
 
 def test_an_operation_without_its_program_is_known_but_not_priced(tmp_path: Path) -> None:
-    events = [kernel("k", 0, US, hlo_op="fusion.9", hlo_module="jit_g", program_id=99), kernel("k", 2 * US, US, hlo_op="gone", program_id=7)]
+    events = [
+        kernel("k", 0, US, hlo_op="fusion.9", hlo_module="jit_g", program_id=99),
+        kernel("k", 2 * US, US, hlo_op="gone", program_id=7),
+    ]
     recording = recorded(tmp_path, gpu(events), programs({7: TWICE}))
     ops = by_name(recording)
     assert ops["fusion.9"].notes == ("the profile does not carry its program",)
@@ -141,7 +146,9 @@ def test_a_program_that_cannot_be_read_is_a_note(tmp_path: Path) -> None:
 def test_a_loops_own_copies_do_not_cost_what_its_body_costs(tmp_path: Path) -> None:
     body = [Instruction("p", "parameter"), Instruction("add.9", "add", ("p", "p"))]
     condition = [Instruction("q", "parameter"), Instruction("less", "compare", ("q", "q"), dtype="pred")]
-    module = hlo("jit_f", {"body": body, "condition": condition, "main": [X, Instruction("while.1", "while", ("x",), ("body", "condition"))]})
+    module = hlo(
+        "jit_f", {"body": body, "condition": condition, "main": [X, Instruction("while.1", "while", ("x",), ("body", "condition"))]}
+    )
     details = "kind_src:device kind_dst:pinned size:1 dest:0 async:1"
     events = [kernel("MemcpyD2H", 0, US, hlo_op="while.1", program_id=7, memcpy_details=details)]
     events += [kernel("add", (2 + n) * US, US, hlo_op="add.9", program_id=7, scope_range_id=n) for n in range(4)]
@@ -226,7 +233,14 @@ def test_steps_are_annotations_and_launches_in_them_belong_to_them_from_any_thre
 
 
 def test_a_step_whose_last_launch_never_ran_is_not_complete(tmp_path: Path) -> None:
-    main = [annotation(0, 0, 10 * US), launch(1, US), launch(2, 2 * US), annotation(1, 20 * US, 10 * US), launch(3, 21 * US), launch(4, 22 * US)]
+    main = [
+        annotation(0, 0, 10 * US),
+        launch(1, US),
+        launch(2, 2 * US),
+        annotation(1, 20 * US, 10 * US),
+        launch(3, 21 * US),
+        launch(4, 22 * US),
+    ]
     events = [kernel("a", (30 + n) * US, US, hlo_op="add.1", program_id=7, correlation_id=n) for n in (1, 2, 3)]
     recording = recorded(tmp_path, gpu(events), programs({7: TWICE}), host(main))
     assert [step.complete for step in recording.steps] == [True, False]
@@ -234,7 +248,9 @@ def test_a_step_whose_last_launch_never_ran_is_not_complete(tmp_path: Path) -> N
 
 def test_an_annotation_inside_another_is_no_step_of_its_own(tmp_path: Path) -> None:
     main = [annotation(0, 0, 10 * US), annotation(7, US, 2 * US, "inner"), launch(1, 2 * US)]
-    recording = recorded(tmp_path, gpu([kernel("a", 0, US, hlo_op="add.1", program_id=7, correlation_id=1)]), programs({7: TWICE}), host(main))
+    recording = recorded(
+        tmp_path, gpu([kernel("a", 0, US, hlo_op="add.1", program_id=7, correlation_id=1)]), programs({7: TWICE}), host(main)
+    )
     assert [step.name for step in recording.steps] == ["train"]
 
 

@@ -235,22 +235,24 @@ class _Layout:
         begin, nodes = self._next, self.graph.nodes
         self._next = begin + len(level)
         present = [number for number in range(len(level)) if begin + number in nodes]
+        # Calls alone show in the nodes that follow them. The graph itself has run, or nobody would know of it.
+        ran = bool(present) or begin == 0 or (all(slot.is_call for slot in level) and bool(self._group(self._next)[0]))
         for number in present:
             self.places[begin + number] = level[number].command.place
         for number, slot in enumerate(level):
             here = begin + number in nodes
-            if present and (slot.body is None or here):
+            if ran and (slot.body is None or here):
                 self.checked += 1
                 self.wrong += self._fit(begin + number, slot) == WRONG
             if slot.body is not None:
                 self._seek(slot.body)
                 self._level(slot.body)
-            elif present and not here:
+            elif ran and not here:
                 later = bisect_left(present, number)
                 before = nodes[begin + present[later - 1]].first_ps if later else None
                 after = nodes[begin + present[later]].first_ps if later < len(present) else None
                 self._calls.append(_Call(slot, before, after))
-            elif not present and slot.is_call:
+            elif not ran and slot.is_call:
                 self._sure = False  # nobody knows how many nodes it would have had
 
     def _seek(self, body: Sequence[Slot]) -> None:
