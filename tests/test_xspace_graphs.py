@@ -115,7 +115,7 @@ def test_calls_in_a_row_that_nothing_parts_are_a_doubt() -> None:
     of = program({"main": [X, fusion("a.1"), library("call.1"), library("call.2"), fusion("b.1")]})
     ((found, doubts),) = resolved(of, graph({0: "a_1", 4: "one", 5: "two", 6: "three", 3: "b_1"}, commands=4))
     assert set(found.values()) == {"a.1", "b.1", "call.1", "call.2"}
-    assert doubts == ["several library calls in a row have more kernels than calls"]
+    assert doubts == ["library calls in a row have more kernels than calls"]
 
 
 def test_what_does_not_agree_is_said() -> None:
@@ -184,28 +184,24 @@ def build(made: Made, items: list[Item], computation: str, predicates: bool) -> 
     instructions, recorded = [X], []
     for kind, detail in items:
         if kind == "conditional":
-            bodies = [(made.name("branch"), body) for body in detail]  # type: ignore[attr-defined]
+            bodies = [(made.name("branch"), body) for body in detail]
             two = predicates and len(bodies) == 2
             name = made.name("cond")
             inner = [build(made, body, label, predicates) for label, body in bodies]
-            instructions.append(
-                Instruction(f"index.{name}", "parameter", dims=(), dtype="pred" if two else "s32")
-                if False
-                else Instruction(f"index.{name}", "constant", dims=(), dtype="pred" if two else "s32")
-            )
+            instructions.append(Instruction(f"index.{name}", "constant", dims=(), dtype="pred" if two else "s32"))
             labels = tuple(label for label, _ in bodies)
             instructions.append(Instruction(name, "conditional", (f"index.{name}", *("x" for _ in bodies)), labels))
             recorded.append((name, CASE_SETTER, inner[::-1] if two else inner))
         elif kind == "call":
             name = made.name("custom-call")
             instructions.append(library(name))
-            recorded.append((name, "", [*("Memset 0" for _ in range(detail)), "nvjet"]))  # type: ignore[call-overload]
+            recorded.append((name, "", [*("Memset 0" for _ in range(detail)), "nvjet"]))
         else:
             name = made.name(str(detail) if kind == "fusion" else "copy")
             instructions.append(Instruction(name, "fusion" if kind == "fusion" else "copy", ("x",)))
             recorded.append((name, "memcpy32_post" if kind == "copy" else name.replace(".", "_"), None))
     made.computations[computation] = instructions
-    return recorded  # type: ignore[return-value]
+    return recorded
 
 
 def number(made: Made, recorded: list[tuple[str, str, object]], begin: int) -> int:
@@ -215,20 +211,20 @@ def number(made: Made, recorded: list[tuple[str, str, object]], begin: int) -> i
         if kernel_name != CASE_SETTER:
             own.append((name, kernel_name, owned))
             continue
-        for first in range(0, len(owned), BRANCHES_AT_ONCE):  # type: ignore[arg-type]
+        for first in range(0, len(owned), BRANCHES_AT_ONCE):
             own.append((name, CASE_SETTER, None))
-            own += [(name, "", body) for body in owned[first : first + BRANCHES_AT_ONCE]]  # type: ignore[index]
+            own += [(name, "", body) for body in owned[first : first + BRANCHES_AT_ONCE]]
     free = begin + len(own)
     for index, (name, kernel_name, owned) in enumerate(own, start=begin):
         if kernel_name:
             made.kernels[index] = kernel_name
             made.truth[index] = name
-        elif owned and isinstance(owned[0], str):  # type: ignore[index]
-            for kernel_name in owned:  # type: ignore[attr-defined]
+        elif owned and isinstance(owned[0], str):
+            for kernel_name in owned:
                 made.kernels[free], made.truth[free] = kernel_name, name
                 free += 1
         else:
-            free = number(made, owned, free)  # type: ignore[arg-type]
+            free = number(made, owned, free)
     return free
 
 
@@ -277,7 +273,7 @@ def test_with_graphs_and_without_operations_ran_as_often_and_as_long(name: str) 
     for op in shared:
         one, other = graphs[op], plain[op]
         assert (op, one.count, one.cost) == (op, other.count, other.cost)
-        # cuDNN clears its workspace once when it records a graph, but before each launch without one.
+        # cuDNN clears more of its workspace when it runs without a graph.
         assert one.kernels == other.kernels or op.startswith("dot_product_attention")
         each, reference = (one.time_s or 0) / one.count, (other.time_s or 0) / other.count
         assert each == pytest.approx(reference, rel=0.25, abs=3e-6), op

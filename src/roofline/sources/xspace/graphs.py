@@ -156,6 +156,11 @@ def _bodies(level: Iterable[Slot]) -> list[tuple[Slot, ...]]:
     return [*own, *(inner for body in own for inner in _bodies(body))]
 
 
+def _lead(body: Sequence[Slot]) -> int:
+    """How many nodes come before the first that shows itself."""
+    return next((number for number, slot in enumerate(body) if not slot.is_call), 0)
+
+
 @dataclass(frozen=True, slots=True)
 class _Call:
     """A node that owns a graph of a library's making: what ran before it in its own graph, and what after, by first begin."""
@@ -179,7 +184,7 @@ class _Layout:
         self.ambiguous = self.alike = False
         self.missing = (graph.commands or len(run)) - len(run)  # commands that no instruction accounts for
         self._order = sorted(graph.nodes)
-        self._next, self._sure = 0, True
+        self._next, self._sure, self._skipped = 0, True, False
         self._calls: list[_Call] = []
         top = self._aligned(slots(program, run))
         self._bodies = _bodies(top)
@@ -201,7 +206,7 @@ class _Layout:
         if self.late > _OUT_OF_ORDER * self.children:
             doubts.append(f"{self.late} of {self.children} library kernels ran outside their place in the schedule")
         if self.ambiguous:
-            doubts.append("several library calls in a row have more kernels than calls")
+            doubts.append("library calls in a row have more kernels than calls")
         if self.alike:
             doubts.append("branches look alike, and which of them ran cannot be told")
         if lost := len(graph.nodes) - len(self.places):
@@ -245,8 +250,8 @@ class _Layout:
                 self.checked += 1
                 self.wrong += self._fit(begin + number, slot) == WRONG
             if slot.body is not None:
-                self._seek(slot.body)
-                self._level(slot.body)
+                if self._seek(slot.body):
+                    self._level(slot.body)
             elif ran and not here:
                 later = bisect_left(present, number)
                 before = nodes[begin + present[later - 1]].first_ps if later else None
@@ -255,8 +260,8 @@ class _Layout:
             elif not ran and slot.is_call:
                 self._sure = False  # nobody knows how many nodes it would have had
 
-    def _seek(self, body: Sequence[Slot]) -> None:
-        """Where a branch or a loop begins: behind the nodes of the library calls before it."""
+    def _seek(self, body: Sequence[Slot]) -> bool:
+        """Where a branch or a loop begins: behind the nodes of the library calls before it. False where that cannot be told."""
         expected = self._next
         for _ in self._calls:
             expected = self._group(expected)[1]
@@ -264,13 +269,16 @@ class _Layout:
         never = not any(expected <= index < expected + len(body) for index in later)
         if self._sure and (never or self._fits(body, expected)):
             self._hand_out(expected)
-            return
-        lead = next((number for number, slot in enumerate(body) if not slot.is_call), 0)
-        begin = next((index - lead for index in later if index - lead >= self._next and self._fits(body, index - lead)), None)
-        if begin is not None:
-            self.alike |= not self._sure and sum(self._fits(other, begin) for other in self._bodies) > 1
-            self._hand_out(begin)
-            self._sure = True
+            return True
+        lead = _lead(body)
+        first = next((index for index in later if index - lead >= self._next and self._fits(body, index - lead)), None)
+        if first is None:
+            self._skipped = not self._sure
+            return self._sure
+        self.alike |= not self._sure and sum(self._fits(other, first - _lead(other)) for other in self._bodies) > 1
+        self._hand_out(first - lead)
+        self._sure = True
+        return True
 
     def _fits(self, body: Sequence[Slot], begin: int) -> bool:
         fits = [self._fit(begin + number, slot) for number, slot in enumerate(body)]
@@ -294,6 +302,7 @@ class _Layout:
             if not groups or index > groups[-1][-1]:
                 groups.append(self._group(index)[0])
         calls, self._calls, self._next = self._calls, [], max(self._next, end)
+        self.ambiguous |= self._skipped and len(groups) != len(calls)
         for call, group in zip(calls, groups, strict=True) if len(groups) == len(calls) else self._shared(calls, groups):
             for index in group:
                 self.places[index] = call.slot.command.place

@@ -1,0 +1,86 @@
+"""XLA on a CPU: thunks on threads are operations too, which no other tool shows."""
+
+from pathlib import Path
+
+import pytest
+
+from roofline.sources.xspace.recording import read
+from xspace_profiles import ADD_FLOP, MICROSECOND, Instruction, annotation, by_name, hlo, host, programs, recorded
+from xspace_writer import Event
+
+DATA = Path(__file__).parent / "data" / "cpu"
+US = MICROSECOND
+X = Instruction("x", "parameter")
+ADD = Instruction("add.1", "add", ("x", "x"))
+
+
+def thunk(name: str, start: int, duration: int, run: int, device: int = 0) -> Event:
+    return Event(name, start, duration, {"hlo_op": name, "hlo_module": "jit_f", "program_id": 7, "run_id": run, "device_ordinal": device})
+
+
+def test_a_real_capture_has_every_operation_as_often_as_it_ran() -> None:
+    recording = read(DATA / "jax_one.xplane.pb.gz")
+    ops = by_name(recording)
+    counts = {name: op.count for name, op in ops.items()}
+    # Four runs; a loop of three; the branch that was taken, and only that; a sort is two thunks and one execution.
+    assert counts == {
+        **dict.fromkeys(
+            ("copy.1", "copy.8", "sort.0", "while.5", "cond.5.clone", "convert_bitcast_fusion", "ynn_fusion.3", "ynn_fusion.4"), 4
+        ),
+        **dict.fromkeys(("ynn_fusion", "ynn_fusion.1", "wrapped_add", "wrapped_add.1", "wrapped_tanh"), 12),
+    }
+    assert ops["sort.0"].kernels == 8
+    # Products of 256 x 256 x 512, two in the loop and one in the branch.
+    product = 2 * 256 * 256 * 512
+    flops = [ops[name].cost["matrix/fp32"] for name in ("ynn_fusion", "ynn_fusion.1", "ynn_fusion.3")]
+    assert flops == [12 * product, 12 * product, 4 * product]
+    assert (ops["while.5"].cost.amounts, ops["cond.5.clone"].cost.amounts) == ((), ())
+    assert [(step.name, step.number, step.complete) for step in recording.steps] == [("train", number, True) for number in range(4)]
+    assert [share.count for share in ops["ynn_fusion"].by_step] == [3, 3, 3, 3]
+    assert recording.coverage.attributed_s == recording.coverage.priced_s == recording.coverage.busy_s
+    assert ops["ynn_fusion"].location.endswith("small.py:7")
+
+
+def test_several_devices_of_one_host_are_told_apart() -> None:
+    recording = read(DATA / "jax_four.xplane.pb.gz")
+    assert [(device.id, device.name) for device in recording.devices] == [(number, "CPU") for number in range(4)]
+    ops = by_name(recording)
+    assert [(share.key, share.count) for share in ops["ynn_fusion"].by_device] == [(number, 4) for number in range(4)]
+    reduce = next(op for op in recording.workload if op.category == "all-reduce")
+    assert (reduce.count, reduce.cost["dcn/hop"]) == (16, 32)
+
+
+def test_what_runs_inside_another_thunk_takes_its_time_from_it(tmp_path: Path) -> None:
+    call = [thunk("add.1", 0, 10 * US, 1), thunk("add.2", 2 * US, 3 * US, 1)]
+    module = hlo("jit_f", {"main": [X, ADD, Instruction("add.2", "add", ("add.1", "x"))]})
+    recording = recorded(tmp_path, host([*call, Event("end: add.1", 20 * US, US)]), programs({7: module}))
+    ops = by_name(recording)
+    assert (ops["add.1"].time_s, ops["add.1"].self_time_s) == (pytest.approx(1e-5), pytest.approx(7e-6))
+    assert recording.coverage.busy_s == pytest.approx(1e-5)
+
+
+def test_threads_that_work_at_once_are_busy_once(tmp_path: Path) -> None:
+    recording = recorded(
+        tmp_path, host([thunk("add.1", 0, 4 * US, 1)], [thunk("add.1", 2 * US, 4 * US, 2)]), programs({7: hlo("jit_f", {"main": [X, ADD]})})
+    )
+    (add,) = recording.workload
+    assert (add.count, add.cost["vector/fp32"], add.time_s) == (2, 2 * ADD_FLOP, pytest.approx(8e-6))
+    assert recording.coverage.busy_s == pytest.approx(6e-6)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_runs_belong_to_the_step_that_started_them_however_late_they_ran(tmp_path: Path, named: bool) -> None:
+    starts = [annotation(1, 0, 5 * US), annotation(2, 6 * US, 5 * US)]
+    for place, run in ((US, 11), (7 * US, 12)):
+        name = "CommonPjRtLoadedExecutable::Execute (jit_f)" if named else "CommonPjRtLoadedExecutable::ExecuteHelperOnSingleDevice"
+        starts.append(Event(name, place, US, {"run_id": run} if named else {}))
+    main = sorted(starts, key=lambda event: event.offset_ps)
+    worker = [thunk("add.1", 20 * US, 3 * US, 11), thunk("add.1", 30 * US, 4 * US, 12)]
+    recording = recorded(tmp_path, host(main, worker), programs({7: hlo("jit_f", {"main": [X, ADD]})}))
+    assert [(step.number, step.wall_s) for step in recording.steps] == [(1, pytest.approx(3e-6)), (2, pytest.approx(4e-6))]
+
+
+def test_a_thunk_without_its_program_keeps_its_time(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, host([thunk("fusion.9", 0, 3 * US, 1)]))
+    (lost,) = recording.workload
+    assert (lost.name, lost.priced, lost.time_s) == ("fusion.9", False, pytest.approx(3e-6))

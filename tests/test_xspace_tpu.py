@@ -1,0 +1,330 @@
+"""TPU operations: by the device's clock, nested, asynchronous pairs joined, each FLOP and byte on the unit or link it needs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from roofline.cost import Cost
+from roofline.hlo import parse_text
+from roofline.hlo.bill import Site
+from roofline.hlo.collectives import Network, collective
+from roofline.machine import Machine
+from roofline.machines import load
+from roofline.placement import place
+from roofline.sources.xspace.recording import read
+from roofline.sources.xspace.tpu_links import collective_cost
+from xspace_profiles import ELEMENTS, MICROSECOND, Instruction, annotation, by_name, hlo, host, programs, recorded
+from xspace_writer import Event, Line, Metadata, Plane, Value, bytes_field, number_field
+
+SHARED = Path(__file__).parents[2] / "shared" / "data" / "third_party"
+PSUM = SHARED / "tpu_v6e_psum.xplane.pb"
+with_psum = pytest.mark.skipif(not PSUM.exists(), reason="the TPU capture is not here")
+US = MICROSECOND
+PROGRAM = 7
+PEAKS = {
+    "device_type_string": "TPU v6 Lite",
+    "peak_teraflops_per_second": 918.0,
+    "peak_hbm_bw_gigabytes_per_second": 1638.0,
+    "peak_vmem_rd_bw_gigabytes_per_second": 23296.0,
+    "peak_vmem_wr_bw_gigabytes_per_second": 16128.0,
+    "peak_cmem_rd_bw_gigabytes_per_second": 0.0,
+}
+
+
+def breakdown(*accesses: tuple[int, int, int]) -> bytes:
+    """A MemoryAccessBreakdown of (1 for a read, else 2; memory space; bytes)."""
+    return b"".join(bytes_field(1, b"".join(number_field(place + 1, value) for place, value in enumerate(access))) for access in accesses)
+
+
+def op(
+    name: str, category: str, text: str = "", flops: int | None = 0, moved: int | None = 0, access: bytes | None = None, **more: Value
+) -> Metadata:
+    """What libtpu says of an instruction."""
+    stats: dict[str, Value] = {"hlo_category": category, "program_id": PROGRAM, "symbol_id": 1, **more}
+    stats |= {key: value for key, value in (("flops", flops), ("bytes_accessed", moved)) if value is not None}
+    stats |= {"memory_access_breakdown": access} if access is not None else {}
+    return Metadata(text or f"%{name} = f32[{ELEMENTS}]{{0}} {category.replace(' ', '-')}(f32[{ELEMENTS}]{{0}} %x)", name, stats)
+
+
+def ran(metadata: Metadata, start: int, duration: int, skew: int = 0) -> Event:
+    """An event; its own clock is off by ``skew``."""
+    return Event(metadata.name, start + skew, duration + skew, {"device_offset_ps": start, "device_duration_ps": duration})
+
+
+def tpu(
+    events: list[Event], ops: list[Metadata], number: int = 0, lines: list[Line] | None = None, name: str = "XLA Ops", core: str = ""
+) -> Plane:
+    return Plane(f"/device:TPU:{number}{core}", [Line(name, events, id=3), *(lines or [])], PEAKS, ops)
+
+
+def test_times_are_the_devices_own_and_figures_the_profiles(tmp_path: Path) -> None:
+    fusion = op(
+        "fusion.1",
+        "loop fusion",
+        flops=10,
+        moved=100,
+        access=breakdown((1, 1, 60), (2, 1, 40)),
+        source="model.py:3",
+        tf_op="jit(f)/mlp/add:",
+    )
+    recording = recorded(tmp_path, tpu([ran(fusion, 5 * US, 2 * US, skew=US), ran(fusion, 10 * US, 4 * US)], [fusion]))
+    (found,) = recording.workload
+    assert (found.name, found.category, found.count, found.time_s) == ("fusion.1", "loop fusion", 2, pytest.approx(6e-6))
+    assert (found.scope, found.location) == ("mlp", "model.py:3")
+    assert found.cost == Cost.of({"vector/fp32": 20, "hbm": 200})
+    assert (found.work_provenance, found.bytes_provenance) == ("profile", "profile")
+    assert recording.coverage.wall_s == pytest.approx(9e-6)
+    assert recording.devices[0].name == "TPU v6e"
+    # Memories that the chip does not have are rated 0 in the profile, and not at all here.
+    assert recording.devices[0].rates == pytest.approx(
+        {"matrix/bf16": 918e12, "hbm": 1638e9, "vmem.read": 23296e9, "vmem.write": 16128e9},
+    )
+
+
+def test_memories_are_told_apart_and_without_a_breakdown_all_is_main_memory(tmp_path: Path) -> None:
+    split = op("a", "loop fusion", moved=15, access=breakdown((1, 1, 1), (2, 1, 2), (1, 2, 3), (2, 2, 4), (1, 3, 5), (2, 3, 6), (1, 9, 7)))
+    plain, empty = op("b", "loop fusion", moved=50), op("c", "copy", moved=60, access=b"")
+    events = [ran(one, start * 10 * US, US) for start, one in enumerate((split, plain, empty))]
+    ops = by_name(recorded(tmp_path, tpu(events, [split, plain, empty])))
+    assert ops["a"].cost == Cost.of({"hbm": 3, "cmem.read": 3, "cmem.write": 4, "vmem.read": 5, "vmem.write": 6})
+    assert (ops["b"].cost, ops["c"].cost) == (Cost.of({"hbm": 50}), Cost.of({"hbm": 60}))
+
+
+def test_a_loop_spans_its_body_and_costs_nothing_itself(tmp_path: Path) -> None:
+    loop, body = op("while.1", "while", flops=99, moved=99), op("fusion.2", "loop fusion", flops=1, moved=8)
+    events = [ran(loop, 0, 10 * US), ran(body, US, 2 * US), ran(body, 4 * US, 5 * US)]
+    recording = recorded(tmp_path, tpu(events, [loop, body]))
+    ops = by_name(recording)
+    assert (ops["while.1"].time_s, ops["while.1"].self_time_s, ops["while.1"].cost.amounts) == (
+        pytest.approx(1e-5),
+        pytest.approx(3e-6),
+        (),
+    )
+    assert ops["fusion.2"].self_time_s == pytest.approx(7e-6)
+    assert recording.coverage.busy_s == pytest.approx(1e-5)
+
+
+def test_products_run_on_the_matrix_unit_in_the_format_their_program_says(tmp_path: Path) -> None:
+    square = (64, 64)
+    x = Instruction("x", "parameter", dims=square, dtype="s8")
+    dot = Instruction("dot.1", "dot", ("x", "x"), dims=square, dtype="s32")
+    product = 2 * 64 * 64 * 64
+    known = op("dot.1", "convolution", flops=product + 100, moved=10)
+    other = op("fusion.9", "convolution fusion", flops=product, moved=10)
+    plane = tpu([ran(known, 0, US), ran(other, 2 * US, US)], [known, other])
+    ops = by_name(recorded(tmp_path, plane, programs({PROGRAM: hlo("jit_f", {"main": [x, dot]})})))
+    # The program has no contracting dimension written, so its own count is of an outer product: the profile's stays the total.
+    assert ops["dot.1"].cost.flops == product + 100
+    assert {str(resource) for resource, _ in ops["dot.1"].cost.amounts if resource.unit == "matrix"} == {"matrix/int8"}
+    # Without its instruction: products of any wider format pass through the unit as bf16.
+    assert ops["fusion.9"].cost["matrix/bf16"] == product
+
+
+def test_what_nobody_can_price_is_unknown(tmp_path: Path) -> None:
+    kernel, silent = op("tpu_custom_call.1", "custom-call", flops=0, moved=0), op("mystery", "", flops=None, moved=None)
+    recording = recorded(tmp_path, tpu([ran(kernel, 0, US), ran(silent, 2 * US, US)], [kernel, silent]))
+    assert not by_name(recording)["mystery"].priced
+    assert recording.coverage.priced_s == pytest.approx(1e-6)
+    x = Instruction("x", "parameter")
+    call = Instruction("tpu_custom_call.1", "custom-call", ("x",), target="tpu_custom_call")
+    priced = recorded(tmp_path, tpu([ran(kernel, 0, US)], [kernel]), programs({PROGRAM: hlo("jit_f", {"main": [x, call]})}))
+    (found,) = priced.workload
+    # Its program gives its operands and results, but not what it computes.
+    assert (found.cost.known("hbm"), found.priced, found.bytes_provenance) == (8 * ELEMENTS, False, "compiler")
+
+
+def pair(name: str, shape: str, operand: str, kind: str = "copy", **more: Value) -> tuple[Metadata, Metadata]:
+    """The two halves of an asynchronous operation."""
+    number = name.partition(".")[2]
+    tail = f".{number}" if number else ""
+    start = op(f"{kind}-start{tail}", f"{kind}-start", f"%{kind}-start{tail} = {shape} {kind}-start({operand} %x)", **more)
+    done = op(f"{kind}-done{tail}", f"{kind}-done", f"%{kind}-done{tail} = f32[8]{{0}} {kind}-done({shape} %{kind}-start{tail})", **more)
+    return start, done
+
+
+def test_halves_of_a_copy_are_one_from_start_to_done_on_the_hosts_bus(tmp_path: Path) -> None:
+    start, done = pair("copy.1", "(f32[8]{0}, f32[8]{0:S(5)}, u32[])", "f32[8]{0:S(5)}", moved=32)
+    back, ended = pair("copy.2", "(f32[8]{0:S(5)}, f32[8]{0}, u32[])", "f32[8]{0}", moved=32)
+    events = [ran(start, 0, US), ran(done, 9 * US, US), ran(back, 20 * US, US), ran(ended, 24 * US, US)]
+    recording = recorded(tmp_path, tpu(events, [start, done, back, ended]))
+    ops = by_name(recording)
+    assert set(ops) == {"copy-start.1", "copy-start.2"}
+    copy = ops["copy-start.1"]
+    assert (copy.category, copy.count, copy.kernels, copy.cost) == ("host transfer", 1, 2, Cost.of({"pcie": 32}))
+    assert (copy.time_s, copy.self_time_s) == (pytest.approx(1e-5), pytest.approx(2e-6))  # in flight for 10 µs, at the core for 2
+    assert ops["copy-start.2"].time_s == pytest.approx(5e-6)
+
+
+def test_copies_that_overlap_on_one_link_share_the_time_by_their_bytes(tmp_path: Path) -> None:
+    one = pair("copy.1", "(f32[8]{0}, f32[8]{0:S(5)}, u32[])", "f32[8]{0:S(5)}", moved=30)
+    two = pair("copy.2", "(f32[8]{0}, f32[8]{0:S(5)}, u32[])", "f32[8]{0:S(5)}", moved=10)
+    events = [ran(one[0], 0, US), ran(two[0], US, US), ran(one[1], 6 * US, US), ran(two[1], 7 * US, US)]
+    ops = by_name(recorded(tmp_path, tpu(events, [*one, *two])))
+    # Together from 0 to 8 µs, three quarters of which are the larger one's.
+    assert (ops["copy-start.1"].time_s, ops["copy-start.2"].time_s) == (pytest.approx(6e-6), pytest.approx(2e-6))
+
+
+def test_a_prefetch_reads_one_memory_and_writes_another(tmp_path: Path) -> None:
+    shape = "(f32[8]{0:S(1)}, f32[8]{0}, u32[])"
+    start = op("copy-start.1", "copy-start", f"%copy-start.1 = {shape} copy-start(f32[8]{{0}} %x)", moved=32, access=breakdown((1, 1, 32)))
+    done = op("copy-done.1", "copy-done", f"%copy-done.1 = f32[8] copy-done({shape} %copy-start.1)", moved=32, access=breakdown((2, 3, 32)))
+    (copy,) = recorded(tmp_path, tpu([ran(start, 0, US), ran(done, 5 * US, US)], [start, done])).workload
+    assert (copy.category, copy.cost) == ("copy", Cost.of({"hbm": 32, "vmem.write": 32}))
+
+
+def test_a_half_without_its_partner_is_said(tmp_path: Path) -> None:
+    start, done = pair("copy.1", "(f32[8]{0}, f32[8]{0:S(5)}, u32[])", "f32[8]{0:S(5)}", moved=32)
+    recording = recorded(tmp_path, tpu([ran(done, 0, US), ran(start, 2 * US, US), ran(done, 4 * US, US)], [start, done]))
+    assert recording.workload.ops[0].count == 1
+    assert recording.notes == ("/device:TPU:0: 1 halves of asynchronous operations found no partner",)
+
+
+def test_a_collective_is_on_the_links_with_its_adds_beside(tmp_path: Path) -> None:
+    text = "%all-reduce.1 = f32[1000]{0} all-reduce(f32[1000]{0} %x), replica_groups=[4,2]<=[2,4]T(1,0), to_apply=%sum"
+    reduce = op("all-reduce.1", "all-reduce", text, flops=1000, moved=8000, access=breakdown((1, 1, 4000), (2, 1, 4000)))
+    (found,) = recorded(tmp_path, tpu([ran(reduce, 0, US)], [reduce])).workload
+    # Pairs: 2 (p−1)/p of the payload is all of it, in two hops.
+    assert found.cost == Cost.of({"ici": 4000, "ici/hop": 2, "vector/fp32": 1000})
+
+
+def test_an_asynchronous_collective_is_joined_too(tmp_path: Path) -> None:
+    shape = "(f32[100]{0}, f32[400]{0})"
+    text = f"%all-gather-start.1 = {shape} all-gather-start(f32[100]{{0}} %x), replica_groups={{{{0,1,2,3}}}}, dimensions={{0}}"
+    start = op("all-gather-start.1", "all-gather-start", text)
+    done = op("all-gather-done.1", "all-gather-done", f"%all-gather-done.1 = f32[400] all-gather-done({shape} %all-gather-start.1)")
+    (found,) = recorded(tmp_path, tpu([ran(start, 0, US), ran(done, 8 * US, US)], [start, done])).workload
+    assert (found.name, found.category, found.time_s) == ("all-gather-start.1", "all-gather", pytest.approx(9e-6))
+    assert found.cost == Cost.of({"ici": 3 * 400, "ici/hop": 3})
+
+
+COLLECTIVES = (
+    "all-reduce(f32[{n}]{{0}} x), replica_groups={{{{0,1}},{{2,3}}}}, to_apply=sum",
+    "all-reduce(f32[{n}]{{0}} x), replica_groups=[2,4]<=[8], to_apply=sum",
+    "all-gather(f32[{n}]{{0}} x), replica_groups={{{{0,1,2,3}}}}, dimensions={{0}}",
+    "reduce-scatter(f32[{n}]{{0}} x), replica_groups=[1,8]<=[8], dimensions={{0}}, to_apply=sum",
+    "all-to-all(f32[{n}]{{0}} x), replica_groups={{{{0,1,2,3}}}}, dimensions={{0}}",
+    "collective-permute(f32[{n}]{{0}} x), source_target_pairs={{{{0,1}},{{1,0}}}}",
+    "collective-broadcast(f32[{n}]{{0}} x), replica_groups={{{{0,1,2}}}}",
+    "all-reduce(f32[{n}]{{0}} x), replica_groups={{{{0}},{{1}}}}, to_apply=sum",
+)
+
+
+@pytest.mark.parametrize("text", COLLECTIVES)
+def test_links_read_off_the_text_are_those_of_the_parsed_program(text: str) -> None:
+    line = f"f32[96]{{0}} {text.format(n=96)}"
+    head = "sum {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT s = f32[] add(a, b)\n}\n"
+    module = parse_text(f"HloModule m, is_scheduled=true\n{head}ENTRY e {{\n x = f32[96]{{0}} parameter(0)\n ROOT c = {line}\n}}")
+    root = module.entry_computation.root_instruction
+    reference = collective(Site(module, module.entry_computation, root, "tpu"), Network("ici", "ring")).cost
+    assert collective_cost(root.opcode, f"%c = {line}") == reference
+
+
+def test_a_collective_of_all_devices_needs_its_program(tmp_path: Path) -> None:
+    assert collective_cost("all-reduce", "%a = f32[8] all-reduce(f32[8] %x), replica_groups={}, to_apply=%s") is None
+    lost = op("all-reduce.1", "all-reduce", "%all-reduce.1 = f32[8] all-reduce(f32[8] %x), replica_groups={}", flops=8)
+    (found,) = recorded(tmp_path, tpu([ran(lost, 0, US)], [lost])).workload
+    assert (found.cost["ici"], found.priced) == (None, False)
+
+
+def test_infeed_crosses_the_hosts_bus(tmp_path: Path) -> None:
+    infeed = op("infeed.1", "infeed", moved=64, access=breakdown((2, 1, 64)))
+    (found,) = recorded(tmp_path, tpu([ran(infeed, 0, US)], [infeed])).workload
+    assert found.cost == Cost.of({"hbm": 64, "pcie": 64})
+
+
+def test_sparse_cores_are_part_of_their_chip(tmp_path: Path) -> None:
+    dense, sparse = op("fusion.1", "loop fusion", flops=5, moved=8), op("gather.1", "gather", flops=3, moved=16)
+    chip = tpu([ran(dense, 0, 4 * US)], [dense])
+    beside = tpu([ran(sparse, 2 * US, 4 * US)], [sparse], name="Sparse Core Ops", core=" SparseCore 0")
+    recording = recorded(tmp_path, chip, beside)
+    assert [device.name for device in recording.devices] == ["TPU v6e"]
+    gather = by_name(recording)["gather.1"]
+    assert (gather.category, gather.cost) == ("sparse core gather", Cost.of({"compute": 3, "hbm": 16}))
+    assert recording.coverage.busy_s == recording.coverage.wall_s == pytest.approx(6e-6)
+
+
+def test_steps_are_those_the_device_marks_and_one_cut_short_is_not_complete(tmp_path: Path) -> None:
+    fusion = op("fusion.1", "loop fusion", flops=1, moved=8)
+    marks = Line("Steps", [Event(str(10 + n), n * 10 * US, (10 if n < 3 else 4) * US) for n in range(4)], id=1)
+    recording = recorded(tmp_path, tpu([ran(fusion, (n * 10 + 1) * US, 2 * US) for n in range(4)], [fusion], lines=[marks]))
+    assert [(step.number, step.complete) for step in recording.steps] == [(10, True), (11, True), (12, True), (13, False)]
+    assert (recording.steps[0].wall_s, recording.steps[0].busy_s) == (pytest.approx(1e-5), pytest.approx(2e-6))
+    assert [share.count for share in recording.workload.ops[0].by_step] == [1, 1, 1, 1]
+
+
+def test_steps_the_host_annotated_are_the_runs_it_started_in_them(tmp_path: Path) -> None:
+    fusion = op("fusion.1", "loop fusion", flops=1, moved=8)
+    module = Metadata(f"jit_step({PROGRAM})")
+    runs = Line("XLA Modules", [Event(module.name, n * 10 * US, 5 * US, {"run_id": 40 + n}) for n in range(3)], id=2)
+    threads = [annotation(5, 0, 4 * US)]
+    threads += [Event("CommonPjRtLoadedExecutable::Execute (jit_step)", US + n, US // 2, {"run_id": 40 + n}) for n in range(2)]
+    threads += [annotation(6, 5 * US, 4 * US), Event("CommonPjRtLoadedExecutable::Execute (jit_step)", 6 * US, US, {"run_id": 42})]
+    plane = tpu([ran(fusion, (n * 10 + 1) * US, 2 * US) for n in range(3)], [fusion, module], lines=[runs])
+    recording = recorded(tmp_path, plane, host(threads))
+    assert [(step.name, step.number, step.wall_s) for step in recording.steps] == [
+        ("train", 5, pytest.approx(1e-5)),  # two runs of 5 µs
+        ("train", 6, pytest.approx(5e-6)),
+    ]
+    assert [share.count for share in recording.workload.ops[0].by_step] == [2, 1]
+
+
+def test_without_marks_the_runs_of_the_main_program_are_steps(tmp_path: Path) -> None:
+    fusion = op("fusion.1", "loop fusion", flops=1, moved=8)
+    modules = [Metadata(f"jit_step({PROGRAM})"), Metadata("jit_init(8)")]
+    runs = [Event(modules[0].name, n * 10 * US, 5 * US) for n in range(3)] + [Event(modules[1].name, 90 * US, US)]
+    plane = tpu([ran(fusion, (n * 10 + 1) * US, US) for n in range(3)], [fusion, *modules], lines=[Line("XLA Modules", runs, id=2)])
+    recording = recorded(tmp_path, plane)
+    assert [(step.name, step.number) for step in recording.steps] == [("jit_step", 0), ("jit_step", 1), ("jit_step", 2)]
+    assert recording.notes == ("no steps were marked: each run of jit_step counts as one",)
+    assert recording.workload.ops[0].module == "jit_step"
+
+
+@with_psum
+def test_synchronous_rows_of_the_real_profile_equal_xprofs_with_its_own_peaks() -> None:
+    recording = read(PSUM)
+    table = json.loads((SHARED / "tpu_v6e_psum.roofline_model.json").read_text())[0]
+    ids = [column["id"] for column in table["cols"]]
+    rows = [dict(zip(ids, (cell.get("v") for cell in row["c"]), strict=False)) for row in table["rows"]]
+    ops = by_name(recording)
+    chip = Machine.of("profile", recording.devices[0].rates)
+    seen = 0
+    for row in rows:
+        if row["step"] != "Total" or not row["include_infeed_outfeed"] or not row["rank"] or row["operation"].startswith("copy-"):
+            continue
+        seen += 1
+        found = ops[row["operation"]]
+        assert found.time_s is not None
+        assert found.self_time_s is not None
+        assert found.count == row["occurrences"]
+        assert found.time_s * 1e6 == pytest.approx(row["total_time"], rel=1e-9)
+        assert found.self_time_s * 1e6 == pytest.approx(row["total_self_time"], rel=1e-9)
+        assert float(found.cost.flops or 0) / found.time_s / 1e9 == pytest.approx(row["measured_flop_rate"], rel=1e-9)
+        if row["operation"] != "all-reduce":  # its bytes cross ICI
+            assert float(found.cost.bytes() or 0) / found.time_s / 2**30 == pytest.approx(row["hbm_bw"], rel=1e-9)
+            assert (found.cost.intensity() or 0) == pytest.approx(row["hbm_operational_intensity"], rel=1e-9)
+            memory = Cost(tuple(one for one in found.cost.amounts if one[0].is_memory))
+            placed = place(memory, chip, found.time_s)
+            assert (placed.bound, placed.efficiency) == ("hbm", pytest.approx(row["roofline_efficiency"], rel=1e-9))
+    assert seen == 5
+    total = next(row for row in rows if row["step"] == "Total" and row["rank"] == 0)
+    assert recording.coverage.wall_s == pytest.approx(total["total_time"] * 1e-6, rel=1e-9)
+
+
+@with_psum
+def test_copies_of_the_real_profile_are_joined_on_the_hosts_bus_and_its_all_reduce_is_on_ici() -> None:
+    recording = read(PSUM)
+    ops, chip = by_name(recording), load("tpu-v6e")
+    for number, towards in ((1, 25.5), (2, 25.3), (3, 25.5), (4, 25.3), (5, 25.5)):
+        copy = ops[f"copy-start.{number}"]
+        # 400 copies of 5,368,709,120 B: by union of intervals 25.3 GiB/s from the host and 25.5 back.
+        assert (copy.count, copy.cost) == (400, Cost.of({"pcie": 400 * 5_368_709_120}))
+        assert float(copy.cost["pcie"] or 0) / (copy.time_s or 0) / 2**30 == pytest.approx(towards, abs=0.06)
+        assert (place(copy.cost, chip, copy.time_s).efficiency or 0) < 1
+    reduce = ops["all-reduce"]
+    # 5.37 GB a chip in 121.695 ms over one link.
+    assert float(reduce.cost["ici"] or 0) / (reduce.time_s or 0) == pytest.approx(44.1e9, rel=2e-3)
+    assert [(step.name, step.number) for step in recording.steps[:2]] == [("jit_f", 0), ("jit_f", 1)]
+    assert len(recording.steps) == 100
+    assert recording.coverage.attributed_s == recording.coverage.priced_s == recording.coverage.busy_s
+    assert sum(op.self_time_s or 0 for op in recording.workload) == pytest.approx(recording.coverage.busy_s)
