@@ -268,6 +268,14 @@ def test_what_the_profiler_complains_of_is_a_note(tmp_path: Path) -> None:
     assert any("dropped events (7 events)" in note for note in notes)
 
 
+def test_progress_is_told_and_data_may_be_in_memory(tmp_path: Path) -> None:
+    path, told = one_host(tmp_path, "a", 3), list[tuple[int, int]]()
+    recording = read(path, progress=lambda done, total: told.append((done, total)))
+    assert told
+    assert told[-1][0] == told[-1][1]
+    assert merge([read_part(path, data=path.read_bytes())]) == recording
+
+
 def test_one_file_reads_the_same_gzipped_or_not(tmp_path: Path) -> None:
     plain = one_host(tmp_path, "a", 3)
     packed = tmp_path / "packed.xplane.pb.gz"

@@ -180,6 +180,16 @@ def test_a_half_without_its_partner_is_said(tmp_path: Path) -> None:
     assert recording.notes == ("/device:TPU:0: 1 halves of asynchronous operations found no partner",)
 
 
+def test_halves_that_do_not_name_each_other_have_no_bandwidth(tmp_path: Path) -> None:
+    # A copy that one pass of a loop starts and the next one awaits.
+    start, _ = pair("copy.1", "(f32[8]{0}, f32[8]{0:S(5)}, u32[])", "f32[8]{0:S(5)}", moved=32)
+    text = "%copy-done.7 = f32[8]{0} copy-done((f32[8]{0}, f32[8]{0:S(5)}, u32[]) %get-tuple-element.3)"
+    done = op("copy-done.7", "copy-done", text, moved=32)
+    ops = by_name(recorded(tmp_path, tpu([ran(done, 0, US), ran(start, 2 * US, US)], [start, done])))
+    assert ops["copy-start.1"].cost.amounts == ()
+    assert (ops["copy-done.7"].priced, ops["copy-done.7"].cost["pcie"]) == (False, None)
+
+
 def test_a_collective_is_on_the_links_with_its_adds_beside(tmp_path: Path) -> None:
     text = "%all-reduce.1 = f32[1000]{0} all-reduce(f32[1000]{0} %x), replica_groups=[4,2]<=[2,4]T(1,0), to_apply=%sum"
     reduce = op("all-reduce.1", "all-reduce", text, flops=1000, moved=8000, access=breakdown((1, 1, 4000), (2, 1, 4000)))

@@ -140,7 +140,10 @@ def slots(program: Program, sequence: Iterable[Command]) -> list[Slot]:
                 found += [Slot(command, tuple(slots(program, body))) for body in command.bodies[first : first + BRANCHES_AT_ONCE]]
         elif command.opcode == "while":
             loop = program.instruction(command.place)
-            condition, body = (slots(program, commands(program, loop.called(role)[0])) for role in ("condition", "body"))
+            condition, body = (
+                [slot for number in loop.called(role) for slot in slots(program, commands(program, number))]
+                for role in ("condition", "body")
+            )
             setter = Slot(command, sets=LOOP_SETTER)
             found += [*condition, setter, Slot(command, (*body, *condition, setter))]
         else:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from .attribute import UNKNOWN, DevicePart, Extent, Instance, Mark, Share, Subject, Tally
 from .modules import Place, Program, Programs
-from .scan import Plane, RowsOf, Space, Totals, TotalsOf, read_rows, read_totals, union
+from .scan import Plane, Progress, RowsOf, Space, Totals, TotalsOf, read_rows, read_totals, union
 from .steps import HOST_PLANE, Host, Launches, is_last, mark_of, read_host, step_lookup
 
 _THUNK, _RUN = "hlo_op", "run_id"
@@ -45,7 +45,9 @@ class _Cells:
     ended: set[Mark] = field(default_factory=set)
 
 
-def read_cpus(space: Space, programs: Programs) -> tuple[list[DevicePart], tuple[Instance, ...], list[str]]:
+def read_cpus(
+    space: Space, programs: Programs, progress: Progress | None = None
+) -> tuple[list[DevicePart], tuple[Instance, ...], list[str]]:
     """Every device of XLA's on a host, the steps they ran, and what is to be said about them."""
     plane = next((plane for plane in space.planes if plane.name == HOST_PLANE), None)
     if plane is None or _THUNK not in plane.stat_ids:
@@ -58,7 +60,7 @@ def read_cpus(space: Space, programs: Programs) -> tuple[list[DevicePart], tuple
         for line in plane.lines
         if line.length
     ]
-    tables = [totals for totals in read_totals(space, asked) if len(totals)]
+    tables = [totals for totals in read_totals(space, asked, progress=progress) if len(totals)]
     keys = list(_keys(tables, programs))
     devices = sorted({key.device for key in keys})
     parts = []

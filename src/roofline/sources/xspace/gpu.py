@@ -7,24 +7,27 @@ launches is one operation: helper kernels, memsets and copies are folded into it
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ...errors import SourceError
 from .attribute import UNKNOWN, DevicePart, Extent, Launched, Mark, Share, Subject, Tally
-from .graphs import Graph, Seen, resolve
+from .graphs import Graph, Resolved, Seen, resolve
 from .kernels import LAUNCH, Key, keys_of, requests, together
 from .modules import Place, Program, Programs
 from .peaks import gpu_name, gpu_rates, ordinal
-from .scan import Plane, Space, Totals, read_totals, union
+from .scan import Plane, Progress, Space, Totals, read_totals, union
 from .steps import Host, extents, is_last, mark_of, step_lookup
 
 Spans = Sequence[tuple[int, int] | None]
 Cells = Mapping[tuple[int, int], Mapping[Mark, tuple[int, int]]]
 
 
-def read_gpus(space: Space, planes: Sequence[Plane], programs: Programs, host: Host) -> tuple[list[DevicePart], list[str]]:
+def read_gpus(
+    space: Space, planes: Sequence[Plane], programs: Programs, host: Host, progress: Progress | None = None
+) -> tuple[list[DevicePart], list[str]]:
     """Every GPU of a profile, and what is to be said about them."""
     ids = host.ids(host.launches)
     steps = step_lookup(ids, LAUNCH)
     asked = [(plane, request) for plane in planes for request in requests(plane, steps)]
-    tables = read_totals(space, [request for _, request in asked])
+    tables = read_totals(space, [request for _, request in asked], progress=progress)
     parts, notes = list[DevicePart](), list[str]()
     for plane in planes:
         mine = [totals for (owner, _), totals in zip(asked, tables, strict=True) if owner is plane and len(totals)]
@@ -97,7 +100,11 @@ class _Device:
         for key, owner in self.owners.items():
             if owner.program is program and owner.place is not None:
                 outside[owner.place] = max(outside.get(owner.place, 0), key.scopes or key.count)
-        found = resolve(program, list(graphs.values()), outside)
+        try:
+            found = resolve(program, list(graphs.values()), outside)
+        except SourceError as error:  # attributes are read when they are asked for
+            self.notes.append(f"{error}; its CUDA graphs cannot be attributed")
+            found = {id: Resolved() for id in graphs}
         for id, graph in graphs.items():
             self.notes += [f"doubtful attribution in {program.name}, {graph.label}: {doubt}" for doubt in found[id].doubts]
             if graph.loops:

@@ -99,19 +99,27 @@ class Program:
         """The operation that an instruction is."""
         known = self._subjects.get(place)
         if known is None:
-            instruction, price = self.instruction(place), self.price(place)
-            known = self._subjects[place] = Subject(
-                name=instruction.name,
-                module=self.name,
-                program=self.identity,
-                category=price.category,
-                scope=scope(instruction.op_name),
-                location=self.module.location(instruction),
-                phase=direction(instruction.op_name),
-                cost=price.cost,
-                notes=price.notes,
-            )
+            try:
+                known = self._subject(place)
+            except SourceError as error:  # attributes are read when they are asked for
+                name = self.instruction(place).name
+                known = Subject(name=name, module=self.name, program=self.identity, category="unknown", cost=UNKNOWN, notes=(str(error),))
+            self._subjects[place] = known
         return known
+
+    def _subject(self, place: Place) -> Subject:
+        instruction, price = self.instruction(place), self.price(place)
+        return Subject(
+            name=instruction.name,
+            module=self.name,
+            program=self.identity,
+            category=price.category,
+            scope=scope(instruction.op_name),
+            location=self.module.location(instruction),
+            phase=direction(instruction.op_name),
+            cost=price.cost,
+            notes=price.notes,
+        )
 
     def runs(self, computation: int) -> int | None:
         """How often a computation runs in one run of the program; ``None`` where only the data decide."""
@@ -135,7 +143,10 @@ class Program:
 
     def _times(self, number: int, instruction: Instruction) -> int | None:
         if instruction.opcode == "while":
-            return self.pricer.trip_count(Site(self.module, self.module.computations[number], instruction, self.platform))
+            try:
+                return self.pricer.trip_count(Site(self.module, self.module.computations[number], instruction, self.platform))
+            except SourceError:
+                return None
         return None if instruction.opcode == "conditional" else 1
 
 

@@ -4,7 +4,7 @@ Reading is a map and a reduce: `read_part` turns a file into whole numbers, `mer
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from ...units import parse
 from ...workload import Coverage, Device, Op, Recording, Step, Workload
 from ...workload import Share as OpShare
 from .attribute import DevicePart, Extent, Instance, Part, Subject, Tally
-from .scan import Space, open_space
+from .scan import Progress, Space, open_bytes, open_space
 from .space import sniff as looks_like_space
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ def sniff(head: bytes, path: Path) -> bool:
     return looks_like_space(head)
 
 
-def read(path: Path | str, target: Machine | None = None, *, salvage: bool = False) -> Recording:
-    """The recording in one file. ``salvage`` reads a damaged file as far as it goes."""
-    return merge([read_part(path, target, salvage=salvage)])
+def read(path: Path | str, target: Machine | None = None, *, salvage: bool = False, progress: Progress | None = None) -> Recording:
+    """The recording in one file. ``salvage`` reads a damaged file as far as it goes; ``progress`` is told bytes read and bytes to read."""
+    return merge([read_part(path, target, salvage=salvage, progress=progress)])
 
 
 def read_kernels(path: Path | str, target: Machine | None = None, *, salvage: bool = False) -> tuple[Recording, tuple["KernelUse", ...]]:
@@ -42,18 +42,31 @@ def read_kernels(path: Path | str, target: Machine | None = None, *, salvage: bo
     return recording, rows.kernels()
 
 
-def read_many(paths: Iterable[Path | str], target: Machine | None = None, *, salvage: bool = False) -> Recording:
-    """The recording of one run from the files of its hosts, in any order."""
+def read_many(
+    paths: Iterable[Path | str], target: Machine | None = None, *, salvage: bool = False, progress: Progress | None = None
+) -> Recording:
+    """The recording of one run from the files of its hosts, in any order; ``progress`` begins anew with each."""
     files = list(paths)
     if not files:
         raise SourceError("no profile to read; name the .xplane.pb files of a run")
-    return merge([read_part(path, target, salvage=salvage, shared=len(files) > 1) for path in files])
+    return merge([read_part(path, target, salvage=salvage, shared=len(files) > 1, progress=progress) for path in files])
 
 
-def read_part(path: Path | str, target: Machine | None = None, *, salvage: bool = False, shared: bool = False) -> Part:
-    """What one file says. With ``shared`` programs are known by their content, which is the same on every host; their ids are not."""
-    with open_space(path, salvage=salvage) as space:
-        devices, instances, notes = _devices(space, target, shared)
+def read_part(
+    path: Path | str,
+    target: Machine | None = None,
+    *,
+    data: bytes | None = None,
+    salvage: bool = False,
+    shared: bool = False,
+    progress: Progress | None = None,
+) -> Part:
+    """What one file says, or its ``data`` where those are in memory already (from a remote file system).
+
+    With ``shared`` programs are known by their content, which is the same on every host; their ids are not.
+    """
+    with open_space(path, salvage=salvage) if data is None else open_bytes(data, str(path), salvage=salvage) as space:
+        devices, instances, notes = _devices(_Request(space, target, shared, progress))
         if not devices:
             raise SourceError(
                 f"{path}: nothing ran on a device in this profile; record it while the program runs, as `roofline capture` does"
@@ -72,25 +85,35 @@ def read_part(path: Path | str, target: Machine | None = None, *, salvage: bool 
 Found = tuple[list[DevicePart], tuple[Instance, ...], list[str]]  # devices, the steps they ran, notes
 
 
-def _devices(space: Space, target: Machine | None, shared: bool) -> Found:
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """An opened profile, and how to read it."""
+
+    space: Space
+    target: Machine | None
+    shared: bool
+    progress: Progress | None
+
+
+def _devices(request: _Request) -> Found:
     """What ran on each device: on TPUs, else on GPUs, else on the host's CPU. What reads the others is not even imported."""
     for reader in (_tpus, _gpus, _cpus):
-        found = reader(space, target, shared)
+        found = reader(request)
         if found[0]:
             return found
     return [], (), []
 
 
-def _tpus(space: Space, target: Machine | None, shared: bool) -> Found:
-    if not any(plane.name.startswith(TPU_PREFIX) for plane in space.planes):
+def _tpus(request: _Request) -> Found:
+    if not any(plane.name.startswith(TPU_PREFIX) for plane in request.space.planes):
         return [], (), []
     from .tpu import read_tpus
 
-    return read_tpus(space, target)
+    return read_tpus(request.space, request.target, request.progress)
 
 
-def _gpus(space: Space, target: Machine | None, shared: bool) -> Found:
-    planes = [plane for plane in space.planes if plane.name.startswith(GPU_PREFIX)]
+def _gpus(request: _Request) -> Found:
+    planes = [plane for plane in request.space.planes if plane.name.startswith(GPU_PREFIX)]
     if not planes:
         return [], (), []
     from ...hlo.collectives import network_of
@@ -98,18 +121,18 @@ def _gpus(space: Space, target: Machine | None, shared: bool) -> Found:
     from .modules import Programs
     from .steps import read_host
 
-    programs = Programs(space, "gpu", network_of(target) if target else None, digests=shared)
-    host = read_host(space, launches=True)
-    parts, notes = read_gpus(space, planes, programs, host)
+    programs = Programs(request.space, "gpu", network_of(request.target) if request.target else None, digests=request.shared)
+    host = read_host(request.space, launches=True)
+    parts, notes = read_gpus(request.space, planes, programs, host, request.progress)
     return parts, host.instances, [*host.notes, *notes, *programs.notes]
 
 
-def _cpus(space: Space, target: Machine | None, shared: bool) -> Found:
+def _cpus(request: _Request) -> Found:
     from .cpu import read_cpus
     from .modules import Programs
 
-    programs = Programs(space, "cpu", digests=shared)
-    parts, instances, notes = read_cpus(space, programs)
+    programs = Programs(request.space, "cpu", digests=request.shared)
+    parts, instances, notes = read_cpus(request.space, programs, request.progress)
     return parts, instances, [*notes, *programs.notes]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...machine import Machine
 from .attribute import DevicePart, Extent, Instance, Mark, Share, Subject, Tally
 from .peaks import ordinal, tpu_name, tpu_rates
-from .scan import NO_STEP, Line, Pair, Plane, Space, Totals, TotalsOf, read_totals, union
+from .scan import NO_STEP, Line, Pair, Plane, Progress, Space, Totals, TotalsOf, read_totals, union
 from .tpu_ops import TpuOp, link, needs_program, paired, subject, tpu_op, weight
 from .tpu_steps import DeviceSteps, device_steps
 
@@ -26,7 +26,9 @@ _PROGRAM = re.compile(r"(.*)\((\d+)\)")
 _GROUPS = {"to host": 0, "from host": 1, "collectives": 2}
 
 
-def read_tpus(space: Space, target: Machine | None) -> tuple[list[DevicePart], tuple[Instance, ...], list[str]]:
+def read_tpus(
+    space: Space, target: Machine | None, progress: Progress | None = None
+) -> tuple[list[DevicePart], tuple[Instance, ...], list[str]]:
     """Every TPU core of a profile, with its SparseCores; the steps they ran; and what is to be said about them."""
     modules = _Modules(space, target)
     chips: dict[str, list[_Core]] = {plane.name: [_Core(space, plane, modules)] for plane in space.planes if _CORE.fullmatch(plane.name)}
@@ -37,7 +39,7 @@ def read_tpus(space: Space, target: Machine | None) -> tuple[list[DevicePart], t
     ready = [[core for core in cores if core.line is not None] for cores in chips.values()]
     steps, instances, notes = device_steps(space, [cores[0].plane for cores in ready if cores])
     asked = [(core, core.request(steps, alone=len(cores) == 1)) for cores in ready for core in cores]
-    for (core, _), totals in zip(asked, read_totals(space, [request for _, request in asked]), strict=True):
+    for (core, _), totals in zip(asked, read_totals(space, [request for _, request in asked], progress=progress), strict=True):
         core.totals = totals
         notes += totals.notes
     parts = [_part(cores, steps) for cores in ready if any(core.totals for core in cores)]

@@ -218,6 +218,14 @@ def _cost(op: TpuOp, program: "Program | None") -> tuple[Cost, bool, tuple[str, 
     """What one execution costs, whether its bytes are ours, and notes."""
     if op.category in CONTAINERS:
         return NOTHING, False, ()
+    if op.is_start or op.is_done:
+        # The halves of what crosses from one pass of a loop to the next do not name each other: the time in flight is not known.
+        link = LINK if op.is_collective else HBM.name if op.towards_host is None else PCIE.name
+        return (
+            (NOTHING if op.is_start else Cost.of({link: None})),
+            False,
+            ("half of an asynchronous operation whose other half was not found",),
+        )
     priced = _price(op, program)
     if op.is_collective:
         return _links(op, priced) + _arithmetic(op, op.flops or 0, None), True, ()
