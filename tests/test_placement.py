@@ -168,3 +168,15 @@ def test_work_fits_or_says_by_how_much_it_does_not() -> None:
     assert large is not None
     assert (small.fits, small.spare, large.fits, large.spare) == (True, 40, False, -60)
     assert fit(60, toy()) is None  # nobody knows how much a toy holds
+
+
+def test_one_op_that_no_unit_is_rated_for_does_not_spoil_a_program() -> None:
+    from roofline.analysis import analyze
+    from roofline.workload import Op, Recording, Workload
+
+    ops = (Op(name="exchange", cost=Cost.of({"dcn": 5}), time_s=1.0), Op(name="copy", cost=Cost.of({HBM: 10}), time_s=2.0))
+    report = analyze(Recording(workload=Workload(ops), format="table"), toy())
+    assert {op.name: op.efficiency for op in report.ops} == {"exchange": None, "copy": 0.5}
+    assert "unrated" in {finding.kind for finding in report.findings}
+    with pytest.raises(MachineError, match="no unit of toy is rated for dcn"):
+        analyze(Recording(workload=Workload(ops[:1]), format="table"), toy())

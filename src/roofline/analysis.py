@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from .advice import Placed, advise
 from .ledger import Ledger
 from .machine import Machine
-from .placement import IDEAL, Corrections, place
+from .placement import IDEAL, Corrections, hold
 from .points import amounts, number, points
 from .report import (
     CapacityInfo,
@@ -28,7 +28,7 @@ from .workload import Op, Recording, Workload
 def analyze(recording: Recording, machine: Machine, corrections: Corrections = IDEAL) -> Report:
     """The report on everything a source found."""
     placed = [
-        Placed(id=number, op=op, placement=place(op.cost, machine, op.time_s, corrections, op.launches))
+        Placed(id=number, op=op, placement=hold(op.cost, machine, op.time_s, corrections, op.launches))
         for number, op in enumerate(recording.workload)
     ]
     ranks = {one.id: rank for rank, one in enumerate(sorted(placed, key=_weight), start=1)}

@@ -153,6 +153,16 @@ def place(cost: Cost, machine: Machine, time_s: float | None = None, corrections
 
     Both are totals over all ``executions``. The floor uses the units that are rated; it is an error only when none is.
     """
+    found = hold(cost, machine, time_s, corrections, executions)
+    if found.unrated and not found.times:
+        asked = ", ".join(map(str, found.unrated))
+        rated = ", ".join(ceiling.resource.name for ceiling in machine.ceilings)
+        raise MachineError(f"no unit of {machine.name} is rated for {asked}; rated: {rated}; add a rate with --set {found.unrated[0]}=…")
+    return found
+
+
+def hold(cost: Cost, machine: Machine, time_s: float | None = None, corrections: Corrections = IDEAL, executions: float = 1) -> Placement:
+    """The same for one op of many: work that no unit is rated for has no floor, and its placement says so."""
     if time_s is not None and not time_s >= 0:
         raise UsageError(f"a measured time of {time_s:g} s is impossible; give 0 or more")
     machine = corrections.lower(machine)
@@ -169,10 +179,6 @@ def place(cost: Cost, machine: Machine, time_s: float | None = None, corrections
         times[ceiling.resource.unit] = times.get(ceiling.resource.unit, 0.0) + seconds
         if resource.is_compute and (heaviest is None or seconds > heaviest[0]):
             heaviest = (seconds, resource)
-    if unrated and not times:
-        asked = ", ".join(map(str, unrated))
-        rated = ", ".join(ceiling.resource.name for ceiling in machine.ceilings)
-        raise MachineError(f"no unit of {machine.name} is rated for {asked}; rated: {rated}; add a rate with --set {unrated[0]}=…")
     ordered = tuple(sorted(times.items(), key=lambda item: (-item[1], _tie(item[0]))))
     floor, serial = (ordered[0][1], sum(times.values())) if ordered else (0.0, 0.0)
     return Placement(

@@ -7,7 +7,7 @@ from fractions import Fraction
 from .advice import Placed
 from .cost import NOTHING, Amount, Cost
 from .machine import Machine
-from .placement import Corrections, place
+from .placement import Corrections, hold, place
 from .report import Amounts, Point
 from .workload import Recording
 
@@ -90,7 +90,8 @@ def _average(parts: Sequence[_Part]) -> _Part:
 
 
 def _point(scope: str, step: int | None, part: _Part, machine: Machine, corrections: Corrections, whole: bool) -> Point:
-    found = place(part.cost, machine, part.time_s, corrections)
+    # A whole program that no unit is rated for is an error; a step of one is not.
+    found = (place if scope == "total" else hold)(part.cost, machine, part.time_s, corrections)
     return Point(
         scope=scope,
         step=step,

@@ -74,7 +74,7 @@ def find(path: Path) -> Source:
         if source.sniff(head, path):
             return source
     raise SourceError(
-        f"{path}: not a format that roofline reads; it takes HLO programs, tables of ops (CSV, JSON, Parquet) and its own reports"
+        f"{path}: not a format that roofline reads; it takes profiles, HLO programs, Nsight Compute CSVs, tables, its reports"
     )
 
 
