@@ -1,24 +1,26 @@
 # Two commands set everything up on a machine with only Python, make and gcc:
-#   make demo    install into .venv, analyse the sample, print the table, write a figure
-#   make test    install into .venv with all the tests need, run every check
+#   make demo    install into .venv, analyse a real training profile, print its chart and table, write demo/report.html and more
+#   make test    install into .venv with all the tests need, find or install Chromium and Node, run every check
 PYTHON ?= python3
 BIN := .venv/bin
-SAMPLE := $(shell pwd)/src/roofline/samples/gpt_training_h200.csv
 
 .PHONY: demo test format schema clean
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python -m compileall -q src  # which pip leaves to the first run when it installs in place
 	touch $@
 
 .venv/tested: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test]"
+	$(BIN)/python tests/browser/programs.py
 	touch $@
 
 demo: .venv/installed
 	mkdir -p demo
-	$(BIN)/roofline analyze $(SAMPLE) --chip h200 --top 12 --json demo/report.json -o demo/roofline.svg
+	$(BIN)/roofline analyze sample:train --chart --top 12 --json demo/report.json -o demo/report.html
+	$(BIN)/roofline analyze sample:train -o demo/roofline.svg > demo/report.txt
 
 test: .venv/tested
 	$(BIN)/ruff format --check .

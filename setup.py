@@ -7,13 +7,29 @@ import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 HERE = Path("src/roofline/sources/xspace")
 CORE = sorted(str(path) for path in (HERE / "core").glob("*.c"))
 BINDING = [str(HERE / name) for name in ("_scan.c", "binding_index.c", "binding_jobs.c")]
 HEADERS = sorted(str(path) for path in HERE.glob("**/*.h"))
 
+
+class Build(build_ext):
+    """Compiles the scanner, and parses the machine files into the form that is read fastest."""
+
+    def run(self) -> None:
+        super().run()
+        sys.path.insert(0, "src")
+        from roofline.machines.toml import PARSED, write_parsed
+
+        target = PARSED if self.inplace else Path(self.build_lib, "roofline", "machines", PARSED.name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_parsed(target)
+
+
 setup(
+    cmdclass={"build_ext": Build},
     ext_modules=[
         Extension(
             "roofline.sources.xspace._scan",

@@ -44,7 +44,7 @@ def test_the_public_door_is_pinned() -> None:
 PUBLIC = """
 Corrections Cost Crossing CustomCall Finding FormulaError Ledger Limit Machine MachineError MissingExtra Op Placement
 Recording Report Resource RooflineError Row SourceError StageSpec UnitError UsageError Workload analyze best_fusion
-catalogue chain chip compare cross dtype explain fit formulas fuse place price read register_call
+capture catalogue chain chip compare cross dtype explain fit formulas fuse place price read register_call
 """
 
 

@@ -2,20 +2,24 @@
 
 import json
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from call_sites import calls, capture, price, price_at, site, site_in
+from roofline.cost import Cost
 from roofline.errors import FormulaError
 from roofline.hlo import parse_stablehlo
 from roofline.hlo.bill import Site
 from roofline.hlo.calls import price_call, price_fused_call
 from roofline.hlo.calls.bytecode import Block, Operation, Type, read_bytecode
+from roofline.hlo.calls.traffic import Misfit
 from roofline.hlo.calls.triton import _code
 from roofline.hlo.calls.triton_ir import kernel_work
 
+DATA = Path(__file__).parent / "data"
 ESTIMATE = '"cost_estimate":{"flops":%d,"transcendentals":%d,"bytes_accessed":%d}'
 
 
@@ -81,6 +85,37 @@ def test_a_pallas_kernel_for_triton_is_counted_from_its_ir() -> None:
 def test_a_pallas_product_for_triton_runs_on_the_matrix_unit() -> None:
     # 8 x 6 programs of 64 x 256 times 256 x 64.
     assert calls("pallas_triton_matmul")["pallas_call.1"].cost["matrix/bf16"] == 2 * 512 * 256 * 384
+
+
+def test_a_function_of_the_device_library_is_counted_by_its_name() -> None:
+    # x·sigmoid(x) over blocks of 8,192: an exp (__nv_expf), an add, a divide and a subtraction (0 − x) in fp32, a product in bf16.
+    work, masked = kernel_work(read_bytecode((DATA / "pallas_silu.mlirbc").read_bytes()), 6144)
+    size = 6144 * 8192
+    assert (work["vector/transcendental"], work["vector/fp32"], work["vector/bf16"], masked) == (size, 3 * size, size, False)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "cost"),
+    [
+        ("__nv_expf", {"vector/transcendental": 2048}),
+        ("__nv_erff", {"vector/transcendental": 2048}),
+        ("__nv_erf", {"vector/transcendental": 2048}),
+        ("__nv_fast_expf", {"vector/transcendental": 2048}),
+        ("__ocml_tanh_f32", {"vector/transcendental": 2048}),
+        ("__nv_powf", {"vector/transcendental": 2048}),
+        ("__nv_fmaf", {"vector/fp32": 4096}),
+    ],
+)
+def test_library_functions_cost_what_their_operations_do(symbol: str, cost: dict[str, int]) -> None:
+    call = Operation("tt.extern_elementwise", ((1, F32),), ((9, F32),), words=("libdevice", symbol))
+    assert kernel_work(kernel(LOAD, call, STORE), 1)[0] == Cost.of(cost)
+
+
+@pytest.mark.parametrize("words", [(), ("libdevice",), ("__nv_j0f",), ("__nv_expf", "__nv_logf")])
+def test_a_library_function_nobody_knows_makes_the_kernel_unknown(words: tuple[str, ...]) -> None:
+    call = Operation("tt.extern_elementwise", ((1, F32),), ((9, F32),), words=words)
+    with pytest.raises(Misfit, match="library"):
+        kernel_work(kernel(LOAD, call, STORE), 1)
 
 
 F32, I32, INDEX = Type("f32", (64, 32)), Type("i32"), Type("i32")

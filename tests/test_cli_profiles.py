@@ -1,5 +1,6 @@
 """`roofline analyze` on real profiles: every device second finds its operation, and no operation beats its roof."""
 
+import csv
 import gzip
 import json
 from pathlib import Path
@@ -65,3 +66,142 @@ def test_a_cut_off_profile_says_where(capsys: Capture, tmp_path: Path) -> None:
     assert "cut.xplane.pb" in said
     assert "truncated" in said
     assert said.count("\n") == 1
+
+
+FUSION, COUNTERS = DATA / "jax_fusion.xplane.pb", DATA.parent / "ncu_jax_fusion.csv.gz"
+TENSOR = 32 * 2048 * 4096 * 2  # bytes of the one tensor that every large kernel of that program reads and writes
+
+
+def test_counters_stand_beside_the_model_and_agree_with_it(capsys: Capture) -> None:
+    report = analysed(capsys, str(FUSION), "--counters", str(COUNTERS))
+    assert all(op["counters"]["launches"] == 1 and op["counters"]["of"] == op["count"] == 10 for op in report["ops"])
+    for op in report["ops"]:
+        modelled, counted = op["bytes"]["hbm"] / 10, op["counters"]["bytes"]["hbm"] / 10
+        # The small comparison only writes; the others read half of what they move.
+        reads = TENSOR if modelled > 10_000_000 else 0
+        assert 0.98 * reads <= counted <= 1.02 * modelled
+        if modelled >= 10_000_000:
+            assert op["counters"]["ratio"]["hbm"] == pytest.approx(1, abs=0.05)
+            assert {"l1", "l2"} <= set(op["counters"]["bytes"])
+    points = {point["scope"]: point for point in report["points"]}
+    assert list(points) == ["total", "hardware", "average", "step"]
+    assert points["hardware"]["time_s"] == points["total"]["time_s"]  # every kernel was counted
+    assert points["hardware"]["bytes"]["hbm"] == sum(op["counters"]["bytes"]["hbm"] for op in report["ops"])
+    assert report["coverage"]["counted_s"] == pytest.approx(report["coverage"]["busy_s"])
+    assert "counters: l2 bytes are only what L2 sent out: reads" in report["input"]["notes"]
+
+
+def test_counters_join_the_hosts_of_a_run(capsys: Capture, tmp_path: Path) -> None:
+    for number in (0, 1):
+        (tmp_path / f"host{number}.xplane.pb").write_bytes(FUSION.read_bytes())
+    report = analysed(capsys, str(tmp_path), "--counters", str(COUNTERS))
+    assert all((op["counters"]["launches"], op["counters"]["of"]) == (1, 20) for op in report["ops"])  # ten on each host
+
+
+def test_the_table_shows_the_model_against_the_counters(capsys: Capture) -> None:
+    assert main(["analyze", str(FUSION), "--counters", str(COUNTERS), "--name", "^fusion.4$"]) == 0
+    said = capsys.readouterr().out
+    table = said.partition("Model against counters")[2].partition("What next")[0].split("\n")
+    assert [line.split()[-3:] for line in table if " hbm " in line] == [["10.51", "GB", "0.979"]]
+    assert "hardware" in said
+
+
+def test_counters_of_another_program_are_an_error(capsys: Capture) -> None:
+    assert main(["analyze", str(FUSION), "--counters", str(DATA.parent / "ncu_torch_eager.csv.gz")]) == 1
+    said = capsys.readouterr().err
+    assert "no kernel in it was launched in" in said
+    assert said.count("\n") == 1
+
+
+def test_without_counters_only_main_memory_is_said_to_be_known(capsys: Capture) -> None:
+    assert any("only hbm is known" in note for note in analysed(capsys, str(FUSION))["input"]["notes"])
+
+
+def test_the_time_of_every_point_is_at_the_roofs_or_lost(capsys: Capture) -> None:
+    for point in analysed(capsys, str(DATA / "jax_train.xplane.pb.gz"))["points"]:
+        assert point["at_roof_s"] + sum(point["lost"].values()) == pytest.approx(point["time_s"], rel=1e-9)
+        assert point["lost"]["idle"] == pytest.approx(point["time_s"] - point["busy_s"])
+
+
+def test_a_cut_off_profile_is_salvaged_and_says_where_it_ends(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "cut.xplane.pb"
+    path.write_bytes(FUSION.read_bytes()[:140_000])
+    assert main(["analyze", str(path)]) == 1
+    assert "--salvage reads what is there" in capsys.readouterr().err
+    report = analysed(capsys, str(path), "--salvage")
+    assert len(report["ops"]) == 10
+    (note,) = [note for note in report["input"]["notes"] if "truncated" in note]
+    assert "truncated after 140,000 bytes (in plane '/host:CPU', line 'python3')" in note
+    assert "salvaged" in note
+
+
+def test_what_nothing_can_be_salvaged_of_says_where_the_damage_is(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "cut.xplane.pb"
+    path.write_bytes(FUSION.read_bytes()[:60_000])
+    assert main(["analyze", str(path), "--salvage"]) == 1
+    assert "truncated after 60,000 bytes (in plane '/host:metadata'); nothing that ran on a device" in capsys.readouterr().err
+
+
+def table_of(capsys: Capture, *words: str) -> list[dict[str, str]]:
+    assert main(["analyze", *words, "--csv", "-"]) == 0
+    return list(csv.DictReader(capsys.readouterr().out.splitlines()))
+
+
+def test_a_step_is_one_execution_of_each_of_its_ops(capsys: Capture) -> None:
+    rows = table_of(capsys, str(FUSION), "--step", "3")
+    assert {row["count"] for row in rows} == {"1"}
+    assert [row["name"] for row in rows][:2] == ["loop_multiply_fusion", "loop_add_fusion"]  # of the program in four pieces
+    assert sum(float(row["hbm"]) for row in rows) == 4 * 2 * TENSOR + 2 * 4096  # the mask of a row is written and read
+
+
+def test_every_column_of_the_op_level_is_in_the_table(capsys: Capture) -> None:
+    (row, *_) = table_of(capsys, str(FUSION), "--counters", str(COUNTERS))
+    wanted = "category dtype unit count kernels time_s self_time_s rate bandwidth:hbm intensity:hbm counted:l2 counted:l1 bound attainable"
+    assert set(f"{wanted} efficiency location module steps devices work_provenance".split()) <= set(row)
+    assert (row["steps"], row["devices"]) == ("20-29", "0")
+
+
+def test_an_exported_table_is_read_back(capsys: Capture, tmp_path: Path) -> None:
+    file = tmp_path / "ops.csv"
+    assert main(["analyze", str(FUSION), "--counters", str(COUNTERS), "--csv", str(file)]) == 0
+    capsys.readouterr()
+    report = analysed(capsys, str(file), "--chip", "h200")
+    assert report["ops"][0]["bytes"]["hbm"] == 10737459200
+    assert report["input"]["notes"] == []  # nothing in it was unknown to us
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--columns", "op,bnd"], "no column named 'bnd'; did you mean 'bound'?"),
+        (["--columns", "hmb"], "no column named 'hmb'"),
+        (["--step", "99"], "no step '99'; the steps are 0 to 29"),
+        (["--device", "7"], "no device 7; the devices are 0"),
+        (["--step", "1", "--device", "0"], "not by both"),
+        (["--by", "step", "--step", "1"], "--by step takes ops apart itself"),
+        (["--depth", "1"], "--depth is for --by scope"),
+    ],
+)
+def test_a_table_that_cannot_be_is_refused_in_one_line(capsys: Capture, words: list[str], complaint: str) -> None:
+    assert main(["analyze", str(FUSION), *words]) == 2
+    said = capsys.readouterr().err
+    assert complaint in said
+    assert said.count("\n") == 1
+
+
+def test_columns_are_chosen_by_name(capsys: Capture) -> None:
+    assert main(["analyze", str(FUSION), "--columns", "op,mean,hbm/s,flop/hbm,devices", "--name", "fusion.4"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    place = next(place for place, line in enumerate(lines) if line.startswith("op "))
+    assert lines[place].split() == ["op", "mean", "hbm", "B/s", "FLOP/B", "hbm", "devices"]
+    assert lines[place + 1].split() == ["fusion.4", "276.3", "µs", "3.886", "TB/s", "1.25", "0"]
+
+
+def test_stragglers_are_shown_and_exported(capsys: Capture, tmp_path: Path) -> None:
+    for number in (0, 1):
+        (tmp_path / f"host{number}.xplane.pb").write_bytes(FUSION.read_bytes())
+    rows = table_of(capsys, str(tmp_path), "--stragglers")
+    assert len(rows) == 10
+    assert {row["spread"] for row in rows} == {"1.0"}  # twice the same host
+    assert main(["analyze", str(tmp_path), "--stragglers", "host"]) == 0
+    assert "Spread over hosts, an execution" in capsys.readouterr().out

@@ -10,10 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roofline.analysis import ONLY_HBM, analyze
 from roofline.cost import Cost
-from roofline.counters import KernelUse, Launch, LaunchCounters, hardware, join, model_against_counters, scaled
+from roofline.counters import KernelUse, Launch, LaunchCounters, counted, hardware, join, model_against_counters, scaled
+from roofline.errors import SourceError
 from roofline.sources.ncu import read_launches
-from roofline.workload import Counters, Op, Recording, Workload
+from roofline.workload import Counters, Coverage, Op, Recording, Workload
+from toys import toy
 
 DATA = Path(__file__).parent / "data"
 SHARED = Path(__file__).parents[2] / "shared" / "data" / "h200"
@@ -138,11 +141,12 @@ def test_the_model_is_held_against_the_counters() -> None:
     )
     joined = join(recording(modelled, op("uncounted")), [counted], [KernelUse(0, "a", 0, count=2)])
     rows = {row.quantity: row for row in model_against_counters(joined.workload)}
-    assert list(rows) == ["matrix", "vector", "hbm"]
+    assert list(rows) == ["matrix", "vector", "hbm", "l2"]
     assert (rows["matrix"].modelled, rows["matrix"].counted, rows["matrix"].ratio) == (100, 100, 1)
     assert rows["vector"].ratio == pytest.approx(21 / 9)  # floating point only: neither exponentials nor addresses
     assert rows["hbm"].ratio == 0.98
     assert (rows["hbm"].launches, rows["hbm"].of) == (1, 2)
+    assert (rows["l2"].modelled, rows["l2"].counted, rows["l2"].ratio) == (None, 14, None)  # of caches the model says nothing
 
 
 def test_what_either_does_not_know_has_no_ratio() -> None:
@@ -175,8 +179,8 @@ def test_the_fusion_capture_joins_by_order() -> None:
     launches = read_launches(DATA / "ncu_jax_fusion.csv.gz")
     joined = join(recording(*ops), launches, uses)
     assert joined.notes == ("counters: 10 of 10 launches joined to 10 of 10 ops with kernels",)
-    for one, counted in zip(joined.workload, launches, strict=True):  # the file has the programs in this order, once
-        assert counters(one).cost == counted.cost
+    for one, seen in zip(joined.workload, launches, strict=True):  # the file has the programs in this order, once
+        assert counters(one).cost == seen.cost
         assert (counters(one).launches, counters(one).of) == (1, 10)
     big = [row for row in model_against_counters(joined.workload) if row.quantity == "hbm" and (row.modelled or 0) >= 10 * 10_000_000]
     assert len(big) == 7
@@ -253,3 +257,64 @@ def test_nothing_that_was_counted_is_lost_or_doubled(launches: list[tuple[str, i
     total = sum((one.counters.cost for one in joined.workload if one.counters), Cost())
     assert total == sum((one.cost for one in counted if one.name in known), Cost())
     assert sum(counters(one).launches for one in joined.workload if one.counters) == sum(one.name in known for one in counted)
+
+
+def profile(*ops: Op, kernels: tuple[KernelUse, ...], wall_s: float = 20.0) -> Recording:
+    busy = sum(one.time_s or 0 for one in ops)
+    return replace(recording(*ops), kernels=kernels, files=("run.xplane.pb",), coverage=Coverage(wall_s=wall_s, busy_s=busy))
+
+
+def test_counters_beside_a_profile_are_totals_and_cover_what_they_cover() -> None:
+    found = counted(
+        profile(op("x", count=2), op("y"), kernels=(KernelUse(0, "a", 0, count=2), KernelUse(1, "b", 1))), [launch("a", 5)], "n.csv"
+    )
+    x, y = found.workload
+    assert x.counters is not None
+    assert (x.counters.cost["matrix/bf16"], y.counters) == (10, None)
+    assert found.coverage.counted_s == 2.0  # of x, and not of y
+    assert "counters: none for y" in found.notes
+
+
+def test_counters_that_match_nothing_are_refused() -> None:
+    with pytest.raises(SourceError, match=r"n.csv: no kernel in it was launched in run.xplane.pb \(z\)"):
+        counted(profile(op("x"), kernels=(KernelUse(0, "a", 0),)), [launch("z")], "n.csv")
+    with pytest.raises(SourceError, match=r"counters join the kernels of a GPU profile, and run\.xplane\.pb has none"):
+        counted(profile(op("x"), kernels=(KernelUse(0, "Memcpy D2H", 0),)), [launch("z")], "n.csv")
+
+
+def test_the_hardware_point_takes_the_programs_time_when_all_was_counted() -> None:
+    uses = (KernelUse(0, "a", 0), KernelUse(1, "b", 1), KernelUse(2, "MemcpyD2D", 2))
+    ops = (op("x"), op("y"), op("copy"))
+    whole = analyze(counted(profile(*ops, kernels=uses), [launch("a", 100, 10), launch("b", 300, 10)], "n.csv"), toy())
+    (point,) = [point for point in whole.points if point.scope == "hardware"]
+    # Copies launch no kernel, so x and y are all there is to count: 400 FLOP are 4 s of the matrix unit in 20 s of wall time.
+    assert (point.time_s, point.flops, point.bytes, point.floor_s, point.efficiency) == (20.0, 400, {"hbm": 20}, 4.0, 0.2)
+    some = analyze(counted(profile(*ops, kernels=uses), [launch("a", 100, 10)], "n.csv"), toy())
+    (point,) = [point for point in some.points if point.scope == "hardware"]
+    assert (point.time_s, point.flops) == (1.0, 100)  # of the op that was counted
+
+
+def test_the_report_has_both_and_their_ratio() -> None:
+    report = analyze(
+        counted(profile(op("x", 10, 100, count=2), kernels=(KernelUse(0, "a", 0, count=2),)), [launch("a", 6, 49)], "n"), toy()
+    )
+    seen = report.ops[0].counters
+    assert seen is not None
+    assert (seen.launches, seen.of, seen.flops, seen.work, seen.bytes) == (1, 2, 12, {"matrix/bf16": 12}, {"hbm": 98})
+    assert seen.ratio == {"matrix": 1.2, "hbm": 0.98}
+    assert (seen.rate, seen.bandwidth, seen.intensities) == (6, {"hbm": 49}, {"hbm": 12 / 98})  # in the profile's 2 s
+    assert (report.ops[0].flops, report.ops[0].bytes) == (10, {"hbm": 100})  # the model stays
+    assert ONLY_HBM not in report.input.notes
+
+
+def test_a_gpu_profile_without_counters_says_that_only_main_memory_is_known() -> None:
+    assert ONLY_HBM in analyze(profile(op("x"), kernels=(KernelUse(0, "a", 0),)), toy()).input.notes
+    assert ONLY_HBM not in analyze(profile(op("x"), kernels=()), toy()).input.notes  # no GPU
+
+
+def test_counters_of_a_whole_chip_are_the_law_read_backwards() -> None:
+    report = analyze(replace(profile(op("x"), kernels=()), measured={"matrix": 0.25, "hbm": 0.75}), toy())
+    (point,) = [point for point in report.points if point.scope == "hardware"]
+    # Busy for three quarters of 20 s is 15 s that memory needs; how many bytes that were nobody says.
+    assert (point.time_s, point.bound, point.floor_s, point.serial_s, point.efficiency) == (20.0, "hbm", 15.0, 20.0, 0.75)
+    assert (point.work, point.bytes, point.flops) == ({"matrix": None}, {"hbm": None}, None)

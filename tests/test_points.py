@@ -4,6 +4,7 @@ import pytest
 
 from roofline.analysis import analyze
 from roofline.cost import Cost
+from roofline.machine import Machine
 from roofline.report import Point, Report
 from roofline.workload import Coverage, Op, Recording, Share, Step, Workload
 from toys import BF16, HBM, toy
@@ -55,7 +56,27 @@ def test_infeed_and_outfeed_can_be_left_out() -> None:
     assert without.time_s == pytest.approx(12.0)  # less the 4 s of the feed
 
 
+def test_a_step_without_its_feed_is_shorter_by_it() -> None:
+    # The feed took 1 s in each step, of 9 and 5 s of wall time, and of 8 and 4 s of busy time.
+    assert [(find("step", key, False).time_s, find("step", key, False).busy_s) for key in (0, 1)] == [(8.0, 7.0), (4.0, 3.0)]
+    assert find("step", 0, False).bytes == {"hbm": 3}
+
+
+def test_the_report_names_every_step_it_saw() -> None:
+    assert [(step.step, step.time_s, step.complete) for step in recorded().steps] == [(0, 9.0, True), (1, 5.0, True), (2, 1.0, False)]
+
+
 def test_a_program_without_feeds_has_each_point_once() -> None:
     op = Op(name="x", cost=Cost.of({HBM: 10}), time_s=2.0)
     (point,) = analyze(Recording(workload=Workload((op,)), format="table"), toy()).points
     assert (point.scope, point.infeed_outfeed, point.efficiency) == ("total", True, 0.5)
+
+
+def test_the_two_directions_of_the_hosts_bus_do_not_wait_for_each_other() -> None:
+    # 30 B in and 20 B out at 10 B/s each way: 3 s at least, not 5.
+    copies = [Op(name=way, cost=Cost.of({"pcie": size}), time_s=4.0, towards=way) for way, size in (("in", 30), ("out", 20))]
+    bus = Machine.of("bus", {"pcie": 10, "hbm": 100})
+    report = analyze(Recording(workload=Workload(tuple(copies)), format="xspace", coverage=Coverage(wall_s=4.0, busy_s=4.0)), bus)
+    assert [op.bound for op in report.ops] == ["pcie", "pcie"]
+    assert report.points[0].bytes == {"pcie.in": 30, "pcie.out": 20}
+    assert (report.points[0].floor_s, report.points[0].bound) == (3.0, "pcie.in")

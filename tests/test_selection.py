@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.errors import FormulaError, UsageError
-from roofline.report import OpInfo
-from roofline.selection import KEYS, group, select, stem
+from roofline.report import CounterInfo, DeviceInfo, DeviceShare, InputInfo, MachineInfo, OpInfo, Report, StepInfo, StepShare
+from roofline.selection import KEYS, group, group_parts, narrow, select, stem
 
 
 def op(id: int, name: str, time_s: float | None = 1.0, floor_s: float | None = 0.5, **details: object) -> OpInfo:
@@ -45,6 +45,7 @@ def ids(**filters: object) -> list[int]:
         ({"bound": "hbm", "dtype": "bf16"}, [2]),
         ({"category": ()}, []),
         ({"category": "fuson"}, []),
+        ({"feeds": False}, [0, 1, 2, 3]),
     ],
 )
 def test_each_filter_keeps_what_it_names_in_order(filters: dict[str, object], expected: list[int]) -> None:
@@ -166,3 +167,118 @@ def test_filters_commute(rows: tuple[OpInfo, ...], category: str, least: float) 
     both = select(rows, category=category, min_time_s=least)
     assert both == select(select(rows, category=category), min_time_s=least)
     assert both == select(select(rows, min_time_s=least), category=category)
+
+
+def test_infeed_and_outfeed_are_left_out_when_asked() -> None:
+    ops = (op(0, "in", category="infeed"), op(1, "dot", category="dot"), op(2, "out", category="outfeed-done"))
+    assert [one.id for one in select(ops, feeds=False)] == [1]
+
+
+def shared() -> Report:
+    """A product that ran 3 times in step 0 on device 0 and once in step 1 on device 1, and a copy that ran on device 1 alone."""
+    dot = op(
+        0,
+        "dot",
+        8.0,
+        4.0,
+        count=4,
+        kernels=8,
+        self_time_s=6.0,
+        serial_s=5.0,
+        work={"matrix/bf16": 400},
+        flops=400,
+        bytes={"hbm": 40, "l2": None},
+        times={"matrix": 4.0, "hbm": 1.0},
+        counters=CounterInfo(work={"matrix/bf16": 404}, flops=404, bytes={"hbm": 44}, time_s=10.0),
+    )
+    copy = op(1, "copy", 1.0, 0.5, bytes={"hbm": 5})
+    return Report(
+        input=InputInfo(format="xspace", devices=(DeviceInfo(id=0, name="chip", host="alpha"), DeviceInfo(id=1, name="chip", host="beta"))),
+        machine=MachineInfo(name="toy", ceilings=()),
+        ops=(dot, copy),
+        steps=(StepInfo(step=0, name="warm"), StepInfo(step=1, name="train", number=7), StepInfo(step=2, name="train", number=7)),
+        by_step=(StepShare(op=0, step=0, count=3, time_s=7.0), StepShare(op=0, step=1, count=1, time_s=1.0)),
+        by_device=(
+            DeviceShare(op=0, device=0, count=3, time_s=7.0),
+            DeviceShare(op=0, device=1, count=1, time_s=1.0),
+            DeviceShare(op=1, device=1, count=1, time_s=1.0),
+        ),
+    )
+
+
+def test_a_step_has_its_share_of_each_op() -> None:
+    (dot,) = narrow(shared(), step=[0])
+    # Three of four executions: three quarters of the work, bytes and floor; the time is the step's own.
+    assert (dot.count, dot.kernels, dot.time_s, dot.floor_s, dot.flops, dot.bytes) == (3, 6, 7.0, 3.0, 300, {"hbm": 30, "l2": None})
+    assert dot.self_time_s == 6.0 * 7 / 8
+    assert (dot.efficiency, dot.rate, dot.bandwidth) == (3 / 7, 300 / 7, {"hbm": 30 / 7})
+    assert dot.utilization == {"matrix": 3 / 7, "hbm": 0.75 / 7}
+    assert dot.counters is not None
+    assert (dot.counters.flops, dot.counters.bytes, dot.counters.time_s) == (303, {"hbm": 33}, 7.5)
+    assert dot.notes == ("the part of 3 of 4 executions",)
+
+
+def test_steps_are_named_by_number_or_by_name() -> None:
+    assert narrow(shared(), step=["1"]) == narrow(shared(), step=["train"]) == narrow(shared(), step=[1])
+    assert [one.time_s for one in narrow(shared(), step=[0, 1])] == [8.0]
+
+
+def test_devices_and_hosts_have_their_shares_and_what_ran_nowhere_there_is_gone() -> None:
+    assert [one.name for one in narrow(shared(), device=[0])] == ["dot"]
+    assert {one.name: one.time_s for one in narrow(shared(), host="Beta")} == {"dot": 1.0, "copy": 1.0}
+    assert narrow(shared(), device=[0, 1]) == shared().ops  # all of it is the op itself
+    assert narrow(shared()) == shared().ops
+
+
+@pytest.mark.parametrize(
+    ("filters", "words"),
+    [
+        ({"step": ["9"]}, "no step '9'; the steps are 0 to 1, named 'warm', 'train'"),
+        ({"device": [5]}, "no device 5; the devices are 0, 1"),
+        ({"host": "gamma"}, "no host named 'gamma'; the hosts are alpha, beta"),
+        ({"step": [0], "device": [0]}, "by step and by device, not by both"),
+    ],
+)
+def test_a_part_that_is_not_there_is_refused(filters: dict[str, object], words: str) -> None:
+    with pytest.raises(UsageError) as error:
+        narrow(shared(), **filters)  # type: ignore[arg-type]
+    assert words in str(error.value)
+
+
+def test_an_input_without_steps_or_devices_says_so() -> None:
+    bare = replace(shared(), by_step=(), by_device=())
+    with pytest.raises(UsageError, match="no steps"):
+        narrow(bare, step=[0])
+    with pytest.raises(UsageError, match="does not say on which device"):
+        narrow(bare, device=[0])
+
+
+@pytest.mark.parametrize(
+    ("by", "expected"),
+    [
+        ("step", [("0 warm", 7.0), ("1 train", 1.0)]),
+        ("device", [("0 (alpha)", 7.0), ("1 (beta)", 2.0)]),
+        ("host", [("alpha", 7.0), ("beta", 2.0)]),
+    ],
+)
+def test_parts_are_summed_by_where_and_when_they_ran(by: str, expected: list[tuple[str, float]]) -> None:
+    report = shared()
+    assert [(one.key, one.time_s) for one in group_parts(report, report.ops, by)] == expected
+
+
+def test_parts_are_only_of_the_ops_that_were_asked_for() -> None:
+    report = shared()
+    assert [(one.key, one.time_s) for one in group_parts(report, report.ops[1:], "device")] == [("1 (beta)", 1.0)]
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.floats(0.001, 9)), min_size=1, max_size=5), st.integers(1, 10**6))
+def test_the_parts_of_an_op_are_the_op(shares: list[tuple[int, float]], each: int) -> None:
+    count, time_s = sum(n for n, _ in shares), sum(seconds for _, seconds in shares)
+    whole = op(0, "x", time_s, 2.0, count=count, work={"matrix/bf16": each * count}, flops=each * count, self_time_s=time_s / 2)
+    rows = tuple(DeviceShare(op=0, device=place, count=n, time_s=seconds) for place, (n, seconds) in enumerate(shares))
+    report = replace(shared(), ops=(whole,), by_device=rows, input=InputInfo(format="x"))
+    parts = [narrow(report, device=[place])[0] for place in range(len(rows))]
+    assert sum(part.count for part in parts) == count
+    assert sum(part.flops or 0 for part in parts) == each * count  # exactly
+    assert sum(part.floor_s or 0 for part in parts) == pytest.approx(2.0)
+    assert sum(part.self_time_s or 0 for part in parts) == pytest.approx(time_s / 2)

@@ -16,7 +16,7 @@ from roofline.machines import load
 from roofline.placement import place
 from roofline.sources.ncu import read_launches
 from roofline.sources.xspace.attribute import DevicePart, Extent, Instance, Part, Share, Subject, Tally, numbered
-from roofline.sources.xspace.recording import merge, read, read_kernels, read_many, read_part, sniff
+from roofline.sources.xspace.recording import merge, read, read_many, read_part, sniff
 from roofline.workload import Recording
 from xspace_profiles import MICROSECOND, Instruction, annotation, gpu, hlo, host, kernel, launch, programs, write
 from xspace_writer import space
@@ -115,10 +115,10 @@ def test_source_lines_and_scopes_come_with_the_operations() -> None:
 
 
 def test_counters_join_the_kernels_of_a_profile() -> None:
-    recording, uses = read_kernels(capture("jax_fusion"))
-    joined = join(recording, read_launches(DATA / "ncu_jax_fusion.csv.gz"), uses)
+    recording = read(capture("jax_fusion"))
+    joined = join(recording, read_launches(DATA / "ncu_jax_fusion.csv.gz"))
     assert joined.notes == ("counters: 10 of 10 launches joined to 10 of 10 ops with kernels",)
-    assert {use.grid for use in uses} >= {(16384, 1, 1), (524288, 1, 1)}
+    assert {use.grid for use in recording.kernels} >= {(16384, 1, 1), (524288, 1, 1)}
 
 
 @pytest.mark.skipif(not (SHARED / "jax_matmuls.xplane.pb").exists(), reason="the capture is not here")

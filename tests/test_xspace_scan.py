@@ -114,6 +114,8 @@ def test_steps_are_found_by_time_by_the_devices_clock_and_by_a_stat() -> None:
     by_event = totals_of(plane, steps=Steps.of([(20, 40, 8), (0, 15, 7)]))
     # Starts 0 and 10 lie in step 7, 20 and 30 in step 8.
     assert (list(by_event.cells.label), list(by_event.cells.count), list(by_event.cells.time_ps)) == ([7, 8], [2, 2], [10, 10])
+    # From the first start to the last end: 0 to 10 + 5, and 20 to 30 + 5.
+    assert (list(by_event.cells.first_ps), list(by_event.cells.last_ps)) == ([0, 20], [15, 35])
     by_device = totals_of(plane, device_clock=True, steps=Steps.of([(0, 75, 1), (90, 100, 2)], by="device"))
     # Starts 100, 90, 80, 70: one in each step, the others in none.
     assert sorted(zip(by_device.cells.label, by_device.cells.count, by_device.cells.time_ps, strict=True)) == [(1, 1, 2), (2, 1, 2)]

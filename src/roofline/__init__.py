@@ -10,12 +10,15 @@ the command line start at once.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from . import formulas
     from .advice import explain
     from .analysis import analyze, price
+    from .capturing import capture
     from .comparison import compare
     from .cost import Cost
     from .dtypes import dtype
@@ -60,6 +63,7 @@ __all__ = [
     "Workload",
     "analyze",
     "best_fusion",
+    "capture",
     "catalogue",
     "chain",
     "chip",
@@ -83,6 +87,7 @@ _DOOR = {
         "analyze",
         "price",
     ),
+    "capturing": ("capture",),
     "comparison": ("compare",),
     "cost": ("Cost",),
     "dtypes": ("dtype",),
@@ -140,7 +145,7 @@ _HOME = {name: module for module, names in _DOOR.items() for name in names}
 _RENAMED = {"chip": "load", "best_fusion": "best"}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name == "formulas":
         return import_module(".formulas", __name__)
     if name not in _HOME:

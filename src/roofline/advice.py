@@ -14,15 +14,15 @@ ceiling is wrong), then the seconds a change could save. Every kind of finding h
     'copy is hbm bound and far from that roof: 20% of it, 5 s where 1 s would do.'
 """
 
-import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 
 from .machine import LATENCY, Ceiling, Machine
+from .patterns import pattern
 from .placement import Placement
 from .report import Finding
 from .resource import COMPUTE_UNITS, HBM, Resource
 from .units import percent, plain, show
+from .value import replace, value
 from .workload import Op
 
 CLOSE = 0.7  # of the roof
@@ -35,10 +35,10 @@ SEPARATE = 5  # ops of one kind that get a line each; more share one
 ROUNDING = 1e-9  # efficiencies this close above 1 are on the roof
 
 # Words for a matrix product in names and categories: dot_general, sgemm, conv2d, but not convert.
-PRODUCT = re.compile(r"(?<![a-z])(matmul|dot|[a-z]?gemm|bmm|addmm|einsum|conv(olution|\d?d)?)(?![a-z])")
+PRODUCT = pattern(r"(?<![a-z])(matmul|dot|[a-z]?gemm|bmm|addmm|einsum|conv(olution|\d?d)?)(?![a-z])")
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Placed:
     """An op of a program and where it stands; its id is the one that findings name."""
 
@@ -47,7 +47,7 @@ class Placed:
     placement: Placement
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Kind:
     """What ops with one kind of finding have in common, and what can be done about it."""
 
@@ -197,6 +197,15 @@ KINDS: dict[str, Kind] = {
             "measure it with a small benchmark",
         ),
     ),
+    "straggler": Kind(
+        "wait for one device or host that is slower than the others",
+        (
+            "compare its clocks, power and temperature with the others': a throttled device is slower in every op by the same factor",
+            "look at its host: input pipeline, other processes, launches that come late",
+            "check the partition: the same shapes everywhere, no device with more experts, longer sequences or more padding",
+            "exchange it for a spare, and measure again",
+        ),
+    ),
     "unknown": Kind(
         "have a cost that nobody knows",
         (
@@ -217,7 +226,12 @@ def advise(placed: Iterable[Placed], machine: Machine) -> tuple[Finding, ...]:
     found = [finding for one in ops for finding in _about(one) if _matters(finding, total)]
     names = {one.id: _short(one.op.name) for one in ops}
     whole = [finding for program_rule in PROGRAM if (finding := program_rule(ops, machine))]
-    return tuple(sorted([*_merged(found, names), *whole], key=_order))
+    return in_order([*_merged(found, names), *whole])
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Doubt first, then by seconds saved."""
+    return tuple(sorted(findings, key=_order))
 
 
 def explain(placement: Placement, name: str = "it") -> Finding | None:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from .advice import Placed, advise
+from .advice import Placed, advise, in_order
+from .cost import Amount, Cost
 from .ledger import Ledger
 from .machine import Machine
 from .placement import IDEAL, Corrections, hold
@@ -13,6 +14,7 @@ from .report import (
     CounterInfo,
     DeviceInfo,
     DeviceShare,
+    Finding,
     InputInfo,
     LedgerRow,
     LimitInfo,
@@ -20,34 +22,63 @@ from .report import (
     OpInfo,
     OtherFigure,
     Report,
+    StepInfo,
     StepShare,
 )
+from .residence import resident
 from .workload import Op, Recording, Workload
+
+ONLY_HBM = "a GPU's profile has no counters, so of its memory only hbm is known; --counters FILE.csv adds l2 and l1 (Nsight Compute)"
 
 
 def analyze(recording: Recording, machine: Machine, corrections: Corrections = IDEAL) -> Report:
     """The report on everything a source found."""
-    placed = [
-        Placed(id=number, op=op, placement=hold(op.cost, machine, op.time_s, corrections, op.launches))
-        for number, op in enumerate(recording.workload)
-    ]
+    placed = [_placed(number, op, machine, corrections) for number, op in enumerate(recording.workload)]
     ranks = {one.id: rank for rank, one in enumerate(sorted(placed, key=_weight), start=1)}
+    ops = tuple(sorted((_op_info(one, ranks[one.id]) for one in placed), key=lambda op: op.rank))
+    devices = tuple(DeviceInfo(id=device.id, name=device.name, host=device.host) for device in recording.devices)
+    by_device = tuple(DeviceShare(op=one.id, device=s.key, count=s.count, time_s=s.time_s) for one in placed for s in one.op.by_device)
+    bare = recording.kernels and all(op.counters is None for op in recording.workload)
     return Report(
         input=InputInfo(
             format=recording.format,
             files=recording.files,
             hosts=recording.hosts,
-            devices=tuple(DeviceInfo(id=device.id, name=device.name, host=device.host) for device in recording.devices),
-            notes=recording.notes,
+            devices=devices,
+            notes=(*recording.notes, ONLY_HBM) if bare else recording.notes,
         ),
         machine=describe(corrections.lower(machine)),
         coverage=recording.coverage,
         points=points(recording, placed, machine, corrections),
-        ops=tuple(sorted((_op_info(one, ranks[one.id]) for one in placed), key=lambda op: op.rank)),
+        ops=ops,
+        steps=tuple(
+            StepInfo(step=s.key, name=s.name, number=s.number, time_s=s.wall_s, busy_s=s.busy_s, complete=s.complete)
+            for s in recording.steps
+        ),
         by_step=tuple(StepShare(op=one.id, step=s.key, count=s.count, time_s=s.time_s) for one in placed for s in one.op.by_step),
-        by_device=tuple(DeviceShare(op=one.id, device=s.key, count=s.count, time_s=s.time_s) for one in placed for s in one.op.by_device),
-        findings=advise(placed, machine),
+        by_device=by_device,
+        findings=_findings(placed, machine, ops, by_device, devices),
     )
+
+
+def _findings(
+    placed: list[Placed], machine: Machine, ops: tuple[OpInfo, ...], shares: tuple[DeviceShare, ...], devices: tuple[DeviceInfo, ...]
+) -> tuple[Finding, ...]:
+    """What the ops themselves say, and what the devices do that ran them."""
+    found = advise(placed, machine)
+    if len(devices) < 2:
+        return found
+    from .stragglers import straggler
+
+    slow = straggler(ops, shares, devices)
+    return in_order([*found, slow]) if slow else found
+
+
+def _placed(number: int, op: Op, machine: Machine, corrections: Corrections) -> Placed:
+    placement = hold(op.cost, machine, op.time_s, corrections, op.launches)
+    if cached := resident(op, placement):
+        return Placed(number, cached, hold(cached.cost, machine, op.time_s, corrections, op.launches))
+    return Placed(number, op, placement)
 
 
 def price(ledgers: Iterable[Ledger], machine: Machine, *, time_s: float | None = None, corrections: Corrections = IDEAL) -> Report:
@@ -127,6 +158,9 @@ def _op_info(one: Placed, rank: int) -> OpInfo:
         bytes=amounts(op.cost, "B"),
         hops=amounts(op.cost, "hop"),
         intensity=placement.intensity(),
+        intensities=_intensities(op.cost),
+        rate=placement.achieved,
+        bandwidth=_bandwidth(op.cost, op.time_s),
         ridge=placement.ridge(),
         attainable=placement.attainable,
         floor_s=placement.floor_s,
@@ -145,10 +179,40 @@ def _op_info(one: Placed, rank: int) -> OpInfo:
     )
 
 
+def _intensities(cost: Cost) -> dict[str, float]:
+    """FLOP over the bytes of each memory level and link, where both are known."""
+    flops = cost.flops
+    return {level: float(flops / amount) for level, amount in _moved(cost)} if flops else {}
+
+
+def _bandwidth(cost: Cost, time_s: float | None) -> dict[str, float]:
+    """Bytes a second over each memory level and link."""
+    return {level: float(amount) / time_s for level, amount in _moved(cost)} if time_s else {}
+
+
+def _moved(cost: Cost) -> Iterable[tuple[str, Amount]]:
+    return ((level.name, amount) for level, amount in cost.amounts if level.measure == "B" and level not in cost.unknown)
+
+
 def _counters(op: Op) -> CounterInfo | None:
     if op.counters is None:
         return None
-    return CounterInfo(work=amounts(op.counters.cost, "FLOP"), bytes=amounts(op.counters.cost, "B"), time_s=op.counters.time_s)
+    from .counters import LaunchCounters, model_against_counters
+
+    counters, cost = op.counters, op.counters.cost
+    launches, of = (counters.launches, counters.of) if isinstance(counters, LaunchCounters) else (None, None)
+    return CounterInfo(
+        work=amounts(cost, "FLOP"),
+        bytes=amounts(cost, "B"),
+        time_s=counters.time_s,
+        flops=number(cost.flops),
+        launches=launches,
+        of=of,
+        rate=float(cost.flops) / op.time_s if cost.flops is not None and op.time_s else None,
+        bandwidth=_bandwidth(cost, op.time_s),
+        intensities=_intensities(cost),
+        ratio={row.quantity: row.ratio for row in model_against_counters([op]) if row.ratio is not None},
+    )
 
 
 def _ledger_rows(ledger: Ledger | None) -> Iterable[LedgerRow]:

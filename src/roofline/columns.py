@@ -5,7 +5,6 @@ amounts and times are marked in masks beside the arrays, never as NaN inside the
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +13,13 @@ from .cost import Cost
 from .errors import FormulaError
 from .machine import LATENCY, LATENCY_TIMES, Machine
 from .resource import Resource
+from .value import value
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Columns:
     """One row a resource, one column an op: known amounts, which of them are not wholly known, and measured times."""
 
@@ -56,7 +56,7 @@ class Columns:
         return cls(resources, amounts, unknown, np.array([second or 0.0 for second in seconds]), timed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class PlacedColumns:
     """Where each of many ops stands: seconds by unit, T_min, T_max, and the index of the longest unit (−1 for none)."""
 

@@ -6,13 +6,13 @@ self time where the report has one, so that changes of nested ops are counted on
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
 
 from .report import MachineInfo, OpInfo, Report
 from .units import show
+from .value import replace, value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Side:
     """Some ops of one report, summed: their time, the least it could be, and what binds for the largest part of it.
 
@@ -28,7 +28,7 @@ class Side:
     bound: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Delta:
     """What became of one op, or of the ops of one category: both sides, and the seconds between them.
 
@@ -46,7 +46,7 @@ class Delta:
     share: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Totals:
     """A whole report: the ops' summed time and floors, efficiency as their ratio, and the program's own wall time if there is one."""
 
@@ -57,7 +57,7 @@ class Totals:
     ops: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Comparison:
     """Two reports compared: totals, every op's change with the largest first, and what differs about the machines."""
 

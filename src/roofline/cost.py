@@ -13,16 +13,16 @@ into 0.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 
 from .errors import FormulaError
 from .resource import HBM, Resource
+from .value import value
 
 Amount = int | float | Fraction
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Cost:
     """Amounts (FLOP, bytes, hops) by resource, in order of name, and the resources whose amount is not wholly known."""
 

@@ -2,25 +2,27 @@
 
 A counter file (Nsight Compute) knows kernels, a profile knows operations. The source of the profile says which kernels each operation
 launched (`KernelUse`); `join` finds the operation of each counted launch, by the kernel's name, the order of launches and the grid.
+`counted` is what the front doors call: it joins, turns what was counted into totals, and refuses a file that matches nothing.
 
 What counters say is of the launches that were counted, usually one execution out of many: `LaunchCounters` keeps both numbers, `scaled`
 turns them into totals over all executions, `hardware` sums them up, and `model_against_counters` shows the ratio, op by op.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
 
 from .cost import Amount, Cost
+from .errors import SourceError
 from .kernels import align, named
 from .resource import HBM, Resource
-from .workload import Counters, Op, Recording, Workload
+from .value import replace, value
+from .workload import Counters, KernelUse, Op, Recording, Workload
 
 LISTED = 5  # names that a note spells out; the rest is a number
 FLOATING = ("fp", "bf", "tf")  # number formats whose arithmetic both the model and the counters call FLOP
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Launch:
     """One kernel launch that hardware counters measured: its time in seconds and the cost they counted."""
 
@@ -37,24 +39,7 @@ class Launch:
         return named(self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class KernelUse:
-    """A kernel that an operation of a profile launched; a profile's source gives a tuple of these beside its recording.
-
-    ``op_index`` is the operation's place in the recording's workload; ``kernel_name`` the device event's name as the profile has it;
-    ``order`` any number that grows with the order of launches (an event's start); ``grid`` its blocks (``kernel_details``), if known;
-    ``count`` how many launches this stands for. Give one an event, or one for each kernel of an operation with the order of its first
-    launch and the count of all: both join alike. Memsets and copies may be among them; counters have none, so they match nothing.
-    """
-
-    op_index: int
-    kernel_name: str
-    order: float
-    grid: tuple[int, ...] | None = None
-    count: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class LaunchCounters(Counters):
     """Counters of some of an op's launches: ``cost`` and ``time_s`` of the ``launches`` that were counted, out of ``of``.
 
@@ -68,15 +53,39 @@ class LaunchCounters(Counters):
     total_s: float | None
 
 
-def join(recording: Recording, launches: Sequence[Launch], uses: Iterable[KernelUse]) -> Recording:
-    """The recording with counters beside the model of each op whose kernels were counted.
+def counted(recording: Recording, launches: Sequence[Launch], source: str) -> Recording:
+    """The recording with counters beside the model of each op, as totals over all its launches; ``source`` names where they are from.
+
+    An error when the recording has no kernels to join to, or launched none of those that were counted.
+    """
+    profile = ", ".join(recording.files) or "the input"
+    if not launches_kernels(recording):
+        raise SourceError(
+            f"{source}: counters join the kernels of a GPU profile, and {profile} has none; analyse the counters by themselves"
+        )
+    joined = join(recording, launches)
+    if all(op.counters is None for op in joined.workload):
+        names = _names(Counter(launch.short_name for launch in launches))
+        raise SourceError(f"{source}: no kernel in it was launched in {profile} ({names}); count the same program as was profiled")
+    whole = scaled(joined)
+    seconds = sum(op.self_time_s or op.time_s or 0.0 for op in whole.workload if op.counters is not None)
+    return replace(whole, coverage=replace(whole.coverage, counted_s=seconds))
+
+
+def launches_kernels(recording: Recording) -> frozenset[int]:
+    """The ops, by their places, that launch kernels which counters can see: copies and memsets are not among them."""
+    return frozenset(use.op_index for use in recording.kernels if not _is_copy(use.kernel_name))
+
+
+def join(recording: Recording, launches: Sequence[Launch], uses: Iterable[KernelUse] | None = None) -> Recording:
+    """The recording with counters beside the model of each op whose kernels were counted; ``uses`` are its own kernels unless given.
 
     A launch belongs to an op that launched a kernel of its full name; else of its name without return type, namespaces and parameters;
     else without template arguments; else without the number at its end. Among several, the grid decides, then the order: launches
     of the file are laid along those of the profile so that as many as possible follow each other there as they do here. Nothing is
     scaled; notes say how many of an op's launches were counted, and name the launches and ops that found no partner.
     """
-    kernels = _merge(uses)
+    kernels = _merge(recording.kernels if uses is None else uses)
     owners = align(
         [(launch.name, launch.grid) for launch in launches],
         [(use.kernel_name, use.grid) for use in kernels],
@@ -188,12 +197,12 @@ def _scaled(op: Op) -> Op:
     return replace(op, counters=whole, notes=(*op.notes, f"counters: scaled from {counters.launches} to {counters.of} launches"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Hardware:
     """A program by its counters: the cost of the ops that were counted, scaled to all their launches.
 
     ``time_s`` is what those ops took in the profile, ``counted_s`` what the counters saw (one kernel at a time, caches cold), both
-    over all launches; ``ops`` of the ``of`` ops that took time are in it. It is the program's only when ``covers_all``.
+    over all launches; ``ops`` of the ``of`` ops that could be counted are in it. It is the program's only when ``covers_all``.
     """
 
     cost: Cost
@@ -207,8 +216,11 @@ class Hardware:
         return self.ops == self.of
 
 
-def hardware(ops: Iterable[Op]) -> Hardware | None:
-    """The program as the counters saw it; ``None`` when no op has counters of all its kernels."""
+def hardware(ops: Iterable[Op], countable: Collection[int] | None = None) -> Hardware | None:
+    """The program as the counters saw it; ``None`` when no op has counters of all its kernels.
+
+    ``countable`` are the places of the ops that launch kernels, where that is known; else every op that took time.
+    """
     every = list(ops)
     known = [(op, total) for op in every if (total := _whole(op)) is not None]
     if not known:
@@ -218,7 +230,7 @@ def hardware(ops: Iterable[Op]) -> Hardware | None:
         time_s=_sum([op.time_s for op, _ in known]),
         counted_s=_sum([time_s for _, (_, time_s) in known]),
         ops=len(known),
-        of=sum(1 for op in every if op.time_s or op.counters is not None),
+        of=sum(1 for place, op in enumerate(every) if op.counters is not None or (op.time_s if countable is None else place in countable)),
     )
 
 
@@ -231,11 +243,12 @@ def _whole(op: Op) -> tuple[Cost, float | None] | None:
     return op.counters.cost, op.counters.time_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Comparison:
     """One quantity of one op by the model and by counters, both totals over all launches; their ``ratio`` is counted over modelled.
 
-    ``quantity`` is ``matrix`` or ``vector`` (FLOP in floating-point formats) or a memory level (bytes).
+    ``quantity`` is ``matrix`` or ``vector`` (FLOP in floating-point formats) or a memory level (bytes), of which a model mostly knows
+    main memory alone.
     """
 
     op_index: int
@@ -264,9 +277,11 @@ def _rows(index: int, op: Op) -> Iterable[Comparison]:
     whole = _whole(op)
     counted = whole[0] if whole is not None else None
     launches, of = (op.counters.launches, op.counters.of) if isinstance(op.counters, LaunchCounters) else (None, None)
-    levels = {resource.unit for resource in (counted or Cost()) if resource.is_memory} & {r.unit for r in op.cost} | {HBM.name}
-    for quantity in ("matrix", "vector", *sorted(levels)):
-        modelled = _amount(op.cost, quantity)
+    caches = {resource.unit for resource in counted or Cost() if resource.is_memory} - {HBM.name}
+    for quantity in ("matrix", "vector", HBM.name, *sorted(caches, reverse=True)):
+        # The model knows a cache level only where some formula or source gives it; then absence there is no 0 bytes.
+        known = quantity not in caches or any(resource.unit == quantity for resource in op.cost)
+        modelled = _amount(op.cost, quantity) if known else None
         measured = None if counted is None else _amount(counted, quantity)
         if modelled or measured or (modelled is None) != (measured is None):
             yield Comparison(op_index=index, name=op.name, quantity=quantity, modelled=modelled, counted=measured, launches=launches, of=of)

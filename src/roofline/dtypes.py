@@ -6,14 +6,20 @@ True
 33554432
 """
 
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import overload
+from __future__ import annotations
 
 from .errors import FormulaError, did_you_mean
+from .value import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from fractions import Fraction
+    from typing import TypeVar
+
+    Elements = TypeVar("Elements", int, float, Fraction, int | float | Fraction)
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class DType:
     """A number format: ``bits`` as stored in memory, and the ``rate`` format whose hardware roof it runs under.
 
@@ -24,11 +30,7 @@ class DType:
     bits: int
     rate: str
 
-    @overload
-    def bytes(self, elements: int) -> int: ...
-    @overload
-    def bytes(self, elements: float | Fraction) -> float | Fraction: ...
-    def bytes(self, elements: int | float | Fraction) -> int | float | Fraction:
+    def bytes(self, elements: Elements) -> Elements:
         """Bytes of so many packed elements, rounded up to whole bytes when the count is whole."""
         if isinstance(elements, int):
             return -(-elements * self.bits // 8)

@@ -17,7 +17,6 @@ A grouping is legal when
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate, combinations, pairwise
 from math import prod
@@ -29,6 +28,7 @@ from .machine import Machine
 from .placement import IDEAL, Corrections, Placement, place
 from .resource import HBM, TRANSCENDENTAL, Resource, vector
 from .units import show
+from .value import field, value
 
 Groups = tuple[tuple[str, ...], ...]
 
@@ -37,7 +37,7 @@ ON_CHIP = ("vmem", "sbuf", "sram", "l1", "lds")  # the memories that hold the ro
 SPREAD = ("l1", "lds")  # those that lie in pieces, one a core, and whose size machine files give for the whole chip
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Tensor:
     """A named array that stages read and write."""
 
@@ -54,7 +54,7 @@ class Tensor:
         return self.dtype.bytes(prod(self.shape))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Stage:
     """One operation of a chain: the tensors it reads and writes, by name, and its arithmetic.
 
@@ -68,7 +68,7 @@ class Stage:
     row_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Chain:
     """Stages in order, and their tensors. What no stage reads is a result; ``keep`` names tensors that are needed afterwards too."""
 
@@ -103,7 +103,7 @@ class Chain:
         return len(self.stages)
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class StageSpec:
     """A stage of a chain whose tensors all have one shape: what it does to each element of it.
 
@@ -155,7 +155,7 @@ def chain(
     return Chain(tensors=tuple(tensors.values()), stages=tuple(stages), keep=tuple(keep))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Kernel:
     """One group of stages as one kernel: the tensors that cross main memory, its cost, and where that stands."""
 
@@ -199,7 +199,7 @@ class Kernel:
         return float(self.flops) / self.time_s if self.flops and self.time_s else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Fusion:
     """A chain under one grouping: its kernels one after the other.
 

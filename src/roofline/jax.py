@@ -10,7 +10,6 @@ only the compiler's partitioner knows the exchanges; its costs are those of one 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -25,13 +24,14 @@ from .machine import Machine
 from .machines import load
 from .placement import IDEAL, Corrections
 from .report import Report
+from .value import replace, value
 from .workload import Recording
 
 ESTIMATE = "an estimate: the program as JAX wrote it down, fused by roofline's own model, not what a compiler for {chip} would emit"
 BORROWED = "an estimate: partitioned and fused by the compiler for {backend}, held against {chip}"
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Lowered:
     """A function as a program: what was priced, for which platform, and what is to be said about it."""
 

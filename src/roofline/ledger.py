@@ -6,7 +6,6 @@
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
 
@@ -14,11 +13,12 @@ from .cost import NOTHING, Amount, Cost
 from .dtypes import DType, dtype
 from .errors import FormulaError
 from .resource import HBM, Resource
+from .value import replace, value
 
 ACCESSES = ("read", "write", "send")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _RowDefaults:
     """What most rows leave alone."""
 
@@ -27,7 +27,7 @@ class _RowDefaults:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Row(_RowDefaults):
     """One tensor crossing one memory level or link: ``passes`` times its size.
 
@@ -70,7 +70,7 @@ def send(tensor: str, shape: Iterable[Amount], number: str | DType, *, level: Re
     return Row(tensor, tuple(shape), dtype(number), "send", level=level, passes=passes, note=note)
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Ledger:
     """An operation priced: the arithmetic it does, the rows of tensors it moves, and the assumptions behind both.
 

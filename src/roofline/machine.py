@@ -6,11 +6,11 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
 from .errors import MachineError, UnitError, did_you_mean
-from .resource import HBM, Resource
+from .resource import HBM, LINK_UNITS, Resource
 from .units import parse, show
+from .value import field, replace, value
 
 PROVENANCES = ("datasheet", "derived", "measured", "profile", "user", "third party")
 LAUNCH_LATENCY_S = parse("2 µs", "s")
@@ -39,7 +39,7 @@ FALLBACKS: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Figure:
     """Another value that some source gives for a ceiling or a capacity, and why it was not chosen."""
 
@@ -48,7 +48,7 @@ class Figure:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Ceiling:
     """A rate for one resource, dense, and where it comes from.
 
@@ -76,7 +76,7 @@ class Ceiling:
             raise MachineError(f"{self.resource}: provenance {self.provenance!r} is none of {', '.join(PROVENANCES)}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Capacity:
     """How many bytes one memory holds, and where that figure comes from."""
 
@@ -88,7 +88,7 @@ class Capacity:
     others: tuple[Figure, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Limit:
     """A named lower roof inside the roof: this share of a resource's rate is all that such code can reach."""
 
@@ -103,7 +103,7 @@ class Limit:
             raise MachineError(f"limit {self.name!r}: a fraction of {self.fraction:g} is not in (0, 1]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Machine:
     """A chip, or one framework device of it: ceilings by resource, capacities, limits inside the roof, names.
 
@@ -151,8 +151,14 @@ class Machine:
         asked = str(resource)
         if asked not in self._resolved:
             chain = (asked, *self.fallbacks.get(asked, ()))
-            self._resolved[asked] = next((found for name in chain if (found := self.ceiling(name))), None)
+            self._resolved[asked] = next((found for name in chain if (found := self.ceiling(name))), None) or self._directed(asked)
         return self._resolved[asked]
+
+    def _directed(self, asked: str) -> Ceiling | None:
+        """The ceiling of one direction of a link: ``pcie.in`` has the rate of ``pcie``, which is one direction's, and a unit of its own."""
+        link, dot, _ = asked.partition(".")
+        found = self.ceiling(link) if dot and link in LINK_UNITS else None
+        return replace(found, resource=Resource(asked)) if found else None
 
     def rate(self, resource: Resource | str) -> float:
         """The rate that work on this resource runs at; an error when nothing is rated for it."""

@@ -12,19 +12,19 @@ efficiency       T_min / measured time               (1.0 is on the roof)
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from .cost import Cost
 from .errors import MachineError, UsageError
 from .machine import LATENCY, Machine
 from .resource import COMPUTE_UNITS, HBM, Resource
+from .value import field, value
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .columns import Columns, PlacedColumns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Corrections:
     """What keeps real programs off the ideal roof, each off by default, applied in this order.
 
@@ -69,7 +69,7 @@ class Corrections:
 IDEAL = Corrections()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Placement:
     """Where a cost stands on a machine.
 
@@ -222,7 +222,7 @@ def place_columns(columns: "Columns", machine: Machine, corrections: Corrections
     )
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Fit:
     """Whether work fits in a memory: what it needs, what there is, and what is left over (negative when it does not fit)."""
 

@@ -3,8 +3,9 @@
 `report.schema.json` beside this file describes the same shape as JSON Schema. Fields are added, never renamed.
 """
 
-from dataclasses import dataclass, field
+from importlib import import_module
 
+from .value import field, value
 from .workload import NO_COVERAGE, Coverage
 
 SCHEMA = "roofline.report/1"
@@ -12,7 +13,7 @@ SCHEMA = "roofline.report/1"
 Amounts = dict[str, float | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class DeviceInfo:
     """A device the input came from."""
 
@@ -21,7 +22,7 @@ class DeviceInfo:
     host: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class InputInfo:
     """What was read."""
 
@@ -32,7 +33,7 @@ class InputInfo:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class OtherFigure:
     """A value that another source gives."""
 
@@ -41,7 +42,7 @@ class OtherFigure:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class CeilingInfo:
     """One roof, and where its height comes from."""
 
@@ -56,7 +57,7 @@ class CeilingInfo:
     others: tuple[OtherFigure, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class CapacityInfo:
     """How much one memory holds."""
 
@@ -66,7 +67,7 @@ class CapacityInfo:
     citation: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class LimitInfo:
     """A named lower roof inside the roof."""
 
@@ -75,7 +76,7 @@ class LimitInfo:
     fraction: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class MachineInfo:
     """The machine everything was held against."""
 
@@ -90,9 +91,12 @@ class MachineInfo:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Point:
-    """The program as one point: all of it, by counters, the average step, or one step."""
+    """The program as one point: all of it, by counters, the average step, or one step.
+
+    ``time_s`` is ``at_roof_s``, what the ops would need at their roofs, plus what is ``lost`` by cause: see `losses.lose`.
+    """
 
     scope: str
     step: int | None = None
@@ -102,6 +106,7 @@ class Point:
     work: Amounts = field(default_factory=dict)
     flops: float | None = None
     bytes: Amounts = field(default_factory=dict)
+    hops: Amounts = field(default_factory=dict)
     intensity: float | None = None
     bound: str | None = None
     floor_s: float | None = None
@@ -109,9 +114,11 @@ class Point:
     efficiency: float | None = None
     op_efficiency: float | None = None
     utilization: dict[str, float] = field(default_factory=dict)
+    at_roof_s: float | None = None
+    lost: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class LedgerRow:
     """One tensor of an op's ledger."""
 
@@ -124,18 +131,34 @@ class LedgerRow:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class CounterInfo:
-    """What hardware counters measured."""
+    """What hardware counters measured, as totals over all launches of an op; ``launches`` of the ``of`` were counted.
+
+    ``time_s`` is with one kernel at a time and cold caches, so not the op's own; ``rate`` and ``bandwidth`` are by the op's own time.
+    ``intensities`` are counted FLOP over the counted bytes of each level. ``ratio`` is counted over modelled, by ``matrix`` and ``vector``
+    (FLOP in floating-point formats) and by memory level, where both are known.
+    """
 
     work: Amounts = field(default_factory=dict)
     bytes: Amounts = field(default_factory=dict)
     time_s: float | None = None
+    flops: float | None = None
+    launches: int | None = None
+    of: int | None = None
+    rate: float | None = None
+    bandwidth: dict[str, float] = field(default_factory=dict)
+    intensities: dict[str, float] = field(default_factory=dict)
+    ratio: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class OpInfo:
-    """One operation and where it stands: totals over all executions."""
+    """One operation and where it stands: totals over all executions.
+
+    ``rate`` is its FLOP/s and ``bandwidth`` its B/s over each memory level and link, by its own time; ``intensities`` its FLOP over the
+    bytes of each of them, of which ``intensity`` is that of main memory. ``attainable`` is the best rate that its roofs allow.
+    """
 
     id: int
     rank: int
@@ -156,6 +179,9 @@ class OpInfo:
     bytes: Amounts = field(default_factory=dict)
     hops: Amounts = field(default_factory=dict)
     intensity: float | None = None
+    intensities: dict[str, float] = field(default_factory=dict)
+    rate: float | None = None
+    bandwidth: dict[str, float] = field(default_factory=dict)
     ridge: float | None = None
     attainable: float | None = None
     floor_s: float | None = None
@@ -173,7 +199,19 @@ class OpInfo:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
+class StepInfo:
+    """A step of the run: its key in ``by_step`` and ``points``, and its name and number, which are labels and may repeat."""
+
+    step: int
+    name: str = ""
+    number: int | None = None
+    time_s: float | None = None
+    busy_s: float | None = None
+    complete: bool = True
+
+
+@value
 class StepShare:
     """The part of an op in one step."""
 
@@ -183,7 +221,7 @@ class StepShare:
     time_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class DeviceShare:
     """The part of an op on one device."""
 
@@ -193,7 +231,7 @@ class DeviceShare:
     time_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Finding:
     """Something worth telling: what kind, about which ops, in words, and the seconds it could save."""
 
@@ -204,7 +242,7 @@ class Finding:
     levers: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Report:
     """A program held against a machine."""
 
@@ -214,6 +252,12 @@ class Report:
     coverage: Coverage = NO_COVERAGE
     points: tuple[Point, ...] = ()
     ops: tuple[OpInfo, ...] = ()
+    steps: tuple[StepInfo, ...] = ()
     by_step: tuple[StepShare, ...] = ()
     by_device: tuple[DeviceShare, ...] = ()
     findings: tuple[Finding, ...] = ()
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """What a notebook shows. The view is found by its name: a value knows nothing of views, and nothing is imported until one asks."""
+        shown: dict[str, str] = import_module("roofline.notebook").bundle(self)
+        return shown

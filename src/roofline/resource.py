@@ -5,20 +5,19 @@ A resource is a kind of service by one piece of hardware, spelled ``unit`` or ``
 hardware; amounts on one unit add up, units overlap.
 """
 
-import re
-from dataclasses import dataclass, field
-
 from .dtypes import DType, dtype
 from .errors import UnitError
+from .patterns import pattern
+from .value import field, value
 
 COMPUTE_UNITS = ("matrix", "vector", "compute")
 SCALE_UP = ("ici", "nvlink", "xgmi", "neuronlink", "xelink", "roce", "ethernet")  # links between chips of one system
 LINK_UNITS = (*SCALE_UP, "c2c", "dcn", "pcie")
 MEMORY_UNITS = ("hbm", "host", "l3", "l2", "l1", "lds", "vmem", "cmem", "smem", "sbuf", "psum", "tmem", "slc", "sram", "infinity_cache")
-_SPELLING = re.compile(r"[a-z][a-z0-9_.]*(/[a-z0-9_]+)?")
+_SPELLING = pattern(r"[a-z][a-z0-9_.]*(/[a-z0-9_]+)?")
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@value(kw_only=False, order=True)
 class Resource:
     """One kind of service by one unit of hardware; its name is its identity.
 
@@ -54,8 +53,8 @@ class Resource:
             "is_memory": not compute and not link,
             "is_arithmetic": compute and kind != "transcendental",
         }
-        for name, value in facts.items():
-            object.__setattr__(self, name, value)
+        for name, fact in facts.items():
+            object.__setattr__(self, name, fact)
 
     @property
     def per(self) -> str:
@@ -80,6 +79,7 @@ def vector(number: str | DType) -> Resource:
 
 
 HBM = Resource("hbm")  # main memory, whatever its technology
+PCIE = Resource("pcie")  # the bus to the host, one direction of it
 HOST = Resource("host")  # the host's memory, seen from an accelerator
 TRANSCENDENTAL = Resource("vector/transcendental")
 UNNAMED_WORK = Resource("compute")  # arithmetic on a unit that nobody can name

@@ -1,23 +1,26 @@
 """Selection: filter the ops of a report and sum them by what they have in common.
 
-Filters and groups are pure functions on rows of a report; rows keep their order, groups come longest first.
+Filters and groups are pure functions on rows of a report; rows keep their order, groups come longest first. A filter by step, device or
+host (`narrow`) leaves of each op the share that ran there.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from .dtypes import dtype as number_format
 from .errors import UsageError, did_you_mean
-from .report import Amounts, OpInfo
+from .patterns import pattern
+from .report import Amounts, CounterInfo, OpInfo, Report
+from .value import replace, value
+from .workload import feeds as is_feed
 
 Words = str | Iterable[str] | None
 
-_NUMBERING = re.compile(r"(?:[._](?:\d+|clone|remat\d*))+$")  # what compilers append to tell copies of one op apart
+_NUMBERING = pattern(r"(?:[._](?:\d+|clone|remat\d*))+$")  # what compilers append to tell copies of one op apart
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Group:
     """Ops with one key, summed.
 
@@ -61,10 +64,12 @@ def select(
     module: Words = None,
     name: str | None = None,
     min_time_s: float | None = None,
+    feeds: bool = True,
 ) -> tuple[OpInfo, ...]:
     """The ops that pass every filter given, in their order.
 
     Each of the words may be one or several, and upper or lower case; ``name`` is a regular expression found anywhere in the name.
+    Without ``feeds`` infeed and outfeed are left out.
     """
     formats = None if dtype is None else [number_format(word).rate for word in _several(dtype)]
     wanted: list[tuple[str, Words]] = [("category", category), ("bound", bound), ("dtype", formats), ("unit", unit), ("module", module)]
@@ -75,7 +80,136 @@ def select(
     if min_time_s is not None:
         least = min_time_s
         tests.append(lambda op: op.time_s is not None and op.time_s >= least)
+    if not feeds:
+        tests.append(lambda op: not is_feed(op.category))
     return tuple(op for op in ops if all(test(op) for test in tests))
+
+
+def narrow(
+    report: Report,
+    *,
+    step: Sequence[str | int] | None = None,
+    device: Sequence[int] | None = None,
+    host: Words = None,
+) -> tuple[OpInfo, ...]:
+    """The ops of a report with the part of each that ran in these steps, or on these devices, or on these hosts; longest first.
+
+    A step is the number that the report gives it, or a name that several share. Times are those of the part; count, kernels, work,
+    bytes and floors follow the executions that fell into it, self time its time. What binds an op stays what binds it in all.
+    A report says what ran in which step and on which device, not what ran in which step of which device: asking for both is refused.
+    """
+    if step is None and device is None and host is None:
+        return report.ops
+    if step is not None and (device is not None or host is not None):
+        raise UsageError("a report has the time of each op by step and by device, not by both; filter by one of them")
+    if step is not None:
+        chosen = _step_keys(report, step)
+        rows = [(share.op, share.count, share.time_s) for share in report.by_step if share.step in chosen]
+    else:
+        chosen = _device_ids(report, device, host)
+        rows = [(share.op, share.count, share.time_s) for share in report.by_device if share.device in chosen]
+    parts: dict[int, tuple[float, float]] = {}
+    for id, count, time_s in rows:
+        had = parts.get(id, (0, 0.0))
+        parts[id] = (had[0] + count, had[1] + time_s)
+    kept = [_part(op, *parts[op.id]) for op in report.ops if parts.get(op.id, (0, 0.0))[0]]
+    return tuple(sorted(kept, key=lambda op: (-(op.time_s or 0.0), op.rank)))
+
+
+def _step_keys(report: Report, words: Sequence[str | int]) -> set[int]:
+    keys = {share.step for share in report.by_step}
+    if not keys:
+        raise UsageError("this input has no steps; mark them with jax.profiler.StepTraceAnnotation")
+    found: set[int] = set()
+    for word in words:
+        named = {one.step for one in report.steps if one.name == word}
+        if not named and str(word).isdecimal() and int(word) in keys:
+            named = {int(word)}
+        if not named:
+            raise UsageError(f"no step {word!r}; the steps are {min(keys)} to {max(keys)}{_named_steps(report)}")
+        found |= named
+    return found
+
+
+def _named_steps(report: Report) -> str:
+    names = dict.fromkeys(one.name for one in report.steps if one.name)
+    return f", named {', '.join(map(repr, list(names)[:5]))}" if names else ""
+
+
+def _device_ids(report: Report, device: Sequence[int] | None, host: Words) -> set[int]:
+    ids = {share.device for share in report.by_device}
+    if not ids:
+        raise UsageError("this input does not say on which device its ops ran")
+    wanted = set(ids if device is None else device)
+    if missing := sorted(wanted - ids):
+        raise UsageError(f"no device {missing[0]}; the devices are {', '.join(map(str, sorted(ids)))}")
+    if host is not None:
+        hosts = _folded(host)
+        known = {one.host.casefold(): one.host for one in report.input.devices if one.host}
+        if lost := sorted(hosts - set(known)):
+            raise UsageError(f"no host named {lost[0]!r}; the hosts are {', '.join(sorted(known.values())) or 'not named'}")
+        wanted &= {one.id for one in report.input.devices if one.host.casefold() in hosts}
+    return wanted
+
+
+def _part(op: OpInfo, count: float, time_s: float) -> OpInfo:
+    """An op reduced to some of its executions."""
+    if count == op.count and op.time_s == time_s:
+        return op
+    share = count / op.count
+    floor, times = _times(op.floor_s, share), {unit: seconds * share for unit, seconds in op.times.items()}
+    flops, moved = _cut(op.flops, count, op.count), _cut_all(op.bytes, count, op.count)
+    return replace(
+        op,
+        count=count,
+        kernels=_cut(op.kernels, count, op.count),
+        time_s=time_s,
+        self_time_s=op.self_time_s * time_s / op.time_s if op.self_time_s is not None and op.time_s else None,
+        work=_cut_all(op.work, count, op.count),
+        flops=flops,
+        bytes=moved,
+        hops=_cut_all(op.hops, count, op.count),
+        rate=flops / time_s if flops is not None and time_s else None,
+        bandwidth={level: amount / time_s for level, amount in moved.items() if amount is not None} if time_s else {},
+        floor_s=floor,
+        serial_s=_times(op.serial_s, share),
+        expected_s=_times(op.expected_s, share),
+        efficiency=floor / time_s if op.efficiency is not None and floor is not None and time_s else None,
+        times=times,
+        utilization={unit: seconds / time_s for unit, seconds in times.items()} if time_s else {},
+        counters=_part_of_counters(op.counters, count, op.count, time_s),
+        notes=(*op.notes, f"the part of {count:g} of {op.count:g} executions"),
+    )
+
+
+def _part_of_counters(counters: CounterInfo | None, count: float, of: float, time_s: float) -> CounterInfo | None:
+    if counters is None:
+        return None
+    flops, moved = _cut(counters.flops, count, of), _cut_all(counters.bytes, count, of)
+    return replace(
+        counters,
+        work=_cut_all(counters.work, count, of),
+        bytes=moved,
+        flops=flops,
+        time_s=_times(counters.time_s, count / of),
+        rate=flops / time_s if flops is not None and time_s else None,
+        bandwidth={level: amount / time_s for level, amount in moved.items() if amount is not None} if time_s else {},
+    )
+
+
+def _times(seconds: float | None, share: float) -> float | None:
+    return None if seconds is None else seconds * share
+
+
+def _cut(amount: float | None, count: float, of: float) -> float | None:
+    """An amount's share; whole numbers stay whole where they can."""
+    if isinstance(amount, int) and isinstance(count, int) and isinstance(of, int) and not amount * count % of:
+        return amount * count // of
+    return None if amount is None else amount * (count / of)
+
+
+def _cut_all(amounts: Amounts, count: float, of: float) -> Amounts:
+    return {name: _cut(amount, count, of) for name, amount in amounts.items()}
 
 
 def group(ops: Iterable[OpInfo], by: str, *, depth: int | None = None) -> tuple[Group, ...]:
@@ -92,6 +226,37 @@ def group(ops: Iterable[OpInfo], by: str, *, depth: int | None = None) -> tuple[
     groups = [_sum(name, mine) for name, mine in members.items()]
     return tuple(sorted(groups, key=lambda one: (-(one.time_s or 0.0), -(one.floor_s or 0.0), one.key)))
 
+
+def group_parts(report: Report, ops: Iterable[OpInfo], by: str) -> tuple[Group, ...]:
+    """The parts of these ops that ran in each step, or on each device or host, summed, in the order of steps and devices."""
+    wanted = {op.id for op in ops}
+    groups = []
+    for key, chosen in _places(report, by):
+        mine = [op for op in chosen if op.id in wanted]
+        if mine:
+            groups.append(_sum(key, mine))
+    return tuple(groups)
+
+
+def _places(report: Report, by: str) -> Iterable[tuple[str, tuple[OpInfo, ...]]]:
+    if by == "step":
+        labels = {one.step: f"{one.step} {one.name}".strip() for one in report.steps}
+        for key in sorted({share.step for share in report.by_step}):
+            yield labels.get(key, str(key)), narrow(report, step=[key])
+    elif by == "device":
+        hosts = {one.id: one.host for one in report.input.devices}
+        several = len(set(hosts.values())) > 1
+        for id in sorted({share.device for share in report.by_device}):
+            yield f"{id} ({hosts[id]})" if several and id in hosts else str(id), narrow(report, device=[id])
+    else:
+        for host in dict.fromkeys(one.host for one in report.input.devices):
+            ran = {share.device for share in report.by_device}
+            ids = [one.id for one in report.input.devices if one.host == host and one.id in ran]
+            if ids:
+                yield host, narrow(report, device=ids)
+
+
+PLACES = ("step", "device", "host")  # what a part of an op has, and not the op
 
 KEYS: Mapping[str, Callable[[OpInfo], str]] = {
     "category": lambda op: op.category,

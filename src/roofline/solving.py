@@ -20,7 +20,6 @@ infinite dimension is `INFINITE`, so large that what it leaves out is below `TIE
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from math import inf, isinf
@@ -32,6 +31,7 @@ from .ledger import Ledger
 from .machine import Machine
 from .resource import HBM, Resource
 from .units import plain, show
+from .value import replace, value
 
 Formula = Callable[..., Ledger | Cost]
 
@@ -43,7 +43,7 @@ UNBOUNDED = 2**90  # an intensity beyond this comes from an infinite dimension
 NEIGHBOURS = 2048  # whole numbers tried around one that the formula refuses, as for tiles that must divide
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Crossing:
     """Where compute time and memory (or link) time meet, or the fact that they do not.
 
@@ -86,7 +86,7 @@ class Crossing:
         return f"{self.compute_unit} bound {where} {name} = {self.integer:,}{exactly}, else {self.level_unit} bound"
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class _Side:
     """One of the two compared units at one size, exactly: its seconds, its FLOP or bytes, and the resources billed on it."""
 
@@ -96,7 +96,7 @@ class _Side:
     resources: tuple[Resource, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class _Sides:
     """Both sides at one size."""
 

@@ -1,15 +1,20 @@
 """Workloads: the operations a program runs, and what a source found out about them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 from .cost import Cost
 from .ledger import Ledger
+from .value import field, value
 
 COST_PROVENANCES = ("counter", "profile", "compiler", "shape", "formula", "user")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def feeds(category: str) -> bool:
+    """Whether ops of a category only bring data in from the host or out to it."""
+    return "infeed" in category or "outfeed" in category
+
+
+@value
 class Counters:
     """What hardware counters measured for an op, beside the modelled figures, never instead of them."""
 
@@ -17,7 +22,7 @@ class Counters:
     time_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Share:
     """The part of an op that fell into one step or on one device."""
 
@@ -26,11 +31,12 @@ class Share:
     time_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Op:
     """One operation: totals over all its executions.
 
     ``phase`` is ``forward`` or ``backward`` in a program that computes gradients, where the program tells them apart.
+    ``towards`` is which way a copy crosses the bus to the host, ``in`` to the device or ``out``, where the source knows.
     ``time_s`` is the duration of its kernels, ``self_time_s`` what is left without nested ops and earlier events on the same
     stream, so that self times sum to busy time. ``None`` is unknown.
     """
@@ -46,6 +52,7 @@ class Op:
     scope: str = ""
     location: str = ""
     phase: str = ""
+    towards: str = ""
     work_provenance: str = "user"
     bytes_provenance: str = "user"
     counters: Counters | None = None
@@ -65,7 +72,7 @@ class Op:
         return self.kernels or self.count
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Workload:
     """The operations of a program. Its cost is the sum of theirs."""
 
@@ -89,7 +96,7 @@ class Workload:
         return sum(times) if times else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Device:
     """A device that a recording saw, and the peaks it reported of itself."""
 
@@ -99,17 +106,21 @@ class Device:
     rates: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Coverage:
-    """Seconds of wall, busy, attributed and priced time, each a union of intervals; ``None`` when the source has no clock."""
+    """Seconds of wall, busy, attributed and priced time, each a union of intervals; ``None`` when the source has no clock.
+
+    ``counted_s`` is the self time of the ops that hardware counters measured whole; ``None`` where nothing was counted.
+    """
 
     wall_s: float | None = None
     busy_s: float | None = None
     attributed_s: float | None = None
     priced_s: float | None = None
+    counted_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Step:
     """One step that a recording saw whole: its key in the ops' shares, its number and name as labels, and its seconds.
 
@@ -128,9 +139,30 @@ class Step:
 NO_COVERAGE = Coverage()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=False)
+class KernelUse:
+    """A kernel that an operation of a profile launched: what counters of kernels are joined by.
+
+    ``op_index`` is the operation's place in the recording's workload; ``kernel_name`` the device event's name as the profile has it;
+    ``order`` any number that grows with the order of launches (an event's start); ``grid`` its blocks (``kernel_details``), if known;
+    ``count`` how many launches this stands for. Give one an event, or one for each kernel of an operation with the order of its first
+    launch and the count of all: both join alike. Memsets and copies may be among them; counters have none, so they match nothing.
+    """
+
+    op_index: int
+    kernel_name: str
+    order: float
+    grid: tuple[int, ...] | None = None
+    count: int = 1
+
+
+@value
 class Recording:
-    """What a source turned its input into."""
+    """What a source turned its input into.
+
+    ``kernels`` are what the operations launched, where a profile names kernels. ``measured`` is the share of the wall time for which
+    hardware counters of the whole program saw each unit busy (0 to 1), where a profile has such counters.
+    """
 
     workload: Workload
     format: str
@@ -139,4 +171,6 @@ class Recording:
     devices: tuple[Device, ...] = ()
     steps: tuple[Step, ...] = ()
     coverage: Coverage = NO_COVERAGE
+    kernels: tuple[KernelUse, ...] = ()
+    measured: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

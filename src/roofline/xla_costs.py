@@ -6,12 +6,12 @@ HloInstructionProto in XLA's public hlo.proto.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 from .hlo.wire import BYTES, VARINT, fields, varint
 from .jax import require_jax
+from .value import value
 
 _MODULE_NAME, _ENTRY_NAME, _COMPUTATIONS, _PROGRAM_SHAPE, _ENTRY_ID, _STACK_FRAMES = 1, 2, 3, 4, 6, 17
 _NAME, _INSTRUCTIONS, _SHAPE_OF_COMPUTATION, _ID_OF_COMPUTATION, _ROOT = 1, 2, 4, 5, 6
@@ -20,7 +20,7 @@ _PARAMETERS, _RESULT, _PARAMETER_NAMES = 1, 2, 3
 _COSTLESS = (b"parameter", b"constant", b"tuple", b"get-tuple-element", b"bitcast")
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class XlaCost:
     """XLA's figures for one instruction; ``None`` where it gives none."""
 
@@ -79,13 +79,13 @@ def _parameter_name(place: int) -> bytes:
 
 def _operands(instruction: bytes) -> Iterator[int]:
     """The ids of the operands, packed or one by one."""
-    for number, kind, value, end in fields(instruction):
+    for number, kind, held, end in fields(instruction):
         if number != _OPERANDS:
             continue
         if kind == VARINT:
-            yield value
+            yield held
             continue
-        position = value
+        position = held
         while position < end:
             operand, position = varint(instruction, position, end)
             yield operand
@@ -94,9 +94,9 @@ def _operands(instruction: bytes) -> Iterator[int]:
 def _without(message: bytes, dropped: Iterable[int]) -> bytes:
     """A message less some of its fields."""
     kept = b""
-    for number, kind, value, end in fields(message):
+    for number, kind, held, end in fields(message):
         if number not in dropped:
-            kept += _field(number, message[value:end]) if kind == BYTES else _key(number, value)
+            kept += _field(number, message[held:end]) if kind == BYTES else _key(number, held)
     return kept
 
 

@@ -13,6 +13,7 @@ from ..errors import RooflineError, UsageError, did_you_mean
 # name -> (module, one line of help)
 COMMANDS = {
     "analyze": ("analyze", "hold a program or a file of ops against a machine: bounds, efficiency, what to do next"),
+    "capture": ("capture", "run a JAX program under the profiler, and analyse what it did"),
     "op": ("op", "price one operation from its shapes: roofline op matmul 8192 8192 8192 --chip v5e"),
     "place": ("place", "put FLOP, bytes and a time on a machine's roofline"),
     "cross": ("cross", "find the size at which a formula becomes compute bound"),
@@ -23,6 +24,8 @@ COMMANDS = {
     "jax-compare": ("jax_compare", "theory beside XLA's cost analysis of a JAX function, instruction by instruction"),
     "chips": ("chips", "the machines: list, show, compare, check a machine file"),
     "plot": ("plot", "draw a figure"),
+    "cache": ("cache", "what is kept of runs that were read, and how to forget it"),
+    "serve": ("serve", "the pages of runs, live in a browser on this machine"),
 }
 _USAGE = "usage: roofline COMMAND [arguments]   (roofline COMMAND --help says more)"
 
@@ -30,6 +33,9 @@ _USAGE = "usage: roofline COMMAND [arguments]   (roofline COMMAND --help says mo
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # an encoding without µ shows a question mark, and no traceback
     try:
         return _run(words)
     except UsageError as error:

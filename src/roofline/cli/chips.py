@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from ..analysis import describe
@@ -12,6 +12,7 @@ from ..machines import Problem, card, catalogue, lint
 from ..render.export import Row
 from ..render.machines import card_text, chips_text, comparison_text, lint_text
 from ..report import MachineInfo
+from ..value import value
 from .options import Parser, output_options
 from .output import draw, emit
 
@@ -22,7 +23,7 @@ SCHEMA = "roofline.machines/1"
 CHECK_FAILED = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Answer:
     """Machines as JSON."""
 
@@ -30,7 +31,7 @@ class Answer:
     machines: tuple[MachineInfo, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class LintAnswer:
     """What the linter found, as JSON."""
 

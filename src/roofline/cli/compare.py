@@ -1,25 +1,27 @@
 """`roofline compare`: two reports, op by op."""
 
+import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..analysis import analyze
 from ..comparison import Comparison, Delta, Totals, compare
 from ..render.export import Row
+from ..render.op_table import efficiency_cell
 from ..render.tables import Cell, Paper, facts, table
-from ..render.text import efficiency_cell, notes_text
+from ..render.text import notes_text
 from ..report import Report
-from ..sources import head_of, read
-from ..sources.report_json import read_report, sniff
+from ..sources import all_of
 from ..units import percent, show
-from .options import Parser, chosen_machine, machine_options, output_options
-from .output import draw, emit
+from ..value import value
+from .options import Parser, chosen_machine, is_page, machine_options, output_options
+from .output import draw, emit, write_page
+from .reading import host_options, read_input, stored_report
 
 SCHEMA = "roofline.comparison/1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Answer:
     """A comparison as JSON."""
 
@@ -37,14 +39,15 @@ def parser() -> Parser:
     made = Parser(
         "compare",
         "Two reports op by op: what became faster, what slower, what is new.\n"
-        "Each is a JSON report that roofline wrote, or any file that analyze reads, held against --chip.",
+        "Each is a JSON report that roofline wrote, or any file or folder that analyze reads, held against --chip.",
         "roofline compare before.json after.json",
     )
     made.add_argument("before", metavar="A", help="the report before")
     made.add_argument("after", metavar="B", help="the report after")
     made.add_argument("--top", type=int, default=20, metavar="N", help="ops to show in the table (default 20)")
+    host_options(made)
     machine_options(made)
-    output_options(made)
+    output_options(made, page=True)
     return made
 
 
@@ -52,14 +55,14 @@ def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
 
     def report(name: str) -> Report:
-        path = Path(name)
         # A report keeps the machine it was held against, unless another is asked for.
-        if sniff(head_of(path), path) and not (args.chip or args.set or args.per_device):
-            return read_report(path)
-        recording = read(path, lambda: chosen_machine(args))
+        if not (args.chip or args.set or args.per_device) and (kept := stored_report(name)) is not None:
+            return kept
+        recording = read_input(args, [name], lambda: chosen_machine(args))
         return analyze(recording, chosen_machine(args, recording.devices))
 
-    found = compare(report(args.before), report(args.after))
+    before, after = report(args.before), report(args.after)
+    found = compare(before, after)
     answer = Answer(
         files=(args.before, args.after),
         before=found.before,
@@ -69,12 +72,23 @@ def run(words: Sequence[str]) -> int:
         deltas=found.deltas,
         notes=found.notes,
     )
-    if args.output:
+    if args.output and is_page(args.output):
+        from ..pages import comparison_page
+
+        write_page(args, comparison_page(before, after, written=(_written(args, args.before), _written(args, args.after))))
+    elif args.output:
         from ..render.plot import change_bars
 
         draw(args, change_bars(found, theme=args.theme))
     emit(args, lambda page: _text(args.before, args.after, found, args.top, page), answer, lambda: [_row(delta) for delta in found.deltas])
     return 0
+
+
+def _written(args: argparse.Namespace, name: str) -> bytes | None:
+    """The bytes of a report that is kept as it was written, so that a page holds those and no others."""
+    path = Path(name)
+    kept = not (args.chip or args.set or args.per_device) and path.is_file() and stored_report(name) is not None
+    return all_of(path) if kept else None
 
 
 def _row(delta: Delta) -> Row:

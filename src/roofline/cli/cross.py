@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from ..render.tables import Paper, facts
 from ..render.text import notes_text
 from ..solving import INFINITE, Crossing, cross
 from ..units import plain
+from ..value import value
 from .formula import add_options, chosen_options, listing, number
 from .options import Parser, chosen_machine, machine_options, output_options
 from .output import draw, emit
@@ -29,7 +30,7 @@ AROUND = 1000  # where a figure is centred when nothing crosses
 EXAMPLE = "roofline cross matmul --free m --k inf --n inf --chip v5e"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Answer:
     """A crossing as JSON."""
 

@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..errors import UsageError, did_you_mean
 from ..formulas.chains import POINTWISE
@@ -10,13 +9,14 @@ from ..fusing import ENUMERABLE, Fusion, StageSpec, best, chain, every_fusion, f
 from ..render.tables import Cell, Paper, table
 from ..render.text import notes_text
 from ..units import parse, plain, show
+from ..value import value
 from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
 from .output import draw, emit
 
 SCHEMA = "roofline.fusion/1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Grouping:
     """One grouping as JSON."""
 
@@ -34,7 +34,7 @@ class Grouping:
     reasons: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Answer:
     """Every grouping of a chain as JSON."""
 

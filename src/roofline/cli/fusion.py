@@ -1,7 +1,7 @@
 """`roofline fusion`: what a program did not fuse, why, and what that costs."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from ..analysis import analyze
@@ -13,13 +13,15 @@ from ..render.text import notes_text
 from ..sources.hlo_dump import read_modules
 from ..sources.programs import prepared, read
 from ..units import percent, plain, show
+from ..value import value
 from .options import Parser, chosen_machine, machine_options, output_options
 from .output import draw, emit
+from .progress import progress
 
 SCHEMA = "roofline.fusion-report/1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Answer:
     """The fusion reports of a file or folder as JSON."""
 
@@ -45,9 +47,10 @@ def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     machine = chosen_machine(args)
     reports = []
-    for module in read_modules(Path(args.path)):
-        ready, platform, notes = prepared(module, machine)
-        reports.append((fragments(ready, platform, machine, link=network_of(machine)), notes))
+    with progress(f"pricing {args.path}"):
+        for module in read_modules(Path(args.path)):
+            ready, platform, notes = prepared(module, machine)
+            reports.append((fragments(ready, platform, machine, link=network_of(machine)), notes))
     if args.output:
         from ..render.plot import roofline_chart
 

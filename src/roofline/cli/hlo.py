@@ -10,6 +10,7 @@ from ..selection import group
 from ..sources.programs import read
 from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
 from .output import emit_report
+from .progress import progress
 
 # what the command says -> the field of an op
 KEYS = {
@@ -36,14 +37,15 @@ def parser() -> Parser:
     made.add_argument("--top", type=int, default=20, metavar="N", help="rows to show (default 20)")
     machine_options(made)
     correction_options(made)
-    output_options(made)
+    output_options(made, page=True)
     return made
 
 
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     machine = chosen_machine(args)
-    report = analyze(read(Path(args.path), machine), machine, chosen_corrections(args))
+    with progress(f"pricing {args.path}"):
+        report = analyze(read(Path(args.path), machine), machine, chosen_corrections(args))
     groups = group(report.ops, KEYS[args.by], depth=args.depth) if args.by else None
     emit_report(
         args,

@@ -4,7 +4,6 @@ import importlib
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from ..render.export import Row
 from ..render.tables import Paper, table
 from ..render.text import notes_text
 from ..units import plain
+from ..value import replace, value
 from .options import Parser, output_options
 from .output import emit
 
@@ -27,7 +27,7 @@ ACCUMULATORS = {16: "fp32", 8: "bf16"}
 _SHAPE = re.compile(r"(?:(?P<format>\w+)\[)?(?P<sizes>[\dx, ]*)\]?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Count:
     """One way of counting one program: FLOP and bytes; ``None`` where there is no answer."""
 
@@ -40,7 +40,7 @@ class Count:
         return self.flops / self.bytes if self.flops is not None and self.bytes else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Line:
     """One instruction of the compiled program, counted by us and by XLA, and why they differ."""
 
@@ -53,7 +53,7 @@ class Line:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Comparison:
     """One number format: every count, and the instructions."""
 
@@ -63,7 +63,7 @@ class Comparison:
     lines: tuple[Line, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Answer:
     """The whole comparison as JSON."""
 

@@ -28,7 +28,7 @@ def parser(formula: Formula) -> Parser:
     made.add_argument("--time", metavar="TIME", help="a measured time to hold against the roof, such as 5ms")
     machine_options(made)
     correction_options(made)
-    output_options(made)
+    output_options(made, page=True)
     return made
 
 

@@ -2,19 +2,41 @@
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import NoReturn
 
 from ..errors import UsageError
 from ..machine import Machine
 from ..placement import Corrections
 from ..resource import Resource
 from ..units import parse
+from ..value import replace
 from ..workload import Device
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 DEFAULT_CHIP = "h100-sxm"
 CHIP_VARIABLE = "ROOFLINE_CHIP"
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help as wide as the terminal; argparse makes one of these for every option it is told of, and would import `shutil` to know."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=terminal_columns() - 2)
+
+
+def terminal_columns() -> int:
+    """What `shutil.get_terminal_size` says: ``COLUMNS`` if it is set, else the terminal's width, else 80."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and int(said):
+        return int(said)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
+    except (AttributeError, ValueError, OSError):  # no standard output, a closed one, or no terminal
+        return 80
 
 
 class Parser(argparse.ArgumentParser):
@@ -25,12 +47,12 @@ class Parser(argparse.ArgumentParser):
             prog=f"roofline {command}",
             description=summary,
             epilog=f"example:\n  {example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Help,
             allow_abbrev=False,
         )
         self.command = command
 
-    def error(self, message: str) -> NoReturn:
+    def error(self, message: str) -> "NoReturn":
         raise UsageError(f"{self.command}: {message}; see: {self.prog} --help")
 
 
@@ -56,24 +78,24 @@ def correction_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--limit", metavar="NAME", help="a named lower roof of the machine, such as 'no FMA'")
 
 
-def output_options(parser: argparse.ArgumentParser, *, figure: bool = True) -> None:
+def output_options(parser: argparse.ArgumentParser, *, figure: bool = True, page: bool = False) -> None:
     """Where the answer goes besides the terminal."""
     group = parser.add_argument_group("output")
     group.add_argument("--json", metavar="FILE", help="the whole answer as JSON; - is standard output")
     group.add_argument("--csv", metavar="FILE", help="the table as CSV; - is standard output")
     group.add_argument("--parquet", metavar="FILE", help="the table as Parquet; - is standard output")
     if figure:
-        figure_options(group)
+        figure_options(group, page=page)
 
 
 FIGURES = (".svg", ".png", ".pdf")
+PAGES = (".html", ".htm")
 
 
-def figure_options(parser: argparse._ActionsContainer, *, required: bool = False) -> None:
-    """Where a figure goes, and for which background it is drawn."""
-    parser.add_argument(
-        "-o", "--output", type=_figure, required=required, metavar="FILE", help="a figure, by extension: .svg, .png or .pdf"
-    )
+def figure_options(parser: argparse._ActionsContainer, *, required: bool = False, page: bool = False) -> None:
+    """Where a figure, or a page where there is one, goes, and for which background a figure is drawn."""
+    kinds = "a page, .html, or a figure: .svg, .png or .pdf" if page else "a figure, by extension: .svg, .png or .pdf"
+    parser.add_argument("-o", "--output", type=_figure_or_page if page else _figure, required=required, metavar="FILE", help=kinds)
     parser.add_argument("--dark", dest="theme", action="store_const", const="dark", default="light", help="draw it for a dark background")
 
 
@@ -82,6 +104,17 @@ def _figure(name: str) -> str:
     if not name.lower().endswith(FIGURES):
         raise UsageError(f"{name}: a figure ends in {', '.join(FIGURES)}")
     return name
+
+
+def _figure_or_page(name: str) -> str:
+    if not is_page(name) and not name.lower().endswith(FIGURES):
+        raise UsageError(f"{name}: a page ends in .html, a figure in {', '.join(FIGURES)}")
+    return name
+
+
+def is_page(name: str) -> bool:
+    """Whether a file of this name is a page."""
+    return name.lower().endswith(PAGES)
 
 
 def chosen_machine(args: argparse.Namespace, devices: Sequence[Device] = ()) -> Machine:

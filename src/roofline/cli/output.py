@@ -2,17 +2,17 @@
 
 import argparse
 import os
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from ..render.export import Row, op_rows, to_csv, to_json, to_parquet
 from ..render.tables import Paper
 from ..report import Report
+from .options import is_page, terminal_columns
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -21,7 +21,7 @@ def paper() -> Paper:
     """The terminal as it is: its width, and colour unless ``NO_COLOR`` is set or the output is a pipe."""
     if not sys.stdout.isatty():
         return Paper()
-    return Paper(width=shutil.get_terminal_size().columns, colour=not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
+    return Paper(width=terminal_columns(), colour=not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
 
 
 def emit(args: argparse.Namespace, text: Callable[[Paper], str], value: object, rows: Callable[[], Sequence[Row]]) -> None:
@@ -45,9 +45,13 @@ def emit(args: argparse.Namespace, text: Callable[[Paper], str], value: object, 
 def emit_report(
     args: argparse.Namespace, report: Report, text: Callable[[Paper], str], rows: Callable[[], Sequence[Row]] | None = None
 ) -> None:
-    """A report everywhere the options ask for it, its chart included."""
+    """A report everywhere the options ask for it, its chart or page included."""
     emit(args, text, report, rows or (lambda: op_rows(report.ops)))
-    if args.output:
+    if args.output and is_page(args.output):
+        from ..pages import report_page
+
+        write_page(args, report_page(report))
+    elif args.output:
         from ..render.plot import roofline_chart
 
         draw(args, roofline_chart(report, theme=args.theme))
@@ -58,6 +62,12 @@ def draw(args: argparse.Namespace, axes: "Axes") -> None:
     from ..render.plot import save
 
     save(axes, args.output)
+    talk(f"wrote {args.output}")
+
+
+def write_page(args: argparse.Namespace, page: str) -> None:
+    """A page into the file the options name."""
+    write(args.output, page.encode())
     talk(f"wrote {args.output}")
 
 

@@ -29,7 +29,7 @@ def parser() -> Parser:
     made.add_argument("--name", default="work", metavar="NAME", help="what to call it")
     machine_options(made)
     correction_options(made)
-    output_options(made)
+    output_options(made, page=True)
     return made
 
 

@@ -4,10 +4,10 @@ A multiply, an add or a division is 1 FLOP; a comparison, a sign flip, a select 
 roots are transcendentals, which stand apart. A fused chain is a sum of these facts.
 """
 
-from dataclasses import dataclass
+from ..value import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class PerElement:
     """What one operation costs an element: FLOP, transcendentals, comparisons, and the tensors it reads besides its main input.
 

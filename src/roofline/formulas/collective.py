@@ -11,13 +11,13 @@ An axis of two chips has one link, so one lane. `links` parallel links widen eac
 elements of `uint8`.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 from ..cost import Cost
 from ..errors import FormulaError
 from ..ledger import Ledger, Row, read, send, write
 from ..resource import Resource
+from ..value import value
 from .billing import number, vector_work
 from .notation import Dim, Format, Link, ratio
 from .registry import formula
@@ -27,7 +27,7 @@ NO_MEMORY = "the exchange's own traffic in main memory is not counted"
 COUNTED_ON_REQUEST = f"{NO_MEMORY}; on_chip=True counts it"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Route:
     """How a group of chips is wired: ``sides`` are the chips along each axis."""
 

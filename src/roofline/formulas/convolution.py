@@ -4,12 +4,12 @@ Along one axis, output o and tap j meet input o·stride − padding + j·dilatio
 and only the inputs that some pair needs are read.
 """
 
-from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
 from ..errors import FormulaError
 from ..ledger import Ledger, read, write
+from ..value import value
 from .dense import ProductFormats
 from .notation import Dim, Format, ratio, require_shared, require_whole
 from .registry import formula
@@ -17,7 +17,7 @@ from .registry import formula
 Direction = Literal["forward", "input-gradient", "weight-gradient"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Axis:
     """One spatial axis: its size and how the kernel moves along it; ``low`` and ``high`` are the padding on either side."""
 

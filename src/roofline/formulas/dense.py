@@ -4,19 +4,19 @@ A product's operands, result, accumulator and arithmetic each have a number form
 not named, and arithmetic runs in the wider of the operands' formats.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 from ..cost import Cost
 from ..dtypes import DType
 from ..dtypes import dtype as named
 from ..ledger import Ledger, Row, read, write
+from ..value import value
 from .billing import arithmetic, matrix_work, number, port, vector_work
 from .notation import Dim, Format, Level, tiles
 from .registry import formula
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ProductFormats:
     """The number formats of a product."""
 

@@ -1,8 +1,7 @@
 """Parts of composite formulas: ledgers whose tensors carry the name of the part they belong to."""
 
-from dataclasses import replace
-
 from ..ledger import Ledger, Row
+from ..value import replace
 
 # The last word of the names of tensors that are trained.
 PARAMETERS = frozenset({"weights", "scale", "shift", "table"})

@@ -7,7 +7,6 @@ argument before the function sees it, so that formulas are mathematics only.
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import wraps
 from math import isfinite
@@ -16,6 +15,7 @@ from typing import Any, Literal, ParamSpec, get_args, get_origin
 from ..dtypes import dtype
 from ..errors import FormulaError, did_you_mean
 from ..ledger import Ledger
+from ..value import value
 from .notation import Dim
 from .vocabulary import DIMENSIONS, OPTIONS
 
@@ -27,7 +27,7 @@ GROUPS: tuple[Group, ...] = get_args(Group)
 P = ParamSpec("P")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Parameter:
     """One argument of a formula: a dimension in its place, or an option by its name.
 
@@ -82,7 +82,7 @@ class Parameter:
             raise FormulaError(f"{formula}: {self.name} is {value}; {'a dimension' if self.positional else 'it'} is {what}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Formula:
     """A registered formula: call it, or read what it takes.
 
@@ -148,11 +148,11 @@ def formula(
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> Ledger:
-            for parameter, value in zip(parameters, args, strict=False):
-                parameter.check(name, value)
-            for key, value in kwargs.items():
+            for parameter, given in zip(parameters, args, strict=False):
+                parameter.check(name, given)
+            for key, given in kwargs.items():
                 if key in by_name:
-                    by_name[key].check(name, value)
+                    by_name[key].check(name, given)
             return function(*args, **kwargs)
 
         _add(Formula(name=name, function=checked, group=group, example=example, aliases=aliases, parameters=parameters))

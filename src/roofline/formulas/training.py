@@ -1,11 +1,11 @@
 """Training steps: forward, backward, the gradients written, what is saved in between, and the optimizer's update."""
 
-from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
 from ..errors import FormulaError
 from ..ledger import Ledger, Row, read, write
+from ..value import replace, value
 from .billing import arithmetic, matrix_work, number, vector_work
 from .notation import Dim, Format, tidy
 from .parts import is_parameter, part
@@ -14,7 +14,7 @@ from .registry import formula
 Optimizer = Literal["sgd", "momentum", "adam", "adamw"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Rule:
     """What an optimizer does to one parameter: FLOP, transcendentals, and the numbers it keeps. ``why`` is the count, written out."""
 

@@ -11,14 +11,23 @@
 ('add', 16, (0, 0), 'jit(f)/add')
 """
 
+from __future__ import annotations
+
 import re
+from importlib import import_module
 
 from ..errors import SourceError
-from .module import Call, Computation, HloModule, Instruction
-from .proto import parse_proto
-from .shapes import Layout, Shape
-from .stablehlo import parse_stablehlo
-from .text import parse_text
+from ..patterns import pattern
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .module import Call, Computation, HloModule, Instruction
+    from .proto import parse_proto
+    from .shapes import Layout, Shape
+    from .stablehlo import parse_stablehlo
+    from .text import parse_text
 
 __all__ = [
     "Call",
@@ -34,16 +43,32 @@ __all__ = [
     "recognise",
 ]
 
+# Each name is imported when it is first used: a profile holds its programs in one form, and needs the readers of no other.
+_DOOR = {
+    "module": ("Call", "Computation", "HloModule", "Instruction"),
+    "proto": ("parse_proto",),
+    "shapes": ("Layout", "Shape"),
+    "stablehlo": ("parse_stablehlo",),
+    "text": ("parse_text",),
+}
+_HOME = {name: module for module, names in _DOOR.items() for name in names}
+
 HEAD = 2**16  # bytes that tell the form of a program
 _BYTECODE = b"ML\xefR"
-_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
-_HLO = re.compile(r"^[ \t]*(?:HloModule\b|ENTRY\b)", re.MULTILINE)
-_MLIR = re.compile(
+_CONTROL = rb"[\x00-\x08\x0e-\x1f]"
+_HLO = pattern(r"^[ \t]*(?:HloModule\b|ENTRY\b)", re.MULTILINE)
+_MLIR = pattern(
     r"^[ \t]*(?:module[ \t]*(?:@|attributes\b|\{)|func\.func\b|\"?builtin\.module\b|#loc\d*\s*=|sdy\.mesh\b)|\bstablehlo\.[a-z]",
     re.MULTILINE,
 )
 # Field 1 of a module is its name, then come its entry's name (2) or its computations (3); wrappers hold it as their field 1.
-_MODULE_NAME = re.compile(rb"[\w.\-$<>@\[\]]+[\x12\x1a]")
+_MODULE_NAME = rb"[\w.\-$<>@\[\]]+[\x12\x1a]"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOME[name]}", __name__), name)
 
 
 def parse(data: bytes | str, where: str = "program") -> HloModule:
@@ -52,18 +77,26 @@ def parse(data: bytes | str, where: str = "program") -> HloModule:
         text = data.removeprefix("\ufeff")
     elif data.startswith(_BYTECODE):
         raise SourceError(f"{where}: MLIR bytecode; print the module as text instead, as lowered.as_text() does")
-    elif _CONTROL.search(data, 0, HEAD):
+    elif re.search(_CONTROL, data[:HEAD]):
+        from .proto import parse_proto
+
         return parse_proto(data, where)
     else:
         text = data.decode("utf-8-sig", "backslashreplace")
     if not text.strip():
         raise SourceError(f"{where}: the program is empty")
-    return parse_stablehlo(text, where) if _form_of(text[:HEAD]) == "stablehlo" else parse_text(text, where)
+    if _form_of(text[:HEAD]) == "stablehlo":
+        from .stablehlo import parse_stablehlo
+
+        return parse_stablehlo(text, where)
+    from .text import parse_text
+
+    return parse_text(text, where)
 
 
 def recognise(head: bytes) -> str:
     """The form of a program from its first bytes: ``hlo text``, ``hlo proto``, ``stablehlo``, or nothing for other data."""
-    if _CONTROL.search(head):
+    if re.search(_CONTROL, head):
         return "hlo proto" if _looks_like_module(head) else ""
     return _form_of(head.decode("utf-8-sig", "replace"))
 
@@ -86,5 +119,5 @@ def _looks_like_module(head: bytes) -> bool:
             length_bytes += 1
         position += length_bytes
         if head[position : position + 1] != b"\n":
-            return _MODULE_NAME.match(head, position) is not None
+            return re.match(_MODULE_NAME, head[position:]) is not None
     return False

@@ -1,16 +1,16 @@
 """What pricing gives: a price for one instruction, where that instruction stands, and on which kind of hardware it runs."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from ..cost import Cost
 from ..machine import Machine
+from ..value import value
 from .module import Computation, HloModule, Instruction
 
 Platform = Literal["gpu", "tpu", "cpu"]
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Price:
     """The cost of one execution of an instruction.
 
@@ -24,7 +24,7 @@ class Price:
     least: Cost | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Site:
     """An instruction where it stands: in a computation, in a module, compiled for a platform."""
 

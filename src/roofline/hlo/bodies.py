@@ -5,12 +5,12 @@ often a compiler's loop may compute it again.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, prod
 
 from ..cost import Cost
 from ..resource import UNNAMED_WORK
+from ..value import field, record, value
 from .bill import Platform, Site
 from .callgraph import callees_first, in_order
 from .contraction import PRODUCTS
@@ -35,7 +35,7 @@ INLINE = ("fusion", "call", "async-start")  # instructions that run the computat
 TRANSPARENT = ("bitcast", "opt-barrier", "domain", "add-dependency", "async-done", "async-update")
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Body:
     """What a computation does when some of its result is wanted: arithmetic, demand on its parameters, and bytes of its constants."""
 
@@ -45,7 +45,7 @@ class Body:
     opcodes: frozenset[str]
 
 
-@dataclass(slots=True)
+@record
 class Bodies:
     """The computations of one module on one platform, each walked once for each demand."""
 

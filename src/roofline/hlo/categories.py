@@ -1,9 +1,9 @@
 """Categories: a word for people for what a kernel mostly is."""
 
 from ..cost import Cost
+from ..resource import PCIE
 from .bill import Site
 from .elementwise import ELEMENTWISE
-from .traffic import PCIE
 
 # What a kernel is called after when it holds one of these, first come first.
 _SIGNS = {

@@ -5,7 +5,6 @@ the operands are merely copied.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import cast
 
 from ..cost import NOTHING, Cost
@@ -13,13 +12,13 @@ from ..formulas.collective import Algorithm, Route, all_gather, all_reduce, all_
 from ..formulas.notation import Link, tidy
 from ..ledger import Ledger
 from ..machine import Machine
-from ..resource import SCALE_UP
+from ..resource import PCIE, SCALE_UP
+from ..value import value
 from .bill import Platform, Price, Site
-from .traffic import PCIE
 from .work import Sum
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Network:
     """How the chips of a program are joined: the link, the way it is wired, and how many such links each chip drives at once."""
 

@@ -6,19 +6,19 @@ on ``vector/transcendental``. XLA's own cost analysis counts every one of these 
 opcode.
 """
 
-from dataclasses import dataclass
 from functools import cache
 
 from ..cost import Cost
 from ..dtypes import DType
 from ..formulas.chains import POINTWISE
 from ..resource import TRANSCENDENTAL, Resource, vector
+from ..value import value
 from .bill import Site
 from .shapes import Shape
 from .work import NO_WORK, Inner, Work
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class PerElement:
     """FLOP and transcendentals an element."""
 

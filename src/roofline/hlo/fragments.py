@@ -19,7 +19,6 @@ the write too unless the value is needed in memory anyhow. Amounts are totals ov
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeVar
 
@@ -27,6 +26,7 @@ from ..cost import NOTHING, Amount, Cost
 from ..machine import Machine
 from ..placement import place
 from ..resource import HBM
+from ..value import value
 from .bill import Platform
 from .collectives import Network
 from .fusion_model import ESTIMATED
@@ -41,7 +41,7 @@ __all__ = ["Boundary", "Fragmentation", "FusionReport", "KernelShare", "boundary
 Number = TypeVar("Number", Amount, float)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Boundary:
     """A value that kernels hand over in main memory. ``gain_s`` is unknown without a machine."""
 
@@ -60,7 +60,7 @@ class Boundary:
     location: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class KernelShare:
     """A kernel, and how many of its bytes lie on boundaries: reads of what others made, writes that only others need."""
 
@@ -74,7 +74,7 @@ class KernelShare:
     location: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Fragmentation:
     """Into how many and how small pieces a program is cut.
 
@@ -99,7 +99,7 @@ class Fragmentation:
         return self.small_kernels / self.kernels if self.small_kernels is not None and self.kernels else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class FusionReport:
     """Kernels and boundaries, each ranked by avoidable bytes, and the program's fragmentation."""
 
@@ -257,9 +257,9 @@ def _median(values: Sequence[tuple[Number, int]]) -> Number | None:
     """The middle of values that occur so many times; the lower one of two."""
     ordered = sorted((value for value in values if value[1]), key=lambda item: item[0])
     half = sum(times for _, times in ordered) / 2
-    for (value, _), reached in zip(ordered, accumulate(times for _, times in ordered), strict=True):
+    for (middle, _), reached in zip(ordered, accumulate(times for _, times in ordered), strict=True):
         if reached >= half:
-            return value
+            return middle
     return None
 
 

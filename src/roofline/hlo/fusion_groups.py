@@ -6,9 +6,9 @@ written by the first of them for the others to read. The rules themselves are to
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Literal
 
+from ..value import field, record
 from .bodies import updated
 from .fusion_cuts import Cuts
 from .fusion_rules import (
@@ -39,7 +39,7 @@ _MOST_LOOKS = 4096  # kernels looked at for a path between two; beyond it one is
 _SHARED = ("loop", "reduce", "row")  # kernels that iterate over elements, and may take others' results along
 
 
-@dataclass(slots=True, eq=False)
+@record(eq=False)
 class Group:
     """Instructions that share a kernel while it is being put together.
 

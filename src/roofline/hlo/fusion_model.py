@@ -30,9 +30,9 @@ fusing once.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 
+from ..value import field, record, replace, value
 from .bill import Platform
 from .fusion_groups import Group, groups_of
 from .fusion_rules import PRODUCTS, RULES, UPDATES, Rules
@@ -60,7 +60,7 @@ def fuse(module: HloModule, platform: Platform, rules: Rules | None = None) -> H
     return replace(flat, computations=tuple(maker.computations), frontend_attributes=marked)
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class _Made:
     """Attributes of instructions that this model wrote: a mapping by name."""
 
@@ -76,7 +76,7 @@ class _Made:
         return f"line {place:,}"
 
 
-@dataclass(slots=True)
+@record
 class _Names:
     """Names that are taken, and new ones."""
 
@@ -94,7 +94,7 @@ class _Names:
         return unique
 
 
-@dataclass(slots=True)
+@record
 class _Maker:
     """Puts computations together, and keeps names apart."""
 
@@ -163,9 +163,9 @@ class _Maker:
         def put(name: str, opcode: str, shape: Shape, operands: tuple[int, ...], raw: dict[str, object]) -> None:
             instructions.append(build(self.names.fresh(name), opcode, shape, operands, (), (), computation[members[0]].place, raw, made))
 
-        for number, value in enumerate(outside):
-            where[value] = number
-            put(f"param_{number}", "parameter", computation[value].shape, (), {"parameter_number": number})
+        for number, taken in enumerate(outside):
+            where[taken] = number
+            put(f"param_{number}", "parameter", computation[taken].shape, (), {"parameter_number": number})
         for member in members:
             where[member] = len(instructions)
             old = computation[member]

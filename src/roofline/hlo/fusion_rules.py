@@ -3,11 +3,11 @@
 Values here are facts about one instruction; which instructions come together is decided in `fusion_groups`.
 """
 
-from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
 from ..units import parse
+from ..value import value
 from .bill import Platform
 from .elementwise import ELEMENTWISE, TRANSCENDENTALS
 from .module import Computation, Instruction
@@ -28,7 +28,7 @@ Stores = Literal["any", "linear", "none"]
 Results = Literal["any", "not rows", "one"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Rules:
     """The choices of a compiler that are not forced by the program.
 

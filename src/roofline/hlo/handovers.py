@@ -5,9 +5,9 @@ asynchronous pair) is looked through. Only bytes of main memory count: what a co
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 
 from ..resource import HBM
+from ..value import field, record, value
 from .bill import Platform, Site
 from .bodies import Bodies, Path, updated, updates
 from .callgraph import in_order
@@ -26,7 +26,7 @@ _MOST_TRACED = 2**14  # instructions of a computation up to which it is worked o
 _RUNNERS = ("while", "conditional", "call")
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Reader:
     """A kernel that reads a value: so many bytes of it a launch, through which of its operands.
 
@@ -41,7 +41,7 @@ class Reader:
     is_late: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Handover:
     """A value between kernels of one computation.
 
@@ -76,7 +76,7 @@ def handovers(module: HloModule, platform: Platform, ran: Iterable[Executed]) ->
     return tuple(found for kernels in by_computation.values() for found in _Flow(bodies, platform, kernels).handovers())
 
 
-@dataclass(slots=True)
+@record
 class _Use:
     """What one kernel reads of one value."""
 

@@ -5,8 +5,8 @@ no kernel crosses a call.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 
+from ..value import replace, value
 from .callgraph import callees, callees_first, in_order
 from .loops import Loops
 from .malformed import Malformed
@@ -32,7 +32,7 @@ _EFFECTS = frozenset(
 _SHARDING = ("Sharding", "sdy.sharding_constraint", "xla.sdy.PropagationBarrier")  # marks that change nothing
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Amended:
     """Attributes of an instruction, some of them replaced or added: ``raw`` is what it had, and a mapping of what is new."""
 

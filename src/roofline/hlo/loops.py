@@ -6,9 +6,9 @@ whole numbers of any other kind (``i *= 2``) is run on nothing but those numbers
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from operator import add, and_, eq, ge, gt, le, lshift, lt, mul, ne, or_, rshift, sub, xor
 
+from ..value import field, record, value
 from .module import HloModule, Instruction
 
 MOST_STEPS = 2**16
@@ -19,7 +19,7 @@ _MAX_BITS = 64
 Slot = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Value:
     """A whole number: a constant, or a slot of a loop's tuple plus a constant."""
 
@@ -48,7 +48,7 @@ _SAME = ("copy", "bitcast", "convert", "reshape", "opt-barrier", "broadcast", "c
 _INLINE = ("fusion", "call", "async-start")
 
 
-@dataclass(slots=True)
+@record
 class Loops:
     """The loops of one module."""
 

@@ -5,8 +5,8 @@ Values come back as plain Python: dictionaries, lists, numbers, booleans, string
 """
 
 import re
-from dataclasses import dataclass
 
+from ..value import value
 from .lexing import STRING
 from .malformed import Malformed, excerpt
 
@@ -24,7 +24,7 @@ _SHUT = {"<": ">", "{": "}", "(": ")", "[": "]"}
 _NAMED = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Typed:
     """Elements with the type that says their shape: ``dense<[1, 2]> : tensor<2xi64>``."""
 

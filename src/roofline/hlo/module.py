@@ -5,10 +5,10 @@ costs little more than its own bytes. Operands, roots and called computations ar
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
 from typing import Protocol
 
 from ..errors import SourceError
+from ..value import field, value
 from .config import parse_config
 from .malformed import Malformed, excerpt
 from .shapes import Shape
@@ -50,7 +50,7 @@ class Dialect(Protocol):
         """Where an instruction stands, for an error message."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Call:
     """A computation that an instruction calls, by its index in the module, and the role it plays."""
 
@@ -58,7 +58,7 @@ class Call:
     computation: int
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Instruction:
     """One HLO instruction. Its operands are indices of instructions in the same computation.
 
@@ -245,7 +245,7 @@ class Instruction:
 
 _new = object.__new__
 _set_name, _set_opcode, _set_shape, _set_operands, _set_calls, _set_control, _set_place, _set_raw, _set_dialect = (
-    Instruction.__dict__[part.name].__set__ for part in fields(Instruction)
+    Instruction.__dict__[name].__set__ for name in Instruction.__match_args__
 )
 
 
@@ -274,7 +274,7 @@ def build(
     return made
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Computation:
     """Instructions in the order of the schedule, or of the text; the root's value is the result.
 
@@ -330,7 +330,7 @@ def _check_calls(computations: tuple[Computation, ...]) -> None:
             on_path.discard(path.pop())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class HloModule:
     """A whole program: its computations, the one it starts in, and what the header says.
 

@@ -5,9 +5,9 @@ seen`` is where to look first.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Literal
 
+from ..value import value
 from .bodies import Path, reads_target
 from .elementwise import ELEMENTWISE
 from .fusion_rules import PRODUCTS
@@ -41,7 +41,7 @@ _LAYOUT = frozenset(("transpose", "copy"))
 _PASSING = ELEMENTWISE | {"bitcast", "reshape", "get-tuple-element", "tuple", "copy", "transpose"}
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Obstacle:
     """A reason, and what in the program shows it."""
 
@@ -49,7 +49,7 @@ class Obstacle:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class _Side:
     """A kernel as one end of a handover sees it.
 
@@ -230,9 +230,9 @@ def _reader(module: HloModule, reader: Reader) -> _Side:
         return _Side(instruction, _opcodes(module, instruction), (instruction,))
     near: dict[int, None] = {}
     waiting = [body.parameters[operand] for operand, _ in reader.operands if operand < len(body.parameters)]
-    for value in waiting:
+    for taken in waiting:
         for index, one in enumerate(body):
-            if value in one.operands and index not in near and not _is_index(one, value):
+            if taken in one.operands and index not in near and not _is_index(one, taken):
                 near[index] = None
                 if one.opcode in ("bitcast", "reshape", "convert", "get-tuple-element"):
                     waiting.append(index)

@@ -5,8 +5,8 @@ Only the shape of the text is understood here, the same for every dialect that p
 """
 
 import re
-from dataclasses import dataclass, field
 
+from ..value import field, record
 from .lexing import STRING
 from .malformed import Malformed, excerpt
 from .mlir import end_of_nest, end_of_type, parse_dictionary, parse_value, skip, unescape
@@ -26,7 +26,7 @@ _GOES_ON = re.compile(r"\s*(?:[:{]|[a-z_]+=|applies\b|across\b)")  # a line that
 _BLANK = re.compile(r"[ \t]*(?://[^\n]*)?")
 
 
-@dataclass(slots=True)
+@record
 class Region:
     """A block with its arguments: name, type and attributes of each."""
 
@@ -34,7 +34,7 @@ class Region:
     operations: list["Operation"] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@record
 class Operation:
     """One operation as it was written. ``words`` are the bare words and symbols between operands, in order."""
 

@@ -5,12 +5,12 @@ link, or that nobody knows. `price` prices one instruction; a `Pricer` prices ma
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 
 from ..cost import NOTHING, Cost
 from ..errors import FormulaError, SourceError
 from ..resource import HBM, UNNAMED_WORK
 from ..units import show
+from ..value import field, record, replace, value
 from .bill import Platform, Price, Site
 from .bodies import WORK, Bodies
 from .calls import price_call, price_fused_call
@@ -33,7 +33,7 @@ def price(site: Site, link: str | Network | None = None) -> Price:
     return Pricer(site.module, site.platform, Network.of(link, site.platform)).price(site)
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Total:
     """A computation run once: its cost, and the least it can be when it branches."""
 
@@ -41,7 +41,7 @@ class Total:
     least: Cost
 
 
-@dataclass(slots=True)
+@record
 class Pricer:
     """Prices the instructions of one module.
 

@@ -5,9 +5,9 @@ counts around it, summed over the places that call it. Instructions that cost no
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from ..cost import NOTHING
+from ..value import record, value
 from ..workload import Op, Workload
 from .bill import Platform, Price, Site
 from .callgraph import callees_first
@@ -18,7 +18,7 @@ from .price import Pricer, branch_note, uncertain
 from .scopes import Direction, direction, scope
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Executed:
     """An instruction that runs: its price once, how often it runs, and the op that comes of it.
 
@@ -36,7 +36,7 @@ class Executed:
         return direction(self.site.instruction.op_name)
 
 
-@dataclass(slots=True)
+@record
 class _Runs:
     """How often a computation runs, and what is to be said about that."""
 

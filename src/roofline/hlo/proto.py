@@ -4,10 +4,11 @@ Of an instruction only what ties it to others is decoded at once; it keeps its o
 somebody asks.
 """
 
-from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from sys import intern
 
 from ..errors import SourceError
+from ..value import field, record, replace, value
 from .fields import READERS, ZEROES, read_map
 from .malformed import Malformed, excerpt, placed
 from .module import Call, Computation, HloModule, Instruction, build
@@ -23,7 +24,7 @@ MAX_WRAPPERS = 4  # HloSnapshot > HloProto > HloModuleProto is as deep as it get
 _DIMENSION_OF = {"iota_dimension": "iota", "inferred_dimension": "reshape"}
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class ProtoDialect:
     """Attributes of an HloInstructionProto: an instruction keeps its message. ``payloads`` are shared by the whole module."""
 
@@ -34,9 +35,7 @@ class ProtoDialect:
         assert isinstance(raw, bytes)
         if name == "backend_config":
             return self._config(raw)
-        present: dict[int, list[Field]] = {}
-        for part in fields(raw):
-            present.setdefault(part[0], []).append(part)
+        present = _present(raw)
         opcode = text_of(raw, present[2][-1]) if 2 in present else ""
         if name in _DIMENSION_OF or (name == "dimensions" and opcode in _DIMENSION_OF.values()):
             # dimensions = 14 serves two opcodes under names of their own in text.
@@ -72,6 +71,15 @@ class ProtoDialect:
 
     def place(self, place: int) -> str:
         return f"byte {place:,}"
+
+
+@lru_cache(maxsize=256)
+def _present(raw: bytes) -> dict[int, list[Field]]:
+    """The fields of an instruction's message, by number; several attributes of one instruction are asked for in a row."""
+    present: dict[int, list[Field]] = {}
+    for part in fields(raw):
+        present.setdefault(part[0], []).append(part)
+    return present
 
 
 def parse_proto(data: bytes, where: str = "HLO proto") -> HloModule:
@@ -329,7 +337,7 @@ class _Reader:
         )
 
 
-@dataclass(slots=True)
+@record
 class _Draft:
     """An instruction whose operands are still ids."""
 

@@ -9,9 +9,10 @@ counted exactly.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import combinations
 from math import gcd, prod
+
+from ..value import value
 
 Box = tuple[range, ...]
 Dims = tuple[int, ...]
@@ -19,7 +20,7 @@ Dims = tuple[int, ...]
 MOST_BOXES = 8  # their union is counted by inclusion and exclusion: 2^8 intersections at most; further boxes are taken as disjoint
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Region:
     """Some elements of an array: all of it, or ``boxes`` and ``loose`` more."""
 

@@ -8,10 +8,10 @@
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ..dtypes import DType, dtype
 from ..errors import FormulaError
+from ..value import value
 from .malformed import Malformed, excerpt
 
 # PrimitiveType of xla_data.proto, in HLO's spelling. 0 is invalid.
@@ -62,7 +62,7 @@ MAX_DEPTH = 100
 MAX_SIZE = 2**63 - 1  # what an int64 holds; XLA counts with those
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Layout:
     """How an array lies in memory: dimensions from minor to major, tiles, memory space, bits an element takes.
 
@@ -86,7 +86,7 @@ class Layout:
         return "{" + _joined(self.minor_to_major) + (":" + marks if marks else "") + "}"
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Shape:
     """The shape of a value: an array (``dtype`` and ``dims``), a tuple (``parts``), a token or an opaque handle.
 

@@ -6,9 +6,9 @@ computations, values that a region takes from around it are handed in, constants
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass, field
 
 from ..errors import SourceError
+from ..value import field, record, value
 from .locations import Locations
 from .lowering import attributes_of, opcode_of
 from .malformed import Malformed, excerpt, placed
@@ -23,7 +23,7 @@ MAX_DEPTH = 100  # regions in regions, functions that call functions: how far in
 _RETURNS = ("return", "func.return", "stablehlo.return", "mhlo.return", "sdy.return")
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class StableDialect:
     """Attributes of StableHLO: an instruction keeps them by name, already in HLO's terms."""
 
@@ -41,7 +41,7 @@ class StableDialect:
         return f"line {place:,}"
 
 
-@dataclass(slots=True)
+@record
 class _Draft:
     """A computation while it is being built; values are known by their SSA names."""
 
@@ -295,8 +295,8 @@ class _Builder:
         for argument, kind, given in region.arguments:
             self.parameter(inner, argument, self.type(kind), given)
         extra = [self.value(draft, value) for value in handed]
-        for value, index in zip(handed, extra, strict=True):
-            self.parameter(inner, value, draft.instructions[index].shape, {})
+        for outer, index in zip(handed, extra, strict=True):
+            self.parameter(inner, outer, draft.instructions[index].shape, {})
         self.copy_constants(draft, inner, constants)
         return self.close(inner, self.body(inner, region)), extra
 
@@ -358,9 +358,9 @@ class _Builder:
         for region, role in zip(operation.regions, ("condition", "body"), strict=True):
             inner = _Draft(self.fresh(f"{role}.{name}"))
             parameter = self.parameter(inner, "", shape, {})
-            for position, value in enumerate([argument for argument, _, _ in region.arguments] + handed):
-                part = self.emit(inner, value.lstrip("%"), "get-tuple-element", shape.parts[position], (parameter,), {"index": position})
-                self.define(inner, value, part)
+            for position, taken in enumerate([argument for argument, _, _ in region.arguments] + handed):
+                part = self.emit(inner, taken.lstrip("%"), "get-tuple-element", shape.parts[position], (parameter,), {"index": position})
+                self.define(inner, taken, part)
             self.copy_constants(draft, inner, constants)
             numbers.append(self.close(inner, self.loop_body(inner, region, len(operands), handed, role)))
         self.at = at
@@ -392,9 +392,9 @@ class _Builder:
             taken.append(self.pack(draft, [self.value(draft, value) for value in handed]))
             shape = draft.instructions[taken[-1]].shape
             parameter = self.parameter(inner, handed[0] if len(handed) == 1 else "", shape, {})
-            for position, value in enumerate(handed if len(handed) > 1 else ()):
-                part = self.emit(inner, value.lstrip("%"), "get-tuple-element", shape.parts[position], (parameter,), {"index": position})
-                self.define(inner, value, part)
+            for position, outer in enumerate(handed if len(handed) > 1 else ()):
+                part = self.emit(inner, outer.lstrip("%"), "get-tuple-element", shape.parts[position], (parameter,), {"index": position})
+                self.define(inner, outer, part)
             self.copy_constants(draft, inner, constants)
             calls.append(Call("branch_computations", self.close(inner, self.body(inner, region))))
         self.at = at

@@ -5,10 +5,10 @@ instructions together (operands, called computations, control predecessors) is r
 """
 
 import re
-from dataclasses import dataclass, field, replace
 from sys import intern
 
 from ..errors import SourceError
+from ..value import field, record, replace, value
 from .lexing import Balance, attributes_of, closing, find_attribute, split, unquote, without_comments, without_line_comment
 from .malformed import Malformed, excerpt, placed
 from .module import Call, Computation, HloModule, Instruction, build
@@ -50,7 +50,7 @@ _ENTRY = re.compile(r'\s*(\d+)\s+(?:"(.*)"|\{(.*)\})\s*\Z')
 _PLAIN, _PARAMETER, _CONSTANT, _CALLER = range(4)
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class TextDialect:
     """Attributes of HLO text: an instruction keeps what follows its operands."""
 
@@ -77,7 +77,7 @@ class TextDialect:
         return f"line {place:,}"
 
 
-@dataclass(slots=True)
+@record
 class _Draft:
     """A computation while it is being read."""
 

@@ -5,11 +5,11 @@ they take, updates in place write what they change, and an operand that comes in
 memory space 1 is VMEM, 2, 4 and 6 hold flags and scalars, which nobody rates; anywhere but on CPUs space 5 is the host's, behind PCIe.
 """
 
-from dataclasses import dataclass, field
 from math import prod
 
 from ..cost import Cost
-from ..resource import HBM, Resource
+from ..resource import HBM, PCIE, Resource
+from ..value import field, record, value
 from .bill import Platform, Site
 from .bodies import TRANSPARENT, Bodies, Path, bytes_of, reads_target, updated, updates
 from .module import Computation, HloModule, Instruction
@@ -18,12 +18,11 @@ from .regions import NOTHING, WHOLE, Region, count, joined, loosely
 from .shapes import Shape
 from .work import Work
 
-PCIE = Resource("pcie")
 _VMEM = {"read": Resource("vmem.read"), "write": Resource("vmem.write")}
 _VMEM_SPACE, _SCALAR_SPACES, _HOST_SPACE = 1, (2, 4, 6), 5
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Kernel:
     """The cost of one launch, notes on it, and the opcodes that ran in it."""
 
@@ -44,7 +43,7 @@ def level(shape: Shape, platform: Platform, access: str) -> Resource | None:
     return _VMEM[access] if platform == "tpu" and space == _VMEM_SPACE else HBM
 
 
-@dataclass(slots=True)
+@record
 class Traffic:
     """Reads and writes of one launch while they are being found out."""
 

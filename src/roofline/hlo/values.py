@@ -2,16 +2,16 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import pairwise
 
+from ..value import field, value
 from .malformed import Malformed, excerpt
 
 MAX_DEVICES = 2**22  # replica groups are spelled out one device at a time; no machine is near this
 MAX_AXES = 64
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class WindowDimension:
     """One dimension of a sliding window. Padding may be negative; dilation d puts d - 1 holes between elements."""
 
@@ -27,7 +27,7 @@ class WindowDimension:
 Window = tuple[WindowDimension, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ConvolutionDimensions:
     """Which dimension of a convolution's input, kernel and output is what."""
 
@@ -42,7 +42,7 @@ class ConvolutionDimensions:
     output_spatial: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class DotDimensions:
     """Which dimensions of a dot's operands are contracted and which are batches; the others are free."""
 
@@ -52,7 +52,7 @@ class DotDimensions:
     rhs_batch: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class SliceRange:
     """The elements start, start + stride, … below limit of one dimension."""
 
@@ -61,7 +61,7 @@ class SliceRange:
     stride: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class PadRange:
     """Elements added before, after and between those of one dimension; before and after may be negative."""
 
@@ -70,7 +70,7 @@ class PadRange:
     interior: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class DeviceGrid:
     """Devices 0, 1, 2, … laid out as ``reshape``, transposed by ``order``, read in row-major order: ``<=[2,4]T(1,0)``."""
 
@@ -94,7 +94,7 @@ class DeviceGrid:
         return tuple(devices)
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Mesh:
     """Named axes over devices, and the axes a collective runs along; an axis may be split into (before, size) parts."""
 
@@ -103,7 +103,7 @@ class Mesh:
     devices: tuple[int, ...] = ()  # in reading order of the axes; empty is 0, 1, 2, …
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class ReplicaGroups:
     """Which devices take part together in a collective; ``count`` groups of ``size``.
 
@@ -179,7 +179,7 @@ def _mesh_groups(mesh: Mesh, size: int) -> tuple[tuple[int, ...], ...]:
     return tuple(devices[start : start + size] for start in range(0, len(devices), size))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Metadata:
     """Where an instruction came from: the framework's name for it, and a source line, directly or through a stack frame."""
 
@@ -195,7 +195,7 @@ class Metadata:
 NO_METADATA = Metadata()
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Alias:
     """An output of the program that takes over the memory of a parameter."""
 
@@ -205,7 +205,7 @@ class Alias:
     must: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class OperandAlias:
     """An output of an instruction that takes over the memory of one of its operands."""
 
@@ -214,7 +214,7 @@ class OperandAlias:
     index: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Frame:
     """A place in the user's source."""
 
@@ -227,7 +227,7 @@ class Frame:
         return f"{self.file}:{self.line}" if self.line else self.file
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class StackFrames:
     """Call stacks, shared: files and functions by number, locations in them, frames with their parents.
 

@@ -1,15 +1,15 @@
 """The arithmetic of one instruction, apart from the bytes it moves."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from ..cost import NOTHING, Amount, Cost
 from ..formulas.notation import tidy
 from ..resource import Resource
+from ..value import field, record, value
 from .bill import Site
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Work:
     """Arithmetic by unit and number format, and what is to be said about it."""
 
@@ -24,7 +24,7 @@ Inner = Callable[[int], Work]
 Rule = Callable[[Site, Inner], Work]
 
 
-@dataclass(slots=True)
+@record
 class Sum:
     """Costs and notes while they are being added up: what adding `Cost`s one by one would give, for very many."""
 

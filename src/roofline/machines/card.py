@@ -1,12 +1,11 @@
 """Cards: everything a machine file says, for people who look a chip up; the machine itself is one part of it."""
 
-from dataclasses import dataclass
-
 from ..machine import Figure, Machine
 from ..resource import Resource
+from ..value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Opinion:
     """A value as a person wrote it, who says so, and why it was or was not chosen."""
 
@@ -15,7 +14,7 @@ class Opinion:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Spec:
     """A fact that is no rate: a clock, a number of cores, a pod's size. Quantities keep the unit they were written with."""
 
@@ -27,7 +26,7 @@ class Spec:
     others: tuple[Opinion, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Names:
     """What one tool (jax, torch, nvidia-smi, other) calls the chip."""
 
@@ -35,7 +34,7 @@ class Names:
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Power:
     """Watts of the whole chip, and which of the vendor's terms (TDP, TBP, measured maximum) they are."""
 
@@ -47,7 +46,7 @@ class Power:
     others: tuple[Figure, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Memory:
     """One memory as its vendor names it, beside the level it is in our vocabulary."""
 
@@ -57,7 +56,7 @@ class Memory:
     per_unit: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Link:
     """One kind of link: B/s of one link and direction (``rate`` of cost models, ``peak`` of the vendor) and of the whole chip.
 
@@ -76,7 +75,7 @@ class Link:
     others: tuple[Opinion, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Sustained:
     """A rate that somebody reached, and the share of the vendor's peak it is; ``limit`` names the lower roof it makes."""
 
@@ -90,7 +89,7 @@ class Sustained:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Disagreement:
     """A figure on which sources differ, and what was chosen."""
 
@@ -100,7 +99,7 @@ class Disagreement:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class KnownError:
     """A figure in circulation that is wrong for this chip, kept so that nobody trusts it again."""
 
@@ -110,7 +109,7 @@ class KnownError:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Excuse:
     """A check of the linter that a file declares not to hold for one of its figures, and the reason."""
 
@@ -119,7 +118,7 @@ class Excuse:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Card:
     """A machine and all that is known about it beyond its ceilings."""
 

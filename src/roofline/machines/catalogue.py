@@ -8,16 +8,15 @@ roofline.errors.MachineError: no machine named 'h10'; did you mean 'h100-sxm'?
 """
 
 import re
-import tomllib
-from dataclasses import replace
-from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
 
 from ..errors import MachineError
 from ..machine import Machine
+from ..value import replace
 from .card import Card
 from .reading import build, parse_file
+from .toml import head_of, parse
 
 CHIPS = Path(__file__).parent / "chips"
 DEVICE = "/device"
@@ -123,14 +122,11 @@ def _find(words: str) -> tuple[str | None, bool]:
 
 @cache
 def _index() -> tuple[dict[str, str], dict[str, str]]:
-    """Every name of every chip, and every family's usual member.
-
-    Only the head of each file is parsed, up to its first table: names stand there.
-    """
+    """Every name of every chip, and every family's usual member, from the heads of their files."""
     chips: dict[str, str] = {}
     families: dict[str, str] = {}
     for path in sorted(CHIPS.glob("*.toml")):
-        head = tomllib.loads(path.read_text(encoding="utf-8").partition("\n[")[0])
+        head = parse(head_of(path.read_text(encoding="utf-8")))
         reported = [name for tool, listed in head.get("names", {}).items() if tool not in ("source", "note") for name in listed]
         for words in (path.stem, head["title"], *head.get("aliases", ()), *reported):
             chips.setdefault(_key(words), path.stem)
@@ -145,6 +141,8 @@ def _key(words: str) -> str:
 
 def _suggest(words: str) -> str:
     """The chips whose names come closest, those about as close as the best."""
+    from difflib import SequenceMatcher
+
     chips, families = _index()
     key = _key(words)
     scores: dict[str, float] = {}

@@ -1,15 +1,16 @@
 """Citations: from the short ``id: detail`` of a machine file to words a reader can follow."""
 
 import re
-import tomllib
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from ..value import value
+from .toml import parse
 
 SOURCES = Path(__file__).parent / "sources.toml"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Source:
     """Where figures come from: how to cite it, what kind of thing it is, where to find it."""
 
@@ -20,7 +21,7 @@ class Source:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Unreliable:
     """A public table that many copy from and that is wrong in places."""
 
@@ -30,7 +31,7 @@ class Unreliable:
 
 @cache
 def _document() -> dict[str, object]:
-    return tomllib.loads(SOURCES.read_text(encoding="utf-8"))
+    return parse(SOURCES.read_text(encoding="utf-8"))
 
 
 @cache

@@ -2,15 +2,16 @@
 
 A device's own figures come before the catalogue's, which stay beside them. A figure far from the catalogue's is a reporting fault (one
 driver gives half the bandwidth of its chip): then the catalogue's is used, and a note says so. A GPU's own compute peaks are its units
-times its highest clock, which its matrix unit does not keep: they stand beside the catalogue's and are not used.
+times its highest clock, which its matrix unit does not keep: they stand beside the catalogue's and are not used. A CPU says nothing of
+itself: this computer, which most likely is the one, is measured.
 """
 
 import re
-from dataclasses import replace
 
 from ..errors import MachineError
 from ..machine import Figure, Machine
 from ..units import percent, show
+from ..value import replace
 from ..workload import Device
 from .catalogue import load
 
@@ -23,6 +24,10 @@ def of_device(device: Device) -> Machine:
     try:
         known = load(device.name)
     except MachineError:
+        if device.name.lower() == "cpu":
+            from .measurement import measure
+
+            return measure()
         if not device.rates:
             raise
         name = re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-") or "device"

@@ -1,18 +1,18 @@
 """Limits: named lower roofs inside the roof, for whole families of chips, from ``limits.toml``."""
 
-import tomllib
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from ..machine import Limit, Machine
 from ..resource import Resource
+from ..value import value
 from .table import Table
+from .toml import parse
 
 LIMITS = Path(__file__).parent / "limits.toml"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Rule:
     """A limit, and the machines it holds for: those that match each non-empty list."""
 
@@ -33,7 +33,7 @@ class Rule:
 @cache
 def rules() -> tuple[Rule, ...]:
     """Every limit in ``limits.toml``."""
-    document = Table(LIMITS.name, "", tomllib.loads(LIMITS.read_text(encoding="utf-8")))
+    document = Table(LIMITS.name, "", parse(LIMITS.read_text(encoding="utf-8")))
     return tuple(_rule(table) for table in document.tables("limit"))
 
 

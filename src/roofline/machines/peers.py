@@ -5,8 +5,8 @@ both sides. Nothing here is typed by hand but the margins.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
+from ..value import value
 from .card import Card
 from .catalogue import cards
 
@@ -17,7 +17,7 @@ _ENOUGH = 3  # families; the variants of one chip say the same thing several tim
 Measure = Callable[[Card], float | None]
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Range:
     """What the peers have, and who they are."""
 

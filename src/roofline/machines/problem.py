@@ -1,11 +1,10 @@
 """Problems: what the linter reports."""
 
-from dataclasses import dataclass
-
+from ..value import value
 from .card import Card
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Problem:
     """Something wrong with a machine file: which check, about what, where, in words; ``severity`` is error or warning."""
 

@@ -1,18 +1,19 @@
 """Reading: a machine file, whole, into a `Card`; one that extends another is laid over it figure by figure."""
 
-import tomllib
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 from ..errors import MachineError
 from ..machine import LAUNCH_LATENCY_S, Capacity, Ceiling, Figure, Limit, Machine
+from ..value import replace
 from . import figures
 from .card import Card, Names, Spec, Sustained
 from .figures import Found
 from .limits import limits_for
 from .table import Table
+from .toml import parse
 
 SCHEMA = "roofline.machine/1"
 KINDS = ("gpu", "tpu", "accelerator", "soc", "cpu")
@@ -22,20 +23,25 @@ _KEYS = (
     *("aliases", "names", "notes", "launch_latency", "specs", "compute", "memory", "link", "power", "sustained", "limit"),
     *("disagreement", "exception"),
 )
-_T = TypeVar("_T")
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    _T = TypeVar("_T")
 
 
 def parse_file(path: Path) -> Table:
     """A file's TOML, not yet understood."""
     try:
-        return Table(path.name, "", tomllib.loads(path.read_text(encoding="utf-8")))
+        return Table(path.name, "", parse(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise MachineError(f"{path}: no such file; give a machine file's path or a chip's name") from None
     except OSError as error:
         raise MachineError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise MachineError(f"{path}: not text in UTF-8; a machine file is TOML") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise MachineError(f"{path}: not TOML: {error}") from None
 
 

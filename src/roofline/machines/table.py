@@ -1,19 +1,18 @@
 """Tables of a machine file, read key by key; every complaint says file, table, key, what is wrong and what to do."""
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from difflib import get_close_matches
 
 from ..errors import MachineError, RooflineError, UnitError
 from ..machine import PROVENANCES
+from ..patterns import pattern
 from ..units import parse
+from ..value import value
 from .citations import resolve
 
-_BARE = re.compile(r"[\s\d.,_eE+-]*")
+_BARE = pattern(r"[\s\d.,_eE+-]*")
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Table:
     """One TOML table with its place: ``file`` and the ``path`` inside it, such as ``compute[0]``."""
 
@@ -29,6 +28,8 @@ class Table:
         """Refuse keys that mean nothing here."""
         for key in self.data:
             if key not in known:
+                from difflib import get_close_matches
+
                 close = get_close_matches(key, known, n=1)
                 hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
                 raise self.error(key, f"unknown key; {hint}")

@@ -1,15 +1,15 @@
 """Boxes, marks and lines on a page, and whether they touch. Lengths are points (1/72 inch) from a chart's bottom left corner."""
 
 import math
-from dataclasses import dataclass, replace
 
+from ..value import replace, value
 from .geometry import Spot
 
 Segment = tuple[Spot, Spot]
 GAP = 2.5  # between a label and anything it must not cover
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Box:
     """A rectangle by its centre, its size and the angle it is turned by, in radians."""
 
@@ -87,7 +87,7 @@ def _separated(one: Box, other: Box) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Disc:
     """A mark, as the circle around it."""
 
@@ -104,7 +104,7 @@ def _near(box: Box, disc: Disc, gap: float) -> bool:
     return box.distance(disc.x, disc.y) < reach
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Scene:
     """What is on the chart already: marks, lines, reserved boxes and leaders."""
 

@@ -7,16 +7,16 @@ binds it.
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ..machine import Ceiling, Machine
 from ..report import Amounts, MachineInfo, OpInfo, Point, Report
 from ..resource import HBM, Resource
 from ..units import percent
+from ..value import value
 from .geometry import Extent, Roof, extent_of, roof, title
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Dot:
     """One operation on the chart; ``weight`` is the time that its area shows, measured or else the floor, in seconds."""
 
@@ -30,7 +30,7 @@ class Dot:
     op: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class StripDot:
     """One operation without FLOP, at its share of the bandwidth of one unit; 1 when nobody measured its time."""
 
@@ -43,7 +43,7 @@ class StripDot:
     op: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Chart:
     """A report's roofline over one memory level or link: heaviest dots first; ``left_out`` counts ops by the reason why."""
 

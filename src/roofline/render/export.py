@@ -1,45 +1,75 @@
 """Reports as data: JSON by the contract, CSV and Parquet with one row an op.
 
-The CSV and the Parquet file name a column after each resource, so that `roofline analyze` reads them back as tables.
+The CSV and the Parquet file name a column after each resource, so that `roofline analyze` reads them back as tables. A column with a
+colon in its name (``bandwidth:hbm``, ``intensity:hbm``, ``counted:hbm``) is an answer, and not read back.
 """
 
-import csv
+from __future__ import annotations
+
 import io
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from ..errors import MissingExtra
-from ..report import OpInfo
+from ..report import OpInfo, Report
 from ..selection import Group
+from .json import to_json as to_json
+from .op_table import places
 
-Row = dict[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+Row = dict[str, "Any"]
 COLUMNS = (
     *("id", "rank", "name", "category", "module", "scope", "location", "phase"),
-    *("count", "kernels", "time_s", "self_time_s", "unit", "dtype", "flops", "intensity", "ridge"),
+    *("count", "kernels", "time_s", "self_time_s", "unit", "dtype", "flops", "rate", "intensity", "ridge"),
     *("attainable", "floor_s", "serial_s", "expected_s", "bound", "efficiency"),
 )
+PROVENANCES = ("work_provenance", "bytes_provenance")
+PLACES = ("steps", "devices")
 GROUP_COLUMNS = ("key", "count", "time_s", "self_time_s", "priced_s", "flops", "floor_s", "serial_s", "bound", "efficiency")
 
 
-def to_json(value: object) -> bytes:
-    """Any value of ours as JSON, in the order of its fields, ending in a newline."""
-    import msgspec
+def op_rows(ops: Sequence[OpInfo], report: Report | None = None) -> list[Row]:
+    """One row an op: its own fields, a column for each resource that any op uses, then its rates, intensities and counters over each.
 
-    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
-
-
-def op_rows(ops: Sequence[OpInfo]) -> list[Row]:
-    """One row an op: its own fields, then a column for each resource that any op uses; unknown is ``None``."""
+    Unknown is ``None``. With a ``report`` the steps and devices are there that the op ran in, such as ``0-2 4``.
+    """
     resources = sorted({name for op in ops for name in (*op.work, *op.bytes, *op.hops)})
-    return [dict(_op_cells(op, resources)) for op in ops]
+    levels = sorted({name for op in ops for name in op.bytes})
+    counted = sorted({name for op in ops if op.counters for name in (*op.counters.work, *op.counters.bytes)})
+    steps = places((share.op, share.step) for share in report.by_step) if report else {}
+    devices = places((share.op, share.device) for share in report.by_device) if report else {}
+    return [
+        {
+            **dict(_op_cells(op, resources)),
+            **{f"bandwidth:{level}": op.bandwidth.get(level) for level in levels},
+            **{f"intensity:{level}": op.intensities.get(level) for level in levels},
+            **(dict(_counter_cells(op, counted)) if counted else {}),
+            **({"steps": steps.get(op.id, ""), "devices": devices.get(op.id, "")} if report else {}),
+        }
+        for op in ops
+    ]
 
 
 def _op_cells(op: OpInfo, resources: Sequence[str]) -> Iterator[tuple[str, Any]]:
     for column in COLUMNS:
         yield column, getattr(op, column)
+    for column in PROVENANCES:
+        yield column, op.provenance.get(column.removesuffix("_provenance"), "")
     amounts = {**op.work, **op.bytes, **op.hops}
     for resource in resources:
         yield resource, amounts.get(resource, 0)
+
+
+def _counter_cells(op: OpInfo, resources: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    seen = op.counters
+    yield "counted:launches", seen.launches if seen else None
+    yield "counted:of", seen.of if seen else None
+    yield "counted:time_s", seen.time_s if seen else None
+    amounts = {**seen.work, **seen.bytes} if seen else {}
+    for resource in resources:
+        yield f"counted:{resource}", amounts.get(resource, 0) if seen else None
 
 
 def group_rows(groups: Sequence[Group]) -> list[Row]:
@@ -54,6 +84,8 @@ def group_rows(groups: Sequence[Group]) -> list[Row]:
 
 def to_csv(rows: Sequence[Row]) -> str:
     """Rows as CSV; an unknown amount of a resource is ``?``, any other unknown an empty cell."""
+    import csv
+
     out = io.StringIO(newline="")
     if rows:
         writer = csv.writer(out, lineterminator="\n")
@@ -64,7 +96,7 @@ def to_csv(rows: Sequence[Row]) -> str:
 
 
 def _is_amount(column: str) -> bool:
-    return column not in COLUMNS
+    return ":" not in column and column not in (*COLUMNS, *PROVENANCES, *PLACES)
 
 
 def to_parquet(rows: Sequence[Row]) -> bytes:

@@ -13,13 +13,13 @@ drawn on logarithmic axes, where both of its parts are straight and its corner s
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ..errors import MachineError, UsageError
 from ..machine import Machine
 from ..resource import HBM, Resource
 from ..units import DECIMAL, plain, show
+from ..value import replace, value
 
 Spot = tuple[float, float]  # a place on a chart: (intensity, rate) in base units, or points of a page in `labels`
 Path = tuple[Spot, ...]
@@ -32,7 +32,7 @@ _SPELLED = {"nvlink": "NVLink", "pcie": "PCIe", "neuronlink": "NeuronLink", "xel
 _WORDS = ("matrix", "vector", "compute", "host", "ethernet", "latency")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Extent:
     """The part of the plane that a chart shows; ``x_log`` and ``y_log`` say which axes are logarithmic."""
 
@@ -72,7 +72,7 @@ def _between(share: float, low: float, high: float, log: bool) -> float:
     return low * (high / low) ** share if log else low + share * (high - low)
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Roof:
     """One compute peak in FLOP/s over one memory level or link in B/s."""
 
@@ -203,7 +203,7 @@ def crossings(curve: Sequence[Spot], level: float) -> tuple[float, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Tick:
     """A mark on an axis; minor ones have no label."""
 

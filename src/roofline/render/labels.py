@@ -7,8 +7,8 @@ gets a leader, one that fits nowhere becomes a number in a key, and one whose nu
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 
+from ..value import field, replace, value
 from .boxes import Box, Scene, Segment
 from .geometry import Spot
 
@@ -26,7 +26,7 @@ def approximate_size(text: str, points: float = 9.0) -> Size:
     return 0.6 * points * max(map(len, lines)), 1.25 * points * len(lines)
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Label:
     """A text that belongs to a mark: the mark's place and radius, the text's measured size."""
 
@@ -37,7 +37,7 @@ class Label:
     radius: float = 3.0
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Placed:
     """A label's place: its box, the leader from mark to box if it moved away, its number if the text went to the key."""
 
@@ -47,7 +47,7 @@ class Placed:
     number: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Layout:
     """Every label's fate: placed on the chart (some as numbers), numbered in the key, or dropped for want of room."""
 

@@ -1,13 +1,13 @@
 """Plain-text tables: aligned columns, numbers to the right, for terminals and pipes alike."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from textwrap import wrap
+
+from ..value import value
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Paper:
     """What text is printed on: how wide it is, and whether it shows colour."""
 
@@ -21,13 +21,17 @@ class Paper:
 
     def paragraph(self, text: str, first: str = "", rest: str = "") -> str:
         """Text wrapped to the paper, each line indented."""
+        if text and len(first) + len(text) <= self.width and text == " ".join(text.split()):
+            return first + text
+        from textwrap import wrap
+
         return "\n".join(wrap(text, self.width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False) or [first.rstrip()])
 
 
 PLAIN = Paper()
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Cell:
     """Text in a style."""
 

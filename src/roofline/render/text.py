@@ -1,13 +1,13 @@
 """Reports as text, for a terminal or a pipe."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from ..report import Finding, OpInfo, Report
+from ..report import Finding, OpInfo, Point, Report
 from ..selection import Group
 from ..units import percent, plain, show
+from .op_table import efficiency_cell, more, ops_text
 from .tables import PLAIN, Cell, Paper, facts, table
 
-CLOSE, FAR = 0.7, 0.4  # of the roof: where the colours change
 FINDINGS = 5  # shown in a terminal; the report has them all
 
 
@@ -17,10 +17,21 @@ def report_text(
     top: int = 20,
     shown: Sequence[OpInfo] | None = None,
     grouped: tuple[str, Sequence[Group]] | None = None,
+    *,
+    columns: Sequence[str] = (),
+    whole_s: float | None = None,
+    feeds: bool = True,
+    extra: Sequence[str] = (),
 ) -> str:
-    """A whole report: what was read, the program, its longest ops (or those ``shown``, or ``grouped``), and what to do next."""
-    ops = _groups(*grouped, paper, top) if grouped else _ops(report.ops if shown is None else shown, report, paper, top)
-    parts = [_heading(report, paper), _program(report, paper), ops, findings_text(report.findings, paper)]
+    """A whole report: what was read, the program, its longest ops (or those ``shown``, or ``grouped``), and what to do next.
+
+    ``columns`` are those of the table of ops, ``whole_s`` what their shares are of; without ``feeds`` the program is shown without infeed
+    and outfeed; ``extra`` tables follow that of the ops.
+    """
+    ops = (
+        _groups(*grouped, paper, top) if grouped else ops_text(report, report.ops if shown is None else shown, paper, top, columns, whole_s)
+    )
+    parts = [_heading(report, paper), _program(report, paper, feeds), ops, *extra, findings_text(report.findings, paper)]
     parts.append(notes_text([*report.input.notes, *report.machine.notes], paper))
     return "\n\n".join(part for part in parts if part)
 
@@ -94,35 +105,70 @@ def _heading(report: Report, paper: Paper) -> str:
     return f"{paper.paint(files, 'bold')}: {len(report.ops):,} ops on {machine_line(report, list(report.ops))}"
 
 
-def _program(report: Report, paper: Paper) -> str:
-    if not report.points:
+def _program(report: Report, paper: Paper, feeds: bool = True) -> str:
+    points = [point for point in report.points if point.infeed_outfeed == feeds] or list(report.points)
+    if not points:
         return ""
-    total, cover = report.points[0], report.coverage
+    total, cover = points[0], report.coverage
     priced = percent(cover.priced_s / cover.busy_s) if cover.priced_s is not None and cover.busy_s else ""
     return facts(
         [
             ("time", f"{show(total.time_s, 's')}; the ops' floors add up to {percent(total.op_efficiency)} of it" if total.time_s else ""),
+            ("busy", _busy(total)),
+            ("lost", _lost(total)),
             ("floor", f"{show(total.floor_s, 's')} if everything overlapped, bound by {total.bound or 'nothing'}"),
-            ("work", f"{show(total.flops, 'FLOP')}, " + ", ".join(f"{show(amount, 'B')} {level}" for level, amount in total.bytes.items())),
+            ("work", _amounts(total)),
             ("intensity", f"{plain(total.intensity)} FLOP/B" if total.intensity else ""),
+            ("hardware", _hardware(report)),
+            ("steps", _steps(points)),
             ("priced", f"{priced} of the time" if priced else ""),
         ],
         paper,
     )
 
 
-def _ops(ops: Sequence[OpInfo], report: Report, paper: Paper, top: int) -> str:
-    if not ops:
-        return "no op passes these filters" if report.ops else ""
-    timed = sum(op.time_s or 0 for op in report.ops)
-    if timed:
-        headers = ["op", "category", "count", "time", "share", "bound", "FLOP/B", "T_min", "of roof"]
-        rows = [list(_timed_row(op, timed)) for op in ops[:top]]
-    else:
-        floors = sum(op.floor_s or 0 for op in report.ops)
-        headers = ["op", "category", "count", "work", "hbm", "FLOP/B", "bound", "T_min", "share"]
-        rows = [list(_untimed_row(op, floors)) for op in ops[:top]]
-    return table(headers, rows, paper, left=2) + _more(len(ops) - top)
+def _amounts(point: Point) -> str:
+    return ", ".join([show(point.flops, "FLOP"), *(f"{show(amount, 'B')} {level}" for level, amount in point.bytes.items())])
+
+
+def _busy(total: Point) -> str:
+    if total.busy_s is None or not total.time_s or total.busy_s >= total.time_s:
+        return ""
+    return f"{show(total.busy_s, 's')}, {percent(total.busy_s / total.time_s)} of it; idle {show(total.time_s - total.busy_s, 's')}"
+
+
+def _lost(total: Point) -> str:
+    """The losses, largest first, beside what the ops need at their roofs; together they are the time."""
+    if not total.time_s or total.at_roof_s is None:
+        return ""
+    time_s = total.time_s
+    causes = sorted((item for item in total.lost.items() if item[1] > 0), key=lambda item: -item[1])
+    said = ", ".join(f"{cause} {show(seconds, 's')} ({percent(seconds / time_s)})" for cause, seconds in causes)
+    at_roof = f"{show(total.at_roof_s, 's')} ({percent(total.at_roof_s / time_s)}) are at the roofs"
+    return f"{said}; {at_roof}" if said else f"nothing; {at_roof}"
+
+
+def _hardware(report: Report) -> str:
+    """What counters saw of the program, and how much of it."""
+    seen = next((point for point in report.points if point.scope == "hardware"), None)
+    if seen is None:
+        return ""
+    cover = report.coverage
+    if cover.counted_s is None:
+        busy = ", ".join(f"{unit} {percent(share)}" for unit, share in seen.utilization.items())
+        return f"busy by counters of the whole chip: {busy}"
+    share = f"; counted {percent(cover.counted_s / cover.busy_s)} of the busy time" if cover.busy_s else ""
+    return f"{_amounts(seen)} by counters, {percent(seen.efficiency)} of the {seen.bound} roof{share}"
+
+
+def _steps(points: Sequence[Point]) -> str:
+    steps = [point.time_s for point in points if point.scope == "step" and point.time_s is not None]
+    average = next((point for point in points if point.scope == "average"), None)
+    if average is None or not steps:
+        return ""
+    held = f", {percent(average.efficiency)} of the {average.bound} roof" if average.efficiency else ""
+    span = f", from {show(min(steps), 's')} to {show(max(steps), 's')}" if len(steps) > 1 else ""
+    return f"{len(steps):,} complete, {show(average.time_s, 's')} on average{span}{held}"
 
 
 def _groups(by: str, groups: Sequence[Group], paper: Paper, top: int) -> str:
@@ -144,38 +190,11 @@ def _groups(by: str, groups: Sequence[Group], paper: Paper, top: int) -> str:
             row.append(_share(one.floor_s, floors))
         rows.append(row)
     headers = [by, "ops", "count", "work", "hbm", "bound", "T_min", *(["time", "share", "of roof"] if timed else ["share"])]
-    return table(headers, rows, paper) + _more(len(groups) - top)
+    return table(headers, rows, paper) + more(len(groups) - top)
 
 
 def _share(part: float | None, whole: float) -> str:
     return percent(part / whole) if part is not None and whole else "–"
-
-
-def _more(left: int) -> str:
-    return f"\n… and {left:,} more; --top shows them, --json and --csv have them all" if left > 0 else ""
-
-
-def _timed_row(op: OpInfo, timed: float) -> Iterator[str | Cell]:
-    yield from (op.name, op.category, plain(op.count), show(op.time_s, "s"), _share(op.time_s, timed), op.bound or "–")
-    yield plain(op.intensity) if op.intensity else "–"
-    yield show(op.floor_s, "s") if op.times else "–"
-    yield efficiency_cell(op.efficiency)
-
-
-def _untimed_row(op: OpInfo, floors: float) -> Iterator[str | Cell]:
-    yield from (op.name, op.category, plain(op.count), show(op.flops, "FLOP"), show(op.bytes.get("hbm", 0), "B"))
-    yield plain(op.intensity) if op.intensity else "–"
-    yield op.bound or "–"
-    yield show(op.floor_s, "s") if op.times else "–"
-    yield _share(op.floor_s, floors)
-
-
-def efficiency_cell(efficiency: float | None) -> Cell:
-    """An efficiency in the colour of its distance from the roof; above it is doubtful."""
-    if efficiency is None:
-        return Cell(percent(None))
-    style = "yellow" if efficiency > 1 else "green" if efficiency >= CLOSE else "red" if efficiency < FAR else ""
-    return Cell(percent(efficiency), style)
 
 
 def findings_text(findings: tuple[Finding, ...], paper: Paper = PLAIN) -> str:

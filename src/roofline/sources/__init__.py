@@ -4,12 +4,12 @@ A source has ``sniff(head, path)``, which says from the first bytes whether the 
 one is found by content and imported when chosen.
 """
 
-import gzip
+from __future__ import annotations
+
 import zlib
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, cast
 
 from ..errors import SourceError
 from ..machine import Machine
@@ -20,15 +20,24 @@ from ..workload import Recording
 SOURCES = ("report_json", "xspace.recording", "programs", "ncu", "table")
 HEAD_BYTES = int(parse("64 KiB", "B"))
 GZIP_MAGIC = b"\x1f\x8b"
+PROFILE_SOURCE, FOLDER_SOURCE = ".recording", ".profile_folder"  # how the names of the modules that read profiles end
+SCHEME = "://"  # in a path, it makes an address that fsspec opens
 
 
-class Source(Protocol):
-    """What a source module provides."""
+Progress = Callable[[int, int], None]  # how much is done, and how much there is
 
-    __name__: str
 
-    def sniff(self, head: bytes, path: Path) -> bool: ...
-    def read(self, path: Path, target: Machine | None = None) -> Recording: ...
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Protocol
+
+    class Source(Protocol):
+        """What a source module provides; those of profiles take ``salvage`` and ``progress`` too."""
+
+        __name__: str
+
+        def sniff(self, head: bytes, path: Path) -> bool: ...
+        def read(self, path: Path, target: Machine | None = None, **how: Any) -> Recording: ...
 
 
 def head_of(path: Path) -> bytes:
@@ -37,6 +46,8 @@ def head_of(path: Path) -> bytes:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
         if head.startswith(GZIP_MAGIC):
+            import gzip
+
             with gzip.open(path, "rb") as unzipped:
                 return unzipped.read(HEAD_BYTES)
     except FileNotFoundError:
@@ -50,6 +61,8 @@ def head_of(path: Path) -> bytes:
 
 def all_of(path: Path) -> bytes:
     """A whole file, decompressed if it is gzipped."""
+    import gzip
+
     try:
         data = path.read_bytes()
         return gzip.decompress(data) if data.startswith(GZIP_MAGIC) else data
@@ -62,15 +75,21 @@ def profiles_in(folder: Path) -> list[Path]:
     return sorted(file for pattern in ("*.xplane.pb", "*.xplane.pb.gz") for file in folder.rglob(pattern) if file.is_file())
 
 
+def _source(name: str) -> Source:
+    module: Any = import_module(f".{name}", __name__)
+    source: Source = module
+    return source
+
+
 def find(path: Path) -> Source:
     """The source that reads this file."""
     if path.is_dir():
-        return cast(Source, import_module(".profile_folder" if profiles_in(path) else ".programs", __name__))
+        return _source("profile_folder" if profiles_in(path) else "programs")
     head = head_of(path)
     if not head:
         raise SourceError(f"{path}: the file is empty")
     for name in SOURCES:
-        source = cast(Source, import_module(f".{name}", __name__))
+        source = _source(name)
         if source.sniff(head, path):
             return source
     raise SourceError(
@@ -78,13 +97,29 @@ def find(path: Path) -> Source:
     )
 
 
-def read(path: Path | str, target: Machine | Callable[[], Machine] | None = None) -> Recording:
+def read(
+    path: Path | str, target: Machine | Callable[[], Machine] | None = None, *, salvage: bool = False, progress: Progress | None = None
+) -> Recording:
     """Whatever the file is, as a recording.
 
-    ``target`` is the machine it will be held against, or what loads it: only a program that was not compiled has to know.
+    ``target`` is the machine it will be held against, or what loads it: only a program that was not compiled has to know. ``salvage`` reads
+    a damaged profile as far as it goes; ``progress`` is told the bytes of a profile that were read, and all of them.
     """
+
+    def known(source: Source) -> Machine | None:
+        return (target() if source.__name__.endswith(".programs") else None) if callable(target) else target
+
+    if SCHEME in str(path):
+        from .hosts import read_remote
+
+        return read_remote(str(path), known, salvage=salvage, progress=progress)
+    if str(path).startswith("sample:"):
+        from ..value import replace
+        from .samples import sample
+
+        return replace(read(sample(str(path)), target, salvage=salvage, progress=progress), files=(str(path),))
     where = Path(path)
     source = find(where)
-    if callable(target):
-        target = target() if source.__name__.endswith(".programs") else None
-    return source.read(where, target)
+    if source.__name__.endswith((PROFILE_SOURCE, FOLDER_SOURCE)):
+        return source.read(where, known(source), salvage=salvage, progress=progress)
+    return source.read(where, known(source))

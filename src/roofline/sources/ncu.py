@@ -63,6 +63,13 @@ def read_launches(path: Path) -> tuple[Launch, ...]:
     return _Table(path).launches()
 
 
+def read_counters(path: Path) -> tuple[tuple[Launch, ...], tuple[str, ...]]:
+    """Every launch that was counted, and what a reader of the numbers has to know."""
+    table = _Table(path)
+    launches = table.launches()
+    return launches, table.notes(launches)
+
+
 class _Table:
     """A file taken apart: its launches' entries and how to read them."""
 

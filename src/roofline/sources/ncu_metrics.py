@@ -16,13 +16,13 @@ What was found on an H200 with kernels of known work, and holds the choice of co
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
 
 from ..cost import Amount, Cost
 from ..dtypes import DTYPES, dtype
 from ..errors import SourceError
 from ..resource import HBM, Resource, matrix, vector
+from ..value import field, value
 from .ncu_table import TIME, Entry, number
 
 SECTOR, WAVEFRONT = 32, 128  # bytes
@@ -160,7 +160,7 @@ def amount(value: Fraction) -> Amount:
     return value.numerator if value.denominator == 1 else float(value)
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Plan:
     """How the metrics that a file has become costs: the tensor counters to add for each format, and the formats that are complete."""
 
@@ -237,10 +237,10 @@ def _add(amounts: dict[Resource, Amount | None], resource: Resource, value: Frac
 
 def _sum(values: Iterable[Fraction | None]) -> Fraction | None:
     total = Fraction(0)
-    for value in values:
-        if value is None:
+    for part in values:
+        if part is None:
             return None
-        total += value
+        total += part
     return total
 
 

@@ -10,12 +10,12 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 
 from ..errors import SourceError
 from ..units import DECIMAL, SMALL
+from ..value import field, value
 
 HEADER = re.compile(r'\A\ufeff?"?ID"?,.*"?Kernel Name"?', re.IGNORECASE)
 METRIC, UNIT, VALUE = "Metric Name", "Metric Unit", "Metric Value"
@@ -37,7 +37,7 @@ _SECONDS: dict[str, int | Fraction] = {
 _PREFIXED = re.compile(r"([kKMGTPE]?)(byte|[hH]z)s?")
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Entry:
     """A launch as the table has it: its row, the words about it (``Kernel Name``), and for each metric its unit and cell."""
 

@@ -6,7 +6,7 @@ from ..cost import Cost
 from ..errors import SourceError
 from ..machine import Machine
 from ..report import SCHEMA, OpInfo, Report
-from ..workload import Device, Op, Recording, Share, Workload
+from ..workload import Counters, Device, Op, Recording, Share, Step, Workload
 from . import all_of
 
 
@@ -38,6 +38,10 @@ def read(path: Path, target: Machine | None = None) -> Recording:
         files=(str(path),),
         hosts=report.input.hosts,
         devices=tuple(Device(id=device.id, name=device.name, host=device.host) for device in report.input.devices),
+        steps=tuple(
+            Step(key=one.step, name=one.name, number=one.number, wall_s=one.time_s, busy_s=one.busy_s, complete=one.complete)
+            for one in report.steps
+        ),
         coverage=report.coverage,
         notes=(*report.input.notes, f"read back from a report on {report.machine.name}"),
     )
@@ -58,6 +62,7 @@ def _op(op: OpInfo, by_step: tuple[Share, ...], by_device: tuple[Share, ...]) ->
         phase=op.phase,
         work_provenance=op.provenance.get("work", "user"),
         bytes_provenance=op.provenance.get("bytes", "user"),
+        counters=Counters(cost=Cost.of({**op.counters.work, **op.counters.bytes}), time_s=op.counters.time_s) if op.counters else None,
         by_step=by_step,
         by_device=by_device,
         notes=op.notes,

@@ -17,7 +17,6 @@ In ``time``, ``flops`` and ``bytes`` an empty cell is unknown; in a resource's o
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..cost import Cost
@@ -26,6 +25,7 @@ from ..errors import RooflineError, SourceError, did_you_mean
 from ..machine import Machine
 from ..resource import HBM, MEMORY_UNITS, UNNAMED_WORK, Resource
 from ..units import parse
+from ..value import replace, value
 from ..workload import COST_PROVENANCES, Coverage, Op, Recording, Share, Workload
 from .rows import PARQUET_MAGIC, Cell, rows_of
 
@@ -43,13 +43,16 @@ ALIASES = {
     "flop": "flops",
 }
 # What an exported table says besides: answers, not input.
-ANSWERS = ("id", "rank", "intensity", "ridge", "attainable", "floor_s", "serial_s", "expected_s", "bound", "efficiency")
+ANSWERS = (
+    *("id", "rank", "rate", "intensity", "ridge", "attainable", "floor_s", "serial_s", "expected_s", "bound", "efficiency"),
+    *("work_provenance", "bytes_provenance", "steps", "devices"),
+)
 UNKNOWN = ("?", "unknown", "null", "none", "n/a", "nan")
 _HEADER = re.compile(r"(?P<name>.+?)\s*[\[(]\s*(?P<unit>[^\])]*?)\s*[\])]\s*\Z")
 _DEFAULT_DTYPE = "bf16"
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Column:
     """A column understood: which field or resource it is, and the unit its header gives to bare numbers."""
 
@@ -112,7 +115,7 @@ def _columns(headers: Iterable[str], path: Path) -> tuple[list[Column], list[str
     for header in headers:
         name, match = _plain(header), _HEADER.match(header)
         unit = match["unit"] if match else ""
-        if name in ANSWERS:
+        if name in ANSWERS or ":" in name:  # bandwidth:hbm and the like
             continue
         if name in PLAIN:
             columns.append(Column(header, name, unit=unit))

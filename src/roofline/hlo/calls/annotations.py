@@ -1,9 +1,8 @@
 """Custom calls that are marks for the compiler and run nothing, and those that only move data or call back into the host."""
 
 from ...cost import NOTHING, Cost
-from ...resource import UNNAMED_WORK
+from ...resource import PCIE, UNNAMED_WORK
 from ..bill import Price, Site
-from ..traffic import PCIE
 from .registry import call
 from .traffic import priced, results, traffic
 

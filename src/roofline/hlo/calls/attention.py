@@ -4,7 +4,6 @@ Forward, two products: scores and values. Backward, five: the scores again, the 
 Causal counts half the square that queries make with their own keys.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 from ...cost import Cost
@@ -12,13 +11,14 @@ from ...dtypes import DType
 from ...formulas.chains import POINTWISE
 from ...formulas.notation import Dim, tidy
 from ...resource import TRANSCENDENTAL, matrix, vector
+from ...value import value
 
 CAUSAL = "causal counts half the square"
 WINDOWED = "queries see a window of keys; its ends are counted half"
 FULL_LENGTHS = "sequence lengths are data: every sequence is taken to be full"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Attention:
     """One call: sizes, widths of keys and values, the mask and what else is fused.
 

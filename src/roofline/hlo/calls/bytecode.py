@@ -4,9 +4,9 @@ The format is documented (mlir/docs/BytecodeFormat.md, version 6 and below) and 
 those of BuiltinDialectBytecode.td. Attributes of other dialects are kept as their text, or not at all.
 """
 
-from dataclasses import dataclass, field
 from typing import TypeVar
 
+from ...value import field, record, value
 from .traffic import Misfit
 
 T = TypeVar("T")
@@ -16,10 +16,10 @@ MOST_DEPTH = 32
 _STRINGS, _DIALECTS, _ATTRIBUTES, _OFFSETS, _IR, _PROPERTIES = 0, 1, 2, 3, 4, 8
 _FLOATS = {3: "bf16", 4: "f16", 5: "f32", 6: "f64"}
 _INTEGER, _INDEX, _TENSOR, _ENCODED_TENSOR = 0, 1, 13, 14
-_INTEGER_ATTRIBUTE = 8
+_STRING_ATTRIBUTE, _INTEGER_ATTRIBUTE = 2, 8
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Type:
     """A type: the name of its elements (``f32``, ``i32``, or the text of another dialect's type) and a tensor's shape."""
 
@@ -34,12 +34,12 @@ class Type:
         return total
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Operation:
     """One operation. ``operands`` and ``results`` are (number, type) of values.
 
     ``constants`` are its properties, in order, where they are whole numbers; ``options`` the same, read as properties that may be left
-    out, which are encoded otherwise.
+    out, which are encoded otherwise; ``words`` those that are strings.
     """
 
     name: str
@@ -48,9 +48,10 @@ class Operation:
     constants: tuple[int | None, ...] = ()
     options: tuple[int | None, ...] = ()
     regions: tuple["Region", ...] = ()
+    words: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Block:
     """Operations in order, behind the types of the block's arguments."""
 
@@ -61,7 +62,7 @@ class Block:
 Region = tuple[Block, ...]
 
 
-@dataclass(slots=True)
+@record
 class _Cursor:
     """A place in some bytes."""
 
@@ -106,7 +107,7 @@ class _Cursor:
         return self.at >= len(self.data)
 
 
-@dataclass(slots=True)
+@record
 class _Entry:
     """An attribute or type not yet decoded."""
 
@@ -115,8 +116,9 @@ class _Entry:
     custom: bool
 
 
-@dataclass(slots=True)
+@record
 class _Reader:
+    strings: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)  # of operations, with their dialect
     attributes: list[_Entry] = field(default_factory=list)
     types: list[_Entry] = field(default_factory=list)
@@ -171,7 +173,15 @@ class _Reader:
         width = int(kind[1:])
         return cursor.byte() if width <= 8 else cursor.signed() if width <= 64 else None
 
-    def settings(self, data: bytes) -> tuple[tuple[int | None, ...], tuple[int | None, ...]]:
+    def word(self, number: int) -> str | None:
+        """The value of a string attribute; ``None`` for any other attribute."""
+        entry = _at(self.attributes, number)
+        if not entry.custom or entry.dialect != "builtin":
+            return None
+        cursor = _Cursor(entry.data)
+        return _at(self.strings, cursor.number()) if cursor.number() == _STRING_ATTRIBUTE else None
+
+    def settings(self, data: bytes) -> tuple[tuple[int | None, ...], tuple[int | None, ...], tuple[str, ...]]:
         """The properties of an operation: indices of attributes, or of those that may be left out twice the index plus one."""
         cursor = _Cursor(data)
         numbers = []
@@ -179,7 +189,8 @@ class _Reader:
             numbers.append(cursor.number())
         held = len(self.attributes)
         required = tuple(self.whole_number(number) if number < held else None for number in numbers)
-        return required, tuple(self.whole_number(number >> 1) if number & 1 and number >> 1 < held else None for number in numbers)
+        optional = tuple(self.whole_number(number >> 1) if number & 1 and number >> 1 < held else None for number in numbers)
+        return required, optional, tuple(word for number in numbers if number < held and (word := self.word(number)))
 
     def block(self, cursor: _Cursor, first: int, depth: int) -> tuple[Block, int]:
         """A block whose values start at number ``first``, and the number of the next value."""
@@ -216,8 +227,9 @@ class _Reader:
             cursor.number()  # attributes beside the properties
         constants: tuple[int | None, ...] = ()
         options: tuple[int | None, ...] = ()
+        words: tuple[str, ...] = ()
         if mask & 0x40:
-            constants, options = self.settings(_at(self.properties, cursor.number()))
+            constants, options, words = self.settings(_at(self.properties, cursor.number()))
         results = []
         if mask & 0x02:
             for _ in range(cursor.number()):
@@ -239,7 +251,7 @@ class _Reader:
             encoding = cursor.number()
             for _ in range(encoding >> 1):
                 regions.append(self.region(cursor, depth, isolated=bool(encoding & 1)))
-        return Operation(name, tuple(operands), tuple(results), constants, options, tuple(regions)), first
+        return Operation(name, tuple(operands), tuple(results), constants, options, tuple(regions), words), first
 
     def region(self, cursor: _Cursor, depth: int, *, isolated: bool) -> Region:
         if isolated:
@@ -298,7 +310,7 @@ def read_bytecode(data: bytes) -> Block:
         code, content = cursor.section()
         sections[code] = content
     strings = _strings(_Cursor(sections.get(_STRINGS, b"")))
-    reader = _Reader()
+    reader = _Reader(strings=strings)
     dialects = _dialects(_Cursor(sections.get(_DIALECTS, b"")), strings, reader)
     _entries(sections.get(_ATTRIBUTES, b""), _Cursor(sections.get(_OFFSETS, b"")), dialects, reader)
     if _PROPERTIES in sections:

@@ -5,12 +5,12 @@ backward calls carry the window and the labels of the forward one, and do the sa
 """
 
 import re
-from dataclasses import dataclass, replace
 from math import prod
 
 from ...cost import NOTHING, Cost
 from ...formulas.chains import POINTWISE
 from ...resource import TRANSCENDENTAL, matrix, vector
+from ...value import replace, value
 from ..bill import Price, Site
 from ..contraction import unit_of
 from ..shapes import Shape
@@ -41,7 +41,7 @@ _NODES = {"conv": 0, "add": 1, "bias": 1, "scale": 1, "invscale": 1, "relu": 0, 
 _NODE = re.compile(r":\[\w+\](\w+)\(")
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class _Convolution:
     """The three arrays of a convolution, whichever of them the call makes, and what of each is real."""
 

@@ -4,15 +4,15 @@ Between complex numbers a multiplication is 6 FLOP and an addition 2. Algorithms
 here for them are the usual estimates (Golub and Van Loan, Matrix Computations, sections 7.5, 8.3 and 8.6).
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 from ...formulas.notation import Dim, tidy
+from ...value import value
 
 _THIRD, _SIXTH = Fraction(1, 3), Fraction(1, 6)
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Count:
     """Multiplications, divisions and roots on one side; additions on the other."""
 

@@ -6,8 +6,8 @@ conversions and the fusion that made the operand show a pad of zeros. A pad that
 """
 
 import re
-from dataclasses import dataclass
 
+from ...value import value
 from ..bill import Site
 from ..module import Computation, HloModule, Instruction
 from ..shapes import Shape
@@ -19,7 +19,7 @@ _AUTHORED = re.compile(r"/pad(?:v2)?\Z|constant_pad", re.IGNORECASE)
 MOST_STEPS = 64  # instructions between a call and a pad that are worth following
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Extent:
     """What is real along one dimension: ``size`` elements, the first behind ``low`` zeros, one every ``step`` places."""
 
@@ -40,7 +40,7 @@ def whole(shape: Shape) -> Extents:
     return tuple(Extent(size) for size in shape.dims)
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class _Value:
     """An instruction's value, or a part of its tuple, in a computation that others called."""
 
@@ -178,8 +178,8 @@ def kept(site: Site) -> Extents:
     """What of its first result the program uses: as much as slices of it keep, when slices are all that become of it."""
     made = output(site)
     slices: list[tuple[range, ...]] = []
-    for value in _values_of(site):
-        cuts = _cuts(site, value, made.rank)
+    for held in _values_of(site):
+        cuts = _cuts(site, held, made.rank)
         if cuts is None:
             return whole(made)
         slices += cuts

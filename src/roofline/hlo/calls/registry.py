@@ -5,18 +5,18 @@ ones, and a target has one function: registering a second is an error.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from ...cost import Cost
 from ...errors import FormulaError, UsageError
 from ...ledger import Ledger
+from ...value import value
 from ..bill import Platform, Price, Site
 from ..shapes import Shape
 from .traffic import traffic_of, unpriced
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class CustomCall:
     """What a user's function is told of a custom call.
 
@@ -82,6 +82,11 @@ def forget_call(target: str) -> None:
     if target not in _USERS:
         raise UsageError(f"no function of yours is registered for the custom call {target!r}")
     del _USERS[target]
+
+
+def user_targets() -> tuple[str, ...]:
+    """Every target and prefix that `register_call` registered, in order of name."""
+    return tuple(sorted(_USERS))
 
 
 def known_targets() -> tuple[str, ...]:

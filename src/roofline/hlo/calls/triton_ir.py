@@ -6,11 +6,12 @@ the tables, a branch, or a loop whose bounds are no constants makes the whole ke
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 from ...cost import NOTHING, Cost
 from ...dtypes import dtype
+from ...patterns import pattern
 from ...resource import TRANSCENDENTAL, Resource, matrix, vector
+from ...value import field, record
 from .bytecode import Block, Operation, Type
 from .traffic import Misfit
 
@@ -40,6 +41,8 @@ _TRANSCENDENTAL = _names("math", _ROOTS) | {"tt.precise_sqrt"}
 _FREE = (
     _names("arith", f"{_CONVERSIONS} {_COMPARISONS} {_WHOLE_NUMBERS}") | _names("math", _ROUNDING) | _names("tt", _MOVES) | {"scf.yield"}
 )
+_LIBRARY = pattern(r"__(?:nv_(?:fast_)?|ocml_)(\w+?)(?:f|_f32|_f64|_f16)?")  # the device libraries of CUDA and ROCm
+_KNOWN = _TRANSCENDENTAL | _ARITHMETIC.keys() | _FREE
 # TF32, TF32x3 and IEEE of tt.dot's input precision, for operands of fp32.
 _PRECISIONS = {0: "tf32", 1: "tf32", 2: "fp32"}
 _FOLDS: dict[str, Callable[[int, int], int]] = {
@@ -57,7 +60,7 @@ _CASTS = ("arith.index_cast", "arith.extsi", "arith.extui", "arith.trunci", "ari
 _EFFECTS = ("tt.store", "tt.return", "scf.yield", "tt.reduce.return", "tt.scan.return", "tt.assert")
 
 
-@dataclass(slots=True)
+@record
 class _Program:
     """One walk over a kernel: the whole numbers known so far and the values that somebody uses."""
 
@@ -94,6 +97,8 @@ class _Program:
             return self._combined(operation)
         if name == "tt.dot":
             return _product(operation)
+        if name == "tt.extern_elementwise":
+            name = _library_function(operation.words)
         if name in _ARITHMETIC or name in _TRANSCENDENTAL:
             kind = _only(operation.results)
             if kind.element not in _FLOATS:
@@ -149,6 +154,15 @@ def _only(values: Iterable[tuple[int, Type]]) -> Type:
     if len(kinds) != 1:
         raise Misfit("an operation with several results, or none")
     return kinds[0]
+
+
+def _library_function(words: Iterable[str]) -> str:
+    """The operation of the math dialect that a function of the device library computes: ``__nv_expf`` is ``math.exp``."""
+    names = [found[1] for word in words if (found := _LIBRARY.fullmatch(word))]
+    if len(names) != 1:
+        raise Misfit("the kernel calls a library function without a name")
+    name = {"pow": "powf", "fabs": "absf"}.get(names[0], names[0])
+    return next((f"math.{known}" for known in (name, f"{name}f") if f"math.{known}" in _KNOWN), f"the library's {names[0]}")
 
 
 def _product(operation: Operation) -> Cost:

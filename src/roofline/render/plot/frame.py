@@ -1,7 +1,6 @@
 """The frame of a figure: axes of our own, their scales, grid and numbers, and the size of the paper around them."""
 
 import math
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -9,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
+from ...value import value
 from ..geometry import Extent, Tick, linear_ticks, log_ticks
 from .style import LINE_SPACING, NORMAL, SMALL, TYPEFACE, Theme, drawable, text_size, text_style
 
@@ -17,7 +17,7 @@ WIDTH, HEIGHT = 500.0, 310.0  # of the axes of a figure of our own, in points
 MARGIN = 12.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Axis:
     """What one axis says: its label, the dimension of its numbers and the base of their powers, or ticks of its own."""
 

@@ -7,7 +7,6 @@ have when they come.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
+from ...value import replace, value
 from ..boxes import Box, Disc, Scene, Segment
 from ..geometry import Extent, Path, Spot
 from ..labels import Label, Placed, place_labels, slide, spread
@@ -25,7 +25,7 @@ from .surround import Entry, write_foot, write_head
 _MOST_ROOM = 0.42  # of the width, for words at the right ends of lines
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class _Asked:
     """Words for a mark."""
 
@@ -39,7 +39,7 @@ class _Asked:
     crowd: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class _Along:
     """Words for a line, and the legend's line that stands in for them where they do not fit."""
 

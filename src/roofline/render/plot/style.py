@@ -5,7 +5,6 @@ least 4.5 against its background and lines of at least 3 (WCAG 2.2); the series 
 lightened until they reach that and stay apart under protanopia, deuteranopia and tritanopia.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +13,7 @@ from matplotlib.textpath import text_to_path
 
 from ...errors import UsageError, did_you_mean
 from ...resource import Resource
+from ...value import value
 from ..labels import Size
 
 TITLE, NORMAL, SMALL = 12.0, 9.0, 8.0
@@ -27,7 +27,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES: tuple[Dash, ...] = (None, (5, 2), (2, 1.6), (7, 2, 1.5, 2))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Theme:
     """Colours of one mode: paper, ink, and the series in the order they are used."""
 

@@ -1,12 +1,12 @@
 """What stands around the axes of a figure: title, subtitle and legend above, caption and key below."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.transforms import ScaledTranslation
 
+from ...value import value
 from ..geometry import Spot
 from .frame import POINTS
 from .style import LINE_SPACING, NORMAL, ROOF_WIDTH, SMALL, TITLE, Dash, Theme, cut, drawable, font, text_size, text_style, wrap
@@ -15,7 +15,7 @@ _ROW = 14.0  # of a legend
 _BELOW_AXIS = 40.0  # ticks, their numbers and the axis label
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Entry:
     """A line of the legend: a mark or a line, and what it means."""
 

@@ -4,16 +4,16 @@ All of it is whole numbers (picoseconds, executions, kernels, bytes), so that me
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from ...cost import NOTHING, Cost
 from ...resource import HBM, UNNAMED_WORK
+from ...value import field, record, value
 
 UNKNOWN = Cost.of({UNNAMED_WORK: None, HBM: None})  # of work that nobody can price
 Mark = int  # a step, by its place among the instances of its part
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Subject:
     """An operation: what it is, and what one execution costs. Equal on every device and host that runs it.
 
@@ -28,6 +28,7 @@ class Subject:
     scope: str = ""
     location: str = ""
     phase: str = ""
+    towards: str = ""
     cost: Cost = NOTHING
     work_provenance: str = "compiler"
     bytes_provenance: str = "compiler"
@@ -39,7 +40,7 @@ class Subject:
         return self.cost.is_known
 
 
-@dataclass(slots=True)
+@record
 class Share:
     """What an operation did in one step."""
 
@@ -51,7 +52,7 @@ class Share:
         self.time_ps += other.time_ps
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Launched:
     """A kernel that an operation launches: when it first did, with how many blocks, and how often."""
 
@@ -61,7 +62,7 @@ class Launched:
     count: int
 
 
-@dataclass(slots=True)
+@record
 class Tally:
     """What an operation did on one device.
 
@@ -90,7 +91,7 @@ class Tally:
         self.launched += other.launched
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Instance:
     """A step as its host saw it: the annotation's name and number, and which of those with the same name and number it is."""
 
@@ -99,7 +100,7 @@ class Instance:
     nth: int = 0
 
 
-@dataclass(slots=True)
+@record
 class Extent:
     """A step on one device: last end minus first start, the union of its events, and whether its last launch was seen to run."""
 
@@ -108,7 +109,7 @@ class Extent:
     complete: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class DevicePart:
     """One device of one host: what it is, how long it was seen, and what ran on it."""
 
@@ -132,14 +133,18 @@ class DevicePart:
         return sum(tally.self_ps for subject, tally in self.rows.items() if not subject.priced)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Part:
-    """What one file says. Parts of one run are merged into a recording, in any order; they travel between processes."""
+    """What one file says. Parts of one run are merged into a recording, in any order; they travel between processes.
+
+    ``measured`` is the share of time for which hardware counters saw each unit busy, where a profile has such counters.
+    """
 
     file: str
     host: str
     devices: tuple[DevicePart, ...]
     instances: tuple[Instance, ...] = ()
+    measured: tuple[tuple[str, float], ...] = ()
     notes: tuple[str, ...] = ()
 
 

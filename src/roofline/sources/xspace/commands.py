@@ -8,9 +8,9 @@ node that sets the condition, and a node with a graph for body, condition and se
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from ...hlo.module import Instruction
+from ...value import value
 from .modules import Place, Program
 
 LOOP_SETTER, CASE_SETTER = "set_while_condition", "set_case_condition"
@@ -41,7 +41,7 @@ _NUMBER = re.compile(r"(?:[._]\d+)+\Z")
 _KERNEL_SUFFIX = ".kd"  # of AMD's kernels
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Command:
     """An instruction that launches something. ``bodies`` are those of a conditional, in the order in which they are recorded.
 
@@ -60,7 +60,7 @@ class Command:
         return self.opcode == "custom-call"
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Slot:
     """A node to be: the command it comes from, and the nodes of the graph inside it, if it is a branch or a loop.
 

@@ -5,8 +5,8 @@ counted once a run of the program, times the trip counts around it, for some ins
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
+from ...value import field, record, value
 from .attribute import UNKNOWN, DevicePart, Extent, Instance, Mark, Share, Subject, Tally
 from .modules import Place, Program, Programs
 from .scan import Plane, Progress, RowsOf, Space, Totals, TotalsOf, read_rows, read_totals, union
@@ -18,7 +18,7 @@ _STARTS = "ExecuteHelper"  # the host's part of a run, where it does not say the
 _ANY_THREAD = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _Key:
     """The thunks of one instruction on one thread."""
 
@@ -36,7 +36,7 @@ class _Key:
     last_ps: int
 
 
-@dataclass(slots=True)
+@record
 class _Cells:
     """Events, time and self time in steps: of each key, and of all."""
 

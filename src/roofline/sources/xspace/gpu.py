@@ -5,18 +5,17 @@ launches is one operation: helper kernels, memsets and copies are folded into it
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from ...errors import SourceError
+from ...value import replace, value
 from .attribute import UNKNOWN, DevicePart, Extent, Launched, Mark, Share, Subject, Tally
 from .graphs import Graph, Resolved, Seen, resolve
 from .kernels import LAUNCH, Key, keys_of, requests, together
 from .modules import Place, Program, Programs
 from .peaks import gpu_name, gpu_rates, ordinal
 from .scan import Plane, Progress, Space, Totals, read_totals, union
-from .steps import Host, extents, is_last, mark_of, step_lookup
+from .steps import Host, is_last, mark_of, step_lookup
 
-Spans = Sequence[tuple[int, int] | None]
 Cells = Mapping[tuple[int, int], Mapping[Mark, tuple[int, int]]]
 
 
@@ -24,8 +23,7 @@ def read_gpus(
     space: Space, planes: Sequence[Plane], programs: Programs, host: Host, progress: Progress | None = None
 ) -> tuple[list[DevicePart], list[str]]:
     """Every GPU of a profile, and what is to be said about them."""
-    ids = host.ids(host.launches)
-    steps = step_lookup(ids, LAUNCH)
+    steps = step_lookup(host.ids(host.launches), LAUNCH)
     asked = [(plane, request) for plane in planes for request in requests(plane, steps)]
     tables = read_totals(space, [request for _, request in asked], progress=progress)
     parts, notes = list[DevicePart](), list[str]()
@@ -35,15 +33,14 @@ def read_gpus(
         if not mine:
             continue
         device = _Device(plane, mine, programs, host)
-        spans = extents(space, [totals.line for totals in mine], ids, LAUNCH) if steps else []
-        parts.append(device.part(spans))
+        parts.append(device.part())
         notes += device.notes
         if dropped := plane.stat("dropped_traces"):
             notes.append(f"{plane.name}: the profiler dropped events ({dropped}); times and counts are too low")
     return parts, notes
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class _Owner:
     """What a key belongs to, and the instruction that is, if it is one."""
 
@@ -86,7 +83,7 @@ class _Device:
             return _Owner(Subject(name=name, module=key.module, program=str(key.program), category="unknown", cost=UNKNOWN, notes=(why,)))
         if key.is_copy or key.is_memset:
             name, category = (key.kernel, "copy") if key.is_copy else ("Memset", "memset")
-            return _Owner(Subject(name=name, category=category, bytes_provenance="profile"))
+            return _Owner(Subject(name=name, category=category, towards=key.towards, bytes_provenance="profile"))
         return _Owner(Subject(name=key.kernel, category="runtime", cost=UNKNOWN, notes=("no operation launched it",), found=False))
 
     def _resolve(self, program: Program, keys: Sequence[Key]) -> None:
@@ -123,7 +120,7 @@ class _Device:
                 subject = replace(subject, notes=(*subject.notes, f"doubtful attribution: {'; '.join(resolved.doubts)}"))
             self.owners[key] = _Owner(subject, program, place)
 
-    def part(self, spans: Spans) -> DevicePart:
+    def part(self) -> DevicePart:
         """What ran, and when."""
         starts = [totals.start_ps for totals in self.tables if totals.start_ps is not None]
         ends = [totals.end_ps for totals in self.tables if totals.end_ps is not None]
@@ -137,7 +134,7 @@ class _Device:
             wall_ps=wall,
             busy_ps=min(busy, wall),
             rows=self._rows(),
-            steps=self._steps(spans),
+            steps=self._steps(),
         )
 
     def _rows(self) -> dict[Subject, Tally]:
@@ -205,20 +202,22 @@ class _Device:
         times = owner.program.runs(owner.place.computation) if owner.program and owner.place else None
         return min(key.count, runs * times) if runs and times else key.count
 
-    def _steps(self, spans: Spans) -> dict[Mark, Extent]:
-        busy: dict[Mark, int] = {}
+    def _steps(self) -> dict[Mark, Extent]:
+        """From the first kernel of each step to its last, on whichever stream they ran."""
+        spans: dict[Mark, tuple[int, int, int]] = {}
         ended: set[Mark] = set()
         for totals in self.tables:
-            for label, self_ps in zip(totals.cells.label, totals.cells.self_ps, strict=True):
-                busy[mark_of(label)] = busy.get(mark_of(label), 0) + self_ps
+            cells = totals.cells
+            for label, self_ps, first_ps, last_ps in zip(cells.label, cells.self_ps, cells.first_ps, cells.last_ps, strict=True):
+                busy, begin, end = spans.get(mark_of(label), (0, first_ps, last_ps))
+                spans[mark_of(label)] = (busy + self_ps, min(begin, first_ps), max(end, last_ps))
                 if is_last(label):
                     ended.add(mark_of(label))
-        found: dict[Mark, Extent] = {}
-        for mark, span in enumerate(spans):
-            if span is not None and mark in busy:
-                wall = span[1] - span[0]
-                found[mark] = Extent(wall, min(busy[mark], wall), mark in ended)
-        return found
+        return {
+            mark: Extent(end - begin, min(busy, end - begin), mark in ended)
+            for mark, (busy, begin, end) in sorted(spans.items())
+            if begin <= end
+        }
 
 
 def _innermost(operation: str) -> str:

@@ -11,8 +11,8 @@ is said as a doubt.
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
+from ...value import field, record, value
 from .commands import ALIKE, LOOP_SETTER, WRONG, Command, Slot, commands, fit, is_memset, slots, stem
 from .modules import Place, Program
 
@@ -22,7 +22,7 @@ _TRAILS = re.compile(r"splitKreduce|convert_dq")  # kernels that end a library c
 _OUT_OF_ORDER = 0.05  # of library kernels that may run outside their place: work in a graph may overlap
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Seen:
     """A node that ran: its kernel, and when it first began."""
 
@@ -30,7 +30,7 @@ class Seen:
     first_ps: int
 
 
-@dataclass(slots=True)
+@record
 class Graph:
     """A graph that ran: the nodes seen of it by index, how often it was launched, and the number of commands the host says it has.
 
@@ -57,7 +57,7 @@ class Graph:
         self.launches = max(self.launches, launches)
 
 
-@dataclass(slots=True)
+@record
 class Resolved:
     """A graph's nodes as instructions. Those without one could not be told; ``doubts`` says what did not agree."""
 
@@ -161,7 +161,7 @@ def _lead(body: Sequence[Slot]) -> int:
     return next((number for number, slot in enumerate(body) if not slot.is_call), 0)
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class _Call:
     """A node that owns a graph of a library's making: what ran before it in its own graph, and what after, by first begin."""
 

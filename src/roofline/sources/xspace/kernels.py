@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
-from ...resource import HBM, Resource
+from ...resource import HBM, PCIE, Resource
+from ...value import value
 from .scan import Line, Plane, Totals, TotalsOf
 from .tables import Steps
 
 LAUNCH, SCOPE = "correlation_id", "scope_range_id"
-PCIE, NVLINK = Resource("pcie"), Resource("nvlink")
+NVLINK = Resource("nvlink")
 _BY = (
     "program_id",
     "hlo_module",
@@ -30,7 +30,7 @@ _KINDS = re.compile(r"kind_src:(\S+) kind_dst:(\S+)")
 _NODE_BITS, _NODE_MASK = 32, 0xFFFF_FFFF  # a node's id is its graph's id and its index there
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Key:
     """The events of one kernel for one instruction or node, on one stream.
 
@@ -75,6 +75,12 @@ class Key:
     @property
     def is_copy(self) -> bool:
         return bool(self.copied) or self.kernel.lower().startswith("memcpy")
+
+    @property
+    def towards(self) -> str:
+        """Which way a copy crosses the bus to the host: ``in`` to the device or ``out``; nothing where it does not say."""
+        name = self.kernel.upper()
+        return "in" if "H2D" in name else "out" if "D2H" in name else ""
 
     @property
     def is_memset(self) -> bool:

@@ -5,7 +5,6 @@ TPU writes them unsigned where metadata keys are signed.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from ...hlo.price import Pricer
 from ...hlo.proto import parse_proto
 from ...hlo.scopes import direction, scope
 from ...hlo.wire import last_fields, number_of
+from ...value import field, record
 from .attribute import UNKNOWN, Subject
 from .scan import Plane, Slice, Space
 
@@ -36,7 +36,7 @@ class Place(NamedTuple):
     position: int
 
 
-@dataclass(slots=True, eq=False)
+@record(eq=False)
 class Program:
     """A module that ran: its instructions by name and number, and what each costs."""
 
@@ -150,11 +150,20 @@ class Program:
         return None if instruction.opcode == "conditional" else 1
 
 
-class Programs:
-    """The programs in a profile, each parsed when it is first asked for. ``notes`` says which could not be read."""
+Known = dict[tuple[Platform, Network, str, bytes], Program]  # programs of several hosts, by all that they follow from
 
-    def __init__(self, space: Space, platform: Platform, network: Network | None = None, *, digests: bool = False) -> None:
+
+class Programs:
+    """The programs in a profile, each parsed when it is first asked for. ``notes`` says which could not be read.
+
+    With ``digests`` they are known by their content, as on several hosts; those in ``known`` were parsed and priced for another host.
+    """
+
+    def __init__(
+        self, space: Space, platform: Platform, network: Network | None = None, *, digests: bool = False, known: Known | None = None
+    ) -> None:
         self._space, self._platform, self._digests = space, platform, digests
+        self._known: Known = {} if known is None else known
         self._network = network or Network.of(None, platform)
         self._slices: dict[int, tuple[str, Slice]] = {}
         self._programs: dict[int, Program | None] = {}
@@ -177,13 +186,22 @@ class Programs:
 
     def _parse(self, id: int) -> Program | None:
         name, piece = self._slices[id]
+        data = self._space.bytes_of(piece)
+        key = (self._platform, self._network, name, data)
+        if self._digests and key in self._known:
+            return self._known[key]
+        # A doubt about an operation must read the same on every host, or it would be another operation on each.
+        where = f"program {name}" if self._digests else f"{self._space.name}: program {name}({id})"
         try:
-            module = parse_proto(self._space.bytes_of(piece), f"{self._space.name}: program {name}({id})")
+            module = parse_proto(data, where)
         except SourceError as error:
-            self.notes.append(f"{error}; its operations have no cost")
+            self.notes.append(f"{f'{self._space.name}: ' if self._digests else ''}{error}; its operations have no cost")
             return None
         pricer = Pricer(module, self._platform, self._network)
-        return Program(id, module, self._platform, pricer, _digest(module) if self._digests else str(id))
+        program = Program(id, module, self._platform, pricer, _digest(module) if self._digests else str(id))
+        if self._digests:
+            self._known[key] = program
+        return program
 
 
 def _embedded(plane: Plane) -> Iterator[tuple[int, tuple[str, Slice]]]:

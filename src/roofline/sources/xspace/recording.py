@@ -4,22 +4,23 @@ Reading is a map and a reduce: `read_part` turns a file into whole numbers, `mer
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from mmap import mmap
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...cost import Cost
 from ...errors import SourceError
 from ...machine import Machine
 from ...units import parse
-from ...workload import Coverage, Device, Op, Recording, Step, Workload
+from ...value import replace, value
+from ...workload import Coverage, Device, KernelUse, Op, Recording, Step, Workload
 from ...workload import Share as OpShare
 from .attribute import DevicePart, Extent, Instance, Part, Subject, Tally
 from .scan import Progress, Space, open_bytes, open_space
 from .space import sniff as looks_like_space
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...counters import KernelUse
+    from .modules import Known
 
 FORMAT = "xspace"
 TPU_PREFIX, GPU_PREFIX = "/device:TPU:", "/device:GPU:"
@@ -36,12 +37,6 @@ def read(path: Path | str, target: Machine | None = None, *, salvage: bool = Fal
     return merge([read_part(path, target, salvage=salvage, progress=progress)])
 
 
-def read_kernels(path: Path | str, target: Machine | None = None, *, salvage: bool = False) -> tuple[Recording, tuple["KernelUse", ...]]:
-    """The recording in one file, and the kernels that its operations launched, to join hardware counters to."""
-    recording, rows = _merge([read_part(path, target, salvage=salvage)])
-    return recording, rows.kernels()
-
-
 def read_many(
     paths: Iterable[Path | str], target: Machine | None = None, *, salvage: bool = False, progress: Progress | None = None
 ) -> Recording:
@@ -49,49 +44,65 @@ def read_many(
     files = list(paths)
     if not files:
         raise SourceError("no profile to read; name the .xplane.pb files of a run")
-    return merge([read_part(path, target, salvage=salvage, shared=len(files) > 1, progress=progress) for path in files])
+    known: Known = {}
+    return merge([read_part(path, target, salvage=salvage, shared=len(files) > 1, known=known, progress=progress) for path in files])
 
 
 def read_part(
     path: Path | str,
     target: Machine | None = None,
     *,
-    data: bytes | None = None,
+    data: bytes | mmap | None = None,
     salvage: bool = False,
     shared: bool = False,
+    known: "Known | None" = None,
     progress: Progress | None = None,
 ) -> Part:
     """What one file says, or its ``data`` where those are in memory already (from a remote file system).
 
-    With ``shared`` programs are known by their content, which is the same on every host; their ids are not.
+    With ``shared`` programs are known by their content, which is the same on every host; their ids are not. ``known`` gathers them, so that
+    hosts that are read one after the other parse and price each program once.
     """
     with open_space(path, salvage=salvage) if data is None else open_bytes(data, str(path), salvage=salvage) as space:
-        devices, instances, notes = _devices(_Request(space, target, shared, progress))
+        devices, instances, notes = _devices(_Request(space, target, shared, known, progress))
+        if not devices and salvage and space.notes:
+            raise SourceError(f"{space.notes[0].partition('; ')[0]}; nothing that ran on a device is before that")
         if not devices:
             raise SourceError(
                 f"{path}: nothing ran on a device in this profile; record it while the program runs, as `roofline capture` does"
             )
         host = space.hostnames[0] if space.hostnames else Path(path).name.removesuffix(".gz").removesuffix(".xplane.pb")
         said = [f"the profiler says: {text}" for text in (*space.errors, *space.warnings)]
+        counters, registers = _tpu_counters(space)
         return Part(
             file=str(path),
             host=host,
             devices=tuple(devices),
             instances=instances,
-            notes=tuple(dict.fromkeys((*space.notes, *said, *notes))),
+            measured=counters,
+            notes=tuple(dict.fromkeys((*space.notes, *said, *notes, *registers))),
         )
+
+
+def _tpu_counters(space: Space) -> tuple[tuple[tuple[str, float], ...], list[str]]:
+    if not any(plane.name.startswith(TPU_PREFIX) for plane in space.planes):
+        return (), []
+    from .tpu_counters import measured, register_notes
+
+    return measured(space), register_notes(space, TPU_PREFIX)
 
 
 Found = tuple[list[DevicePart], tuple[Instance, ...], list[str]]  # devices, the steps they ran, notes
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class _Request:
     """An opened profile, and how to read it."""
 
     space: Space
     target: Machine | None
     shared: bool
+    known: "Known | None"
     progress: Progress | None
 
 
@@ -121,7 +132,8 @@ def _gpus(request: _Request) -> Found:
     from .modules import Programs
     from .steps import read_host
 
-    programs = Programs(request.space, "gpu", network_of(request.target) if request.target else None, digests=request.shared)
+    network = network_of(request.target) if request.target else None
+    programs = Programs(request.space, "gpu", network, digests=request.shared, known=request.known)
     host = read_host(request.space, launches=True)
     parts, notes = read_gpus(request.space, planes, programs, host, request.progress)
     return parts, host.instances, [*host.notes, *notes, *programs.notes]
@@ -131,17 +143,13 @@ def _cpus(request: _Request) -> Found:
     from .cpu import read_cpus
     from .modules import Programs
 
-    programs = Programs(request.space, "cpu", digests=request.shared)
+    programs = Programs(request.space, "cpu", digests=request.shared, known=request.known)
     parts, instances, notes = read_cpus(request.space, programs, request.progress)
     return parts, instances, [*notes, *programs.notes]
 
 
 def merge(parts: Iterable[Part]) -> Recording:
     """The recording that parts of one run make up, whatever their order."""
-    return _merge(parts)[0]
-
-
-def _merge(parts: Iterable[Part]) -> tuple[Recording, "_Rows"]:
     ordered = sorted(parts, key=lambda part: (part.host, part.file))
     hosts = _hosts(ordered)
     devices = [(host, part, device) for host, part in zip(hosts, ordered, strict=True) for device in part.devices]
@@ -150,7 +158,7 @@ def _merge(parts: Iterable[Part]) -> tuple[Recording, "_Rows"]:
     rows = _Rows()
     for number, (_, part, device) in zip(numbers, devices, strict=True):
         rows.add(number, device, [keys[instance] for instance in part.instances])
-    recording = Recording(
+    return Recording(
         workload=Workload(rows.ops()),
         format=FORMAT,
         files=tuple(part.file for part in ordered),
@@ -161,9 +169,10 @@ def _merge(parts: Iterable[Part]) -> tuple[Recording, "_Rows"]:
         ),
         steps=_steps(ordered, keys),
         coverage=_coverage([device for _, _, device in devices]),
+        kernels=rows.kernels(),
+        measured=_measured(ordered),
         notes=tuple(dict.fromkeys(note for part in ordered for note in part.notes)),
     )
-    return recording, rows
 
 
 def _hosts(parts: Sequence[Part]) -> list[str]:
@@ -222,6 +231,14 @@ def _coverage(devices: Sequence[DevicePart]) -> Coverage:
     )
 
 
+def _measured(parts: Sequence[Part]) -> dict[str, float]:
+    """The share of time for which each unit was busy by counters: the mean over hosts by their wall time, if all of them have it."""
+    shares = [dict(part.measured) for part in parts]
+    walls = [sum(device.wall_ps for device in part.devices) for part in parts]
+    units = [unit for unit in shares[0] if all(unit in share for share in shares)]
+    return {unit: sum(share[unit] * wall for share, wall in zip(shares, walls, strict=True)) / sum(walls) for unit in units if sum(walls)}
+
+
 class _Rows:
     """The operations of a run while they are added up."""
 
@@ -248,10 +265,8 @@ class _Rows:
         """The operations, those that took longest first."""
         return sorted(self.totals.items(), key=lambda row: (-row[1].time_ps, row[0].module, row[0].program, row[0].name, row[0].category))
 
-    def kernels(self) -> tuple["KernelUse", ...]:
-        """The kernels that operations launched, by the operations' places."""
-        from ...counters import KernelUse
-
+    def kernels(self) -> tuple[KernelUse, ...]:
+        """The kernels that operations launched, by the operations' places, to join hardware counters to."""
         return tuple(
             KernelUse(place, launched.kernel, launched.first_ps, launched.grid, launched.count)
             for place, (_, tally) in enumerate(self.order)
@@ -281,6 +296,7 @@ class _Rows:
             scope=subject.scope,
             location=subject.location,
             phase=subject.phase,
+            towards=subject.towards,
             work_provenance=subject.work_provenance,
             bytes_provenance=subject.bytes_provenance,
             by_step=tuple(

@@ -25,11 +25,12 @@ given back as they are read. Lines are read in parallel, without the GIL. Times 
 ``salvage`` a note beside everything before it.
 """
 
+from __future__ import annotations
+
 import os
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock, Thread
-from typing import Any, Protocol, TypeVar
 
 from ...errors import SourceError, UsageError
 from ...units import parse
@@ -67,7 +68,9 @@ __all__ = [
     "unpacked_limit",
 ]
 
-CHUNK_BYTES = int(parse("4 MiB", "B"))  # read between two looks at the clock, the keyboard and the memory
+CHUNK_BYTES = int(parse("1 MiB", "B"))  # read between two looks at the clock, the keyboard and the memory
+NEIGHBOUR_BYTES = int(parse("2 MiB", "B"))  # of a page that is touched, the system brings back its neighbours up to a huge page
+THREAD_BYTES = int(parse("4 MiB", "B"))  # for less, a thread costs more than it saves
 DEVICE_CLOCK = ("device_offset_ps", "device_duration_ps")
 MOST_STATS = 24  # that one pass can look for
 CLOCKS = {"event": -1, "device": -2}  # the scanner's numbers for what steps are looked up by, besides stats
@@ -75,18 +78,22 @@ _KEY_HEAD = 2  # a key's row: metadata id, kinds of its values (4 bits each), th
 _KIND_BITS, _KIND_MASK = 4, 0xF
 
 Progress = Callable[[int, int], None]
-Request = TypeVar("Request", RowsOf, TotalsOf)
-Table = TypeVar("Table")
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Protocol, TypeVar
 
-class Job(Protocol):
-    """A line being read by the scanner."""
+    Request = TypeVar("Request", RowsOf, TotalsOf)
+    Table = TypeVar("Table")
 
-    position: int
+    class Job(Protocol):
+        """A line being read by the scanner."""
 
-    def run(self, budget: int, /) -> bool: ...
-    def take(self) -> Mapping[str, Any]: ...
-    def close(self) -> None: ...
+        position: int
+
+        def run(self, budget: int, /) -> bool: ...
+        def take(self) -> Mapping[str, Any]: ...
+        def close(self) -> None: ...
 
 
 def union(intervals: Iterable[Integers]) -> tuple[Integers, int]:
@@ -98,7 +105,7 @@ def union(intervals: Iterable[Integers]) -> tuple[Integers, int]:
 def read_rows(space: Space, requests: Sequence[RowsOf], *, threads: int | None = None, progress: Progress | None = None) -> list[Rows]:
     """The events asked for, a table a request. ``progress`` is told the bytes read and the bytes to read."""
 
-    def read(request: RowsOf, reader: "_Reader") -> Rows:
+    def read(request: RowsOf, reader: _Reader) -> Rows:
         slots = _Slots(space.plane_of(request.line))
         places = slots.places(request.stats)
         having = slots.places(request.having)
@@ -127,7 +134,7 @@ def read_totals(
 ) -> list[Totals]:
     """The sums asked for, a table a request. ``progress`` is told the bytes read and the bytes to read."""
 
-    def read(request: TotalsOf, reader: "_Reader") -> Totals:
+    def read(request: TotalsOf, reader: _Reader) -> Totals:
         slots = _Slots(space.plane_of(request.line))
         roles = {
             "keys": slots.places(request.by),
@@ -177,7 +184,7 @@ class _Slots:
         return bytes(places)
 
 
-def _ids(only: Iterable[int] | None) -> "array[int] | None":
+def _ids(only: Iterable[int] | None) -> array[int] | None:
     return None if only is None else array("q", only)
 
 
@@ -200,7 +207,8 @@ class _Reader:
                 except _scan.Damage as damage:
                     notes.append(self._complaint(line, *damage.args))
                     more = False
-                self._advance(begin, job.position)
+                self._space.forget(max(line.offset, begin - NEIGHBOUR_BYTES), job.position)
+                self._advance(job.position - begin)
                 begin = job.position
             found = job.take()
         finally:
@@ -216,11 +224,10 @@ class _Reader:
             raise SourceError(complaint) from None
         return complaint
 
-    def _advance(self, begin: int, end: int) -> None:
-        self._space.forget(begin, end)
+    def _advance(self, read: int) -> None:
         if self._progress:
             with self._lock:
-                self._done += end - begin
+                self._done += read
                 self._progress(self._done, self._total)
 
 
@@ -252,8 +259,7 @@ def _read_all(
     for request in requests:
         space.plane_of(request.line).stat_ids  # noqa: B018  decoded here, where no two threads do it twice
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    # A thread costs more than a short line does.
-    useful = 1 + sum(request.line.length for request in requests) // CHUNK_BYTES
+    useful = 1 + sum(request.line.length for request in requests) // THREAD_BYTES
     helpers = [Thread(target=work, daemon=True) for _ in range(min(threads or cores, len(requests), useful) - 1)]
     for helper in helpers:
         helper.start()
@@ -307,6 +313,8 @@ def _totals(request: TotalsOf, plane: Plane, found: Mapping[str, Any], notes: tu
             count=views["cell_count"],
             time_ps=views["cell_time_ps"],
             self_ps=views["cell_self_ps"],
+            first_ps=views["cell_first_ps"],
+            last_ps=views["cell_last_ps"],
         ),
         overlaps=Overlaps(
             covering=views["overlap_keys"][0::2],

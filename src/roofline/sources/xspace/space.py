@@ -7,17 +7,18 @@ A damaged file is a `SourceError` that names the byte, the plane and the line. W
 is read, and ``notes`` says what was lost. As metadata follows the events in a plane, a truncated plane may have events without names.
 """
 
+from __future__ import annotations
+
 import mmap
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
 
 from ...errors import SourceError
 from ...units import parse
+from ...value import value
 
 try:
     from . import _scan
@@ -40,11 +41,15 @@ DOUBLE, UINT64, INT64, STRING, BLOB, REF = range(1, 7)  # how a stat's value was
 PLANE_ID, PLANE_NAME, PLANE_LINES, PLANE_EVENT_METADATA, PLANE_STAT_METADATA, PLANE_STATS = 0x08, 0x12, 0x1A, 0x22, 0x2A, 0x32
 PLANE_TAGS = (PLANE_ID, PLANE_NAME, PLANE_LINES, PLANE_EVENT_METADATA, PLANE_STAT_METADATA, PLANE_STATS)
 
-T = TypeVar("T")
-_Metadata = tuple[str, str, tuple[int, int], list[tuple[int, int, Any]], list[int]]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
+    _Metadata = tuple[str, str, tuple[int, int], list[tuple[int, int, Any]], list[int]]
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Slice:
     """A range of the (unpacked) file's bytes."""
 
@@ -55,7 +60,7 @@ class Slice:
 Value = int | float | str | Slice | None
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Stat:
     """A named value. The id is what some planes count on: scope ranges have no names, only ids."""
 
@@ -64,7 +69,7 @@ class Stat:
     value: Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Line:
     """A timeline of a plane. ``row`` is its number in the file; times of its events are already absolute."""
 
@@ -78,7 +83,7 @@ class Line:
     whole: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class EventMetadata:
     """What all events of one metadata id share: the op or kernel, and stats that hold for each of them."""
 
@@ -97,7 +102,7 @@ class EventMetadata:
 class Plane:
     """A device, the host, or a table of metadata."""
 
-    def __init__(self, space: "Space", *, row: int, id: int, name: str, lines: tuple[Line, ...], whole: bool) -> None:
+    def __init__(self, space: Space, *, row: int, id: int, name: str, lines: tuple[Line, ...], whole: bool) -> None:
         self._space = space
         self.row, self.id, self.name, self.lines, self.whole = row, id, name, lines, whole
 
@@ -160,7 +165,7 @@ class Plane:
 class Space:
     """An opened profile: use it in a ``with`` statement, or close it."""
 
-    def __init__(self, data: "bytes | bytearray | mmap.mmap", name: str, *, salvage: bool = False, unpacked: bool = False) -> None:
+    def __init__(self, data: bytes | bytearray | mmap.mmap, name: str, *, salvage: bool = False, unpacked: bool = False) -> None:
         if NOT_BUILT:
             raise SourceError(f"{name}: {NOT_BUILT}")
         if not len(data):
@@ -209,7 +214,7 @@ class Space:
         places += [f"line {line.name!r}"] if line else []
         place = f" (in {', '.join(places)})" if places else ""
         unpacked = " unpacked" if self._unpacked else ""
-        advice = "" if self.salvage else "; --salvage reads what is there"
+        advice = "; salvaged: what is whole was read" if self.salvage else "; --salvage reads what is there"
         if truncated:
             return f"{self.name}: truncated after {self.size:,}{unpacked} bytes{place}; the copy is incomplete{advice}"
         return f"{self.name}: damaged at{unpacked} byte {offset:,}{place}: {what}{advice}"
@@ -248,7 +253,7 @@ class Space:
         if isinstance(self._data, mmap.mmap):
             self._data.close()
 
-    def __enter__(self) -> "Space":
+    def __enter__(self) -> Space:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -305,7 +310,7 @@ def open_space(path: Path | str, *, salvage: bool = False) -> Space:
             data.close()
 
 
-def open_bytes(data: "bytes | bytearray | mmap.mmap", name: str, *, salvage: bool = False) -> Space:
+def open_bytes(data: bytes | bytearray | mmap.mmap, name: str, *, salvage: bool = False) -> Space:
     """A profile that is in memory already (from a remote file system), gzipped or not. ``name`` is what errors call it."""
     if data[: len(GZIP_MAGIC)] != GZIP_MAGIC:
         return Space(data, name, salvage=salvage)
@@ -323,7 +328,7 @@ def unpacked_limit(packed: int) -> int:
     return min(max(UNPACKED_RATIO * packed, UNPACKED_SMALL_BYTES), UNPACKED_BYTES)
 
 
-def _unpack(packed: "bytes | bytearray | mmap.mmap", name: str) -> tuple[bytearray, str]:
+def _unpack(packed: bytes | bytearray | mmap.mmap, name: str) -> tuple[bytearray, str]:
     """The unpacked bytes, as far as they go, and what was wrong with the rest."""
     out, at, limit = bytearray(), 0, unpacked_limit(len(packed))
     stream = zlib.decompressobj(GZIP_WINDOW)

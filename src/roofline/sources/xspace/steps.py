@@ -6,12 +6,11 @@ whatever thread, belongs to it. Its number and name are labels: thirty steps may
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import compress, pairwise
 
+from ...value import field, record, value
 from .attribute import Instance, Mark, numbered
-from .scan import Line, Plane, Rows, RowsOf, Space, Steps, read_rows
-from .tables import Integers
+from .scan import Plane, Rows, RowsOf, Space, Steps, read_rows
 
 HOST_PLANE = "/host:CPU"
 _ROOT, _NUMBER, _LAUNCH, _COMMANDS, _GRAPH, _MODULE, _RUN = (
@@ -28,7 +27,7 @@ _CAPTURES = "cuGraphCreate"  # has a correlation id and nothing on the device
 _LOOK_BACK = 64  # rows between a launch and the event that encloses it
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Annotation:
     """A step as it was annotated, by the host's clock."""
 
@@ -39,7 +38,7 @@ class Annotation:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Launches:
     """What one thread launched: when, by the host's clock, and as what."""
 
@@ -52,7 +51,7 @@ class Launches:
         return self.ids[bisect_left(self.start_ps, begin_ps) : bisect_left(self.start_ps, end_ps)]
 
 
-@dataclass(slots=True)
+@record
 class Host:
     """What the host's threads say: steps, launches, how many commands each CUDA graph has, how often each module was executed."""
 
@@ -170,23 +169,3 @@ def mark_of(label: int) -> Mark:
 def is_last(label: int) -> bool:
     """Whether a label is that of what was launched last in a step."""
     return bool(label & 1)
-
-
-def extents(space: Space, lines: Sequence[Line], ids: Sequence[Sequence[int]], by: str) -> list[tuple[int, int] | None]:
-    """First start and last end of each step on the lines of a device, ``None`` for steps without events there.
-
-    Work of one stream runs in the order of its launch, so that what belongs to a step lies between its first id and its last.
-    """
-    spans: list[tuple[int, int] | None] = [None] * len(ids)
-    for rows in read_rows(space, [RowsOf(line=line, stats=(by,), having=(by,)) for line in lines]):
-        column: Integers = rows.stats[by].values
-        for mark, mine in enumerate(ids):
-            if not mine:
-                continue
-            first, behind = bisect_left(column, min(mine)), bisect_left(column, max(mine) + 1)
-            if first < behind:
-                tail = range(max(first, behind - _LOOK_BACK), behind)  # kernels of one stream overlap with few neighbours
-                begin, end = rows.start_ps[first], max(rows.start_ps[row] + rows.duration_ps[row] for row in tail)
-                known = spans[mark]
-                spans[mark] = (begin, end) if known is None else (min(begin, known[0]), max(end, known[1]))
-    return spans

@@ -7,10 +7,10 @@ A column is a `memoryview` of 64-bit integers (or doubles): it has a length, can
 import struct
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import add, le
 
 from ...errors import UsageError
+from ...value import value
 from .space import BLOB, DOUBLE, REF, STRING, UINT64, Line
 
 MOST_KEYS, MOST_DISTINCT, MOST_SUMS = 14, 2, 4  # the scanner's records have room for so many
@@ -20,7 +20,7 @@ _UINT64 = 2**64
 Integers = memoryview
 
 
-@dataclass(frozen=True, slots=True)
+@value(kw_only=False)
 class Steps:
     """Which step a value belongs to: ``low, high, label`` of intervals in order of low, one array.
 
@@ -49,7 +49,7 @@ class Steps:
         return cls(triples)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Pair:
     """An asynchronous op: the metadata ids of its two halves. Those of one group share a link, in proportion to weight (bytes)."""
 
@@ -59,7 +59,7 @@ class Pair:
     weight: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RowsOf:
     """Which events of a line to read, and which of their stats.
 
@@ -72,7 +72,7 @@ class RowsOf:
     only: Iterable[int] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TotalsOf:
     """Which events of a line to sum up, and how.
 
@@ -98,7 +98,7 @@ class TotalsOf:
                 raise UsageError(f"{len(names)} stats in {what!r}; {most} at most")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value(kw_only=False, eq=False)
 class StatColumn:
     """The values of a stat, row by row: ``column[row]`` is a number, a string, bytes, or ``None`` where it is absent.
 
@@ -129,7 +129,7 @@ class StatColumn:
         return int(value % _UINT64 if kind == UINT64 else value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@value(eq=False)
 class Rows:
     """Events of a line, one a row, in the order of the file. ``events`` counts all that were seen, kept or not.
 
@@ -149,18 +149,20 @@ class Rows:
         return len(self.metadata_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@value(eq=False)
 class Cells:
-    """The part of a key (by row of the totals) in a step (by label)."""
+    """The part of a key (by row of the totals) in a step (by label), from its first event's begin to its last one's end."""
 
     key: Integers
     label: Integers
     count: Integers
     time_ps: Integers
     self_ps: Integers
+    first_ps: Integers
+    last_ps: Integers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@value(eq=False)
 class Overlaps:
     """How long events of one key ran while an earlier one of the same execution had not ended."""
 
@@ -170,7 +172,7 @@ class Overlaps:
     time_ps: Integers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@value(eq=False)
 class Pairs:
     """Async pairs, from start's begin to done's end, by the step the start fell into (`NO_STEP` outside of all).
 
@@ -185,7 +187,7 @@ class Pairs:
     unpaired: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@value(eq=False)
 class Totals:
     """Sums over the events of each key, one key a row.
 

@@ -4,25 +4,25 @@ The offsets and durations of the events themselves are distorted; ``device_offse
 are part of their chip: what runs on them has rows of its own beside the TensorCore's.
 """
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ...machine import Machine
+from ...patterns import pattern
+from ...value import field, record
 from .attribute import DevicePart, Extent, Instance, Mark, Share, Subject, Tally
 from .peaks import ordinal, tpu_name, tpu_rates
 from .scan import NO_STEP, Line, Pair, Plane, Progress, Space, Totals, TotalsOf, read_totals, union
 from .tpu_ops import TpuOp, link, needs_program, paired, subject, tpu_op, weight
 from .tpu_steps import DeviceSteps, device_steps
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .modules import Program
 
-_CORE = re.compile(r"/device:TPU:\d+")
-_SPARSE_CORE = re.compile(r"(/device:TPU:\d+) SparseCore.*")
+_CORE = pattern(r"/device:TPU:\d+")
+_SPARSE_CORE = pattern(r"(/device:TPU:\d+) SparseCore.*")
 _OP_LINES = ("XLA Ops", "Sparse Core Ops")
-_PROGRAM = re.compile(r"(.*)\((\d+)\)")
+_PROGRAM = pattern(r"(.*)\((\d+)\)")
 _GROUPS = {"to host": 0, "from host": 1, "collectives": 2}
 
 
@@ -77,7 +77,7 @@ class _Modules:
         return self._programs.get(op.program)
 
 
-@dataclass(slots=True)
+@record
 class _Join:
     """An asynchronous operation: its two halves."""
 
@@ -85,7 +85,7 @@ class _Join:
     done: TpuOp
 
 
-@dataclass(slots=True)
+@record
 class _Core:
     """A core, what its metadata says, and the totals of its operations."""
 

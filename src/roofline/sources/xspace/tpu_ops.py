@@ -4,23 +4,22 @@ libtpu writes category, FLOP, bytes and a breakdown by memory into the metadata 
 for a name. FLOP and bytes are those figures; which unit works, and what crosses a link, is worked out here.
 """
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ...cost import NOTHING, Amount, Cost
 from ...errors import FormulaError
-from ...resource import HBM, UNNAMED_WORK, Resource, vector
+from ...patterns import pattern
+from ...resource import HBM, PCIE, UNNAMED_WORK, Resource, vector
+from ...value import value
 from .attribute import UNKNOWN, Subject
 from .scan import EventMetadata, Slice, Space
 from .tpu_links import LINK, collective_cost
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .modules import Program
 
 CONTAINERS = ("while", "conditional", "call")  # what runs in them has rows of its own
-PCIE = Resource("pcie")
 _COLLECTIVES = (
     "all-reduce",
     "all-gather",
@@ -30,18 +29,18 @@ _COLLECTIVES = (
     "collective-broadcast",
     "ragged-all-to-all",
 )
-_PRODUCTS = re.compile(r"convolution|\bdot\b|matmul")
-_FEEDS = re.compile(r"infeed|outfeed|host (send|recv)")
+_PRODUCTS = pattern(r"convolution|\bdot\b|matmul")
+_FEEDS = pattern(r"infeed|outfeed|host (send|recv)")
 # MemoryAccessed of the breakdown: operation_type = 1 (1 is a read), memory_space = 2, bytes_accessed = 3.
 _READ = 1
 _SPACES: dict[int, tuple[str, str]] = {1: ("hbm", "hbm"), 2: ("cmem.read", "cmem.write"), 3: ("vmem.read", "vmem.write")}
-_OPCODE = re.compile(r"[)}\]] ([a-z][a-z0-9\-]*)\(")
-_OPERAND = re.compile(r"%([\w.\-]+)\)")
-_ARRAY = re.compile(r"\b([a-z][a-z0-9]*)\[")
+_OPCODE = pattern(r"[)}\]] ([a-z][a-z0-9\-]*)\(")
+_OPERAND = pattern(r"%([\w.\-]+)\)")
+_ARRAY = pattern(r"\b([a-z][a-z0-9]*)\[")
 _HOST_SPACE = "S(5)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TpuOp:
     """An instruction as a TPU's metadata describes it. ``opcode`` is HLO's, or the category where the name is no HLO text."""
 
@@ -190,6 +189,7 @@ def _subject(op: TpuOp, module: str, category: str, cost: Cost, notes: tuple[str
         scope=where,
         location=op.location,
         phase=phase,
+        towards="" if op.towards_host is None else "out" if op.towards_host else "in",
         cost=cost,
         work_provenance="profile" if op.flops else provenance,
         bytes_provenance=provenance,

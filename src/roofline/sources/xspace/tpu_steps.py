@@ -4,8 +4,8 @@ All of them are spans of the clock of events, which operations carry beside the 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
+from ...value import field, record
 from .attribute import Extent, Instance, Mark, numbered
 from .scan import Line, Plane, RowsOf, Space, Steps, TotalsOf, read_rows, read_totals
 from .steps import read_host
@@ -16,7 +16,7 @@ _CUT_OFF = 0.9  # a first or last step shorter than this share of the others was
 Span = tuple[Instance, int, int]  # a step on one device: which, begin, end
 
 
-@dataclass(slots=True)
+@record
 class DeviceSteps:
     """The steps of each device, by its plane: where they lie, and how long they took."""
 

@@ -201,7 +201,7 @@ typedef struct {
 
 /* The part of a key in one step. */
 typedef struct {
-    int64_t count, time_ps, self_ps;
+    int64_t count, time_ps, self_ps, first_ps, last_ps;
 } xs_cell;
 
 typedef struct {

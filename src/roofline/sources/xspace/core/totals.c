@@ -101,7 +101,12 @@ static int64_t cell_of(xs_totals *totals, int64_t key, int64_t label) {
     if (total->label != label) {
         int64_t cell = xs_set_add(&totals->cell_set, (int64_t[]){key, label});
         if (cell < 0 || cell > INT32_MAX) return -2;
-        if ((size_t)cell == totals->cells.count && !xs_list_add(&totals->cells, sizeof(xs_cell))) return -2;
+        if ((size_t)cell == totals->cells.count) {
+            xs_cell *fresh = xs_list_add(&totals->cells, sizeof *fresh);
+            if (!fresh) return -2;
+            fresh->first_ps = INT64_MAX;
+            fresh->last_ps = INT64_MIN;
+        }
         total->label = label;
         total->cell = cell;
     }
@@ -132,8 +137,11 @@ static xs_fault_kind add_event(xs_totals *totals, const xs_event *event) {
     if (duration > total->longest_ps) total->longest_ps = duration;
     add_stats(totals, event, total, &waiting);
     if (cell >= 0) { /* parts of the sums just checked: they cannot overflow */
-        XS_AT(totals->cells, xs_cell, cell).count += event->occurrences;
-        XS_AT(totals->cells, xs_cell, cell).time_ps += duration;
+        xs_cell *part = &XS_AT(totals->cells, xs_cell, cell);
+        part->count += event->occurrences;
+        part->time_ps += duration;
+        if (!event->aggregated && start < part->first_ps) part->first_ps = start;
+        if (!event->aggregated && waiting.end > part->last_ps) part->last_ps = waiting.end;
     }
     if (event->aggregated) { /* many events in one, with no place in time */
         totals->aggregated++;

@@ -172,8 +172,14 @@ static inline const uint8_t *xs_next(const uint8_t *p, const uint8_t *end, const
 
 /* Sums that refuse to wrap around. */
 static inline bool xs_add(int64_t a, int64_t b, int64_t *sum) {
+#if defined(__GNUC__)
+    int64_t total;
+    if (__builtin_add_overflow(a, b, &total)) return false;
+    *sum = total;
+#else
     if ((b > 0 && a > INT64_MAX - b) || (b < 0 && a < INT64_MIN - b)) return false;
     *sum = a + b;
+#endif
     return true;
 }
 

@@ -1,0 +1,107 @@
+"""The race against XProf: the same profile through `roofline analyze PROFILE --json FILE` and through XProf's roofline tool, in one run.
+
+    python -m venv xp && xp/bin/pip install xprof
+    .venv/bin/python benchmarks/race.py xp/bin/python [TPU_CAPTURE.xplane.pb]
+
+The profiles are grown from real ones: an H200 training run of ours (tests/data/h200) to 200 thousand and 1.5 million device events, and
+a TPU capture of yours, if you name one, to 1.5 and 10 million. Every measurement runs in a process of its own: whole commands, from file
+to JSON, start-up included, with their peak memory; and in one process the reading alone, beside a bare pass in C over every field of the
+same bytes (bare_scan.c). Ours are the best of five, XProf the best of two; at 10 million events it needs minutes and gigabytes.
+
+FIGURES
+"""
+
+import argparse
+import gzip
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+HERE = Path(__file__).parent
+TRAINING = HERE.parent / "tests" / "data" / "h200" / "jax_train.xplane.pb.gz"
+GPU_EVENTS, TPU_EVENTS = (200_000, 1_500_000), (1_500_000, 10_000_000)
+OUR_TRIES, THEIR_TRIES = 5, 2
+MEGABYTE, KIBIBYTE = 10**6, 2**10
+COLUMNS = "profile", "events", "MB", "ours s", "MB", "XProf s", "MB", "faster", "smaller", "read s", "bare s", "ratio"
+XPROF = """
+import sys
+from xprof.convert.raw_to_tool_data import xspace_to_tool_data
+data, _ = xspace_to_tool_data([sys.argv[1]], "roofline_model", {"use_saved_result": False})
+assert data, "XProf gave nothing"
+"""
+
+
+def timed(command: Sequence[str | Path], tries: int) -> tuple[float, float]:
+    """Seconds and peak megabytes of a command, the fastest of several runs."""
+    runs = []
+    for _ in range(tries):
+        start = time.perf_counter()
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        complaint = process.stderr.read() if process.stderr else b""
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = status
+        if status:
+            sys.exit(f"failed: {' '.join(map(str, command))}\n{complaint.decode(errors='replace')}")
+        runs.append((time.perf_counter() - start, usage.ru_maxrss * KIBIBYTE / MEGABYTE))
+    return min(runs)
+
+
+def figures(command: Sequence[str | Path]) -> list[float]:
+    """The numbers that a command prints."""
+    return [float(word) for word in subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()]
+
+
+def read_alone(profile: Path) -> None:
+    """In this process: seconds of reading a profile into a recording, the best of several."""
+    from roofline.sources import read
+
+    seconds = []
+    for _ in range(OUR_TRIES):
+        start = time.perf_counter()
+        read(profile)
+        seconds.append(time.perf_counter() - start)
+    print(min(seconds), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIBIBYTE)
+
+
+def race(profile: Path, xprof: str, bare: Path) -> list[str]:
+    """One row of the table, from the third column on."""
+    roofline = Path(sys.executable).with_name("roofline")
+    ours = timed([roofline, "analyze", profile, "--json", os.devnull], OUR_TRIES)
+    theirs = timed([xprof, "-c", XPROF, profile], THEIR_TRIES)
+    reading = figures([sys.executable, __file__, "--read", profile])[0]
+    walking = min(figures([bare, profile])[0] for _ in range(OUR_TRIES))
+    return [
+        *(f"{profile.stat().st_size / MEGABYTE:.0f}", f"{ours[0]:.3f}", f"{ours[1]:.0f}", f"{theirs[0]:.2f}", f"{theirs[1]:.0f}"),
+        *(f"{theirs[0] / ours[0]:.0f}x", f"{theirs[1] / ours[1]:.0f}x", f"{reading:.3f}", f"{walking:.3f}", f"{reading / walking:.1f}x"),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("xprof", help="a Python that has xprof")
+    parser.add_argument("tpu", nargs="?", type=Path, help="a TPU's capture (.xplane.pb)")
+    parser.add_argument("--most", type=int, default=10**7, help="leave out profiles of more events than this")
+    args = parser.parse_args()
+    print("".join(f"{name:>{width}}" for name, width in zip(COLUMNS, WIDTHS, strict=True)))
+    with tempfile.TemporaryDirectory() as folder:
+        bare, grown, training = Path(folder, "bare_scan"), Path(folder, "grown.xplane.pb"), Path(folder, "training.xplane.pb")
+        subprocess.run(["cc", "-O3", "-o", bare, HERE / "bare_scan.c"], check=True)
+        training.write_bytes(gzip.decompress(TRAINING.read_bytes()))
+        captures = [("H200 training", training, GPU_EVENTS), *([("TPU", args.tpu, TPU_EVENTS)] if args.tpu else [])]
+        for name, source, sizes in captures:
+            for size in (size for size in sizes if size <= args.most):
+                # In a process of its own: a child's peak memory begins at what its parent holds.
+                (events,) = figures([sys.executable, HERE / "xspace_scan.py", "--grow", source, grown, str(size)])
+                row = [name, f"{events:,.0f}", *race(grown, args.xprof, bare)]
+                print("".join(f"{cell:>{width}}" for cell, width in zip(row, WIDTHS, strict=True)), flush=True)
+
+
+WIDTHS = 13, 12, 6, 8, 6, 9, 7, 8, 9, 8, 8, 7
+
+if __name__ == "__main__":
+    read_alone(Path(sys.argv[2])) if sys.argv[1:2] == ["--read"] else main()

@@ -1,0 +1,55 @@
+"""`roofline cache`: what is kept of the runs that were read."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..render.tables import facts
+from ..sources.cache import Cache, cache_folder
+from ..units import show
+from ..value import value
+from .options import Parser, output_options
+from .output import emit, talk
+
+SCHEMA = "roofline.cache/1"
+
+
+@value
+class Answer:
+    """The cache as JSON."""
+
+    schema: str = SCHEMA
+    folder: str
+    entries: int
+    bytes: int
+    most_bytes: int
+
+
+def parser() -> Parser:
+    made = Parser(
+        "cache",
+        "What is kept of runs that were read: where, how many files of profiles, how many bytes.\n"
+        "Nothing that is kept is ever wrong: a changed file, option or version of roofline is read anew.",
+        "roofline cache --clear",
+    )
+    made.add_argument("--cache", metavar="FOLDER", help="a cache other than the one in $ROOFLINE_CACHE or the user's cache folder")
+    made.add_argument("--clear", action="store_true", help="forget everything")
+    output_options(made, figure=False)
+    return made
+
+
+def run(words: Sequence[str]) -> int:
+    args = parser().parse_args(words)
+    cache = Cache(Path(args.cache) if args.cache else cache_folder())
+    if args.clear:
+        gone = cache.clear()
+        talk(f"{gone:,} {'entry' if gone == 1 else 'entries'} removed")
+    sizes = [size for _, size, _ in cache.entries()]
+    answer = Answer(folder=str(cache.folder), entries=len(sizes), bytes=sum(sizes), most_bytes=cache.most_bytes)
+    room = f"{show(answer.bytes, 'B')} of at most {show(answer.most_bytes, 'B')}"
+    emit(
+        args,
+        lambda page: facts([("folder", answer.folder), ("entries", f"{answer.entries:,}"), ("size", room)], page),
+        answer,
+        lambda: [{"folder": answer.folder, "entries": answer.entries, "bytes": answer.bytes, "most_bytes": answer.most_bytes}],
+    )
+    return 0

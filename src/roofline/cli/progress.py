@@ -1,0 +1,123 @@
+"""How far long work is, for a person at a terminal.
+
+    with progress("reading host.xplane.pb") as tell:
+        read(path, progress=tell)  # tell(done, total), as often as it likes, from any thread
+
+Nothing is shown before two seconds have passed, on a pipe, or on a terminal that cannot go back in a line; nothing is left when the work
+is done. Work that never tells shows how long it has lasted.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TextIO
+
+QUIET_S = 2.0
+REDRAW_S = 0.2
+BAR_WIDTH = 24
+NARROWEST = 20  # columns of a terminal, below which a line would break
+Tell = Callable[[int, int], None]
+
+
+def progress(what: str, stream: "TextIO | None" = None, quiet_s: float = QUIET_S) -> "_Line | _Nothing":
+    """Shows how far the work in its ``with`` block is, on standard error."""
+    where = sys.stderr if stream is None else stream
+    return _Line(what, where, quiet_s) if _can_redraw(where) else _Nothing()
+
+
+def bar(what: str, done: int, total: int, elapsed_s: float, width: int) -> str:
+    """One line that fits into ``width`` columns: what, how much of it, and for how long it has lasted and will at this pace.
+
+    >>> bar("reading host.pb", 25, 100, 3.0, 80)
+    'reading host.pb  [######------------------]  25%  3 s, 9 s left'
+    >>> bar("reading host.pb", 0, 0, 3.0, 80)
+    'reading host.pb  3 s'
+    """
+    if total <= 0:
+        return _fitted(what, f"  {_time(elapsed_s)}", width)
+    share = min(1.0, max(0.0, done / total))
+    full = int(share * BAR_WIDTH)
+    left = f", {_time(elapsed_s / share - elapsed_s)} left" if share else ""
+    return _fitted(what, f"  [{'#' * full}{'-' * (BAR_WIDTH - full)}] {share:4.0%}  {_time(elapsed_s)}{left}", width)
+
+
+def _fitted(what: str, rest: str, width: int) -> str:
+    """The line, with the middle of ``what`` left out where it is too long."""
+    room = max(0, width - len(rest))
+    if len(what) > room:
+        half = max(0, room - 1) // 2
+        what = what[:half] + "…" * (room > 0) + what[len(what) - half :] if half else ""
+    return (what + rest)[:width]
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+class _Nothing:
+    """No line at all."""
+
+    def __enter__(self) -> Tell:
+        return lambda done, total: None
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class _Line:
+    """A line that a thread of its own redraws, so that telling costs nothing and silent work is shown too."""
+
+    def __init__(self, what: str, stream: "TextIO", quiet_s: float) -> None:
+        from threading import Event, Thread
+
+        self._what, self._stream, self._quiet_s = what, stream, quiet_s
+        self._began, self._told, self._shown = time.monotonic(), (0, 0), 0
+        self._over = Event()
+        self._thread = Thread(target=self._draw, daemon=True)
+
+    def __enter__(self) -> Tell:
+        self._thread.start()
+        return self._tell
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        if self._shown:
+            self._write(f"\r{' ' * self._shown}\r")
+
+    def _tell(self, done: int, total: int) -> None:
+        self._told = (done, total)
+
+    def _draw(self) -> None:
+        pause = self._quiet_s
+        while not self._over.wait(pause):
+            text = bar(self._what, *self._told, time.monotonic() - self._began, _width(self._stream) - 1)
+            self._write("\r" + text.ljust(self._shown))
+            self._shown = max(self._shown, len(text))
+            pause = REDRAW_S
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, ValueError):  # the terminal has gone
+            self._over.set()
+
+
+def _can_redraw(stream: "TextIO") -> bool:
+    try:
+        return stream.isatty() and os.environ.get("TERM") != "dumb" and _width(stream) >= NARROWEST
+    except ValueError:  # closed
+        return False
+
+
+def _width(stream: "TextIO") -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80

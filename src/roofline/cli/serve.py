@@ -1,0 +1,66 @@
+"""`roofline serve`: the pages of runs, live in a browser on this machine."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from .options import Parser, machine_options
+from .output import talk
+
+
+def parser() -> Parser:
+    made = Parser(
+        "serve",
+        "The pages of runs, live in a browser on this machine.\n"
+        "It lists what it finds below the paths: profiles, TensorBoard log folders, HLO dumps, Nsight Compute CSVs, tables and reports.\n"
+        "A page loads itself again when its profile changes. Every page has a JSON twin: /index.json, /run/ID.json, /compare/A/B.json.\n"
+        "It answers on 127.0.0.1 only; from another machine: ssh -L 7663:127.0.0.1:7663 HOST.",
+        "roofline serve logs/ --open",
+    )
+    made.add_argument("path", nargs="*", default=["."], metavar="PATH", help="files and folders of runs (default: this folder)")
+    made.add_argument("--port", type=int, metavar="N", help="the port to listen on; 0 is any (default: the first free one from 7663 on)")
+    made.add_argument("--workers", type=int, metavar="N", help="profiles to read at the same time (default: half the cores, at most 4)")
+    made.add_argument("--open", action="store_true", help="open a browser")
+    machine_options(made)
+    return made
+
+
+def run(words: Sequence[str]) -> int:
+    args = parser().parse_args(words)
+    from ..serve import application
+    from ..serve.listen import LOOPBACK, bind, listen
+    from ..sources.samples import PREFIX, sample
+
+    _check_machine(args)
+    listening = bind(args.port)
+    port = listening.getsockname()[1]
+    workers = args.workers or min(4, max(1, (os.cpu_count() or 1) // 2))
+    paths = [sample(path) if path.startswith(PREFIX) else path for path in args.path]
+    app = application(paths, worker=_worker(args), port=port, workers=workers)
+    address = f"http://{LOOPBACK}:{port}/"
+    talk(f"serving {', '.join(args.path)} at {address} (Ctrl-C stops it)")
+    if args.open:
+        import webbrowser
+
+        webbrowser.open(address)
+    listen(app, listening)
+    return 0
+
+
+def _check_machine(args: argparse.Namespace) -> None:
+    """Refuse a machine that does not exist before anything is served."""
+    from .options import chosen_machine
+
+    if args.chip or args.set:
+        chosen_machine(args)
+
+
+def _worker(args: argparse.Namespace) -> list[str]:
+    """The command that reads and analyses, told about the same machine."""
+    words = [sys.executable, "-m", "roofline.cli.serve_worker"]
+    if args.chip:
+        words += ["--chip", args.chip]
+    for setting in args.set:
+        words += ["--set", setting]
+    return [*words, "--per-device"] if args.per_device else words

@@ -1,0 +1,120 @@
+"""What reads and analyses for `roofline serve`, one request in a process of its own: ``python -m roofline.cli.serve_worker [--chip …]``.
+
+`roofline.serve.desk` says how the two talk.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..analysis import analyze
+from ..comparison import compare
+from ..errors import RooflineError, SourceError
+from ..report import Report
+from ..sources import all_of, read
+from ..sources.report_json import read_report
+from .compare import Answer
+from .options import Parser, chosen_machine, machine_options
+
+NICENESS = 5  # below the server, whose answers somebody is waiting for
+STEPS = 100  # a word of progress for each hundredth
+
+
+def main(words: Sequence[str]) -> int:
+    """One request from standard input, its answer to standard output, talk to standard error."""
+    parser = Parser("serve", "", "")
+    machine_options(parser)
+    args = parser.parse_args(words)
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
+    request = json.loads(sys.stdin.buffer.readline())
+    try:
+        answer = _comparison(request) if request["verb"] == "compare" else _report(request, args)
+    except RooflineError as error:
+        _say(f"roofline: {error}")
+        return 1
+    sys.stdout.buffer.write(answer)
+    return 0
+
+
+def _report(request: dict[str, Any], args: argparse.Namespace) -> bytes:
+    from ..render.export import to_json
+
+    path, files = Path(request["path"]), [Path(file) for file in request["files"]]
+    if gone := [file for file in files if not file.exists()]:
+        raise SourceError(f"{gone[0]}: is gone; it was there when the list was made")
+    # A report keeps the machine it was held against, and its very bytes, unless another machine is asked for.
+    if request["kind"] == "report" and not (args.chip or args.set or args.per_device):
+        report = read_report(path)
+        _say_summary(report)
+        return all_of(path)
+    if len(files) > 1 and request["kind"] == "profile":
+        from ..cluster import read_run
+
+        recording = read_run(files, progress=_Telling())
+    else:
+        recording = read(path, lambda: chosen_machine(args), progress=_Telling())
+    report = analyze(recording, chosen_machine(args, recording.devices))
+    _say_summary(report)
+    return to_json(report)
+
+
+def _comparison(request: dict[str, Any]) -> bytes:
+    import msgspec
+
+    from ..render.export import to_json
+
+    before, after = (msgspec.json.decode(sys.stdin.buffer.read(length), type=Report) for length in request["lengths"])
+    found = compare(before, after)
+    return to_json(
+        Answer(
+            files=tuple(request["names"]),
+            before=found.before,
+            after=found.after,
+            change_s=found.change_s,
+            speedup=found.speedup,
+            deltas=found.deltas,
+            notes=found.notes,
+        )
+    )
+
+
+class _Telling:
+    """Progress as words, one for each hundredth."""
+
+    def __init__(self) -> None:
+        self._told = -1
+
+    def __call__(self, done: int, total: int) -> None:
+        step = STEPS * done // total if total else STEPS
+        if step > self._told:
+            self._told = step
+            _say(f"progress {step / STEPS:.2f}")
+
+
+def _say_summary(report: Report) -> None:
+    total = next((point for point in report.points if point.scope == "total" and point.infeed_outfeed), None)
+    told = {
+        "device": ", ".join(dict.fromkeys(device.name for device in report.input.devices)) or None,
+        "devices": len(report.input.devices),
+        "machine": report.machine.name,
+        "time_s": total.time_s if total else None,
+        "efficiency": total.efficiency if total else None,
+        "op_efficiency": total.op_efficiency if total else None,
+        "ops": len(report.ops),
+        "format": report.input.format,
+    }
+    _say(f"summary {json.dumps(told)}")
+
+
+def _say(words: str) -> None:
+    sys.stderr.write(words + "\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,292 @@
+"""A profile of the JAX program in this process, taken without the program's help.
+
+Starting JAX's profiler starts JAX's devices, which a program may still want to configure (`jax.config`, `jax.distributed`). So nothing
+starts when JAX is imported; the profile begins when the first program has been compiled, just before it runs, and ends with the
+process or when asked to. What happened is left in a file for the process that started this one, for nothing may be printed here.
+
+Only the standard library and JAX are imported: the program's interpreter may be one without roofline.
+"""
+
+import atexit
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+SETTINGS = "ROOFLINE_CAPTURE"  # the environment variable: a JSON object of the fields of `Recorder`
+COMPILED = "/jax/core/compile/backend_compile_duration"  # recorded when a program is compiled or comes from the compilation cache
+HOST_LEVEL, PYTHON_LEVEL = 1, 0  # what the host traces: annotations of steps, no Python calls, so that files stay small
+
+PAUSE_S, PAUSES, LONGEST_WAIT_S = 0.005, 5, 10.0  # a CPU that rests this often is done; one that never does is not asked for ever
+
+
+class Recorder:
+    """One profile of this process: armed when JAX is imported, then waiting, recording, done."""
+
+    def __init__(
+        self, folder: str, delay_s: float = 0.0, duration_s: "float | None" = None, skip: int = 0, steps: "int | None" = None
+    ) -> None:
+        self.folder = folder
+        self.delay_s, self.duration_s, self.skip, self.steps = delay_s, duration_s, skip, steps
+        self.by_steps = bool(skip or steps)
+        self.state = "waiting"
+        self.notes: list[str] = []
+        self.seen = 0
+        self.lock = threading.RLock()
+        self.compiled, self.meanwhile = False, 0  # programs: whether there was one, and how many while recording
+        self.jax: Any = None
+        self.process = 0
+
+    def arm(self, jax: Any) -> None:
+        """Wait for the first program, for steps, for the program's own profiles, and for every way a process ends."""
+        self.jax, self.process = jax, os.getpid()  # not before: a process that imports JAX may be a fork of one that did not
+        self.folder = os.path.join(self.folder, str(self.process))
+        self.start_trace = jax.profiler.start_trace
+        self._tell()
+        jax.monitoring.register_event_duration_secs_listener(self._on_event)
+        self._watch_steps(jax.profiler.StepTraceAnnotation)
+        self._watch_own_profiles()
+        atexit.register(self.end)
+        self._watch_exits()
+
+    def begin(self, settled: bool = False) -> None:
+        """Start the profiler, once; ``settled`` has the devices end first what they are at, so that it is not in the profile."""
+        if os.getpid() != self.process:
+            return
+        with self.lock:
+            if self.state != "waiting":
+                return
+            self.state = "starting"
+            try:
+                if settled:
+                    settle(self.jax)
+                start(self.jax, self.folder, self.start_trace)
+            except Exception as error:  # a profile of the program's own is under way, or this JAX has no profiler
+                self.finish("failed", f"the profiler did not start: {error}")
+                return
+            self.state = "recording"
+            self._tell()
+        if self.duration_s is not None:
+            _later(self.duration_s, lambda: self.end(settled=False))
+
+    def end(self, note: str = "", settled: bool = True) -> None:
+        """Stop the profiler, once; ``settled`` waits until all that the devices were asked for is in the profile.
+
+        At a time of the clock there is nothing to wait for: the program goes on.
+        """
+        if os.getpid() != self.process:  # a fork of it
+            return
+        with self.lock:
+            if self.state == "waiting":
+                self._tell()
+            if self.state != "recording":
+                return
+            self.state = "stopping"
+            try:
+                if settled:
+                    settle(self.jax)
+                self.jax.profiler.stop_trace()
+            except Exception as error:
+                self.finish("failed", f"the profiler did not stop: {error}")
+            else:
+                self.finish("done", note or self._tuning())
+
+    def _tuning(self) -> str:
+        """A word about compilations in the profile: compilers for accelerators try kernels on them."""
+        if not self.meanwhile or self.jax.default_backend() == "cpu":
+            return ""
+        return (
+            f"{self.meanwhile} programs were compiled while this was recorded, and their tuning is in it; --skip or --delay leaves it out"
+        )
+
+    def _on_event(self, event: str, duration_s: float, **_: object) -> None:
+        if event == COMPILED and self.state == "recording":
+            self.meanwhile += 1
+        if event != COMPILED or self.compiled:
+            return
+        self.compiled = True
+        if self.by_steps:
+            return
+        if self.delay_s:
+            _later(self.delay_s, self.begin)
+        else:
+            self.begin()
+
+    def _watch_steps(self, annotation: Any) -> None:
+        if not self.by_steps:
+            return
+        make, leave = annotation.__init__, annotation.__exit__
+
+        def made(step: Any, *args: Any, **kwargs: Any) -> None:
+            # An annotation that is made before the profiler starts is not recorded, even if it is entered afterwards.
+            self.seen += 1
+            if self.seen == self.skip + 1:
+                self.begin(settled=True)
+            make(step, *args, **kwargs)
+
+        def left(step: Any, *error: Any) -> Any:
+            result = leave(step, *error)
+            if self.steps is not None and self.seen >= self.skip + self.steps:
+                self.end()
+            return result
+
+        annotation.__init__, annotation.__exit__ = made, left
+
+    def _watch_own_profiles(self) -> None:
+        """Give way to profiles that the program takes itself: JAX takes one at a time, and the program must not fail."""
+        inner = sys.modules.get("jax._src.profiler")
+        original = self.start_trace
+
+        def start_trace(*args: Any, **kwargs: Any) -> Any:
+            self.end("the program took a profile of its own from then on")
+            return original(*args, **kwargs)
+
+        self.jax.profiler.start_trace = start_trace
+        if inner is not None and getattr(inner, "start_trace", None) is original:
+            vars(inner)["start_trace"] = start_trace  # where jax.profiler.trace looks for it
+
+    def _watch_exits(self) -> None:
+        """Be asked when the process leaves without its exit handlers, and when it is told to stop."""
+        leave = os._exit
+
+        def exit_at_once(status: int) -> Any:
+            self.end()
+            leave(status)
+
+        os._exit = exit_at_once
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._on_terminate)
+
+    def _on_terminate(self, number: int, frame: object) -> None:
+        self.end()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    def finish(self, state: str, note: str) -> None:
+        """Nothing more happens: say how it ended."""
+        self.state = state
+        if note:
+            self.notes.append(note)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Leave word for whoever started this process; a reader never sees half of it."""
+        os.makedirs(self.folder, exist_ok=True)
+        said = {"state": self.state, "compiled": self.compiled, "steps": self.seen, "notes": self.notes}
+        draft = os.path.join(self.folder, "draft")
+        with open(draft, "w", encoding="utf-8") as file:
+            json.dump(said, file)
+        os.replace(draft, os.path.join(self.folder, "status.json"))
+
+
+def start(jax: Any, folder: str, start_trace: Any = None) -> None:
+    """Start the profiler: device events, programs and step annotations, but no Python calls."""
+    start_trace = start_trace or jax.profiler.start_trace
+    if not hasattr(jax.profiler, "ProfileOptions"):  # JAX before 0.7 traces what it likes
+        start_trace(folder)
+        return
+    options = jax.profiler.ProfileOptions()
+    options.host_tracer_level, options.python_tracer_level, options.enable_hlo_proto = HOST_LEVEL, PYTHON_LEVEL, True
+    start_trace(folder, profiler_options=options)
+
+
+def settle(jax: Any) -> None:
+    """Wait until the devices have done what they were asked; what failed there is for the program to find."""
+    with contextlib.suppress(Exception):
+        jax.effects_barrier()
+    for array in jax.live_arrays():
+        with contextlib.suppress(Exception):
+            array.block_until_ready()
+    if jax.default_backend() == "cpu":
+        _quiet()
+    with contextlib.suppress(Exception):  # no driver of this name: not NVIDIA's
+        _wait_for_gpus([device.local_hardware_id for device in jax.local_devices() if device.platform == "gpu"])
+
+
+def _wait_for_gpus(numbers: "list[int]") -> None:
+    """Wait for all that NVIDIA GPUs were asked for: results that nobody kept are not among JAX's live arrays."""
+    import ctypes
+
+    if not numbers:
+        return
+    driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    for number in numbers:
+        context = ctypes.c_void_p()
+        if driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), number) == 0:  # the context that XLA works in
+            driver.cuCtxPushCurrent_v2(context)
+            driver.cuCtxSynchronize()
+            driver.cuCtxPopCurrent_v2(ctypes.byref(context))
+            driver.cuDevicePrimaryCtxRelease_v2(number)
+
+
+def _quiet() -> None:
+    """Wait until this process computes nothing: a CPU may still be at work whose results nobody kept, and JAX has no way to ask."""
+    deadline = time.monotonic() + LONGEST_WAIT_S
+    before, pauses = time.process_time(), 0
+    while pauses < PAUSES and time.monotonic() < deadline:
+        time.sleep(PAUSE_S)
+        now = time.process_time()
+        pauses = 0 if now - before > PAUSE_S / 5 or _others_run() else pauses + 1
+        before = now
+
+
+def _others_run() -> bool:
+    """Whether another thread runs, or would if a processor were free; where the system does not say, no."""
+    try:
+        mine, tasks = str(threading.get_native_id()), os.listdir("/proc/self/task")
+        for task in tasks:
+            with open(f"/proc/self/task/{task}/stat", "rb") as file:
+                state = file.read().rpartition(b")")[2].split()[0]
+            if task != mine and state in (b"R", b"D"):
+                return True
+    except OSError:  # no such folder, or the thread is gone
+        return False
+    return False
+
+
+def _later(seconds: float, act: Any) -> None:
+    timer = threading.Timer(seconds, act)
+    timer.daemon = True  # the program does not wait for it
+    timer.start()
+
+
+class _Finder:
+    """Sees the import of JAX, lets the others find it, and arms the recorder when it is there."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        if name != "jax":
+            return None
+        sys.meta_path.remove(self)
+        for finder in sys.meta_path:
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                self._arm_after(spec.loader)
+                return spec
+        return None
+
+    def _arm_after(self, loader: Any) -> None:
+        run = loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            del loader.exec_module
+            run(module)
+            try:
+                self.recorder.arm(module)
+            except Exception as error:  # a JAX without what is asked of it; the program goes on
+                self.recorder.finish("failed", f"this JAX cannot be watched: {error}")
+
+        loader.exec_module = exec_module
+
+
+def watch() -> None:
+    """Wait for JAX in this process, if `roofline capture` asked for it."""
+    asked = os.environ.get(SETTINGS)
+    if asked:
+        sys.meta_path.insert(0, _Finder(Recorder(**json.loads(asked))))

@@ -1,0 +1,62 @@
+"""TOML files, and those of the package parsed when it is built: parsing them again, and importing what parses, would take longer than
+anything else a short command does with a machine.
+
+``parsed.bin`` beside this file, which ``setup.py`` writes, holds what each text gave under its checksum. It is never out of date: a
+text that is not in it, because it was changed, or because the file is a user's, is parsed.
+"""
+
+from __future__ import annotations
+
+import marshal
+from functools import cache
+from pathlib import Path
+from zlib import crc32
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+HERE = Path(__file__).parent
+PARSED = HERE / "parsed.bin"
+
+
+def parse(text: str) -> dict[str, Any]:
+    """The tables of a text; one that is not TOML is a ``tomllib.TOMLDecodeError``."""
+    kept = _parsed().get(_key(text))
+    if kept is not None:
+        tables: dict[str, Any] = marshal.loads(kept)
+        return tables
+    import tomllib
+
+    return tomllib.loads(text)
+
+
+def head_of(text: str) -> str:
+    """What stands before the first table: a chip's names."""
+    return text.partition("\n[")[0]
+
+
+def write_parsed(file: Path = PARSED) -> None:
+    """Parse every file of the package, whole and its head, and keep what they give."""
+    import tomllib
+
+    texts = [path.read_text(encoding="utf-8") for path in sorted(HERE.rglob("*.toml"))]
+    parsed = {_key(text): marshal.dumps(tomllib.loads(text), _FORMAT) for whole in texts for text in (whole, head_of(whole))}
+    file.write_bytes(marshal.dumps(parsed, _FORMAT))
+
+
+_FORMAT = 4  # of marshal, which every Python from 3.4 on reads
+
+
+def _key(text: str) -> tuple[int, int]:
+    data = text.encode()
+    return len(data), crc32(data)
+
+
+@cache
+def _parsed() -> dict[tuple[int, int], bytes]:
+    try:
+        found: dict[tuple[int, int], bytes] = marshal.loads(PARSED.read_bytes())
+    except (OSError, EOFError, ValueError, TypeError):
+        return {}
+    return found

@@ -1,0 +1,222 @@
+"""The table of ops: which columns there are, and how a cell of each is written.
+
+A column is one of `COLUMNS`, or is made from a resource: ``hbm`` is its amount, ``hbm/s`` its rate by the op's own time, ``flop/hbm`` the
+intensity over it, ``counted:hbm`` what hardware counters saw.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ..errors import UnitError, UsageError, did_you_mean
+from ..report import OpInfo, Report
+from ..resource import MEMORY_UNITS, Resource
+from ..units import percent, plain, show
+from ..value import value
+from .tables import PLAIN, Cell, Paper, table
+
+CLOSE, FAR = 0.7, 0.4  # of the roof: where the colours change
+TIMED = ("op", "category", "count", "time", "share", "bound", "intensity", "floor", "roof")
+UNTIMED = ("op", "category", "count", "work", "hbm", "intensity", "bound", "floor", "share")
+NOTHING = "–"
+
+
+@value
+class Context:
+    """What a cell needs to know beyond its own op: the whole that shares are of, and where each op ran."""
+
+    whole_s: float
+    timed: bool
+    steps: Mapping[int, str]
+    devices: Mapping[int, str]
+
+
+Write = Callable[[OpInfo, Context], str | Cell]
+
+
+@value(kw_only=False)
+class Column:
+    """A column: its header and what it writes; words stand to the left."""
+
+    header: str
+    write: Write
+    words: bool = False
+
+
+def _word(attribute: str) -> Write:
+    return lambda op, context: str(getattr(op, attribute) or NOTHING)
+
+
+def _quantity(attribute: str, unit: str) -> Write:
+    return lambda op, context: show(getattr(op, attribute), unit) if getattr(op, attribute) is not None else NOTHING
+
+
+def _share(op: OpInfo, context: Context) -> str:
+    part = op.time_s if context.timed else op.floor_s
+    return percent(part / context.whole_s) if part is not None and context.whole_s else NOTHING
+
+
+def _mean(op: OpInfo, context: Context) -> str:
+    return show(op.time_s / op.count, "s") if op.time_s is not None and op.count else NOTHING
+
+
+def _counted(op: OpInfo, context: Context) -> str:
+    seen = op.counters
+    return NOTHING if seen is None else "all" if seen.launches is None else f"{seen.launches:,} of {seen.of:,}"
+
+
+COLUMNS: Mapping[str, Column] = {
+    "rank": Column("rank", lambda op, context: str(op.rank)),
+    "op": Column("op", lambda op, context: op.name, words=True),
+    "category": Column("category", lambda op, context: op.category, words=True),
+    "program": Column("program", _word("module"), words=True),
+    "scope": Column("scope", _word("scope"), words=True),
+    "location": Column("location", _word("location"), words=True),
+    "phase": Column("phase", _word("phase"), words=True),
+    "count": Column("count", lambda op, context: plain(op.count)),
+    "kernels": Column("kernels", lambda op, context: plain(op.kernels) if op.kernels is not None else NOTHING),
+    "time": Column("time", _quantity("time_s", "s")),
+    "self": Column("self", _quantity("self_time_s", "s")),
+    "mean": Column("mean", _mean),
+    "share": Column("share", _share),
+    "unit": Column("unit", _word("unit")),
+    "dtype": Column("dtype", _word("dtype")),
+    "work": Column("work", lambda op, context: show(op.flops, "FLOP")),
+    "rate": Column("rate", _quantity("rate", "FLOP/s")),
+    "optimal": Column("optimal", _quantity("attainable", "FLOP/s")),
+    "intensity": Column("FLOP/B", lambda op, context: plain(op.intensity) if op.intensity else NOTHING),
+    "ridge": Column("ridge", lambda op, context: plain(op.ridge) if op.ridge else NOTHING),
+    "bound": Column("bound", _word("bound")),
+    "floor": Column("T_min", lambda op, context: show(op.floor_s, "s") if op.times else NOTHING),
+    "serial": Column("T_max", lambda op, context: show(op.serial_s, "s") if op.times else NOTHING),
+    "roof": Column("of roof", lambda op, context: efficiency_cell(op.efficiency)),
+    "from": Column("from", lambda op, context: "/".join(dict.fromkeys(op.provenance.values())) or NOTHING),
+    "counted": Column("counted", _counted),
+    "steps": Column("steps", lambda op, context: context.steps.get(op.id, NOTHING)),
+    "devices": Column("devices", lambda op, context: context.devices.get(op.id, NOTHING)),
+}
+ALIASES = {
+    "name": "op",
+    "module": "program",
+    "flops": "work",
+    "efficiency": "roof",
+    "step": "steps",
+    "device": "devices",
+    "self_time": "self",
+}
+
+
+def column(name: str) -> Column:
+    """A column by its name, or one made from a resource."""
+    word = ALIASES.get(name, name)
+    made = COLUMNS.get(word) or _of_resource(word)
+    if made is None:
+        hint = did_you_mean(word, COLUMNS) or f"; columns: {', '.join(COLUMNS)}, or of a resource: hbm, hbm/s, flop/hbm, counted:hbm"
+        raise UsageError(f"no column named {name!r}{hint}")
+    return made
+
+
+def _of_resource(word: str) -> Column | None:
+    """A column about one resource; ``None`` for a word that names none."""
+    counted, intensity, rate = word.startswith("counted:"), word.startswith("flop/"), word.endswith("/s")
+    resource = _known(word.removeprefix("counted:") if counted else word.removeprefix("flop/") if intensity else word.removesuffix("/s"))
+    if resource is None:
+        return None
+    if counted:
+        return Column(f"counted {resource}", lambda op, context: _amount(_seen(op), resource))
+    if intensity:
+        return Column(f"FLOP/B {resource}", lambda op, context: _plain(op.intensities.get(resource.name)))
+    if rate:
+        return Column(f"{resource} {resource.per}", lambda op, context: _rate(op, resource))
+    return Column(resource.name, lambda op, context: _amount({**op.work, **op.bytes, **op.hops}, resource))
+
+
+def _known(name: str) -> Resource | None:
+    """A resource that somebody could mean; a memory of no known name is a misspelling."""
+    try:
+        resource = Resource(name)
+    except UnitError:
+        return None
+    return resource if resource.is_compute or resource.is_link or resource.unit.partition(".")[0] in MEMORY_UNITS else None
+
+
+def _seen(op: OpInfo) -> dict[str, float | None]:
+    return {**op.counters.work, **op.counters.bytes} if op.counters else {}
+
+
+def _amount(amounts: Mapping[str, float | None], resource: Resource) -> str:
+    """All its traffic: ``vmem`` is what was read and what was written."""
+    mine = [amount for name, amount in amounts.items() if name == resource.name or name.startswith(f"{resource.name}.")]
+    if not mine:
+        return NOTHING
+    return show(None if None in mine else sum(amount or 0 for amount in mine), resource.measure)
+
+
+def _rate(op: OpInfo, resource: Resource) -> str:
+    amounts = {**op.work, **op.bytes, **op.hops}
+    mine = [amount for name, amount in amounts.items() if name == resource.name or name.startswith(f"{resource.name}.")]
+    if not mine or None in mine or not op.time_s:
+        return NOTHING
+    return show(sum(amount or 0 for amount in mine) / op.time_s, resource.per)
+
+
+def _plain(number: float | None) -> str:
+    return NOTHING if number is None else plain(number)
+
+
+def ops_text(
+    report: Report, ops: Sequence[OpInfo], paper: Paper = PLAIN, top: int = 20, columns: Sequence[str] = (), whole_s: float | None = None
+) -> str:
+    """The first ``top`` of some ops of a report. Shares are of ``whole_s``, or of the time (else the floors) of all its ops."""
+    timed = any(op.time_s for op in report.ops)
+    names = list(columns) or list(TIMED if timed else UNTIMED)
+    chosen = [column(name) for name in names]
+    if not ops:
+        return "no op passes these filters" if report.ops else ""
+    if whole_s is None:
+        whole_s = sum((op.time_s if timed else op.floor_s) or 0.0 for op in report.ops)
+    context = Context(
+        whole_s=whole_s,
+        timed=timed,
+        steps=places((share.op, share.step) for share in report.by_step) if {"step", "steps"} & {*names} else {},
+        devices=places((share.op, share.device) for share in report.by_device) if {"device", "devices"} & {*names} else {},
+    )
+    # Words stand to the left as long as nothing but words came before them.
+    left = next((place for place, one in enumerate(chosen) if not one.words), len(chosen))
+    rows = [[one.write(op, context) for one in chosen] for op in ops[:top]]
+    elastic = names.index("op") if "op" in names else 0
+    return table([one.header for one in chosen], rows, paper, left=max(left, 1), elastic=elastic) + more(len(ops) - top)
+
+
+def places(shares: Iterable[tuple[int, int]]) -> dict[int, str]:
+    """Where each op ran, from pairs of an op and a step or device."""
+    found: dict[int, list[int]] = {}
+    for op, key in shares:
+        found.setdefault(op, []).append(key)
+    return {op: ranges(keys) for op, keys in found.items()}
+
+
+def ranges(keys: Iterable[int]) -> str:
+    """Whole numbers, those in a row as one.
+
+    >>> ranges([4, 0, 1, 2, 7, 8])
+    '0-2 4 7-8'
+    """
+    runs: list[list[int]] = []
+    for key in sorted(set(keys)):
+        if runs and key == runs[-1][1] + 1:
+            runs[-1][1] = key
+        else:
+            runs.append([key, key])
+    return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def more(left: int) -> str:
+    """How many rows a table leaves out."""
+    return f"\n… and {left:,} more; --top shows them, --json and --csv have them all" if left > 0 else ""
+
+
+def efficiency_cell(efficiency: float | None) -> Cell:
+    """An efficiency in the colour of its distance from the roof; above it is doubtful."""
+    if efficiency is None:
+        return Cell(percent(None))
+    style = "yellow" if efficiency > 1 else "green" if efficiency >= CLOSE else "red" if efficiency < FAR else ""
+    return Cell(percent(efficiency), style)

@@ -1,0 +1,284 @@
+/** The page: reads what stands in it, keeps one state, and lets every view draw what the state says. */
+
+import { card } from "#page/card.js";
+import { chart } from "#page/chart.js";
+import { chartModel, machineOf, programModel, rowsOf } from "#page/chart_model.js";
+import { THEMES, assign } from "#page/colours.js";
+import { COLUMNS, DIFFERENCE_COLUMNS, USUAL_COLUMNS } from "#page/columns.js";
+import { comparison } from "#page/comparison.js";
+import { chartBar, columnMenu, filterBar } from "#page/controls.js";
+import { details } from "#page/details.js";
+import { device } from "#page/device.js";
+import { fill, h } from "#page/dom.js";
+import { exporter } from "#page/export.js";
+import { findings } from "#page/findings.js";
+import { figures, topBar } from "#page/header.js";
+import { legend } from "#page/legend.js";
+import { listen } from "#page/live.js";
+import { lost } from "#page/lost.js";
+import { printing } from "#page/paper.js";
+import { program } from "#page/program.js";
+import { programRows } from "#page/program_rows.js";
+import { decode, encode, store as storeOf } from "#page/state.js";
+import { table } from "#page/table.js";
+import { plain, show } from "#page/units.js";
+
+const given = (id) => JSON.parse(document.getElementById(id)?.textContent ?? "null");
+const report = given("report");
+const before = given("before");
+const pairs = given("pairs");
+const catalogue = given("catalogue") ?? [];
+const liveTag = document.querySelector("meta[name=roofline-live]");
+const live = liveTag ? { ...liveTag.dataset } : null;
+
+const store = storeOf(decode(location.hash));
+const darkly = window.matchMedia("(prefers-color-scheme: dark)");
+const themeName = () => (printing.now ? "light" : store.get().theme === "auto" ? (darkly.matches ? "dark" : "light") : store.get().theme);
+
+/** A function that works its answer out again only when what it is given has changed. */
+function remembered(work) {
+  let last = null;
+  let answer;
+  return (...inputs) => {
+    if (!last || inputs.some((one, index) => one !== last[index])) answer = work(...(last = inputs));
+    return answer;
+  };
+}
+
+const ROWS = ["level", "filter", "categories", "bounds", "dtypes", "feeds", "step", "device", "host", "group", "depth", "sort", "descending"];
+const DRAWN = ["size", "hidden", "shown", "compare", "scopes", "feeds"];
+const keyOf = (state, names) => JSON.stringify(names.map((name) => state[name]));
+
+const heldAgainst = remembered(() => machineOf(report, store.get(), catalogue));
+const rowsFor = remembered((key, machine) => rowsOf(report, store.get(), machine));
+const modelFor = remembered((key, { rows, all }, machine) => {
+  const model = chartModel(report, store.get(), { rows, all, machine, before, pairs });
+  // The steps stand on the chart of the program; here they would hide ops.
+  return { ...model, program: model.program.filter(({ scope }) => scope === "total" || scope === "hardware") };
+});
+const programFor = remembered((feeds, level, machine) => programRows(report, { feeds, level }, machine));
+const programModelFor = remembered((key, { all }, machine) => programModel(report, store.get(), { all, machine }));
+const colouring = remembered((all, colour, theme) => assign(all, colour, theme));
+// Without a measured time there is no rate, and nothing is lost.
+const usual = report.ops.some((op) => op.time_s !== null) || !report.ops.length ? USUAL_COLUMNS : ["rank", "name", "category", "count", "flops", "bytes", "intensity", "attainable", "bound", "floor_s"];
+const columnsFor = remembered((chosen, colourOf) => {
+  const keys = chosen ? JSON.parse(chosen) : usual;
+  return COLUMNS.filter(({ key }) => keys.includes(key) || key === "name").map((column) => dressed(column, colourOf));
+});
+
+const LEAST_SHARE = 1e-4; // below this a share is nothing, and its digits are noise
+
+/** A column with what only a screen shows: a swatch beside the name, a bar behind the share. */
+function dressed(column, colourOf) {
+  if (column.key === "name") return { ...column, swatch: colourOf };
+  if (column.key === "share") return { ...column, bar: (row) => row.share, format: (share) => (share > 0 && share < LEAST_SHARE ? "<0.01%" : column.format(share)) };
+  if (column.key === "efficiency") return { ...column, bar: (row) => row.efficiency, tone: (row) => (row.efficiency > 1 ? "doubt" : "") };
+  return column;
+}
+
+function derive(state) {
+  const machine = heldAgainst(keyOf(state, ["chip", "factors"]));
+  const rows = rowsFor(keyOf(state, ROWS), machine);
+  const model = modelFor(keyOf(state, [...DRAWN, "level"]), rows, machine);
+  const theme = THEMES[themeName()];
+  const { colourOf, legend: groups } = colouring(rows.all, state.colour, theme);
+  return {
+    ...rows,
+    machine,
+    model,
+    theme,
+    colourOf,
+    legend: groups,
+    program: programFor(state.feeds, state.level, machine),
+    programModel: programModelFor(keyOf(state, ["level", "feeds", "hidden", "shown", "scopes", "step"]), rows, machine),
+    columns: columnsFor(state.columns && JSON.stringify(state.columns), colourOf),
+  };
+}
+
+const select = (ids, extend) => {
+  const old = store.get().selected;
+  const every = ids.length > 0 && ids.every((id) => old.includes(id));
+  const next = !extend ? (every && old.length === ids.length ? [] : ids) : every ? old.filter((id) => !ids.includes(id)) : [...new Set([...old, ...ids])];
+  store.set({ selected: [...next], ...(next.length && store.get().panel !== "lost" && store.get().panel !== "device" ? { panel: "details" } : {}) });
+};
+
+const hovering = card();
+const drawing = chart({
+  testid: "chart",
+  label: "Roofline of the operations",
+  card: hovering,
+  onwindow: (window) => store.set({ window }),
+  onselect: (ids, extend) => {
+    select(ids, extend);
+    if (ids.length) list.scrollTo(ids[0]);
+  },
+});
+const list = table({
+  testid: "table",
+  label: "Operations",
+  empty: report.ops.length ? "No operation passes the filters." : "This report has no operations.",
+  onsort: (sort, descending) => store.set({ sort, descending }),
+  onselect: (ids, extend) => {
+    select(ids, extend);
+    if (ids.length && !extend) drawing.reveal(ids[0]);
+  },
+  onpoint: (row) => drawing.point(row ? (row.ops[0] ?? null) : null),
+});
+const reveal = (id) => {
+  list.scrollTo(id);
+  drawing.reveal(id);
+};
+
+const panels = {
+  findings: { title: "Findings", view: findings({ report, store, reveal }) },
+  lost: { title: "Time lost", view: lost({ store, reveal }) },
+  details: { title: "Selection", view: details({ report, store }) },
+  device: { title: "Device", view: device({ report }) },
+};
+const panelTabs = new Map(
+  Object.entries(panels).map(([key, { title }]) => [
+    key,
+    h("button", { type: "button", role: "tab", id: `panel-tab-${key}`, "aria-controls": `panel-${key}`, "data-testid": `panel-${key}`, text: title, onclick: () => store.set({ panel: key }) }),
+  ]),
+);
+const panelBar = h("div", { class: "tabs small", role: "tablist", "aria-label": "Beside the chart" }, [...panelTabs.values()]);
+panelBar.addEventListener("keydown", (event) => {
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  if (!step) return;
+  const keys = [...panelTabs.keys()];
+  const next = keys[(keys.indexOf(store.get().panel) + step + keys.length) % keys.length];
+  store.set({ panel: next });
+  panelTabs.get(next).focus();
+});
+const panelBodies = new Map(
+  Object.entries(panels).map(([key, { title, view }]) => [
+    key,
+    h("div", { class: "panel", role: "tabpanel", id: `panel-${key}`, "aria-labelledby": `panel-tab-${key}`, tabindex: "0" }, h("h2", { class: "print-only", text: title }), view.root),
+  ]),
+);
+const side = h("aside", { class: "side", "aria-label": "Beside the chart" }, panelBar, [...panelBodies.values()]);
+
+const filters = filterBar({ report, store });
+const bar = chartBar({ report, store, catalogue, comparing: Boolean(before), chart: drawing });
+const colours = legend({ store });
+const columnChooser = columnMenu({ store, columns: COLUMNS, usual });
+const count = h("p", { class: "quiet", "data-testid": "count", role: "status" });
+const compared = before ? comparison({ report, before, pairs, select, reveal: (id) => drawing.reveal(id) }) : null;
+const opsBelow = h("section", { class: "below", "aria-label": "Operation-level statistics" }, h("div", { class: "table-head" }, h("h2", { text: "Operations" }), count, columnChooser.root), list.root);
+const opsView = h("div", { class: "ops" }, filters.root, h("div", { class: "split" }, h("section", { class: "stage", "aria-label": "Operation-level roofline" }, bar.root, drawing.root, colours.root), side), opsBelow, compared?.root);
+const whole = program({ report, store, card: hovering });
+const summary = figures({ report, store });
+
+const files = report.input.files ?? [];
+const fileName = (path) => path.split(/[\\/]/).pop() || path;
+const heading = document.title;
+const subtitle = [
+  report.machine.title || report.machine.name,
+  report.input.devices?.length > 1 ? `${report.input.devices.length} devices` : null,
+  report.input.hosts?.length > 1 ? `${report.input.hosts.length} hosts` : null,
+  files.length === 1 && fileName(files[0]) !== heading ? fileName(files[0]) : null,
+  files.length > 1 ? `${files.length} files` : null,
+].filter(Boolean);
+const scene = () => {
+  const state = store.get();
+  const { model, rows, columns, all } = derive(state);
+  const drawn = { model, window: state.window, theme: themeName(), colour: state.colour, selected: state.selected, marks: all, title: heading };
+  return state.tab === "compare" && compared ? { ...drawn, rows: compared.rows, columns: DIFFERENCE_COLUMNS } : { ...drawn, rows, columns };
+};
+const tabs = [{ key: "ops", title: "Operations" }, { key: "program", title: "Program" }, ...(before ? [{ key: "compare", title: "Compare" }] : [])];
+const top = topBar({ title: heading, subtitle, store, tabs, live, exporting: exporter({ scene, name: fileName(files[0] ?? heading).replace(/\.(xplane\.pb|json|csv|html|txt)(\.gz)?$/, "") || "roofline" }) });
+
+const view = h("div", { id: "view", class: "view", role: "tabpanel", tabindex: "-1" }, opsView, whole.root);
+fill(document.getElementById("top"), top.root);
+fill(document.getElementById("main"), summary.root, view);
+fill(document.getElementById("foot"), h("p", { class: "quiet", text: `roofline · ${report.schema} · ${report.input.format} · amounts are totals over all executions; G is 10⁹ and Gi is 2³⁰` }));
+document.body.append(hovering.root);
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the fragment belongs to the state
+  drawing.surface.focus();
+});
+
+function update() {
+  const state = store.get();
+  const derived = derive(state);
+  document.documentElement.dataset.theme = themeName();
+  const tab = tabs.some(({ key }) => key === state.tab) ? state.tab : "ops";
+  view.setAttribute("aria-labelledby", `tab-${tab}`);
+  top.update({ ...state, tab });
+  summary.update(state, derived);
+  opsView.hidden = tab === "program";
+  whole.root.hidden = tab !== "program" && !printing.now;
+  opsBelow.hidden = tab === "compare";
+  if (compared) compared.root.hidden = tab !== "compare";
+  filters.update(state, derived);
+  bar.update(state, derived);
+  if (tab !== "program" || printing.now) {
+    drawing.show({
+      model: derived.model,
+      colourOf: derived.colourOf,
+      theme: derived.theme,
+      window: state.window,
+      selected: new Set(state.selected),
+      names: state.labels,
+      ariaLabel: `Roofline of ${plain(derived.model.dots.length)} operations${derived.model.strip.length ? ` and ${plain(derived.model.strip.length)} without FLOP` : ""}. Arrow keys go from one to the next, Enter selects, plus and minus zoom, 0 resets.`,
+    });
+    list.show({ rows: derived.rows, columns: derived.columns, sort: state.sort, descending: state.descending, selected: new Set(state.selected) });
+    compared?.update(state, derived);
+    colours.update(state, derived);
+  }
+  if (tab === "program" || printing.now) whole.update(state, derived);
+  columnChooser.mark(state.columns ? String(derived.columns.length) : "");
+  count.textContent = `${plain(derived.rows.length)} ${state.group ? "group" : "row"}${derived.rows.length === 1 ? "" : "s"}${derived.shown.time_s ? ` · ${show(derived.shown.time_s, "s")}` : ""}${state.selected.length ? ` · ${plain(state.selected.length)} selected` : ""}`;
+  for (const [key, button] of panelTabs) {
+    const on = key === state.panel;
+    button.setAttribute("aria-selected", String(on));
+    button.tabIndex = on ? 0 : -1;
+    panelBodies.get(key).hidden = !on && !printing.now;
+    if (on || printing.now) panels[key].view.update(state, derived);
+  }
+}
+
+const QUIET = new Set(["window", "selected", "factors", "filter", "panel"]); // changes that take the place of the last address
+let noted = 0;
+let loud = false;
+/** The state into the address: a step back undoes the last choice, not the last pixel. */
+function note(changed) {
+  if (location.protocol === "about:") return; // a frame in a notebook has no address of its own
+  loud ||= [...changed].some((key) => !QUIET.has(key));
+  clearTimeout(noted);
+  noted = setTimeout(() => {
+    const fragment = `#${encode(store.get())}`;
+    const address = `${location.pathname}${location.search}${fragment}`;
+    if (fragment !== (location.hash || "#")) history[loud ? "pushState" : "replaceState"](null, "", address);
+    loud = false;
+  }, 120);
+}
+
+let remembering = true;
+store.on((state, changed) => {
+  update();
+  if (remembering) note(changed);
+});
+const back = () => {
+  remembering = false;
+  store.set(decode(location.hash));
+  remembering = true;
+};
+window.addEventListener("popstate", back);
+window.addEventListener("hashchange", back);
+darkly.addEventListener("change", update);
+document.addEventListener("keydown", (event) => {
+  const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement || event.target instanceof HTMLTextAreaElement;
+  if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) {
+    event.preventDefault();
+    filters.box.focus();
+  }
+});
+printing.on({ update, tables: [list, whole.table], charts: [drawing, whole] });
+listen(live);
+update();
+document.documentElement.dataset.ready = "true";
+
+/** For tests and the curious: where a dot is on screen. */
+export const spot = drawing.spot;
+window.roofline = Object.freeze({ spot: drawing.spot, state: store.get });

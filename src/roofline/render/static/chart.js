@@ -1,0 +1,571 @@
+/**
+ * One roofline chart: a canvas for what stands still, one above it for what follows the mouse, and the gestures over both.
+ *
+ * Wheel or pinch zooms, dragging pans, Shift and dragging (or the box button) zooms into a box, Alt and dragging selects a box,
+ * double click resets. Keys: arrows go from dot to dot in order of time, Enter selects, + and - zoom, 0 resets, Shift and arrows pan.
+ */
+
+import { roofLines } from "#page/chart_model.js";
+import { announce, framed, h, shortName } from "#page/dom.js";
+import { title as resourceTitle } from "#page/law.js";
+import { LOOKS, layer, stamps } from "#page/layer.js";
+import {
+  LARGEST_DOT,
+  SIGN,
+  drawArrows,
+  drawAxes,
+  drawNames,
+  drawProgram,
+  drawRoofNames,
+  drawRoofs,
+  drawStrip,
+  frame,
+  locate,
+  prepared,
+  scales,
+} from "#page/paint.js";
+import { clamp, box as boxWindow, gridIndex, pan, placeLabels, zoom } from "#page/scale.js";
+
+const CLICK = 4; // pixels that a hand may shake in a click
+const NAMED = 24; // dots that may carry their name, heaviest first
+const CROWD = 400; // dots that names keep clear of, heaviest first
+const MARGIN = 0.4; // of the plot, painted on each side of it so that panning only pushes
+const REACH = 8; // pixels from a dot or a roof at which it is meant
+
+/**
+ * `onwindow(window | null)` and `onselect(ids, extend)` are told what a hand did; `card` shows what the mouse is over (see card.js).
+ * @returns {{root, show(scene), point(id | null), reset(), zoomBy(factor), boxes(on), redraw()}}
+ *   scene {model, colourOf(dot), theme, window, selected: Set, names: boolean, ariaLabel}
+ */
+export function chart({ testid, label, onwindow, onselect, onhover, card }) {
+  const base = h("canvas", { class: "base", "aria-hidden": "true" });
+  const over = h("canvas", { class: "over", "aria-hidden": "true" });
+  const onPlot = layer(h("canvas", { class: "dots", "aria-hidden": "true" }));
+  const onStrip = layer(h("canvas", { class: "dots", "aria-hidden": "true" }));
+  const plotClip = h("div", { class: "clip" }, onPlot.canvas);
+  const surface = h(
+    "div",
+    { class: "surface", tabindex: "0", role: "application", "aria-roledescription": "roofline chart", "aria-label": label, "data-testid": testid },
+    base,
+    plotClip,
+    onStrip.canvas,
+    over,
+  );
+  const root = h("div", { class: "chart" }, surface);
+  let scene = null;
+  let place = null;
+  let at = null;
+  let dots = null;
+  let stampOf = null;
+  let looks = null; // of each dot: as usual, faint, or selected
+  let painted = null; // where the layer of dots stands: {x, y} of a reference on screen, the window's shape, and its margins
+  let family = "";
+  let lines = [];
+  let index = null; // of dots under the mouse, built when first asked for
+  let names = [];
+  let written = []; // round places that the names of roofs cover
+  let view = null; // the window on screen; runs ahead of the state while a hand is moving
+  let hovered = null;
+  let pointed = null; // an id that something else on the page points to
+  let cursor = -1; // where the keyboard is, in order of time
+  let boxing = false;
+  let marquee = null;
+  let settled = 0;
+
+  const font = () => (family ||= getComputedStyle(document.body).fontFamily);
+  const style = () => ({ theme: scene.theme, font: font(), lit: hovered?.roof?.id ?? null });
+  const ratio = () => Math.min(3, window.devicePixelRatio || 1);
+  const byTime = () => (dots.byTime ??= [...dots.all.keys()].sort((one, other) => dots.all[other].weight - dots.all[one].weight || one - other));
+
+  function resize() {
+    const { width, height } = surface.getBoundingClientRect();
+    if (!width || !height || !scene) return;
+    for (const canvas of [base, over]) {
+      const [wide, high] = [Math.round(width * ratio()), Math.round(height * ratio())];
+      if (canvas.width === wide && canvas.height === high) continue;
+      canvas.width = wide;
+      canvas.height = high;
+    }
+    place = frame(width, height, scene.model.strip.length > 0);
+    const { plot } = place;
+    Object.assign(plotClip.style, { left: `${plot.x}px`, top: `${plot.y}px`, width: `${plot.w}px`, height: `${plot.h}px` });
+    stampOf = stamps(dots.colours, scene.theme, ratio());
+    painted = null;
+    draw();
+    paintStrip();
+    settle();
+  }
+
+  function draw() {
+    if (!place) return;
+    const share = highest();
+    const context = clear(base);
+    at = scales(place, view, share);
+    index = null;
+    lines = roofLines(scene.model, view);
+    const drawn = style();
+    const level = scene.model.level;
+    const xTitle = level === "bound" ? "FLOP per byte of what binds" : `FLOP per byte of ${resourceTitle(level)}`;
+    drawAxes(context, place, at, view, { ...drawn, xTitle: `Intensity (${xTitle})`, yTitle: scene.model.timed ? "Rate (FLOP/s)" : "Attainable rate (FLOP/s)" });
+    if (place.strip) drawStrip(context, place, at, share, drawn);
+    locate(dots, at, place);
+    drawRoofs(context, place, at, lines, drawn);
+    pushDots();
+    drawOver();
+  }
+
+  /** The layer of dots where the window wants it: pushed while that is enough, else painted again. */
+  function pushDots() {
+    const { plot } = place;
+    const [across, along] = [at.x.at(1), at.y.at(1)]; // where (1, 1) of the plane is on screen, in or out of sight
+    const shape = `${(view[1] / view[0]).toPrecision(9)} ${(view[3] / view[2]).toPrecision(9)}`;
+    const moved = painted && [across - painted.across, along - painted.along];
+    if (!painted || painted.shape !== shape || Math.abs(moved[0]) > painted.wide || Math.abs(moved[1]) > painted.high) {
+      // While a window changes its shape from frame to frame a margin is never used; it is painted when things have settled.
+      const margin = painted && painted.shape !== shape ? 0 : MARGIN;
+      painted = { across, along, shape, wide: plot.w * margin, high: plot.h * margin };
+      onPlot.paint(dots, (index) => index < dots.onPlot, {
+        left: plot.x - painted.wide,
+        top: plot.y - painted.high,
+        width: plot.w + 2 * painted.wide,
+        height: plot.h + 2 * painted.high,
+        ratio: ratio(),
+        stampOf,
+        lookOf: looks,
+      });
+    }
+    const pixel = (value) => Math.round(value * ratio()) / ratio();
+    onPlot.canvas.style.transform = `translate(${pixel(across - painted.across - painted.wide)}px, ${pixel(along - painted.along - painted.high)}px)`;
+  }
+
+  /** Ops without FLOP do not move; a row of dots on the very edge needs some room around the strip. */
+  function paintStrip() {
+    const { strip } = place;
+    onStrip.canvas.hidden = !strip;
+    if (!strip) return;
+    const area = { left: strip.x - LARGEST_DOT, top: strip.y - LARGEST_DOT, width: strip.w + 2 * LARGEST_DOT, height: strip.h + 2 * LARGEST_DOT };
+    onStrip.paint(dots, (index) => index >= dots.onPlot, { ...area, ratio: ratio(), stampOf, lookOf: looks });
+    Object.assign(onStrip.canvas.style, { left: `${area.left}px`, top: `${area.top}px` });
+  }
+
+  /** How each dot looks while some are selected. */
+  function look() {
+    const { selected } = scene;
+    looks = selected.size ? Uint8Array.from(dots.all, (dot) => (dot.ops.some((id) => selected.has(id)) ? LOOKS.CHOSEN : LOOKS.FAINT)) : null;
+    if (looks) dots.order.sort((one, other) => looks[one] - looks[other] || dots.size[other] - dots.size[one] || one - other);
+  }
+
+  /** Round places that names should keep clear of: the heaviest dots and the points of the program. */
+  function obstacles(most = NAMED) {
+    const heavy = byTime()
+      .slice(0, most)
+      .filter((number) => number < dots.onPlot && inSight(number))
+      .map((number) => ({ x: dots.x[number], y: dots.y[number], r: dots.size[number] }));
+    return [...heavy, ...scene.model.program.map((mark) => ({ x: at.x.at(mark.x), y: at.y.at(mark.y), r: (SIGN[mark.scope] ?? SIGN.step) + 1 }))];
+  }
+
+  const redraw = framed(draw);
+  const redrawOver = framed(drawOver);
+
+  function clear(canvas) {
+    const context = canvas.getContext("2d");
+    context.setTransform(ratio(), 0, 0, ratio(), 0, 0);
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    return context;
+  }
+
+  function highest() {
+    return scene.model.strip.reduce((most, dot) => Math.max(most, dot.share), 1);
+  }
+
+  function roofsById() {
+    return new Map(scene.model.roofs.map((roof) => [roof.id, roof]));
+  }
+
+  /** What stands above the dots: arrows, the program, names, what the mouse or the keyboard is on, and the box being drawn. */
+  function drawOver() {
+    const context = clear(over);
+    if (!place || !at) return;
+    const { theme } = scene;
+    const drawn = style();
+    if (scene.model.arrows.length) drawArrows(context, place, at, scene.model.arrows, drawn);
+    drawProgram(context, place, at, scene.model.program, drawn);
+    written = drawRoofNames(context, place, at, lines, roofsById(), obstacles(), drawn);
+    drawNames(context, place, dots, names, drawn);
+    const lit = hovered?.dot ?? (pointed === null ? -1 : dots.all.findIndex((dot) => dot.ops.includes(pointed)));
+    if (lit >= 0 && inSight(lit)) disc(context, lit, scene.colourOf(dots.all[lit]), theme.ink, 2.5);
+    if (document.activeElement === surface && cursor >= 0 && inSight(byTime()[cursor])) ring(context, byTime()[cursor], theme.memory, 5);
+    if (marquee) {
+      const { x0, y0, x1, y1 } = marquee;
+      context.strokeStyle = theme.memory;
+      context.fillStyle = `${theme.memory}22`;
+      context.lineWidth = 1;
+      context.fillRect(x0, y0, x1 - x0, y1 - y0);
+      context.strokeRect(x0, y0, x1 - x0, y1 - y0);
+    }
+  }
+
+  function inSight(number) {
+    if (number >= dots.onPlot) return true;
+    const { plot } = place;
+    const [x, y] = [dots.x[number], dots.y[number]];
+    return x >= plot.x && x <= plot.x + plot.w && y >= plot.y && y <= plot.y + plot.h;
+  }
+
+  function disc(context, number, fill, ink, wide) {
+    context.beginPath();
+    context.arc(dots.x[number], dots.y[number], dots.size[number], 0, 2 * Math.PI);
+    context.fillStyle = fill;
+    context.fill();
+    context.lineWidth = wide;
+    context.strokeStyle = ink;
+    context.stroke();
+  }
+
+  function ring(context, number, colour, gap) {
+    context.beginPath();
+    context.arc(dots.x[number], dots.y[number], dots.size[number] + gap, 0, 2 * Math.PI);
+    context.lineWidth = 2;
+    context.strokeStyle = colour;
+    context.stroke();
+  }
+
+  /** After a gesture: place names afresh and tell the page which window it is. */
+  function settle() {
+    clearTimeout(settled);
+    settled = setTimeout(() => {
+      placeNames();
+      if (painted && !painted.wide) painted = null; // now with a margin
+      redraw();
+    }, 60);
+  }
+
+  function placeNames() {
+    if (!scene || !place || !scene.names || place.narrow) {
+      names = [];
+      return;
+    }
+    const context = base.getContext("2d");
+    context.font = `12px ${font()}`;
+    const wanted = byTime()
+      .filter((number) => number < dots.onPlot && inSight(number))
+      .slice(0, NAMED)
+      .map((number) => {
+        const text = shortName(dots.all[number].name, 28);
+        return { number, text, x: dots.x[number], y: dots.y[number], r: dots.size[number], width: context.measureText(text).width, height: 15 };
+      });
+    names = placeLabels(wanted, place.plot, [...obstacles(CROWD), ...written])
+      .map(({ index: which, x, y }) => {
+        const { number, text, height } = wanted[which];
+        // As an offset from its dot, so that a name travels with it.
+        return { text, index: number, dx: x - dots.x[number], dy: y + height / 2 - dots.y[number] };
+      });
+  }
+
+  /** What is at a place: a dot, a point of the program, a roof, or nothing. */
+  function under(x, y) {
+    if (!place || !at) return null;
+    const { plot, strip } = place;
+    const inside = (area) => area && x >= area.x - 4 && x <= area.x + area.w + 4 && y >= area.y - 4 && y <= area.y + area.h + 4;
+    if (!inside(plot) && !inside(strip)) return null;
+    const sign = inside(plot) && scene.model.program.find((mark) => Math.hypot(at.x.at(mark.x) - x, at.y.at(mark.y) - y) <= (SIGN[mark.scope] ?? 5) + 2);
+    if (sign) return { program: sign };
+    index ??= gridIndex(Array.from(dots.all, (_, number) => ({ x: dots.x[number], y: dots.y[number], r: dots.size[number] })));
+    const number = index.nearest(x, y, REACH);
+    if (number >= 0 && inSight(number)) return { dot: number };
+    const roof = inside(plot) ? nearestRoof(x, y) : null;
+    return roof && { roof };
+  }
+
+  function nearestRoof(x, y) {
+    let best = null;
+    let least = REACH;
+    for (const { id, points } of lines) {
+      for (let corner = 1; corner < points.length; corner += 1) {
+        const far = distance(x, y, at.x.at(points[corner - 1][0]), at.y.at(points[corner - 1][1]), at.x.at(points[corner][0]), at.y.at(points[corner][1]));
+        if (far < least) [best, least] = [id, far];
+      }
+    }
+    return best === null ? null : (roofsById().get(best) ?? null);
+  }
+
+  function hover(x, y) {
+    const found = under(x, y);
+    const same = found?.dot === hovered?.dot && found?.roof === hovered?.roof && found?.program === hovered?.program;
+    const litRoof = hovered?.roof !== found?.roof;
+    hovered = found;
+    surface.classList.toggle("pointing", Boolean(found?.dot !== undefined || found?.program));
+    if (found) card.show(found.dot === undefined ? found : { mark: dots.all[found.dot] }, surface, x, y);
+    else card.hide();
+    if (!same) onhover?.(found?.dot === undefined ? null : dots.all[found.dot]);
+    if (litRoof) redraw();
+    else if (!same) redrawOver();
+  }
+
+  function leave() {
+    const had = hovered;
+    hovered = null;
+    card.hide();
+    onhover?.(null);
+    if (had?.roof) redraw();
+    else redrawOver();
+  }
+
+  function move(next, { final = false } = {}) {
+    view = clamp(next, scene.model.home);
+    redraw();
+    settle();
+    if (final) onwindow(view);
+    else later();
+  }
+
+  let telling = 0;
+  /** The address need not follow every pixel. */
+  function later() {
+    clearTimeout(telling);
+    telling = setTimeout(() => onwindow(view), 200);
+  }
+
+  const value = (x, y) => [at.x.value(x), at.y.value(y)];
+  const where = (event) => {
+    const { left, top } = surface.getBoundingClientRect();
+    return [event.clientX - left, event.clientY - top];
+  };
+
+  surface.addEventListener(
+    "wheel",
+    (event) => {
+      if (!at) return;
+      event.preventDefault();
+      const [x, y] = where(event);
+      const pixels = event.deltaY * (event.deltaMode === 1 ? 16 : 1); // a mode of 1 counts lines
+      move(zoom(view, ...value(x, y), Math.exp(Math.max(-120, Math.min(120, pixels)) * 0.0022)));
+    },
+    { passive: false },
+  );
+
+  const hands = new Map();
+  let grip = null;
+
+  surface.addEventListener("pointerdown", (event) => {
+    if (!at || event.button > 0) return;
+    surface.setPointerCapture?.(event.pointerId);
+    const [x, y] = where(event);
+    hands.set(event.pointerId, [x, y]);
+    grip = { x, y, view, moved: false, kind: event.altKey ? "pick" : event.shiftKey || boxing ? "box" : "pan", apart: null };
+    if (hands.size === 2) grip = { ...grip, kind: "pinch", moved: true, apart: spread(hands), centre: middle(hands) };
+  });
+
+  surface.addEventListener("pointermove", (event) => {
+    const [x, y] = where(event);
+    if (!grip) {
+      if (event.pointerType !== "touch") hover(x, y);
+      return;
+    }
+    hands.set(event.pointerId, [x, y]);
+    if (grip.kind === "pinch") {
+      if (hands.size < 2) return;
+      const centre = middle(hands);
+      const start = scales(place, grip.view, 1);
+      const zoomed = zoom(grip.view, start.x.value(grip.centre[0]), start.y.value(grip.centre[1]), grip.apart / Math.max(1, spread(hands)));
+      move(pan(zoomed, (centre[0] - grip.centre[0]) / place.plot.w, (grip.centre[1] - centre[1]) / place.plot.h));
+      return;
+    }
+    if (!grip.moved && Math.hypot(x - grip.x, y - grip.y) < CLICK) return;
+    if (!grip.moved) {
+      grip.moved = true;
+      leave();
+    }
+    if (grip.kind === "pan") {
+      surface.classList.add("dragging");
+      move(pan(grip.view, (x - grip.x) / place.plot.w, (grip.y - y) / place.plot.h));
+    } else {
+      marquee = bounded(grip.x, grip.y, x, y, place.plot);
+      redrawOver();
+    }
+  });
+
+  const release = (event) => {
+    if (!grip) return;
+    const [x, y] = where(event);
+    hands.delete(event.pointerId);
+    surface.classList.remove("dragging");
+    const done = grip;
+    if (done.kind === "pinch" && hands.size) return;
+    grip = null;
+    if (event.type === "pointercancel") {
+      marquee = null;
+      redrawOver();
+    } else if (!done.moved) click(event, x, y);
+    else if (marquee) finishBox(done.kind, event);
+    else onwindow(view);
+  };
+  surface.addEventListener("pointerup", release);
+  surface.addEventListener("pointercancel", release);
+  surface.addEventListener("pointerleave", () => grip || leave());
+
+  function click(event, x, y) {
+    const found = under(x, y);
+    if (event.pointerType === "touch") hover(x, y);
+    const extend = event.shiftKey || event.ctrlKey || event.metaKey;
+    if (found?.dot !== undefined) {
+      cursor = byTime().indexOf(found.dot);
+      onselect(dots.all[found.dot].ops, extend);
+    } else if (!found && !extend) onselect([], false);
+  }
+
+  function finishBox(kind, event) {
+    const { x0, y0, x1, y1 } = marquee;
+    marquee = null;
+    if (kind === "pick") {
+      index ??= gridIndex(Array.from(dots.all, (_, number) => ({ x: dots.x[number], y: dots.y[number], r: dots.size[number] })));
+      onselect([...index.inside(x0, y0, x1, y1)].filter(inSight).flatMap((number) => dots.all[number].ops), event.shiftKey);
+      redrawOver();
+      return;
+    }
+    const next = boxWindow(...value(x0, y1), ...value(x1, y0));
+    if (next) move(next, { final: true });
+    else redrawOver();
+  }
+
+  surface.addEventListener("dblclick", (event) => {
+    if (under(...where(event))?.dot === undefined) reset();
+  });
+
+  surface.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (event.ctrlKey || event.metaKey || event.altKey || !at) return;
+    if (step && event.shiftKey) move(pan(view, { ArrowLeft: 0.1, ArrowRight: -0.1 }[event.key] ?? 0, { ArrowUp: -0.1, ArrowDown: 0.1 }[event.key] ?? 0));
+    else if (step) go(cursor < 0 ? 0 : cursor + step);
+    else if (event.key === "Home") go(0);
+    else if (event.key === "End") go(dots.all.length - 1);
+    else if ((event.key === "Enter" || event.key === " ") && cursor >= 0) onselect(dots.all[byTime()[cursor]].ops, event.shiftKey);
+    else if (event.key === "+" || event.key === "=") zoomBy(0.7);
+    else if (event.key === "-" || event.key === "_") zoomBy(1 / 0.7);
+    else if (event.key === "0") reset();
+    else if (event.key === "Escape") {
+      card.hide();
+      onselect([], false);
+    } else return;
+    event.preventDefault();
+  });
+  surface.addEventListener("blur", () => {
+    card.hide();
+    redrawOver();
+  });
+  surface.addEventListener("focus", redrawOver);
+
+  /** The keyboard goes to a dot: it is brought into sight, shown and said. */
+  function go(rank) {
+    if (!dots.all.length) return;
+    cursor = Math.max(0, Math.min(dots.all.length - 1, rank));
+    const number = byTime()[cursor];
+    reveal(number);
+    card.show({ mark: dots.all[number] }, surface, dots.x[number], dots.y[number]);
+    announce(`${cursor + 1} of ${dots.all.length}: ${card.say(dots.all[number])}`);
+    redrawOver();
+  }
+
+  function reveal(number) {
+    if (number < 0 || inSight(number)) return;
+    const { plot } = place;
+    const across = (plot.x + plot.w / 2 - dots.x[number]) / plot.w;
+    const along = (dots.y[number] - plot.y - plot.h / 2) / plot.h;
+    view = clamp(pan(view, across, along), scene.model.home);
+    draw();
+    settle();
+    onwindow(view);
+  }
+
+  function zoomBy(factor) {
+    const { plot } = place;
+    move(zoom(view, ...value(plot.x + plot.w / 2, plot.y + plot.h / 2), factor), { final: true });
+  }
+
+  function reset() {
+    clearTimeout(telling);
+    view = scene.model.home;
+    redraw();
+    settle();
+    onwindow(null);
+  }
+
+  new ResizeObserver(framed(resize)).observe(surface);
+
+  return {
+    root,
+    surface,
+    zoomBy,
+    reset,
+    redraw: () => {
+      family = "";
+      resize();
+    },
+    /** Box zoom by plain dragging, on or off. */
+    boxes: (on) => {
+      boxing = on;
+      surface.classList.toggle("boxing", on);
+    },
+    /** Lights up the dot of an op that something else on the page points to. */
+    point: (id) => {
+      if (pointed === id) return;
+      pointed = id;
+      redrawOver();
+    },
+    /** Brings the dot of an op into sight. */
+    reveal: (id) => place && reveal(dots.all.findIndex((dot) => dot.ops.includes(id))),
+    /** Where a dot is on screen, for people who write tests: {x, y, r} relative to the surface, or null. */
+    spot: (id) => {
+      const number = dots.all.findIndex((dot) => dot.ops.includes(id));
+      return number < 0 ? null : { x: dots.x[number], y: dots.y[number], r: dots.size[number] };
+    },
+    show: (next) => {
+      const fresh = !scene || scene.model !== next.model || scene.colourOf !== next.colourOf || scene.theme !== next.theme;
+      const chosen = !scene || scene.selected.size !== next.selected.size || [...next.selected].some((id) => !scene.selected.has(id));
+      scene = next;
+      view = next.window ? clamp(next.window, next.model.home) : next.model.home;
+      surface.setAttribute("aria-label", next.ariaLabel ?? label);
+      if (fresh) {
+        const heaviest = [...next.model.dots, ...next.model.strip].reduce((most, dot) => Math.max(most, dot.weight), 0);
+        dots = prepared(next.model.dots, next.model.strip, heaviest, next.colourOf);
+        hovered = null;
+        cursor = Math.min(cursor, dots.all.length - 1);
+        place = null;
+        names = [];
+      }
+      if (fresh || chosen) look();
+      if (!place) resize();
+      else {
+        if (chosen) {
+          painted = null;
+          paintStrip();
+        }
+        draw();
+        settle();
+      }
+    },
+  };
+}
+
+function spread(hands) {
+  const [[x0, y0], [x1, y1]] = [...hands.values()];
+  return Math.hypot(x1 - x0, y1 - y0);
+}
+
+function middle(hands) {
+  const [[x0, y0], [x1, y1]] = [...hands.values()];
+  return [(x0 + x1) / 2, (y0 + y1) / 2];
+}
+
+function bounded(x0, y0, x1, y1, { x, y, w, h: high }) {
+  const across = [x0, x1].map((one) => Math.max(x, Math.min(x + w, one))).sort((one, other) => one - other);
+  const along = [y0, y1].map((one) => Math.max(y, Math.min(y + high, one))).sort((one, other) => one - other);
+  return { x0: across[0], y0: along[0], x1: across[1], y1: along[1] };
+}
+
+/** How far a place is from a stretch of line. */
+function distance(x, y, x0, y0, x1, y1) {
+  const long = (x1 - x0) ** 2 + (y1 - y0) ** 2;
+  const along = long ? Math.max(0, Math.min(1, ((x - x0) * (x1 - x0) + (y - y0) * (y1 - y0)) / long)) : 0;
+  return Math.hypot(x - x0 - along * (x1 - x0), y - y0 - along * (y1 - y0));
+}

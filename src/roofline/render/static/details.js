@@ -1,0 +1,74 @@
+/** What is selected: one op in full, or several in sum. */
+
+import { fill, h, named } from "#page/dom.js";
+import { amounts, counted, factList, facts, origin, wordList } from "#page/facts.js";
+import { totals } from "#page/rows.js";
+import { percent, plain, show } from "#page/units.js";
+
+const LISTED = 50; // names of a selection; the table has them all
+
+/** @returns {{root, update(state, derived)}} */
+export function details({ report, store }) {
+  const root = h("div", { class: "details", "data-testid": "details" });
+  const ledgers = new Map(report.ops.filter((op) => op.ledger?.length).map((op) => [op.id, op.ledger]));
+  return {
+    root,
+    update: (state, { all, rows }) => {
+      const wanted = new Set(state.selected);
+      // A selected group is itself; a selected op is found even where a filter hides it.
+      const chosen = state.group ? rows.filter((row) => row.ops.some((id) => wanted.has(id))) : all.filter((row) => wanted.has(row.id));
+      if (!chosen.length) {
+        fill(root, h("p", { class: "empty", text: "Click a dot, a row or a finding; with Ctrl or Shift to add to what is selected." }));
+        return;
+      }
+      const clear = h("button", { type: "button", class: "plain-button", text: "Clear selection", "data-testid": "clear-selection", onclick: () => store.set({ selected: [] }) });
+      fill(root, chosen.length === 1 ? single(chosen[0], ledgers.get(chosen[0].id)) : several(chosen), clear);
+    },
+  };
+}
+
+function single(row, ledger) {
+  const counters = counted(row);
+  return [
+    h("h3", { class: "whole-name", "data-testid": "selected-name" }, named(row.name, { most: 4000, title: null })),
+    factList(facts(row), "figures"),
+    h("h4", { text: "Work and traffic" }),
+    factList(amounts(row), "work and traffic"),
+    counters.length > 0 && [h("h4", { text: "Hardware counters" }), factList(counters, "hardware counters")],
+    h("h4", { text: "Origin" }),
+    wordList(origin(row)),
+    ledger && [h("h4", { text: "Ledger" }), ledgerTable(ledger)],
+    row.notes?.length > 0 && h("ul", { class: "notes" }, row.notes.map((note) => h("li", { text: note }))),
+  ];
+}
+
+function ledgerTable(ledger) {
+  return h(
+    "table",
+    { class: "facts ledger", "aria-label": "ledger" },
+    h(
+      "tbody",
+      {},
+      ledger.map((line) =>
+        h("tr", {}, h("th", { scope: "row", text: line.tensor }), h("td", { class: "figure", text: show(line.bytes, "B") }), h("td", { class: "remark", text: `${line.access} · ${line.dtype}[${line.shape.map((size) => plain(size)).join(", ")}]${line.note ? ` · ${line.note}` : ""}` })),
+      ),
+    ),
+  );
+}
+
+function several(rows) {
+  const sum = totals(rows);
+  const figures = [
+    ["Time", show(sum.time_s, "s"), ""],
+    ["Could be", show(sum.floor_s, "s"), sum.lost_s === null ? "" : `${show(sum.lost_s, "s")} lost`],
+    ["Of the roof", percent(sum.efficiency), ""],
+    ["Work", show(sum.flops, "FLOP"), ""],
+    ["Executions", plain(sum.count), ""],
+  ];
+  return [
+    h("h3", { text: `${plain(sum.ops)} ops selected`, "data-testid": "selected-name" }),
+    factList(figures, "figures"),
+    h("ul", { class: "chosen" }, rows.slice(0, LISTED).map((row) => h("li", {}, named(row.name, { most: 60 }), h("span", { class: "count", text: show(row.time_s, "s") })))),
+    rows.length > LISTED && h("p", { class: "quiet", text: `and ${plain(rows.length - LISTED)} more` }),
+  ];
+}

@@ -1,0 +1,153 @@
+/** Elements: made from values, never from markup, so that a name from somebody's program is text whatever it says. */
+
+/**
+ * An element with attributes, listeners and children. In `attributes`, `on…` are listeners, `text` is the text, `class` and `data-…` are
+ * what they say, `true` is an attribute without a value, and `null` or `false` leave it out. Strings among the children are text.
+ */
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "text") element.textContent = value;
+    else if (name === "value") element.value = value;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/** Replaces what an element holds. */
+export function fill(element, ...children) {
+  element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/** A name from a program: isolated, so that marks for the direction of text cannot reach what stands beside it. */
+export function named(name, { most = 80, shown = elided(name, most), tag = "bdi", ...attributes } = {}) {
+  return h(tag, { dir: "auto", class: "name", title: shown === name ? null : name.slice(0, LONGEST_TITLE), text: shown, ...attributes });
+}
+
+const LONGEST_TITLE = 2000; // letters of a tooltip; browsers lay out every one of them
+
+/** A text in at most so many letters, its middle left out: C++ names differ at both ends. */
+export function elided(text, most) {
+  const name = text.length > 4 * most ? text.slice(0, 2 * most) + text.slice(-2 * most) : text;
+  const letters = Array.from(name.replace(/\s+/g, " "));
+  if (letters.length <= most) return letters.join("");
+  const tail = Math.floor((most - 1) / 2);
+  return `${letters.slice(0, most - 1 - tail).join("")}…${letters.slice(-tail).join("")}`;
+}
+
+/** An operation's name in few letters: C++ kernels without types, arguments and namespaces; the middle left out if it is still long. */
+export function shortName(name, most) {
+  const whole = name.slice(0, LONGEST_TITLE).replace(/\s+/g, " ").trim();
+  if (whole.length <= most || !/[<:]/.test(whole)) return elided(name, most);
+  let depth = 0;
+  let bare = "";
+  for (const letter of whole) {
+    if (letter === "<" || letter === "(") depth += 1;
+    else if (letter === ">" || letter === ")") depth = Math.max(0, depth - 1);
+    else if (!depth) bare += letter;
+  }
+  return elided(bare.replace(/^void /, "").split("::").pop().trim() || name, most);
+}
+
+/** Tells a screen reader. */
+export function announce(text) {
+  const region = document.getElementById("announce");
+  if (region.textContent !== text) region.textContent = text;
+}
+
+let menus = 0;
+
+/**
+ * A button with a panel that opens below it, closed by Escape, by a click elsewhere, or by leaving it with Tab.
+ * `label` is the name of the button; `build(panel)` fills the panel each time it opens.
+ */
+export function menu({ label, testid, build, align = "left", kind = "menu" }) {
+  const id = `menu-${(menus += 1)}`;
+  const badge = h("span", { class: "badge" });
+  const button = h("button", { type: "button", class: `${kind}-button`, "aria-expanded": "false", "aria-controls": id, "data-testid": testid });
+  const panel = h("div", { id, class: `panel-menu ${align}`, role: "group", "aria-label": label, hidden: true, "data-testid": `${testid}-panel` });
+  const root = h("div", { class: "menu" }, button, panel);
+  button.append(h("span", { text: label }), badge, h("span", { class: "caret", "aria-hidden": "true" }));
+  const close = (refocus) => {
+    if (panel.hidden) return;
+    panel.hidden = true;
+    button.setAttribute("aria-expanded", "false");
+    document.removeEventListener("pointerdown", outside, true);
+    if (refocus) button.focus();
+  };
+  const outside = (event) => root.contains(event.target) || close(false);
+  const open = () => {
+    build(panel);
+    panel.hidden = false;
+    button.setAttribute("aria-expanded", "true");
+    fit(panel);
+    document.addEventListener("pointerdown", outside, true);
+  };
+  button.addEventListener("click", () => (panel.hidden ? open() : close(true)));
+  root.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !panel.hidden) {
+      event.stopPropagation();
+      close(true);
+    } else if (event.key === "ArrowDown" && event.target === button) {
+      event.preventDefault();
+      if (panel.hidden) open();
+      panel.querySelector("input, button, select")?.focus();
+    } else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && event.target.type === "checkbox") {
+      event.preventDefault();
+      const boxes = [...panel.querySelectorAll("input[type=checkbox]")];
+      boxes[(boxes.indexOf(event.target) + (event.key === "ArrowDown" ? 1 : boxes.length - 1)) % boxes.length].focus();
+    }
+  });
+  root.addEventListener("focusout", (event) => event.relatedTarget && !root.contains(event.relatedTarget) && close(false));
+  return {
+    root,
+    button,
+    close,
+    refresh: () => panel.hidden || build(panel),
+    mark: (text) => {
+      badge.textContent = text;
+      root.classList.toggle("marked", Boolean(text));
+    },
+  };
+}
+
+/** Keeps an open panel inside the window, whichever side its button is on. */
+function fit(panel) {
+  panel.style.marginLeft = "0px";
+  const { left, right } = panel.getBoundingClientRect();
+  const width = document.documentElement.clientWidth;
+  const shift = right > width - 8 ? width - 8 - right : 0;
+  panel.style.marginLeft = `${Math.round(left + shift < 8 ? 8 - left : shift)}px`;
+}
+
+/** A native chooser with its label: options [{key, title}], the chosen key, and what to do with another. */
+export function chooser({ label, testid, options, value, choose, hideLabel = false }) {
+  const select = h("select", { "data-testid": testid, "aria-label": label, onchange: () => choose(select.value) });
+  const root = h("label", { class: "chooser" }, h("span", { class: hideLabel ? "quiet unseen" : "quiet", text: label }), select);
+  const set = (chosen, offered = options) => {
+    const wanted = offered.map(({ key, title }) => `${key}\u0000${title}`).join("\u0001");
+    if (select.dataset.offered !== wanted) {
+      select.dataset.offered = wanted;
+      fill(select, offered.map(({ key, title }) => h("option", { value: key, text: title })));
+    }
+    select.value = chosen;
+  };
+  set(value);
+  return { root, select, set };
+}
+
+/** Calls at most once a frame, with the latest arguments. */
+export function framed(draw) {
+  let waiting = 0;
+  const now = () => {
+    waiting = 0;
+    draw();
+  };
+  return () => {
+    if (!waiting) waiting = requestAnimationFrame(now);
+  };
+}

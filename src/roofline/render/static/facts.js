@@ -1,0 +1,107 @@
+/** What is known about an op, a point of the program or a roof, as pairs of a word and a figure: for cards and for the details. */
+
+import { h, named } from "#page/dom.js";
+import { title as resourceTitle } from "#page/law.js";
+import { percent, plain, show } from "#page/units.js";
+
+const DASH = "–";
+
+/** What a bound is called where people read it. */
+export function boundTitle(bound) {
+  return bound ? resourceTitle(bound) : "unknown";
+}
+
+/** An op or group, or a point of the program, in full: [[word, figure, remark], …]; what is not known is left out. */
+export function facts(row) {
+  const found = [
+    ["Time", show(row.time_s, "s"), row.share === null || row.share === undefined ? "" : `${percent(row.share)} of all`],
+    differs(row.self_time_s, row.time_s) && ["Self time", show(row.self_time_s, "s"), "without what is nested in it"],
+    row.busy_s !== null && row.busy_s !== undefined && ["Busy", show(row.busy_s, "s"), row.time_s ? percent(row.busy_s / row.time_s) : ""],
+    ["Could be", show(row.floor_s, "s"), lostWords(row.lost_s)],
+    ["Of the roof", row.efficiency === null ? DASH : percent(row.efficiency), `bound by ${boundTitle(row.bound)}`],
+    row.op_efficiency !== null && row.op_efficiency !== undefined && ["Its ops", percent(row.op_efficiency), "of their own roofs"],
+    ["Rate", show(row.rate, "FLOP/s"), row.attainable ? `of ${show(row.attainable, "FLOP/s")} attainable` : ""],
+    ["Intensity", show(row.intensity, "FLOP/B"), row.ridge ? `ridge at ${show(row.ridge, "FLOP/B")}` : ""],
+    row.count !== undefined && row.kind !== "point" && ["Executions", plain(row.count), row.kernels ? `${plain(row.kernels)} kernels` : ""],
+    row.kind === "group" && ["Ops", plain(row.ops.length), ""],
+  ];
+  return found.filter(Boolean);
+}
+
+function lostWords(lost_s) {
+  if (lost_s === null || lost_s === undefined) return "";
+  return lost_s < 0 ? `${show(-lost_s, "s")} faster than its roof` : `${show(lost_s, "s")} lost`;
+}
+
+/** Whether two times are told apart in four digits. */
+function differs(one, other) {
+  return one !== null && one !== undefined && one !== other && Math.abs(one - other) > 1e-3 * Math.abs(other ?? 0);
+}
+
+/** Work and traffic by resource: [[word, amount, share of that unit's rate]]. */
+export function amounts(row) {
+  const utilization = row.utilization ?? {};
+  const used = (name) => {
+    const share = utilization[name.split("/")[0]];
+    return share === undefined || share === null ? "" : `${percent(share)} of peak`;
+  };
+  const work = Object.entries(row.work ?? {}).map(([name, amount]) => [resourceTitle(name), show(amount, "FLOP"), used(name)]);
+  const moved = Object.entries(row.moved ?? {}).map(([name, amount]) => [
+    resourceTitle(name),
+    show(amount, "B"),
+    [row.time_s && amount !== null ? show(amount / row.time_s, "B/s") : "", used(name)].filter(Boolean).join(" · "),
+  ]);
+  const hops = Object.entries(row.hops ?? {}).map(([name, amount]) => [resourceTitle(name), show(amount, "hop"), ""]);
+  return [...work, ...moved, ...hops];
+}
+
+/** What hardware counters measured, beside the model. */
+export function counted({ counters }) {
+  if (!counters) return [];
+  return [
+    ...Object.entries(counters.work ?? {}).map(([name, amount]) => [resourceTitle(name), show(amount, "FLOP"), "by counters"]),
+    ...Object.entries(counters.bytes ?? {}).map(([name, amount]) => [resourceTitle(name), show(amount, "B"), "by counters"]),
+    ...(counters.time_s ? [["Time", show(counters.time_s, "s"), "by counters"]] : []),
+  ];
+}
+
+/** Where an op comes from, in the program and in our books. */
+export function origin(row) {
+  const found = [
+    ["Category", row.category],
+    ["Module", row.module],
+    ["Scope", row.scope],
+    ["Source", row.location],
+    ["Phase", row.phase],
+    ["Arithmetic", [row.unit, row.dtype].filter(Boolean).join(" ")],
+    ["Work from", row.provenance?.work],
+    ["Bytes from", row.provenance?.bytes],
+    ["Not rated", (row.unrated ?? []).map(resourceTitle).join(", ")],
+    ["Unknown", (row.unknown ?? []).map(resourceTitle).join(", ")],
+  ];
+  return found.filter(([, value]) => value);
+}
+
+/** A list of facts as rows of words, figures and remarks. */
+export function factList(rows, label) {
+  return h(
+    "table",
+    { class: "facts", "aria-label": label },
+    h(
+      "tbody",
+      {},
+      rows.map(([word, figure, remark]) => h("tr", {}, h("th", { scope: "row", text: word }), h("td", { class: "figure", text: figure }), h("td", { class: "remark", text: remark ?? "" }))),
+    ),
+  );
+}
+
+/** Words from a program beside what they are. */
+export function wordList(rows) {
+  return h("dl", { class: "words" }, rows.map(([word, value]) => [h("dt", { text: word }), h("dd", {}, named(String(value), { most: 160 }))]));
+}
+
+/** One sentence for a screen reader. */
+export function spoken(row) {
+  const parts = [row.name.slice(0, 120), row.time_s === null ? null : show(row.time_s, "s"), row.efficiency === null ? null : `${percent(row.efficiency)} of the roof`, `bound by ${boundTitle(row.bound)}`];
+  return parts.filter(Boolean).join(", ");
+}

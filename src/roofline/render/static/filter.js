@@ -1,0 +1,255 @@
+/**
+ * The filter language of the table and the chart.
+ *
+ *     expression = any { "or" any }        any = one { ["and"] one }        one = ["not" | "-"] ( "(" expression ")" | condition )
+ *     condition  = field operator value | /regular expression/flags | "quoted words" | word
+ *
+ * Words stand for a part of the name. A broken filter lets everything pass and says what is wrong with it and where.
+ */
+
+import { read } from "#page/units.js";
+
+/** @typedef {import("#page/rows.js").Row} Row */
+/** @typedef {(row: Row, totals: Object) => boolean} Test */
+/** @typedef {{message: string, at: number}} Problem  `at` counts characters from 0 */
+
+// field -> [key of the row, dimension of a number, key of the total that a percentage is of]
+const NUMBERS = {
+  time: ["time_s", "s", "self_time_s"], // self times add up to the busy time; times of nested ops would count twice
+  self: ["self_time_s", "s", "self_time_s"],
+  floor: ["floor_s", "s", "floor_s"],
+  serial: ["serial_s", "s", "self_time_s"],
+  lost: ["lost_s", "s", "lost_s"],
+  share: ["share", "1", null],
+  efficiency: ["efficiency", "1", null],
+  intensity: ["intensity", "FLOP/B", null],
+  ridge: ["ridge", "FLOP/B", null],
+  flops: ["flops", "FLOP", "flops"],
+  bytes: ["bytes", "B", "bytes"],
+  rate: ["rate", "FLOP/s", null],
+  attainable: ["attainable", "FLOP/s", null],
+  bandwidth: ["bandwidth", "B/s", null],
+  count: ["count", "", "count"],
+  kernels: ["kernels", "", null],
+  rank: ["rank", "", null],
+  id: ["id", "", null],
+};
+const TEXTS = {
+  name: "name", category: "category", bound: "bound", dtype: "dtype", format: "dtype", unit: "unit", scope: "scope", phase: "phase",
+  program: "module", module: "module", source: "location", location: "location", level: "level", note: "notes", roof: "roofs",
+  unrated: "unrated", unknown: "unknown",
+};
+const LISTS = { step: "steps", device: "devices" };
+const FIELDS = [...Object.keys(NUMBERS), ...Object.keys(TEXTS), ...Object.keys(LISTS)];
+const NONE = "none"; // what stands for no value: bound=none
+
+/** What the language offers, for people: an example and its meaning. @type {readonly {example: string, meaning: string}[]} */
+export const HELP = Object.freeze([
+  { example: "fusion", meaning: "the name contains these letters, in upper or lower case" },
+  { example: '"layer norm"', meaning: "the name contains these words" },
+  { example: "/^fusion\\.\\d+$/i", meaning: "the name matches a regular expression" },
+  { example: "efficiency<0.5", meaning: "numbers compare with < <= > >= = !=; 50% is 0.5" },
+  { example: "time>1%", meaning: "at least so much of the total; also self, floor, lost, flops, bytes, count" },
+  { example: "flops>1G bytes<2MB time>=10us", meaning: "units and prefixes; conditions side by side must all hold" },
+  { example: "category:fusion", meaning: "the field contains these letters; also bound, dtype, unit, scope, phase, program, source" },
+  { example: "bound=hbm,l2", meaning: "the field is exactly one of these; none stands for no value" },
+  { example: "step:3 device:0", meaning: "it ran in this step, on this device" },
+  { example: "-copy or not (bound=hbm)", meaning: "and, or, not, - and brackets" },
+]);
+
+const QUOTED = /"(?:[^"\\]|\\.)*"?/.source;
+const REGEX = /\/(?:[^/\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\]?)*(?:\/[a-z]*)?/.source; // a slash inside a class of characters does not end it
+const WORD = /[^\s()"]+/.source;
+const CONDITION = /(?<field>[a-z]+)(?<operator><=|>=|!=|[<>=:])/.source;
+const SIGNS = /(?<open>\()|(?<close>\))|(?<minus>-(?=[^\s)]))/.source;
+const TOKEN = new RegExp(`\\s+|${SIGNS}|(?<quoted>${QUOTED})|(?<regex>${REGEX})|${CONDITION}|(?<word>${WORD})`, "iy");
+const VALUE = new RegExp(`${QUOTED}|${REGEX}|${WORD}`, "iy");
+
+class Wrong extends Error {
+  constructor(message, at) {
+    super(message);
+    this.at = at;
+  }
+}
+
+/**
+ * A filter from what a person typed; never throws.
+ * @param {string} text
+ * @returns {{test: Test, problem: Problem|null}}
+ */
+export function parse(text) {
+  try {
+    const tokens = tokenize(String(text ?? ""));
+    const test = tokens.length ? expression(tokens) : () => true;
+    if (tokens.length) throw new Wrong("this bracket was never opened", tokens[0].at);
+    return { test, problem: null };
+  } catch (error) {
+    if (!(error instanceof Wrong)) return { test: () => true, problem: { message: "the filter is too long", at: 0 } };
+    return { test: () => true, problem: { message: error.message, at: error.at } };
+  }
+}
+
+function tokenize(text) {
+  const tokens = [];
+  let at = 0;
+  while (at < text.length) {
+    TOKEN.lastIndex = at;
+    const match = TOKEN.exec(text);
+    if (!match) throw new Wrong(`cannot read ${JSON.stringify(text[at])}`, at);
+    const found = match.groups;
+    const start = at;
+    at = TOKEN.lastIndex;
+    if (found.field !== undefined) {
+      VALUE.lastIndex = at;
+      const value = VALUE.exec(text);
+      if (!value) throw new Wrong(`${found.field}${found.operator} needs a value`, at);
+      tokens.push({ kind: "condition", at: start, field: found.field, operator: found.operator, value: value[0], valueAt: at });
+      at = VALUE.lastIndex;
+    } else if (found.word !== undefined) {
+      const lower = found.word.toLowerCase();
+      const kind = ["and", "or", "not"].includes(lower) ? lower : "word";
+      tokens.push({ kind, at: start, text: found.word });
+    } else {
+      const kind = ["open", "close", "minus", "quoted", "regex"].find((each) => found[each] !== undefined);
+      if (kind) tokens.push({ kind, at: start, text: match[0] });
+    }
+  }
+  return tokens;
+}
+
+/** @returns {Test} */
+function expression(tokens) {
+  const tests = [conjunction(tokens)];
+  while (tokens[0]?.kind === "or") {
+    const { at } = tokens.shift();
+    if (!tokens.length) throw new Wrong("or needs something after it", at);
+    tests.push(conjunction(tokens));
+  }
+  return tests.length === 1 ? tests[0] : (row, totals) => tests.some((test) => test(row, totals));
+}
+
+function conjunction(tokens) {
+  const tests = [negation(tokens)];
+  while (tokens.length && tokens[0].kind !== "or" && tokens[0].kind !== "close") {
+    if (tokens[0].kind === "and") {
+      const { at } = tokens.shift();
+      if (!tokens.length) throw new Wrong("and needs something after it", at);
+    }
+    tests.push(negation(tokens));
+  }
+  return tests.length === 1 ? tests[0] : (row, totals) => tests.every((test) => test(row, totals));
+}
+
+function negation(tokens) {
+  const token = tokens.shift();
+  if (!token) throw new Wrong("something is missing at the end", 0);
+  if (token.kind === "not" || token.kind === "minus") {
+    if (!tokens.length) throw new Wrong(`${token.text} needs something after it`, token.at);
+    const test = negation(tokens);
+    return (row, totals) => !test(row, totals);
+  }
+  if (token.kind === "open") {
+    if (!tokens.length) throw new Wrong("this bracket is never closed", token.at);
+    const test = expression(tokens);
+    if (tokens.shift()?.kind !== "close") throw new Wrong("this bracket is never closed", token.at);
+    return test;
+  }
+  if (token.kind === "condition") return condition(token);
+  if (token.kind === "word" || token.kind === "quoted" || token.kind === "regex") {
+    const matches = textTest(token.text, token.at, false);
+    return (row) => matches(row.name);
+  }
+  throw new Wrong(token.kind === "close" ? "this bracket closes nothing" : `${token.text} needs something before it`, token.at);
+}
+
+function condition({ field, operator, value, at, valueAt }) {
+  const name = field.toLowerCase();
+  if (Object.hasOwn(NUMBERS, name)) return numberTest(name, operator, value, valueAt);
+  if (Object.hasOwn(LISTS, name)) return listTest(name, operator, value, valueAt);
+  if (!Object.hasOwn(TEXTS, name)) throw new Wrong(`no field named ${field}; there are ${FIELDS.join(", ")}`, at);
+  if ("<>".includes(operator[0])) throw new Wrong(`${field} is text; compare it with : or =`, at + field.length);
+  return fieldTest(TEXTS[name], operator, value, valueAt);
+}
+
+/** Whether a text field contains (:) or is (=) one of several words; lists of words match when one of them does. */
+function fieldTest(key, operator, value, at) {
+  const words = /^["/]/.test(value) ? [value] : value.split(",").filter(Boolean);
+  if (!words.length) throw new Wrong("a value is missing", at);
+  const tests = words.map((word) => textTest(word, at, operator !== ":"));
+  const wantsNone = operator !== ":" && words.some((word) => word.toLowerCase() === NONE);
+  const holds = (row) => {
+    const held = row[key];
+    const values = Array.isArray(held) ? held : held === null || held === undefined || held === "" ? [] : [held];
+    return values.length ? values.some((each) => tests.some((test) => test(String(each)))) : wantsNone;
+  };
+  return operator === "!=" ? (row) => !holds(row) : holds;
+}
+
+/** A test of a string: a regular expression between slashes, quoted words, or a plain word. */
+function textTest(word, at, exact) {
+  if (word.startsWith("/") && word.length > 1) {
+    const end = word.lastIndexOf("/");
+    if (end === 0) throw new Wrong("this regular expression has no closing /", at);
+    const pattern = compiled(word.slice(1, end), word.slice(end + 1), at);
+    return (text) => pattern.test(text);
+  }
+  if (word.startsWith('"') && !/^"(?:[^"\\]|\\.)*"$/.test(word)) throw new Wrong("this quotation is never closed", at);
+  const wanted = (word.startsWith('"') ? word.slice(1, -1).replace(/\\(.)/g, "$1") : word).toLowerCase();
+  return exact ? (text) => text.toLowerCase() === wanted : (text) => text.toLowerCase().includes(wanted);
+}
+
+function compiled(source, flags, at) {
+  if (/[^imsu]/.test(flags)) throw new Wrong(`a regular expression takes the flags i, m, s and u, not ${flags}`, at);
+  try {
+    return new RegExp(source, flags);
+  } catch (error) {
+    throw new Wrong(`not a regular expression: ${error.message.split(": ").pop()}`, at);
+  }
+}
+
+const COMPARE = {
+  "<": (one, other) => one < other,
+  "<=": (one, other) => one <= other,
+  ">": (one, other) => one > other,
+  ">=": (one, other) => one >= other,
+  "=": (one, other) => one === other,
+  ":": (one, other) => one === other,
+  "!=": (one, other) => one !== other,
+};
+
+/** A comparison of a number; what is unknown fails it, except that it differs from any value. */
+function numberTest(name, operator, value, at) {
+  const [key, dimension, whole] = NUMBERS[name];
+  const compare = COMPARE[operator];
+  if (value.toLowerCase() === NONE && "=:!".includes(operator[0])) {
+    return (row) => (row[key] === null) === (operator !== "!=");
+  }
+  const { number, ofTotal } = numberOf(name, value, dimension, whole, at);
+  return (row, totals) => {
+    const held = row[key];
+    if (held === null || held === undefined) return operator === "!=";
+    return compare(held, ofTotal ? number * (totals?.[whole] ?? Infinity) : number);
+  };
+}
+
+function numberOf(name, value, dimension, whole, at) {
+  const found = read(value);
+  if (!found) throw new Wrong(`${JSON.stringify(value)} is not a number${dimension ? ` of ${dimension}` : ""}`, at);
+  if (value.trim().endsWith("%")) {
+    if (dimension !== "1" && whole === null) throw new Wrong(`${name} has no total to take a percentage of`, at);
+    return { number: found.value, ofTotal: dimension !== "1" };
+  }
+  if (found.dimension !== "" && found.dimension !== (dimension || "1")) {
+    throw new Wrong(`${name} is in ${dimension || "numbers"}, not in ${found.dimension}`, at);
+  }
+  return { number: found.value, ofTotal: false };
+}
+
+/** Whether an op ran in one of these steps or on one of these devices. */
+function listTest(name, operator, value, at) {
+  const wanted = value.split(",").map(Number);
+  if (wanted.some((number) => !Number.isInteger(number))) throw new Wrong(`a ${name} is a whole number`, at);
+  const compare = COMPARE[operator === "!=" ? "=" : operator];
+  const holds = (row) => (row[LISTS[name]] ?? []).some((held) => wanted.some((number) => compare(held, number)));
+  return operator === "!=" ? (row) => !holds(row) : holds;
+}

@@ -1,0 +1,55 @@
+/** The findings beside the chart: each says what it means, what to try, and selects its ops. */
+
+import { fill, h } from "#page/dom.js";
+import { show } from "#page/units.js";
+
+const WORDY = 3; // levers shown before the rest is folded away
+
+/** @returns {{root, update(state)}} */
+export function findings({ report, store, reveal }) {
+  const root = h("div", { class: "findings", "data-testid": "findings" });
+  const cards = report.findings.map((finding, index) => one(finding, index, store, reveal));
+  if (!cards.length) fill(root, h("p", { class: "empty", text: report.ops.length ? "Nothing stands out." : "There are no operations to say anything about." }));
+  else fill(root, h("ol", { class: "finding-list" }, cards.map((card) => card.root)));
+  const notes = [...(report.input.notes ?? []), ...(report.machine.notes ?? [])];
+  if (notes.length) root.append(h("h3", { text: "Notes" }), h("ul", { class: "notes", "data-testid": "notes" }, notes.map((note) => h("li", { text: note }))));
+  return {
+    root,
+    update: (state) => {
+      const selected = new Set(state.selected);
+      for (const card of cards) card.update(selected);
+    },
+  };
+}
+
+function one(finding, index, store, reveal) {
+  const ops = finding.ops ?? [];
+  const levers = finding.levers ?? [];
+  const select = () => {
+    store.set({ selected: [...ops], panel: "findings" });
+    if (ops.length) reveal(ops[0]);
+  };
+  const button = h(
+    "button",
+    { type: "button", class: "finding-button", "aria-pressed": "false", "data-testid": `finding-${index}`, disabled: !ops.length, onclick: () => (button.getAttribute("aria-pressed") === "true" ? store.set({ selected: [] }) : select()) },
+    finding.saving_s ? h("span", { class: "saving", text: `saves up to ${show(finding.saving_s, "s")}` }) : h("span", { class: "saving none", text: finding.kind.replaceAll("-", " ") }),
+    h("span", { class: "message", dir: "auto", text: finding.message }),
+    ops.length > 0 && h("span", { class: "selects", text: `Select ${ops.length === 1 ? "the op" : `${ops.length} ops`}` }),
+  );
+  const list = (some) => h("ul", { class: "levers" }, some.map((lever) => h("li", { text: lever })));
+  const root = h(
+    "li",
+    { class: "finding", "data-kind": finding.kind },
+    button,
+    levers.length > 0 && list(levers.slice(0, WORDY)),
+    levers.length > WORDY && h("details", { class: "more-levers" }, h("summary", { text: `${levers.length - WORDY} more` }), list(levers.slice(WORDY))),
+  );
+  return {
+    root,
+    update: (selected) => {
+      const lit = ops.length > 0 && selected.size === new Set(ops).size && ops.every((id) => selected.has(id));
+      button.setAttribute("aria-pressed", String(lit));
+      root.classList.toggle("lit", lit);
+    },
+  };
+}

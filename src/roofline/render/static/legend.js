@@ -1,0 +1,44 @@
+/** The legend below the chart: which colour is what; a click shows or hides that group where there is a filter for it. */
+
+import { fill, h, named } from "#page/dom.js";
+import { percent } from "#page/units.js";
+
+const FILTER = { category: "categories", bound: "bounds", dtype: "dtypes" };
+
+/** @returns {{root, update(state, derived)}} */
+export function legend({ store }) {
+  const list = h("ul", { class: "legend", "aria-label": "Legend", "data-testid": "legend" });
+  const caption = h("p", { class: "quiet caption", "data-testid": "caption" });
+  let drawn = null;
+  return {
+    root: h("div", { class: "under" }, list, caption),
+    update: (state, { legend: groups, model }) => {
+      caption.textContent = model.caption ?? "";
+      const key = FILTER[state.colour];
+      const chosen = key ? state[key] : [];
+      const mark = JSON.stringify([groups, chosen]);
+      if (drawn === mark) return;
+      drawn = mark;
+      const focused = list.contains(document.activeElement) ? document.activeElement.dataset.group : null;
+      const all = groups.reduce((sum, { weight }) => sum + weight, 0);
+      fill(list, groups.map((one) => entry(one, all, key, chosen, groups, store)));
+      if (focused !== null) [...list.querySelectorAll("button")].find((button) => button.dataset.group === focused)?.focus();
+    },
+  };
+}
+
+function entry({ group, title, colour, weight, count }, all, key, chosen, groups, store) {
+  const swatch = h("span", { class: "swatch", "aria-hidden": "true" });
+  swatch.style.background = colour;
+  const words = [swatch, named(title, { most: 32 }), h("span", { class: "quiet", text: all ? percent(weight / all) : String(count) })];
+  // Groups without a name cannot be named in a filter.
+  if (!key || !group) return h("li", {}, h("span", { class: "entry still" }, words));
+  const on = !chosen.length || chosen.includes(group);
+  const names = groups.map((one) => one.group).filter(Boolean);
+  const toggle = (event) => {
+    const shown = chosen.length ? chosen : names;
+    const next = event.altKey || event.detail === 2 ? [group] : on ? shown.filter((one) => one !== group) : [...shown, group];
+    store.set({ [key]: next.length === names.length ? [] : next });
+  };
+  return h("li", {}, h("button", { type: "button", class: "entry", "aria-pressed": String(on), "data-group": group, title: on ? "Hide (Alt and click: only this)" : "Show", onclick: toggle }, words));
+}

@@ -1,0 +1,75 @@
+/** The program level: all of it, by counters, its average step and every step, on a chart and in a table. */
+
+import { chart } from "#page/chart.js";
+import { PROGRAM_COLUMNS } from "#page/columns.js";
+import { fill, h } from "#page/dom.js";
+import { causes } from "#page/lost.js";
+import { table } from "#page/table.js";
+
+const SCOPES = [
+  { key: "total", title: "whole program", sign: "★" },
+  { key: "hardware", title: "by counters", sign: "☆" },
+  { key: "average", title: "average step", sign: "□" },
+  { key: "step", title: "each step", sign: "•" },
+];
+
+/** The columns in which anything is known. */
+function columnsOf(rows) {
+  return PROGRAM_COLUMNS.filter(({ key }) => key === "name" || !OPTIONAL.includes(key) || rows.some((row) => row[key] !== null));
+}
+
+const OPTIONAL = ["busy_s", "link_utilization", "memory_utilization", "op_efficiency"];
+
+/** @returns {{root, update(state, derived)}} */
+export function program({ report, store, card }) {
+  let view = null; // the program's own window; the address holds that of the ops
+  const drawing = chart({
+    testid: "program-chart",
+    label: "Program-level roofline",
+    card,
+    onwindow: (window) => (view = window),
+    onselect: () => {},
+  });
+  const list = table({ testid: "program-table", label: "Program-level figures", empty: "The report has no point for the whole program." });
+  const present = new Set(report.points.map((point) => point.scope));
+  const ticks = new Map(
+    SCOPES.filter(({ key }) => present.has(key)).map(({ key }) => {
+      const tick = h("input", { type: "checkbox", "data-testid": `scope-${key}`, onchange: () => store.set({ scopes: SCOPES.map((one) => one.key).filter((one) => (one === key ? tick.checked : store.get().scopes.includes(one))) }) });
+      return [key, tick];
+    }),
+  );
+  const legend = h("div", { class: "legend", role: "group", "aria-label": "Points shown" }, SCOPES.filter(({ key }) => ticks.has(key)).map(({ key, title, sign }) => h("label", { class: "check" }, ticks.get(key), h("span", { class: "sign", "aria-hidden": "true", text: sign }), h("span", { text: title }))));
+  const zoom = h("button", { type: "button", class: "plain-button", text: "Reset zoom", "data-testid": "program-zoom-reset", onclick: () => drawing.reset() });
+  const aside = h("aside", { class: "side", "aria-label": "Time lost by cause" });
+  const root = h(
+    "div",
+    { class: "program", "data-testid": "program" },
+    h("h2", { class: "print-only", text: "Program" }),
+    h("div", { class: "split" }, h("section", { class: "stage", "aria-label": "Program-level roofline" }, h("div", { class: "chart-bar" }, legend, zoom), drawing.root), aside),
+    h("section", { class: "below", "aria-label": "Program-level statistics" }, h("h2", { text: "Program-level statistics" }), list.root),
+  );
+  let shown = null;
+  return {
+    root,
+    redraw: () => drawing.redraw(),
+    table: list,
+    update: (state, derived) => {
+      for (const [key, tick] of ticks) tick.checked = state.scopes.includes(key);
+      const rows = derived.program.filter((row) => state.scopes.includes(row.scope));
+      list.show({ rows, columns: columnsOf(rows), selected: new Set() });
+      drawing.show({
+        model: derived.programModel,
+        colourOf: derived.colourOf,
+        theme: derived.theme,
+        window: view,
+        selected: new Set(),
+        names: false,
+        ariaLabel: `Program-level roofline: ${rows.length} points`,
+      });
+      if (shown === derived.program) return;
+      shown = derived.program;
+      const lost = causes(derived.program);
+      fill(aside, lost ?? h("p", { class: "empty", text: "The star is the whole program, idle time included; the square is the average of its complete steps. Hover over a point for its figures." }));
+    },
+  };
+}

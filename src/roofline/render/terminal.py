@@ -1,0 +1,301 @@
+"""The chart of a report as text, for a terminal: roofs in braille, the longest ops by the number of their row in the table.
+
+The numbers are those of `chart` and `geometry`, which the figure draws too; a cell of text holds two by four of braille's dots. Where an
+encoding has no braille the same chart is drawn in ASCII. Ops without FLOP stand in a strip at the left, at their share of bandwidth.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
+from unicodedata import combining, east_asian_width
+
+from ..errors import RooflineError
+from ..report import Report
+from ..resource import HBM
+from ..units import percent, plain, show
+from ..value import value
+from .chart import Chart, Dot, StripDot, chart
+from .geometry import Extent, Path, Tick, linear_ticks, log_ticks, rate_title, title
+from .tables import PLAIN, Cell, Paper, shorten, table
+
+NARROWEST, WIDEST = 40, 200  # columns of a chart
+NUMBERED = 12  # ops with a mark of their own
+MARKS = "123456789abcdefghijklmnopqrstuvwxyz"  # the row of the table: 1 to 9, then letters
+STYLES = {"matrix": "cyan", "vector": "green", "hbm": "yellow", "latency": "red"}  # by what binds an op
+STRIP = 5  # columns for ops without FLOP
+_BRAILLE = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # the bit of each dot, row by row, on top of U+2800
+_ACROSS, _DOWN = 2, 4  # dots of a braille cell
+_SPOKEN = str.maketrans({"…": "~", "–": "-", "µ": "u", "·": ".", "→": ">"})
+
+
+@value
+class Glyphs:
+    """The characters of a chart."""
+
+    dot: str
+    program: str
+    axis: str
+    tick: str
+    corner: str
+    floor: str
+    mark: str
+    braille: bool = True
+
+
+BRAILLE = Glyphs(dot="●", program="◆", axis="│", tick="┤", corner="└", floor="─", mark="┴")
+ASCII = Glyphs(dot="o", program="*", axis="|", tick="+", corner="+", floor="-", mark="+", braille=False)
+
+
+class Canvas:
+    """Cells of text with a line drawing behind them; what is written first stays."""
+
+    def __init__(self, columns: int, rows: int, extent: Extent) -> None:
+        self.columns, self.rows, self.extent = columns, rows, extent
+        self.lines: dict[tuple[int, int], int | str] = {}
+        self.cells: dict[tuple[int, int], tuple[str, str]] = {}
+
+    def cell(self, x: float, y: float) -> tuple[int, int]:
+        """The row and column that hold a place of the chart, rows counted from the top."""
+        across, along = self.extent.unit(x, y)
+        return _step(1 - along, self.rows), _step(across, self.columns)
+
+    def write(self, row: int, column: int, text: str, style: str = "") -> bool:
+        """Write a text, unless something else is written there or it does not fit."""
+        spots = [(row, column + offset) for offset in range(len(text))]
+        if not (0 <= row < self.rows and column >= 0 and column + len(text) <= self.columns) or any(spot in self.cells for spot in spots):
+            return False
+        self.cells.update({spot: (character, style) for spot, character in zip(spots, text, strict=True)})
+        return True
+
+    def is_blank(self, row: int, column: int, length: int) -> bool:
+        """Whether neither text nor line is there."""
+        return all((row, at) not in self.cells and (row, at) not in self.lines for at in range(column, column + length))
+
+    def draw(self, path: Path, glyphs: Glyphs) -> None:
+        """A line through these places, dot by dot of braille; in ASCII, a stroke in every cell that has a dot."""
+        columns, rows = self.columns * _ACROSS, self.rows * _DOWN
+        for (x0, y0), (x1, y1) in pairwise(path):
+            (across0, along0), (across1, along1) = self.extent.unit(x0, y0), self.extent.unit(x1, y1)
+            steps = math.ceil(max(abs(across1 - across0) * columns, abs(along1 - along0) * rows, 1)) * 2
+            for step in range(steps + 1):
+                share = step / steps
+                across, along = across0 + share * (across1 - across0), along0 + share * (along1 - along0)
+                if not (0 <= across <= 1 and 0 <= along <= 1):
+                    continue
+                column, row = _step(across, columns), _step(1 - along, rows)
+                spot = row // _DOWN, column // _ACROSS
+                if glyphs.braille:
+                    self.lines[spot] = int(self.lines.get(spot, 0)) | _BRAILLE[row % _DOWN][column % _ACROSS]
+                else:
+                    self.lines.setdefault(spot, "-" if y0 == y1 else "/")
+
+    def row(self, number: int, paper: Paper) -> str:
+        """One row as text, neighbours of one style painted as one."""
+        styled = [self._shown(number, column) for column in range(self.columns)]
+        return "".join(
+            paper.paint("".join(character for character, _ in run), *filter(None, [style]))
+            for style, run in groupby(styled, key=lambda one: one[1])
+        )
+
+    def _shown(self, row: int, column: int) -> tuple[str, str]:
+        if (row, column) in self.cells:
+            return self.cells[row, column]
+        line = self.lines.get((row, column), "")
+        return (line if isinstance(line, str) else chr(0x2800 + line), "dim") if line else (" ", "")
+
+
+def glyphs_for(encoding: str | None, ascii: bool = False) -> Glyphs:
+    """Braille where an output's encoding has it, else ASCII, or when that is asked for."""
+    try:
+        "".join((chr(0x2800), BRAILLE.dot, BRAILLE.program, BRAILLE.tick)).encode(encoding or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        return ASCII
+    return ASCII if ascii else BRAILLE
+
+
+def chart_text(report: Report, paper: Paper = PLAIN, *, level: str = HBM.name, numbered: int = NUMBERED, glyphs: Glyphs = BRAILLE) -> str:
+    """The chart of a report, as wide as the paper (40 to 200 columns), and the key to its numbers.
+
+    A report whose machine has no roof over this level has no chart; the text says why.
+    """
+    width = min(max(paper.width, NARROWEST), WIDEST)
+    sheet = Paper(width, paper.colour)
+    try:
+        drawn = chart(report, level)
+    except RooflineError as error:
+        text = sheet.paragraph(f"no chart: {error}")
+    else:
+        text = "\n".join(_picture(drawn, report, sheet, min(numbered, len(MARKS)), glyphs))
+    return text if glyphs.braille else text.translate(_SPOKEN).encode("ascii", "replace").decode()
+
+
+def _picture(drawn: Chart, report: Report, paper: Paper, numbered: int, glyphs: Glyphs) -> Iterator[str]:
+    rows = min(max(round(paper.width / 4.5), 10), 26)
+    marks = dict(zip((op.id for op in report.ops[:numbered]), MARKS, strict=False))
+    y_ticks = _by_row(log_ticks(drawn.extent.bottom, drawn.extent.top, "FLOP/s", most=max(rows // 2, 3)), drawn.extent, rows)
+    strip, gutter = _strip(drawn.strip, marks, rows, glyphs, paper)
+    margin = max([len("FLOP/s"), *map(len, y_ticks.values())])
+    canvas = Canvas(paper.width - gutter - margin - 1, rows, drawn.extent)
+    under = _draw_dots(canvas, drawn, marks, glyphs)
+    unsaid = _draw_roofs(canvas, drawn, glyphs)
+    yield paper.paint(shorten(f"{drawn.machine}, over {title(drawn.level)}", paper.width), "bold")
+    yield " " * gutter + "FLOP/s".rjust(margin)
+    for number in range(rows):
+        axis = glyphs.tick if number in y_ticks else glyphs.axis
+        yield f"{strip[number]}{y_ticks.get(number, '').rjust(margin)}{axis}{canvas.row(number, paper)}".rstrip()
+    yield from _x_axis(canvas, gutter, margin, glyphs, "no FLOP" if drawn.strip else "", f"FLOP/B of {title(drawn.level)}")
+    yield from _key(drawn, report, marks, under, paper, glyphs)
+    said = [f"Roofs: {', '.join(unsaid)}."] if unsaid else []
+    if drawn.strip:
+        said.append("Ops without FLOP stand at the left, at their share of bandwidth.")
+    if under:
+        hidden, front = next((marks[op], front) for op, front in under.items())
+        said.append(f"{hidden}→{front}: {hidden} stands behind {front}.")
+    if told := " ".join(part for part in (*said, drawn.caption) if part):
+        yield paper.paragraph(_one_wide(told))
+
+
+def _step(share: float, count: int) -> int:
+    """Which of ``count`` equal parts a share of 0 to 1 falls into; what lies outside is at the edge."""
+    return min(max(math.floor(share * count), 0), count - 1) if math.isfinite(share) else 0 if share < 0 else count - 1
+
+
+def _by_row(ticks: Sequence[Tick], extent: Extent, rows: int) -> dict[int, str]:
+    """The labelled ticks of the upright axis, one a row."""
+    found: dict[int, str] = {}
+    for tick in ticks:
+        across_along = extent.unit(extent.left, tick.at)
+        if tick.label:
+            found.setdefault(_step(1 - across_along[1], rows), tick.label)
+    return found
+
+
+def _strip(dots: Sequence[StripDot], marks: dict[int, str], rows: int, glyphs: Glyphs, paper: Paper) -> tuple[list[str], int]:
+    """The rows of the strip of ops without FLOP, with its axis in front, and their width; nothing when there are none."""
+    if not dots:
+        return [""] * rows, 0
+    extent = Extent(left=0.0, right=1.0, bottom=-0.04, top=1.06 * max(1.0, *(dot.share for dot in dots)), x_log=False, y_log=False)
+    ticks = {row: shorten(label, 6) for row, label in _by_row(linear_ticks(0.0, extent.top, "%"), extent, rows).items()}
+    held: dict[int, list[tuple[str, str]]] = {}
+    for dot in sorted(dots, key=lambda dot: dot.op not in marks):  # numbered ones first; each row has few places
+        row = _step(1 - extent.unit(0.0, dot.share)[1], rows)
+        there = held.setdefault(row, [])
+        if len(there) < STRIP - 1:
+            there.append((_mark(dot.op, marks) or glyphs.dot, STYLES.get(dot.bound or "", "bold")))
+    margin = max(len(label) for label in ticks.values()) if ticks else 0
+    lines = []
+    for row in range(rows):
+        shown = "".join(paper.paint(text, style) for text, style in held.get(row, ()))
+        room = " " * (STRIP - len(held.get(row, ())))
+        lines.append(f"{ticks.get(row, '').rjust(margin)}{glyphs.tick if row in ticks else glyphs.axis}{shown}{room}")
+    return lines, margin + 1 + STRIP
+
+
+def _mark(op: int | None, marks: dict[int, str]) -> str:
+    return "" if op is None else marks.get(op, "")
+
+
+def _draw_dots(canvas: Canvas, drawn: Chart, marks: dict[int, str], glyphs: Glyphs) -> dict[int, str]:
+    """Every dot in its cell, numbered ones in front, then the program, then heavier ones; who stands behind whose number."""
+    under: dict[int, str] = {}
+    numbered = [dot for dot in drawn.dots if dot.op in marks]
+    others = [dot for dot in drawn.dots if dot.op not in marks]
+    for dot in numbered:
+        row, column = canvas.cell(dot.intensity, dot.rate)
+        if not canvas.write(row, column, _mark(dot.op, marks), STYLES.get(dot.bound or "", "bold")) and dot.op is not None:
+            under[dot.op] = canvas.cells[row, column][0]
+    if drawn.program:
+        canvas.write(*canvas.cell(drawn.program.intensity, drawn.program.rate), glyphs.program, "bold")
+    for dot in others:
+        canvas.write(*canvas.cell(dot.intensity, dot.rate), glyphs.dot, STYLES.get(dot.bound or "", ""))
+    return under
+
+
+def _draw_roofs(canvas: Canvas, drawn: Chart, glyphs: Glyphs) -> list[str]:
+    """The roofs, with their names where these cover nothing; the names of the others."""
+    for one in drawn.roofs:
+        canvas.draw(one.polyline(canvas.extent), glyphs)
+    unsaid = []
+    for one in drawn.roofs:
+        name = rate_title(one.compute, one.peak)
+        row, _ = canvas.cell(canvas.extent.right, one.peak)
+        if not any(_named(canvas, at, canvas.columns - len(name), name) for at in (row - 1, row + 1)):
+            unsaid.append(name)
+    widest = max(drawn.roofs, key=lambda one: one.peak)
+    name, slant = rate_title(drawn.level, widest.bandwidth), widest.slant(canvas.extent)
+    places = [canvas.cell(x, y) for x, y in _along(slant)] if slant else []
+    if not any(_named(canvas, row, _beside(canvas, row, column), name) for row, column in places):
+        unsaid.append(name)
+    return unsaid
+
+
+def _named(canvas: Canvas, row: int, column: int, name: str) -> bool:
+    return column >= 0 and canvas.is_blank(row, column, len(name)) and canvas.write(row, column, name, "dim")
+
+
+def _beside(canvas: Canvas, row: int, column: int) -> int:
+    """The first column but one right of a slope in this row: the room under it."""
+    while (row, column) in canvas.lines:
+        column += 1
+    return column + 1
+
+
+def _along(slant: Path) -> Iterator[tuple[float, float]]:
+    """Places on a slope, from its lower half on, where words are least in the way."""
+    (x0, y0), (x1, y1) = slant
+    for step in (5, 4, 6, 3, 7, 2, 8, 1):
+        share = step / 10
+        yield x0 * (x1 / x0) ** share, y0 * (y1 / y0) ** share
+
+
+def _x_axis(canvas: Canvas, gutter: int, margin: int, glyphs: Glyphs, strip: str, unit: str) -> Iterator[str]:
+    """The level axis: its line with ticks, their numbers where there is room, and its unit."""
+    line, numbers = [glyphs.floor] * canvas.columns, [" "] * canvas.columns
+    taken = -1
+    for tick in log_ticks(canvas.extent.left, canvas.extent.right, "FLOP/B", most=max(canvas.columns // 9, 3)):
+        _, column = canvas.cell(tick.at, canvas.extent.bottom)
+        begin = min(max(column - len(tick.label) // 2, 0), canvas.columns - len(tick.label))
+        if tick.label and begin > taken:
+            line[column] = glyphs.mark
+            numbers[begin : begin + len(tick.label)] = tick.label
+            taken = begin + len(tick.label)
+    yield f"{' ' * (gutter + margin)}{glyphs.corner}{''.join(line)}"
+    yield f"{strip.ljust(gutter + margin + 1)}{''.join(numbers)}".rstrip()
+    yield unit.rjust(gutter + margin + 1 + canvas.columns)
+
+
+def _key(drawn: Chart, report: Report, marks: dict[int, str], under: dict[int, str], paper: Paper, glyphs: Glyphs) -> Iterator[str]:
+    """Which op each number is; with an arrow, behind whose number it stands."""
+    seconds = {op.id: op.time_s if drawn.timed else op.floor_s for op in report.ops}
+    whole = sum(second or 0.0 for second in seconds.values())
+    places = {mark.op: mark for mark in drawn.marks}
+    columns = ["share", "bound", "FLOP/B", "rate", "of roof"] if paper.width >= 72 else ["share", "bound", "of roof"]
+    columns = columns if paper.width >= 48 else ["share", "of roof"]
+    rows: list[list[str | Cell]] = []
+    for op in report.ops:
+        if op.id in marks and op.id in places:
+            mark = marks[op.id] + (f"→{under[op.id]}" if op.id in under else "")
+            share = percent((seconds[op.id] or 0.0) / whole) if whole else "–"
+            rows.append([mark, _one_wide(op.name), *_key_cells(places[op.id], share, op.efficiency, columns)])
+    if drawn.program:
+        rows.append([glyphs.program, drawn.program.name, *_key_cells(drawn.program, "", drawn.program.efficiency, columns)])
+    if rows:
+        yield ""
+        yield table(["", "op", *columns], rows, paper, left=2, elastic=1)
+
+
+def _key_cells(place: Dot | StripDot, share: str, efficiency: float | None, columns: Sequence[str]) -> Iterator[Cell]:
+    """What the key says of a dot, in these columns; no cell is longer than its column can be."""
+    said = {
+        "share": Cell(share),
+        "bound": Cell(shorten(place.bound or "–", 10), STYLES.get(place.bound or "", "")),
+        "FLOP/B": Cell(shorten(plain(place.intensity), 9) if isinstance(place, Dot) else "–"),
+        "rate": Cell(shorten(show(place.rate, "FLOP/s"), 14) if isinstance(place, Dot) else "–"),
+        "of roof": Cell(shorten(percent(efficiency), 7)),
+    }
+    return (said[column] for column in columns)
+
+
+def _one_wide(text: str) -> str:
+    """The text with each character one column wide, so that columns line up."""
+    return "".join("·" if combining(character) or east_asian_width(character) in "WF" else character for character in text)

@@ -1,0 +1,313 @@
+"""The live server: the same page for every run below some folders, on this machine and for this machine only.
+
+    /                    the runs                      /index.json
+    /run/ID              the page of one               /run/ID.json           the report, byte for byte
+    /compare/A/B         two on one chart              /compare/A/B.json      what `roofline compare --json` writes
+    /run/ID/state.json   how far the reading is        /events/…              server-sent events: load the page again
+
+Ids are digests that only the list of runs can turn into paths. Reading and analysing happens in processes of their own (`desk`), so the
+loop here only hands out bytes.
+"""
+
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from ..pages import catalogue
+from ..render.export import to_json
+from ..render.page import Live, live_policy, page
+from ..sources.runs import Listing, Lookout, Run
+from ..units import parse
+from .desk import Desk, Job
+from .guard import Guard
+from .pages import assets, error_page, index_page, tag_of, waiting_page
+
+INDEX_SCHEMA = "roofline.index/1"
+LOOK_EVERY_S = 1.0
+PATIENCE_S = 0.5  # a page waits so long for its report before it shows how far the reading is
+RETRY_MS = 1500  # browsers ask for events again after this time
+NANOSECOND = parse("1 ns", "s")
+_ID = re.compile(r"[0-9a-f]{16}\Z")
+
+
+class Site:
+    """The pages of one server: what it found, what it knows of it, and the answers to requests."""
+
+    def __init__(self, lookout: Lookout, desk: Desk) -> None:
+        self._lookout, self._desk = lookout, desk
+        self._title = ", ".join(root.name or str(root) for root in lookout.roots[:3]) + (" …" if len(lookout.roots) > 3 else "")
+        self._listing: Listing | None = None
+        self._by_id: dict[str, Run] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._look_at = 0.0
+        self._index: tuple[Listing, int, bytes] | None = None
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/", self.index),
+            Route("/index.json", self.index_json),
+            Route("/run/{id}.json", self.run_json),
+            Route("/run/{id}", self.run),
+            Route("/run/{id}/state.json", self.run_state),
+            Route("/compare/{a}/{b}.json", self.compare_json),
+            Route("/compare/{a}/{b}", self.compare),
+            Route("/compare/{a}/{b}/state.json", self.compare_state),
+            Route("/events/{ids:path}", self.events),
+            Route("/static/{name}", self.static),
+            Route("/favicon.ico", self.icon),
+        ]
+
+    async def index(self, request: Request) -> Response:
+        return HTMLResponse(index_page(self._title))
+
+    async def index_json(self, request: Request) -> Response:
+        listing = await self._runs()
+        if self._index is None or self._index[:2] != (listing, self._desk.changes):
+            changes = self._desk.changes
+            rows = [self._row(run) for run in listing.runs]
+            roots = [str(root) for root in self._lookout.roots]
+            body = to_json({"schema": INDEX_SCHEMA, "roots": roots, "runs": rows, "notes": listing.notes})
+            self._index = (listing, changes, body)
+        return _json(request, self._index[2])
+
+    async def run(self, request: Request) -> Response:
+        run = await self._run(request.path_params["id"])
+        job = self._desk.report(run)
+        await _settle(job, PATIENCE_S)
+        events = f"/events/{run.id}?version={run.version}"
+        if not job.outcome.done():
+            return HTMLResponse(waiting_page(run.name, progress=job.progress, state=f"/run/{run.id}/state.json"))
+        if job.error is not None:
+            return HTMLResponse(error_page(run.name, job.error, events=events), status_code=422)
+        return await self._page(run.name, f"/run/{run.id}.json", events, job.outcome.result().body)
+
+    async def run_json(self, request: Request) -> Response:
+        job = self._desk.report(await self._run(request.path_params["id"]))
+        await _settle(job)
+        return _answer(request, job)
+
+    async def run_state(self, request: Request) -> Response:
+        run = await self._run(request.path_params["id"])
+        job = self._desk.report(run)
+        return _json(request, to_json({"state": job.state, "progress": job.progress, "error": job.error, "version": run.version}))
+
+    async def compare(self, request: Request) -> Response:
+        before, after = await self._pair(request)
+        jobs = (self._desk.report(before), self._desk.report(after))
+        deadline = time.monotonic() + PATIENCE_S
+        for job in jobs:
+            await _settle(job, deadline - time.monotonic())
+        title = f"{before.name} → {after.name}"
+        where = f"{before.id}/{after.id}"
+        if wrong := [job.error for job in jobs if job.error is not None]:
+            return HTMLResponse(error_page(title, wrong[0], events=_events(before, after)), status_code=422)
+        both = self._comparison(before, after, jobs)
+        if both is not None:
+            await _settle(both, max(0.0, deadline - time.monotonic()))
+        if both is None or not both.outcome.done():
+            return HTMLResponse(waiting_page(title, progress=_shared_progress(jobs), state=f"/compare/{where}/state.json"))
+        if both.error is not None:
+            return HTMLResponse(error_page(title, both.error, events=_events(before, after)), status_code=422)
+        old, new = (job.outcome.result().body for job in jobs)
+        pairs = both.outcome.result().body
+        return await self._page(title, f"/compare/{where}.json", _events(before, after), new, before=old, pairs=pairs)
+
+    async def compare_json(self, request: Request) -> Response:
+        before, after = await self._pair(request)
+        jobs = (self._desk.report(before), self._desk.report(after))
+        for job in jobs:
+            await _settle(job)
+            if job.error is not None:
+                return _answer(request, job)
+        both = self._comparison(before, after, jobs)
+        assert both is not None  # both reports are there
+        await _settle(both)
+        return _answer(request, both)
+
+    async def compare_state(self, request: Request) -> Response:
+        before, after = await self._pair(request)
+        jobs = (self._desk.report(before), self._desk.report(after))
+        both = self._comparison(before, after, jobs)
+        states = [job.state for job in (*jobs, *((both,) if both else ()))]
+        state = next((word for word in ("failed", "waiting", "reading") if word in states), "ready" if both else "reading")
+        error = next((job.error for job in jobs if job.error is not None), None)
+        return _json(request, to_json({"state": state, "progress": _shared_progress(jobs), "error": error}))
+
+    async def events(self, request: Request) -> Response:
+        """One message when what the address names is no longer at the version it gives, else none; browsers ask again by themselves.
+
+        The stream ends at once: one kept open for every page would use up the few connections a browser makes to a server.
+        """
+        await self._runs()
+        ids = request.path_params["ids"].split("/")
+        versions = [run.version if (run := self._known(id)) else "gone" for id in ids]
+        message = "" if ".".join(versions) == request.query_params.get("version") else "data: changed\n\n"
+        return Response(f"retry: {RETRY_MS}\n\n{message}", media_type="text/event-stream")
+
+    async def static(self, request: Request) -> Response:
+        asset = assets().get(request.path_params["name"])
+        if asset is None:
+            raise HTTPException(404, "no such file")
+        return _tagged(request, asset.body, asset.type, asset.tag)
+
+    async def icon(self, request: Request) -> Response:
+        icon = assets()["live_icon.svg"]
+        return _tagged(request, icon.body, icon.type, icon.tag)
+
+    async def error(self, request: Request, error: Exception) -> Response:
+        """Anything that is not there, as a page or as JSON like what was asked for."""
+        status, words = (
+            (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "something went wrong in the server")
+        )
+        if request.url.path.endswith(".json"):
+            return _json(request, to_json({"error": words}), status=status)
+        return HTMLResponse(error_page("roofline", words), status_code=status)
+
+    async def _runs(self) -> Listing:
+        """The runs of the last look; a new look begins when that is some time ago, and only the first one is waited for."""
+        if self._looking is None and time.monotonic() >= self._look_at:
+            self._looking = asyncio.create_task(self._look())
+        if self._listing is None and self._looking is not None:
+            await self._looking
+        assert self._listing is not None
+        return self._listing
+
+    async def _look(self) -> None:
+        began = time.monotonic()
+        try:
+            listing = await run_in_threadpool(self._lookout.look)
+            if self._listing is None or listing.version != self._listing.version:
+                self._listing = listing
+                self._by_id = {run.id: run for run in listing.runs}
+        finally:
+            # A look at very many files must not be all that the machine does.
+            now = time.monotonic()
+            self._look_at = now + max(LOOK_EVERY_S, 5 * (now - began))
+            self._looking = None
+
+    def _known(self, id: str) -> Run | None:
+        found = self._by_id.get(id)
+        return found.again() if found else None
+
+    async def _run(self, id: str) -> Run:
+        """The run with this id, as its files stand at this moment."""
+        if not _ID.match(id):
+            raise HTTPException(404, "no such run")
+        await self._runs()
+        if id not in self._by_id and self._looking is not None:
+            await asyncio.wait({self._looking})  # it may have come a moment ago
+        if id not in self._by_id:
+            raise HTTPException(404, "no such run; it may be gone: see the list")
+        run = self._known(id)
+        if run is None:
+            raise HTTPException(410, f"{self._by_id[id].name}: its file is gone; it was there when the list was made")
+        return run
+
+    async def _pair(self, request: Request) -> tuple[Run, Run]:
+        return await self._run(request.path_params["a"]), await self._run(request.path_params["b"])
+
+    def _comparison(self, before: Run, after: Run, jobs: tuple[Job, Job]) -> Job | None:
+        """The job that compares two runs, once both have their reports."""
+        if any(job.state != "ready" for job in jobs):
+            return None
+        old, new = (job.outcome.result().body for job in jobs)
+        return self._desk.comparison(f"{before.version}.{after.version}", (str(before.path), str(after.path)), old, new)
+
+    async def _page(
+        self, title: str, twin: str, events: str, report: bytes, *, before: bytes | None = None, pairs: bytes | None = None
+    ) -> Response:
+        nonce = secrets.token_urlsafe(16)
+        live = Live(nonce=nonce, twin=twin, events=events)
+
+        def made() -> bytes:
+            return page(report, title=title, before=before, pairs=pairs, catalogue=catalogue(), live=live).encode()
+
+        return HTMLResponse(await run_in_threadpool(made), headers={"content-security-policy": live_policy(nonce)})
+
+    def _row(self, run: Run) -> dict[str, Any]:
+        job = self._desk.known(run.version)
+        return {
+            "id": run.id,
+            "name": run.name,
+            "path": str(run.path),
+            "kind": run.kind,
+            "files": len(run.files),
+            "bytes": run.bytes,
+            "modified_s": run.modified_ns * NANOSECOND,
+            "state": job.state if job else "listed",
+            "error": job.error if job else None,
+            "summary": self._desk.summary(run.version) or None,
+            "page": f"/run/{run.id}",
+            "json": f"/run/{run.id}.json",
+        }
+
+
+def application(roots: Sequence[Path | str], *, worker: Sequence[str], port: int, workers: int = 1) -> Guard:
+    """The ASGI application for some files and folders, behind its guard; ``worker`` is the command that analyses (see `desk`)."""
+    desk = Desk(worker, workers=workers)
+    site = Site(Lookout(roots), desk)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        await run_in_threadpool(desk.close)
+
+    app = Starlette(routes=site.routes(), lifespan=lifespan, exception_handlers={HTTPException: site.error, Exception: site.error})
+    return Guard(app, port)
+
+
+async def _settle(job: Job, within_s: float | None = None) -> None:
+    """Wait for the outcome of a job, at most so long; it goes on when nobody waits any more."""
+    if not job.outcome.done() and (within_s is None or within_s > 0):
+        # Copied to a future of this loop by hand: a wrapped one would cancel the job with the request.
+        loop, waiter = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+
+        def tell() -> None:
+            if not waiter.done():
+                waiter.set_result(None)
+
+        def call(_: object) -> None:
+            # The loop may be closed by the time: then nobody waits.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(tell)
+
+        job.outcome.add_done_callback(call)
+        await asyncio.wait({waiter}, timeout=within_s)
+
+
+def _events(before: Run, after: Run) -> str:
+    return f"/events/{before.id}/{after.id}?version={before.version}.{after.version}"
+
+
+def _shared_progress(jobs: tuple[Job, Job]) -> float | None:
+    told = [job.progress for job in jobs]
+    return None if all(one is None for one in told) else sum(one or 0.0 for one in told) / len(told)
+
+
+def _answer(request: Request, job: Job) -> Response:
+    outcome = job.outcome.result()
+    return _json(request, outcome.body) if outcome.error is None else _json(request, to_json({"error": outcome.error}), status=422)
+
+
+def _json(request: Request, body: bytes, *, status: int = 200) -> Response:
+    return _tagged(request, body, "application/json", tag_of(body), status=status)
+
+
+def _tagged(request: Request, body: bytes, kind: str, tag: str, *, status: int = 200) -> Response:
+    """A body with its tag, or only the word that the asker has it already. Kept, but never shown without asking again."""
+    headers = {"etag": tag, "cache-control": "no-cache"}
+    if status == 200 and tag in [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]:
+        return Response(status_code=304, headers=headers)
+    return Response(body, status_code=status, media_type=kind, headers=headers)

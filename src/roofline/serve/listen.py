@@ -1,0 +1,51 @@
+"""Listening: a socket on the loopback address and nowhere else, and the loop that answers on it until it is told to stop."""
+
+import errno
+import socket
+from contextlib import suppress
+
+import uvicorn
+
+from ..errors import UsageError
+from .guard import Guard
+
+LOOPBACK = "127.0.0.1"
+PORT = 7663  # "ROOF" on the keys of a telephone
+TRIES = 50  # ports after the usual one, when others are taken
+STOPPING_S = 3  # for answers under way when the server is told to stop
+
+
+def bind(port: int | None = None) -> socket.socket:
+    """A listening socket on the port asked for, or on the first free one from the usual port on; 0 is any."""
+    ports = range(PORT, PORT + TRIES) if port is None else (port,)
+    for one in ports:
+        # With its protocol spelled out: asyncio lets small answers go at once (TCP_NODELAY) only then, and else each takes 40 ms.
+        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            made.bind((LOOPBACK, one))
+            made.listen()
+        except (OSError, OverflowError) as error:
+            made.close()
+            if isinstance(error, OverflowError) or error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise UsageError(f"port {one}: {error}; a port is between 0 and 65535") from None
+        else:
+            return made
+    if port is not None:
+        raise UsageError(f"port {port} is taken or not allowed; leave --port out for the next free one")
+    raise UsageError(f"ports {PORT} to {PORT + TRIES - 1} are all taken; choose one with --port")
+
+
+def listen(app: Guard, on: socket.socket) -> None:
+    """Answer until Ctrl-C or a signal says to stop."""
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_graceful_shutdown=STOPPING_S,
+    )
+    with suppress(KeyboardInterrupt):  # by then it has stopped; the signal is passed on for programs that have more to do
+        uvicorn.Server(config).run(sockets=[on])

@@ -1,0 +1,119 @@
+"""The small pages around a report's: the list of runs, the one shown while a profile is read, the one that says what went wrong.
+
+None has a script or a style of its own inside, so the strict policy of `guard` holds for them as it is.
+"""
+
+import html
+from functools import lru_cache
+from hashlib import blake2s
+from importlib import resources
+
+from ..render import page as report_page
+from ..units import percent
+from ..value import value
+
+TYPES = {
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+
+
+@value
+class Asset:
+    """A file that pages ask for: its bytes, its type, and a tag that changes with them."""
+
+    body: bytes
+    type: str
+    tag: str
+
+
+@lru_cache(maxsize=1)
+def assets() -> dict[str, Asset]:
+    """Every script, style and picture by its name. Only these are served: a name is looked up, never joined to a path."""
+    found: dict[str, Asset] = {}
+    for package, folder in ((report_page.__package__, report_page.STATIC), (__package__, "static")):
+        for file in resources.files(package).joinpath(folder).iterdir():
+            kind = TYPES.get(file.name.rpartition(".")[2])
+            if kind:
+                body = file.read_bytes()
+                found[file.name] = Asset(body=body, type=kind, tag=tag_of(body))
+    return found
+
+
+def tag_of(body: bytes) -> str:
+    """The entity tag of a body."""
+    return f'"{blake2s(body, digest_size=12).hexdigest()}"'
+
+
+def index_page(title: str) -> str:
+    """The list of runs: a frame that `live_index.js` fills from the JSON twin and keeps up to date."""
+    return _frame(
+        f"{title} · roofline",
+        f"""
+<header class="bar"><h1>{html.escape(title)}</h1><p id="count" role="status" aria-live="polite">looking…</p></header>
+<main>
+<form id="tools" role="search">
+<label for="filter">Filter</label>
+<input id="filter" type="search" autocomplete="off" spellcheck="false" placeholder="name, device or kind" aria-describedby="keys">
+<span id="pair" role="status" aria-live="polite">Tick two runs to compare them.</span>
+<a id="compare" class="button" hidden>Compare</a>
+<button id="swap" type="button" hidden>Swap</button>
+</form>
+<div id="runs"></div>
+<p><button id="more" type="button" hidden>Show more</button></p>
+<ul id="notes"></ul>
+<p id="keys" class="quiet"><kbd>/</kbd> filters, <kbd>↓</kbd> and <kbd>↑</kbd> move, <kbd>Enter</kbd> opens, <kbd>Space</kbd> ticks.
+The same list as <a href="/index.json">JSON</a>.</p>
+<noscript><p>Scripts are off, so this list stays empty: read it as <a href="/index.json">JSON</a>.</p></noscript>
+</main>""",
+        script="live_index.js",
+    )
+
+
+def waiting_page(title: str, *, progress: float | None, state: str) -> str:
+    """Shown while a run is read; `live_wait.js` follows ``state`` (a JSON address) and loads the page again when it is done."""
+    share = 0.0 if progress is None else progress
+    word = "waiting for its turn" if progress is None else "analysing…" if share >= 1 else f"reading… {percent(share)}"
+    return _frame(
+        f"{title} · roofline",
+        f"""
+<header class="bar"><h1>{html.escape(title)}</h1><p><a href="/">all runs</a></p></header>
+<main id="waiting" data-state="{html.escape(state)}">
+<p role="status" aria-live="polite" id="word">{html.escape(word)}</p>
+<progress id="progress" aria-label="share of the profile that was read" max="1" value="{share:.2f}"></progress>
+<noscript><p>Scripts are off: load this page again in a moment.</p></noscript>
+</main>""",
+        script="live_wait.js",
+    )
+
+
+def error_page(title: str, message: str, *, events: str = "") -> str:
+    """What went wrong, in one line; with ``events`` the page loads itself again when its run changes."""
+    return _frame(
+        f"{title} · roofline",
+        f"""
+<header class="bar"><h1>{html.escape(title)}</h1><p><a href="/">all runs</a></p></header>
+<main id="waiting" data-events="{html.escape(events)}">
+<p role="alert" class="wrong">{html.escape(message)}</p>
+</main>""",
+        script="live_wait.js",
+    )
+
+
+def _frame(title: str, body: str, *, script: str) -> str:
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>{html.escape(title)}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="/static/live_icon.svg">
+<link rel="stylesheet" href="/static/live.css">
+<script type="module" src="/static/{script}"></script>
+</head>
+<body>{body}
+</body>
+</html>
+"""

@@ -1,0 +1,190 @@
+/** The list of runs: filled from its JSON twin, asked again every so often, filtered, sorted and walked with the keyboard. */
+const EVERY_MS = 2000;
+const STEP = 200; // rows added at a time: thousands at once would keep the browser busy
+
+const COLUMNS = [
+  { key: "name", title: "Run", text: (run) => run.name },
+  { key: "kind", title: "Kind", text: (run) => (run.files > 1 ? `${run.kind}, ${run.files} files` : run.kind) },
+  { key: "modified_s", title: "Changed", text: (run) => when(run.modified_s), numeric: true },
+  { key: "bytes", title: "Size", text: (run) => quantity(run.bytes, "B"), numeric: true },
+  { key: "device", title: "Device", text: (run) => run.summary?.device ?? run.summary?.machine ?? "" },
+  { key: "time_s", title: "Time", text: (run) => quantity(run.summary?.time_s, "s"), numeric: true },
+  { key: "efficiency", title: "Of the roof", text: (run) => share(run.summary?.efficiency), numeric: true },
+];
+
+const found = { runs: [], notes: [] };
+const view = { sort: "modified_s", descending: true, most: STEP, ticked: [] };
+const part = (id) => document.getElementById(id);
+
+/** A number of seconds or bytes with its prefix; unknown is an empty cell, since nobody has looked yet. */
+function quantity(value, unit) {
+  if (value === null || value === undefined) return "";
+  const prefixes = unit === "s" ? [["", 1], ["m", 1e-3], ["µ", 1e-6], ["n", 1e-9]] : [["G", 1e9], ["M", 1e6], ["k", 1e3], ["", 1]];
+  const [prefix, scale] = prefixes.find(([, size]) => value >= size) ?? prefixes[prefixes.length - 1];
+  return `${Number((value / scale).toPrecision(3))} ${prefix}${unit}`;
+}
+
+function share(fraction) {
+  return fraction === null || fraction === undefined ? "" : `${(100 * fraction).toFixed(fraction < 0.1 ? 1 : 0)}%`;
+}
+
+/** The moment a file changed, by the reader's own clock: 2026-03-09 14:05. */
+function when(seconds) {
+  const date = new Date(1000 * seconds);
+  const two = (number) => String(number).padStart(2, "0");
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${two(date.getHours())}:${two(date.getMinutes())}`;
+}
+
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) if (value !== null) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+function valueOf(run, key) {
+  return key in run ? run[key] : (run.summary?.[key] ?? null);
+}
+
+/** The runs that pass the filter, in order; what is unknown comes last either way. */
+function shownRuns() {
+  const words = part("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const text = (run) => `${run.name} ${run.kind} ${run.path} ${run.summary?.device ?? ""} ${run.summary?.machine ?? ""}`.toLowerCase();
+  const passing = found.runs.filter((run) => words.every((word) => text(run).includes(word)));
+  const sign = view.descending ? -1 : 1;
+  return passing.sort((one, other) => {
+    const [a, b] = [valueOf(one, view.sort), valueOf(other, view.sort)];
+    if (a === null || b === null) return (a === null) - (b === null);
+    return sign * (a < b ? -1 : a > b ? 1 : 0);
+  });
+}
+
+function heading(column) {
+  const on = view.sort === column.key;
+  const button = element("button", { type: "button", "data-sort": column.key }, column.title);
+  return element("th", { scope: "col", class: column.numeric ? "number" : null, "aria-sort": on ? (view.descending ? "descending" : "ascending") : "none" }, button);
+}
+
+function line(run) {
+  const tick = element("input", { type: "checkbox", "aria-label": `compare ${run.name}`, "data-tick": run.id });
+  tick.checked = view.ticked.includes(run.id);
+  const cells = COLUMNS.map((column) => {
+    const cell = element("td", { class: column.numeric ? "number" : null, "data-title": column.title });
+    if (column.key === "name") {
+      cell.append(element("a", { href: run.page, title: run.path }, run.name));
+      if (run.state === "failed") cell.append(element("span", { class: "wrong", title: run.error }, " cannot be read"));
+      if (run.state === "reading" || run.state === "waiting") cell.append(element("span", { class: "quiet" }, " reading…"));
+    } else cell.textContent = column.text(run);
+    return cell;
+  });
+  return element("tr", { "data-id": run.id }, element("td", {}, tick), ...cells);
+}
+
+/** Draw everything again, keeping the focus where it was. */
+function draw() {
+  const focus = document.activeElement;
+  const kept = focus?.closest?.("tr")?.dataset.id;
+  const inBox = focus?.matches?.("[data-tick]");
+  const sorted = focus?.dataset?.sort;
+  const runs = shownRuns();
+  const rows = runs.slice(0, view.most).map(line);
+  const head = element("tr", {}, element("th", { scope: "col" }, element("span", { class: "unseen" }, "compare")), ...COLUMNS.map(heading));
+  const caption = element("caption", { class: "unseen" }, "runs");
+  part("runs").replaceChildren(
+    rows.length ? element("table", {}, caption, element("thead", {}, head), element("tbody", {}, ...rows)) : element("p", { class: "quiet" }, nothing()),
+  );
+  part("count").textContent = runs.length === found.runs.length ? `${runs.length} runs` : `${runs.length} of ${found.runs.length} runs`;
+  part("more").hidden = runs.length <= view.most;
+  part("notes").replaceChildren(...found.notes.map((note) => element("li", {}, note)));
+  drawPair();
+  if (kept) part("runs").querySelector(`tr[data-id="${kept}"] ${inBox ? "input" : "a"}`)?.focus();
+  else if (sorted) part("runs").querySelector(`[data-sort="${sorted}"]`)?.focus();
+}
+
+function nothing() {
+  return found.runs.length ? "No run passes this filter." : "No runs yet: this list fills by itself when a profile is written below these folders.";
+}
+
+/** What is ticked: the first is before, the second after. */
+function drawPair() {
+  const runs = view.ticked.map((id) => found.runs.find((run) => run.id === id)).filter(Boolean);
+  const ready = runs.length === 2;
+  part("pair").textContent = ready
+    ? `before: ${runs[0].name} → after: ${runs[1].name}`
+    : runs.length ? `before: ${runs[0].name}. Tick the run after it.` : "Tick two runs to compare them.";
+  part("compare").hidden = part("swap").hidden = !ready;
+  if (ready) part("compare").href = `/compare/${runs[0].id}/${runs[1].id}`;
+}
+
+function tick(id) {
+  view.ticked = view.ticked.includes(id) ? view.ticked.filter((other) => other !== id) : [...view.ticked.slice(-1), id];
+  for (const box of document.querySelectorAll("[data-tick]")) box.checked = view.ticked.includes(box.dataset.tick);
+  drawPair();
+}
+
+/** Up and down go from run to run, Space on a run ticks it, a slash goes to the filter. */
+function key(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const typing = event.target.matches?.("input[type=search]");
+  if (event.key === "/" && !typing) {
+    part("filter").focus();
+    event.preventDefault();
+  } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+    const links = [...part("runs").querySelectorAll("tbody a")];
+    const at = links.indexOf(event.target.closest?.("tr")?.querySelector("a"));
+    const next = event.key === "ArrowDown" ? at + 1 : at - 1;
+    (links[next] ?? (next < 0 ? part("filter") : null))?.focus();
+    event.preventDefault();
+  } else if (event.key === " " && event.target.matches?.("tbody a")) {
+    tick(event.target.closest("tr").dataset.id);
+    event.preventDefault();
+  }
+}
+
+function click(event) {
+  const sort = event.target.closest("[data-sort]")?.dataset.sort;
+  if (sort) {
+    view.descending = view.sort === sort ? !view.descending : sort !== "name" && sort !== "kind" && sort !== "device";
+    view.sort = sort;
+    draw();
+  } else if (event.target.matches("[data-tick]")) tick(event.target.dataset.tick);
+  else if (event.target === part("more")) {
+    view.most += STEP;
+    draw();
+  } else if (event.target === part("swap")) {
+    view.ticked.reverse();
+    drawPair();
+  }
+}
+
+let last = null;
+async function ask() {
+  try {
+    const answer = await fetch("/index.json", { cache: "no-cache" });
+    const tag = answer.headers.get("etag");
+    if (answer.ok && tag !== last) {
+      Object.assign(found, await answer.json());
+      last = tag;
+      draw();
+    }
+  } catch {
+    part("count").textContent = "the server does not answer; it may have been stopped";
+    last = null;
+  }
+}
+
+async function keepAsking() {
+  for (;;) {
+    if (!document.hidden) await ask();
+    await new Promise((done) => setTimeout(done, EVERY_MS));
+  }
+}
+
+part("tools").addEventListener("submit", (event) => event.preventDefault());
+part("filter").addEventListener("input", () => {
+  view.most = STEP;
+  draw();
+});
+document.addEventListener("keydown", key);
+document.addEventListener("click", click);
+keepAsking();

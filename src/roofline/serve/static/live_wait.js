@@ -1,0 +1,32 @@
+/** While a run is read: shows how far it is and loads the page again when it is done, or, after an error, when the run has changed. */
+const main = document.getElementById("waiting");
+const EVERY_MS = 400;
+
+/** Follow the state of the reading until it ends, one way or the other. */
+async function follow(address) {
+  for (;;) {
+    try {
+      const answer = await fetch(address, { cache: "no-store" });
+      const told = await answer.json();
+      if (!answer.ok || told.state === "ready" || told.state === "failed") {
+        location.reload();
+        return;
+      }
+      show(told.progress);
+    } catch {
+      word.textContent = "the server does not answer; it may have been stopped";
+    }
+    await new Promise((done) => setTimeout(done, EVERY_MS));
+  }
+}
+
+const word = document.getElementById("word");
+const bar = document.getElementById("progress");
+
+function show(progress) {
+  word.textContent = progress === null ? "waiting for its turn" : progress >= 1 ? "analysing…" : `reading… ${Math.round(100 * progress)}%`;
+  bar.value = progress ?? 0;
+}
+
+if (main.dataset.state) follow(main.dataset.state);
+if (main.dataset.events) new EventSource(main.dataset.events).addEventListener("message", () => location.reload());

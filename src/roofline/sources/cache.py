@@ -1,0 +1,183 @@
+"""A folder of partial results: parts of profiles under the content of the file, the options, and the code that read it.
+
+A key is the SHA-256 of all of that, the path included (errors and reports name it), so a file with one byte changed, another option or an
+edited source file has another key: what is kept is never wrong, only not asked for any more. The least recently used goes when the
+folder is full. Entries are data with a checksum: one that is damaged is not there. They appear whole or not at all, so any number of
+processes may share a folder.
+"""
+
+import os
+import sys
+import tempfile
+import time
+import zlib
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+
+from ..errors import UsageError
+from ..units import parse
+from ..value import value
+from .xspace.attribute import Part
+from .xspace.packing import pack, unpack
+
+FOLDER_VARIABLE = "ROOFLINE_CACHE"
+MAGIC = b"roofline.part/1\n"
+SUFFIX, UNFINISHED = ".part", ".unfinished"
+MOST_BYTES = int(parse("256 MiB", "B"))
+# Fetching and hashing takes 1.6 ns a byte, looking up 0.01 s; reading 1.6 (TPU) to 3 ns (GPU), and 0.1 to 1 s for the programs of a file.
+# So what is worth keeping is what is mostly programs. (Measured on captures of both, with SHA-256 in hardware.)
+LARGEST_BYTES = int(parse("16 MB", "B"))
+ABANDONED_S = parse("1 h", "s")  # after which an unfinished entry is one whose writer was killed
+COMPILED = (".so", ".pyd")
+LOADED_S = time.time()  # about when this process read the source files
+_CHECKSUM_BYTES = sha256().digest_size
+_NO_READERS = ("cli", "render")  # packages that have no say in what a file means
+
+
+def cache_folder() -> Path:
+    """Where the cache is unless it is told: ``$ROOFLINE_CACHE``, or the folder that this system keeps caches in."""
+    if told := os.environ.get(FOLDER_VARIABLE):
+        return Path(told)
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local", "roofline", "cache")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "roofline"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "roofline")
+
+
+@lru_cache(maxsize=2)
+def fingerprint(*, compiled: bool = True) -> str:
+    """The version of this package and of every source file that has a say in what is read.
+
+    Without ``compiled`` it is the same on machines of different kinds and clocks that have the same package. With it, and a file that was
+    edited since this process began, which is not the one that runs, it is one of a kind.
+    """
+    from importlib.metadata import version
+
+    package = Path(__file__).parent.parent
+    digest = sha256(f"{version('roofline')}\n".encode())
+    for path in sorted(package.rglob("*")):
+        inner = path.relative_to(package)
+        if inner.parts[0] not in _NO_READERS and (path.suffix == ".py" or (compiled and path.suffix in COMPILED)):
+            content = path.read_bytes()
+            edited = compiled and path.stat().st_mtime > LOADED_S
+            digest.update(f"{inner.as_posix()} {len(content)} {(os.getpid(), LOADED_S) if edited else ''}\n".encode())
+            digest.update(content)
+    return digest.hexdigest()
+
+
+@value(kw_only=False)
+class Cache:
+    """A folder of parts. ``most_bytes`` is what it may hold; a file system that refuses is a cache that is empty.
+
+    ``largest_bytes`` is the largest plain file it is asked about; gzipped ones always pay.
+    """
+
+    folder: Path
+    most_bytes: int = MOST_BYTES
+    largest_bytes: int | None = LARGEST_BYTES
+
+    @classmethod
+    def at(cls, folder: Path | str) -> "Cache":
+        """The cache in a folder that somebody named: it has to be possible to write there, and files of any size are kept."""
+        made = cls(Path(folder), largest_bytes=None)
+        try:
+            made._make()
+            with tempfile.TemporaryFile(dir=made.folder):
+                pass
+        except OSError as error:
+            raise UsageError(f"{folder}: cannot keep a cache there: {error.strerror}; name another folder, or --no-cache") from None
+        return made
+
+    def get(self, key: str) -> Part | None:
+        """What is kept under a key; ``None`` when nothing is, or it is damaged."""
+        path = self._path(key)
+        try:
+            data = path.read_bytes()
+            os.utime(path)  # used just now
+        except OSError:
+            return None
+        head = len(MAGIC) + _CHECKSUM_BYTES
+        if not data.startswith(MAGIC) or data[len(MAGIC) : head] != _checksum(key, data[head:]):
+            return None
+        try:
+            return unpack(zlib.decompress(data[head:]))
+        except (ValueError, zlib.error):
+            return None
+
+    def put(self, key: str, part: Part) -> None:
+        """Keep a part. The entry appears whole, in place of one that was there."""
+        body = zlib.compress(pack(part), 1)
+        unfinished = None
+        try:
+            self._make()
+            with tempfile.NamedTemporaryFile(dir=self.folder, suffix=UNFINISHED, delete=False) as file:
+                unfinished = Path(file.name)
+                file.write(MAGIC + _checksum(key, body) + body)
+            os.replace(unfinished, self._path(key))
+            self._shrink()
+        except OSError:
+            if unfinished is not None:
+                _remove(unfinished)
+
+    def entries(self) -> list[tuple[Path, int, float]]:
+        """Every entry with its bytes and the time it was last used, in seconds since 1970; the least recent first."""
+        return sorted(self._files(SUFFIX), key=lambda entry: entry[2])
+
+    def clear(self) -> int:
+        """Forget everything; how many entries that were."""
+        gone = [path for path, _, _ in self._files(SUFFIX, UNFINISHED) if _remove(path)]
+        return sum(path.suffix == SUFFIX for path in gone)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}{SUFFIX}"
+
+    def _make(self) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def _files(self, *suffixes: str) -> list[tuple[Path, int, float]]:
+        found = []
+        try:
+            paths = [path for path in self.folder.iterdir() if path.suffix in suffixes]
+        except OSError:
+            return []
+        for path in paths:
+            try:
+                state = path.stat()
+            except OSError:  # another process was faster
+                continue
+            found.append((path, state.st_size, state.st_mtime))
+        return found
+
+    def _shrink(self) -> None:
+        entries = self.entries()
+        excess = sum(size for _, size, _ in entries) - self.most_bytes
+        for path, size, _ in entries:
+            if excess <= 0:
+                break
+            _remove(path)
+            excess -= size
+        for path, _, when in self._files(UNFINISHED):
+            if time.time() - when > ABANDONED_S:
+                _remove(path)
+
+
+def key_of(content: object, *options: object) -> str:
+    """The key of a file's bytes, read with these options by this code. Options are told apart by how they are written out."""
+    digest = sha256("\0".join([fingerprint(), *map(repr, options)]).encode("utf-8", "surrogateescape"))
+    digest.update(sha256(content).digest())  # type: ignore[arg-type]  # anything with a buffer
+    return digest.hexdigest()
+
+
+def _checksum(key: str, body: bytes) -> bytes:
+    """Of an entry's bytes and of the key they are kept under, so that a renamed entry is a damaged one."""
+    return sha256(key.encode() + body).digest()
+
+
+def _remove(path: Path) -> bool:
+    try:
+        path.unlink()
+    except OSError:
+        return False
+    return True

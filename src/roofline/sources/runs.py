@@ -1,0 +1,239 @@
+"""Runs: what there is to open below some paths, found by looking, without reading more than the head of a file.
+
+A folder below ``plugins/profile`` is one run, and the profiles in it are its hosts. Elsewhere every profile is a run of its own, and
+several in one folder are listed once more together. A folder that ``--xla_dump_to`` wrote is one run. Programs, counters, tables and
+reports are known by their content. A file that was named is listed whatever it is: opening it says what is wrong with it.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from hashlib import blake2s
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+
+from ..errors import RooflineError, SourceError
+from ..value import replace, value
+from . import find, head_of
+from .hlo_dump import program_files
+
+PROFILE = (".xplane.pb", ".xplane.pb.gz")
+# What may be something of ours; the head of the file decides.
+CANDIDATES = (".pb", ".hlo", ".txt", ".mlir", ".stablehlo", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
+KINDS = {"report_json": "report", "recording": "profile", "programs": "program", "ncu": "counters"}
+PASSED_OVER = {"__pycache__", "node_modules", "site-packages"}
+MOST_ENTRIES = 200_000  # of all folders together
+MOST_HEADS = 2_000  # of new files in one look; the others come with the next
+_DUMPED = re.compile(r"module_\d+\.")
+_OF_OPS = re.compile(rb'"(flops|flop|bytes|time|time_s|duration)"')
+
+
+@value
+class Run:
+    """Something to open: an opaque id, what it is, the files it is read from, and how they stood when looked at.
+
+    ``path`` is what `roofline analyze` would be given; ``name`` is shorter, for people. ``stamps`` are each file's time of change in
+    nanoseconds and its bytes, so that ``version`` tells one content from the next.
+    """
+
+    id: str
+    name: str
+    path: Path
+    kind: str
+    files: tuple[Path, ...]
+    stamps: tuple[tuple[int, int], ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(size for _, size in self.stamps)
+
+    @property
+    def modified_ns(self) -> int:
+        """When its last file changed, in nanoseconds since 1970."""
+        return max((when for when, _ in self.stamps), default=0)
+
+    @property
+    def version(self) -> str:
+        """One word for its content: the same files, unchanged, have the same."""
+        return _digest(self.id, *(f"{file}:{when}:{size}" for file, (when, size) in zip(self.files, self.stamps, strict=True)))
+
+    def again(self) -> "Run | None":
+        """The run as its files stand now; ``None`` when one of them is gone."""
+        states = [_state(file) for file in self.files]
+        if None in states or not states:
+            return None
+        return replace(self, stamps=tuple((state.st_mtime_ns, state.st_size) for state in states if state))
+
+
+@value
+class Listing:
+    """The runs that one look found, the newest first, and what is to be said about the looking."""
+
+    runs: tuple[Run, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> str:
+        return _digest(*(run.version for run in self.runs), *self.notes)
+
+
+class Lookout:
+    """Some paths that are looked at again and again; what the head of a file said is remembered until the file changes."""
+
+    def __init__(self, roots: Sequence[Path | str]) -> None:
+        self.roots = tuple(Path(os.path.abspath(root)) for root in roots)
+        self._kinds: dict[tuple[Path, int, int], str] = {}
+        for given, root in zip(roots, self.roots, strict=True):
+            if not root.exists():
+                raise SourceError(f"{given}: no such file or folder")
+
+    def look(self) -> Listing:
+        """The runs as they are now."""
+        glance = _Glance(self._kinds)
+        found: dict[str, Run] = {}
+        for root in self.roots:
+            for run in glance.below(root):
+                # Below several roots the same name may come twice; of a root that is a file it is the file's own.
+                named = replace(run, name=f"{root.name}/{run.name}") if len(self.roots) > 1 and run.path != root else run
+                found.setdefault(run.id, named)
+        self._kinds = glance.seen
+        runs = sorted(found.values(), key=lambda run: (-run.modified_ns, run.name))
+        return Listing(runs=tuple(runs), notes=tuple(dict.fromkeys(glance.notes)))
+
+
+class _Glance:
+    """One look: which folders it has been in, how much it may still do, and what it could not see."""
+
+    def __init__(self, known: dict[tuple[Path, int, int], str]) -> None:
+        self._known, self.seen = known, dict[tuple[Path, int, int], str]()
+        self._folders: set[tuple[int, int]] = set()
+        self._entries, self._heads, self._postponed = MOST_ENTRIES, MOST_HEADS, 0
+        self._own_notes: list[str] = []
+
+    @property
+    def notes(self) -> list[str]:
+        later = [f"{self._postponed:,} more files to look into"] if self._postponed else []
+        full = [f"stopped after {MOST_ENTRIES:,} files; name the folders of runs themselves"] if self._entries <= 0 else []
+        return [*self._own_notes, *later, *full]
+
+    def below(self, root: Path) -> Iterator[Run]:
+        """Every run of a file or folder that was named."""
+        state = _state(root)
+        if state is None:
+            self._own_notes.append(f"{root}: is gone")
+        elif not S_ISDIR(state.st_mode):
+            yield _run(root, root.name, self._kind(root, state) or "file", [(root, state)])
+        else:
+            waiting = [root]
+            while waiting and self._entries > 0:
+                folder = waiting.pop()
+                inner, files = self._open(folder)
+                waiting += reversed(inner)
+                yield from self._of_folder(root, folder, files)
+
+    def _open(self, folder: Path) -> tuple[list[Path], list[tuple[Path, os.stat_result]]]:
+        """The folders in a folder and its files; nothing when it was open before, as a link into itself leads to."""
+        state = _state(folder)
+        if state is None or (state.st_dev, state.st_ino) in self._folders:
+            return [], []
+        self._folders.add((state.st_dev, state.st_ino))
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError as error:
+            self._own_notes.append(f"{folder}: cannot be read: {error.strerror}")
+            return [], []
+        self._entries -= len(names)
+        inner: list[Path] = []
+        files: list[tuple[Path, os.stat_result]] = []
+        for name in names:
+            if name.startswith(".") or name in PASSED_OVER:
+                continue
+            entry = folder / name
+            found = _state(entry)
+            if found is not None and S_ISDIR(found.st_mode):
+                inner.append(entry)
+            elif found is not None and S_ISREG(found.st_mode):
+                files.append((entry, found))
+        return inner, files
+
+    def _of_folder(self, root: Path, folder: Path, files: list[tuple[Path, os.stat_result]]) -> Iterator[Run]:
+        name = str(folder.relative_to(root)) if folder != root else ""
+        profiles = [(file, state) for file, state in files if file.name.endswith(PROFILE)]
+        if folder.parent.parts[-2:] == ("plugins", "profile"):
+            # Beside the profiles are other views of the same run, which the profiler wrote for other tools.
+            if profiles:
+                yield _run(folder, _short(root, folder), "profile", profiles)
+            return
+        if len(profiles) > 1:
+            yield _run(folder, f"{name or folder.name} (all {len(profiles)} as hosts of one run)", "profile", profiles)
+        for file, state in profiles:
+            yield _run(file, str(file.relative_to(root)), "profile", [(file, state)])
+        if any(_DUMPED.match(file.name) for file, _ in files):
+            try:
+                programs = set(program_files(folder))
+            except SourceError as error:
+                self._own_notes.append(str(error))
+                return
+            yield _run(folder, name or folder.name, "program", [(file, state) for file, state in files if file in programs])
+            return
+        for file, state in files:
+            if not file.name.endswith(PROFILE) and (kind := self._kind_of_candidate(file, state)):
+                yield _run(file, str(file.relative_to(root)), kind, [(file, state)])
+
+    def _kind_of_candidate(self, file: Path, state: os.stat_result) -> str:
+        return self._kind(file, state) if file.name.lower().removesuffix(".gz").endswith(CANDIDATES) else ""
+
+    def _kind(self, file: Path, state: os.stat_result) -> str:
+        """What a file is; the empty word when it is nothing of ours, or its turn has not come."""
+        key = (file, state.st_mtime_ns, state.st_size)
+        if key not in self._known:
+            if self._heads <= 0:
+                self._postponed += 1
+                return ""
+            self._heads -= 1
+            self._known[key] = _kind_by_content(file)
+        self.seen[key] = self._known[key]
+        return self.seen[key]
+
+
+def _kind_by_content(file: Path) -> str:
+    try:
+        source = find(file).__name__.rpartition(".")[2]
+        # A table may be any JSON at all, so in a folder of other things one has to look like rows of ops.
+        if source == "table" and (head := head_of(file)).lstrip()[:1] in (b"[", b"{") and not (b'"name"' in head and _OF_OPS.search(head)):
+            return ""
+    except RooflineError:
+        return ""
+    return KINDS.get(source, source)
+
+
+def _run(path: Path, name: str, kind: str, files: Sequence[tuple[Path, os.stat_result]]) -> Run:
+    return Run(
+        id=_digest(str(path)),
+        name=name,
+        path=path,
+        kind=kind,
+        files=tuple(file for file, _ in files),
+        stamps=tuple((state.st_mtime_ns, state.st_size) for _, state in files),
+    )
+
+
+def _short(root: Path, folder: Path) -> str:
+    """A run of a TensorBoard log folder by the names that a person gave: ``big/plugins/profile/monday`` is ``big/monday``."""
+    try:
+        above = folder.parent.parent.parent.relative_to(root)
+    except ValueError:
+        return folder.name
+    return str(above / folder.name)
+
+
+def _state(path: Path) -> os.stat_result | None:
+    """How a file stands; ``None`` when it is gone, cannot be reached, or is a link to itself."""
+    try:
+        return path.stat()
+    except (OSError, ValueError):
+        return None
+
+
+def _digest(*words: str) -> str:
+    return blake2s("\0".join(words).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()

@@ -1,0 +1,25 @@
+"""Samples: real inputs that come with the package, read under ``sample:NAME`` so that everything can be tried without a device."""
+
+from pathlib import Path
+
+from ..errors import SourceError, did_you_mean
+
+PREFIX = "sample:"
+FOLDER = Path(__file__).parent.parent / "samples"
+SAMPLES = {
+    "train": "train_h200.xplane.pb.gz",  # six steps of training a transformer with JAX on an H200, as jax.profiler wrote them
+    "counters": "gpt_training_h200.csv",  # the kernels of a training step with PyTorch on an H200, by Nsight Compute
+}
+
+
+def sample(name: str) -> Path:
+    """The file of a sample, named with or without its prefix.
+
+    >>> sample("sample:train").name
+    'train_h200.xplane.pb.gz'
+    """
+    known = SAMPLES.get(name.removeprefix(PREFIX))
+    if known is None:
+        word = name.removeprefix(PREFIX)
+        raise SourceError(f"no sample named {word!r}{did_you_mean(word, SAMPLES) or '; there are ' + ', '.join(SAMPLES)}")
+    return FOLDER / known

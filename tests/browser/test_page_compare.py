@@ -1,0 +1,82 @@
+"""Two runs on one chart: arrows from before to after, and a table of what became of each op."""
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+from playwright.sync_api import expect
+from reading import Opener, at, column, count, download, picture, report, rows, settled, state, table_of
+
+
+def test_arrows_go_from_before_to_after_and_can_be_switched_off(show: Opener) -> None:
+    page = show("compare")
+    page.wait_for_timeout(150)  # names find their places a moment after the dots
+    with_arrows = picture(page)
+    at(page, "arrows").uncheck()
+    page.wait_for_timeout(150)
+    assert picture(page) != with_arrows
+    at(page, "arrows").check()
+    page.wait_for_timeout(150)
+    assert picture(page) == with_arrows
+
+
+def test_the_svg_has_an_arrow_for_each_op_that_moved(show: Opener, tmp_path: Path) -> None:
+    page = show("compare")
+
+    def lines() -> int:
+        svg = ElementTree.fromstring(download(page, "export-svg", tmp_path).read_text())
+        return sum(1 for element in svg.iter() if element.tag.endswith(("line", "path")))
+
+    with_arrows = lines()
+    at(page, "arrows").uncheck()
+    settled(page)
+    matched = sum(1 for delta in report(page, "pairs")["deltas"] if delta["before"]["ops"] and delta["after"]["ops"])
+    assert 0 < with_arrows - lines() <= 3 * matched  # a shaft and at most two strokes of a head
+
+
+def test_the_differences_are_those_of_the_command(show: Opener) -> None:
+    page = show("compare")
+    at(page, "tab-compare").click()
+    pairs = report(page, "pairs")
+    summary = at(page, "difference-summary")
+    expect(summary).to_contain_text("slower" if pairs["change_s"] > 0 else "faster")
+    expect(rows(page, "difference-table").first).to_be_visible()
+    # The largest change comes first.
+    assert column(page, "name", "difference-table")[0] == pairs["deltas"][0]["name"]
+    assert len(pairs["deltas"]) == int(page.locator("[data-testid=difference-table]").get_attribute("aria-rowcount") or 0) - 1
+
+
+def test_a_difference_selects_its_op(show: Opener) -> None:
+    page = show("compare", "tab=compare")
+    pairs = report(page, "pairs")
+    index = next(number for number, delta in enumerate(pairs["deltas"]) if delta["after"]["ops"])
+    rows(page, "difference-table").nth(index).click()
+    assert state(page)["selected"] == pairs["deltas"][index]["after"]["ops"]
+
+
+def test_differences_sort(show: Opener) -> None:
+    page = show("compare", "tab=compare")
+    page.locator("[data-testid=difference-table] button[data-column=name]").click()
+    names = column(page, "name", "difference-table")
+    assert names == sorted(names, key=str.lower)
+
+
+def test_the_csv_of_a_comparison_has_a_row_a_difference(show: Opener, tmp_path: Path) -> None:
+    page = show("compare", "tab=compare")
+    assert len(table_of(download(page, "export-csv", tmp_path))) == len(report(page, "pairs")["deltas"])
+
+
+def test_both_reports_stand_in_the_page(show: Opener, tmp_path: Path) -> None:
+    page = show("compare")
+    before, after = (json.loads(download(page, f"export-{name}", tmp_path).read_text()) for name in ("before", "json"))
+    assert (before["schema"], after["schema"]) == ("roofline.report/1", "roofline.report/1")
+    assert before != after
+    assert count(page) == len(after["ops"])
+
+
+def test_a_page_of_one_run_has_nothing_to_compare(show: Opener) -> None:
+    page = show("scan")
+    assert at(page, "tab-compare").count() == 0
+    assert at(page, "arrows").count() == 0
+    assert not re.search("before", at(page, "chart-controls").inner_text())

@@ -1,0 +1,101 @@
+"""The program level and the device: one chart, one table, one sheet of peaks with their origins."""
+
+import re
+
+from playwright.sync_api import expect
+from reading import Opener, at, column, count, report, rows, state, words, written
+
+
+def test_the_program_has_a_chart_and_a_table_of_its_points(show: Opener) -> None:
+    page = show("train")
+    at(page, "tab-program").click()
+    points = [point for point in report(page)["points"] if point["infeed_outfeed"]]
+    expect(rows(page, "program-table")).to_have_count(len(points))
+    names = column(page, "name", "program-table")
+    assert len(set(names)) == len(points)  # the whole, the average, six steps
+    said = words(page, "program-chart")
+    assert "Rate (FLOP/s)" in said
+    assert "matrix bf16 989.4 TFLOP/s" in said
+
+
+def test_the_table_of_the_program_has_what_is_asked_of_it(show: Opener) -> None:
+    page = show("train", "tab=program")
+    headings = " ".join(page.locator("[data-testid=program-table] [role=columnheader]").all_inner_texts())
+    for word in ("time", "work", "rate", "intensity", "bound by", "of roof", "of peak FLOP rate", "max memory use"):
+        assert word in headings
+    total = next(point for point in report(page)["points"] if point["scope"] == "total")
+    assert column(page, "time_s", "program-table")[0] == f"{1000 * total['time_s']:.4g} ms"
+    assert column(page, "efficiency", "program-table")[0] == f"{100 * total['efficiency']:.0f}%"
+    # The matrix unit's share of its peak is its utilization, and the memory's that of HBM.
+    assert column(page, "peak_share", "program-table")[0] == f"{100 * total['utilization']['matrix']:.0f}%"
+    assert column(page, "memory_utilization", "program-table")[0] == f"{100 * total['utilization']['hbm']:.0f}%"
+
+
+def test_points_of_the_program_can_be_switched_off(show: Opener) -> None:
+    page = show("train", "tab=program")
+    before = rows(page, "program-table").count()
+    at(page, "scope-step").uncheck()
+    expect(rows(page, "program-table")).to_have_count(before - 6)  # six steps
+    at(page, "scope-average").uncheck()
+    expect(rows(page, "program-table")).to_have_count(1)
+
+
+def test_the_program_counts_with_and_without_infeed(show: Opener) -> None:
+    page = show("feeds")
+    at(page, "feeds").uncheck()
+    at(page, "tab-program").click()
+    assert column(page, "time_s", "program-table") == ["19 ms"]  # of 28
+
+
+def test_what_counters_measured_stands_beside_the_model(show: Opener) -> None:
+    page = show("counted", "tab=program")
+    assert at(page, "scope-hardware").count() == 1
+    names = " ".join(column(page, "name", "program-table"))
+    assert "counters" in names
+
+
+def test_the_device_has_every_peak_and_where_it_comes_from(show: Opener) -> None:
+    page = show("train")
+    at(page, "panel-device").click()
+    machine = report(page)["machine"]
+    expect(at(page, "machine-name")).to_have_text(machine["title"])
+    ceilings = page.locator("[data-testid=ceilings] .ceiling")
+    expect(ceilings).to_have_count(len(machine["ceilings"]))
+    for ceiling in machine["ceilings"]:
+        line = page.locator(f"[data-testid=ceilings] [data-resource='{ceiling['resource']}']")
+        expect(line).to_contain_text(ceiling["provenance"])
+        if ceiling["citation"]:
+            expect(line).to_contain_text(ceiling["citation"])
+    hbm = page.locator("[data-testid=ceilings] [data-resource=hbm]")
+    expect(hbm).to_contain_text("4.814 TB/s")  # what the profile says
+    expect(hbm).to_contain_text("profile")
+    expect(hbm).to_contain_text("4.8 TB/s")  # the catalogue's, beside it
+    expect(at(page, "device-information")).to_contain_text("NVIDIA H200")
+
+
+def test_the_device_follows_another_chip(show: Opener) -> None:
+    page = show("feeds", "chip=tpu-v5e&panel=device")
+    expect(at(page, "machine-name")).to_contain_text("v5e")
+    expect(page.locator("[data-testid=ceilings] [data-resource='matrix/bf16']")).to_contain_text("197 TFLOP/s")
+
+
+def test_the_figures_at_the_top_are_those_of_the_report(show: Opener) -> None:
+    page = show("train")
+    total = next(point for point in report(page)["points"] if point["scope"] == "total")
+    expect(at(page, "figure-time")).to_contain_text(f"{1000 * total['time_s']:.4g} ms")
+    expect(at(page, "figure-efficiency")).to_contain_text(f"{100 * total['efficiency']:.0f}%")
+    expect(at(page, "figure-ops")).to_contain_text("231")
+
+
+def test_a_program_that_was_not_timed_shows_its_floor(show: Opener) -> None:
+    page = show("untimed")
+    expect(at(page, "figure-floor")).to_contain_text("no time was measured")
+    written(page, "Attainable rate (FLOP/s)")
+    assert count(page) == len(report(page)["ops"])
+
+
+def test_a_profile_of_a_cpu_stands_under_its_own_roofs(show: Opener) -> None:
+    page = show("cpu")
+    assert any(re.match(r"HBM |vector |matrix ", text) for text in words(page))
+    assert count(page) == len(report(page)["ops"])
+    assert state(page)["level"] == "hbm"

@@ -1,0 +1,330 @@
+"""The table and what narrows it: selection in step with the chart, filters, order, columns, groups, findings, bars, steps, CSV."""
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+from reading import Opener, at, column, count, download, picture, report, rows, settled, spot, state, table_of
+
+PREFIX = {"": 1.0, "m": 1e-3, "µ": 1e-6, "n": 1e-9}
+
+
+def seconds(text: str) -> float:
+    """A time as the page writes it."""
+    number, unit = text.split(" ")
+    return float(number.replace(",", "")) * PREFIX[unit.removesuffix("s")]
+
+
+def test_a_click_on_a_dot_lights_its_row_and_brings_it_into_sight(show: Opener) -> None:
+    page = show("train")
+    # Far down the table, and no other dot near it.
+    chosen = next(one for one in report(page)["ops"][40:] if one["flops"] and alone(page, one["id"]))
+    page.mouse.click(*spot(page, chosen["id"]))
+    row = page.locator("[data-testid=table] [role=row].selected")
+    expect(row).to_have_count(1)
+    expect(row).to_have_attribute("data-id", str(chosen["id"]))
+    expect(row).to_have_attribute("aria-selected", "true")
+    expect(row).to_contain_text(chosen["name"])
+    box, table = row.bounding_box(), at(page, "table").bounding_box()
+    assert box is not None
+    assert table is not None
+    assert table["y"] <= box["y"] <= table["y"] + table["height"] - box["height"] + 1
+    expect(at(page, "selected-name")).to_have_text(chosen["name"])
+
+
+def alone(page: Page, op: int) -> bool:
+    """Whether no other dot is near an op's."""
+    return bool(
+        page.evaluate(
+            """id => { const own = window.roofline.spot(id);
+                return Boolean(own) && JSON.parse(document.getElementById('report').textContent).ops.every(({ id: other }) => {
+                    const spot = other === id ? null : window.roofline.spot(other);
+                    return !spot || Math.hypot(spot.x - own.x, spot.y - own.y) > spot.r + 9; }); }""",
+            op,
+        )
+    )
+
+
+def test_a_click_on_a_row_lights_its_dot(show: Opener) -> None:
+    page = show("train")
+    second = report(page)["ops"][1]
+    plain = picture(page)
+    row = page.locator(f"[data-testid=table] [role=row][data-id='{second['id']}']")
+    row.click()
+    expect(row).to_have_class(re.compile("selected"))
+    assert state(page)["selected"] == [second["id"]]
+    settled(page)
+    assert picture(page) != plain  # a ring on the canvas above the chart
+    row.click()
+    expect(row).not_to_have_class(re.compile("selected"))
+
+
+def test_pointing_at_a_row_points_at_its_dot(show: Opener) -> None:
+    page = show("train")
+    plain = picture(page)
+    rows(page).nth(2).hover()
+    settled(page)
+    assert picture(page) != plain
+
+
+def test_several_ops_can_be_selected_and_are_summed(show: Opener) -> None:
+    page = show("train")
+    ops = report(page)["ops"]
+    rows(page).nth(0).click()
+    rows(page).nth(2).click(modifiers=["Control"])
+    expect(at(page, "selected-name")).to_have_text("2 ops selected")
+    total = ops[0]["time_s"] + ops[2]["time_s"]
+    expect(at(page, "details")).to_contain_text(f"{1000 * total:.4g} ms")
+    rows(page).nth(4).click(modifiers=["Shift"])  # from the last one on: three rows
+    expect(at(page, "selected-name")).to_have_text("3 ops selected")
+    at(page, "clear-selection").click()
+    expect(page.locator("[data-testid=table] [role=row].selected")).to_have_count(0)
+
+
+def test_a_box_with_alt_selects_the_dots_in_it(show: Opener) -> None:
+    page = show("feeds")
+    x, y = spot(page, next(op["id"] for op in report(page)["ops"] if op["name"] == "dot.1"))
+    page.keyboard.down("Alt")
+    page.mouse.move(x - 30, y - 30)
+    page.mouse.down()
+    page.mouse.move(x + 30, y + 30, steps=4)
+    page.mouse.up()
+    page.keyboard.up("Alt")
+    expect(at(page, "selected-name")).to_have_text("dot.1")
+
+
+@pytest.mark.parametrize(
+    ("words", "passes"),
+    [
+        ("fusion", lambda op, all_s: "fusion" in op["name"] or "fusion" in str(op)),
+        ("/^custom-call\\.\\d$/", lambda op, all_s: re.search(r"^custom-call\.\d$", op["name"])),
+        ("efficiency<0.5", lambda op, all_s: op["efficiency"] is not None and op["efficiency"] < 0.5),
+        ("time>1%", lambda op, all_s: op["time_s"] > 0.01 * all_s),
+        (
+            "efficiency<0.9 time>1%",
+            lambda op, all_s: op["efficiency"] is not None and op["efficiency"] < 0.9 and op["time_s"] > 0.01 * all_s,
+        ),
+        ("time>100us", lambda op, all_s: op["time_s"] > 1e-4),
+        ("bound:hbm", lambda op, all_s: op["bound"] == "hbm"),
+    ],
+)
+def test_filters_by_words_regex_and_numbers(show: Opener, words: str, passes: object) -> None:
+    page = show("train")
+    found = report(page)["ops"]
+    all_s = sum(op["time_s"] for op in found)
+    assert callable(passes)
+    at(page, "filter").fill(words)
+    settled(page)
+    expect(at(page, "filter-problem")).to_have_text("")
+    shown = count(page)
+    if words != "fusion":  # a bare word looks into more than the name
+        assert shown == sum(1 for op in found if passes(op, all_s))
+    assert 0 < shown < len(found)
+    assert all(name for name in column(page, "name"))
+
+
+def test_a_filter_that_makes_no_sense_says_so_and_hides_nothing(show: Opener) -> None:
+    page = show("scan")
+    before = count(page)
+    at(page, "filter").fill("/(/")
+    expect(at(page, "filter-problem")).to_contain_text("regular expression")
+    expect(at(page, "filter")).to_have_attribute("aria-invalid", "true")
+    assert count(page) == before
+    at(page, "filter").fill("nothing is called this")
+    expect(page.get_by_text("No operation passes the filters.")).to_be_visible()
+
+
+def test_the_help_on_filters_is_made_of_examples_that_work(show: Opener) -> None:
+    page = show("train")
+    at(page, "filter-help").click()
+    examples = at(page, "filter-help-panel").get_by_role("button")
+    assert examples.count() >= 4
+    for number in range(examples.count()):
+        if number:
+            at(page, "filter-help").click()
+        examples.nth(number).click()
+        expect(at(page, "filter-problem")).to_have_text("")
+
+
+@pytest.mark.parametrize(("menu", "field"), [("category", "category"), ("bound", "bound"), ("dtype", "dtype")])
+def test_filters_by_category_bound_and_format(show: Opener, menu: str, field: str) -> None:
+    page = show("train")
+    at(page, menu).click()
+    box = at(page, f"{menu}-panel").get_by_role("checkbox").first
+    value = box.input_value()
+    box.check()
+    expected = sum(1 for op in report(page)["ops"] if op[field] == value)
+    expect(at(page, "count")).to_contain_text(re.compile(rf"^{expected} rows"))
+    at(page, f"{menu}-all").click()
+    expect(at(page, "count")).to_contain_text(re.compile(rf"^{len(report(page)['ops'])} rows"))
+
+
+def test_the_legend_hides_and_shows_its_groups(show: Opener) -> None:
+    page = show("train")
+    button = at(page, "legend").get_by_role("button", name=re.compile("HBM"))
+    hbm = sum(1 for op in report(page)["ops"] if op["bound"] == "hbm")
+    button.click()
+    expect(at(page, "count")).to_contain_text(re.compile(rf"^{len(report(page)['ops']) - hbm} rows"))
+    expect(button).to_have_attribute("aria-pressed", "false")
+
+
+def test_headings_sort_both_ways(show: Opener) -> None:
+    page = show("train")
+    times = [seconds(text) for text in column(page, "time_s")]
+    assert times == sorted(times, reverse=True)  # longest first, without being asked
+    heading = page.locator("[data-testid=table] [role=columnheader] button[data-column=time_s]")
+    heading.click()
+    expect(page.locator("[data-testid=table] [role=columnheader][aria-sort=ascending]")).to_have_count(1)
+    times = [seconds(text) for text in column(page, "time_s")]
+    assert times == sorted(times)
+    page.locator("[data-testid=table] [role=columnheader] button[data-column=name]").click()
+    names = column(page, "name")
+    assert names == sorted(names, key=str.lower)
+
+
+def test_columns_can_be_chosen(show: Opener) -> None:
+    page = show("scan")
+    headings = page.locator("[data-testid=table] [role=columnheader]")
+    usual = headings.count()
+    at(page, "columns").click()
+    at(page, "columns-panel").get_by_label("scope").check()
+    at(page, "columns-panel").get_by_label("category").uncheck()
+    expect(page.locator("[data-testid=table] button[data-column=scope]")).to_have_count(1)
+    expect(page.locator("[data-testid=table] button[data-column=category]")).to_have_count(0)
+    assert "mlp" in " ".join(column(page, "scope"))
+    at(page, "columns-usual").click()
+    expect(headings).to_have_count(usual)
+
+
+def test_only_rows_in_sight_exist_and_the_last_can_be_reached(show: Opener) -> None:
+    page = show("twenty_thousand")
+    assert count(page) == 20_000
+    assert 0 < rows(page).count() < 100
+    table = at(page, "table")
+    expect(table).to_have_attribute("aria-rowcount", "20001")
+    table.focus()
+    page.keyboard.press("End")
+    last = page.locator("[data-testid=table] [role=row][aria-rowindex='20001']")
+    expect(last).to_be_visible()
+    assert rows(page).count() < 100
+    shortest = min(op["time_s"] for op in report(page)["ops"])
+    assert seconds(last.locator("[data-column=time_s]").inner_text()) == pytest.approx(shortest, rel=1e-3)
+
+
+@pytest.mark.parametrize("by", ["category", "scope", "location"])
+def test_groups_sum_their_ops(show: Opener, by: str) -> None:
+    page = show("train")
+    offered = at(page, "group").locator("option").evaluate_all("all => all.map(one => one.value)")
+    at(page, "group").select_option(by)
+    expect(at(page, "count")).to_contain_text("groups")
+    ops = report(page)["ops"]
+    if by == "category":
+        sums: dict[str, float] = {}
+        for op in ops:
+            sums[op["category"]] = sums.get(op["category"], 0.0) + op["time_s"]
+        shown = dict(zip(column(page, "name"), map(seconds, column(page, "time_s")), strict=True))
+        assert shown == pytest.approx(sums, rel=1e-3)
+    assert 0 < count(page) < len(ops)
+    assert by in offered
+
+
+def test_scopes_can_be_grouped_to_a_depth(show: Opener) -> None:
+    page = show("thousand")
+    at(page, "group").select_option("scope")
+    assert count(page) == 60  # 12 layers of 5 parts, together
+    at(page, "depth").fill("1")
+    expect(at(page, "count")).to_contain_text("12 groups")
+
+
+def test_findings_select_their_ops(show: Opener) -> None:
+    page = show("train")
+    findings = report(page)["findings"]
+    index = next(number for number, finding in enumerate(findings) if finding["ops"])
+    button = at(page, f"finding-{index}")
+    expect(button).to_contain_text(findings[index]["message"])
+    button.click()
+    expect(button).to_have_attribute("aria-pressed", "true")
+    assert sorted(state(page)["selected"]) == sorted(findings[index]["ops"])
+    expect(page.locator("[data-testid=table] [role=row].selected").first).to_be_visible()
+    button.click()
+    assert state(page)["selected"] == []
+
+
+def test_bars_show_where_a_perfect_kernel_would_save_most(show: Opener) -> None:
+    page = show("train")
+    at(page, "panel-lost").click()
+    bars = page.locator("[data-testid=lost] button.bar-row")
+    assert bars.count() >= 5
+    losses = sorted((op["time_s"] - op["floor_s"] for op in report(page)["ops"] if op["floor_s"] is not None), reverse=True)
+    figures = [seconds(text) for text in bars.locator(".bar-figure").all_inner_texts()]
+    assert figures == pytest.approx(losses[: len(figures)], rel=1e-3)
+    widths = bars.locator(".bar-fill").evaluate_all("all => all.map(one => one.getBoundingClientRect().width)")
+    assert widths[1] / widths[0] == pytest.approx(losses[1] / losses[0], rel=0.03)
+    bars.first.click()
+    expect(page.locator("[data-testid=table] [role=row].selected")).to_have_count(1)
+
+
+def test_the_step_slider_shows_one_step(show: Opener) -> None:
+    page = show("train")
+    shares = report(page)["by_step"]
+    step = at(page, "step")
+    step.focus()
+    page.keyboard.press("ArrowRight")
+    number = min(share["step"] for share in shares)
+    expect(at(page, "step-shown")).to_contain_text(str(number))
+    longest = max((share for share in shares if share["step"] == number), key=lambda share: share["time_s"])
+    assert seconds(column(page, "time_s")[0]) == pytest.approx(longest["time_s"], rel=1e-3)
+    page.keyboard.press("Home")
+    expect(at(page, "step-shown")).to_have_text("all")
+
+
+def test_devices_and_hosts_can_be_chosen(show: Opener) -> None:
+    page = show("hosts")
+    shares = report(page)["by_device"]
+    devices = report(page)["input"]["devices"]
+    at(page, "device").select_option(str(devices[1]["id"]))
+    mine = [share["time_s"] for share in shares if share["device"] == devices[1]["id"]]
+    assert seconds(column(page, "time_s")[0]) == pytest.approx(max(mine), rel=1e-3)
+    at(page, "device").select_option("")
+    at(page, "host").select_option(devices[0]["host"])
+    mine = [share["time_s"] for share in shares if share["device"] == devices[0]["id"]]
+    assert seconds(column(page, "time_s")[0]) == pytest.approx(max(mine), rel=1e-3)
+
+
+def test_the_csv_has_the_rows_that_are_shown(show: Opener, tmp_path: Path) -> None:
+    page = show("train")
+    at(page, "filter").fill("time>1%")
+    settled(page)
+    shown = column(page, "name")
+    path = download(page, "export-csv", tmp_path)
+    table = table_of(path)
+    assert len(table) == count(page)
+    assert [row["name"] for row in table][: len(shown)] == shown
+    longest = report(page)["ops"][0]
+    assert float(table[0]["time_s"]) == longest["time_s"]  # base units, all digits
+    assert float(table[0]["hbm"]) == longest["bytes"]["hbm"]
+
+
+def test_the_csv_is_read_back_by_roofline(show: Opener, tmp_path: Path) -> None:
+    from roofline.sources import read
+
+    page = show("scan")
+    recording = read(download(page, "export-csv", tmp_path))
+    assert len(recording.workload) == len(report(page)["ops"])
+    assert recording.workload.time_s == pytest.approx(sum(op["time_s"] for op in report(page)["ops"]))
+
+
+def test_the_csv_of_groups_has_a_row_each(show: Opener, tmp_path: Path) -> None:
+    page = show("train", "group=category")
+    assert len(table_of(download(page, "export-csv", tmp_path))) == count(page)
+
+
+def test_a_row_says_its_whole_story_when_selected(show: Opener) -> None:
+    page = show("scan")
+    op = next(one for one in report(page)["ops"] if one["scope"] and one["location"])
+    at(page, "filter").fill(op["name"])
+    page.locator(f"[data-testid=table] [role=row][data-id='{op['id']}']").click()
+    said = at(page, "details")
+    for word in (op["name"], op["category"], op["scope"], op["provenance"]["work"]):
+        expect(said).to_contain_text(word)

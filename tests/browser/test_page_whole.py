@@ -1,0 +1,347 @@
+"""The page as a thing that is passed around: from disk, without a network, whatever its words, in any light, on any width, by any hand."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from material import BEFORE, DATA, HOSTILE, PAGES, capture
+from playwright.sync_api import Page, expect
+from reading import Opener, at, column, count, download, hover, kept, report, rows, settled, spot, state, ticks, written
+
+from conftest import Watch
+from roofline.render.export import to_json
+from roofline.render.page import unescaped
+from roofline.units import parse
+
+REAL = ("train", "scan", "attention", "custom", "fusion", "cpu", "compare", "feeds")
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_every_capture_opens_from_disk_in_silence(show: Opener, watch: Watch, name: str) -> None:
+    page = show(name)
+    assert page.url.startswith("file://")
+    assert count(page) == len(report(page)["ops"])
+    assert all(url.startswith(("file:", "data:", "blob:")) for url in watch.requests)
+    # A value that was not made into words shows as one of these.
+    assert not re.search(r"\[object |undefined|NaN|null", page.locator("body").inner_text())
+
+
+def test_the_page_holds_the_bytes_that_json_writes(pages: object) -> None:
+    assert callable(pages)
+    text = pages("scan").read_text(encoding="utf-8")
+    held = text.split('id="report">')[1].split("</script>")[0]
+    assert unescaped(held) == to_json(capture("jax_scan"))
+
+
+def test_the_page_gives_back_the_json_it_holds(show: Opener, tmp_path: Path) -> None:
+    assert download(show("scan"), "export-json", tmp_path).read_bytes() == to_json(capture("jax_scan"))
+
+
+def test_the_page_is_small_beside_its_data(pages: object) -> None:
+    assert callable(pages)
+    size = len(pages("empty").read_bytes()) - len(to_json(PAGES["empty"]()))
+    held = pages("empty").read_text(encoding="utf-8").split('id="catalogue">')[1].split("</script>")[0]
+    assert size - len(held.encode()) < parse("400 kB", "B")
+
+
+def test_hostile_names_are_text(show: Opener) -> None:
+    page = show("hostile")
+    assert page.title() == "hostile"  # nobody's script ran
+    assert page.locator("img").count() == 0
+    assert count(page) == len(HOSTILE)
+    shown = column(page, "name")
+    assert any("</script>" in name for name in shown)
+    for op in report(page)["ops"]:
+        if window_has(page, op["id"]):
+            expect(hover(page, op["id"])).to_be_visible()
+    at(page, "columns").click()
+    for label in ("scope", "source", "program"):
+        at(page, "columns-panel").get_by_label(label, exact=True).check()
+    page.keyboard.press("Escape")
+    for group in ("category", "scope", "location"):
+        at(page, "group").select_option(group)
+        expect(at(page, "count")).to_contain_text("groups")
+    assert page.title() == "hostile"
+    assert page.evaluate("() => document.scripts.length") == page.evaluate(
+        "() => document.querySelectorAll('script[type=importmap], script[type=module], script[type=\"application/json\"]').length"
+    )
+
+
+def window_has(page: Page, op: int) -> bool:
+    return bool(page.evaluate("id => window.roofline.spot(id) !== null", op))
+
+
+def test_marks_for_the_direction_of_text_stay_with_their_name(show: Opener) -> None:
+    page = show("hostile")
+    names = page.locator("[data-testid=table] [data-column=name] bdi")
+    assert names.count() == len(HOSTILE)
+
+
+def test_a_name_of_ten_thousand_letters_breaks_nothing(show: Opener) -> None:
+    page = show("hostile")
+    longest = max(report(page)["ops"], key=lambda op: len(op["name"]))
+    assert len(longest["name"]) > 9_000
+    rows(page).filter(has_text="cutlass").first.click()
+    expect(at(page, "selected-name")).to_contain_text("cutlass")
+    assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_hostile_csv_is_quoted(show: Opener, tmp_path: Path) -> None:
+    import csv
+
+    page = show("hostile")
+    with download(page, "export-csv", tmp_path).open(newline="", encoding="utf-8-sig") as file:
+        names = {row["name"] for row in csv.DictReader(file)}
+    assert any(name.endswith("</script>") for name in names)
+    assert len(names) == len(HOSTILE)
+
+
+@pytest.mark.parametrize(
+    ("fragment", "what"),
+    [
+        ("filter=time%3E1%25", lambda page: (count(page), column(page, "name"))),
+        ("colour=category", lambda page: at(page, "legend").inner_text()),
+        ("sort=name&descending=0", lambda page: column(page, "name")),
+        ("group=category", lambda page: column(page, "name")),
+        ("columns=name,scope,time_s", lambda page: page.locator("[data-testid=table] [role=columnheader]").all_inner_texts()),
+        ("selected=0-3", lambda page: (at(page, "count").inner_text(), page.locator("[data-testid=table] .row.selected").count())),
+        ("tab=program", lambda page: column(page, "name", "program-table")),
+        ("chip=tpu-v5e&factors=compute:0.5", lambda page: at(page, "notice").inner_text()),
+        ("step=2", lambda page: column(page, "time_s")),
+    ],
+)
+def test_the_fragment_is_the_state(show: Opener, fragment: str, what: object) -> None:
+    assert callable(what)
+    plain = what(show("train"))
+    page = show("train", fragment)
+    seen, again = kept(page, what)
+    assert seen == again
+    assert seen != plain
+
+
+def test_what_a_hand_does_is_in_the_address(show: Opener) -> None:
+    page = show("train")
+    at(page, "filter").fill("efficiency<0.5")
+    at(page, "colour").select_option("dtype")
+    at(page, "zoom-in").click()
+    rows(page).first.click()
+    page.wait_for_timeout(400)
+    for word in ("filter=", "colour=dtype", "window=", "selected="):
+        assert word in page.url
+    seen, again = kept(page, lambda one: (ticks(one), column(one, "name"), state(one)["selected"]))
+    assert seen == again
+    page.wait_for_timeout(200)
+
+
+def test_back_undoes_the_last_choice(show: Opener) -> None:
+    page = show("train")
+    at(page, "colour").select_option("category")
+    page.wait_for_timeout(200)
+    at(page, "group").select_option("category")
+    page.wait_for_timeout(200)
+    page.go_back()
+    expect(at(page, "group")).to_have_value("")
+    expect(at(page, "colour")).to_have_value("category")
+
+
+def test_nonsense_in_the_fragment_is_passed_over(show: Opener) -> None:
+    page = show(
+        "train", "filter=%E0%A4%A&window=1,2&selected=x&colour=purple&zzz=1&step=nine&factors=compute:-1&tab=__proto__&sort=nothing"
+    )
+    assert count(page) == 231
+    written(page, "HBM 4.814 TB/s")
+
+
+def test_reset_goes_back_to_the_beginning(show: Opener) -> None:
+    page = show("train", "filter=time%3E1%25&colour=category&group=category&factors=compute:0.5")
+    at(page, "reset").click()
+    expect(at(page, "count")).to_contain_text("231 rows")
+    expect(at(page, "notice")).to_be_hidden()
+
+
+def background(page: Page) -> tuple[int, ...]:
+    found: str = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+    return tuple(int(part) for part in re.findall(r"\d+", found)[:3])
+
+
+def test_light_and_dark_follow_the_system_and_the_choice(show: Opener) -> None:
+    light, dark = show("scan", color_scheme="light"), show("scan", color_scheme="dark")
+    assert min(background(light)) > 200
+    assert max(background(dark)) < 80
+    at(light, "theme").click()
+    at(light, "theme-panel").get_by_label("Dark").check()
+    light.wait_for_function("() => document.documentElement.dataset.theme === 'dark'")
+    assert max(background(light)) < 80
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("name", "fragment"),
+    [
+        ("train", ""),
+        ("train", "tab=program&panel=device"),
+        ("train", "panel=lost"),
+        ("compare", "tab=compare"),
+        ("hostile", "selected=0"),
+        ("empty", ""),
+    ],
+)
+def test_axe_finds_nothing_serious(show: Opener, name: str, fragment: str, scheme: str) -> None:
+    page = show(name, fragment, color_scheme=scheme)
+    found = Axe().run(page).response["violations"]
+    grave = [
+        (one["id"], one["help"], [node["html"][:200] for node in one["nodes"][:3]])
+        for one in found
+        if one["impact"] in ("serious", "critical")
+    ]
+    assert grave == []
+
+
+def test_everything_is_reached_and_worked_by_keyboard(show: Opener) -> None:
+    page = show("train")
+    page.keyboard.press("/")
+    expect(at(page, "filter")).to_be_focused()
+    page.keyboard.type("matmul")
+    page.keyboard.press("Escape")
+    # The chart: arrows go from op to op, longest first, and say them; Enter selects.
+    at(page, "filter").fill("")
+    at(page, "chart").focus()
+    page.keyboard.press("ArrowRight")
+    expect(at(page, "card")).to_be_visible()
+    longest = report(page)["ops"][0]
+    expect(page.locator("#announce")).to_contain_text(longest["name"])
+    page.keyboard.press("Enter")
+    assert state(page)["selected"] == [longest["id"]]
+    page.keyboard.press("+")
+    page.wait_for_timeout(250)
+    assert state(page)["window"]
+    page.keyboard.press("0")
+    page.keyboard.press("Escape")
+    page.wait_for_timeout(50)
+    assert state(page)["selected"] == []
+    # The table: arrows move, Space selects.
+    at(page, "table").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Space")
+    assert state(page)["selected"] == [report(page)["ops"][2]["id"]]  # two down from the one that the chart was on
+    # Tabs by arrows.
+    at(page, "tab-ops").focus()
+    page.keyboard.press("ArrowRight")
+    expect(at(page, "tab-program")).to_be_focused()
+    expect(at(page, "tab-program")).to_have_attribute("aria-selected", "true")
+
+
+def test_tab_goes_through_every_control_and_out_again(show: Opener) -> None:
+    page = show("train")
+    seen = []
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        seen.append(
+            page.evaluate("() => document.activeElement.dataset.testid ?? document.activeElement.id ?? document.activeElement.tagName")
+        )
+    for name in ("skip", "filter", "category", "group", "level", "colour", "zoom-in", "chart", "panel-findings", "columns", "table"):
+        assert name in seen
+
+
+def test_menus_close_with_escape_and_give_the_focus_back(show: Opener) -> None:
+    page = show("train")
+    at(page, "columns").click()
+    expect(at(page, "columns")).to_have_attribute("aria-expanded", "true")
+    page.keyboard.press("Escape")
+    expect(at(page, "columns-panel")).to_be_hidden()
+    expect(at(page, "columns")).to_be_focused()
+
+
+def test_the_chart_and_the_table_have_names_for_screen_readers(show: Opener) -> None:
+    page = show("train")
+    chart = at(page, "chart")
+    expect(chart).to_have_attribute("aria-label", re.compile(r"Roofline of \d+ operations"))
+    expect(page.get_by_role("grid", name="Operations")).to_have_count(1)
+    for button in page.get_by_role("button").all():
+        assert button.evaluate("one => (one.getAttribute('aria-label') ?? one.textContent).trim()")
+
+
+@pytest.mark.parametrize("name", ["train", "compare", "hostile", "empty"])
+@pytest.mark.parametrize("width", [320, 390])
+def test_a_phone_shows_all_of_it_without_scrolling_sideways(show: Opener, name: str, width: int) -> None:
+    page = show(name, viewport={"width": width, "height": 800}, has_touch=True, is_mobile=True)
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+    box = at(page, "chart").bounding_box()
+    assert box is not None
+    assert box["width"] > 0.8 * width
+    expect(at(page, "filter")).to_be_visible()
+    for tab in page.get_by_role("tablist", name="Views").get_by_role("tab").all():
+        tab.click()
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+
+
+def test_a_tap_shows_the_card_of_a_dot(show: Opener) -> None:
+    page = show("train", viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
+    longest = report(page)["ops"][0]
+    page.touchscreen.tap(*spot(page, longest["id"]))
+    expect(at(page, "card")).to_contain_text(longest["name"])
+
+
+def test_paper_has_the_chart_and_the_tables_and_no_controls(show: Opener) -> None:
+    page = show("train", color_scheme="dark")
+    page.evaluate("() => window.dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    settled(page)
+    assert min(background(page)) > 200  # light, whatever the screen is
+    for name in ("filter", "zoom-in", "export", "columns"):
+        expect(at(page, name)).to_be_hidden()
+    for name in ("chart", "program-chart"):
+        expect(at(page, name)).to_be_visible()
+    assert rows(page).count() >= 40
+    expect(at(page, "findings")).to_be_visible()
+    expect(at(page, "device-information")).to_be_visible()
+    page.emulate_media(media="screen")
+    page.evaluate("() => window.dispatchEvent(new Event('afterprint'))")
+    expect(at(page, "filter")).to_be_visible()
+
+
+def test_a_pdf_can_be_made_of_it(show: Opener) -> None:
+    assert len(show("scan").pdf()) > 20_000
+
+
+def test_nothing_at_all_is_shown_as_nothing(show: Opener) -> None:
+    page = show("empty")
+    expect(page.get_by_text("This report has no operations.")).to_be_visible()
+    assert count(page) == 0
+
+
+@pytest.mark.parametrize(("name", "ops"), [("thousand", 1_000), ("twenty_thousand", 20_000)])
+def test_many_ops_are_drawn_and_can_be_moved(show: Opener, name: str, ops: int) -> None:
+    page = show(name)
+    assert count(page) == ops
+    at(page, "chart").scroll_into_view_if_needed()
+    box = at(page, "chart").bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    # Frames, not seconds: the loop of the page is never held up for long while a hand pans.
+    page.evaluate("() => { window.frames_seen = 0; (function count() { window.frames_seen += 1; requestAnimationFrame(count); })(); }")
+    page.mouse.move(x, y)
+    page.mouse.down()
+    for step in range(20):
+        page.mouse.move(x + 4 * step, y + 2 * step)
+        settled(page)
+    page.mouse.up()
+    assert page.evaluate("() => window.frames_seen") >= 20
+    at(page, "filter").fill("efficiency<0.2")
+    settled(page)
+    assert count(page) < ops
+
+
+def test_the_address_of_the_page_can_be_copied(show: Opener) -> None:
+    page = show("scan", permissions=["clipboard-read", "clipboard-write"])
+    at(page, "copy-link").click()
+    expect(page.get_by_text(re.compile("Link copied|Copy the address"))).to_be_visible()
+
+
+def test_the_names_of_pages_and_captures_are_real() -> None:
+    assert (DATA / "h200" / "jax_train.xplane.pb.gz").exists()
+    assert set(BEFORE) <= set(PAGES)
+    assert json.loads(to_json(PAGES["hosts"]()))["input"]["hosts"] == ["north", "south"]

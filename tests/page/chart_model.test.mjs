@@ -1,0 +1,151 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { chartModel, machineOf, programModel, roofLines, rowsOf } from "../../src/roofline/render/static/chart_model.js";
+import { DEFAULTS } from "../../src/roofline/render/static/state.js";
+import { cases } from "./cases.mjs";
+import { close } from "./close.mjs";
+
+const REPORTS = cases("report");
+const odd = REPORTS.find(({ name }) => name.includes("odd")).report;
+const CATALOGUE = cases("catalogue")[0].machines;
+
+test("the chart of an untouched page is the figures' chart", () => {
+  for (const { name, report, chart, caption } of REPORTS) {
+    const model = chartModel(report, DEFAULTS);
+    const dots = model.dots.map((dot) => ({ name: dot.name, intensity: dot.x, rate: dot.y, weight: dot.weight, bound: dot.bound, category: dot.category, efficiency: dot.efficiency, op: dot.id }));
+    close(dots, chart.dots, `${name} dots`);
+    const strip = model.strip.map((dot) => ({ name: dot.name, share: dot.share, unit: dot.strip, weight: dot.weight, bound: dot.bound, category: dot.category, op: dot.id }));
+    close(strip, chart.strip, `${name} strip`);
+    const shown = model.roofs.filter((roof) => roof.kind === "compute" && !roof.hidden);
+    close(shown.map((roof) => [roof.id, roof.title, roof.rate]), chart.roofs.map((roof) => [roof.compute, roof.name, roof.peak]), `${name} roofs`);
+    const { left, right, bottom, top } = chart.extent;
+    close(model.home, [left, right, bottom, top], `${name} home`);
+    const whole = model.program.find((point) => point.scope === "total");
+    close(whole ? [whole.x, whole.y] : null, chart.program ? [chart.program.intensity, chart.program.rate] : null, `${name} program`);
+    close(model.leftOut, chart.left_out, `${name} left out`);
+    assert.equal(model.caption, caption);
+    assert.equal(model.timed, chart.timed);
+    assert.equal(model.machine, chart.machine);
+  }
+});
+
+test("roofs run from the edge to the ridge and on, whatever the window", () => {
+  for (const { report } of REPORTS) {
+    const model = chartModel(report, DEFAULTS);
+    const lines = roofLines(model, model.home);
+    const level = lines.find((line) => line.id === "hbm");
+    const highest = Math.max(...model.roofs.filter((roof) => roof.kind === "compute" && !roof.hidden).map((roof) => roof.rate));
+    assert.equal(level.points[1][1], highest);
+    for (const { kind, points } of lines) {
+      if (kind === "compute") assert.equal(points[0][1], points[1][1]);
+      else close(points[1][1] / points[1][0], points[0][1] / points[0][0], "", 1e-9);
+    }
+    assert.deepEqual(roofLines(model, [1e30, 1e31, 1e-9, 1e-8]), []);
+  }
+});
+
+test("a memory level is shown when an op is bound by it, and each roof can be switched", () => {
+  // l2 binds a kernel of the counted run; nothing there is bound by pcie.
+  const { report } = REPORTS.find(({ name }) => name.includes("ncu_torch_eager"));
+  const shown = (state) => chartModel(report, { ...DEFAULTS, ...state }).roofs.filter((roof) => !roof.hidden).map((roof) => roof.id);
+  assert.ok(shown({}).includes("l2") && shown({}).includes("hbm") && !shown({}).includes("pcie"));
+  assert.ok(!shown({ hidden: ["l2"] }).includes("l2"));
+  assert.ok(!shown({}).includes("matrix/fp8") && shown({ shown: ["matrix/fp8"] }).includes("matrix/fp8"));
+  const roof = chartModel(report, DEFAULTS).roofs.find((one) => one.id === "l2");
+  assert.ok(roof.binds > 0 && roof.used > 0 && !roof.axis && roof.provenance && roof.details.length && roof.label.startsWith("L2 "));
+});
+
+test("a level on the x axis moves dots by their bytes over it", () => {
+  const model = chartModel(odd, { ...DEFAULTS, level: "vmem.read" });
+  const dot = model.dots.find(({ name }) => name === "matmul.1");
+  assert.deepEqual([dot.x, dot.y], [3, 37.5]); // 300 FLOP over 100 B, in 8 s
+  assert.ok(model.roofs.find((roof) => roof.id === "vmem.read").axis);
+  assert.ok(model.leftOut.some(([why]) => why === "without VMEM read traffic"));
+});
+
+test("on the axis of what binds, ops stand over their own levels", () => {
+  const model = chartModel(odd, { ...DEFAULTS, level: "bound" });
+  const dot = model.dots.find(({ name }) => name === "all-reduce.3");
+  assert.equal(dot.x, 1); // 6 FLOP over the 6 B of its link
+});
+
+test("filters choose rows and dots, and leave roofs and home", () => {
+  const state = { ...DEFAULTS, filter: "matmul", bounds: ["matrix"] };
+  const { rows, all, shown, totals, problem } = rowsOf(odd, state);
+  assert.deepEqual(rows.map((row) => row.name), ["matmul.1", "matmul.2"]);
+  assert.ok(all.length === odd.ops.length && shown.time_s === 10 && totals.time_s > 10 && problem === null);
+  const model = chartModel(odd, state, { rows, all });
+  assert.equal(model.dots.length, 2);
+  close(model.home, chartModel(odd, DEFAULTS).home);
+  assert.equal(rowsOf(odd, { ...DEFAULTS, filter: "(" }).problem.at, 0);
+  assert.deepEqual(rowsOf(odd, { ...DEFAULTS, dtypes: [""] }).rows.every((row) => row.dtype === null), true);
+});
+
+test("groups are dots of their own", () => {
+  const { rows } = rowsOf(odd, { ...DEFAULTS, group: "category" });
+  const model = chartModel(odd, { ...DEFAULTS, group: "category" }, { rows });
+  const dot = model.dots.find(({ name }) => name === "dot");
+  assert.deepEqual([dot.x, dot.y, dot.ops], [15, 60, [0, 1]]); // 600 FLOP over 40 B in 10 s
+});
+
+test("areas can show what is lost, work, bytes or nothing", () => {
+  for (const size of ["time", "self", "lost", "flops", "bytes", "equal"]) {
+    const { dots } = chartModel(odd, { ...DEFAULTS, size });
+    assert.ok(dots.every((dot) => dot.weight >= 0));
+    assert.deepEqual(dots.map((dot) => dot.weight), dots.map((dot) => dot.weight).sort((one, other) => other - one));
+  }
+});
+
+test("the same work stands under another chip's roof, and under scaled ceilings", () => {
+  const { report } = REPORTS.find(({ name }) => name.includes("jax_train"));
+  const other = machineOf(report, { ...DEFAULTS, chip: "a100-sxm4-80" }, CATALOGUE);
+  const [own, moved] = [rowsOf(report, DEFAULTS), rowsOf(report, DEFAULTS, other)];
+  assert.ok(moved.totals.floor_s > 1.5 * own.totals.floor_s); // an H200 has three times the peak and twice the bandwidth
+  assert.equal(moved.totals.time_s, own.totals.time_s);
+  assert.equal(chartModel(report, DEFAULTS, { machine: other }).machine, other.title);
+  const twice = machineOf(report, { ...DEFAULTS, factors: { compute: 2, bandwidth: 2 } });
+  close(rowsOf(report, DEFAULTS, twice).totals.floor_s, own.totals.floor_s / 2, "", 1e-9);
+  assert.ok(chartModel(report, DEFAULTS, { machine: twice }).roofs.some((roof) => roof.details.some((line) => line.startsWith("200% of"))));
+  assert.equal(machineOf(report, { ...DEFAULTS, chip: "no such chip" }, CATALOGUE).name, report.machine.name);
+});
+
+test("every chip of the catalogue takes every report", () => {
+  for (const { name: chip } of CATALOGUE) {
+    for (const { report } of REPORTS.slice(0, 3)) {
+      const model = chartModel(report, DEFAULTS, { machine: machineOf(report, { ...DEFAULTS, chip }, CATALOGUE) });
+      assert.ok(model.home.every((value) => value > 0 && Number.isFinite(value)), chip);
+    }
+  }
+});
+
+test("the program's own chart shows its points closely", () => {
+  const { report } = REPORTS.find(({ name }) => name.includes("jax_train"));
+  const model = programModel(report, DEFAULTS);
+  assert.deepEqual([model.dots.length, model.strip.length], [0, 0]);
+  assert.deepEqual(new Set(model.program.map((point) => point.scope)), new Set(["total", "average", "step"]));
+  assert.ok(model.home[0] > chartModel(report, DEFAULTS).home[0]);
+  assert.deepEqual(programModel(report, { ...DEFAULTS, scopes: ["average"] }).program.map((point) => point.scope), ["average"]);
+});
+
+test("arrows lead from where an op was to where it is", () => {
+  for (const { before, after, comparison } of cases("pair")) {
+    const model = chartModel(after, DEFAULTS, { before, pairs: comparison });
+    const partners = new Map(comparison.deltas.filter((delta) => delta.before.ops.length === 1 && delta.after.ops.length === 1).map((delta) => [delta.after.ops[0], delta.before.ops[0]]));
+    const then = new Map(chartModel(before, DEFAULTS).dots.map((dot) => [dot.id, dot]));
+    const wanted = model.dots.filter((dot) => then.has(partners.get(dot.id)));
+    assert.equal(model.arrows.length, wanted.length);
+    for (const { from, to, after: row } of model.arrows) {
+      const was = then.get(partners.get(row.id));
+      close([from, to], [[was.x, was.y], [row.intensity, row.rate]]);
+    }
+    assert.deepEqual(chartModel(after, { ...DEFAULTS, compare: false }, { before }).arrows, []);
+  }
+});
+
+test("a report without ops or points is an empty chart", () => {
+  const empty = { ...odd, ops: [], points: [], by_step: [], by_device: [], findings: [], coverage: {} };
+  const model = chartModel(empty, DEFAULTS);
+  assert.deepEqual([model.dots, model.strip, model.program, model.leftOut, model.timed], [[], [], [], [], false]);
+  assert.ok(model.roofs.some((roof) => !roof.hidden) && model.home[0] < model.home[1]);
+});

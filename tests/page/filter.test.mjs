@@ -1,0 +1,117 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { HELP, parse } from "../../src/roofline/render/static/filter.js";
+import { select, totals } from "../../src/roofline/render/static/rows.js";
+import { cases } from "./cases.mjs";
+
+const ROWS = [
+  { name: "fusion.1", category: "loop fusion", bound: "hbm", dtype: "fp32", module: "jit_step", time_s: 8, self_time_s: 8, efficiency: 0.4, intensity: 0.5, flops: 5e8, bytes: 1e9, count: 4, rank: 1, steps: [0, 1], notes: [] },
+  { name: "dot-general.2", category: "matmul", bound: "matrix", dtype: "bf16", module: "jit_step", time_s: 1, self_time_s: 1, efficiency: 0.9, intensity: 200, flops: 2e12, bytes: 1e6, count: 12, rank: 2, steps: [1], notes: [] },
+  { name: "Layer Norm", category: "", bound: "latency", dtype: null, module: "jit_init", time_s: 1, self_time_s: 1, efficiency: null, intensity: null, flops: 0, bytes: null, count: 1, rank: 3, steps: [], notes: ["a note"] },
+];
+const TOTALS = { self_time_s: 10, flops: 2.0005e12, count: 17 };
+
+function ranks(text) {
+  const { test: passes, problem } = parse(text);
+  assert.equal(problem, null, `${text}: ${problem?.message}`);
+  return ROWS.filter((row) => passes(row, TOTALS)).map((row) => row.rank);
+}
+
+test("every form of the language chooses the rows it says", () => {
+  const expected = {
+    "": [1, 2, 3],
+    "  ": [1, 2, 3],
+    FUSION: [1],
+    "dot-general": [2],
+    '"layer norm"': [3],
+    "layer norm": [3], // both words, anywhere
+    "/^(fusion|dot)/": [1, 2],
+    "/layer/": [],
+    "/layer/i": [3],
+    "-fusion": [2, 3],
+    "not fusion": [2, 3],
+    "-/o/": [3].filter(() => false), // every name has an o
+    "efficiency<0.5": [1],
+    "efficiency<50%": [1],
+    "efficiency>=90%": [2],
+    "efficiency!=0.9": [1, 3], // what is unknown differs from any value
+    "efficiency=none": [3],
+    "time>50%": [1], // 8 of 10 s
+    "time>=10%": [1, 2, 3],
+    "time>500ms": [1, 2, 3],
+    "time>1": [1],
+    "flops>1G": [2],
+    "flops>=1 efficiency<0.5": [1],
+    "bytes<2MB": [2],
+    "bytes<=1MiB": [2],
+    "intensity>=100": [2],
+    "count>10": [2],
+    "count=4": [1],
+    "rank<=2 bound=hbm": [1],
+    "category:fusion": [1],
+    "category=fusion": [],
+    'category="loop fusion"': [1],
+    "category=none": [3],
+    "bound=HBM,latency": [1, 3],
+    "bound!=hbm": [2, 3],
+    "dtype=bf16": [2],
+    "dtype=none": [3],
+    "program:step": [1, 2],
+    "name:/\\.\\d$/": [1, 2],
+    "note:note": [3],
+    "step:0": [1],
+    "step=0,1": [1, 2],
+    "step>0": [1, 2],
+    "fusion or matrix": [1],
+    "fusion or bound=matrix": [1, 2],
+    "fusion and bound=matrix": [],
+    "fusion OR bound=matrix AND count<5": [1], // and binds closer than or
+    "(fusion or bound=matrix) count<5": [1],
+    "not (fusion or dot)": [3],
+    "-(fusion or dot)": [3],
+    "not not fusion": [1],
+  };
+  for (const [text, wanted] of Object.entries(expected)) assert.deepEqual(ranks(text), wanted, text);
+});
+
+test("what is wrong is said, with its place, and everything passes", () => {
+  const expected = {
+    "(fusion": ["bracket", 0], "fusion)": ["bracket", 6], "()": ["bracket", 1], "/[/": ["regular expression", 0], "/open": ["closing", 0], '"open': ["never closed", 0],
+    "/a/g": ["flags", 0], "colour=red": ["no field", 0], "time>": ["value", 5], "time>fast": ["not a number", 5], "time>3MB": ["is in s", 5], "rate>5%": ["total", 5],
+    "bound<3": ["text", 5], "step:x": ["whole number", 5], or: ["before", 0], "fusion or": ["after", 7], "fusion and": ["after", 7], not: ["after", 0], "bound=,": ["missing", 6],
+  };
+  for (const [text, [words, at]] of Object.entries(expected)) {
+    const { test: passes, problem } = parse(text);
+    assert.ok(problem, text);
+    assert.ok(problem.message.includes(words), `${text}: ${problem.message}`);
+    assert.equal(problem.at, at, text);
+    assert.ok(ROWS.every((row) => passes(row, TOTALS)));
+  }
+});
+
+test("no text makes it throw", () => {
+  const letters = ["(", ")", "-", "/", '"', "\\", "time", "bound", "name", "<", ">=", "=", ":", "or", "and", "not", " ", "1%", "e9", "[", "ü", "\ud800", "\n", ",", "none", "0"];
+  let seed = 7;
+  const random = (most) => (seed = (seed * 48271) % 2147483647) % most;
+  for (let round = 0; round < 20000; round += 1) {
+    const text = Array.from({ length: random(9) }, () => letters[random(letters.length)]).join("");
+    const { test: passes } = parse(text);
+    for (const row of ROWS) assert.equal(typeof passes(row, TOTALS), "boolean", text);
+  }
+  for (const text of [null, undefined, 3, "(".repeat(100000), "-".repeat(100000), "a or ".repeat(10000)]) assert.ok(parse(text).test);
+});
+
+test("the examples of the help are filters", () => {
+  for (const { example } of HELP) assert.equal(parse(example).problem, null, example);
+});
+
+test("filters work on the rows of real reports", () => {
+  for (const { name, report } of cases("report")) {
+    const rows = select(report);
+    const sum = totals(rows);
+    const { test: passes } = parse("efficiency<0.5 time>1%");
+    const expected = rows.filter((row) => row.efficiency !== null && row.efficiency < 0.5 && row.time_s > 0.01 * sum.self_time_s);
+    assert.deepEqual(rows.filter((row) => passes(row, sum)), expected, name);
+  }
+});

@@ -1,0 +1,79 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { costOf, leastOf, machine, place, rateTitle, scaled, title } from "../../src/roofline/render/static/law.js";
+import { cases, VECTORS } from "./cases.mjs";
+import { close } from "./close.mjs";
+
+const machineOf = (rates) => machine({ name: "case", ceilings: Object.entries(rates).map(([resource, rate]) => ({ resource, rate })) });
+const MACHINES = Object.fromEntries(VECTORS.machines.map(([name, rates]) => [name, machineOf(rates)]));
+
+function held(one) {
+  return place(one.cost, MACHINES[one.machine], { time_s: one.time_s, launches: one.launches, level: one.level });
+}
+
+function answers(one, where) {
+  const found = held(one);
+  const { flops, ...rest } = found;
+  close(rest, one.expected, where);
+  assert.deepEqual(Object.keys(found.times), Object.keys(one.expected.times), `${where}: longest first`);
+}
+
+test("the law gives what Python gives", () => {
+  assert.ok(VECTORS.law.length > 300);
+  VECTORS.law.forEach((one, index) => answers(one, `law ${index}`));
+});
+
+test("the law gives what Python gives on cases found by hypothesis", () => {
+  for (const { name, found } of cases("law")) {
+    assert.ok(found.length > 100);
+    found.forEach((one, index) => answers(one, `${name} ${index}`));
+  }
+});
+
+test("ceilings scale by resource, else by unit, else by kind", () => {
+  for (const { machine: name, factors, expected } of VECTORS.scaled) {
+    const changed = scaled(MACHINES[name], factors);
+    close(Object.fromEntries(changed.ceilings.map((one) => [one.resource, one.rate])), expected);
+  }
+});
+
+test("a faster machine never raises the floor, and a doubled cost doubles it", () => {
+  for (const one of VECTORS.law) {
+    const faster = place(one.cost, scaled(MACHINES[one.machine], { compute: 2, bandwidth: 2 }));
+    const whole = place(one.cost, MACHINES[one.machine]);
+    assert.ok(faster.floor_s <= whole.floor_s);
+    const twice = Object.fromEntries(Object.entries(one.cost).map(([name, amount]) => [name, amount === null ? null : 2 * amount]));
+    if (whole.floor_s < 1e300) close(place(twice, MACHINES[one.machine]).floor_s, 2 * whole.floor_s, JSON.stringify(one.cost));
+  }
+});
+
+test("resources are titled as in the figures", () => {
+  for (const [name, words, rated] of VECTORS.title) assert.deepEqual([title(name), rateTitle(name, 3.2e12)], [words, rated]);
+});
+
+test("the law recomputes every op and point of every real report", () => {
+  const all = [...cases("report"), ...cases("capture")];
+  assert.ok(all.length > 20);
+  for (const { name, report } of all) {
+    const own = machine(report.machine);
+    for (const op of report.ops) {
+      const found = place(costOf(op), own, { time_s: op.time_s, launches: op.kernels || op.count, least: leastOf(op, own) });
+      for (const key of ["bound", "floor_s", "serial_s", "efficiency", "attainable", "intensity", "ridge", "times", "utilization", "roofs", "unrated"]) {
+        close(found[key], op[key], `${name} ${op.name} ${key}`, Object.values(costOf(op)).includes(null) ? 1e-9 : 1e-12);
+      }
+    }
+    for (const point of report.points) {
+      const found = place(costOf(point), own, { time_s: point.time_s, least: leastOf(point, own) });
+      for (const key of ["bound", "floor_s", "efficiency", "intensity"]) close(found[key], point[key], `${name} ${point.scope} ${key}`, 1e-9);
+    }
+  }
+});
+
+test("the known part of an unknown amount is recovered from the unit's time", () => {
+  // 30 FLOP of vector work took 1.5 s at 20 FLOP/s; the report says null for it because more is unknown.
+  const toy = machineOf({ "vector/fp32": 20, "vector/fp16": 40, hbm: 10 });
+  const op = { work: { "vector/fp32": null, "vector/fp16": 40 }, bytes: { hbm: 5 }, times: { vector: 2.5, hbm: 0.5 } };
+  close(leastOf(op, toy), { "vector/fp32": 30 });
+  close(place(costOf(op), toy, { least: leastOf(op, toy) }).floor_s, 2.5);
+});

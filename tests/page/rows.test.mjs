@@ -1,0 +1,190 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { COLUMNS, PROGRAM_COLUMNS, USUAL_COLUMNS } from "../../src/roofline/render/static/columns.js";
+import { machine, scaled } from "../../src/roofline/render/static/law.js";
+import { programRows } from "../../src/roofline/render/static/program_rows.js";
+import { choices, group, levels, ownMachine, select, sort, stem, totals } from "../../src/roofline/render/static/rows.js";
+import { cases, VECTORS } from "./cases.mjs";
+import { close } from "./close.mjs";
+
+const REPORTS = cases("report");
+const odd = REPORTS.find(({ name }) => name.includes("odd")).report;
+
+test("a row of the whole report has the report's own figures", () => {
+  for (const { name, report } of REPORTS) {
+    const rows = select(report);
+    assert.equal(rows.length, report.ops.length);
+    const keys = "id rank name category count kernels time_s self_time_s flops unit dtype intensity ridge attainable floor_s serial_s expected_s bound efficiency".split(" ");
+    rows.forEach((row, index) => keys.forEach((key) => close(row[key], report.ops[index][key], `${name} ${row.name} ${key}`)));
+  }
+});
+
+test("work held against an equal machine gives the same rows", () => {
+  for (const { name, report } of REPORTS) {
+    const [mine, other] = [select(report), select(report, {}, machine(report.machine))];
+    mine.forEach((row, index) => {
+      for (const key of ["floor_s", "bound", "efficiency", "unit", "dtype", "compute", "lost_s", "attainable", "roofs"]) {
+        close(other[index][key], row[key], `${name} ${row.name} ${key}`, 1e-9);
+      }
+    });
+  }
+});
+
+test("steps and devices share out every op", () => {
+  for (const { name, report } of REPORTS) {
+    const { steps, devices } = choices(report);
+    for (const [key, all] of [["step", steps], ["device", devices.map((one) => one.id)]]) {
+      if (!all.length || !report[`by_${key}`].length) continue;
+      const seconds = new Map();
+      for (const one of all) for (const row of select(report, { [key]: one })) seconds.set(row.id, (seconds.get(row.id) ?? 0) + row.time_s);
+      const listed = new Map();
+      for (const share of report[`by_${key}`]) listed.set(share.op, (listed.get(share.op) ?? 0) + share.time_s);
+      for (const [id, sum] of seconds) close(sum, listed.get(id), `${name} ${key} ${id}`, 1e-9);
+    }
+  }
+});
+
+test("the part of an op in a step is Python's", () => {
+  let compared = 0;
+  for (const { name, report, parts } of REPORTS) {
+    for (const [step, expected] of Object.entries(parts)) {
+      const rows = new Map(select(report, { step: Number(step) }).map((row) => [row.id, row]));
+      assert.equal(rows.size, expected.length);
+      for (const op of expected) {
+        const row = rows.get(op.id);
+        for (const key of ["count", "kernels", "time_s", "self_time_s", "flops", "rate", "floor_s", "serial_s", "expected_s", "bound", "efficiency", "work", "times"]) {
+          close(row[key], op[key], `${name} step ${step} ${op.name} ${key}`);
+        }
+        compared += 1;
+      }
+    }
+  }
+  assert.ok(compared > 100);
+});
+
+test("a step has the share of its executions of the work, and its own time", () => {
+  // Half of 4 executions: 150 of 300 FLOP, whose floor at 100 FLOP/s is 1.5 s; the step took 3 of the 8 s.
+  const row = select(odd, { step: 0 }).find(({ name }) => name === "matmul.1");
+  assert.deepEqual([row.count, row.flops, row.time_s, row.floor_s, row.efficiency, row.lost_s], [2, 150, 3, 1.5, 0.5, 1.5]);
+});
+
+test("a device or a host has its share", () => {
+  // Half of the executions ran on each device: 3 of the 8 s on the left one, 5 on the right.
+  assert.deepEqual(choices(odd).hosts, ["left", "right"]);
+  const time = (choice) => select(odd, choice).find(({ name }) => name === "matmul.1")?.time_s;
+  assert.deepEqual([time({ device: 0 }), time({ host: "right" }), time({ device: 1, host: "right" }), time({ device: 0, host: "right" })], [3, 5, 5, undefined]);
+  // A step on one device is the product of both shares: 3/8 of 3/8 of 8 s.
+  close(time({ step: 0, device: 0 }), 1.125);
+});
+
+test("steps are called by their names", () => {
+  assert.deepEqual(choices(odd).stepTitles, { 0: "0 train", 1: "1 train" });
+  assert.ok(programRows(odd).some((row) => row.name === "step 0 train" && row.id === "step 0"));
+});
+
+test("infeed and outfeed can be left out", () => {
+  assert.ok(choices(odd).hasFeeds);
+  assert.deepEqual(select(odd, { feeds: false }).filter((row) => row.feeds), []);
+  assert.equal(select(odd, { feeds: false }).length, odd.ops.length - 1);
+});
+
+test("a level gives bytes, bandwidth, intensity and ridge", () => {
+  // 100 B read and 30 B written: 130 B of VMEM in 8 s; 300 FLOP over 100 B read is 3 FLOP/B, and the ridge is 100 / 50.
+  const of = (level) => select(odd, { level }).find(({ name }) => name === "matmul.1");
+  assert.deepEqual([of("vmem").bytes, of("vmem").bandwidth, of("vmem").ridge], [130, 130 / 8, null]);
+  assert.deepEqual([of("vmem.read").intensity, of("vmem.read").ridge], [3, 2]);
+  // Bound by its matrix unit, but of its memories HBM and VMEM reads take 2 s each, and HBM comes first.
+  assert.equal(of("bound").level, "hbm");
+  assert.deepEqual(levels(odd).map((one) => one.key), ["hbm", "vmem.read", "vmem.write", "ici"]);
+});
+
+test("another machine changes floors, bounds and efficiency, not measurements", () => {
+  const faster = select(odd, {}, scaled(ownMachine(odd), { compute: 100 })).find(({ name }) => name === "matmul.1");
+  // At 10,000 FLOP/s the 20 B over 10 B/s and the 100 B over 50 B/s are what is left: 2 s.
+  assert.deepEqual([faster.bound, faster.floor_s, faster.efficiency, faster.time_s, faster.lost_s], ["hbm", 2, 0.25, 8, 6]);
+});
+
+test("unknown work stays unknown and never counts as nothing", () => {
+  const row = select(odd).find(({ name }) => name === "mystery");
+  assert.deepEqual([row.flops, row.bytes, row.efficiency, row.lost_s, row.bound], [null, null, null, null, null]);
+  assert.deepEqual(row.unknown, ["hbm", "matrix/bf16"]);
+});
+
+test("groups are what Python sums up", () => {
+  for (const { name, report, groups, scopes } of REPORTS) {
+    const check = (found, expected, by) => {
+      assert.deepEqual(found.map((one) => one.name), expected.map((one) => one.key), `${name} by ${by}`);
+      found.forEach((one, index) => {
+        for (const key of ["ops", "count", "time_s", "self_time_s", "priced_s", "flops", "work", "unknown", "floor_s", "serial_s", "efficiency", "bound"]) {
+          close(one[key], expected[index][key], `${name} by ${by} ${one.name} ${key}`);
+        }
+        close(one.moved, expected[index].bytes, `${name} by ${by} bytes`);
+      });
+    };
+    for (const [by, expected] of Object.entries(groups)) check(group(select(report), by), expected, by);
+    check(group(select(report), "scope", 2), scopes, "scope of depth 2");
+  }
+});
+
+test("shares of rows and of groups sum to one", () => {
+  for (const { name, report } of REPORTS) {
+    const rows = select(report);
+    for (const all of [rows, group(rows, "category")]) close(all.reduce((sum, row) => sum + row.share, 0), 1, name, 1e-9);
+  }
+});
+
+test("sorting is stable and leaves the unknown last either way", () => {
+  const rows = [{ id: 0, v: 1 }, { id: 1, v: null }, { id: 2, v: 3 }, { id: 3, v: 1 }];
+  assert.deepEqual(sort(rows, "v").map((row) => row.id), [2, 0, 3, 1]);
+  assert.deepEqual(sort(rows, "v", false).map((row) => row.id), [0, 3, 2, 1]);
+  assert.deepEqual(sort([{ v: "b" }, { v: "" }, { v: "a" }], "v", false).map((row) => row.v), ["a", "b", ""]);
+});
+
+test("totals leave out rows above their roof from what is lost", () => {
+  const rows = select(odd);
+  const lost = rows.filter((row) => row.lost_s > 0).reduce((sum, row) => sum + row.lost_s, 0);
+  assert.ok(rows.some((row) => row.lost_s < 0));
+  close(totals(rows).lost_s, lost);
+});
+
+test("stems are Python's", () => {
+  for (const [name, bare] of VECTORS.stem) assert.equal(stem(name), bare);
+});
+
+test("every column has a value that it can show for every row", () => {
+  for (const { name, report } of REPORTS) {
+    for (const row of [...select(report), ...group(select(report), "category")]) {
+      for (const { key, format } of COLUMNS) {
+        assert.ok(key in row, `${name}: ${key}`);
+        assert.equal(typeof format(row[key]), "string");
+        assert.ok(!/NaN|undefined|null/.test(format(row[key])) || /NaN|undefined|null/.test(String(row[key])), `${key}: ${format(row[key])}`);
+      }
+    }
+    for (const row of programRows(report)) for (const { key, format } of PROGRAM_COLUMNS) assert.ok(key in row && !/NaN|undefined/.test(format(row[key])), key);
+  }
+  assert.ok(USUAL_COLUMNS.every((key) => COLUMNS.some((column) => column.key === key)));
+});
+
+test("the program's rows are the report's points", () => {
+  for (const { name, report } of REPORTS) {
+    const points = report.points.filter((point) => point.infeed_outfeed);
+    const rows = programRows(report);
+    assert.equal(rows.length, points.length, name);
+    rows.forEach((row, index) => {
+      for (const key of ["scope", "step", "time_s", "busy_s", "flops", "intensity", "bound", "floor_s", "efficiency", "op_efficiency"]) {
+        close(row[key], points[index][key], `${name} ${row.name} ${key}`);
+      }
+    });
+    // The same machine, made anew, goes the long way and says the same.
+    programRows(report, {}, machine(report.machine)).forEach((row, index) => {
+      for (const key of ["bound", "floor_s", "efficiency", "op_efficiency", "peak_share", "memory_utilization"]) close(row[key], rows[index][key], `${name} ${row.name} ${key}`, 1e-9);
+    });
+  }
+});
+
+test("without infeed and outfeed the program has its own points", () => {
+  const [whole, without] = [programRows(odd), programRows(odd, { feeds: false })];
+  assert.deepEqual([whole[0].infeed_outfeed, without[0].infeed_outfeed], [true, false]);
+  assert.ok(without[0].bytes === null && without[0].time_s < whole[0].time_s);
+});

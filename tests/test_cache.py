@@ -1,0 +1,316 @@
+"""The cache answers for exactly what was read: never for a changed file, option or version, and never from a damaged entry."""
+
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import roofline
+from roofline.cli import main
+from roofline.cost import Cost
+from roofline.errors import SourceError, UsageError
+from roofline.hlo.calls import forget_call
+from roofline.machines import load
+from roofline.sources import cache as caching
+from roofline.sources import hosts
+from roofline.sources.cache import Cache, cache_folder, fingerprint, key_of
+from roofline.sources.hosts import Reading, read_host
+from roofline.sources.xspace.attribute import DevicePart, Instance, Launched, Part, Share, Subject, Tally
+from roofline.sources.xspace.packing import pack, unpack
+from roofline.sources.xspace.recording import read_part
+
+DATA = Path(__file__).parent / "data"
+CAPTURES = sorted([*(DATA / "h200").glob("*.xplane.pb*"), *(DATA / "cpu").glob("*.xplane.pb*")])
+KEY = "0" * 64
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> str:
+    return str(shutil.copy(DATA / "h200" / "jax_fusion.xplane.pb", tmp_path / "host.xplane.pb"))
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Cache:
+    return Cache.at(tmp_path / "kept")
+
+
+@pytest.fixture
+def readings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that were read, and not answered from a cache."""
+    files: list[str] = []
+
+    def counting(path: str, *args: object, **options: object) -> Part:
+        files.append(str(path))
+        return read_part(path, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(hosts, "read_part", counting)
+    return files
+
+
+def part(host: str = "a", **more: object) -> Part:
+    return Part(file=f"{host}.pb", host=host, devices=(), **more)  # type: ignore[arg-type]
+
+
+def test_the_second_reading_of_a_file_is_the_first_one(profile: str, kept: Cache, readings: list[str]) -> None:
+    first, second = (read_host(profile, Reading(cache=kept)) for _ in range(2))
+    assert first == second == read_part(profile)
+    assert readings == [profile]
+
+
+def test_a_file_with_one_byte_changed_is_read_anew(profile: str, kept: Cache, readings: list[str]) -> None:
+    read_host(profile, Reading(cache=kept))
+    data = bytearray(Path(profile).read_bytes())
+    before = os.stat(profile)
+    data[data.index(b"NVIDIA H200")] = ord("M")
+    Path(profile).write_bytes(data)
+    os.utime(profile, ns=(before.st_atime_ns, before.st_mtime_ns))  # same name, same size, same time of change
+    assert {device.name for device in read_host(profile, Reading(cache=kept)).devices} == {"MVIDIA H200"}
+    assert len(readings) == 2
+
+
+@pytest.mark.parametrize("other", [{"salvage": True}, {"shared": True}, {"target": load("h200-sxm")}])
+def test_other_options_are_read_anew(other: dict[str, object], profile: str, kept: Cache, readings: list[str]) -> None:
+    read_host(profile, Reading(cache=kept))
+    read_host(profile, Reading(cache=kept, **other))  # type: ignore[arg-type]
+    assert len(readings) == 2
+
+
+def test_another_name_is_read_anew_because_a_part_tells_it(profile: str, kept: Cache, tmp_path: Path) -> None:
+    read_host(profile, Reading(cache=kept))
+    again = str(shutil.copy(profile, tmp_path / "other.xplane.pb"))
+    assert read_host(again, Reading(cache=kept)).file == again
+
+
+def test_another_version_of_the_code_is_read_anew(profile: str, kept: Cache, readings: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    read_host(profile, Reading(cache=kept))
+    monkeypatch.setattr(caching, "fingerprint", lambda: "another")
+    read_host(profile, Reading(cache=kept))
+    assert len(readings) == 2
+
+
+def test_the_fingerprint_follows_every_source_file_that_has_a_say(tmp_path: Path) -> None:
+    package = tmp_path / "roofline"
+    source = Path(roofline.__file__).parent
+    shutil.copytree(source, package, ignore=shutil.ignore_patterns("__pycache__", "chips", "static"))
+    code = "from roofline.sources.cache import fingerprint; print(fingerprint(), fingerprint(compiled=False))"
+
+    def printed() -> list[str]:
+        ran = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, check=True)
+        return ran.stdout.decode().split()
+
+    first = printed()
+    assert first == printed()
+    (package / "cli" / "place.py").write_text("")
+    assert first == printed()
+    with (package / "hlo" / "price.py").open("a") as file:
+        file.write("\n")
+    assert not set(first) & set(printed())
+    (package / "sources" / "xspace" / "added.so").write_bytes(b"")
+    with_compiled, without = printed()
+    assert with_compiled != without
+
+
+def test_a_source_file_edited_while_we_run_is_not_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = fingerprint.__wrapped__()
+    monkeypatch.setattr(caching, "LOADED_S", 0.0)  # every file is younger than this process
+    assert fingerprint.__wrapped__() != usual
+
+
+def test_prices_that_a_user_registered_are_never_kept(profile: str, kept: Cache) -> None:
+    roofline.register_call("my_kernel", lambda call: Cost())
+    try:
+        read_host(profile, Reading(cache=kept))
+    finally:
+        forget_call("my_kernel")
+    assert kept.entries() == []
+
+
+def test_a_large_plain_file_is_read_sooner_than_looked_up(profile: str, tmp_path: Path) -> None:
+    size = Path(profile).stat().st_size
+    packed = tmp_path / "packed.xplane.pb.gz"
+    packed.write_bytes(gzip.compress(Path(profile).read_bytes()))
+    for name, largest, file, entries in (
+        ("a", size - 1, profile, 0),
+        ("b", size, profile, 1),
+        ("c", 1, str(packed), 1),
+        ("d", None, profile, 1),
+    ):
+        kept = Cache(tmp_path / name, largest_bytes=largest)
+        read_host(file, Reading(cache=kept))
+        assert len(kept.entries()) == entries
+    sent = Cache(tmp_path / "sent", largest_bytes=size - 1)
+    read_host(profile, Reading(cache=sent), data=Path(profile).read_bytes())
+    assert sent.entries() == []
+
+
+def test_an_error_is_never_kept(kept: Cache, tmp_path: Path) -> None:
+    for name in ("broken.xplane.pb", "broken.xplane.pb.gz"):
+        broken = tmp_path / name
+        broken.write_bytes(b"nothing of ours")
+        with pytest.raises(SourceError, match="not an XSpace profile"):
+            read_host(str(broken), Reading(cache=kept))
+        with pytest.raises(SourceError, match="no such file"):
+            read_host(str(tmp_path / f"gone-{name}"), Reading(cache=kept))
+    assert kept.entries() == []
+
+
+@given(at=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
+def test_a_damaged_entry_is_no_entry(at: float, flip: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    kept = Cache.at(tmp_path_factory.mktemp("kept"))
+    kept.put(KEY, part())
+    ((path, size, _),) = kept.entries()
+    data = bytearray(path.read_bytes())
+    data[int(at * size)] ^= flip
+    path.write_bytes(data)
+    assert kept.get(KEY) is None
+    path.write_bytes(data[: int(at * size)])
+    assert kept.get(KEY) is None
+
+
+def test_a_damaged_entry_is_written_again(profile: str, kept: Cache, readings: list[str]) -> None:
+    read_host(profile, Reading(cache=kept))
+    ((path, _, _),) = kept.entries()
+    path.write_bytes(path.read_bytes()[:-1])
+    for _ in range(2):
+        assert read_host(profile, Reading(cache=kept)) == read_part(profile)
+    assert len(readings) == 2  # once at first, once for the damage
+
+
+def test_an_entry_under_another_key_is_no_entry(kept: Cache) -> None:
+    kept.put(KEY, part())
+    ((path, _, _),) = kept.entries()
+    shutil.copy(path, path.with_name(f"{'1' * 64}.part"))
+    assert kept.get("1" * 64) is None
+    assert kept.get(KEY) == part()
+
+
+def test_many_processes_share_a_folder(profile: str, kept: Cache) -> None:
+    code = (
+        "import sys\nfrom pathlib import Path\n"
+        "from roofline.sources.cache import Cache\nfrom roofline.sources.hosts import Reading, read_host\n"
+        "cache = Cache(Path(sys.argv[2]))\n"
+        "for _ in range(8):\n"
+        "    cache.clear()\n"
+        "    print(read_host(sys.argv[1], Reading(cache=cache)).devices[0].busy_ps)\n"
+    )
+    words = [sys.executable, "-c", code, profile, str(kept.folder)]
+    running = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    said = [process.communicate(timeout=120)[0].split() for process in running]
+    assert {process.returncode for process in running} == {0}
+    assert {word for words in said for word in words} == {str(read_part(profile).devices[0].busy_ps)}
+    assert [path for path in kept.folder.iterdir() if path.suffix != ".part"] == []
+
+
+def test_the_least_recently_used_goes_when_the_folder_is_full(tmp_path: Path) -> None:
+    probe = Cache.at(tmp_path / "probe")
+    probe.put("a", part())
+    room = Cache(tmp_path / "kept", most_bytes=probe.entries()[0][1] * 2)
+    for age, key in ((300, "a"), (200, "b")):
+        room.put(key, part())
+        path = room.folder / f"{key}.part"
+        os.utime(path, (path.stat().st_mtime - age,) * 2)
+    assert room.get("a") is not None  # so b is the older one now
+    room.put("c", part())
+    assert {path.stem for path, _, _ in room.entries()} == {"a", "c"}
+
+
+def test_what_a_killed_writer_left_is_swept_up(kept: Cache) -> None:
+    old, young = kept.folder / "x.unfinished", kept.folder / "y.unfinished"
+    for path in (old, young):
+        path.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    kept.put(KEY, part())
+    assert (old.exists(), young.exists()) == (False, True)
+
+
+def test_a_folder_that_cannot_be_used_is_an_empty_cache_unless_it_was_named(profile: str, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    silent = Cache(blocked / "inside")
+    assert read_host(profile, Reading(cache=silent)) == read_part(profile)
+    assert (silent.entries(), silent.clear()) == ([], 0)
+    with pytest.raises(UsageError, match=r"inside: cannot keep a cache there: Not a directory; name another folder, or --no-cache"):
+        Cache.at(blocked / "inside")
+
+
+def test_the_folder_is_where_caches_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ROOFLINE_CACHE", str(tmp_path))
+    assert cache_folder() == tmp_path
+    monkeypatch.delenv("ROOFLINE_CACHE")
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_folder() == tmp_path / "xdg" / "roofline"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == Path.home() / ".cache" / "roofline"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert cache_folder() == Path.home() / "Library" / "Caches" / "roofline"
+
+
+def test_options_next_to_each_other_are_not_run_together() -> None:
+    assert len({key_of(b"x", "a", "b"), key_of(b"x", "ab", ""), key_of(b"x", "a", "b", None), key_of(b"y", "a", "b")}) == 4
+
+
+def test_one_local_file_is_not_kept_unless_asked(profile: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "asked"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ROOFLINE_CACHE", str(tmp_path / "usual"))
+        assert main(["analyze", profile]) == 0
+        assert not (tmp_path / "usual").exists()
+        assert main(["analyze", profile, "--cache", str(folder)]) == 0
+    assert len(list(folder.iterdir())) == 1
+    plain = capsys.readouterr().out
+    half = len(plain) // 2
+    assert plain[:half] == plain[half:]
+
+
+def test_the_command_shows_and_clears(profile: str, kept: Cache, capsys: pytest.CaptureFixture[str]) -> None:
+    read_host(profile, Reading(cache=kept))
+    size = kept.entries()[0][1]
+    assert main(["cache", "--cache", str(kept.folder), "--json", "-"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["folder"], shown["entries"], shown["bytes"]) == (str(kept.folder), 1, size)
+    assert main(["cache", "--cache", str(kept.folder), "--clear"]) == 0
+    said = capsys.readouterr()
+    assert "1 entry removed" in said.err
+    assert "entries  0" in said.out
+    assert kept.entries() == []
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name.partition(".")[0])
+def test_parts_of_real_captures_come_back_to_the_last_digit(path: Path) -> None:
+    whole = read_part(path, shared=True)
+    again = unpack(pack(whole))
+    assert again == whole
+    assert repr(again) == repr(whole)  # 1 and 1.0 are equal, and print differently
+
+
+def test_every_kind_of_number_and_text_comes_back() -> None:
+    cost = Cost.of({"matrix/bf16": 2**80, "hbm": Fraction(1, 3), "vector/fp32": 0.1, "nvlink": None})
+    subject = Subject(name="add \ud800 ü \"'\n\0", cost=cost, notes=("a", "b"))
+    tally = Tally(1, 2, 3, 4, {0: Share(1, 2)}, {"pcie": 5}, [Launched("k", 1, (1, 2, 3), 4), Launched("k", 1, None, 4)])
+    device = DevicePart(plane="p", ordinal=0, name="n", rates={"hbm": 1e300}, wall_ps=2**70, busy_ps=1, rows={subject: tally}, steps={})
+    whole = Part(file="f", host="h", devices=(device,), instances=(Instance("train", None), Instance("train", -4, 1)))
+    assert repr(unpack(pack(whole))) == repr(whole)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(["Part", "Cost", "dict", "tuple", "Resource", "Fraction"]),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(st.binary() | json_values.map(lambda value: json.dumps(value).encode()))
+def test_whatever_bytes_there_are_only_values_are_made(data: bytes) -> None:
+    try:
+        made = unpack(data)
+    except ValueError:
+        made = part()
+    assert isinstance(made, Part)

@@ -1,0 +1,357 @@
+"""JAX programs run under the profiler, as they are: what they print, return and record is theirs, and the report follows."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from roofline.capturing import HOOK, Window, environment, profile, runnable
+from roofline.cli import main
+from roofline.errors import RooflineError, UsageError
+
+pytest.importorskip("jax")
+pytestmark = pytest.mark.jax
+
+STEPS, SIDE = 4, 128
+PRODUCT = 2 * SIDE**3  # FLOP of one step
+PROGRAM = f"""
+import os, signal, sys, time
+import jax, jax.numpy as jnp
+
+def train(steps={STEPS}):
+    f = jax.jit(lambda x: x @ x)
+    x = jnp.eye({SIDE})
+    for number in range(steps):
+        with jax.profiler.StepTraceAnnotation("train", step_num=number):
+            x = f(x)
+    return x
+
+"""
+
+
+@pytest.fixture
+def written(tmp_path: Path):
+    """A program in a file, by what it does after it has defined `train`."""
+
+    def write(body: str, name: str = "program.py") -> Path:
+        path = tmp_path / name
+        path.write_text(PROGRAM + body)
+        return path
+
+    return write
+
+
+def captured(tmp_path: Path, *command: str | Path, options: Sequence[str] = (), **variables: str) -> subprocess.CompletedProcess[str]:
+    """`roofline capture` in a process of its own, held against a machine that needs no measuring."""
+    words = [
+        sys.executable,
+        "-m",
+        "roofline",
+        "capture",
+        "-o",
+        str(tmp_path / "run"),
+        "--chip",
+        "epyc-9654",
+        *options,
+        "--",
+        *map(str, command),
+    ]
+    return subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, **variables}, check=False)
+
+
+def report_in(tmp_path: Path) -> dict:
+    return json.loads((tmp_path / "run" / "report.json").read_text())
+
+
+def products(report: dict) -> float:
+    """How many steps' products were recorded."""
+    return sum(sum(amount or 0 for amount in op["work"].values()) for op in report["ops"] if op["category"] == "matmul") / PRODUCT
+
+
+def profiles(tmp_path: Path) -> list[Path]:
+    return sorted((tmp_path / "run").rglob("*.xplane.pb"))
+
+
+def test_a_script_runs_as_it_would_and_its_report_follows(tmp_path: Path, written) -> None:
+    program = written("print('arguments', sys.argv[1:])\ntrain()\nprint('a word', file=sys.stderr)")
+    done = captured(tmp_path, sys.executable, program, "--batch", "64")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("arguments ['--batch', '64']\n")
+    assert "a word" in done.stderr
+    (file,) = profiles(tmp_path)
+    assert file.relative_to(tmp_path).parts[:3] == ("run", "plugins", "profile")
+    assert list((tmp_path / "run").glob(".capture-*")) == []  # nothing half-done stays
+    report = report_in(tmp_path)
+    assert products(report) == STEPS
+    assert len([point for point in report["points"] if point["scope"] == "step" and point["infeed_outfeed"]]) == STEPS
+    assert "of roof" in done.stdout  # the usual table
+    assert "<!doctype html>" in (tmp_path / "run" / "report.html").read_text("utf-8")[:100]
+
+
+@pytest.mark.parametrize("form", ["module", "file", "console script", "inline"])
+def test_whatever_starts_python_is_recorded(tmp_path: Path, written, form: str) -> None:
+    program = written("train()", "trains.py")
+    script = tmp_path / "trainer"
+    script.write_text(f"#!{sys.executable}\nimport trains\n")
+    script.chmod(0o755)
+    commands = {
+        "module": [sys.executable, "-m", "trains"],
+        "file": [program],
+        "console script": [script],
+        "inline": [sys.executable, "-c", "import trains"],
+    }
+    done = captured(tmp_path, *commands[form], PYTHONPATH=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert products(report_in(tmp_path)) == STEPS
+
+
+@pytest.mark.parametrize(("ending", "status"), [("raise ValueError('no')", 1), ("sys.exit(3)", 3), ("os._exit(4)", 4)])
+def test_a_failure_keeps_its_status_and_what_was_recorded(tmp_path: Path, written, ending: str, status: int) -> None:
+    done = captured(tmp_path, sys.executable, written(f"train()\n{ending}"))
+    assert done.returncode == status
+    assert f"the program ended with exit status {status}" in done.stderr
+    assert products(report_in(tmp_path)) == STEPS
+
+
+def test_a_program_told_to_stop_leaves_its_profile(tmp_path: Path, written) -> None:
+    # 143 is how shells say "killed by signal 15".
+    done = captured(tmp_path, sys.executable, written("train()\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)"))
+    assert done.returncode == 128 + signal.SIGTERM
+    assert products(report_in(tmp_path)) == STEPS
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_order_to_stop_ends_the_program_and_the_report_follows(tmp_path: Path, written, number: signal.Signals) -> None:
+    program = written("train()\nprint('trained', flush=True)\ntime.sleep(600)")
+    words = [
+        sys.executable,
+        "-m",
+        "roofline",
+        "capture",
+        "-o",
+        str(tmp_path / "run"),
+        "--chip",
+        "epyc-9654",
+        "--",
+        sys.executable,
+        str(program),
+    ]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "trained\n"
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)  # a keyboard's interrupt reaches both
+        else:
+            process.send_signal(number)  # an order to stop reaches the command, which passes it on
+        process.communicate()
+    assert process.returncode == 128 + number
+    assert products(report_in(tmp_path)) == STEPS
+
+
+def test_a_hard_crash_is_explained(tmp_path: Path, written) -> None:
+    done = captured(tmp_path, sys.executable, written("train()\nos.kill(os.getpid(), signal.SIGKILL)"))
+    assert done.returncode == 128 + signal.SIGKILL
+    assert "was killed by signal 9 before its profile was written; --duration writes it while the program runs" in done.stderr
+    assert profiles(tmp_path) == []
+
+
+def test_a_duration_writes_the_profile_while_the_program_runs(tmp_path: Path, written) -> None:
+    # The program works until the profile is there, then dies without a chance to say anything.
+    body = f"""
+import pathlib
+while not any('"done"' in path.read_text() for path in pathlib.Path({str(tmp_path)!r}).rglob('status.json')):
+    train(1)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = captured(tmp_path, sys.executable, written(body), options=["--duration", "1 s"])
+    assert done.returncode == 128 + signal.SIGKILL
+    assert len(profiles(tmp_path)) == 1
+    assert report_in(tmp_path)["ops"]
+
+
+def test_steps_are_counted_to_choose_what_is_recorded(tmp_path: Path, written) -> None:
+    done = captured(tmp_path, sys.executable, written("train(6)"), options=["--skip", "2", "--steps", "3"])
+    assert done.returncode == 0, done.stderr
+    assert products(report_in(tmp_path)) == 3
+    steps = [point["step"] for point in report_in(tmp_path)["points"] if point["scope"] == "step" and point["infeed_outfeed"]]
+    assert len(steps) == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "options", "said"),
+    [
+        ("train()", ["--delay", "1 h"], "ended within the delay; give a shorter --delay"),
+        ("train()", ["--skip", "9"], f"ended after {STEPS} annotated steps; give a smaller --skip"),
+        ("", [], "ended without running anything on a device through JAX"),
+    ],
+)
+def test_a_program_that_ends_too_early_says_why_nothing_was_recorded(
+    tmp_path: Path, written, body: str, options: list[str], said: str
+) -> None:
+    done = captured(tmp_path, sys.executable, written(body), options=options)
+    assert done.returncode == 1
+    assert said in done.stderr
+
+
+def test_a_program_without_jax_is_an_error_of_one_line(tmp_path: Path) -> None:
+    done = captured(tmp_path, sys.executable, "-c", "print('hello')")
+    assert (done.returncode, done.stdout) == (1, "hello\n")
+    assert "ended without importing JAX, so there is nothing to analyse" in done.stderr
+    assert done.stderr.count("\n") == 1
+    failed = captured(tmp_path, sys.executable, "-I", "-c", "raise SystemExit(7)")
+    assert failed.returncode == 7
+    assert "-I, -E and -S" in failed.stderr
+
+
+def test_devices_are_still_the_programs_to_configure(tmp_path: Path, written) -> None:
+    # JAX refuses this once its devices have started, so the profiler must not have started them at import.
+    done = captured(tmp_path, sys.executable, written("jax.config.update('jax_num_cpu_devices', 3)\nprint(len(jax.devices()))\ntrain()"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("3\n")
+
+
+def test_a_profile_of_the_programs_own_comes_first(tmp_path: Path, written) -> None:
+    body = f"train()\nwith jax.profiler.trace({str(tmp_path / 'own')!r}):\n    train(2)"
+    done = captured(tmp_path, sys.executable, written(body))
+    assert done.returncode == 0, done.stderr
+    assert "the program took a profile of its own from then on" in done.stderr
+    assert len(list((tmp_path / "own").rglob("*.xplane.pb"))) == 1
+    assert products(report_in(tmp_path)) == STEPS
+
+
+def test_the_environments_own_customisation_still_runs_and_the_path_is_its_own(tmp_path: Path, written) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.customised = True\n")
+    done = captured(tmp_path, sys.executable, written("print(sys.customised, sys.path[1])\ntrain()"), PYTHONPATH=str(tmp_path))
+    assert done.stdout.startswith(f"True {tmp_path}\n"), done.stderr
+
+
+def test_processes_of_a_program_are_hosts_of_one_run(tmp_path: Path, written) -> None:
+    body = """
+if __name__ == "__main__":
+    import multiprocessing
+    workers = [multiprocessing.get_context("spawn").Process(target=train) for _ in range(2)]
+    [worker.start() for worker in workers]
+    [worker.join() for worker in workers]
+"""
+    done = captured(tmp_path, sys.executable, written(body))
+    assert done.returncode == 0, done.stderr
+    files = profiles(tmp_path)
+    assert len(files) == len({file.name for file in files}) == 2
+    assert len({file.parent for file in files}) == 1
+    assert products(report_in(tmp_path)) == 2 * STEPS
+
+
+def test_data_on_standard_output_is_not_mixed_with_the_programs(tmp_path: Path, written) -> None:
+    done = captured(tmp_path, sys.executable, written("print('a word')\ntrain()"), options=["--json", "-"])
+    assert json.loads(done.stdout)["schema"] == "roofline.report/1"
+    assert "a word" in done.stderr
+
+
+def test_what_cannot_be_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, said in [
+        (["--"], "no program given"),
+        (["--", "no-such-program"], "no program named 'no-such-program'"),
+        (["--delay", "1s", "--steps", "2", "--", "python"], "after a delay or after some steps, not both"),
+        (["--steps", "0", "--", "python"], "steps to record 1 or more"),
+        (["--chip", "h10", "--", "python"], "did you mean"),
+        (["--stepz", "2", "--", "python"], "unrecognized arguments: --stepz"),
+    ]:
+        assert main(["capture", "-o", str(tmp_path / "run"), *words]) in (1, 2)
+        assert said in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_program_runs(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="no profile can be written there"):
+        profile([sys.executable, "-c", "raise SystemExit(9)"], tmp_path / "file" / "run")
+
+
+def test_a_file_that_is_no_program_itself_is_run_by_this_python(tmp_path: Path) -> None:
+    plain = tmp_path / "plain.py"
+    plain.touch()
+    assert runnable([str(plain), "x"]) == [sys.executable, str(plain), "x"]
+    plain.chmod(0o755)
+    assert runnable([str(plain)]) == [str(plain)]
+
+
+def test_the_programs_own_path_stays_behind_the_hook() -> None:
+    made = environment({"PYTHONPATH": "mine", "HOME": "/home"}, {"folder": "f"})
+    assert made["PYTHONPATH"].split(os.pathsep) == [str(HOOK), "mine"]
+    assert environment({}, {})["PYTHONPATH"] == str(HOOK)
+    assert made["HOME"] == "/home"
+    # Nothing of the package itself becomes importable by a bare name.
+    assert sorted(path.name for path in HOOK.glob("*.py")) == ["__init__.py", "roofline_hook.py", "sitecustomize.py"]
+
+
+def test_a_window_is_by_time_or_by_steps() -> None:
+    with pytest.raises(UsageError):
+        Window(delay_s=1, skip=2)
+    with pytest.raises(UsageError):
+        Window(skip=-1)
+
+
+def test_a_block_is_captured_and_nothing_around_it(tmp_path: Path) -> None:
+    import jax
+    import jax.numpy as jnp
+
+    import roofline as rl
+    import roofline.cli.capture  # a module of this name must not hide the function
+
+    f = jax.jit(lambda x: x @ x)
+    x = f(f(jnp.eye(SIDE)))
+    with rl.capture(tmp_path / "run", chip="epyc-9654", name="mine") as run:
+        with pytest.raises(UsageError, match="after the with block"):
+            _ = run.report
+        for _ in range(3):
+            x = f(x)
+    x = f(x)
+    assert [file.relative_to(tmp_path).parts[:4] for file in run.files] == [("run", "plugins", "profile", "mine")]
+    work = sum(sum(a or 0 for a in op.work.values()) for op in run.report.ops if op.category == "matmul")
+    assert work == 3 * PRODUCT
+    assert run.report is run.report  # made once
+    with pytest.raises(UsageError, match="has been used"), run:
+        pass
+
+
+def test_an_error_in_the_block_passes_and_the_profile_stays(tmp_path: Path) -> None:
+    import jax.numpy as jnp
+
+    import roofline as rl
+
+    run = rl.capture(chip="epyc-9654")
+
+    def fail() -> None:
+        with run:
+            jnp.eye(SIDE) @ jnp.eye(SIDE)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert run.report.ops
+
+
+def test_one_profile_at_a_time(tmp_path: Path) -> None:
+    import jax.numpy as jnp
+
+    import roofline as rl
+
+    with rl.capture(tmp_path / "outer") as outer:
+        with pytest.raises(UsageError, match="one profile at a time"), rl.capture(tmp_path / "inner"):
+            pass
+        jnp.eye(SIDE) @ jnp.eye(SIDE)
+    assert list((tmp_path / "inner").iterdir()) == []
+    assert len(outer.files) == 1
+
+
+def test_an_empty_block_says_that_nothing_ran(tmp_path: Path) -> None:
+    import roofline as rl
+
+    with rl.capture(tmp_path) as run:
+        pass
+    with pytest.raises(RooflineError, match="nothing ran on a device"):
+        _ = run.report

@@ -1,0 +1,146 @@
+"""A report in a notebook: its page in a frame of its own, a figure where scripts may not run, text in a terminal."""
+
+import html
+import json
+import re
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from roofline import notebook
+from roofline.analysis import analyze
+from roofline.cost import Cost
+from roofline.machine import Machine
+from roofline.machines.detection import of_device
+from roofline.report import Report
+from roofline.sources import read
+from roofline.workload import Op, Recording, Workload
+from toys import toy
+
+DATA = Path(__file__).parent / "data" / "h200"
+CODE = {"VSCODE_PID": "17"}
+
+
+@cache
+def fusion() -> Report:
+    recording = read(DATA / "jax_fusion.xplane.pb")
+    return analyze(recording, of_device(recording.devices[0]))
+
+
+def _report(*names: str, machine: Machine | None = None) -> Report:
+    ops = [Op(name=name, cost=Cost.of({"matrix/bf16": 50, "hbm": 10}), time_s=2.0) for name in names]
+    return analyze(Recording(workload=Workload(tuple(ops)), format="table"), machine or toy())
+
+
+def _document(cell: str) -> str:
+    """The page in the frame of an output cell."""
+    (found,) = re.findall(r"srcdoc='([^']*)'", cell)
+    return html.unescape(found)
+
+
+def _embedded(cell: str) -> dict:
+    (data,) = re.findall(r'<script type="application/json" id="report">(.*?)</script>', _document(cell), re.DOTALL)
+    return json.loads(data)
+
+
+def _elements(text: str) -> list[str]:
+    """The elements that a browser sees."""
+    found: list[str] = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, attributes: found.append(tag)  # type: ignore[method-assign]
+    parser.feed(text)
+    return found
+
+
+def test_a_report_shows_itself_as_page_and_as_text() -> None:
+    shown = fusion()._repr_mimebundle_(include=None, exclude=None)  # what IPython calls
+    assert set(shown) == {"text/html", "text/plain"}
+    assert "loop_multiply_fusion" in shown["text/plain"]
+    assert len(shown["text/plain"].splitlines()) < 80  # not the repr of every op
+
+
+def test_the_frame_is_closed_off_and_holds_the_very_report() -> None:
+    cell = notebook.to_html(fusion(), {})
+    assert cell.startswith("<iframe ")
+    (sandbox,) = re.findall(r"sandbox='([^']*)'", cell)
+    # With the notebook's own origin a page could act in the reader's name.
+    assert "allow-same-origin" not in sandbox
+    assert "allow-scripts" in sandbox
+    assert len(_embedded(cell)["ops"]) == len(fusion().ops)
+
+
+def test_hostile_names_cannot_leave_the_attribute_or_the_table() -> None:
+    name = "a'b\"c</script></iframe><img src=x onerror=alert(1)>&amp;"
+    report = _report(name)
+    cell = notebook.to_html(report, {})
+    assert _elements(cell) == ["iframe"]
+    assert _embedded(cell)["ops"][0]["name"] == name
+    assert "img" not in _elements(notebook.to_html(report, CODE))
+
+
+def test_where_scripts_may_not_run_a_figure_and_a_table_stand_in() -> None:
+    cell = notebook.to_html(fusion(), CODE)
+    assert "<iframe" not in cell
+    assert "<script" not in cell
+    assert "<svg" in cell
+    assert "loop_multiply_fusion" in cell.partition("<table>")[2]
+
+
+def test_a_machine_without_a_roof_still_has_a_table() -> None:
+    cell = notebook.to_html(_report("op", machine=Machine.of("memory", {"hbm": 10})), CODE)
+    assert "no chart: memory has no compute rate" in cell
+    assert "<td" in cell
+
+
+def test_large_reports_keep_their_longest_ops_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notebook, "MOST_OPS", 3)
+    cell = notebook.to_html(fusion(), {})
+    kept = _embedded(cell)
+    assert [op["rank"] for op in kept["ops"]] == [1, 2, 3]
+    ids = {op["id"] for op in kept["ops"]}
+    assert {share["op"] for share in kept["by_step"]} <= ids
+    assert all(set(finding["ops"]) <= ids for finding in kept["findings"])
+    assert f"The longest 3 of {len(fusion().ops)} ops" in cell
+
+
+def test_a_value_imports_no_view_until_it_is_shown() -> None:
+    import subprocess
+    import sys
+
+    code = "import roofline.report, sys; assert not {'roofline.notebook', 'roofline.render', 'matplotlib'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_real_ipython_takes_it() -> None:
+    shell = pytest.importorskip("IPython.core.formatters")
+    formatter = shell.DisplayFormatter()
+    formatter.active_types = formatter.format_types
+    shown, _ = formatter.format(fusion())
+    assert shown["text/html"].startswith("<iframe ")
+    assert "what next" in shown["text/plain"].lower()
+
+
+@pytest.mark.browser
+def test_the_page_works_inside_its_frame(tmp_path: Path) -> None:
+    playwright = pytest.importorskip("playwright.sync_api")
+    import shutil
+
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no chromium")
+    (tmp_path / "cell.html").write_text(f"<!doctype html><meta charset=utf-8><body>{notebook.to_html(fusion(), {})}", "utf-8")
+    faults: list[str] = []
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium)
+        page = browser.new_page()
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+        page.goto((tmp_path / "cell.html").as_uri())
+        frame = page.frame_locator("iframe")
+        frame.get_by_text("loop_multiply_fusion").first.wait_for()
+        frame.get_by_text("Program", exact=True).first.click()  # a choice that a page of its own would note in its address
+        page.wait_for_timeout(400)
+        browser.close()
+    assert faults == []

@@ -1,0 +1,194 @@
+"""The page's modules against Python: the same law, the same numbers, the same chart, on shared vectors and on real captures."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from page_vectors import AMOUNTS, FILE, LAUNCHES, LEVELS, RATES, RESOURCES, TIMES, placed, text
+from roofline.analysis import analyze, describe
+from roofline.comparison import compare
+from roofline.cost import Cost
+from roofline.machine import Machine
+from roofline.machines.catalogue import catalogue, load
+from roofline.render.chart import chart
+from roofline.render.export import op_rows, to_csv, to_json
+from roofline.render.page_data import catalogue_json
+from roofline.report import Report
+from roofline.selection import KEYS, group, narrow
+from roofline.sources import read
+from roofline.workload import Device, Op, Recording, Share, Step, Workload
+
+HERE = Path(__file__).parent
+STATIC = HERE.parent / "src" / "roofline" / "render" / "static"
+CAPTURES = (
+    *("h200/jax_train.xplane.pb.gz", "h200/jax_mix.xplane.pb.gz", "h200/jax_offload.xplane.pb.gz", "h200/jax_custom.xplane.pb.gz"),
+    *("h200/jax_attention.xplane.pb.gz", "h200/jax_scan.xplane.pb.gz", "ncu_torch_eager.csv.gz", "ncu_jax_fusion.csv.gz"),
+)
+TESTS = sorted(path.name for path in (HERE / "page").glob("*.test.mjs"))
+
+
+@cache
+def report_of(name: str) -> Report:
+    recording = read(HERE / "data" / name)
+    return analyze(recording, load("h200-sxm"))
+
+
+def odd() -> Report:
+    """What captures rarely have: unknown work and bytes, two hosts, feeds, links with hops, ops above their roof, nothing at all."""
+    machine = Machine.of(
+        "odd",
+        {"matrix/bf16": 100, "matrix/fp16": 100, "vector/fp32": 20, "hbm": 10, "vmem.read": 50, "vmem.write": 40, "ici": 1, "ici/hop": 4},
+    )
+    halves = tuple(Share(key=key, count=2, time_s=seconds) for key, seconds in ((0, 3.0), (1, 5.0)))
+
+    def op(name: str, cost: dict[str, float | None], time_s: float | None, **more: Any) -> Op:
+        shares = halves if time_s else ()
+        return Op(name=name, cost=Cost.of(cost), time_s=time_s, count=4, by_step=shares, by_device=shares, **more)
+
+    ops = (
+        op("matmul.1", {"matrix/bf16": 300, "hbm": 20, "vmem.read": 100, "vmem.write": 30}, 8.0, category="dot", scope="model/layer0/attn"),
+        op("matmul.2", {"matrix/fp16": 300, "hbm": 20}, 2.0, category="dot", scope="model/layer0/mlp", phase="backward"),  # above its roof
+        op("mystery", {"matrix/bf16": None, "hbm": None}, 8.0, category="custom call"),
+        op("half known", {"matrix/bf16": 50, "hbm": None}, 8.0),
+        op("copy", {"hbm": 40}, 8.0, category="copy", self_time_s=6.0),
+        op("infeed", {"hbm": 8}, 8.0, category="infeed"),
+        op("all-reduce.3", {"ici": 6, "ici/hop": 4, "vector/fp32": 6}, 8.0, category="all-reduce"),
+        op("nothing", {}, 8.0),
+        op("untimed", {"vector/fp32": 10, "hbm": 10}, None, location='a "quoted", line'),
+        op("unrated", {"matrix/int4": 10}, 8.0),
+        op('=SUM(A1) </script> "x"\nü', {"vector/fp32": 10, "hbm": 1}, 1e-7, category="loop fusion"),
+    )
+    devices = (Device(id=0, name="odd", host="left"), Device(id=1, name="odd", host="right"))
+    steps = tuple(Step(key=key, name="train", number=10 + key, wall_s=60.0, busy_s=50.0) for key in (0, 1))
+    return analyze(Recording(workload=Workload(ops), format="table", devices=devices, steps=steps), machine)
+
+
+def answers(report: Report) -> dict[str, Any]:
+    """Python's chart, groups and CSV of a report."""
+    drawn = chart(report)
+    return {
+        "report": json.loads(to_json(report)),
+        "chart": json.loads(to_json(drawn)),
+        "caption": drawn.caption,
+        "groups": {by: json.loads(to_json(group(report.ops, by=by))) for by in KEYS},
+        "scopes": json.loads(to_json(group(report.ops, by="scope", depth=2))),
+        "csv": to_csv(op_rows(report.ops, report)),
+        "parts": {str(step): json.loads(to_json(narrow(report, step=[step]))) for step in (0, 1) if report.by_step},
+    }
+
+
+@pytest.fixture(scope="session")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of reports with Python's answers, for node."""
+    folder = tmp_path_factory.mktemp("page_cases")
+    for name, report in [*((name, report_of(name)) for name in CAPTURES), ("odd", odd())]:
+        (folder / f"report-{Path(name).name}.json").write_text(json.dumps(answers(report)))
+    others = [
+        path for kind in ("h200/*.xplane.pb*", "cpu/*.xplane.pb*", "ncu_probe_*.csv.gz") for path in sorted((HERE / "data").glob(kind))
+    ]
+    for name in (str(path.relative_to(HERE / "data")) for path in others):
+        if name not in CAPTURES:
+            (folder / f"capture-{Path(name).name}.json").write_text(json.dumps({"report": json.loads(to_json(report_of(name)))}))
+    pairs = [("jax_train", "jax_custom"), ("jax_attention", "jax_attention"), ("jax_mix", "jax_train")]
+    for number, (before, after) in enumerate(pairs):
+        both = [report_of(f"h200/{name}.xplane.pb.gz") for name in (before, after)]
+        made = {
+            "before": json.loads(to_json(both[0])),
+            "after": json.loads(to_json(both[1])),
+            "comparison": json.loads(to_json(compare(*both))),
+        }
+        (folder / f"pair-{number}.json").write_text(json.dumps(made))
+    (folder / "law-hypothesis.json").write_text(json.dumps({"found": _found()}))
+    everything = json.loads(catalogue_json(describe(one) for one in catalogue()))
+    (folder / "catalogue-all.json").write_text(json.dumps({"machines": everything}))
+    return folder
+
+
+def _found() -> list[dict[str, Any]]:
+    """Cases of the law that hypothesis thinks of: it likes edges."""
+    found: list[dict[str, Any]] = []
+    amounts = st.sampled_from(AMOUNTS) | st.none() | st.floats(0, 1e20) | st.integers(0, 2**53)
+    machines, costs = st.sampled_from(sorted(RATES)), st.dictionaries(st.sampled_from(RESOURCES), amounts, max_size=6)
+    times = st.sampled_from(TIMES) | st.none() | st.floats(0, 1e9)
+
+    @settings(max_examples=250, phases=[Phase.generate], derandomize=True, database=None)
+    @given(st.tuples(machines, costs, times, st.sampled_from(LAUNCHES), st.sampled_from(LEVELS)))
+    def collect(case: tuple[Any, ...]) -> None:
+        found.append(placed(*case))
+
+    collect()
+    return found
+
+
+def _node() -> str:
+    found = shutil.which("node")
+    if found is None:
+        pytest.fail("node is not on the path; the page's modules are tested with it: install Node.js 20 or newer (apt install nodejs)")
+    return found
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_the_pages_modules_say_what_python_says(name: str, cases: Path) -> None:
+    command = [_node(), "--test", "--test-reporter=spec", str(HERE / "page" / name)]
+    env = {**os.environ, "ROOFLINE_PAGE_CASES": str(cases), "NODE_OPTIONS": ""}
+    ran = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert ran.returncode == 0, ran.stdout[-6000:] + ran.stderr[-2000:]
+
+
+def test_every_module_of_the_pages_logic_has_a_test() -> None:
+    tested = {name.removesuffix(".test.mjs") for name in TESTS}
+    assert tested >= {"chart_model", "colours", "compare", "csv", "filter", "law", "rows", "scale", "state", "svg", "units"}
+
+
+def test_the_vectors_are_what_python_says() -> None:
+    assert FILE.read_text(encoding="utf-8") == text(), "run: PYTHONPATH=tests python tests/page_vectors.py"
+
+
+def test_the_catalogue_on_the_page_is_small_and_has_every_ceiling() -> None:
+    machines = [view for one in catalogue() for view in ([one] if one.devices == 1 else [one, one.per_device()])]
+    made = catalogue_json(describe(one) for one in machines)
+    assert len(made) < 80_000  # bytes: a page is 400 KB beside its data
+    found = {one["name"]: one for one in json.loads(made)}
+    assert set(found) == {one.name for one in machines}
+    for one in machines:
+        assert {each["resource"]: each["rate"] for each in found[one.name]["ceilings"]} == {c.resource.name: c.rate for c in one.ceilings}
+        assert all(each["provenance"] and len(each["citation"]) <= 48 for each in found[one.name]["ceilings"])
+
+
+def test_the_pages_logic_is_small() -> None:
+    names = (
+        "chart_model",
+        "colours",
+        "columns",
+        "compare",
+        "csv",
+        "filter",
+        "law",
+        "program_rows",
+        "rows",
+        "scale",
+        "state",
+        "svg",
+        "units",
+    )
+    whole = re.compile(r"^\s*(?:/\*\*.*?\*/|//[^\n]*)\n", re.MULTILINE | re.DOTALL)  # comments, which the page leaves out
+    assert sum(len(whole.sub("", (STATIC / f"{name}.js").read_text()).encode()) for name in names) < 120_000
+
+
+def test_every_filter_on_the_doc_page_can_be_read() -> None:
+    page = (HERE.parent / "docs" / "filter.md").read_text()
+    written = [code for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for code in re.findall(r"`([^`]+)`", row)]
+    assert len(written) > 12
+    script = f"""import {{ parse }} from {json.dumps(str(STATIC / "filter.js"))};
+    for (const text of {json.dumps(written)}) if (parse(text).problem) throw new Error(text + ": " + parse(text).problem.message);"""
+    ran = subprocess.run([_node(), "--input-type=module", "-e", script], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr

@@ -1,0 +1,136 @@
+"""Progress: shown to a person who has waited two seconds at a terminal, to nobody else, and gone when the work is done."""
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from roofline.cli.progress import bar, progress
+
+
+class Terminal(io.StringIO):
+    """A terminal that remembers what was written, and says when a word is there."""
+
+    def __init__(self, word: str = "") -> None:
+        super().__init__()
+        self.word, self.drawn = word, Event()
+
+    def isatty(self) -> bool:
+        return True
+
+    def flush(self) -> None:
+        if self.word in self.getvalue():
+            self.drawn.set()
+
+
+@pytest.fixture(autouse=True)
+def usual_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+
+
+def shown(screen: Terminal) -> list[str]:
+    return screen.getvalue().split("\r")
+
+
+def test_long_work_shows_how_far_it_is_and_leaves_nothing() -> None:
+    screen = Terminal("25%")
+    with progress("reading host.pb", screen, quiet_s=0) as tell:
+        tell(30, 120)
+        assert screen.drawn.wait(60)
+    *_, drawn, blank, end = shown(screen)
+    assert drawn.startswith("reading host.pb  [######------------------]  25%")
+    assert set(blank) == {" "}
+    assert len(blank) >= len(drawn.rstrip())
+    assert end == ""  # the cursor is where it was
+
+
+def test_work_that_never_tells_shows_how_long_it_lasts() -> None:
+    screen = Terminal("0 s")
+    with progress("pricing program.hlo", screen, quiet_s=0):
+        assert screen.drawn.wait(60)
+    assert shown(screen)[1].startswith("pricing program.hlo  0 s")
+
+
+def test_work_that_fails_leaves_nothing_either() -> None:
+    screen = Terminal("0 s")
+
+    def work() -> None:
+        with progress("reading", screen, quiet_s=0):
+            assert screen.drawn.wait(60)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
+    assert screen.getvalue().endswith("\r")
+
+
+def test_short_work_shows_nothing() -> None:
+    screen = Terminal()
+    with progress("reading", screen, quiet_s=3600) as tell:
+        tell(1, 2)
+    assert screen.getvalue() == ""
+
+
+def test_a_pipe_a_dumb_terminal_and_a_closed_one_show_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = io.StringIO()
+    with progress("reading", pipe, quiet_s=0) as tell:
+        tell(1, 2)
+    assert pipe.getvalue() == ""
+    monkeypatch.setenv("TERM", "dumb")
+    screen = Terminal()
+    with progress("reading", screen, quiet_s=0) as tell:
+        tell(1, 2)
+    assert screen.getvalue() == ""
+    monkeypatch.setenv("TERM", "xterm")
+    screen.close()
+    with progress("reading", screen, quiet_s=0) as tell:
+        tell(1, 2)
+
+
+def test_lines_fit_their_terminal() -> None:
+    name = "reading " + "/a/long/folder" * 20 + "/host.xplane.pb"
+    for width in (20, 40, 79, 200):
+        line = bar(name, 1, 3, 61.0, width)
+        assert len(line) <= width
+        assert "\n" not in line
+    assert bar(name, 1, 3, 61.0, 79).endswith("33%  1 min 1 s, 2 min 2 s left")
+    # More than all of it, and nothing of it, are not a reason to fall over.
+    assert "100%" in bar("x", 5, 3, 1.0, 79)
+    assert "left" not in bar("x", 0, 3, 1.0, 79)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_a_real_terminal_sees_the_bar_and_then_a_clean_line() -> None:
+    import pty
+
+    code = (
+        "import sys, time\nfrom roofline.cli.progress import progress\n"
+        "with progress('reading host.pb', quiet_s=0) as tell:\n    tell(1, 2)\n    time.sleep(0.5)\n"
+        "sys.stderr.write('done')\n"
+    )
+    screen, side = pty.openpty()
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=side, env={**os.environ, "TERM": "xterm"})
+    os.close(side)
+    seen = b""
+    try:
+        while piece := os.read(screen, 4096):
+            seen += piece
+    except OSError:  # how the end of a pseudo-terminal reads
+        pass
+    os.close(screen)
+    assert process.wait() == 0
+    lines = seen.decode().split("\r")
+    assert any(line.startswith("reading host.pb  [") for line in lines)
+    assert lines[-2].strip() == ""
+    assert lines[-1] == "done"
+
+
+def test_a_command_on_a_pipe_says_nothing_of_it(tmp_path: Path) -> None:
+    profile = Path(__file__).parent / "data" / "h200" / "jax_fusion.xplane.pb"
+    words = [sys.executable, "-m", "roofline", "analyze", str(profile), "--json", str(tmp_path / "out.json")]
+    ran = subprocess.run(words, capture_output=True, check=True)
+    assert ran.stderr == b""

@@ -1,0 +1,502 @@
+"""The live server: what it lists, what it shows, what it refuses, and that a large profile holds nobody up."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import httpx
+import pytest
+
+from live import DATA, HELD_BACK, SCAN, WORKER, bare, client, process, runs, until
+from roofline.cli import main
+from roofline.errors import SourceError, UsageError
+from roofline.render.page import unescaped
+from roofline.serve import desk as desks
+from roofline.serve.desk import Desk
+from roofline.serve.guard import HEADERS
+from roofline.serve.listen import bind
+from roofline.sources import runs as listing
+from roofline.sources.runs import Lookout, Run
+
+TABLE = "name,time,flops,bytes\nmatmul,2 ms,1 GFLOP,10 MB\n"
+FASTER = TABLE.replace("2 ms", "1 ms")
+
+
+def table(folder: Path, name: str = "ops.csv", text: str = TABLE) -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def log_folder(folder: Path, *hosts: str, run: str = "monday") -> Path:
+    """A TensorBoard log folder with one run in it."""
+    inner = folder / "plugins" / "profile" / run
+    inner.mkdir(parents=True)
+    for host in hosts:
+        shutil.copy(SCAN, inner / f"{host}.xplane.pb.gz")
+    (inner / f"{hosts[0]}.trace.json.gz").write_bytes(b"another view of the same run")
+    return inner
+
+
+# What there is to open
+
+
+def test_a_tensorboard_run_is_one_entry_with_its_hosts(tmp_path: Path) -> None:
+    log_folder(tmp_path / "big", "host0", "host1")
+    (found,) = Lookout([tmp_path]).look().runs
+    assert (found.name, found.kind, len(found.files)) == ("big/monday", "profile", 2)
+
+
+def test_each_kind_is_found_by_its_content(tmp_path: Path) -> None:
+    table(tmp_path)
+    shutil.copy(DATA / "h200" / "jax_scan.hlo.txt.gz", tmp_path / "program.txt.gz")
+    shutil.copy(DATA / "ncu_probe_roofline.csv.gz", tmp_path / "counters.csv.gz")
+    shutil.copy(SCAN, tmp_path / "host.xplane.pb.gz")
+    assert main(["analyze", str(tmp_path / "ops.csv"), "--chip", "h200", "--json", str(tmp_path / "report.json")]) == 0
+    (tmp_path / "settings.json").write_text('{"name": "theme", "colour": "blue"}')  # JSON, but no rows of ops
+    (tmp_path / "notes.txt").write_text("what we tried on Monday")
+    kinds = {run.path.name: run.kind for run in Lookout([tmp_path]).look().runs}
+    assert kinds == {
+        "ops.csv": "table",
+        "program.txt.gz": "program",
+        "counters.csv.gz": "counters",
+        "host.xplane.pb.gz": "profile",
+        "report.json": "report",
+    }
+
+
+def test_profiles_side_by_side_are_listed_alone_and_together(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        shutil.copy(SCAN, tmp_path / f"{name}.xplane.pb.gz")
+    assert sorted(len(run.files) for run in Lookout([tmp_path]).look().runs) == [1, 1, 2]
+
+
+def test_a_dump_of_xla_is_one_entry(tmp_path: Path) -> None:
+    program = "HloModule jit_step\nENTRY main { ROOT p = f32[4] parameter(0) }\n"
+    for number in (1, 2):
+        (tmp_path / f"module_000{number}.jit_step.sm_9.0_gpu_after_optimizations.txt").write_text(program)
+    (found,) = Lookout([tmp_path]).look().runs
+    assert (found.path, found.kind, len(found.files)) == (tmp_path, "program", 2)
+
+
+def test_folders_that_link_into_themselves_are_walked_once(tmp_path: Path) -> None:
+    table(tmp_path)
+    (tmp_path / "again").symlink_to(tmp_path)
+    (tmp_path / "itself").symlink_to(tmp_path / "itself")
+    assert [run.name for run in Lookout([tmp_path]).look().runs] == ["ops.csv"]
+
+
+def test_a_folder_that_cannot_be_read_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "private").mkdir()
+    table(tmp_path)
+    real = os.listdir
+
+    def refusing(folder: Path) -> list[str]:
+        if Path(folder).name == "private":
+            raise PermissionError(13, "Permission denied")
+        return real(folder)
+
+    monkeypatch.setattr(listing.os, "listdir", refusing)
+    found = Lookout([tmp_path]).look()
+    assert [run.name for run in found.runs] == ["ops.csv"]
+    assert found.notes == (f"{tmp_path / 'private'}: cannot be read: Permission denied",)
+
+
+def test_very_many_files_come_in_several_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "MOST_HEADS", 30)
+    for number in range(50):
+        table(tmp_path, f"{number:02}.csv")
+    lookout = Lookout([tmp_path])
+    first = lookout.look()
+    assert (len(first.runs), first.notes) == (30, ("20 more files to look into",))
+    assert len(lookout.look().runs) == 50
+
+
+def test_a_look_does_not_open_files_it_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table(tmp_path)
+    lookout = Lookout([tmp_path])
+    lookout.look()
+    monkeypatch.setattr(listing, "_kind_by_content", lambda file: pytest.fail("opened again"))
+    assert len(lookout.look().runs) == 1
+
+
+def test_a_path_that_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="gone: no such file or folder"):
+        Lookout([tmp_path / "gone"])
+
+
+def test_an_id_says_nothing_about_the_path(tmp_path: Path) -> None:
+    (found,) = Lookout([table(tmp_path)]).look().runs
+    assert len(found.id) == 16
+    assert set(found.id) <= set("0123456789abcdef")
+
+
+# What is shown
+
+
+def test_the_list_has_a_json_twin_that_fills_as_runs_are_opened(tmp_path: Path) -> None:
+    table(tmp_path)
+    with client(tmp_path) as server:
+        before = runs(server)["ops.csv"]
+        assert (before["state"], before["summary"], before["kind"]) == ("listed", None, "table")
+        assert before["bytes"] == len(TABLE)
+        assert server.get(str(before["json"])).status_code == 200
+        after = runs(server)["ops.csv"]
+        assert after["state"] == "ready"
+        assert after["summary"]["time_s"] == 0.002  # type: ignore[index]
+        assert "<table" not in server.get("/").text  # the frame; the page's script fills it
+
+
+def test_the_json_of_a_run_is_what_the_command_writes(tmp_path: Path) -> None:
+    profile = tmp_path / "scan.xplane.pb.gz"
+    shutil.copy(SCAN, profile)
+    assert main(["analyze", str(profile), "--json", str(tmp_path / "report.json")]) == 0
+    with client(profile) as server:
+        (row,) = runs(server).values()
+        assert server.get(str(row["json"])).content == (tmp_path / "report.json").read_bytes()
+
+
+def test_the_page_of_a_run_holds_the_bytes_of_its_json(tmp_path: Path) -> None:
+    with client(table(tmp_path)) as server:
+        (row,) = runs(server).values()
+        report = server.get(str(row["json"])).content
+        page = server.get(str(row["page"]))
+        assert page.status_code == 200
+        held = page.text.split('id="report">')[1].split("</script>")[0]
+        assert unescaped(held) == report
+
+
+def test_the_page_of_a_run_allows_its_own_nonce_and_nothing_inline(tmp_path: Path) -> None:
+    with client(table(tmp_path)) as server:
+        (row,) = runs(server).values()
+        server.get(str(row["json"]))
+        one, other = (server.get(str(row["page"])) for _ in range(2))
+        policies = [answer.headers["content-security-policy"] for answer in (one, other)]
+        assert policies[0] != policies[1]  # a nonce is used once
+        for answer, policy in zip((one, other), policies, strict=True):
+            assert "unsafe" not in policy
+            nonce = policy.split("'nonce-")[1].split("'")[0]
+            running = answer.text.count("<script type=") - answer.text.count('type="application/json"')
+            assert answer.text.count(f'nonce="{nonce}"') == running
+
+
+def test_a_report_is_shown_as_it_was_written(tmp_path: Path) -> None:
+    # It was held against an H200, which a table read again would not be.
+    assert main(["analyze", str(table(tmp_path)), "--chip", "h200", "--json", str(tmp_path / "report.json")]) == 0
+    with client(tmp_path / "report.json") as server:
+        (row,) = runs(server).values()
+        assert server.get(str(row["json"])).content == (tmp_path / "report.json").read_bytes()
+
+
+def test_two_runs_compare_to_what_the_command_says(tmp_path: Path) -> None:
+    before, after = table(tmp_path, "before.csv"), table(tmp_path, "after.csv", FASTER)
+    assert main(["compare", str(before), str(after), "--json", str(tmp_path / "said.json")]) == 0
+    with client(before, after) as server:
+        rows = runs(server)
+        where = f"/compare/{rows['before.csv']['id']}/{rows['after.csv']['id']}"
+        answer = server.get(f"{where}.json")
+        assert answer.json() == json.loads((tmp_path / "said.json").read_text())
+        assert answer.json()["change_s"] == -0.001
+        page = server.get(where)
+        assert page.status_code == 200
+        assert 'id="before"' in page.text
+        assert server.get(f"{where}/state.json").json()["state"] == "ready"
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x0a\xff\xff\xff\x7f garbage", b"\x1f\x8b\x08 cut"])
+def test_a_damaged_profile_is_one_line_on_its_page_and_in_its_json(tmp_path: Path, damage: bytes) -> None:
+    profile = tmp_path / "host.xplane.pb"
+    profile.write_bytes(damage)
+    with client(profile) as server:
+        (row,) = runs(server).values()
+        told = server.get(str(row["json"]))
+        assert told.status_code == 422
+        message = told.json()["error"]
+        assert "host.xplane.pb" in message
+        assert "\n" not in message
+        page = server.get(str(row["page"]))
+        assert page.status_code == 422
+        assert "Traceback" not in page.text
+        assert 'role="alert"' in page.text
+        assert runs(server)["host.xplane.pb"]["state"] == "failed"
+
+
+def test_a_file_that_went_away_is_gone_and_not_an_error_of_the_server(tmp_path: Path) -> None:
+    path = table(tmp_path)
+    with client(tmp_path) as server:
+        (row,) = runs(server).values()
+        path.unlink()
+        assert server.get(str(row["page"])).status_code in (404, 410)  # before the next look, or after it
+        assert "gone" in server.get(str(row["json"])).json()["error"]
+        until(lambda: runs(server) == {}, "off the list")
+
+
+def test_a_run_that_appears_comes_onto_the_list(tmp_path: Path) -> None:
+    with client(tmp_path) as server:
+        assert runs(server) == {}
+        table(tmp_path)
+        until(lambda: "ops.csv" in runs(server), "on the list")
+
+
+def test_a_page_hears_that_its_run_has_changed(tmp_path: Path) -> None:
+    path = table(tmp_path)
+    with client(path) as server:
+        (row,) = runs(server).values()
+        server.get(str(row["json"]))
+        page = server.get(str(row["page"])).text
+        events = page.split('data-events="')[1].split('"')[0]
+        quiet = server.get(events)
+        assert quiet.headers["content-type"].startswith("text/event-stream")
+        assert "data:" not in quiet.text
+        path.write_text(FASTER + FASTER.splitlines()[1] + "\n")
+        assert "data: changed" in server.get(events).text
+        assert server.get(str(row["json"])).json()["coverage"] is not None  # read again, not remembered
+
+
+def test_a_page_shows_how_far_the_reading_is(tmp_path: Path) -> None:
+    with client(table(tmp_path), worker=(sys.executable, "-c", HELD_BACK)) as server:
+        (row,) = runs(server).values()
+        until(lambda: "reading… 43%" in server.get(str(row["page"])).text, "43%")
+        state = server.get(f"{row['page']}/state.json").json()
+        assert (state["state"], state["progress"]) == ("reading", 0.43)
+        (tmp_path / "go").touch()
+        until(lambda: server.get(f"{row['page']}/state.json").json()["state"] == "ready", "ready")
+
+
+# What is refused
+
+
+@pytest.fixture(scope="module")
+def shut() -> Iterator[httpx.Client]:
+    """A server to be refused by."""
+    with TemporaryDirectory() as folder:
+        table(Path(folder), "secret.csv", TABLE.replace("matmul", "a secret"))
+        with client(Path(folder)) as server:
+            yield server
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:80", "127.0.0.1.evil.example:PORT", "0.0.0.0:PORT", ""])
+def test_a_foreign_host_is_refused(shut: httpx.Client, host: str) -> None:
+    # A name of somebody else's that points here is how a page elsewhere would read what this server shows.
+    status, body = bare(shut, "/index.json", host=host.replace("PORT", str(shut.base_url.port)))
+    assert status == 403
+    assert "secret" not in body
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "LOCALHOST"])
+def test_this_machine_by_any_of_its_names_is_let_in(shut: httpx.Client, host: str) -> None:
+    assert bare(shut, "/", host=f"{host}:{shut.base_url.port}")[0] == 200
+
+
+def test_a_request_from_a_page_elsewhere_is_refused(shut: httpx.Client) -> None:
+    own = f"http://127.0.0.1:{shut.base_url.port}"
+    statuses = [bare(shut, "/index.json", origin=origin)[0] for origin in ("https://evil.example", "null", own)]
+    assert statuses == [403, 403, 200]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+def test_nothing_but_looking_is_allowed(shut: httpx.Client, method: str) -> None:
+    answer = shut.request(method, "/")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
+
+
+def test_a_head_has_no_body(shut: httpx.Client) -> None:
+    assert bare(shut, "/index.json", "HEAD") == (200, "")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../../pyproject.toml",
+        "/static/..%2f..%2fpage.py",
+        "/static/%2e%2e/page.py",
+        "/static//etc/passwd",
+        "/static/page.html",  # a part of pages, not a page
+        "/run/../../etc/passwd",
+        "/run/%2fetc%2fpasswd",
+        "/run/..%2f..%2fsecret.csv.json",
+        "/run/secret.csv",
+        "/run/" + "0" * 16,
+        "/run/" + "A" * 16,
+        "/compare/" + "0" * 16 + "/" + "../" * 3 + "etc/passwd",
+        "/run/%00",
+        "/nowhere",
+    ],
+)
+def test_paths_lead_nowhere(shut: httpx.Client, path: str) -> None:
+    status, body = bare(shut, path)
+    assert status == 404
+    assert "secret" not in body
+
+
+@pytest.mark.parametrize("path", ["/", "/index.json", "/nowhere", "/static/live.css", "/static/live_index.js", "/favicon.ico"])
+def test_every_answer_carries_the_strict_headers(shut: httpx.Client, path: str) -> None:
+    headers = shut.get(path).headers
+    strict = {name: value for name, value in HEADERS.items() if name != "cache-control"}
+    assert {name: headers[name] for name in strict} == strict
+    assert headers["content-security-policy"].startswith("default-src 'none'")
+    assert headers["cache-control"] in ("no-store", "no-cache")
+
+
+def test_what_the_asker_has_is_not_sent_again(tmp_path: Path) -> None:
+    with client(table(tmp_path)) as server:
+        (row,) = runs(server).values()
+        for path in (str(row["json"]), "/static/live_index.js"):
+            first = server.get(path)
+            again = server.get(path, headers={"if-none-match": first.headers["etag"]})
+            assert (again.status_code, again.content) == (304, b"")
+            assert server.get(path, headers={"if-none-match": '"other"'}).content == first.content
+
+
+# The desk
+
+
+def a_run(name: str) -> Run:
+    return Run(id=name, name=name, path=Path(name), kind="table", files=(), stamps=())
+
+
+def talking(program: str) -> tuple[str, str, str]:
+    return sys.executable, "-c", f"import sys, json\nrequest = json.loads(sys.stdin.readline())\n{program}"
+
+
+def test_what_was_asked_for_longest_ago_makes_room() -> None:
+    # 4 answers of 10 bytes into 25: the two last ones fit.
+    desk = Desk(talking("print('x' * 9)"), room=25)
+    made = [a_run(name) for name in "abcd"]
+    for run in made:
+        assert desk.report(run).outcome.result(20).body == b"x" * 9 + b"\n"
+    assert [run.id for run in made if desk.known(run.version)] == ["c", "d"]
+    desk.close()
+
+
+def test_one_version_is_read_once() -> None:
+    desk = Desk(talking("print('x')"))
+    assert desk.report(a_run("a")) is desk.report(a_run("a"))
+    desk.close()
+
+
+def test_a_reader_that_dies_spoils_only_its_own_run() -> None:
+    program = "import os, signal\nif request['path'] == 'bad': os.kill(os.getpid(), signal.SIGKILL)\nprint('fine')"
+    desk = Desk(talking(program))
+    assert "SIGKILL" in (desk.report(a_run("bad")).outcome.result(20).error or "")
+    assert desk.report(a_run("good")).outcome.result(20).body == b"fine\n"
+    desk.close()
+
+
+def test_a_reader_that_raises_gives_its_last_line() -> None:
+    desk = Desk(talking("raise SystemExit('roofline: host.pb: it is broken')"))
+    assert desk.report(a_run("a")).outcome.result(20).error == "host.pb: it is broken"
+    desk.close()
+
+
+def test_a_reader_that_cannot_start_is_an_error_too() -> None:
+    desk = Desk(["/nowhere/python"])
+    assert "could not be started" in (desk.report(a_run("a")).outcome.result(20).error or "")
+    desk.close()
+
+
+def test_closing_ends_what_is_being_read() -> None:
+    desk = Desk(talking("print('progress 0.5', file=sys.stderr, flush=True)\nimport time\ntime.sleep(600)"))
+    running, waiting = desk.report(a_run("a")), desk.report(a_run("b"))
+    until(lambda: running.progress == 0.5, "being read")
+    desk.close()
+    assert running.state == "failed"
+    assert waiting.progress is None
+
+
+def test_failures_too_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desks, "MOST_JOBS", 2)
+    desk = Desk(talking("raise SystemExit('no')"))
+    for name in "abcd":
+        assert desk.report(a_run(name)).outcome.result(20).error
+    assert sum(desk.known(a_run(name).version) is not None for name in "abcd") <= 2
+    desk.close()
+
+
+# As a process of its own
+
+# The server with a reader that is held back, so that a profile is being read for as long as a test needs.
+HOLDING = f"""
+import sys
+from roofline.serve import application
+from roofline.serve.listen import bind, listen
+sock = bind(0)
+port = sock.getsockname()[1]
+print(f"serving at http://127.0.0.1:{{port}}/", file=sys.stderr, flush=True)
+listen(application(sys.argv[1:], worker=(sys.executable, "-c", {HELD_BACK!r}), port=port), sock)
+"""
+
+
+def test_requests_are_answered_while_a_profile_is_read(tmp_path: Path) -> None:
+    table(tmp_path)
+    with process(str(tmp_path), program=HOLDING) as (_, home), httpx.Client(base_url=home, timeout=30) as server:
+        (row,) = runs(server).values()
+        state = f"{row['page']}/state.json"
+        until(lambda: server.get(state).json()["progress"] == 0.43, "being read")
+        for _ in range(50):
+            for path in ("/", "/index.json", "/static/live.css", state):
+                assert server.get(path).status_code == 200
+        assert server.get(state).json()["state"] == "reading"
+        (tmp_path / "go").touch()
+        assert server.get(str(row["json"])).json() == {"schema": "roofline.report/1"}
+
+
+def test_the_server_listens_on_loopback_alone(tmp_path: Path) -> None:
+    with process(str(tmp_path), "--port", "0") as (_, home):
+        port = httpx.URL(home).port
+        assert port
+        assert httpx.get(f"{home}/index.json").status_code == 200
+        # One that listened on every address would answer on all of 127.x.y.z.
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", port), timeout=5)
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as bare:
+            bare.sendall(b"GET /index.json HTTP/1.0\r\n\r\n")  # no Host at all
+            assert b"403" in bare.recv(64)
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as bare:
+            bare.sendall(f"GET /../../../etc/passwd HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+            assert b"404" in bare.recv(64)
+
+
+def test_ctrl_c_stops_the_server_without_a_word(tmp_path: Path) -> None:
+    shutil.copy(SCAN, tmp_path)
+    with process(str(tmp_path), "--port", "0") as (made, home):
+        with httpx.Client(base_url=home) as server:
+            (row,) = runs(server).values()
+            assert server.get(str(row["json"]), timeout=60).status_code == 200
+        made.send_signal(signal.SIGINT)
+        _, talk = made.communicate(timeout=30)
+        assert (made.returncode, talk) == (0, "")
+
+
+def test_a_taken_port_is_passed_over_unless_it_was_asked_for() -> None:
+    with bind() as first, bind() as second:
+        ports = [made.getsockname() for made in (first, second)]
+        assert ports[0][0] == ports[1][0] == "127.0.0.1"
+        assert ports[0][1] != ports[1][1]
+        with pytest.raises(UsageError, match="is taken"):
+            bind(ports[0][1])
+    with pytest.raises(UsageError, match="between 0 and 65535"):
+        bind(70000)
+
+
+def test_small_answers_are_not_held_back_by_the_network() -> None:
+    # asyncio switches off the delay of small packets for sockets that say they are TCP, which Python's default ones do not.
+    with bind(0) as made:
+        assert made.proto == socket.IPPROTO_TCP
+
+
+def test_an_unknown_chip_is_refused_before_anything_is_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", str(tmp_path), "--chip", "h10"]) == 1
+    assert "did you mean" in capsys.readouterr().err
+
+
+def test_the_worker_tells_the_machine_it_was_given(tmp_path: Path) -> None:
+    with client(table(tmp_path), worker=(*WORKER, "--chip", "v5e")) as server:
+        (row,) = runs(server).values()
+        assert server.get(str(row["json"])).json()["machine"]["name"] == "tpu-v5e"
