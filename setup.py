@@ -23,7 +23,7 @@ class Build(build_ext):
         sys.path.insert(0, "src")
         from roofline.machines.toml import PARSED, write_parsed
 
-        target = PARSED if self.inplace else Path(self.build_lib, "roofline", "machines", PARSED.name)
+        target = Path(PARSED) if self.inplace else Path(self.build_lib, "roofline", "machines", Path(PARSED).name)
         target.parent.mkdir(parents=True, exist_ok=True)
         write_parsed(target)
 

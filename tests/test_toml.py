@@ -26,7 +26,7 @@ def refuse(*_: object) -> None:
 
 def test_every_file_and_every_head_is_kept_as_it_parses(parsed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     toml.write_parsed(parsed)
-    files = sorted(toml.HERE.rglob("*.toml"))
+    files = sorted(Path(toml.HERE).rglob("*.toml"))
     texts = [text for file in files for whole in [file.read_text(encoding="utf-8")] for text in (whole, toml.head_of(whole))]
     expected = [tomllib.loads(text) for text in texts]
     monkeypatch.setattr(tomllib, "loads", refuse)
@@ -36,7 +36,7 @@ def test_every_file_and_every_head_is_kept_as_it_parses(parsed: Path, monkeypatc
 
 def test_a_text_that_has_changed_is_parsed(parsed: Path) -> None:
     toml.write_parsed(parsed)
-    text = (toml.HERE / "chips" / "tpu-v6e.toml").read_text(encoding="utf-8")
+    text = Path(toml.HERE, "chips", "tpu-v6e.toml").read_text(encoding="utf-8")
     changed = text.replace('rate = "918 TFLOP/s"', 'rate = "919 TFLOP/s"', 1)
     assert len(changed) == len(text)
     assert toml.parse(changed)["compute"][0]["rate"] == "919 TFLOP/s"
@@ -51,6 +51,6 @@ def test_without_the_parsed_file_or_with_a_damaged_one_texts_are_parsed(parsed: 
 
 def test_what_one_reader_changes_the_next_does_not_see(parsed: Path) -> None:
     toml.write_parsed(parsed)
-    text = (toml.HERE / "limits.toml").read_text(encoding="utf-8")
+    text = Path(toml.HERE, "limits.toml").read_text(encoding="utf-8")
     toml.parse(text).clear()
     assert toml.parse(text)

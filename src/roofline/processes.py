@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .sources.xspace.modules import Known
 
-PATIENCE_S = 0.5  # of work before helpers are called: about twice what it takes to start one
+PATIENCE_S = 1.0  # of work before helpers are called: starting one takes a quarter of that, and a program is priced again in each
 TELL_S = 0.1  # between two words of a helper about how far it is
 _PROGRAM = (
     "import pickle, sys; tasks = sys.stdin.buffer; sys.path[:] = pickle.load(tasks); from roofline.processes import serve; serve(tasks)"

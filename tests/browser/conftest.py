@@ -4,38 +4,16 @@ Every test here fails when its pages complain on the console, throw, or ask for 
 this machine.
 """
 
-import re
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from material import PAGES, made
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 from programs import NO_CHROMIUM, chromium
-
-LOCAL = re.compile(r"(file:|data:|blob:|about:|http://127\.0\.0\.1:\d+/)")
-# Writes down what is drawn on canvases, so that tests read the words of a chart as they would those of an element.
-LISTENING = """
-const context = CanvasRenderingContext2D.prototype;
-const { fillText, clearRect } = context;
-context.fillText = function (text, ...rest) {
-  (this.canvas.texts ??= []).push(String(text));
-  return fillText.call(this, text, ...rest);
-};
-context.clearRect = function (...rest) {
-  this.canvas.texts = [];
-  return clearRect.apply(this, rest);
-};
-const width = Object.getOwnPropertyDescriptor(HTMLCanvasElement.prototype, "width");
-Object.defineProperty(HTMLCanvasElement.prototype, "width", {
-  ...width,
-  set(value) {
-    this.texts = []; // a new size empties a canvas
-    width.set.call(this, value);
-  },
-});
-"""
+from watching import Watch
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -60,43 +38,15 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """The page of a name in `material.PAGES`, as a file; built once for all workers."""
-    shared = tmp_path_factory.getbasetemp().parent / "pages"
+    own = tmp_path_factory.getbasetemp()
+    # Each of several workers has a folder inside that of the run; alone, what is above belongs to other runs.
+    shared = (own.parent if os.environ.get("PYTEST_XDIST_WORKER") else own) / "pages"
 
     def built(name: str) -> Path:
         assert name in PAGES, f"no page called {name}"
         return made(shared, name)
 
     return built
-
-
-class Watch:
-    """Pages whose complaints and requests are written down."""
-
-    def __init__(self, browser: Browser) -> None:
-        self._browser, self._contexts = browser, list[BrowserContext]()
-        self.complaints: list[str] = []
-        self.requests: list[str] = []
-
-    def page(self, **options: Any) -> Page:
-        """A new page in a context of its own; the options are those of a context."""
-        context = self._browser.new_context(**{"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce", **options})
-        self._contexts.append(context)
-        context.set_default_timeout(10_000)
-        context.on("request", lambda request: self.requests.append(request.url))
-        context.add_init_script(LISTENING)
-        page = context.new_page()
-        page.on("pageerror", lambda error: self.complaints.append(f"thrown: {error}"))
-        page.on("console", lambda said: self.complaints.append(f"{said.type}: {said.text}") if said.type in ("error", "warning") else None)
-        return page
-
-    def close(self) -> None:
-        """Close the pages, as before their server goes: a live page would complain that it is gone."""
-        while self._contexts:
-            self._contexts.pop().close()
-
-    def strangers(self) -> list[str]:
-        """Requests that leave this machine."""
-        return [url[:200] for url in self.requests if not LOCAL.match(url)]
 
 
 @pytest.fixture

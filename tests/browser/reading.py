@@ -114,7 +114,6 @@ def report(page: Page, id: str = "report") -> dict[str, Any]:
 def kept(page: Page, what: Callable[[Page], Any]) -> Any:
     """What was there before and after the page was loaded again from its address; the two have to be equal."""
     seen = what(page)
-    page.wait_for_timeout(200)  # the address follows the hand with a small delay
     page.reload()
     page.locator("html[data-ready=true]").wait_for()
     return seen, what(page)

@@ -11,8 +11,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 from reading import at, count
+from watching import Watch
 
-from conftest import Watch
 from live import HELD_BACK, SCAN, client
 
 TABLE = "name,category,time,flops,bytes\nmatmul,dot,2 ms,1 TFLOP,10 MB\nadd,loop,1 ms,1 MFLOP,2 GB\n"

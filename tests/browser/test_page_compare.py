@@ -10,14 +10,14 @@ from reading import Opener, at, column, count, download, picture, report, rows, 
 
 
 def test_arrows_go_from_before_to_after_and_can_be_switched_off(show: Opener) -> None:
-    page = show("compare")
-    page.wait_for_timeout(150)  # names find their places a moment after the dots
+    page = show("compare", "labels=0")  # names find their places a moment after the dots, and would differ
+    settled(page)
     with_arrows = picture(page)
     at(page, "arrows").uncheck()
-    page.wait_for_timeout(150)
+    settled(page)
     assert picture(page) != with_arrows
     at(page, "arrows").check()
-    page.wait_for_timeout(150)
+    settled(page)
     assert picture(page) == with_arrows
 
 

@@ -4,7 +4,6 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from ..errors import UsageError
 from ..render.export import Row, op_rows, to_csv, to_json, to_parquet
@@ -78,7 +77,8 @@ def write(target: str, data: bytes) -> None:
         sys.stdout.buffer.flush()
         return
     try:
-        Path(target).write_bytes(data)
+        with open(target, "wb") as file:
+            file.write(data)
     except OSError as error:
         raise UsageError(f"{target}: cannot be written: {error.strerror}") from None
 

@@ -1,8 +1,8 @@
 """How commands read what they are given: by how many processes or on which cluster, with what cache, and how far it is."""
 
 import argparse
+import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from ..errors import UsageError
 from ..machine import Machine
@@ -56,6 +56,8 @@ def stored_report(name: str) -> "Report | None":
     from ..sources.report_json import read_report, sniff
 
     if SCHEME not in name:
+        from pathlib import Path
+
         path = Path(name)
         return read_report(path) if not path.is_dir() and sniff(head_of(path), path) else None
     if not name.endswith(REPORTS):
@@ -73,11 +75,13 @@ def _is_run(args: argparse.Namespace, path: str) -> bool:
         from ..sources.remote import is_folder
 
         profile = path.endswith(PROFILES) or is_folder(path)
-    elif Path(path).is_dir():
+    elif os.path.isdir(path):
+        from pathlib import Path
+
         files = len(profiles_in(Path(path)))
         profile = files > 1 or (asked and files > 0)
     else:
-        profile = asked and find(Path(path)).__name__.endswith(PROFILE_SOURCE)
+        profile = asked and find(path).__name__.endswith(PROFILE_SOURCE)
     if args.cluster and not profile:
         raise UsageError(f"{path}: not a profile; --cluster is for the files of a run")
     return profile

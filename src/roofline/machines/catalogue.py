@@ -7,18 +7,25 @@ Traceback (most recent call last):
 roofline.errors.MachineError: no machine named 'h10'; did you mean 'h100-sxm'?
 """
 
+from __future__ import annotations
+
+import os
 import re
 from functools import cache
-from pathlib import Path
 
 from ..errors import MachineError
 from ..machine import Machine
 from ..value import replace
 from .card import Card
 from .reading import build, parse_file
-from .toml import head_of, parse
+from .toml import HERE, head_of, parse, read_text
 
-CHIPS = Path(__file__).parent / "chips"
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CHIPS = os.path.join(HERE, "chips")
+SUFFIX = ".toml"
 DEVICE = "/device"
 _ALIKE = 0.6
 _AS_GOOD = 0.1
@@ -47,7 +54,7 @@ def read(path: str | Path) -> Machine:
 
 def names() -> tuple[str, ...]:
     """The name of every chip in the catalogue, sorted."""
-    return tuple(sorted(path.stem for path in CHIPS.glob("*.toml")))
+    return tuple(sorted(file.removesuffix(SUFFIX) for file in os.listdir(CHIPS) if file.endswith(SUFFIX)))
 
 
 def catalogue() -> tuple[Machine, ...]:
@@ -76,14 +83,13 @@ def _is_path(name: str) -> bool:
 
 def read_card(path: str | Path) -> Card:
     """Everything that a user's file says, on top of what it extends."""
-    path = Path(path)
     table = parse_file(path)
     extends = table.text("extends")
     if not extends:
         return build(table)
     if _is_path(extends):
-        beside = path.parent / extends
-        if beside.resolve() == path.resolve():
+        beside = os.path.join(os.path.dirname(path), extends)
+        if os.path.realpath(beside) == os.path.realpath(path):
             raise table.error("extends", "a file cannot extend itself; name a chip of the catalogue")
         return build(table, read_card(beside))
     try:
@@ -94,7 +100,7 @@ def read_card(path: str | Path) -> Card:
 
 @cache
 def _chip(name: str) -> Card:
-    return build(parse_file(CHIPS / f"{name}.toml"))
+    return build(parse_file(_file(name)))
 
 
 def _known(words: str) -> Card:
@@ -111,7 +117,7 @@ def _known(words: str) -> Card:
 def _find(words: str) -> tuple[str | None, bool]:
     """A chip's name, and whether the words named its whole family."""
     spelled = re.sub(r"[\s_]+", "-", words.strip().lower())
-    if re.fullmatch(r"[\w.+-]+", spelled) and (CHIPS / f"{spelled}.toml").is_file():
+    if re.fullmatch(r"[\w.+-]+", spelled) and os.path.isfile(_file(spelled)):
         return spelled, False  # the common case reads one file only
     chips, families = _index()
     key = _key(words)
@@ -125,14 +131,18 @@ def _index() -> tuple[dict[str, str], dict[str, str]]:
     """Every name of every chip, and every family's usual member, from the heads of their files."""
     chips: dict[str, str] = {}
     families: dict[str, str] = {}
-    for path in sorted(CHIPS.glob("*.toml")):
-        head = parse(head_of(path.read_text(encoding="utf-8")))
-        reported = [name for tool, listed in head.get("names", {}).items() if tool not in ("source", "note") for name in listed]
-        for words in (path.stem, head["title"], *head.get("aliases", ()), *reported):
-            chips.setdefault(_key(words), path.stem)
+    for name in names():
+        head = parse(head_of(read_text(_file(name))))
+        reported = [words for tool, listed in head.get("names", {}).items() if tool not in ("source", "note") for words in listed]
+        for words in (name, head["title"], *head.get("aliases", ()), *reported):
+            chips.setdefault(_key(words), name)
         if head.get("usual"):
-            families[_key(head["family"])] = path.stem
+            families[_key(head["family"])] = name
     return chips, families
+
+
+def _file(name: str) -> str:
+    return os.path.join(CHIPS, name + SUFFIX)
 
 
 def _key(words: str) -> str:

@@ -1,13 +1,13 @@
 """Citations: from the short ``id: detail`` of a machine file to words a reader can follow."""
 
+import os
 import re
 from functools import cache
-from pathlib import Path
 
 from ..value import value
-from .toml import parse
+from .toml import HERE, parse, read_text
 
-SOURCES = Path(__file__).parent / "sources.toml"
+SOURCES = os.path.join(HERE, "sources.toml")
 
 
 @value
@@ -31,7 +31,7 @@ class Unreliable:
 
 @cache
 def _document() -> dict[str, object]:
-    return parse(SOURCES.read_text(encoding="utf-8"))
+    return parse(read_text(SOURCES))
 
 
 @cache

@@ -1,15 +1,15 @@
 """Limits: named lower roofs inside the roof, for whole families of chips, from ``limits.toml``."""
 
+import os
 from functools import cache
-from pathlib import Path
 
 from ..machine import Limit, Machine
 from ..resource import Resource
 from ..value import value
 from .table import Table
-from .toml import parse
+from .toml import HERE, parse, read_text
 
-LIMITS = Path(__file__).parent / "limits.toml"
+LIMITS = os.path.join(HERE, "limits.toml")
 
 
 @value
@@ -33,7 +33,7 @@ class Rule:
 @cache
 def rules() -> tuple[Rule, ...]:
     """Every limit in ``limits.toml``."""
-    document = Table(LIMITS.name, "", parse(LIMITS.read_text(encoding="utf-8")))
+    document = Table(os.path.basename(LIMITS), "", parse(read_text(LIMITS)))
     return tuple(_rule(table) for table in document.tables("limit"))
 
 

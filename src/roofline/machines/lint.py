@@ -4,8 +4,10 @@ A file that names a chip of the catalogue is held against that chip; any other a
 ``[[exception]]`` to a check, with its reason; one that is not needed is a problem too.
 """
 
+from __future__ import annotations
+
+import os
 from collections.abc import Iterator
-from pathlib import Path
 
 from ..errors import RooflineError, did_you_mean
 from ..machine import Machine
@@ -13,6 +15,10 @@ from .card import Card
 from .catalogue import card as look_up
 from .catalogue import read_card
 from .problem import Problem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def lint(target: str | Path | Machine | Card) -> tuple[Problem, ...]:
@@ -26,7 +32,7 @@ def lint(target: str | Path | Machine | Card) -> tuple[Problem, ...]:
     try:
         card = _card(target)
     except RooflineError as error:
-        return (Problem(check="file", resource="", where=Path(str(target)).name, message=str(error)),)
+        return (Problem(check="file", resource="", where=os.path.basename(str(target)), message=str(error)),)
     found = [problem for check in CHECKS.values() for problem in check(card)]
     return tuple(sorted(_excused(card, found, tuple(CHECKS)), key=lambda problem: problem.severity != "error"))
 

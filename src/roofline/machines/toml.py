@@ -8,16 +8,23 @@ text that is not in it, because it was changed, or because the file is a user's,
 from __future__ import annotations
 
 import marshal
+import os
 from functools import cache
-from pathlib import Path
 from zlib import crc32
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import Any
 
-HERE = Path(__file__).parent
-PARSED = HERE / "parsed.bin"
+HERE = os.path.dirname(__file__)
+PARSED = os.path.join(HERE, "parsed.bin")
+
+
+def read_text(path: str | Path) -> str:
+    """What a file says; all of them are UTF-8."""
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
 def parse(text: str) -> dict[str, Any]:
@@ -36,13 +43,14 @@ def head_of(text: str) -> str:
     return text.partition("\n[")[0]
 
 
-def write_parsed(file: Path = PARSED) -> None:
+def write_parsed(file: str | Path = PARSED) -> None:
     """Parse every file of the package, whole and its head, and keep what they give."""
     import tomllib
+    from pathlib import Path
 
-    texts = [path.read_text(encoding="utf-8") for path in sorted(HERE.rglob("*.toml"))]
+    texts = [read_text(path) for path in sorted(Path(HERE).rglob("*.toml"))]
     parsed = {_key(text): marshal.dumps(tomllib.loads(text), _FORMAT) for whole in texts for text in (whole, head_of(whole))}
-    file.write_bytes(marshal.dumps(parsed, _FORMAT))
+    Path(file).write_bytes(marshal.dumps(parsed, _FORMAT))
 
 
 _FORMAT = 4  # of marshal, which every Python from 3.4 on reads
@@ -56,7 +64,8 @@ def _key(text: str) -> tuple[int, int]:
 @cache
 def _parsed() -> dict[tuple[int, int], bytes]:
     try:
-        found: dict[tuple[int, int], bytes] = marshal.loads(PARSED.read_bytes())
+        with open(PARSED, "rb") as file:
+            found: dict[tuple[int, int], bytes] = marshal.loads(file.read())
     except (OSError, EOFError, ValueError, TypeError):
         return {}
     return found

@@ -21,6 +21,7 @@ _MARK = re.compile(r"<!--\{(\w+)\}-->")
 _COMMENT = re.compile(
     r"^[ \t]*(?:/\*\*.*?\*/|//[^\n]*)[ \t]*\n", re.MULTILINE | re.DOTALL
 )  # whole lines of them, which is how ours are written
+_INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
 # What a data URL may hold as it is. Not < (it could end the element), nor % and # (they mean something in a URL), nor line ends.
 _PLAIN = " !\"$&'()*+,-./:;=>?@[\\]^_`{|}~"
 _CLOSED = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data: blob:; "
@@ -121,7 +122,7 @@ def _imports(static: str | None) -> str:
 
 @lru_cache(maxsize=64)
 def _data_url(name: str) -> str:
-    return "data:text/javascript;charset=utf-8," + quote(_COMMENT.sub("", part(name)), safe=_PLAIN)
+    return "data:text/javascript;charset=utf-8," + quote(_INDENT.sub("", _COMMENT.sub("", part(name))), safe=_PLAIN)
 
 
 def _script(text: str, kind: str, live: Live | None) -> str:

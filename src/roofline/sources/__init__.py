@@ -6,10 +6,10 @@ one is found by content and imported when chosen.
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 
 from ..errors import SourceError
 from ..machine import Machine
@@ -17,7 +17,7 @@ from ..units import parse
 from ..workload import Recording
 
 # In order: the first that recognises the head of a file reads it.
-SOURCES = ("report_json", "xspace.recording", "programs", "ncu", "table")
+SOURCES = ("xspace.recording", "report_json", "programs", "ncu", "table")
 HEAD_BYTES = int(parse("64 KiB", "B"))
 GZIP_MAGIC = b"\x1f\x8b"
 PROFILE_SOURCE, FOLDER_SOURCE = ".recording", ".profile_folder"  # how the names of the modules that read profiles end
@@ -29,6 +29,7 @@ Progress = Callable[[int, int], None]  # how much is done, and how much there is
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import Any, Protocol
 
     class Source(Protocol):
@@ -36,14 +37,14 @@ if TYPE_CHECKING:
 
         __name__: str
 
-        def sniff(self, head: bytes, path: Path) -> bool: ...
-        def read(self, path: Path, target: Machine | None = None, **how: Any) -> Recording: ...
+        def sniff(self, head: bytes, path: Path | str) -> bool: ...
+        def read(self, path: Path | str, target: Machine | None = None, **how: Any) -> Recording: ...
 
 
-def head_of(path: Path) -> bytes:
+def head_of(path: Path | str) -> bytes:
     """The first bytes of a file, decompressed if it is gzipped."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             head = file.read(HEAD_BYTES)
         if head.startswith(GZIP_MAGIC):
             import gzip
@@ -81,10 +82,12 @@ def _source(name: str) -> Source:
     return source
 
 
-def find(path: Path) -> Source:
+def find(path: Path | str) -> Source:
     """The source that reads this file."""
-    if path.is_dir():
-        return _source("profile_folder" if profiles_in(path) else "programs")
+    if os.path.isdir(path):
+        from pathlib import Path
+
+        return _source("profile_folder" if profiles_in(Path(path)) else "programs")
     head = head_of(path)
     if not head:
         raise SourceError(f"{path}: the file is empty")
@@ -118,8 +121,11 @@ def read(
         from .samples import sample
 
         return replace(read(sample(str(path)), target, salvage=salvage, progress=progress), files=(str(path),))
-    where = Path(path)
-    source = find(where)
-    if source.__name__.endswith((PROFILE_SOURCE, FOLDER_SOURCE)):
-        return source.read(where, known(source), salvage=salvage, progress=progress)
-    return source.read(where, known(source))
+    source = find(path)
+    if source.__name__.endswith(PROFILE_SOURCE):
+        return source.read(path, known(source), salvage=salvage, progress=progress)
+    from pathlib import Path
+
+    if source.__name__.endswith(FOLDER_SOURCE):
+        return source.read(Path(path), known(source), salvage=salvage, progress=progress)
+    return source.read(Path(path), known(source))

@@ -2,11 +2,12 @@
 
 import { card } from "#page/card.js";
 import { chart } from "#page/chart.js";
+import { chartBar } from "#page/chart_bar.js";
 import { chartModel, machineOf, programModel, rowsOf } from "#page/chart_model.js";
 import { THEMES, assign } from "#page/colours.js";
 import { COLUMNS, DIFFERENCE_COLUMNS, USUAL_COLUMNS } from "#page/columns.js";
 import { comparison } from "#page/comparison.js";
-import { chartBar, columnMenu, filterBar } from "#page/controls.js";
+import { columnMenu, filterBar } from "#page/controls.js";
 import { details } from "#page/details.js";
 import { device } from "#page/device.js";
 import { fill, h } from "#page/dom.js";
@@ -45,7 +46,21 @@ function remembered(work) {
   };
 }
 
-const ROWS = ["level", "filter", "categories", "bounds", "dtypes", "feeds", "step", "device", "host", "group", "depth", "sort", "descending"];
+const ROWS = [
+  "level",
+  "filter",
+  "categories",
+  "bounds",
+  "dtypes",
+  "feeds",
+  "step",
+  "device",
+  "host",
+  "group",
+  "depth",
+  "sort",
+  "descending",
+];
 const DRAWN = ["size", "hidden", "shown", "compare", "scopes", "feeds"];
 const keyOf = (state, names) => JSON.stringify(names.map((name) => state[name]));
 
@@ -60,7 +75,18 @@ const programFor = remembered((feeds, level, machine) => programRows(report, { f
 const programModelFor = remembered((key, { all }, machine) => programModel(report, store.get(), { all, machine }));
 const colouring = remembered((all, colour, theme) => assign(all, colour, theme));
 // Without a measured time there is no rate, and nothing is lost.
-const usual = report.ops.some((op) => op.time_s !== null) || !report.ops.length ? USUAL_COLUMNS : ["rank", "name", "category", "count", "flops", "bytes", "intensity", "attainable", "bound", "floor_s"];
+const usual = report.ops.some((op) => op.time_s !== null) || !report.ops.length ? USUAL_COLUMNS : [
+  "rank",
+  "name",
+  "category",
+  "count",
+  "flops",
+  "bytes",
+  "intensity",
+  "attainable",
+  "bound",
+  "floor_s",
+];
 const columnsFor = remembered((chosen, colourOf) => {
   const keys = chosen ? JSON.parse(chosen) : usual;
   return COLUMNS.filter(({ key }) => keys.includes(key) || key === "name").map((column) => dressed(column, colourOf));
@@ -71,7 +97,11 @@ const LEAST_SHARE = 1e-4; // below this a share is nothing, and its digits are n
 /** A column with what only a screen shows: a swatch beside the name, a bar behind the share. */
 function dressed(column, colourOf) {
   if (column.key === "name") return { ...column, swatch: colourOf };
-  if (column.key === "share") return { ...column, bar: (row) => row.share, format: (share) => (share > 0 && share < LEAST_SHARE ? "<0.01%" : column.format(share)) };
+  if (column.key === "share") return {
+    ...column,
+    bar: (row) => row.share,
+    format: (share) => (share > 0 && share < LEAST_SHARE ? "<0.01%" : column.format(share)),
+  };
   if (column.key === "efficiency") return { ...column, bar: (row) => row.efficiency, tone: (row) => (row.efficiency > 1 ? "doubt" : "") };
   return column;
 }
@@ -98,8 +128,13 @@ function derive(state) {
 const select = (ids, extend) => {
   const old = store.get().selected;
   const every = ids.length > 0 && ids.every((id) => old.includes(id));
-  const next = !extend ? (every && old.length === ids.length ? [] : ids) : every ? old.filter((id) => !ids.includes(id)) : [...new Set([...old, ...ids])];
-  store.set({ selected: [...next], ...(next.length && store.get().panel !== "lost" && store.get().panel !== "device" ? { panel: "details" } : {}) });
+  const next = !extend ? (
+    every && old.length === ids.length ? [] : ids
+  ) : every ? old.filter((id) => !ids.includes(id)) : [...new Set([...old, ...ids])];
+  store.set({
+    selected: [...next],
+    ...(next.length && store.get().panel !== "lost" && store.get().panel !== "device" ? { panel: "details" } : {}),
+  });
 };
 
 const hovering = card();
@@ -138,7 +173,15 @@ const panels = {
 const panelTabs = new Map(
   Object.entries(panels).map(([key, { title }]) => [
     key,
-    h("button", { type: "button", role: "tab", id: `panel-tab-${key}`, "aria-controls": `panel-${key}`, "data-testid": `panel-${key}`, text: title, onclick: () => store.set({ panel: key }) }),
+    h("button", {
+      type: "button",
+      role: "tab",
+      id: `panel-tab-${key}`,
+      "aria-controls": `panel-${key}`,
+      "data-testid": `panel-${key}`,
+      text: title,
+      onclick: () => store.set({ panel: key }),
+    }),
   ]),
 );
 const panelBar = h("div", { class: "tabs small", role: "tablist", "aria-label": "Beside the chart" }, [...panelTabs.values()]);
@@ -153,7 +196,12 @@ panelBar.addEventListener("keydown", (event) => {
 const panelBodies = new Map(
   Object.entries(panels).map(([key, { title, view }]) => [
     key,
-    h("div", { class: "panel", role: "tabpanel", id: `panel-${key}`, "aria-labelledby": `panel-tab-${key}`, tabindex: "0" }, h("h2", { class: "print-only", text: title }), view.root),
+    h(
+      "div",
+      { class: "panel", role: "tabpanel", id: `panel-${key}`, "aria-labelledby": `panel-tab-${key}`, tabindex: "0" },
+      h("h2", { class: "print-only", text: title }),
+      view.root,
+    ),
   ]),
 );
 const side = h("aside", { class: "side", "aria-label": "Beside the chart" }, panelBar, [...panelBodies.values()]);
@@ -164,8 +212,25 @@ const colours = legend({ store });
 const columnChooser = columnMenu({ store, columns: COLUMNS, usual });
 const count = h("p", { class: "quiet", "data-testid": "count", role: "status" });
 const compared = before ? comparison({ report, before, pairs, select, reveal: (id) => drawing.reveal(id) }) : null;
-const opsBelow = h("section", { class: "below", "aria-label": "Operation-level statistics" }, h("div", { class: "table-head" }, h("h2", { text: "Operations" }), count, columnChooser.root), list.root);
-const opsView = h("div", { class: "ops" }, filters.root, h("div", { class: "split" }, h("section", { class: "stage", "aria-label": "Operation-level roofline" }, bar.root, drawing.root, colours.root), side), opsBelow, compared?.root);
+const opsBelow = h(
+  "section",
+  { class: "below", "aria-label": "Operation-level statistics" },
+  h("div", { class: "table-head" }, h("h2", { text: "Operations" }), count, columnChooser.root),
+  list.root,
+);
+const opsView = h(
+  "div",
+  { class: "ops" },
+  filters.root,
+  h(
+    "div",
+    { class: "split" },
+    h("section", { class: "stage", "aria-label": "Operation-level roofline" }, bar.root, drawing.root, colours.root),
+    side,
+  ),
+  opsBelow,
+  compared?.root,
+);
 const whole = program({ report, store, card: hovering });
 const summary = figures({ report, store });
 
@@ -182,21 +247,52 @@ const subtitle = [
 const scene = () => {
   const state = store.get();
   const { model, rows, columns, all } = derive(state);
-  const drawn = { model, window: state.window, theme: themeName(), colour: state.colour, selected: state.selected, marks: all, title: heading };
+  const drawn = {
+    model,
+    window: state.window,
+    theme: themeName(),
+    colour: state.colour,
+    selected: state.selected,
+    marks: all,
+    title: heading,
+  };
   return state.tab === "compare" && compared ? { ...drawn, rows: compared.rows, columns: DIFFERENCE_COLUMNS } : { ...drawn, rows, columns };
 };
-const tabs = [{ key: "ops", title: "Operations" }, { key: "program", title: "Program" }, ...(before ? [{ key: "compare", title: "Compare" }] : [])];
-const top = topBar({ title: heading, subtitle, store, tabs, live, exporting: exporter({ scene, name: fileName(files[0] ?? heading).replace(/\.(xplane\.pb|json|csv|html|txt)(\.gz)?$/, "") || "roofline" }) });
+const tabs = [
+  { key: "ops", title: "Operations" },
+  { key: "program", title: "Program" },
+  ...(before ? [{ key: "compare", title: "Compare" }] : [])
+];
+const top = topBar({
+  title: heading,
+  subtitle,
+  store,
+  tabs,
+  live,
+  exporting: exporter({ scene, name: fileName(files[0] ?? heading).replace(/\.(xplane\.pb|json|csv|html|txt)(\.gz)?$/, "") || "roofline" }),
+});
 
 const view = h("div", { id: "view", class: "view", role: "tabpanel", tabindex: "-1" }, opsView, whole.root);
 fill(document.getElementById("top"), top.root);
 fill(document.getElementById("main"), summary.root, view);
-fill(document.getElementById("foot"), h("p", { class: "quiet", text: `roofline · ${report.schema} · ${report.input.format} · amounts are totals over all executions; G is 10⁹ and Gi is 2³⁰` }));
+fill(
+  document.getElementById("foot"),
+  h("p", {
+    class: "quiet",
+    text: `roofline · ${report.schema} · ${report.input.format} · amounts are totals over all executions; G is 10⁹ and Gi is 2³⁰`,
+  }),
+);
 document.body.append(hovering.root);
 document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault(); // the fragment belongs to the state
   drawing.surface.focus();
 });
+
+function chartLabel({ dots, strip }) {
+  const without = strip.length ? ` and ${plain(strip.length)} without FLOP` : "";
+  const keys = "Arrow keys go from one to the next, Enter selects, plus and minus zoom, 0 resets.";
+  return `Roofline of ${plain(dots.length)} operations${without}. ${keys}`;
+}
 
 function update() {
   const state = store.get();
@@ -220,15 +316,25 @@ function update() {
       window: state.window,
       selected: new Set(state.selected),
       names: state.labels,
-      ariaLabel: `Roofline of ${plain(derived.model.dots.length)} operations${derived.model.strip.length ? ` and ${plain(derived.model.strip.length)} without FLOP` : ""}. Arrow keys go from one to the next, Enter selects, plus and minus zoom, 0 resets.`,
+      ariaLabel: chartLabel(derived.model),
     });
-    list.show({ rows: derived.rows, columns: derived.columns, sort: state.sort, descending: state.descending, selected: new Set(state.selected) });
+    list.show({
+      rows: derived.rows,
+      columns: derived.columns,
+      sort: state.sort,
+      descending: state.descending,
+      selected: new Set(state.selected),
+    });
     compared?.update(state, derived);
     colours.update(state, derived);
   }
   if (tab === "program" || printing.now) whole.update(state, derived);
   columnChooser.mark(state.columns ? String(derived.columns.length) : "");
-  count.textContent = `${plain(derived.rows.length)} ${state.group ? "group" : "row"}${derived.rows.length === 1 ? "" : "s"}${derived.shown.time_s ? ` · ${show(derived.shown.time_s, "s")}` : ""}${state.selected.length ? ` · ${plain(state.selected.length)} selected` : ""}`;
+  count.textContent = [
+    `${plain(derived.rows.length)} ${state.group ? "group" : "row"}${derived.rows.length === 1 ? "" : "s"}`,
+    derived.shown.time_s ? show(derived.shown.time_s, "s") : "",
+    state.selected.length ? `${plain(state.selected.length)} selected` : "",
+  ].filter(Boolean).join(" · ");
   for (const [key, button] of panelTabs) {
     const on = key === state.panel;
     button.setAttribute("aria-selected", String(on));
@@ -268,7 +374,7 @@ window.addEventListener("popstate", back);
 window.addEventListener("hashchange", back);
 darkly.addEventListener("change", update);
 document.addEventListener("keydown", (event) => {
-  const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement || event.target instanceof HTMLTextAreaElement;
+  const typing = event.target.matches?.("input, select, textarea") ?? false;
   if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) {
     event.preventDefault();
     filters.box.focus();
@@ -279,6 +385,5 @@ listen(live);
 update();
 document.documentElement.dataset.ready = "true";
 
-/** For tests and the curious: where a dot is on screen. */
-export const spot = drawing.spot;
+// For tests and the curious: where a dot is on screen, and what the page shows.
 window.roofline = Object.freeze({ spot: drawing.spot, state: store.get });

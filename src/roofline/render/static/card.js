@@ -46,8 +46,11 @@ function ofRow(row) {
 }
 
 /** A roof and where its height comes from. */
-export function ofRoof(roof) {
-  const counts = [roof.binds ? `binds ${plain(roof.binds)} ops` : "binds no op", roof.used ? `${plain(roof.used)} ops use it` : ""].filter(Boolean);
+function ofRoof(roof) {
+  const counts = [
+    roof.binds ? `binds ${plain(roof.binds)} ops` : "binds no op",
+    roof.used ? `${plain(roof.used)} ops use it` : "",
+  ].filter(Boolean);
   return [
     h("p", { class: "card-name", text: roof.title }),
     factList([[roof.kind === "memory" ? "Bandwidth" : "Peak", show(roof.rate, roof.per), counts.join(", ")]], "figures"),

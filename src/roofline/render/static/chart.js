@@ -7,6 +7,7 @@
 
 import { roofLines } from "#page/chart_model.js";
 import { announce, framed, h, shortName } from "#page/dom.js";
+import { gestures } from "#page/gestures.js";
 import { title as resourceTitle } from "#page/law.js";
 import { LOOKS, layer, stamps } from "#page/layer.js";
 import {
@@ -26,7 +27,6 @@ import {
 } from "#page/paint.js";
 import { clamp, box as boxWindow, gridIndex, pan, placeLabels, zoom } from "#page/scale.js";
 
-const CLICK = 4; // pixels that a hand may shake in a click
 const NAMED = 24; // dots that may carry their name, heaviest first
 const CROWD = 400; // dots that names keep clear of, heaviest first
 const MARGIN = 0.4; // of the plot, painted on each side of it so that panning only pushes
@@ -45,7 +45,14 @@ export function chart({ testid, label, onwindow, onselect, onhover, card }) {
   const plotClip = h("div", { class: "clip" }, onPlot.canvas);
   const surface = h(
     "div",
-    { class: "surface", tabindex: "0", role: "application", "aria-roledescription": "roofline chart", "aria-label": label, "data-testid": testid },
+    {
+      class: "surface",
+      tabindex: "0",
+      role: "application",
+      "aria-roledescription": "roofline chart",
+      "aria-label": label,
+      "data-testid": testid,
+    },
     base,
     plotClip,
     onStrip.canvas,
@@ -71,11 +78,14 @@ export function chart({ testid, label, onwindow, onselect, onhover, card }) {
   let boxing = false;
   let marquee = null;
   let settled = 0;
+  let moving = false;
 
   const font = () => (family ||= getComputedStyle(document.body).fontFamily);
-  const style = () => ({ theme: scene.theme, font: font(), lit: hovered?.roof?.id ?? null });
+  const style = () => ({ theme: scene.theme, font: font(), lit: hovered?.roof?.id ?? null, moving });
   const ratio = () => Math.min(3, window.devicePixelRatio || 1);
-  const byTime = () => (dots.byTime ??= [...dots.all.keys()].sort((one, other) => dots.all[other].weight - dots.all[one].weight || one - other));
+  const byTime = () => (
+    dots.byTime ??= [...dots.all.keys()].sort((one, other) => dots.all[other].weight - dots.all[one].weight || one - other)
+  );
 
   function resize() {
     const { width, height } = surface.getBoundingClientRect();
@@ -106,7 +116,13 @@ export function chart({ testid, label, onwindow, onselect, onhover, card }) {
     const drawn = style();
     const level = scene.model.level;
     const xTitle = level === "bound" ? "FLOP per byte of what binds" : `FLOP per byte of ${resourceTitle(level)}`;
-    drawAxes(context, place, at, view, { ...drawn, xTitle: `Intensity (${xTitle})`, yTitle: scene.model.timed ? "Rate (FLOP/s)" : "Attainable rate (FLOP/s)" });
+    drawAxes(
+      context,
+      place,
+      at,
+      view,
+      { ...drawn, xTitle: `Intensity (${xTitle})`, yTitle: scene.model.timed ? "Rate (FLOP/s)" : "Attainable rate (FLOP/s)" },
+    );
     if (place.strip) drawStrip(context, place, at, share, drawn);
     locate(dots, at, place);
     drawRoofs(context, place, at, lines, drawn);
@@ -135,7 +151,8 @@ export function chart({ testid, label, onwindow, onselect, onhover, card }) {
       });
     }
     const pixel = (value) => Math.round(value * ratio()) / ratio();
-    onPlot.canvas.style.transform = `translate(${pixel(across - painted.across - painted.wide)}px, ${pixel(along - painted.along - painted.high)}px)`;
+    const [right, down] = [across - painted.across - painted.wide, along - painted.along - painted.high];
+    onPlot.canvas.style.transform = `translate(${pixel(right)}px, ${pixel(down)}px)`;
   }
 
   /** Ops without FLOP do not move; a row of dots on the very edge needs some room around the strip. */
@@ -143,7 +160,12 @@ export function chart({ testid, label, onwindow, onselect, onhover, card }) {
     const { strip } = place;
     onStrip.canvas.hidden = !strip;
     if (!strip) return;
-    const area = { left: strip.x - LARGEST_DOT, top: strip.y - LARGEST_DOT, width: strip.w + 2 * LARGEST_DOT, height: strip.h + 2 * LARGEST_DOT };
+    const area = {
+      left: strip.x - LARGEST_DOT,
+      top: strip.y - LARGEST_DOT,
+      width: strip.w + 2 * LARGEST_DOT,
+      height: strip.h + 2 * LARGEST_DOT,
+    };
     onStrip.paint(dots, (index) => index >= dots.onPlot, { ...area, ratio: ratio(), stampOf, lookOf: looks });
     Object.assign(onStrip.canvas.style, { left: `${area.left}px`, top: `${area.top}px` });
   }
@@ -151,7 +173,10 @@ export function chart({ testid, label, onwindow, onselect, onhover, card }) {
   /** How each dot looks while some are selected. */
   function look() {
     const { selected } = scene;
-    looks = selected.size ? Uint8Array.from(dots.all, (dot) => (dot.ops.some((id) => selected.has(id)) ? LOOKS.CHOSEN : LOOKS.FAINT)) : null;
+    looks = selected.size ? Uint8Array.from(
+      dots.all,
+      (dot) => (dot.ops.some((id) => selected.has(id)) ? LOOKS.CHOSEN : LOOKS.FAINT),
+    ) : null;
     if (looks) dots.order.sort((one, other) => looks[one] - looks[other] || dots.size[other] - dots.size[one] || one - other);
   }
 
@@ -161,7 +186,10 @@ export function chart({ testid, label, onwindow, onselect, onhover, card }) {
       .slice(0, most)
       .filter((number) => number < dots.onPlot && inSight(number))
       .map((number) => ({ x: dots.x[number], y: dots.y[number], r: dots.size[number] }));
-    return [...heavy, ...scene.model.program.map((mark) => ({ x: at.x.at(mark.x), y: at.y.at(mark.y), r: (SIGN[mark.scope] ?? SIGN.step) + 1 }))];
+    return [
+      ...heavy,
+      ...scene.model.program.map((mark) => ({ x: at.x.at(mark.x), y: at.y.at(mark.y), r: (SIGN[mark.scope] ?? SIGN.step) + 1 }))
+    ];
   }
 
   const redraw = framed(draw);
@@ -234,6 +262,7 @@ export function chart({ testid, label, onwindow, onselect, onhover, card }) {
   function settle() {
     clearTimeout(settled);
     settled = setTimeout(() => {
+      moving = false;
       placeNames();
       if (painted && !painted.wide) painted = null; // now with a margin
       redraw();
@@ -252,7 +281,15 @@ export function chart({ testid, label, onwindow, onselect, onhover, card }) {
       .slice(0, NAMED)
       .map((number) => {
         const text = shortName(dots.all[number].name, 28);
-        return { number, text, x: dots.x[number], y: dots.y[number], r: dots.size[number], width: context.measureText(text).width, height: 15 };
+        return {
+          number,
+          text,
+          x: dots.x[number],
+          y: dots.y[number],
+          r: dots.size[number],
+          width: context.measureText(text).width,
+          height: 15,
+        };
       });
     names = placeLabels(wanted, place.plot, [...obstacles(CROWD), ...written])
       .map(({ index: which, x, y }) => {
@@ -262,16 +299,22 @@ export function chart({ testid, label, onwindow, onselect, onhover, card }) {
       });
   }
 
+  /** Where dots are, for the mouse. */
+  function grid() {
+    index ??= gridIndex(Array.from(dots.all, (_, number) => ({ x: dots.x[number], y: dots.y[number], r: dots.size[number] })));
+    return index;
+  }
+
   /** What is at a place: a dot, a point of the program, a roof, or nothing. */
   function under(x, y) {
     if (!place || !at) return null;
     const { plot, strip } = place;
     const inside = (area) => area && x >= area.x - 4 && x <= area.x + area.w + 4 && y >= area.y - 4 && y <= area.y + area.h + 4;
     if (!inside(plot) && !inside(strip)) return null;
-    const sign = inside(plot) && scene.model.program.find((mark) => Math.hypot(at.x.at(mark.x) - x, at.y.at(mark.y) - y) <= (SIGN[mark.scope] ?? 5) + 2);
+    const near = (mark) => Math.hypot(at.x.at(mark.x) - x, at.y.at(mark.y) - y) <= (SIGN[mark.scope] ?? SIGN.step) + 2;
+    const sign = inside(plot) && scene.model.program.find(near);
     if (sign) return { program: sign };
-    index ??= gridIndex(Array.from(dots.all, (_, number) => ({ x: dots.x[number], y: dots.y[number], r: dots.size[number] })));
-    const number = index.nearest(x, y, REACH);
+    const number = grid().nearest(x, y, REACH);
     if (number >= 0 && inSight(number)) return { dot: number };
     const roof = inside(plot) ? nearestRoof(x, y) : null;
     return roof && { roof };
@@ -282,7 +325,8 @@ export function chart({ testid, label, onwindow, onselect, onhover, card }) {
     let least = REACH;
     for (const { id, points } of lines) {
       for (let corner = 1; corner < points.length; corner += 1) {
-        const far = distance(x, y, at.x.at(points[corner - 1][0]), at.y.at(points[corner - 1][1]), at.x.at(points[corner][0]), at.y.at(points[corner][1]));
+        const [from, to] = [points[corner - 1], points[corner]];
+        const far = distance(x, y, at.x.at(from[0]), at.y.at(from[1]), at.x.at(to[0]), at.y.at(to[1]));
         if (far < least) [best, least] = [id, far];
       }
     }
@@ -313,6 +357,7 @@ export function chart({ testid, label, onwindow, onselect, onhover, card }) {
 
   function move(next, { final = false } = {}) {
     view = clamp(next, scene.model.home);
+    moving = true;
     redraw();
     settle();
     if (final) onwindow(view);
@@ -327,82 +372,25 @@ export function chart({ testid, label, onwindow, onselect, onhover, card }) {
   }
 
   const value = (x, y) => [at.x.value(x), at.y.value(y)];
-  const where = (event) => {
-    const { left, top } = surface.getBoundingClientRect();
-    return [event.clientX - left, event.clientY - top];
-  };
 
-  surface.addEventListener(
-    "wheel",
-    (event) => {
-      if (!at) return;
-      event.preventDefault();
-      const [x, y] = where(event);
-      const pixels = event.deltaY * (event.deltaMode === 1 ? 16 : 1); // a mode of 1 counts lines
-      move(zoom(view, ...value(x, y), Math.exp(Math.max(-120, Math.min(120, pixels)) * 0.0022)));
+  gestures(surface, {
+    ready: () => Boolean(at),
+    plot: () => place.plot,
+    view: () => view,
+    boxing: () => boxing,
+    value,
+    move,
+    hover,
+    leave,
+    click,
+    boxed,
+    moved: () => onwindow(view),
+    draw: (box) => {
+      marquee = box;
+      redrawOver();
     },
-    { passive: false },
-  );
-
-  const hands = new Map();
-  let grip = null;
-
-  surface.addEventListener("pointerdown", (event) => {
-    if (!at || event.button > 0) return;
-    surface.setPointerCapture?.(event.pointerId);
-    const [x, y] = where(event);
-    hands.set(event.pointerId, [x, y]);
-    grip = { x, y, view, moved: false, kind: event.altKey ? "pick" : event.shiftKey || boxing ? "box" : "pan", apart: null };
-    if (hands.size === 2) grip = { ...grip, kind: "pinch", moved: true, apart: spread(hands), centre: middle(hands) };
+    again: (x, y) => under(x, y)?.dot === undefined && reset(),
   });
-
-  surface.addEventListener("pointermove", (event) => {
-    const [x, y] = where(event);
-    if (!grip) {
-      if (event.pointerType !== "touch") hover(x, y);
-      return;
-    }
-    hands.set(event.pointerId, [x, y]);
-    if (grip.kind === "pinch") {
-      if (hands.size < 2) return;
-      const centre = middle(hands);
-      const start = scales(place, grip.view, 1);
-      const zoomed = zoom(grip.view, start.x.value(grip.centre[0]), start.y.value(grip.centre[1]), grip.apart / Math.max(1, spread(hands)));
-      move(pan(zoomed, (centre[0] - grip.centre[0]) / place.plot.w, (grip.centre[1] - centre[1]) / place.plot.h));
-      return;
-    }
-    if (!grip.moved && Math.hypot(x - grip.x, y - grip.y) < CLICK) return;
-    if (!grip.moved) {
-      grip.moved = true;
-      leave();
-    }
-    if (grip.kind === "pan") {
-      surface.classList.add("dragging");
-      move(pan(grip.view, (x - grip.x) / place.plot.w, (grip.y - y) / place.plot.h));
-    } else {
-      marquee = bounded(grip.x, grip.y, x, y, place.plot);
-      redrawOver();
-    }
-  });
-
-  const release = (event) => {
-    if (!grip) return;
-    const [x, y] = where(event);
-    hands.delete(event.pointerId);
-    surface.classList.remove("dragging");
-    const done = grip;
-    if (done.kind === "pinch" && hands.size) return;
-    grip = null;
-    if (event.type === "pointercancel") {
-      marquee = null;
-      redrawOver();
-    } else if (!done.moved) click(event, x, y);
-    else if (marquee) finishBox(done.kind, event);
-    else onwindow(view);
-  };
-  surface.addEventListener("pointerup", release);
-  surface.addEventListener("pointercancel", release);
-  surface.addEventListener("pointerleave", () => grip || leave());
 
   function click(event, x, y) {
     const found = under(x, y);
@@ -414,28 +402,24 @@ export function chart({ testid, label, onwindow, onselect, onhover, card }) {
     } else if (!found && !extend) onselect([], false);
   }
 
-  function finishBox(kind, event) {
-    const { x0, y0, x1, y1 } = marquee;
-    marquee = null;
+  function boxed(kind, { x0, y0, x1, y1 }, event) {
     if (kind === "pick") {
-      index ??= gridIndex(Array.from(dots.all, (_, number) => ({ x: dots.x[number], y: dots.y[number], r: dots.size[number] })));
-      onselect([...index.inside(x0, y0, x1, y1)].filter(inSight).flatMap((number) => dots.all[number].ops), event.shiftKey);
-      redrawOver();
+      const inside = [...grid().inside(x0, y0, x1, y1)].filter(inSight);
+      onselect(inside.flatMap((number) => dots.all[number].ops), event.shiftKey);
       return;
     }
     const next = boxWindow(...value(x0, y1), ...value(x1, y0));
     if (next) move(next, { final: true });
-    else redrawOver();
   }
-
-  surface.addEventListener("dblclick", (event) => {
-    if (under(...where(event))?.dot === undefined) reset();
-  });
 
   surface.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
     if (event.ctrlKey || event.metaKey || event.altKey || !at) return;
-    if (step && event.shiftKey) move(pan(view, { ArrowLeft: 0.1, ArrowRight: -0.1 }[event.key] ?? 0, { ArrowUp: -0.1, ArrowDown: 0.1 }[event.key] ?? 0));
+    if (step && event.shiftKey) move(pan(
+      view,
+      { ArrowLeft: 0.1, ArrowRight: -0.1 }[event.key] ?? 0,
+      { ArrowUp: -0.1, ArrowDown: 0.1 }[event.key] ?? 0,
+    ));
     else if (step) go(cursor < 0 ? 0 : cursor + step);
     else if (event.key === "Home") go(0);
     else if (event.key === "End") go(dots.all.length - 1);
@@ -545,22 +529,6 @@ export function chart({ testid, label, onwindow, onselect, onhover, card }) {
       }
     },
   };
-}
-
-function spread(hands) {
-  const [[x0, y0], [x1, y1]] = [...hands.values()];
-  return Math.hypot(x1 - x0, y1 - y0);
-}
-
-function middle(hands) {
-  const [[x0, y0], [x1, y1]] = [...hands.values()];
-  return [(x0 + x1) / 2, (y0 + y1) / 2];
-}
-
-function bounded(x0, y0, x1, y1, { x, y, w, h: high }) {
-  const across = [x0, x1].map((one) => Math.max(x, Math.min(x + w, one))).sort((one, other) => one - other);
-  const along = [y0, y1].map((one) => Math.max(y, Math.min(y + high, one))).sort((one, other) => one - other);
-  return { x0: across[0], y0: along[0], x1: across[1], y1: along[1] };
 }
 
 /** How far a place is from a stretch of line. */

@@ -21,7 +21,13 @@ export function details({ report, store }) {
         fill(root, h("p", { class: "empty", text: "Click a dot, a row or a finding; with Ctrl or Shift to add to what is selected." }));
         return;
       }
-      const clear = h("button", { type: "button", class: "plain-button", text: "Clear selection", "data-testid": "clear-selection", onclick: () => store.set({ selected: [] }) });
+      const clear = h("button", {
+        type: "button",
+        class: "plain-button",
+        text: "Clear selection",
+        "data-testid": "clear-selection",
+        onclick: () => store.set({ selected: [] }),
+      });
       fill(root, chosen.length === 1 ? single(chosen[0], ledgers.get(chosen[0].id)) : several(chosen), clear);
     },
   };
@@ -50,7 +56,16 @@ function ledgerTable(ledger) {
       "tbody",
       {},
       ledger.map((line) =>
-        h("tr", {}, h("th", { scope: "row", text: line.tensor }), h("td", { class: "figure", text: show(line.bytes, "B") }), h("td", { class: "remark", text: `${line.access} · ${line.dtype}[${line.shape.map((size) => plain(size)).join(", ")}]${line.note ? ` · ${line.note}` : ""}` })),
+        h(
+          "tr",
+          {},
+          h("th", { scope: "row", text: line.tensor }),
+          h("td", { class: "figure", text: show(line.bytes, "B") }),
+          h("td", {
+            class: "remark",
+            text: [line.access, `${line.dtype}[${line.shape.map((one) => plain(one)).join(", ")}]`, line.note].filter(Boolean).join(" · "),
+          }),
+        ),
       ),
     ),
   );
@@ -68,7 +83,16 @@ function several(rows) {
   return [
     h("h3", { text: `${plain(sum.ops)} ops selected`, "data-testid": "selected-name" }),
     factList(figures, "figures"),
-    h("ul", { class: "chosen" }, rows.slice(0, LISTED).map((row) => h("li", {}, named(row.name, { most: 60 }), h("span", { class: "count", text: show(row.time_s, "s") })))),
+    h(
+      "ul",
+      { class: "chosen" },
+      rows.slice(0, LISTED).map((row) => h(
+        "li",
+        {},
+        named(row.name, { most: 60 }),
+        h("span", { class: "count", text: show(row.time_s, "s") }),
+      )),
+    ),
     rows.length > LISTED && h("p", { class: "quiet", text: `and ${plain(rows.length - LISTED)} more` }),
   ];
 }

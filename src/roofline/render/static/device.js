@@ -20,8 +20,14 @@ export function device({ report }) {
         factList(heading(machine, report), "machine"),
         h("h4", { text: "Ceilings" }),
         h("ul", { class: "ceilings", "data-testid": "ceilings" }, machine.ceilings.map(ceiling)),
-        (machine.capacities ?? []).length > 0 && [h("h4", { text: "Capacities" }), factList(machine.capacities.map((one) => [resourceTitle(one.level), show(one.bytes, "B"), one.provenance]), "capacities")],
-        (machine.limits ?? []).length > 0 && [h("h4", { text: "Lower roofs" }), factList(machine.limits.map((one) => [one.name, percent(one.fraction), `of ${resourceTitle(one.resource)}`]), "lower roofs")],
+        (machine.capacities ?? []).length > 0 && [
+          h("h4", { text: "Capacities" }),
+          factList(machine.capacities.map((one) => [resourceTitle(one.level), show(one.bytes, "B"), one.provenance]), "capacities"),
+        ],
+        (machine.limits ?? []).length > 0 && [
+          h("h4", { text: "Lower roofs" }),
+          factList(machine.limits.map((one) => [one.name, percent(one.fraction), `of ${resourceTitle(one.resource)}`]), "lower roofs"),
+        ],
         h("h4", { text: "Input" }),
         h("dl", { class: "words" }, input(report.input)),
       );
@@ -33,7 +39,11 @@ function heading(machine, report) {
   const rows = [["Name", machine.name, machine.scope === "device" ? "one framework device" : "the whole chip"]];
   if (machine.launch_latency_s) rows.push(["Launch latency", show(machine.launch_latency_s, "s"), ""]);
   if ((machine.devices_per_chip ?? 1) > 1) rows.push(["Devices per chip", String(machine.devices_per_chip), ""]);
-  if (report.input.devices?.length) rows.push(["Devices seen", String(report.input.devices.length), [...new Set(report.input.devices.map((one) => one.name))].join(", ")]);
+  if (report.input.devices?.length) rows.push([
+    "Devices seen",
+    String(report.input.devices.length),
+    [...new Set(report.input.devices.map((one) => one.name))].join(", "),
+  ]);
   return rows;
 }
 
@@ -50,10 +60,16 @@ function ceiling(one) {
     { class: "ceiling", "data-resource": one.resource },
     h("span", { class: "ceiling-name", text: resourceTitle(one.resource) }),
     h("span", { class: "figure", text: show(one.rate, per) }),
-    h("span", { class: `tag ${one.provenance === "measured" || one.provenance === "profile" ? "strong" : ""}`, text: one.provenance || "unknown" }),
+    h("span", {
+      class: `tag ${one.provenance === "measured" || one.provenance === "profile" ? "strong" : ""}`,
+      text: one.provenance || "unknown",
+    }),
     remarks.length > 0 && h("span", { class: "quiet remarks", text: remarks.join(" · ") }),
     one.citation && h("span", { class: "quiet citation", text: one.citation }),
-    (one.others ?? []).map((other) => h("span", { class: "quiet other", text: `also ${show(other.rate, per)}${other.citation ? `: ${other.citation}` : ""}${other.note ? ` (${other.note})` : ""}` })),
+    (one.others ?? []).map((other) => h("span", {
+      class: "quiet other",
+      text: `also ${show(other.rate, per)}${other.citation ? `: ${other.citation}` : ""}${other.note ? ` (${other.note})` : ""}`,
+    })),
   );
 }
 
@@ -64,5 +80,8 @@ function input({ format, files, hosts, devices }) {
     ["Hosts", hosts ?? []],
     ["Devices", (devices ?? []).map(({ id, name, host }) => `${id}: ${name}${host ? ` on ${host}` : ""}`)],
   ];
-  return rows.filter(([, values]) => values.length).map(([word, values]) => [h("dt", { text: word }), values.map((value) => h("dd", {}, named(value, { most: 120 })))]);
+  return rows.filter(([, values]) => values.length).map(([word, values]) => [
+    h("dt", { text: word }),
+    values.map((value) => h("dd", {}, named(value, { most: 120 }))),
+  ]);
 }

@@ -68,8 +68,21 @@ let menus = 0;
 export function menu({ label, testid, build, align = "left", kind = "menu" }) {
   const id = `menu-${(menus += 1)}`;
   const badge = h("span", { class: "badge" });
-  const button = h("button", { type: "button", class: `${kind}-button`, "aria-expanded": "false", "aria-controls": id, "data-testid": testid });
-  const panel = h("div", { id, class: `panel-menu ${align}`, role: "group", "aria-label": label, hidden: true, "data-testid": `${testid}-panel` });
+  const button = h("button", {
+    type: "button",
+    class: `${kind}-button`,
+    "aria-expanded": "false",
+    "aria-controls": id,
+    "data-testid": testid,
+  });
+  const panel = h("div", {
+    id,
+    class: `panel-menu ${align}`,
+    role: "group",
+    "aria-label": label,
+    hidden: true,
+    "data-testid": `${testid}-panel`,
+  });
   const root = h("div", { class: "menu" }, button, panel);
   button.append(h("span", { text: label }), badge, h("span", { class: "caret", "aria-hidden": "true" }));
   const close = (refocus) => {

@@ -23,7 +23,11 @@ export function exporter({ scene, name }) {
         offer("Chart as SVG", "export-svg", () => save(`${name}.svg`, "image/svg+xml", svgOf(scene()))),
         offer("Chart as PNG", "export-png", async () => save(`${name}.png`, "image/png", await pngOf(svgOf(scene())))),
         offer("Report as JSON", "export-json", () => save(`${name}.json`, "application/json", jsonOf("report"))),
-        document.getElementById("before") && offer("Report before as JSON", "export-before", () => save(`${name}.before.json`, "application/json", jsonOf("before"))),
+        document.getElementById("before") && offer(
+          "Report before as JSON",
+          "export-before",
+          () => save(`${name}.before.json`, "application/json", jsonOf("before")),
+        ),
         offer("Print", "print", () => window.print()),
       );
     },
@@ -32,7 +36,7 @@ export function exporter({ scene, name }) {
 }
 
 /** The table as it stands: ops under the headings that roofline reads back, anything else under those of the screen. */
-export function csvOf({ rows, columns }) {
+function csvOf({ rows, columns }) {
   return rows.every((row) => row.kind === "op") ? opsCsv(rows) : toCsv(rows, columns);
 }
 
@@ -41,7 +45,7 @@ function svgOf({ model, ...shown }) {
 }
 
 /** The bytes that stand in the page, without what kept them from ending the element. */
-export function jsonOf(id) {
+function jsonOf(id) {
   return document.getElementById(id).textContent.replaceAll("<\\/", "</").replaceAll("\\u003c!--", "<!--");
 }
 

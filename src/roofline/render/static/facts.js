@@ -90,18 +90,33 @@ export function factList(rows, label) {
     h(
       "tbody",
       {},
-      rows.map(([word, figure, remark]) => h("tr", {}, h("th", { scope: "row", text: word }), h("td", { class: "figure", text: figure }), h("td", { class: "remark", text: remark ?? "" }))),
+      rows.map(([word, figure, remark]) => h(
+        "tr",
+        {},
+        h("th", { scope: "row", text: word }),
+        h("td", { class: "figure", text: figure }),
+        h("td", { class: "remark", text: remark ?? "" }),
+      )),
     ),
   );
 }
 
 /** Words from a program beside what they are. */
 export function wordList(rows) {
-  return h("dl", { class: "words" }, rows.map(([word, value]) => [h("dt", { text: word }), h("dd", {}, named(String(value), { most: 160 }))]));
+  return h(
+    "dl",
+    { class: "words" },
+    rows.map(([word, value]) => [h("dt", { text: word }), h("dd", {}, named(String(value), { most: 160 }))]),
+  );
 }
 
 /** One sentence for a screen reader. */
 export function spoken(row) {
-  const parts = [row.name.slice(0, 120), row.time_s === null ? null : show(row.time_s, "s"), row.efficiency === null ? null : `${percent(row.efficiency)} of the roof`, `bound by ${boundTitle(row.bound)}`];
+  const parts = [
+    row.name.slice(0, 120),
+    row.time_s === null ? null : show(row.time_s, "s"),
+    row.efficiency === null ? null : `${percent(row.efficiency)} of the roof`,
+    `bound by ${boundTitle(row.bound)}`,
+  ];
   return parts.filter(Boolean).join(", ");
 }

@@ -9,10 +9,16 @@ const WORDY = 3; // levers shown before the rest is folded away
 export function findings({ report, store, reveal }) {
   const root = h("div", { class: "findings", "data-testid": "findings" });
   const cards = report.findings.map((finding, index) => one(finding, index, store, reveal));
-  if (!cards.length) fill(root, h("p", { class: "empty", text: report.ops.length ? "Nothing stands out." : "There are no operations to say anything about." }));
+  if (!cards.length) fill(
+    root,
+    h("p", { class: "empty", text: report.ops.length ? "Nothing stands out." : "There are no operations to say anything about." }),
+  );
   else fill(root, h("ol", { class: "finding-list" }, cards.map((card) => card.root)));
   const notes = [...(report.input.notes ?? []), ...(report.machine.notes ?? [])];
-  if (notes.length) root.append(h("h3", { text: "Notes" }), h("ul", { class: "notes", "data-testid": "notes" }, notes.map((note) => h("li", { text: note }))));
+  if (notes.length) root.append(
+    h("h3", { text: "Notes" }),
+    h("ul", { class: "notes", "data-testid": "notes" }, notes.map((note) => h("li", { text: note }))),
+  );
   return {
     root,
     update: (state) => {
@@ -31,8 +37,18 @@ function one(finding, index, store, reveal) {
   };
   const button = h(
     "button",
-    { type: "button", class: "finding-button", "aria-pressed": "false", "data-testid": `finding-${index}`, disabled: !ops.length, onclick: () => (button.getAttribute("aria-pressed") === "true" ? store.set({ selected: [] }) : select()) },
-    finding.saving_s ? h("span", { class: "saving", text: `saves up to ${show(finding.saving_s, "s")}` }) : h("span", { class: "saving none", text: finding.kind.replaceAll("-", " ") }),
+    {
+      type: "button",
+      class: "finding-button",
+      "aria-pressed": "false",
+      "data-testid": `finding-${index}`,
+      disabled: !ops.length,
+      onclick: () => (button.getAttribute("aria-pressed") === "true" ? store.set({ selected: [] }) : select()),
+    },
+    finding.saving_s ? h("span", {
+      class: "saving",
+      text: `saves up to ${show(finding.saving_s, "s")}`,
+    }) : h("span", { class: "saving none", text: finding.kind.replaceAll("-", " ") }),
     h("span", { class: "message", dir: "auto", text: finding.message }),
     ops.length > 0 && h("span", { class: "selects", text: `Select ${ops.length === 1 ? "the op" : `${ops.length} ops`}` }),
   );
@@ -42,7 +58,12 @@ function one(finding, index, store, reveal) {
     { class: "finding", "data-kind": finding.kind },
     button,
     levers.length > 0 && list(levers.slice(0, WORDY)),
-    levers.length > WORDY && h("details", { class: "more-levers" }, h("summary", { text: `${levers.length - WORDY} more` }), list(levers.slice(WORDY))),
+    levers.length > WORDY && h(
+      "details",
+      { class: "more-levers" },
+      h("summary", { text: `${levers.length - WORDY} more` }),
+      list(levers.slice(WORDY)),
+    ),
   );
   return {
     root,

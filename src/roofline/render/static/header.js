@@ -1,9 +1,9 @@
 /** The top of the page: what it is about, the figures that matter most, the tabs, and what leaves the page. */
 
 import { fill, h, menu, named } from "#page/dom.js";
-import { icon } from "#page/controls.js";
 import { copyLink } from "#page/export.js";
 import { boundTitle } from "#page/facts.js";
+import { icon } from "#page/icons.js";
 import { percent, plain, show } from "#page/units.js";
 
 const THEMES = [
@@ -17,7 +17,15 @@ export function topBar({ title, subtitle, store, tabs, exporting, live }) {
   const buttons = new Map(
     tabs.map(({ key, title: name }) => [
       key,
-      h("button", { type: "button", role: "tab", id: `tab-${key}`, "aria-controls": "view", "data-testid": `tab-${key}`, text: name, onclick: () => store.set({ tab: key }) }),
+      h("button", {
+        type: "button",
+        role: "tab",
+        id: `tab-${key}`,
+        "aria-controls": "view",
+        "data-testid": `tab-${key}`,
+        text: name,
+        onclick: () => store.set({ tab: key }),
+      }),
     ]),
   );
   const bar = h("div", { class: "tabs", role: "tablist", "aria-label": "Views" }, [...buttons.values()]);
@@ -37,13 +45,24 @@ export function topBar({ title, subtitle, store, tabs, exporting, live }) {
       fill(
         panel,
         THEMES.map(({ key, title: name }) => {
-          const tick = h("input", { type: "radio", name: "theme", value: key, checked: store.get().theme === key, onchange: () => store.set({ theme: key }) });
+          const tick = h("input", {
+            type: "radio",
+            name: "theme",
+            value: key,
+            checked: store.get().theme === key,
+            onchange: () => store.set({ theme: key }),
+          });
           return h("label", { class: "option" }, tick, h("span", { text: name }));
         }),
       ),
   });
   const said = h("span", { class: "said", role: "status" });
-  const link = h("button", { type: "button", class: "menu-button", "data-testid": "copy-link", onclick: () => copyLink((text) => tell(text)) }, icon("link"), h("span", { text: "Copy link" }));
+  const link = h(
+    "button",
+    { type: "button", class: "menu-button", "data-testid": "copy-link", onclick: () => copyLink((text) => tell(text)) },
+    icon("link"),
+    h("span", { text: "Copy link" }),
+  );
   const tell = (text) => {
     said.textContent = text;
     setTimeout(() => (said.textContent = ""), 2500);
@@ -59,7 +78,15 @@ export function topBar({ title, subtitle, store, tabs, exporting, live }) {
       h("p", { class: "quiet", "data-testid": "subtitle" }, subtitle.map((word, index) => [index ? " · " : "", named(word, { most: 60 })])),
     ),
     tabs.length > 1 && bar,
-    h("div", { class: "actions" }, said, link, exporting.root, theme.root, live?.twin && h("a", { class: "menu-button", href: live.twin, text: "JSON", "data-testid": "twin" })),
+    h(
+      "div",
+      { class: "actions" },
+      said,
+      link,
+      exporting.root,
+      theme.root,
+      live?.twin && h("a", { class: "menu-button", href: live.twin, text: "JSON", "data-testid": "twin" }),
+    ),
   );
   return {
     root,
@@ -79,10 +106,29 @@ export function figures({ report, store }) {
   return {
     root: h("section", { class: "summary", "aria-label": "Summary" }, list, notice),
     update: (state, { program, shown, totals, machine }) => {
-      fill(list, summary(report, program, shown, totals, machine).map(([word, figure, remark, key]) => h("div", { class: "one", "data-testid": `figure-${key}` }, h("dt", { text: word }), h("dd", {}, h("span", { class: "large", text: figure }), h("span", { class: "quiet", text: remark ?? "" })))));
+      fill(
+        list,
+        summary(report, program, shown, totals, machine).map(([word, figure, remark, key]) => h(
+          "div",
+          { class: "one", "data-testid": `figure-${key}` },
+          h("dt", { text: word }),
+          h("dd", {}, h("span", { class: "large", text: figure }), h("span", { class: "quiet", text: remark ?? "" })),
+        )),
+      );
       const changed = changes(report, state, machine);
       notice.hidden = !changed;
-      if (changed) fill(notice, changed, " ", h("button", { type: "button", class: "plain-button", text: "Back to its own", "data-testid": "notice-reset", onclick: () => store.set({ chip: null, factors: {}, window: null }) }));
+      if (changed) fill(
+        notice,
+        changed,
+        " ",
+        h("button", {
+          type: "button",
+          class: "plain-button",
+          text: "Back to its own",
+          "data-testid": "notice-reset",
+          onclick: () => store.set({ chip: null, factors: {}, window: null }),
+        }),
+      );
     },
   };
 }
@@ -103,16 +149,36 @@ function summary(report, program, shown, totals, machine) {
   const found = [];
   if (timed) {
     const busy = total?.busy_s ?? null;
-    found.push(["Time", show(total?.time_s ?? totals.time_s, "s"), busy !== null && total.time_s ? `${percent(busy / total.time_s)} busy` : "", "time"]);
+    found.push([
+      "Time",
+      show(total?.time_s ?? totals.time_s, "s"),
+      busy !== null && total.time_s ? `${percent(busy / total.time_s)} busy` : "",
+      "time",
+    ]);
     found.push(["Ops reach", percent(total?.op_efficiency ?? totals.efficiency), "of their own roofs", "ops-efficiency"]);
     if (total) found.push(["Program reaches", percent(total.efficiency), `of full overlap, ${show(total.floor_s, "s")}`, "efficiency"]);
   } else found.push(["At least", show(total?.floor_s ?? totals.floor_s, "s"), "no time was measured", "floor"]);
   if (total) {
-    found.push(["Bound by", boundTitle(total.bound), total.bound && total.utilization?.[total.bound] ? `${percent(total.utilization[total.bound])} used` : "", "bound"]);
-    found.push(["Intensity", show(total.intensity, "FLOP/B"), `ridge ${show(machine.bestMatrix ? machine.ridge(machine.bestMatrix.resource) : null, "FLOP/B")}`, "intensity"]);
+    found.push([
+      "Bound by",
+      boundTitle(total.bound),
+      total.bound && total.utilization?.[total.bound] ? `${percent(total.utilization[total.bound])} used` : "",
+      "bound",
+    ]);
+    found.push([
+      "Intensity",
+      show(total.intensity, "FLOP/B"),
+      `ridge ${show(machine.bestMatrix ? machine.ridge(machine.bestMatrix.resource) : null, "FLOP/B")}`,
+      "intensity",
+    ]);
   }
   found.push(["Work", show(total?.flops ?? totals.flops, "FLOP"), total?.rate ? show(total.rate, "FLOP/s") : "", "work"]);
-  if (coverage.busy_s && coverage.priced_s !== null) found.push(["Priced", percent(coverage.priced_s / coverage.busy_s), "of the busy time", "priced"]);
+  if (coverage.busy_s && coverage.priced_s !== null) found.push([
+    "Priced",
+    percent(coverage.priced_s / coverage.busy_s),
+    "of the busy time",
+    "priced",
+  ]);
   found.push(["Ops", plain(shown.ops), part, "ops"]);
   return found;
 }

@@ -82,7 +82,9 @@ export function layer(canvas) {
         const along = Math.round((y[index] - top) * ratio);
         const { reach } = one;
         if (across < -reach || along < -reach || across >= wide + reach || along >= high + reach) continue;
-        if (across < reach || along < reach || across >= wide - reach || along >= high - reach) press(pixels, one, across, along, wide, high);
+        if (
+          across < reach || along < reach || across >= wide - reach || along >= high - reach
+        ) press(pixels, one, across, along, wide, high);
         else pressInside(pixels, one, along * wide + across, wide);
       }
       context.putImageData(image, 0, 0);

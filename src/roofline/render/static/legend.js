@@ -40,5 +40,20 @@ function entry({ group, title, colour, weight, count }, all, key, chosen, groups
     const next = event.altKey || event.detail === 2 ? [group] : on ? shown.filter((one) => one !== group) : [...shown, group];
     store.set({ [key]: next.length === names.length ? [] : next });
   };
-  return h("li", {}, h("button", { type: "button", class: "entry", "aria-pressed": String(on), "data-group": group, title: on ? "Hide (Alt and click: only this)" : "Show", onclick: toggle }, words));
+  return h(
+    "li",
+    {},
+    h(
+      "button",
+      {
+        type: "button",
+        class: "entry",
+        "aria-pressed": String(on),
+        "data-group": group,
+        title: on ? "Hide (Alt and click: only this)" : "Show",
+        onclick: toggle,
+      },
+      words,
+    ),
+  );
 }

@@ -30,8 +30,14 @@ export function lost({ store, reveal }) {
         causes(program),
         h("h3", { text: "Where a perfect kernel would save most" }),
         worst.length
-          ? h("p", { class: "quiet", text: `${show(shown.lost_s, "s")} between the measured time and the roofs${shown.time_s ? `, ${percent(shown.lost_s / shown.time_s)} of it` : ""}.` })
-          : h("p", { class: "empty", text: rows.some((row) => row.time_s) ? "Everything shown is on its roof." : "Nobody measured a time, so none can be lost." }),
+          ? h("p", {
+            class: "quiet",
+            text: `${show(shown.lost_s, "s")} between the measured time and the roofs, ${percent(shown.lost_s / shown.time_s)} of it.`,
+          })
+          : h("p", {
+            class: "empty",
+            text: rows.some((row) => row.time_s) ? "Everything shown is on its roof." : "Nobody measured a time, so none can be lost.",
+          }),
         h("ol", { class: "bars" }, worst.slice(0, MOST).map((row) => bar(row, most, store, reveal, colourOf(row)))),
         rest > 0 && h("p", { class: "quiet", text: `and ${show(rest, "s")} in ${worst.length - MOST} more` }),
       );

@@ -90,7 +90,12 @@ export function drawAxes(context, place, at, [x0, x1, y0, y1], { theme, font, xT
     for (const { at: value, minor } of along) if (!minor) level(context, at.y.at(value), plot.x, plot.x + plot.w);
   });
   line(context, theme.muted, () => {
-    for (const { at: value, minor } of across) upright(context, at.x.at(value), plot.y + plot.h, plot.y + plot.h + (minor ? TICK / 2 : TICK));
+    for (const { at: value, minor } of across) upright(
+      context,
+      at.x.at(value),
+      plot.y + plot.h,
+      plot.y + plot.h + (minor ? TICK / 2 : TICK),
+    );
     for (const { at: value, minor } of along) level(context, at.y.at(value), plot.x - (minor ? TICK / 2 : TICK), plot.x);
     level(context, plot.y + plot.h, plot.x, plot.x + plot.w);
     upright(context, plot.x, plot.y, plot.y + plot.h);
@@ -162,7 +167,7 @@ export function drawRoofs(context, place, at, lines, { theme, lit }) {
 }
 
 /** The name of each roof where there is room for it; returns round places {x, y, r} that cover these names. */
-export function drawRoofNames(context, place, at, lines, roofs, obstacles, { theme, font }) {
+export function drawRoofNames(context, place, at, lines, roofs, obstacles, { theme, font, moving }) {
   const { plot, narrow } = place;
   const boxes = [];
   context.font = `${narrow ? 11 : 12}px ${font}`;
@@ -175,13 +180,16 @@ export function drawRoofNames(context, place, at, lines, roofs, obstacles, { the
     const name = { text, width: context.measureText(text).width, colour: kind === "memory" ? theme.memory : theme.compute };
     const offers = kind === "memory" ? alongSlant(plot, at, points, name) : besideFlat(plot, at, points, name);
     const free = offers.filter((offer) => !boxes.some((other) => clash(other, offer)));
-    const chosen = free.find((offer) => !discs(offer).some((disc) => obstacles.some((dot) => Math.hypot(dot.x - disc.x, dot.y - disc.y) < dot.r + disc.r - 2))) ?? free[0];
+    const chosen = free.find((offer) => !discs(offer).some((disc) => obstacles.some((dot) => Math.hypot(
+      dot.x - disc.x,
+      dot.y - disc.y,
+    ) < dot.r + disc.r - 2))) ?? free[0];
     if (!chosen) continue;
     boxes.push(chosen);
     context.fillStyle = name.colour;
     context.textAlign = "left";
     context.textBaseline = "middle";
-    turned(context, chosen.angle, chosen.left, chosen.base, () => haloed(context, text, 0, 0));
+    turned(context, chosen.angle, chosen.left, chosen.base, () => haloed(context, text, 0, 0, moving));
   }
   return boxes.flatMap(discs);
 }
@@ -191,7 +199,12 @@ function besideFlat(plot, at, points, { width }) {
   const [[x0], [x1, rate]] = [points[0], points[points.length - 1]];
   const [left, right, y] = [Math.max(at.x.at(x0), plot.x), Math.min(at.x.at(x1), plot.x + plot.w), at.y.at(rate)];
   if (y < plot.y - 2 || y > plot.y + plot.h - 4) return [];
-  const spots = [right - width - 4, (left + right - width) / 2, left + 6, left - width - 8].filter((x) => x >= plot.x + 2 && x + width <= plot.x + plot.w);
+  const spots = [
+    right - width - 4,
+    (left + right - width) / 2,
+    left + 6,
+    left - width - 8,
+  ].filter((x) => x >= plot.x + 2 && x + width <= plot.x + plot.w);
   return spots
     .flatMap((x) => [y - 10, y + 11].map((base) => ({ left: x, base, angle: 0, x, y: base - 8, w: width, h: 16 })))
     .filter(({ y: top }) => top > plot.y - 14);
@@ -216,11 +229,17 @@ function alongSlant(plot, at, points, { width }) {
 function discs({ left, base, angle, w, h }) {
   const long = angle ? Math.hypot(w - 16, h - 16) : w;
   const count = Math.ceil(long / 12);
-  return Array.from({ length: count + 1 }, (_, index) => ({ x: left + (Math.cos(angle) * long * index) / count, y: base + (Math.sin(angle) * long * index) / count, r: 8 }));
+  return Array.from(
+    { length: count + 1 },
+    (_, index) => ({ x: left + (Math.cos(angle) * long * index) / count, y: base + (Math.sin(angle) * long * index) / count, r: 8 }),
+  );
 }
 
 function clash(one, other) {
-  return overlap(one, other) && discs(one).some((mine) => discs(other).some((yours) => Math.hypot(mine.x - yours.x, mine.y - yours.y) < 15));
+  return overlap(one, other) && discs(one).some((mine) => discs(other).some((yours) => Math.hypot(
+    mine.x - yours.x,
+    mine.y - yours.y,
+  ) < 15));
 }
 
 /** The program as a whole, by counters, its average step and its steps: each its own sign, in ink. */
@@ -295,7 +314,7 @@ export function drawArrows(context, place, at, arrows, { theme }) {
 }
 
 /** Names beside the heaviest dots; `places` hold each name and how far from its dot it stands. */
-export function drawNames(context, place, dots, places, { theme, font }) {
+export function drawNames(context, place, dots, places, { theme, font, moving }) {
   context.save();
   clip(context, place.plot);
   context.font = `12px ${font}`;
@@ -306,14 +325,14 @@ export function drawNames(context, place, dots, places, { theme, font }) {
   context.fillStyle = theme.ink;
   context.textAlign = "left";
   for (const { text, index, dx, dy } of places) {
-    haloed(context, text, dots.x[index] + dx, dots.y[index] + dy);
+    haloed(context, text, dots.x[index] + dx, dots.y[index] + dy, moving);
   }
   context.restore();
 }
 
-/** Words that stay readable over dots and lines. */
-function haloed(context, text, x, y) {
-  context.strokeText(text, x, y);
+/** Words that stay readable over dots and lines; while things move nobody reads, and a halo is most of the work. */
+function haloed(context, text, x, y, moving) {
+  if (!moving) context.strokeText(text, x, y);
   context.fillText(text, x, y);
 }
 

@@ -34,18 +34,50 @@ export function program({ report, store, card }) {
   const present = new Set(report.points.map((point) => point.scope));
   const ticks = new Map(
     SCOPES.filter(({ key }) => present.has(key)).map(({ key }) => {
-      const tick = h("input", { type: "checkbox", "data-testid": `scope-${key}`, onchange: () => store.set({ scopes: SCOPES.map((one) => one.key).filter((one) => (one === key ? tick.checked : store.get().scopes.includes(one))) }) });
+      const tick = h("input", {
+        type: "checkbox",
+        "data-testid": `scope-${key}`,
+        onchange: () => store.set({
+          scopes: SCOPES.map((one) => one.key).filter((one) => (one === key ? tick.checked : store.get().scopes.includes(one))),
+        }),
+      });
       return [key, tick];
     }),
   );
-  const legend = h("div", { class: "legend", role: "group", "aria-label": "Points shown" }, SCOPES.filter(({ key }) => ticks.has(key)).map(({ key, title, sign }) => h("label", { class: "check" }, ticks.get(key), h("span", { class: "sign", "aria-hidden": "true", text: sign }), h("span", { text: title }))));
-  const zoom = h("button", { type: "button", class: "plain-button", text: "Reset zoom", "data-testid": "program-zoom-reset", onclick: () => drawing.reset() });
+  const legend = h(
+    "div",
+    { class: "legend", role: "group", "aria-label": "Points shown" },
+    SCOPES.filter(({ key }) => ticks.has(key)).map(({ key, title, sign }) => h(
+      "label",
+      { class: "check" },
+      ticks.get(key),
+      h("span", { class: "sign", "aria-hidden": "true", text: sign }),
+      h("span", { text: title }),
+    )),
+  );
+  const zoom = h("button", {
+    type: "button",
+    class: "plain-button",
+    text: "Reset zoom",
+    "data-testid": "program-zoom-reset",
+    onclick: () => drawing.reset(),
+  });
   const aside = h("aside", { class: "side", "aria-label": "Time lost by cause" });
   const root = h(
     "div",
     { class: "program", "data-testid": "program" },
     h("h2", { class: "print-only", text: "Program" }),
-    h("div", { class: "split" }, h("section", { class: "stage", "aria-label": "Program-level roofline" }, h("div", { class: "chart-bar" }, legend, zoom), drawing.root), aside),
+    h(
+      "div",
+      { class: "split" },
+      h(
+        "section",
+        { class: "stage", "aria-label": "Program-level roofline" },
+        h("div", { class: "chart-bar" }, legend, zoom),
+        drawing.root,
+      ),
+      aside,
+    ),
     h("section", { class: "below", "aria-label": "Program-level statistics" }, h("h2", { text: "Program-level statistics" }), list.root),
   );
   let shown = null;
@@ -69,7 +101,13 @@ export function program({ report, store, card }) {
       if (shown === derived.program) return;
       shown = derived.program;
       const lost = causes(derived.program);
-      fill(aside, lost ?? h("p", { class: "empty", text: "The star is the whole program, idle time included; the square is the average of its complete steps. Hover over a point for its figures." }));
+      fill(
+        aside,
+        lost ?? h("p", {
+          class: "empty",
+          text: "The star is the whole program, idle time included; the square is the average of its complete steps.",
+        }),
+      );
     },
   };
 }

@@ -15,9 +15,10 @@ const SHORTEST_NAME = 190;
 const LONGEST_TITLE = 2000; // letters of a tooltip; browsers lay out every one of them
 
 /**
- * `columns` are {key, title, unit, description, numeric, format(value, row)}. `onsort(key, descending)`, `onselect(ids, extend)` and `onpoint(row |
- * null)` are told what a hand did. `bar(row)` is a share from 0 to 1 drawn behind the share column.
- * @returns {{root, show({rows, columns, sort, descending, selected}), scrollTo(id), all()}}
+ * `columns` are {key, title, unit, description, numeric, format(value, row)}, and may have `bar(row)`, a share drawn behind the figure,
+ * `swatch(row)`, a colour beside the name, and `tone(row)`, a class. `onsort(key, descending)`, `onselect(ids, extend)` and
+ * `onpoint(row | null)` are told what a hand did.
+ * @returns {{root, grid, show({rows, columns, sort, descending, selected}), scrollTo(id), unroll(count), roll()}}
  */
 export function table({ testid, label, onsort = null, onselect = null, onpoint = null, empty = "No rows." }) {
   const head = h("div", { class: "row head", role: "row", "aria-rowindex": "1" });
@@ -25,7 +26,14 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
   const none = h("p", { class: "empty", text: empty, hidden: true });
   const grid = h(
     "div",
-    { class: "grid", role: "grid", tabindex: "0", "aria-label": label, "aria-multiselectable": onselect ? "true" : null, "data-testid": testid },
+    {
+      class: "grid",
+      role: "grid",
+      tabindex: "0",
+      "aria-label": label,
+      "aria-multiselectable": onselect ? "true" : null,
+      "data-testid": testid,
+    },
     h("div", { role: "rowgroup", class: "heads" }, head),
     body,
   );
@@ -44,7 +52,10 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
 
   function measure() {
     const { fontFamily } = getComputedStyle(document.body);
-    const sampled = scene.rows.length > SAMPLE ? Array.from({ length: SAMPLE }, (_, index) => scene.rows[Math.floor((index * scene.rows.length) / SAMPLE)]) : scene.rows;
+    const sampled = scene.rows.length > SAMPLE ? Array.from(
+      { length: SAMPLE },
+      (_, index) => scene.rows[Math.floor((index * scene.rows.length) / SAMPLE)],
+    ) : scene.rows;
     context.font = `13px ${fontFamily}`;
     const cells = scene.columns.map((column) => sampled.map((row) => text(row, column).slice(0, 80)));
     const widest = cells.map((texts) => longest(texts));
@@ -52,7 +63,9 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
     widths = columnWidths(widest, fontFamily, (heading) => heading.join(" "));
     // Where the columns do not fit, headings break into lines.
     if (grid.clientWidth && total() > grid.clientWidth) widths = columnWidths(widest, fontFamily, broken);
-    const template = widths.map((width, index) => (scene.columns[index].key === "name" ? `minmax(${least(width)}px, 1fr)` : `${width}px`)).join(" ");
+    const template = widths.map((width, index) => (
+      scene.columns[index].key === "name" ? `minmax(${least(width)}px, 1fr)` : `${width}px`
+    )).join(" ");
     grid.style.setProperty("--columns", template);
     grid.style.setProperty("--least", `${total()}px`);
     // Names stay in sight only where there is something to scroll to: browsers make a layer of every sticky cell.
@@ -94,7 +107,18 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
             "aria-sort": onsort ? direction : null,
           },
           onsort
-            ? h("button", { type: "button", tabindex: "-1", title: column.description ?? null, "data-column": column.key, onclick: () => onsort(column.key, sorted ? !scene.descending : column.numeric) }, words, h("span", { class: `arrow ${sorted ? direction : ""}`, "aria-hidden": "true" }))
+            ? h(
+              "button",
+              {
+                type: "button",
+                tabindex: "-1",
+                title: column.description ?? null,
+                "data-column": column.key,
+                onclick: () => onsort(column.key, sorted ? !scene.descending : column.numeric),
+              },
+              words,
+              h("span", { class: `arrow ${sorted ? direction : ""}`, "aria-hidden": "true" }),
+            )
             : h("span", { class: "plain", title: column.description ?? null }, words),
         );
       }),
@@ -114,7 +138,11 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
         "data-column": column.key,
       });
       if (column.numeric) cell.append(...quantity(shown, units[number]));
-      else cell.append(h("bdi", { dir: "auto", class: "name", ...fitted(shown, column.key === "name" ? room - (column.swatch ? 18 : 0) : widths[number] - 20) }));
+      else cell.append(h("bdi", {
+        dir: "auto",
+        class: "name",
+        ...fitted(shown, column.key === "name" ? room - (column.swatch ? 18 : 0) : widths[number] - 20),
+      }));
       if (column.bar) cell.style.setProperty("--bar", `${Math.max(0, Math.min(1, column.bar(row) || 0)) * 100}%`);
       if (column.bar) cell.classList.add("barred");
       if (column.swatch) cell.prepend(swatch(column.swatch(row)));
@@ -294,7 +322,10 @@ function least(width) {
 function broken(words) {
   const whole = words.join(" ").trim();
   const lines = words.map((_, at) => [words.slice(0, at + 1).join(" "), words.slice(at + 1).join(" ")]);
-  return lines.map(([one, other]) => (one.length > other.length ? one : other)).reduce((best, line) => (line.length < best.length ? line : best), whole);
+  return lines.map(([one, other]) => (one.length > other.length ? one : other)).reduce(
+    (best, line) => (line.length < best.length ? line : best),
+    whole,
+  );
 }
 
 /** A figure and its unit. */

@@ -3,9 +3,11 @@
 Reading is a map and a reduce: `read_part` turns a file into whole numbers, `merge` adds parts up in any order to the same digits.
 """
 
+from __future__ import annotations
+
+import os
 from collections.abc import Iterable, Sequence
 from mmap import mmap
-from pathlib import Path
 
 from ...cost import Cost
 from ...errors import SourceError
@@ -20,6 +22,8 @@ from .space import sniff as looks_like_space
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .modules import Known
 
 FORMAT = "xspace"
@@ -55,7 +59,7 @@ def read_part(
     data: bytes | mmap | None = None,
     salvage: bool = False,
     shared: bool = False,
-    known: "Known | None" = None,
+    known: Known | None = None,
     progress: Progress | None = None,
 ) -> Part:
     """What one file says, or its ``data`` where those are in memory already (from a remote file system).
@@ -71,7 +75,7 @@ def read_part(
             raise SourceError(
                 f"{path}: nothing ran on a device in this profile; record it while the program runs, as `roofline capture` does"
             )
-        host = space.hostnames[0] if space.hostnames else Path(path).name.removesuffix(".gz").removesuffix(".xplane.pb")
+        host = space.hostnames[0] if space.hostnames else os.path.basename(path).removesuffix(".gz").removesuffix(".xplane.pb")
         said = [f"the profiler says: {text}" for text in (*space.errors, *space.warnings)]
         counters, registers = _tpu_counters(space)
         return Part(
@@ -102,7 +106,7 @@ class _Request:
     space: Space
     target: Machine | None
     shared: bool
-    known: "Known | None"
+    known: Known | None
     progress: Progress | None
 
 
@@ -178,7 +182,7 @@ def merge(parts: Iterable[Part]) -> Recording:
 def _hosts(parts: Sequence[Part]) -> list[str]:
     """The hosts' names; files that name one host are told apart by their own names."""
     names = [part.host for part in parts]
-    return [name if names.count(name) == 1 else f"{name} ({Path(part.file).name})" for name, part in zip(names, parts, strict=True)]
+    return [name if names.count(name) == 1 else f"{name} ({os.path.basename(part.file)})" for name, part in zip(names, parts, strict=True)]
 
 
 def _numbers(devices: Sequence[DevicePart]) -> list[int]:

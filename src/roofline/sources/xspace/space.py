@@ -13,7 +13,6 @@ import mmap
 import zlib
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from pathlib import Path
 from types import TracebackType
 
 from ...errors import SourceError
@@ -43,6 +42,7 @@ PLANE_TAGS = (PLANE_ID, PLANE_NAME, PLANE_LINES, PLANE_EVENT_METADATA, PLANE_STA
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import Any, TypeVar
 
     T = TypeVar("T")

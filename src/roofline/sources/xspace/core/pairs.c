@@ -15,6 +15,7 @@ typedef struct {
     size_t group;
     bool open;
     int64_t begin, label;
+    int64_t row, row_label; /* of `keys`: where it landed last, and in which step */
 } flight;
 
 /* The weight of one (pair, step) in one union, in a list of its own kind. */
@@ -76,6 +77,7 @@ xs_links *xs_links_new(const xs_pair *pairs, size_t count) {
         }
         fresh->pair = pairs[i];
         fresh->group = (size_t)shared;
+        fresh->row = NONE;
     }
     return links;
 }
@@ -178,13 +180,17 @@ static xs_fault_kind land(xs_links *links, size_t pair, int64_t end) {
     }
     flown->open = false;
     shared->open--;
-    int64_t row = xs_set_add(&links->keys, (int64_t[]){(int64_t)pair, flown->label});
-    if (row < 0) return XS_NO_MEMORY;
-    if ((size_t)row == links->paired.count) {
-        xs_paired *fresh = xs_list_add(&links->paired, sizeof *fresh);
-        if (!fresh) return XS_NO_MEMORY;
-        fresh->node = NONE;
+    if (flown->row == NONE || flown->row_label != flown->label) {
+        flown->row = xs_set_add(&links->keys, (int64_t[]){(int64_t)pair, flown->label});
+        flown->row_label = flown->label;
+        if (flown->row < 0) return XS_NO_MEMORY;
+        if ((size_t)flown->row == links->paired.count) {
+            xs_paired *fresh = xs_list_add(&links->paired, sizeof *fresh);
+            if (!fresh) return XS_NO_MEMORY;
+            fresh->node = NONE;
+        }
     }
+    int64_t row = flown->row;
     xs_paired *paired = &XS_AT(links->paired, xs_paired, row);
     uint64_t length = (uint64_t)end - (uint64_t)flown->begin;
     if (length > INT64_MAX || !xs_add(paired->time_ps, (int64_t)length, &paired->time_ps)) return XS_OVERFLOW;

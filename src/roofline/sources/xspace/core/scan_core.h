@@ -252,6 +252,7 @@ typedef struct {
 
     /* The answers. */
     xs_set key_set;     /* rows of 2 + keys: metadata id, kinds, values */
+    uint32_t plain[XS_DENSE]; /* row + 1 of small metadata ids that are keys by themselves, 0 for those not yet seen */
     xs_list totals;     /* xs_total, a row a key */
     xs_set cell_set;    /* rows of 2: key, label */
     xs_list cells;      /* xs_cell */

@@ -29,6 +29,8 @@ static int64_t label_of(xs_totals *totals, int64_t value) {
 static int64_t key_of(xs_totals *totals, const xs_event *event) {
     int64_t row[2 + XS_SLOTS];
     uint64_t kinds = 0;
+    bool plain = totals->keys == 0 && (uint64_t)event->metadata_id < XS_DENSE;
+    if (plain && totals->plain[event->metadata_id]) return totals->plain[event->metadata_id] - 1;
     row[0] = event->metadata_id;
     for (int i = 0; i < totals->keys; i++) {
         int slot = totals->key_slots[i];
@@ -52,6 +54,7 @@ static int64_t key_of(xs_totals *totals, const xs_event *event) {
         total->label = XS_NO_LABEL;
         total->role = totals->links ? xs_links_role(totals->links, event->metadata_id) : 0;
     }
+    if (plain && key >= 0) totals->plain[event->metadata_id] = (uint32_t)key + 1;
     return key;
 }
 

@@ -67,18 +67,16 @@ static inline const uint8_t *xs_varint(const uint8_t *p, const uint8_t *end, con
         uint64_t word;
         memcpy(&word, p, 8);
         uint64_t stops = ~word & 0x8080808080808080u;
-        if (stops) {
-            int bits = __builtin_ctzll(stops) + 1;
-            p += bits >> 3;
-            if (p <= end) {
-                /* Keep the bytes up to the stop, drop each top bit, and close the gaps in three halvings. */
-                word &= ~(uint64_t)0 >> (64 - bits) & 0x7f7f7f7f7f7f7f7fu;
-                word = (word & 0x007f007f007f007fu) | (word & 0x7f007f007f007f00u) >> 1;
-                word = (word & 0x00003fff00003fffu) | (word & 0x3fff00003fff0000u) >> 2;
-                *out = (word & 0x000000000fffffffu) | (word & 0x0fffffff00000000u) >> 4;
-                return p;
-            }
-            p -= bits >> 3;
+        const uint8_t *behind = p + (__builtin_ctzll(stops | 1) >> 3) + 1;
+        if (stops && behind <= end) {
+            /* Keep the bytes up to the stop and drop each top bit. Then close the gaps: in each pair of bytes, of pairs, of fours the
+             * upper half moves down by 1, 2, 4 bits. */
+            word &= (stops ^ (stops - 1)) & 0x7f7f7f7f7f7f7f7fu;
+            word -= (word & 0x7f007f007f007f00u) >> 1;
+            uint64_t upper = word & 0x3fff00003fff0000u;
+            word -= upper - (upper >> 2);
+            *out = (word >> 32 << 28) | (uint32_t)word;
+            return behind;
         }
     }
 #else

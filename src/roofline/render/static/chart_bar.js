@@ -1,0 +1,245 @@
+/** The controls of how it is drawn, and of what it is held against: axes, colours, sizes, roofs, machine, zoom. */
+
+import { COLOURINGS } from "#page/colours.js";
+import { chooser, fill, h, menu } from "#page/dom.js";
+import { icon } from "#page/icons.js";
+import { rateTitle } from "#page/law.js";
+import { levels } from "#page/rows.js";
+import { percent, show } from "#page/units.js";
+
+const SIZES = [
+  { key: "time", title: "time" },
+  { key: "self", title: "self time" },
+  { key: "lost", title: "time lost" },
+  { key: "flops", title: "work" },
+  { key: "bytes", title: "bytes" },
+  { key: "equal", title: "equal" },
+];
+
+/** The bar above the chart: axes, colours, sizes, roofs, machine, zoom. */
+export function chartBar({ report, store, catalogue, comparing, chart }) {
+  const axis = chooser({
+    label: "Bytes of",
+    testid: "level",
+    options: [],
+    value: "hbm",
+    choose: (level) => store.set({ level, window: null }),
+  });
+  const colour = chooser({
+    label: "Colour",
+    testid: "colour",
+    options: COLOURINGS,
+    value: "bound",
+    choose: (key) => store.set({ colour: key }),
+  });
+  const size = chooser({ label: "Area", testid: "size", options: SIZES, value: "time", choose: (key) => store.set({ size: key }) });
+  const names = h("input", { type: "checkbox", "data-testid": "names", onchange: () => store.set({ labels: names.checked }) });
+  const arrows = h("input", { type: "checkbox", "data-testid": "arrows", onchange: () => store.set({ compare: arrows.checked }) });
+  let model = null;
+  const roofs = menu({
+    label: "Roofs",
+    testid: "roofs",
+    build: (panel) =>
+      fill(
+        panel,
+        h("p", { class: "quiet hint", text: "A roof is shown when an op is bound by it." }),
+        model.roofs.map((roof) => {
+          const tick = h("input", {
+            type: "checkbox",
+            checked: !roof.hidden,
+            value: roof.id,
+            onchange: () => store.set(toggled(store.get(), roof, tick.checked)),
+          });
+          return h(
+            "label",
+            { class: `option ${roof.kind}` },
+            tick,
+            h("span", { class: "name", text: roof.title }),
+            h("span", { class: "count", text: show(roof.rate, roof.per) }),
+          );
+        }),
+        h("button", {
+          type: "button",
+          class: "plain-button",
+          text: "As usual",
+          "data-testid": "roofs-usual",
+          onclick: () => (store.set({ hidden: [], shown: [] }), roofs.refresh()),
+        }),
+      ),
+  });
+  const held = machineMenu({ report, store, catalogue });
+  const box = h(
+    "button",
+    {
+      type: "button",
+      class: "icon",
+      "aria-pressed": "false",
+      "aria-label": "Zoom into a box",
+      title: "Zoom into a box (or Shift and drag)",
+      "data-testid": "zoom-box",
+      onclick: () => setBox(box.getAttribute("aria-pressed") !== "true"),
+    },
+    icon("box"),
+  );
+  const setBox = (on) => {
+    box.setAttribute("aria-pressed", String(on));
+    chart.boxes(on);
+  };
+  const buttons = h(
+    "div",
+    { class: "zoom", role: "group", "aria-label": "Zoom" },
+    h(
+      "button",
+      {
+        type: "button",
+        class: "icon",
+        "aria-label": "Zoom in",
+        title: "Zoom in (+)",
+        "data-testid": "zoom-in",
+        onclick: () => chart.zoomBy(0.6),
+      },
+      icon("plus"),
+    ),
+    h(
+      "button",
+      {
+        type: "button",
+        class: "icon",
+        "aria-label": "Zoom out",
+        title: "Zoom out (-)",
+        "data-testid": "zoom-out",
+        onclick: () => chart.zoomBy(1 / 0.6),
+      },
+      icon("minus"),
+    ),
+    box,
+    h(
+      "button",
+      {
+        type: "button",
+        class: "icon",
+        "aria-label": "Reset zoom",
+        title: "Reset zoom (0 or double click)",
+        "data-testid": "zoom-reset",
+        onclick: () => chart.reset(),
+      },
+      icon("fit"),
+    ),
+  );
+  const root = h(
+    "div",
+    { class: "chart-bar", role: "group", "aria-label": "Chart", "data-testid": "chart-controls" },
+    axis.root,
+    colour.root,
+    size.root,
+    roofs.root,
+    held.root,
+    h("label", { class: "check" }, names, h("span", { text: "Names" })),
+    comparing && h("label", { class: "check" }, arrows, h("span", { text: "Arrows" })),
+    buttons,
+  );
+  return {
+    root,
+    update: (state, derived) => {
+      model = derived.model;
+      axis.set(state.level, [...levels(report, derived.machine), { key: "bound", title: "what binds each op" }]);
+      colour.set(state.colour);
+      size.set(state.size);
+      names.checked = state.labels;
+      arrows.checked = state.compare;
+      roofs.mark(state.hidden.length + state.shown.length ? String(model.roofs.filter((roof) => !roof.hidden).length) : "");
+      held.update(state, derived);
+    },
+  };
+}
+
+/** The state after a roof was switched on or off; what it does by itself needs no word in the address. */
+function toggled(state, roof, on) {
+  const hidden = state.hidden.filter((id) => id !== roof.id);
+  const shown = state.shown.filter((id) => id !== roof.id);
+  if (on === roof.usual) return { hidden, shown };
+  return on ? { hidden, shown: [...shown, roof.id] } : { hidden: [...hidden, roof.id], shown };
+}
+
+const REACH = 10; // the sliders go from a tenth to ten times
+
+/** Another chip, and ceilings higher or lower than they are. */
+function machineMenu({ report, store, catalogue }) {
+  const chip = chooser({
+    label: "Chip",
+    testid: "chip",
+    options: [
+      { key: "", title: `${report.machine.title || report.machine.name} (its own)` },
+      ...catalogue.map(({ name, title }) => ({ key: name, title: title || name }))
+    ],
+    value: "",
+    choose: (name) => store.set({ chip: name || null, window: null, hidden: [], shown: [] }),
+  });
+  const factor = (key, label) => {
+    const input = h("input", {
+      type: "range",
+      min: "-1",
+      max: "1",
+      step: "0.01",
+      "aria-label": label,
+      "data-testid": `factor-${key}`,
+      oninput: () => set(Number(input.value)),
+    });
+    const shown = h("output", { class: "figure", "data-testid": `factor-${key}-shown` });
+    const set = (power) => {
+      const factors = { ...store.get().factors, [key]: Number((REACH ** power).toPrecision(3)) };
+      if (factors[key] === 1) delete factors[key];
+      store.set({ factors });
+    };
+    return {
+      root: h("label", { class: "slider wide" }, h("span", { text: label }), input, shown),
+      update: (state, machine) => {
+        const value = state.factors[key] ?? 1;
+        input.value = String(Math.log10(value));
+        const best = key === "compute" ? machine.bestMatrix : machine.ceilings.find((one) => one.resource === "hbm");
+        const effect = best ? rateTitle(best.resource, best.rate) : "";
+        shown.textContent = `${percent(value)}${effect ? ` · ${effect}` : ""}`;
+        input.setAttribute("aria-valuetext", shown.textContent);
+      },
+    };
+  };
+  const compute = factor("compute", "Peak");
+  const bandwidth = factor("bandwidth", "Bandwidth");
+  const back = h("button", {
+    type: "button",
+    class: "plain-button",
+    text: "Back to its own",
+    "data-testid": "machine-reset",
+    onclick: () => store.set({ chip: null, factors: {}, window: null }),
+  });
+  const list = menu({
+    label: "Machine",
+    testid: "machine",
+    align: "right",
+    build: (panel) => {
+      if (panel.childElementCount) return;
+      fill(
+        panel,
+        h("p", {
+          class: "quiet hint",
+          text: "Put the same work under another roof: every figure is worked out again, the measured times stay.",
+        }),
+        chip.root,
+        compute.root,
+        bandwidth.root,
+        back,
+      );
+    },
+  });
+  return {
+    root: list.root,
+    update: (state, { machine }) => {
+      chip.set(state.chip ?? "");
+      compute.update(state, machine);
+      bandwidth.update(state, machine);
+      const changed = state.chip !== null || Object.keys(state.factors).length > 0;
+      back.disabled = !changed;
+      list.mark(changed ? "•" : "");
+    },
+  };
+}
