@@ -8,7 +8,8 @@ from .comparison import compare
 from .machines import catalogue as chips
 from .render.export import to_json
 from .render.page import Live, page
-from .report import MachineInfo, Report
+from .render.page_data import catalogue_json
+from .report import Report
 
 
 def report_page(report: Report, *, title: str | None = None, live: Live | None = None) -> str:
@@ -54,19 +55,4 @@ def pairs(before: Report, after: Report) -> bytes:
 @lru_cache(maxsize=1)
 def catalogue() -> bytes:
     """Every chip of the catalogue as JSON, with what a page needs to put work under its roofs: rates and where they come from."""
-    import msgspec
-
-    return msgspec.json.encode([_slim(describe(chip)) for chip in chips()])
-
-
-def _slim(machine: MachineInfo) -> dict[str, object]:
-    """A machine without what is empty, and without capacities and others' figures: 64 of them have to fit into every page."""
-    kept = ("resource", "rate", "provenance", "citation", "note", "peak")
-    ceilings = [{key: value for key in kept if (value := getattr(one, key))} for one in machine.ceilings]
-    return {
-        "name": machine.name,
-        "title": machine.title,
-        "scope": machine.scope,
-        "launch_latency_s": machine.launch_latency_s,
-        "ceilings": ceilings,
-    }
+    return catalogue_json(map(describe, chips()))

@@ -67,8 +67,8 @@ static inline const uint8_t *xs_varint(const uint8_t *p, const uint8_t *end, con
         uint64_t word;
         memcpy(&word, p, 8);
         uint64_t stops = ~word & 0x8080808080808080u;
-        const uint8_t *behind = p + (__builtin_ctzll(stops | 1) >> 3) + 1;
-        if (stops && behind <= end) {
+        const uint8_t *behind = stops ? p + (__builtin_ctzll(stops) >> 3) + 1 : NULL;
+        if (behind && behind <= end) {
             /* Keep the bytes up to the stop and drop each top bit. Then close the gaps: in each pair of bytes, of pairs, of fours the
              * upper half moves down by 1, 2, 4 bits. */
             word &= (stops ^ (stops - 1)) & 0x7f7f7f7f7f7f7f7fu;
