@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-collect_ignore_glob = ["data/*"]  # scripts that made the data; some need an accelerator
+# Scripts that made the data, some of which need an accelerator; and two modules of one name, in which there are no doctests to find.
+collect_ignore_glob = ["data/*", "conftest.py", "browser/conftest.py"]
 
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")

@@ -84,6 +84,7 @@ def test_forward_and_gradient_are_told_apart() -> None:
         ("jit(f)/cond/branch_1_fun/decode/sin", "decode", ""),
         ("jit(train_step)/jvp()/slice", "", "forward"),
         ("params['w']", "", ""),
+        ("(//)/x", "(/)", ""),
         ("", "", ""),
     ],
 )

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from .analysis import analyze
-from .errors import MissingExtra, RooflineError, UsageError
+from .errors import RooflineError, UsageError
 from .injected import roofline_hook as hook
 from .machine import Machine
 from .machines import load
@@ -86,7 +86,9 @@ class Capture:
     def __enter__(self) -> "Capture":
         if self._jax is not None:
             raise UsageError("this capture has been used; make another: roofline.capture(folder)")
-        jax = _require_jax()
+        from .jax import require_jax
+
+        jax = require_jax()
         staging = _staging(self._root)
         hook.settle(jax)
         try:
@@ -271,14 +273,6 @@ def _why_nothing(command: Sequence[str], status: int, said: Sequence[Mapping[str
         return f"{program}: {ended} within the delay; give a shorter --delay"
     seen = max(one["steps"] for one in said)
     return f"{program}: {ended} after {seen} annotated steps; give a smaller --skip, or mark steps with jax.profiler.StepTraceAnnotation"
-
-
-def _require_jax() -> Any:
-    try:
-        import jax
-    except ImportError:
-        raise MissingExtra("jax", "jax") from None
-    return jax
 
 
 def checked(profiled: Profiled) -> Profiled:

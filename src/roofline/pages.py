@@ -35,7 +35,7 @@ def comparison_page(
 
 
 def title_of(report: Report) -> str:
-    """What a report is about: its only file, its machine's title, or both."""
+    """What a report is about: its first file and how many more; without files its only op, or its machine."""
     files = [PurePath(name).name for name in report.input.files]
     if not files:
         return report.ops[0].name if len(report.ops) == 1 else report.machine.title or report.machine.name

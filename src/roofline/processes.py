@@ -30,6 +30,7 @@ TELL_S = 0.1  # between two words of a helper about how far it is
 _PROGRAM = (
     "import pickle, sys; tasks = sys.stdin.buffer; sys.path[:] = pickle.load(tasks); from roofline.processes import serve; serve(tasks)"
 )
+ALIKE = 100  # the weight of a file whose size nobody knows, so that progress in it is told in hundredths
 Answer = tuple[str, Any]
 
 
@@ -129,9 +130,9 @@ class _Run:
 def weights(files: Sequence[str]) -> list[int]:
     """How much of the work each file is: its bytes, or the same for all where nobody can say at once."""
     try:
-        return [os.stat(file).st_size for file in files] if not any(map(is_remote, files)) else [100] * len(files)
+        return [os.stat(file).st_size for file in files] if not any(map(is_remote, files)) else [ALIKE] * len(files)
     except OSError:
-        return [100] * len(files)
+        return [ALIKE] * len(files)
 
 
 class _Helper:

@@ -14,7 +14,7 @@ from ..selection import KEYS, PLACES, Group, group, group_parts, narrow, select
 from ..units import parse
 from ..value import replace
 from ..workload import Recording
-from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
+from .options import Parser, at_least, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
 from .output import emit_report
 from .reading import host_options, read_input
 from .terminal import chart_options, charted
@@ -37,7 +37,7 @@ def parser() -> Parser:
         "roofline analyze run/host.xplane.pb --json report.json -o roofline.svg",
     )
     made.add_argument("path", nargs="+", metavar="PATH", help="a file, a folder or an address (gs://…); its format is found by its content")
-    made.add_argument("--top", type=int, default=20, metavar="N", help="ops to show in the table (default 20)")
+    made.add_argument("--top", type=at_least(0), default=20, metavar="N", help="ops to show in the table (default 20)")
     reading_options(made)
     host_options(made)
     table_options(made)
@@ -104,14 +104,13 @@ def run(words: Sequence[str]) -> int:
 
 def _counted(recording: Recording, files: Sequence[str]) -> Recording:
     """The recording with the counters of these files beside the model."""
-    from pathlib import Path
-
     from ..counters import counted
     from ..sources.ncu import read_counters
+    from ..sources.samples import sample_or_path
 
-    read_files = [read_counters(Path(file)) for file in files]
-    joined = counted(recording, [launch for launches, _ in read_files for launch in launches], ", ".join(files))
-    notes = dict.fromkeys(f"counters: {note}" for _, some in read_files for note in some)
+    found = [read_counters(sample_or_path(file)) for file in files]
+    joined = counted(recording, [launch for launches, _ in found for launch in launches], ", ".join(files))
+    notes = dict.fromkeys(f"counters: {note}" for _, some in found for note in some)
     return replace(joined, notes=(*joined.notes, *notes))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..capturing import Profiled, Window, checked, profile
 from ..units import parse, show
-from .options import Parser, chosen_machine, machine_options, output_options
+from .options import Parser, at_least, chosen_machine, machine_options, output_options
 from .output import emit, talk, write
 from .terminal import chart_options, charted
 
@@ -27,11 +27,11 @@ def parser() -> Parser:
     made.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="the program and its arguments, as you would run it")
     made.add_argument("-o", "--output", default="run", metavar="FOLDER", help="where profile and report go (default: run)")
     made.add_argument("--name", metavar="NAME", help="the run's name (default: the time); captures that share it are hosts of one run")
-    made.add_argument("--top", type=int, default=20, metavar="N", help="ops to show in the table (default 20)")
+    made.add_argument("--top", type=at_least(0), default=20, metavar="N", help="ops to show in the table (default 20)")
     window = made.add_argument_group("what to record (default: everything from the first program on)")
     window.add_argument("--delay", metavar="TIME", default="0 s", help="begin this long after the first compilation: 20s")
     window.add_argument("--duration", metavar="TIME", help="record this long, and write the profile then, while the program runs on")
-    window.add_argument("--skip", type=int, default=0, metavar="N", help="begin after this many annotated steps")
+    window.add_argument("--skip", type=at_least(0), default=0, metavar="N", help="begin after this many annotated steps")
     window.add_argument("--steps", type=int, metavar="N", help="record this many annotated steps")
     machine_options(made)
     output_options(made, figure=False)
@@ -82,7 +82,7 @@ def _analyse(args: argparse.Namespace, taken: Profiled) -> None:
     recording = read(taken.folder)
     report = analyze(recording, chosen_machine(args, recording.devices))
     write(str(Path(args.output) / "report.json"), to_json(report))
-    page = Path(args.output) / "report.html"
-    write(str(page), report_page(report).encode())
-    talk(f"wrote {page}")
+    html = Path(args.output) / "report.html"
+    write(str(html), report_page(report).encode())
+    talk(f"wrote {html}")
     emit(args, charted(args, report, lambda page: report_text(report, page, args.top)), report, lambda: op_rows(report.ops))

@@ -14,7 +14,7 @@ from ..report import Report
 from ..sources import all_of
 from ..units import percent, show
 from ..value import value
-from .options import Parser, chosen_machine, is_page, machine_options, output_options
+from .options import Parser, at_least, chosen_machine, is_page, machine_options, output_options
 from .output import draw, emit, write_page
 from .reading import host_options, read_input, stored_report
 
@@ -44,7 +44,7 @@ def parser() -> Parser:
     )
     made.add_argument("before", metavar="A", help="the report before")
     made.add_argument("after", metavar="B", help="the report after")
-    made.add_argument("--top", type=int, default=20, metavar="N", help="ops to show in the table (default 20)")
+    made.add_argument("--top", type=at_least(0), default=20, metavar="N", help="ops to show in the table (default 20)")
     host_options(made)
     machine_options(made)
     output_options(made, page=True)
@@ -63,15 +63,7 @@ def run(words: Sequence[str]) -> int:
 
     before, after = report(args.before), report(args.after)
     found = compare(before, after)
-    answer = Answer(
-        files=(args.before, args.after),
-        before=found.before,
-        after=found.after,
-        change_s=found.change_s,
-        speedup=found.speedup,
-        deltas=found.deltas,
-        notes=found.notes,
-    )
+    answer = answer_of(args.before, args.after, found)
     if args.output and is_page(args.output):
         from ..pages import comparison_page
 
@@ -82,6 +74,19 @@ def run(words: Sequence[str]) -> int:
         draw(args, change_bars(found, theme=args.theme))
     emit(args, lambda page: _text(args.before, args.after, found, args.top, page), answer, lambda: [_row(delta) for delta in found.deltas])
     return 0
+
+
+def answer_of(before: str, after: str, found: Comparison) -> Answer:
+    """What the command answers about these two files."""
+    return Answer(
+        files=(before, after),
+        before=found.before,
+        after=found.after,
+        change_s=found.change_s,
+        speedup=found.speedup,
+        deltas=found.deltas,
+        notes=found.notes,
+    )
 
 
 def _written(args: argparse.Namespace, name: str) -> bytes | None:

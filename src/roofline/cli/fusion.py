@@ -14,7 +14,7 @@ from ..sources.hlo_dump import read_modules
 from ..sources.programs import prepared, read
 from ..units import percent, plain, show
 from ..value import value
-from .options import Parser, chosen_machine, machine_options, output_options
+from .options import Parser, at_least, chosen_machine, machine_options, output_options
 from .output import draw, emit
 from .progress import progress
 
@@ -37,7 +37,7 @@ def parser() -> Parser:
         "roofline fusion program.hlo --chip h200",
     )
     made.add_argument("path", metavar="PROGRAM", help="an HLO or StableHLO file, or a folder that --xla_dump_to wrote")
-    made.add_argument("--top", type=int, default=12, metavar="N", help="rows to show in each table (default 12)")
+    made.add_argument("--top", type=at_least(0), default=12, metavar="N", help="rows to show in each table (default 12)")
     machine_options(made)
     output_options(made)
     return made

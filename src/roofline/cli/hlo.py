@@ -8,7 +8,7 @@ from ..render.export import group_rows, op_rows
 from ..render.text import report_text
 from ..selection import group
 from ..sources.programs import read
-from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
+from .options import Parser, at_least, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
 from .output import emit_report
 from .progress import progress
 
@@ -34,7 +34,7 @@ def parser() -> Parser:
     made.add_argument("path", metavar="PROGRAM", help="the file or folder")
     made.add_argument("--by", choices=KEYS, help="sum by named scope, source line, category, phase (forward, backward), …")
     made.add_argument("--depth", type=int, metavar="N", help="levels of a scope to keep apart (with --by scope)")
-    made.add_argument("--top", type=int, default=20, metavar="N", help="rows to show (default 20)")
+    made.add_argument("--top", type=at_least(0), default=20, metavar="N", help="rows to show (default 20)")
     machine_options(made)
     correction_options(made)
     output_options(made, page=True)

@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..errors import UsageError
 from ..machine import Machine
@@ -54,6 +54,17 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> "NoReturn":
         raise UsageError(f"{self.command}: {message}; see: {self.prog} --help")
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """The type of an option that takes a whole number, this one or a larger."""
+
+    def number(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {least} or more")
+        return int(text)
+
+    return number
 
 
 def machine_options(parser: argparse.ArgumentParser) -> None:

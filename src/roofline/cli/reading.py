@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 from ..errors import UsageError
 from ..machine import Machine
-from ..sources import PROFILE_SOURCE, SCHEME, find, head_of, profiles_in, read
+from ..sources import PROFILE_SOURCE, PROFILES, SAMPLE, SCHEME, find, head_of, profiles_in, read
 from ..workload import Recording
+from .options import at_least
 from .progress import progress
 
 TYPE_CHECKING = False
@@ -15,14 +16,13 @@ if TYPE_CHECKING:
     from ..report import Report
     from ..sources.cache import Cache
 
-PROFILES = (".xplane.pb", ".xplane.pb.gz")
 REPORTS = (".json", ".json.gz")
 
 
 def host_options(parser: argparse.ArgumentParser) -> None:
     """Who reads the files of a run, and what of them is kept."""
     group = parser.add_argument_group("many hosts")
-    group.add_argument("--jobs", type=_jobs, metavar="N", help="processes that read the files of a run (default: one a processor)")
+    group.add_argument("--jobs", type=at_least(1), metavar="N", help="processes that read the files of a run (default: one a processor)")
     group.add_argument("--cluster", metavar="ADDRESS", help="read them on a Dask cluster instead: tcp://scheduler:8786")
     kept = group.add_mutually_exclusive_group()
     kept.add_argument(
@@ -56,9 +56,9 @@ def stored_report(name: str) -> "Report | None":
     from ..sources.report_json import read_report, sniff
 
     if SCHEME not in name:
-        from pathlib import Path
+        from ..sources.samples import sample_or_path
 
-        path = Path(name)
+        path = sample_or_path(name)
         return read_report(path) if not path.is_dir() and sniff(head_of(path), path) else None
     if not name.endswith(REPORTS):
         return None
@@ -71,7 +71,9 @@ def stored_report(name: str) -> "Report | None":
 def _is_run(args: argparse.Namespace, path: str) -> bool:
     """Whether a path has several files, or one that is kept or read elsewhere. One local file is read at once, with nothing around it."""
     asked = bool(args.cluster or args.cache)
-    if SCHEME in path:
+    if path.startswith(SAMPLE):
+        profile = False
+    elif SCHEME in path:
         from ..sources.remote import is_folder
 
         profile = path.endswith(PROFILES) or is_folder(path)
@@ -93,14 +95,3 @@ def _cache(args: argparse.Namespace) -> "Cache | None":
     from ..sources.cache import Cache, cache_folder
 
     return Cache.at(args.cache) if args.cache else Cache(cache_folder())
-
-
-def _jobs(text: str) -> int:
-    """A number of processes."""
-    try:
-        jobs = int(text)
-    except ValueError:
-        jobs = 0
-    if jobs < 1:
-        raise UsageError(f"--jobs {text}: a number of processes, 1 or more")
-    return jobs

@@ -1,12 +1,13 @@
 """`roofline serve`: the pages of runs, live in a browser on this machine."""
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 
-from .options import Parser, machine_options
+from .options import Parser, at_least, chosen_machine, machine_options
 from .output import talk
+
+MOST_WORKERS = 4  # at a time unless asked for: each may need the memory of a large profile
 
 
 def parser() -> Parser:
@@ -19,8 +20,12 @@ def parser() -> Parser:
         "roofline serve logs/ --open",
     )
     made.add_argument("path", nargs="*", default=["."], metavar="PATH", help="files and folders of runs (default: this folder)")
-    made.add_argument("--port", type=int, metavar="N", help="the port to listen on; 0 is any (default: the first free one from 7663 on)")
-    made.add_argument("--workers", type=int, metavar="N", help="profiles to read at the same time (default: half the cores, at most 4)")
+    made.add_argument(
+        "--port", type=at_least(0), metavar="N", help="the port to listen on; 0 is any (default: the first free one from 7663 on)"
+    )
+    made.add_argument(
+        "--workers", type=at_least(1), metavar="N", help="profiles to read at the same time (default: half the cores, at most 4)"
+    )
     made.add_argument("--open", action="store_true", help="open a browser")
     machine_options(made)
     return made
@@ -28,16 +33,17 @@ def parser() -> Parser:
 
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
+    from ..processes import cores
     from ..serve import application
     from ..serve.listen import LOOPBACK, bind, listen
-    from ..sources.samples import PREFIX, sample
+    from ..sources.samples import sample_or_path
 
-    _check_machine(args)
+    if args.chip or args.set:
+        chosen_machine(args)  # one that does not exist is refused before anything is served
     listening = bind(args.port)
     port = listening.getsockname()[1]
-    workers = args.workers or min(4, max(1, (os.cpu_count() or 1) // 2))
-    paths = [sample(path) if path.startswith(PREFIX) else path for path in args.path]
-    app = application(paths, worker=_worker(args), port=port, workers=workers)
+    workers = args.workers or min(MOST_WORKERS, max(1, cores() // 2))
+    app = application([sample_or_path(path) for path in args.path], worker=_worker(args), port=port, workers=workers)
     address = f"http://{LOOPBACK}:{port}/"
     talk(f"serving {', '.join(args.path)} at {address} (Ctrl-C stops it)")
     if args.open:
@@ -46,14 +52,6 @@ def run(words: Sequence[str]) -> int:
         webbrowser.open(address)
     listen(app, listening)
     return 0
-
-
-def _check_machine(args: argparse.Namespace) -> None:
-    """Refuse a machine that does not exist before anything is served."""
-    from .options import chosen_machine
-
-    if args.chip or args.set:
-        chosen_machine(args)
 
 
 def _worker(args: argparse.Namespace) -> list[str]:

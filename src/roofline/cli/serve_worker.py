@@ -17,7 +17,7 @@ from ..errors import RooflineError, SourceError
 from ..report import Report
 from ..sources import all_of, read
 from ..sources.report_json import read_report
-from .compare import Answer
+from .compare import answer_of
 from .options import Parser, chosen_machine, machine_options
 
 NICENESS = 5  # below the server, whose answers somebody is waiting for
@@ -69,18 +69,8 @@ def _comparison(request: dict[str, Any]) -> bytes:
     from ..render.export import to_json
 
     before, after = (msgspec.json.decode(sys.stdin.buffer.read(length), type=Report) for length in request["lengths"])
-    found = compare(before, after)
-    return to_json(
-        Answer(
-            files=tuple(request["names"]),
-            before=found.before,
-            after=found.after,
-            change_s=found.change_s,
-            speedup=found.speedup,
-            deltas=found.deltas,
-            notes=found.notes,
-        )
-    )
+    first, second = request["names"]
+    return to_json(answer_of(first, second, compare(before, after)))
 
 
 class _Telling:

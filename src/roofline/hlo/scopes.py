@@ -14,6 +14,7 @@ _NOISE = re.compile(
     r"body(_fun|_jaxpr)?|branch_\d+_fun|checkpoint|closed_call|cond(_fun)?|core_call|custom_(jvp|vjp)_call(_jaxpr)?|custom_lin|eval_jaxpr|main|"
     r"named_call|pjit|remat2?|rematted_computation|scan|shard_map|while|xla_(call|pmap)"
 )
+_EMPTY = re.compile(r"/{2,}")  # scopes without a name, inside of parentheses
 _WRAPPED = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)
 _DROPPED = ("jit", "pjit", "pmap", "xla_pmap", "core_call", "remat", "checkpoint", "shard_map")
 
@@ -31,7 +32,7 @@ def scope(op_name: str) -> str:
             # An einsum's own scope is its equation.
             if part and not _NOISE.fullmatch(part) and "->" not in part:
                 kept.append(part)
-    return "/".join(kept)
+    return _EMPTY.sub("/", "/".join(kept))
 
 
 def direction(op_name: str) -> Direction:

@@ -7,13 +7,11 @@ than writing it by hand. The bytes are the same.
 from collections.abc import Callable
 from math import isfinite
 
+FEW_CELLS = 10_000  # about as many as are written by hand while msgspec is imported
 _ESCAPES = {
     **{code: f"\\u{code:04x}" for code in range(32)},
     **{ord(plain): escape for plain, escape in zip('\b\t\n\f\r"\\', ("\\b", "\\t", "\\n", "\\f", "\\r", '\\"', "\\\\"), strict=True)},
 }
-
-
-FEW_CELLS = 10_000  # about as many as are written by hand while msgspec is imported
 
 
 def to_json(value: object) -> bytes:

@@ -2,21 +2,17 @@
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
+from ..counters import Comparison
+from ..stragglers import SLOWER, Spread
 from ..units import plain, show
 from .op_table import NOTHING, more
 from .tables import PLAIN, Cell, Paper, table
 
-if TYPE_CHECKING:
-    from ..counters import Comparison
-    from ..stragglers import Spread
-
 AGREES, DIFFERS = 0.05, 0.25  # of counted over modelled from 1: where the colours change
-NOTABLE_SPREAD = 1.05
 
 
-def counters_text(rows: "Sequence[Comparison]", paper: Paper = PLAIN, top: int = 20) -> str:
+def counters_text(rows: Sequence[Comparison], paper: Paper = PLAIN, top: int = 20) -> str:
     """The model beside the counters, op by op: each unit's FLOP and each memory's bytes, and counted over modelled."""
     ops = [list(mine) for _, mine in groupby(rows, key=lambda row: row.op_index)]
     lines: list[list[str | Cell]] = []
@@ -41,7 +37,7 @@ def _ratio(ratio: float | None) -> Cell:
     return Cell(plain(ratio, 3), "green" if away <= AGREES else "yellow" if away > DIFFERS else "")
 
 
-def stragglers_text(rows: "Sequence[Spread]", by: str, paper: Paper = PLAIN, top: int = 20) -> str:
+def stragglers_text(rows: Sequence[Spread], by: str, paper: Paper = PLAIN, top: int = 20) -> str:
     """How the time of an execution differs between devices or hosts, op by op."""
     title = paper.paint(f"Spread over {by}s, an execution", "bold")
     if not rows:
@@ -54,7 +50,7 @@ def stragglers_text(rows: "Sequence[Spread]", by: str, paper: Paper = PLAIN, top
             f"{show(one.fastest_s, 's')} on {one.fastest}",
             show(one.median_s, "s"),
             f"{show(one.slowest_s, 's')} on {one.slowest}",
-            NOTHING if one.spread is None else Cell(plain(one.spread, 4), "red" if one.spread >= NOTABLE_SPREAD else ""),
+            NOTHING if one.spread is None else Cell(plain(one.spread, 4), "red" if one.spread >= SLOWER else ""),
             show(one.waiting_s, "s"),
         ]
         for one in rows[:top]

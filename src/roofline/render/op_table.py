@@ -126,7 +126,7 @@ def _of_resource(word: str) -> Column | None:
         return Column(f"FLOP/B {resource}", lambda op, context: _plain(op.intensities.get(resource.name)))
     if rate:
         return Column(f"{resource} {resource.per}", lambda op, context: _rate(op, resource))
-    return Column(resource.name, lambda op, context: _amount({**op.work, **op.bytes, **op.hops}, resource))
+    return Column(resource.name, lambda op, context: _amount(_amounts(op), resource))
 
 
 def _known(name: str) -> Resource | None:
@@ -142,17 +142,24 @@ def _seen(op: OpInfo) -> dict[str, float | None]:
     return {**op.counters.work, **op.counters.bytes} if op.counters else {}
 
 
+def _amounts(op: OpInfo) -> dict[str, float | None]:
+    return {**op.work, **op.bytes, **op.hops}
+
+
+def _mine(amounts: Mapping[str, float | None], resource: Resource) -> list[float | None]:
+    """All the traffic of a resource: ``vmem`` is what was read and what was written."""
+    return [amount for name, amount in amounts.items() if name == resource.name or name.startswith(f"{resource.name}.")]
+
+
 def _amount(amounts: Mapping[str, float | None], resource: Resource) -> str:
-    """All its traffic: ``vmem`` is what was read and what was written."""
-    mine = [amount for name, amount in amounts.items() if name == resource.name or name.startswith(f"{resource.name}.")]
+    mine = _mine(amounts, resource)
     if not mine:
         return NOTHING
     return show(None if None in mine else sum(amount or 0 for amount in mine), resource.measure)
 
 
 def _rate(op: OpInfo, resource: Resource) -> str:
-    amounts = {**op.work, **op.bytes, **op.hops}
-    mine = [amount for name, amount in amounts.items() if name == resource.name or name.startswith(f"{resource.name}.")]
+    mine = _mine(_amounts(op), resource)
     if not mine or None in mine or not op.time_s:
         return NOTHING
     return show(sum(amount or 0 for amount in mine) / op.time_s, resource.per)

@@ -18,9 +18,8 @@ from ..value import value
 
 STATIC = "static"  # the folder of the page's parts, beside this file
 _MARK = re.compile(r"<!--\{(\w+)\}-->")
-_COMMENT = re.compile(
-    r"^[ \t]*(?:/\*\*.*?\*/|//[^\n]*)[ \t]*\n", re.MULTILINE | re.DOTALL
-)  # whole lines of them, which is how ours are written
+# Comments that take whole lines, which is how ours are written.
+_COMMENT = re.compile(r"^[ \t]*(?:/\*\*.*?\*/|//[^\n]*)[ \t]*\n", re.MULTILINE | re.DOTALL)
 _INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
 # What a data URL may hold as it is. Not < (it could end the element), nor % and # (they mean something in a URL), nor line ends.
 _PLAIN = " !\"$&'()*+,-./:;=>?@[\\]^_`{|}~"

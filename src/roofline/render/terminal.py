@@ -19,6 +19,8 @@ from .geometry import Extent, Path, Tick, linear_ticks, log_ticks, rate_title, t
 from .tables import PLAIN, Cell, Paper, shorten, table
 
 NARROWEST, WIDEST = 40, 200  # columns of a chart
+LOWEST, HIGHEST = 10, 26  # rows of it
+COLUMNS_A_ROW = 4.5  # a cell is twice as high as wide, so a chart is a little more than twice as wide as high
 NUMBERED = 12  # ops with a mark of their own
 MARKS = "123456789abcdefghijklmnopqrstuvwxyz"  # the row of the table: 1 to 9, then letters
 STYLES = {"matrix": "cyan", "vector": "green", "hbm": "yellow", "latency": "red"}  # by what binds an op
@@ -130,7 +132,7 @@ def chart_text(report: Report, paper: Paper = PLAIN, *, level: str = HBM.name, n
 
 
 def _picture(drawn: Chart, report: Report, paper: Paper, numbered: int, glyphs: Glyphs) -> Iterator[str]:
-    rows = min(max(round(paper.width / 4.5), 10), 26)
+    rows = min(max(round(paper.width / COLUMNS_A_ROW), LOWEST), HIGHEST)
     marks = dict(zip((op.id for op in report.ops[:numbered]), MARKS, strict=False))
     y_ticks = _by_row(log_ticks(drawn.extent.bottom, drawn.extent.top, "FLOP/s", most=max(rows // 2, 3)), drawn.extent, rows)
     strip, gutter = _strip(drawn.strip, marks, rows, glyphs, paper)
@@ -164,9 +166,9 @@ def _by_row(ticks: Sequence[Tick], extent: Extent, rows: int) -> dict[int, str]:
     """The labelled ticks of the upright axis, one a row."""
     found: dict[int, str] = {}
     for tick in ticks:
-        across_along = extent.unit(extent.left, tick.at)
+        _, along = extent.unit(extent.left, tick.at)
         if tick.label:
-            found.setdefault(_step(1 - across_along[1], rows), tick.label)
+            found.setdefault(_step(1 - along, rows), tick.label)
     return found
 
 

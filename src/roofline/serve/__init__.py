@@ -36,6 +36,7 @@ from .pages import assets, error_page, index_page, tag_of, waiting_page
 
 INDEX_SCHEMA = "roofline.index/1"
 LOOK_EVERY_S = 1.0
+REST = 5  # times as long as a look took, before the next: one at very many files must not be all that the machine does
 PATIENCE_S = 0.5  # a page waits so long for its report before it shows how far the reading is
 RETRY_MS = 1500  # browsers ask for events again after this time
 NANOSECOND = parse("1 ns", "s")
@@ -115,7 +116,7 @@ class Site:
             return HTMLResponse(error_page(title, wrong[0], events=_events(before, after)), status_code=422)
         both = self._comparison(before, after, jobs)
         if both is not None:
-            await _settle(both, max(0.0, deadline - time.monotonic()))
+            await _settle(both, deadline - time.monotonic())
         if both is None or not both.outcome.done():
             return HTMLResponse(waiting_page(title, progress=_shared_progress(jobs), state=f"/compare/{where}/state.json"))
         if both.error is not None:
@@ -140,9 +141,10 @@ class Site:
         before, after = await self._pair(request)
         jobs = (self._desk.report(before), self._desk.report(after))
         both = self._comparison(before, after, jobs)
-        states = [job.state for job in (*jobs, *((both,) if both else ()))]
+        every = (*jobs, both) if both else jobs
+        states = [job.state for job in every]
         state = next((word for word in ("failed", "waiting", "reading") if word in states), "ready" if both else "reading")
-        error = next((job.error for job in jobs if job.error is not None), None)
+        error = next((job.error for job in every if job.error is not None), None)
         return _json(request, to_json({"state": state, "progress": _shared_progress(jobs), "error": error}))
 
     async def events(self, request: Request) -> Response:
@@ -192,9 +194,8 @@ class Site:
                 self._listing = listing
                 self._by_id = {run.id: run for run in listing.runs}
         finally:
-            # A look at very many files must not be all that the machine does.
             now = time.monotonic()
-            self._look_at = now + max(LOOK_EVERY_S, 5 * (now - began))
+            self._look_at = now + max(LOOK_EVERY_S, REST * (now - began))
             self._looking = None
 
     def _known(self, id: str) -> Run | None:

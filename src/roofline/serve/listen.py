@@ -27,8 +27,10 @@ def bind(port: int | None = None) -> socket.socket:
             made.listen()
         except (OSError, OverflowError) as error:
             made.close()
-            if isinstance(error, OverflowError) or error.errno not in (errno.EADDRINUSE, errno.EACCES):
-                raise UsageError(f"port {one}: {error}; a port is between 0 and 65535") from None
+            if isinstance(error, OverflowError):
+                raise UsageError(f"port {one}: a port is between 0 and 65535") from None
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise UsageError(f"port {one}: {error.strerror}; choose another with --port") from None
         else:
             return made
     if port is not None:

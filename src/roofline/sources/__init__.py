@@ -21,8 +21,9 @@ SOURCES = ("xspace.recording", "report_json", "programs", "ncu", "table")
 HEAD_BYTES = int(parse("64 KiB", "B"))
 GZIP_MAGIC = b"\x1f\x8b"
 PROFILE_SOURCE, FOLDER_SOURCE = ".recording", ".profile_folder"  # how the names of the modules that read profiles end
+PROFILES = (".xplane.pb", ".xplane.pb.gz")  # how the names of profiles end
 SCHEME = "://"  # in a path, it makes an address that fsspec opens
-
+SAMPLE = "sample:"  # before the name of an input that comes with the package
 
 Progress = Callable[[int, int], None]  # how much is done, and how much there is
 
@@ -67,13 +68,15 @@ def all_of(path: Path) -> bytes:
     try:
         data = path.read_bytes()
         return gzip.decompress(data) if data.startswith(GZIP_MAGIC) else data
+    except FileNotFoundError:
+        raise SourceError(f"{path}: no such file") from None
     except (OSError, EOFError, zlib.error) as error:
         raise SourceError(f"{path}: cannot be read: {error}") from None
 
 
 def profiles_in(folder: Path) -> list[Path]:
     """The profiles in a run folder or in a log folder above it, in order of name."""
-    return sorted(file for pattern in ("*.xplane.pb", "*.xplane.pb.gz") for file in folder.rglob(pattern) if file.is_file())
+    return sorted(file for ending in PROFILES for file in folder.rglob(f"*{ending}") if file.is_file())
 
 
 def _source(name: str) -> Source:
@@ -116,7 +119,7 @@ def read(
         from .hosts import read_remote
 
         return read_remote(str(path), known, salvage=salvage, progress=progress)
-    if str(path).startswith("sample:"):
+    if str(path).startswith(SAMPLE):
         from ..value import replace
         from .samples import sample
 

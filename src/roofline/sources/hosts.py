@@ -68,7 +68,8 @@ def read_remote(
                 return merge([read_part(url, target(source), data=mapped(copy), salvage=salvage, progress=progress)])
             recording = source.read(copy, target(source))
         except RooflineError as error:
-            raise type(error)(str(error).replace(str(copy), url)) from None
+            error.args = (str(error).replace(str(copy), url),)
+            raise
     return replace(recording, files=(url,), notes=tuple(note.replace(str(copy), url) for note in recording.notes))
 
 
@@ -91,7 +92,6 @@ def read_host(
 
 def _looked_up(file: str, how: Reading, data: Buffer | None, read: "Callable[[Buffer | None], Part]") -> Part:
     """What the cache has of a file, or else what ``read`` makes of its bytes."""
-
     if how.cache is None or calls_of_users() or not _pays(file, data, how.cache):
         return read(data)
     if data is None:

@@ -11,12 +11,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingExtra, RooflineError, SourceError
-from . import SCHEME, Progress
+from . import PROFILES, SCHEME, Progress
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
-PROFILES = (".xplane.pb", ".xplane.pb.gz")
 _NO_FOLDERS = ("http://", "https://")  # asked whether it is one, fsspec downloads the file to look for links
 _OWN_MEMORY = "memory"  # the protocol of files that no other process sees
 

@@ -14,10 +14,9 @@ from stat import S_ISDIR, S_ISREG
 
 from ..errors import RooflineError, SourceError
 from ..value import replace, value
-from . import find, head_of
+from . import PROFILES, find, head_of
 from .hlo_dump import program_files
 
-PROFILE = (".xplane.pb", ".xplane.pb.gz")
 # What may be something of ours; the head of the file decides.
 CANDIDATES = (".pb", ".hlo", ".txt", ".mlir", ".stablehlo", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
 KINDS = {"report_json": "report", "recording": "profile", "programs": "program", "ncu": "counters"}
@@ -158,7 +157,7 @@ class _Glance:
 
     def _of_folder(self, root: Path, folder: Path, files: list[tuple[Path, os.stat_result]]) -> Iterator[Run]:
         name = str(folder.relative_to(root)) if folder != root else ""
-        profiles = [(file, state) for file, state in files if file.name.endswith(PROFILE)]
+        profiles = [(file, state) for file, state in files if file.name.endswith(PROFILES)]
         if folder.parent.parts[-2:] == ("plugins", "profile"):
             # Beside the profiles are other views of the same run, which the profiler wrote for other tools.
             if profiles:
@@ -177,7 +176,7 @@ class _Glance:
             yield _run(folder, name or folder.name, "program", [(file, state) for file, state in files if file in programs])
             return
         for file, state in files:
-            if not file.name.endswith(PROFILE) and (kind := self._kind_of_candidate(file, state)):
+            if not file.name.endswith(PROFILES) and (kind := self._kind_of_candidate(file, state)):
                 yield _run(file, str(file.relative_to(root)), kind, [(file, state)])
 
     def _kind_of_candidate(self, file: Path, state: os.stat_result) -> str:

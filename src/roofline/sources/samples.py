@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from ..errors import SourceError, did_you_mean
+from . import SAMPLE
 
-PREFIX = "sample:"
 FOLDER = Path(__file__).parent.parent / "samples"
 SAMPLES = {
     "train": "train_h200.xplane.pb.gz",  # six steps of training a transformer with JAX on an H200, as jax.profiler wrote them
@@ -18,8 +18,13 @@ def sample(name: str) -> Path:
     >>> sample("sample:train").name
     'train_h200.xplane.pb.gz'
     """
-    known = SAMPLES.get(name.removeprefix(PREFIX))
+    word = name.removeprefix(SAMPLE)
+    known = SAMPLES.get(word)
     if known is None:
-        word = name.removeprefix(PREFIX)
         raise SourceError(f"no sample named {word!r}{did_you_mean(word, SAMPLES) or '; there are ' + ', '.join(SAMPLES)}")
     return FOLDER / known
+
+
+def sample_or_path(name: str) -> Path:
+    """The file that a name stands for: a sample's, or the one at this path."""
+    return sample(name) if name.startswith(SAMPLE) else Path(name)

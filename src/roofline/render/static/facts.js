@@ -19,7 +19,7 @@ export function facts(row) {
     row.busy_s !== null && row.busy_s !== undefined && ["Busy", show(row.busy_s, "s"), row.time_s ? percent(row.busy_s / row.time_s) : ""],
     ["Could be", show(row.floor_s, "s"), lostWords(row.lost_s)],
     ["Of the roof", row.efficiency === null ? DASH : percent(row.efficiency), `bound by ${boundTitle(row.bound)}`],
-    row.op_efficiency !== null && row.op_efficiency !== undefined && ["Its ops", percent(row.op_efficiency), "of their own roofs"],
+    row.op_efficiency !== null && row.op_efficiency !== undefined && ["Its ops need", percent(row.op_efficiency), "of it at their own roofs"],
     ["Rate", show(row.rate, "FLOP/s"), row.attainable ? `of ${show(row.attainable, "FLOP/s")} attainable` : ""],
     ["Intensity", show(row.intensity, "FLOP/B"), row.ridge ? `ridge at ${show(row.ridge, "FLOP/B")}` : ""],
     row.count !== undefined && row.kind !== "point" && ["Executions", plain(row.count), row.kernels ? `${plain(row.kernels)} kernels` : ""],

@@ -155,8 +155,8 @@ function summary(report, program, shown, totals, machine) {
       busy !== null && total.time_s ? `${percent(busy / total.time_s)} busy` : "",
       "time",
     ]);
-    found.push(["Ops reach", percent(total?.op_efficiency ?? totals.efficiency), "of their own roofs", "ops-efficiency"]);
-    if (total) found.push(["Program reaches", percent(total.efficiency), `of full overlap, ${show(total.floor_s, "s")}`, "efficiency"]);
+    found.push(["Ops need", percent(total?.op_efficiency ?? totals.efficiency), "of it at their own roofs", "ops-efficiency"]);
+    if (total) found.push(["Program needs", percent(total.efficiency), `if all overlapped, ${show(total.floor_s, "s")}`, "efficiency"]);
   } else found.push(["At least", show(total?.floor_s ?? totals.floor_s, "s"), "no time was measured", "floor"]);
   if (total) {
     found.push([
