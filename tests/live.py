@@ -39,7 +39,7 @@ def client(*roots: Path, worker: Sequence[str] = WORKER) -> Iterator[httpx.Clien
         thread = Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as made:
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as made:
                 yield made
         finally:
             server.should_exit = True
@@ -48,7 +48,7 @@ def client(*roots: Path, worker: Sequence[str] = WORKER) -> Iterator[httpx.Clien
 
 def bare(server: httpx.Client, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
     """Status and body of a request whose path goes out as it is, dots and all."""
-    made = HTTPConnection(str(server.base_url.host), server.base_url.port, timeout=30)
+    made = HTTPConnection(str(server.base_url.host), server.base_url.port, timeout=120)
     made.putrequest(method, path, skip_host="host" in headers)
     for name, value in headers.items():
         made.putheader(name, value)
@@ -80,7 +80,7 @@ def runs(server: httpx.Client) -> dict[str, dict[str, object]]:
     return {row["name"]: row for row in server.get("/index.json").json()["runs"]}
 
 
-def until(true: object, what: str, seconds: float = 20) -> object:
+def until(true: object, what: str, seconds: float = 120) -> object:
     """The first true answer of a function that is asked again and again."""
     assert callable(true)
     end = time.monotonic() + seconds

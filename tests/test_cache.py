@@ -203,7 +203,7 @@ def test_many_processes_share_a_folder(profile: str, kept: Cache) -> None:
     )
     words = [sys.executable, "-c", code, profile, str(kept.folder)]
     running = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    said = [process.communicate(timeout=120)[0].split() for process in running]
+    said = [process.communicate(timeout=600)[0].split() for process in running]
     assert {process.returncode for process in running} == {0}
     assert {word for words in said for word in words} == {str(read_part(profile).devices[0].busy_ps)}
     assert [path for path in kept.folder.iterdir() if path.suffix != ".part"] == []

@@ -46,21 +46,15 @@ def written(tmp_path: Path):
     return write
 
 
+def capture_words(tmp_path: Path, *command: str | Path, options: Sequence[str] = ()) -> list[str]:
+    """`roofline capture` of a command, held against a machine that needs no measuring."""
+    ours = [sys.executable, "-m", "roofline", "capture", "-o", str(tmp_path / "run"), "--chip", "epyc-9654", *options]
+    return [*ours, "--", *map(str, command)]
+
+
 def captured(tmp_path: Path, *command: str | Path, options: Sequence[str] = (), **variables: str) -> subprocess.CompletedProcess[str]:
-    """`roofline capture` in a process of its own, held against a machine that needs no measuring."""
-    words = [
-        sys.executable,
-        "-m",
-        "roofline",
-        "capture",
-        "-o",
-        str(tmp_path / "run"),
-        "--chip",
-        "epyc-9654",
-        *options,
-        "--",
-        *map(str, command),
-    ]
+    """`roofline capture` in a process of its own."""
+    words = capture_words(tmp_path, *command, options=options)
     return subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, **variables}, check=False)
 
 
@@ -128,19 +122,7 @@ def test_a_program_told_to_stop_leaves_its_profile(tmp_path: Path, written) -> N
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_order_to_stop_ends_the_program_and_the_report_follows(tmp_path: Path, written, number: signal.Signals) -> None:
     program = written("train()\nprint('trained', flush=True)\ntime.sleep(600)")
-    words = [
-        sys.executable,
-        "-m",
-        "roofline",
-        "capture",
-        "-o",
-        str(tmp_path / "run"),
-        "--chip",
-        "epyc-9654",
-        "--",
-        sys.executable,
-        str(program),
-    ]
+    words = capture_words(tmp_path, sys.executable, program)
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "trained\n"
@@ -168,7 +150,7 @@ while not any('"done"' in path.read_text() for path in pathlib.Path({str(tmp_pat
     train(1)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    done = captured(tmp_path, sys.executable, written(body), options=["--duration", "1 s"])
+    done = captured(tmp_path, sys.executable, written(body), options=["--duration", "3 s"])
     assert done.returncode == 128 + signal.SIGKILL
     assert len(profiles(tmp_path)) == 1
     assert report_in(tmp_path)["ops"]

@@ -176,7 +176,7 @@ def test_prices_that_a_user_registered_are_not_lost_in_another_process(run_folde
 def test_a_script_needs_no_guard_around_its_main_program(run_folder: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(f"from roofline.cluster import read_run\nprint(len(read_run([{str(run_folder)!r}], jobs=3).files))\n")
-    ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True, timeout=120)
+    ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True, timeout=600)
     assert ran.stdout == "4\n"
 
 
@@ -232,9 +232,11 @@ def dask_cluster() -> Iterator[str]:
     import dask
 
     with (
+        pytest.MonkeyPatch.context() as patient,
         dask.config.set({"distributed.scheduler.allowed-failures": 0, "distributed.worker.daemon": True}),
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50) as started,
     ):
+        patient.setattr(cluster, "CONNECT_S", 120)  # a busy machine is slow to answer
         yield started.scheduler_address
 
 

@@ -108,17 +108,19 @@ def test_a_real_terminal_sees_the_bar_and_then_a_clean_line() -> None:
     import pty
 
     code = (
-        "import sys, time\nfrom roofline.cli.progress import progress\n"
-        "with progress('reading host.pb', quiet_s=0) as tell:\n    tell(1, 2)\n    time.sleep(0.5)\n"
+        "import sys\nfrom roofline.cli.progress import progress\n"
+        "with progress('reading host.pb', quiet_s=0) as tell:\n    tell(1, 2)\n    sys.stdin.read()\n"
         "sys.stderr.write('done')\n"
     )
     screen, side = pty.openpty()
-    process = subprocess.Popen([sys.executable, "-c", code], stderr=side, env={**os.environ, "TERM": "xterm"})
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stderr=side, env={**os.environ, "TERM": "xterm"})
     os.close(side)
     seen = b""
     try:
         while piece := os.read(screen, 4096):
             seen += piece
+            if b"[" in seen and process.stdin is not None:
+                process.stdin.close()  # the bar has been seen, so the work may end
     except OSError:  # how the end of a pseudo-terminal reads
         pass
     os.close(screen)

@@ -155,6 +155,15 @@ def test_a_file_system_that_refuses_is_one_line() -> None:
     )
 
 
+def test_a_library_that_a_remote_file_needs_is_named(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacking(*_: object) -> None:
+        raise MissingExtra("polars", "tables")
+
+    monkeypatch.setattr("roofline.sources.hosts.find", lacking)
+    with pytest.raises(MissingExtra, match="polars is not installed"):
+        roofline.read(f"{bucket}/ops.csv")
+
+
 def test_a_package_that_a_scheme_needs_is_named() -> None:
     class Lacking(fsspec.AbstractFileSystem):  # type: ignore[misc]
         protocol = "lacking"

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import roofline as rl
+from roofline.cli import main
 from roofline.errors import SourceError
 from roofline.sources.samples import SAMPLES, sample
 
@@ -14,6 +15,17 @@ def test_every_sample_is_read_by_its_name(name: str, form: str, ops: int) -> Non
     recording = rl.read(f"sample:{name}")
     assert (recording.format, len(recording.workload)) == (form, ops)
     assert set(SAMPLES) == {"train", "counters"}
+
+
+@pytest.mark.parametrize("words", [["compare", "sample:train"], ["analyze", "--cache", "kept"]])
+def test_commands_take_a_sample_where_they_take_a_path(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([*words, "sample:train"]) == 0
+
+
+def test_a_cluster_is_not_asked_to_read_a_sample(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["analyze", "sample:train", "--cluster", "tcp://127.0.0.1:1"]) == 2
+    assert "sample:train: not a profile; --cluster is for the files of a run" in capsys.readouterr().err
 
 
 def test_the_tests_hold_no_second_copy() -> None:

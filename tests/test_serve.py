@@ -435,7 +435,7 @@ listen(application(sys.argv[1:], worker=(sys.executable, "-c", {HELD_BACK!r}), p
 
 def test_requests_are_answered_while_a_profile_is_read(tmp_path: Path) -> None:
     table(tmp_path)
-    with process(str(tmp_path), program=HOLDING) as (_, home), httpx.Client(base_url=home, timeout=30) as server:
+    with process(str(tmp_path), program=HOLDING) as (_, home), httpx.Client(base_url=home, timeout=120) as server:
         (row,) = runs(server).values()
         state = f"{row['page']}/state.json"
         until(lambda: server.get(state).json()["progress"] == 0.43, "being read")
@@ -454,11 +454,11 @@ def test_the_server_listens_on_loopback_alone(tmp_path: Path) -> None:
         assert httpx.get(f"{home}/index.json").status_code == 200
         # One that listened on every address would answer on all of 127.x.y.z.
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.2", port), timeout=5)
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as bare:
+            socket.create_connection(("127.0.0.2", port), timeout=120)
+        with socket.create_connection(("127.0.0.1", port), timeout=120) as bare:
             bare.sendall(b"GET /index.json HTTP/1.0\r\n\r\n")  # no Host at all
             assert b"403" in bare.recv(64)
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as bare:
+        with socket.create_connection(("127.0.0.1", port), timeout=120) as bare:
             bare.sendall(f"GET /../../../etc/passwd HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
             assert b"404" in bare.recv(64)
 
@@ -468,9 +468,9 @@ def test_ctrl_c_stops_the_server_without_a_word(tmp_path: Path) -> None:
     with process(str(tmp_path), "--port", "0") as (made, home):
         with httpx.Client(base_url=home) as server:
             (row,) = runs(server).values()
-            assert server.get(str(row["json"]), timeout=60).status_code == 200
+            assert server.get(str(row["json"]), timeout=120).status_code == 200
         made.send_signal(signal.SIGINT)
-        _, talk = made.communicate(timeout=30)
+        _, talk = made.communicate(timeout=120)
         assert (made.returncode, talk) == (0, "")
 
 
@@ -494,6 +494,11 @@ def test_small_answers_are_not_held_back_by_the_network() -> None:
 def test_an_unknown_chip_is_refused_before_anything_is_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", str(tmp_path), "--chip", "h10"]) == 1
     assert "did you mean" in capsys.readouterr().err
+
+
+def test_a_number_of_workers_that_makes_no_sense_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", str(tmp_path), "--workers", "0"]) == 2
+    assert "--workers: '0' is not a whole number of 1 or more" in capsys.readouterr().err
 
 
 def test_the_worker_tells_the_machine_it_was_given(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """A run of many hosts: a map over its files, in this process, in several, or on a Dask cluster, and one merge to the same digits.
 
-recording = read_run(["gs://bucket/logs/plugins/profile/monday"], cluster="tcp://scheduler:8786")
+    recording = read_run(["gs://bucket/logs/plugins/profile/monday"], cluster="tcp://scheduler:8786")
+
+Files may be local or remote; a worker opens those that it sees and is sent the others.
 """
 
 import os

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .errors import RooflineError
-from .render.tables import Paper, shorten
+from .render.op_table import Context, column
+from .render.tables import Cell, Paper, shorten
 from .render.text import report_text
-from .report import OpInfo, Report
-from .units import percent, plain, show
+from .report import Report
 from .value import replace
 
 MOST_OPS = 2000  # of a page in a notebook, which is saved with every output in it
@@ -68,8 +68,13 @@ def _frame(report: Report) -> str:
 
 def _static(report: Report) -> str:
     """A figure and the longest ops, without a script."""
-    rows = "".join(_row(op, report) for op in report.ops[:TABLE_OPS])
-    heads = "".join(_cell("th", name) for name in ("op", "time", "share", "bound", "FLOP/B", "of roof"))
+    timed = any(op.time_s for op in report.ops)
+    whole = sum((op.time_s if timed else op.floor_s) or 0.0 for op in report.ops)
+    context = Context(whole_s=whole, timed=timed, steps={}, devices={})
+    columns = [column(name) for name in ("op", "time" if timed else "floor", "share", "bound", "intensity", "roof")]
+    heads = "".join(_cell("th", one.header) for one in columns)
+    cells = ("".join(_cell("td", one.write(op, context)) for one in columns) for op in report.ops[:TABLE_OPS])
+    rows = "".join(f"<tr>{row}</tr>" for row in cells)
     return f"{_figure(report)}<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
 
 
@@ -86,20 +91,6 @@ def _figure(report: Report) -> str:
     return f"<div>{drawn[drawn.index('<svg') :]}</div>"
 
 
-def _row(op: OpInfo, report: Report) -> str:
-    timed = any(one.time_s for one in report.ops)
-    whole = sum((one.time_s if timed else one.floor_s) or 0.0 for one in report.ops)
-    seconds = op.time_s if timed else op.floor_s
-    cells = (
-        op.name,
-        show(seconds, "s"),
-        percent(seconds / whole) if seconds is not None and whole else "–",
-        op.bound or "–",
-        plain(op.intensity) if op.intensity else "–",
-        percent(op.efficiency),
-    )
-    return f"<tr>{''.join(_cell('td', cell) for cell in cells)}</tr>"
-
-
-def _cell(tag: str, text: str) -> str:
+def _cell(tag: str, held: str | Cell) -> str:
+    text = held.text if isinstance(held, Cell) else held
     return f"<{tag} style='text-align: right; padding: 0 0.6em'>{html.escape(shorten(text, LONGEST_NAME))}</{tag}>"

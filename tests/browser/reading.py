@@ -38,7 +38,7 @@ def written(page: Page, word: str, chart: str = "chart", *, present: bool = True
     )
 
 
-def ticks(page: Page, axis: str = "FLOP/s") -> list[str]:
+def ticks(page: Page) -> list[str]:
     """The labels along the axis of rates: numbers with a prefix and FLOP/s, such as 100 TFLOP/s or 1 T."""
     return [text for text in words(page) if re.fullmatch(r"[\d.,]+ ?[pnµmkMGTPE]?(FLOP/s)?|10[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+", text)]
 

@@ -3,8 +3,10 @@
 import re
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+PATIENCE_MS = 60_000  # a busy machine is slow, not wrong
+expect.set_options(timeout=PATIENCE_MS)
 LOCAL = re.compile(r"(file:|data:|blob:|about:|http://127\.0\.0\.1:\d+/)")
 # Writes down what is drawn on canvases, so that tests read the words of a chart as they would those of an element.
 LISTENING = """
@@ -41,7 +43,7 @@ class Watch:
         """A new page in a context of its own; the options are those of a context."""
         context = self._browser.new_context(**{"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce", **options})
         self._contexts.append(context)
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(PATIENCE_MS)
         context.on("request", lambda request: self.requests.append(request.url))
         context.add_init_script(LISTENING)
         page = context.new_page()

@@ -104,11 +104,12 @@ def run(words: Sequence[str]) -> int:
 
 def _counted(recording: Recording, files: Sequence[str]) -> Recording:
     """The recording with the counters of these files beside the model."""
+    from pathlib import Path
+
     from ..counters import counted
     from ..sources.ncu import read_counters
-    from ..sources.samples import sample_or_path
 
-    found = [read_counters(sample_or_path(file)) for file in files]
+    found = [read_counters(Path(file)) for file in files]
     joined = counted(recording, [launch for launches, _ in found for launch in launches], ", ".join(files))
     notes = dict.fromkeys(f"counters: {note}" for _, some in found for note in some)
     return replace(joined, notes=(*joined.notes, *notes))

@@ -56,10 +56,11 @@ def resolve(citation: str) -> str:
     "the vendor's datasheet, page 2"
     """
     key, _, detail = citation.partition(":")
-    source = sources().get(key)
+    entry = _document().get(key)
     detail = detail.strip()
-    if source is None:
+    if not isinstance(entry, dict):
         return citation
+    source = Source(id=key, **entry)
     if not detail:
         return source.cite
     if source.kind == "folder":

@@ -115,9 +115,6 @@ class Scene:
     boxes: tuple[Box, ...] = ()
     leaders: tuple[Segment, ...] = ()
 
-    def with_boxes(self, *boxes: Box) -> "Scene":
-        return replace(self, boxes=self.boxes + boxes)
-
     def contains(self, box: Box) -> bool:
         return all(1 <= x <= self.width - 1 and 1 <= y <= self.height - 1 for x, y in box.corners)
 

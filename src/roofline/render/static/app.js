@@ -10,7 +10,7 @@ import { comparison } from "#page/comparison.js";
 import { columnMenu, filterBar } from "#page/controls.js";
 import { details } from "#page/details.js";
 import { device } from "#page/device.js";
-import { fill, h } from "#page/dom.js";
+import { fill, h, tabList } from "#page/dom.js";
 import { exporter } from "#page/export.js";
 import { findings } from "#page/findings.js";
 import { figures, topBar } from "#page/header.js";
@@ -170,28 +170,12 @@ const panels = {
   details: { title: "Selection", view: details({ report, store }) },
   device: { title: "Device", view: device({ report }) },
 };
-const panelTabs = new Map(
-  Object.entries(panels).map(([key, { title }]) => [
-    key,
-    h("button", {
-      type: "button",
-      role: "tab",
-      id: `panel-tab-${key}`,
-      "aria-controls": `panel-${key}`,
-      "data-testid": `panel-${key}`,
-      text: title,
-      onclick: () => store.set({ panel: key }),
-    }),
-  ]),
-);
-const panelBar = h("div", { class: "tabs small", role: "tablist", "aria-label": "Beside the chart" }, [...panelTabs.values()]);
-panelBar.addEventListener("keydown", (event) => {
-  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-  if (!step) return;
-  const keys = [...panelTabs.keys()];
-  const next = keys[(keys.indexOf(store.get().panel) + step + keys.length) % keys.length];
-  store.set({ panel: next });
-  panelTabs.get(next).focus();
+const panelBar = tabList({
+  label: "Beside the chart",
+  kind: "tabs small",
+  tabs: Object.entries(panels).map(([key, { title }]) => ({ key, title })),
+  attributes: (key) => ({ id: `panel-tab-${key}`, "aria-controls": `panel-${key}`, "data-testid": `panel-${key}` }),
+  choose: (panel) => store.set({ panel }),
 });
 const panelBodies = new Map(
   Object.entries(panels).map(([key, { title, view }]) => [
@@ -204,7 +188,7 @@ const panelBodies = new Map(
     ),
   ]),
 );
-const side = h("aside", { class: "side", "aria-label": "Beside the chart" }, panelBar, [...panelBodies.values()]);
+const side = h("aside", { class: "side", "aria-label": "Beside the chart" }, panelBar.root, [...panelBodies.values()]);
 
 const filters = filterBar({ report, store });
 const bar = chartBar({ report, store, catalogue, comparing: Boolean(before), chart: drawing });
@@ -335,10 +319,9 @@ function update() {
     derived.shown.time_s ? show(derived.shown.time_s, "s") : "",
     state.selected.length ? `${plain(state.selected.length)} selected` : "",
   ].filter(Boolean).join(" · ");
-  for (const [key, button] of panelTabs) {
+  panelBar.show(state.panel);
+  for (const key of Object.keys(panels)) {
     const on = key === state.panel;
-    button.setAttribute("aria-selected", String(on));
-    button.tabIndex = on ? 0 : -1;
     panelBodies.get(key).hidden = !on && !printing.now;
     if (on || printing.now) panels[key].view.update(state, derived);
   }

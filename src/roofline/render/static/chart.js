@@ -31,13 +31,15 @@ const NAMED = 24; // dots that may carry their name, heaviest first
 const CROWD = 400; // dots that names keep clear of, heaviest first
 const MARGIN = 0.4; // of the plot, painted on each side of it so that panning only pushes
 const REACH = 8; // pixels from a dot or a roof at which it is meant
+const SETTLED_MS = 60; // without a movement, after which a gesture is over
+const TELL_MS = 200; // the same, after which the address is told
 
 /**
  * `onwindow(window | null)` and `onselect(ids, extend)` are told what a hand did; `card` shows what the mouse is over (see card.js).
- * @returns {{root, show(scene), point(id | null), reset(), zoomBy(factor), boxes(on), redraw()}}
+ * @returns {{root, surface, show(scene), point(id | null), reveal(id), spot(id), reset(), zoomBy(factor), boxes(on), redraw()}}
  *   scene {model, colourOf(dot), theme, window, selected: Set, names: boolean, ariaLabel}
  */
-export function chart({ testid, label, onwindow, onselect, onhover, card }) {
+export function chart({ testid, label, onwindow, onselect, card }) {
   const base = h("canvas", { class: "base", "aria-hidden": "true" });
   const over = h("canvas", { class: "over", "aria-hidden": "true" });
   const onPlot = layer(h("canvas", { class: "dots", "aria-hidden": "true" }));
@@ -258,7 +260,7 @@ export function chart({ testid, label, onwindow, onselect, onhover, card }) {
     context.stroke();
   }
 
-  /** After a gesture: place names afresh and tell the page which window it is. */
+  /** After a gesture: names are placed afresh, and dots painted with a margin. */
   function settle() {
     clearTimeout(settled);
     settled = setTimeout(() => {
@@ -266,7 +268,7 @@ export function chart({ testid, label, onwindow, onselect, onhover, card }) {
       placeNames();
       if (painted && !painted.wide) painted = null; // now with a margin
       redraw();
-    }, 60);
+    }, SETTLED_MS);
   }
 
   function placeNames() {
@@ -341,7 +343,6 @@ export function chart({ testid, label, onwindow, onselect, onhover, card }) {
     surface.classList.toggle("pointing", Boolean(found?.dot !== undefined || found?.program));
     if (found) card.show(found.dot === undefined ? found : { mark: dots.all[found.dot] }, surface, x, y);
     else card.hide();
-    if (!same) onhover?.(found?.dot === undefined ? null : dots.all[found.dot]);
     if (litRoof) redraw();
     else if (!same) redrawOver();
   }
@@ -350,7 +351,6 @@ export function chart({ testid, label, onwindow, onselect, onhover, card }) {
     const had = hovered;
     hovered = null;
     card.hide();
-    onhover?.(null);
     if (had?.roof) redraw();
     else redrawOver();
   }
@@ -368,7 +368,7 @@ export function chart({ testid, label, onwindow, onselect, onhover, card }) {
   /** The address need not follow every pixel. */
   function later() {
     clearTimeout(telling);
-    telling = setTimeout(() => onwindow(view), 200);
+    telling = setTimeout(() => onwindow(view), TELL_MS);
   }
 
   const value = (x, y) => [at.x.value(x), at.y.value(y)];

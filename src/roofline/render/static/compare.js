@@ -3,9 +3,8 @@
  * left by category, compared as one. An op's time here is its self time where the report has one, so that changes sum to the total.
  */
 
+import { compareText, heaviest, total } from "#page/groups.js";
 import { show } from "#page/units.js";
-
-export { DIFFERENCE_COLUMNS } from "#page/columns.js";
 
 /** @typedef {[number[], number[], string]} Pair  ids before, ids after, and how they were matched */
 
@@ -113,7 +112,7 @@ export function differences(before, after, comparison = null) {
   );
   const change = total(rows.map((row) => row.change_s));
   for (const row of rows) row.share = change && row.change_s !== null ? row.change_s / change : null;
-  rows.sort((one, other) => weight(other) - weight(one) || text(one.module, other.module) || text(one.name, other.name));
+  rows.sort((one, other) => weight(other) - weight(one) || compareText(one.module, other.module) || compareText(one.name, other.name));
   rows.forEach((row, index) => (row.id = index));
   return rows;
 }
@@ -170,23 +169,12 @@ function efficiency(ops) {
 function boundOf(ops) {
   const held = new Map();
   for (const op of ops) if (op.bound !== null) held.set(op.bound, (held.get(op.bound) ?? 0) + (seconds(op) ?? 0));
-  let best = null;
-  for (const unit of [...held.keys()].sort()) if (best === null || held.get(unit) > held.get(best)) best = unit;
-  return best;
+  return heaviest(new Map([...held].sort(([one], [other]) => compareText(one, other))));
 }
 
 /** By how much a row changed: its time, or its floor where nothing was timed. */
 function weight({ change_s, before, after }) {
   return Math.abs(change_s ?? (after.floor_s ?? 0) - (before.floor_s ?? 0));
-}
-
-function total(values) {
-  const known = values.filter((value) => value !== null && value !== undefined);
-  return known.length ? known.reduce((sum, value) => sum + value, 0) : null;
-}
-
-function text(one, other) {
-  return one < other ? -1 : one > other ? 1 : 0;
 }
 
 /**

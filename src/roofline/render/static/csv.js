@@ -1,5 +1,7 @@
 /** Tables as CSV by RFC 4180, numbers raw in base units, so that `roofline analyze` and spreadsheets read them back. */
 
+import { ranges } from "#page/units.js";
+
 /** The fields of an op in the order of the Python export (`export.py`); a column a resource follows. */
 const OP_FIELDS = [
   "id", "rank", "name", "category", "module", "scope", "location", "phase", "count", "kernels", "time_s", "self_time_s", "unit", "dtype",
@@ -65,17 +67,6 @@ function named(amounts) {
 
 function ratio(part, whole) {
   return part === null || part === undefined || !whole ? null : part / whole;
-}
-
-/** Whole numbers, those in a row as one: "0-2 4". */
-function ranges(numbers) {
-  const runs = [];
-  for (const number of [...new Set(numbers)].sort((one, other) => one - other)) {
-    const last = runs[runs.length - 1];
-    if (last && last[1] === number - 1) last[1] = number;
-    else runs.push([number, number]);
-  }
-  return runs.map(([first, last]) => (first === last ? first : `${first}-${last}`)).join(" ");
 }
 
 function written(lines) {

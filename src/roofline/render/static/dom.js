@@ -28,7 +28,7 @@ export function named(name, { most = 80, shown = elided(name, most), tag = "bdi"
   return h(tag, { dir: "auto", class: "name", title: shown === name ? null : name.slice(0, LONGEST_TITLE), text: shown, ...attributes });
 }
 
-const LONGEST_TITLE = 2000; // letters of a tooltip; browsers lay out every one of them
+export const LONGEST_TITLE = 2000; // letters of a tooltip; browsers lay out every one of them
 
 /** A text in at most so many letters, its middle left out: C++ names differ at both ends. */
 export function elided(text, most) {
@@ -137,10 +137,43 @@ function fit(panel) {
   panel.style.marginLeft = `${Math.round(left + shift < 8 ? 8 - left : shift)}px`;
 }
 
+/**
+ * Tabs [{key, title}] that Left and Right go along; `attributes(key)` are a tab's own, `choose(key)` is told which one is wanted.
+ * @returns {{root, show(key)}}
+ */
+export function tabList({ label, kind, tabs, attributes, choose }) {
+  const buttons = new Map(
+    tabs.map(({ key, title }) => [
+      key,
+      h("button", { type: "button", role: "tab", text: title, onclick: () => choose(key), ...attributes(key) }),
+    ]),
+  );
+  const root = h("div", { class: kind, role: "tablist", "aria-label": label }, [...buttons.values()]);
+  let shown = null;
+  root.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const keys = [...buttons.keys()];
+    const next = keys[(keys.indexOf(shown) + step + keys.length) % keys.length];
+    choose(next);
+    buttons.get(next).focus();
+  });
+  return {
+    root,
+    show: (chosen) => {
+      shown = chosen;
+      for (const [key, button] of buttons) {
+        button.setAttribute("aria-selected", String(key === chosen));
+        button.tabIndex = key === chosen ? 0 : -1;
+      }
+    },
+  };
+}
+
 /** A native chooser with its label: options [{key, title}], the chosen key, and what to do with another. */
-export function chooser({ label, testid, options, value, choose, hideLabel = false }) {
+export function chooser({ label, testid, options, value, choose }) {
   const select = h("select", { "data-testid": testid, "aria-label": label, onchange: () => choose(select.value) });
-  const root = h("label", { class: "chooser" }, h("span", { class: hideLabel ? "quiet unseen" : "quiet", text: label }), select);
+  const root = h("label", { class: "chooser" }, h("span", { class: "quiet", text: label }), select);
   const set = (chosen, offered = options) => {
     const wanted = offered.map(({ key, title }) => `${key}\u0000${title}`).join("\u0001");
     if (select.dataset.offered !== wanted) {
@@ -150,10 +183,10 @@ export function chooser({ label, testid, options, value, choose, hideLabel = fal
     select.value = chosen;
   };
   set(value);
-  return { root, select, set };
+  return { root, set };
 }
 
-/** Calls at most once a frame, with the latest arguments. */
+/** Calls at most once a frame. */
 export function framed(draw) {
   let waiting = 0;
   const now = () => {

@@ -7,7 +7,7 @@ import { toSvg } from "#page/svg.js";
 const PICTURE = { width: 1200, height: 720 }; // of an exported chart, in pixels
 const SHARPER = 2; // pixels of a PNG per pixel of the drawing
 
-/** `scene()` is what the chart shows now: {model, state, derived}. */
+/** `scene()` is what is shown now: {model, rows, columns}, and how the chart is drawn, as `toSvg` takes it. */
 export function exporter({ scene, name }) {
   const offer = (label, testid, make) =>
     h("button", { type: "button", class: "option action", "data-testid": testid, text: label, onclick: () => (list.close(true), make()) });

@@ -49,7 +49,7 @@ export const HELP = Object.freeze([
   { example: '"layer norm"', meaning: "the name contains these words" },
   { example: "/^fusion\\.\\d+$/i", meaning: "the name matches a regular expression" },
   { example: "efficiency<0.5", meaning: "numbers compare with < <= > >= = !=; 50% is 0.5" },
-  { example: "time>1%", meaning: "at least so much of the total; also self, floor, lost, flops, bytes, count" },
+  { example: "time>1%", meaning: "more than so much of the total; also self, floor, lost, flops, bytes, count" },
   { example: "flops>1G bytes<2MB time>=10us", meaning: "units and prefixes; conditions side by side must all hold" },
   { example: "category:fusion", meaning: "the field contains these letters; also bound, dtype, unit, scope, phase, program, source" },
   { example: "bound=hbm,l2", meaning: "the field is exactly one of these; none stands for no value" },

@@ -1,6 +1,6 @@
 /** The top of the page: what it is about, the figures that matter most, the tabs, and what leaves the page. */
 
-import { fill, h, menu, named } from "#page/dom.js";
+import { fill, h, menu, named, tabList } from "#page/dom.js";
 import { copyLink } from "#page/export.js";
 import { boundTitle } from "#page/facts.js";
 import { icon } from "#page/icons.js";
@@ -14,28 +14,12 @@ const THEMES = [
 
 /** The bar with the title, tabs and buttons. `tabs` are [{key, title}]. */
 export function topBar({ title, subtitle, store, tabs, exporting, live }) {
-  const buttons = new Map(
-    tabs.map(({ key, title: name }) => [
-      key,
-      h("button", {
-        type: "button",
-        role: "tab",
-        id: `tab-${key}`,
-        "aria-controls": "view",
-        "data-testid": `tab-${key}`,
-        text: name,
-        onclick: () => store.set({ tab: key }),
-      }),
-    ]),
-  );
-  const bar = h("div", { class: "tabs", role: "tablist", "aria-label": "Views" }, [...buttons.values()]);
-  bar.addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!step) return;
-    const keys = [...buttons.keys()];
-    const next = keys[(keys.indexOf(store.get().tab) + step + keys.length) % keys.length];
-    store.set({ tab: next });
-    buttons.get(next).focus();
+  const bar = tabList({
+    label: "Views",
+    kind: "tabs",
+    tabs,
+    attributes: (key) => ({ id: `tab-${key}`, "aria-controls": "view", "data-testid": `tab-${key}` }),
+    choose: (tab) => store.set({ tab }),
   });
   const theme = menu({
     label: "Theme",
@@ -77,7 +61,7 @@ export function topBar({ title, subtitle, store, tabs, exporting, live }) {
       h("h1", { "data-testid": "title" }, named(title, { most: 80 })),
       h("p", { class: "quiet", "data-testid": "subtitle" }, subtitle.map((word, index) => [index ? " · " : "", named(word, { most: 60 })])),
     ),
-    tabs.length > 1 && bar,
+    tabs.length > 1 && bar.root,
     h(
       "div",
       { class: "actions" },
@@ -90,12 +74,7 @@ export function topBar({ title, subtitle, store, tabs, exporting, live }) {
   );
   return {
     root,
-    update: ({ tab }) => {
-      for (const [key, button] of buttons) {
-        button.setAttribute("aria-selected", String(key === tab));
-        button.tabIndex = key === tab ? 0 : -1;
-      }
-    },
+    update: ({ tab }) => bar.show(tab),
   };
 }
 

@@ -77,7 +77,7 @@ const COMPUTE_UNITS = ["matrix", "vector", "compute"];
 const LINK_UNITS = ["ici", "nvlink", "xgmi", "neuronlink", "xelink", "roce", "ethernet", "c2c", "dcn", "pcie"];
 
 // Where work goes when the unit it asks for has no rate; the same table as in machine.py.
-export const FALLBACKS = Object.freeze({
+const FALLBACKS = Object.freeze({
   "matrix/tf32": ["matrix/fp32", "vector/fp32"],
   "matrix/fp32": ["vector/fp32"],
   "matrix/fp64": ["vector/fp64"],

@@ -8,13 +8,14 @@ const [PLAIN, FAINT, CHOSEN] = [0, 1, 2]; // how a dot looks: as usual, while ot
 const FILL = 0.62; // share of its colour in the inside of a dot
 const FADED = 0.3; // the same for a dot while others are selected
 const QUARTERS = 4; // radii in quarters of a pixel: finer than anybody sees, and few enough to keep
+const LARGER = 1000; // than any radius in quarters, so that one number holds colour, look and radius
 
 /** Circles of these colours over this theme's background, made when they are first needed, for so many device pixels per pixel. */
 export function stamps(colours, theme, ratio) {
   const made = new Map();
   return (colour, look, size) => {
     const quarters = Math.round(size * QUARTERS);
-    const key = (colour * 3 + look) * 1024 + quarters;
+    const key = (colour * 3 + look) * LARGER + quarters;
     let found = made.get(key);
     if (!found) made.set(key, (found = stamp(colours[colour], look, (quarters / QUARTERS) * ratio, theme, ratio)));
     return found;

@@ -1,6 +1,6 @@
 /** Drawing on a canvas: the frame of a chart, its axes, roofs, dots, strip and marks. Everything here is in CSS pixels. */
 
-import { linearScale, linearTicks, logScale, logTicks, radius } from "#page/scale.js";
+import { linearScale, linearTicks, logScale, logTicks, overlap, radius } from "#page/scale.js";
 
 export const LARGEST_DOT = 13; // radius of the heaviest op
 const SMALLEST_DOT = 2.5;
@@ -362,8 +362,4 @@ function turned(context, angle, x, y, draw) {
   context.rotate(angle);
   draw();
   context.restore();
-}
-
-function overlap(one, other) {
-  return one.x < other.x + other.w && other.x < one.x + one.w && one.y < other.y + other.h && other.y < one.y + one.h;
 }

@@ -282,6 +282,8 @@ export function radius(weight, heaviest, largestRadius = 14, smallestRadius = 2.
   return heaviest > 0 ? Math.max(smallestRadius, largestRadius * Math.sqrt(Math.max(0, weight) / heaviest)) : smallestRadius * 2;
 }
 
+const MOST_ROWS = 65536; // of cells in an index: one number holds column and row
+
 /**
  * An index of dots in pixels for the mouse.
  *
@@ -293,7 +295,7 @@ export function radius(weight, heaviest, largestRadius = 14, smallestRadius = 2.
  */
 export function gridIndex(points, cell = 24) {
   const cells = new Map();
-  const key = (column, row) => column * 65536 + row;
+  const key = (column, row) => column * MOST_ROWS + row;
   let reach = 0;
   points.forEach(({ x, y, r }, index) => {
     if (!Number.isFinite(x) || !Number.isFinite(y)) return;
@@ -333,7 +335,7 @@ const GAP = 3; // pixels between a dot and its label
  * @param {{x: number, y: number, r: number, width: number, height: number}[]} labels
  * @param {{x: number, y: number, w: number, h: number}} area
  * @param {{x: number, y: number, r: number}[]} [dots]  that labels keep clear of
- * @returns {{index: number, x: number, y: number, anchor: "start"}[]}  the left and top of each label's box
+ * @returns {{index: number, x: number, y: number}[]}  the left and top of each label's box
  */
 export function placeLabels(labels, area, dots = []) {
   const taken = [];
@@ -343,7 +345,7 @@ export function placeLabels(labels, area, dots = []) {
     const free = spotsFor(label).find((spot) => inArea(spot, area) && clear(spot));
     if (!free) return;
     taken.push(free);
-    placed.push({ index, x: free.x, y: free.y, anchor: "start" });
+    placed.push({ index, x: free.x, y: free.y });
   });
   return placed;
 }
@@ -360,7 +362,11 @@ function inArea(one, area) {
   return one.x >= area.x && one.y >= area.y && one.x + one.w <= area.x + area.w && one.y + one.h <= area.y + area.h;
 }
 
-function overlap(one, other) {
+/**
+ * Whether two boxes {x, y, w, h} share some area.
+ * @returns {boolean}
+ */
+export function overlap(one, other) {
   return one.x < other.x + other.w && other.x < one.x + one.w && one.y < other.y + other.h && other.y < one.y + one.h;
 }
 

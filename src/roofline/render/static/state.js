@@ -7,6 +7,7 @@
 
 import { COLOURINGS } from "#page/colours.js";
 import { GROUPINGS } from "#page/rows.js";
+import { ranges } from "#page/units.js";
 
 const MOST_SELECTED = 100000; // a fragment may say "0-999999999"
 const [WINDOW_DIGITS, FACTOR_DIGITS] = [6, 4];
@@ -17,7 +18,7 @@ const TEXT = { write: escaped, read: unescaped };
 const FLAG = { write: (value) => (value ? "1" : "0"), read: (text) => ({ 1: true, 0: false })[text] };
 const WHOLE = { write: String, read: (text) => (/^-?\d{1,9}$/.test(text) ? Number(text) : undefined) };
 const WORDS = { write: (words) => words.map(item).join(","), read: readWords };
-const IDS = { write: writeRanges, read: readRanges };
+const IDS = { write: (numbers) => ranges(numbers, ","), read: readRanges }; // "3-7,9"
 const WINDOW = { write: (window) => window.map((value) => Number(value.toPrecision(WINDOW_DIGITS))).join(","), read: readWindow };
 const FACTORS = { write: writeFactors, read: readFactors };
 const word = (pattern) => ({ write: escaped, read: (text) => (pattern.test(unescaped(text) ?? "") ? unescaped(text) : undefined) });
@@ -156,18 +157,6 @@ function readWords(text) {
   if (text === "") return [];
   const words = text.split(",").map((part) => (part === "~" ? "" : part === "" ? undefined : unescaped(part)));
   return words.includes(undefined) ? undefined : words;
-}
-
-/** Numbers in order, neighbours as ranges: "3-7,9". */
-function writeRanges(numbers) {
-  const sorted = [...new Set(numbers)].sort((one, other) => one - other);
-  const ranges = [];
-  for (const number of sorted) {
-    const last = ranges[ranges.length - 1];
-    if (last && last[1] === number - 1) last[1] = number;
-    else ranges.push([number, number]);
-  }
-  return ranges.map(([first, last]) => (first === last ? first : `${first}-${last}`)).join(",");
 }
 
 function readRanges(text) {

@@ -5,14 +5,13 @@
  * Shift or Ctrl in addition to others).
  */
 
-import { elided, framed, h } from "#page/dom.js";
+import { LONGEST_TITLE, elided, framed, h } from "#page/dom.js";
 
 const HEIGHT = 30; // of a row, in pixels; the stylesheet says the same
 const SPARE = 8; // rows kept above and below what is in sight
 const SAMPLE = 150; // rows whose words decide the width of a column
 const WIDEST = { scope: 260, location: 220, module: 160, category: 170 };
 const SHORTEST_NAME = 190;
-const LONGEST_TITLE = 2000; // letters of a tooltip; browsers lay out every one of them
 
 /**
  * `columns` are {key, title, unit, description, numeric, format(value, row)}, and may have `bar(row)`, a share drawn behind the figure,

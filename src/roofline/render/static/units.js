@@ -65,6 +65,22 @@ export function prefixed(value) {
   return show(value, "FLOP").replace(/FLOP$/, "").trim();
 }
 
+/**
+ * Whole numbers in order, those in a row as one: "0-2 4".
+ * @param {number[]} numbers
+ * @param {string} [between]
+ * @returns {string}
+ */
+export function ranges(numbers, between = " ") {
+  const runs = [];
+  for (const number of [...new Set(numbers)].sort((one, other) => one - other)) {
+    const last = runs[runs.length - 1];
+    if (last && last[1] === number - 1) last[1] = number;
+    else runs.push([number, number]);
+  }
+  return runs.map(([first, last]) => (first === last ? first : `${first}-${last}`)).join(between);
+}
+
 /** So many significant digits, without trailing zeros, as Python's format `g` writes them. */
 function general(value, digits) {
   if (value === 0) return Object.is(value, -0) ? "-0" : "0";

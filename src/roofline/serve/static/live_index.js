@@ -1,31 +1,27 @@
 /** The list of runs: filled from its JSON twin, asked again every so often, filtered, sorted and walked with the keyboard. */
+import { percent, show } from "./units.js";
+
 const EVERY_MS = 2000;
+const DIGITS = 3;
 const STEP = 200; // rows added at a time: thousands at once would keep the browser busy
 
 const COLUMNS = [
   { key: "name", title: "Run", text: (run) => run.name },
   { key: "kind", title: "Kind", text: (run) => (run.files > 1 ? `${run.kind}, ${run.files} files` : run.kind) },
   { key: "modified_s", title: "Changed", text: (run) => when(run.modified_s), numeric: true },
-  { key: "bytes", title: "Size", text: (run) => quantity(run.bytes, "B"), numeric: true },
+  { key: "bytes", title: "Size", text: (run) => show(run.bytes, "B", DIGITS), numeric: true },
   { key: "device", title: "Device", text: (run) => run.summary?.device ?? run.summary?.machine ?? "" },
-  { key: "time_s", title: "Time", text: (run) => quantity(run.summary?.time_s, "s"), numeric: true },
-  { key: "efficiency", title: "Of the roof", text: (run) => share(run.summary?.efficiency), numeric: true },
+  { key: "time_s", title: "Time", text: (run) => known(run.summary?.time_s, (time_s) => show(time_s, "s", DIGITS)), numeric: true },
+  { key: "efficiency", title: "Of the roof", text: (run) => known(run.summary?.efficiency, percent), numeric: true },
 ];
 
 const found = { runs: [], notes: [] };
 const view = { sort: "modified_s", descending: true, most: STEP, ticked: [] };
 const part = (id) => document.getElementById(id);
 
-/** A number of seconds or bytes with its prefix; unknown is an empty cell, since nobody has looked yet. */
-function quantity(value, unit) {
-  if (value === null || value === undefined) return "";
-  const prefixes = unit === "s" ? [["", 1], ["m", 1e-3], ["µ", 1e-6], ["n", 1e-9]] : [["G", 1e9], ["M", 1e6], ["k", 1e3], ["", 1]];
-  const [prefix, scale] = prefixes.find(([, size]) => value >= size) ?? prefixes[prefixes.length - 1];
-  return `${Number((value / scale).toPrecision(3))} ${prefix}${unit}`;
-}
-
-function share(fraction) {
-  return fraction === null || fraction === undefined ? "" : `${(100 * fraction).toFixed(fraction < 0.1 ? 1 : 0)}%`;
+/** What is written of a figure; unknown is an empty cell, since nobody has looked yet. */
+function known(value, write) {
+  return value === null || value === undefined ? "" : write(value);
 }
 
 /** The moment a file changed, by the reader's own clock: 2026-03-09 14:05. */

@@ -31,17 +31,37 @@ static inline void xs_keep(xs_event *event, int slot, xs_value value) {
     event->present |= (uint32_t)1 << slot;
 }
 
-/* Nearly every stat: a metadata id of one byte, then a number, then the end. False if it is anything else. */
-static inline bool xs_read_plain_stat(const xs_select *select, xs_event *event, const uint8_t *p, const uint8_t *end, const uint8_t *safe) {
-    static const uint8_t kinds[] = {[3] = XS_UINT64, [4] = XS_INT64, [7] = XS_REF};
+/* Nearly every stat: a metadata id of one byte, then a number, then the end. False if it is anything else. A word behind the end must be
+ * readable. */
+static inline bool xs_read_plain_stat(const xs_select *select, xs_event *event, const uint8_t *p, const uint8_t *end) {
+    static const uint8_t kinds[XS_TAG(8, 0)] = {
+        [XS_TAG(3, XS_VARINT)] = XS_UINT64, [XS_TAG(4, XS_VARINT)] = XS_INT64, [XS_TAG(7, XS_VARINT)] = XS_REF};
     if (end - p < 4 || p[0] != XS_TAG(1, XS_VARINT) || p[1] >= 0x80) return false;
     int slot = select->dense[p[1]];
     if (slot < 0) return true;
-    if (p[2] >= XS_TAG(8, XS_VARINT) || p[2] & 7 || !kinds[p[2] >> 3]) return false;
-    xs_value found = {0, 0, kinds[p[2] >> 3]};
-    if (xs_varint(p + 3, end, safe, &found.value, &(xs_fault){0}) != end) return false;
+    xs_value found = {0, 0, p[2] < sizeof kinds ? kinds[p[2]] : XS_ABSENT};
+    if (found.kind == XS_ABSENT || xs_word(p + 3, &found.value) != end) return false;
     xs_keep(event, slot, found);
     return true;
+}
+
+/* Nearly every event: its id, offset and duration, then plain stats. False if it is anything else; what was found is then in vain. */
+static inline bool xs_read_plain_event(const xs_select *select, xs_event *event, int64_t *offset_ps, const uint8_t *p, const uint8_t *end,
+                                       const uint8_t *safe) {
+    uint64_t id = 0, offset = 0, duration = 0;
+    if (safe - end < XS_WORD || p == end || *p != XS_TAG(1, XS_VARINT) || !(p = xs_word(p + 1, &id))) return false;
+    if (p >= end || *p != XS_TAG(2, XS_VARINT) || !(p = xs_word(p + 1, &offset))) return false;
+    if (p >= end || *p != XS_TAG(3, XS_VARINT) || !(p = xs_word(p + 1, &duration))) return false;
+    while (p < end) {
+        if (p[0] != XS_TAG(4, XS_BYTES) || p[1] >= 0x80) return false;
+        const uint8_t *stat = p + 2;
+        p = stat + p[1];
+        if (p > end || !xs_read_plain_stat(select, event, stat, p)) return false;
+    }
+    event->metadata_id = (int64_t)id;
+    event->duration_ps = (int64_t)duration;
+    *offset_ps = (int64_t)offset;
+    return p == end;
 }
 
 /* One XStat, kept if its metadata id was asked for. False at a fault. */
@@ -49,7 +69,7 @@ static inline bool xs_read_stat(xs_walk *walk, const xs_select *select, xs_event
     const uint8_t *safe = walk->bytes.base + walk->bytes.size;
     uint64_t id = 0;
     xs_value found = {0, 0, XS_ABSENT};
-    if (xs_read_plain_stat(select, event, p, end, safe)) return true;
+    if (safe - end >= XS_WORD && xs_read_plain_stat(select, event, p, end)) return true;
     while (p < end) {
         const uint8_t *start = p;
         uint64_t tag = 0;
@@ -98,14 +118,12 @@ static inline bool xs_wanted_event(const xs_select *select, const xs_event *even
     return (event->present & select->having) || xs_set_find(&select->only, &event->metadata_id) >= 0;
 }
 
-/* One XEvent. False at a fault; `*kept` says whether it was asked for. */
-static inline bool xs_read_event(xs_walk *walk, const xs_select *select, xs_event *event, const uint8_t *p, const uint8_t *end, bool *kept) {
-    const uint8_t *safe = walk->bytes.base + walk->bytes.size, *begin = p;
+/* Any XEvent, field by field. False at a fault; `*kept` is false if its id alone says that nobody asked for it. */
+static inline bool xs_read_any_event(xs_walk *walk, const xs_select *select, xs_event *event, int64_t *offset_ps, const uint8_t *p,
+                                     const uint8_t *end, bool *kept) {
+    const uint8_t *safe = walk->bytes.base + walk->bytes.size;
     uint64_t value = 0;
-    int64_t offset_ps = 0;
-    event->metadata_id = event->duration_ps = 0;
-    event->occurrences = 1;
-    event->aggregated = false;
+    event->metadata_id = event->duration_ps = *offset_ps = 0;
     event->present = 0;
     while (p < end) {
         const uint8_t *start = p;
@@ -126,7 +144,7 @@ static inline bool xs_read_event(xs_walk *walk, const xs_select *select, xs_even
             case XS_TAG(2, XS_VARINT):
                 p = xs_varint(p, end, safe, &value, &walk->fault);
                 if (!p) return false;
-                offset_ps = (int64_t)value;
+                *offset_ps = (int64_t)value;
                 break;
             case XS_TAG(3, XS_VARINT):
                 p = xs_varint(p, end, safe, &value, &walk->fault);
@@ -151,7 +169,21 @@ static inline bool xs_read_event(xs_walk *walk, const xs_select *select, xs_even
                 if (!p) return false;
         }
     }
-    *kept = xs_wanted_event(select, event);
+    return true;
+}
+
+/* One XEvent. False at a fault; `*kept` says whether it was asked for. */
+static inline bool xs_read_event(xs_walk *walk, const xs_select *select, xs_event *event, const uint8_t *begin, const uint8_t *end, bool *kept) {
+    int64_t offset_ps;
+    event->occurrences = 1;
+    event->aggregated = false;
+    event->present = 0;
+    *kept = true;
+    if (!xs_read_plain_event(select, event, &offset_ps, begin, end, walk->bytes.base + walk->bytes.size) &&
+        !xs_read_any_event(walk, select, event, &offset_ps, begin, end, kept)) {
+        return false;
+    }
+    *kept = *kept && xs_wanted_event(select, event);
     if (!*kept) return true;
     if (event->duration_ps < 0 || event->occurrences < 0) return xs_fail(&walk->fault, XS_NEGATIVE, begin);
     int64_t stop;

@@ -87,7 +87,7 @@ static xs_fault_kind settle(xs_totals *totals, const xs_waiting *event) {
         int64_t label = event->cell < 0 ? XS_NO_LABEL : XS_ROW(totals->cell_set, event->cell)[1];
         wrong = xs_links_add(totals->links, role, event->start, event->end, label);
     }
-    if (!totals->started || event->end > totals->cover.end) totals->cover = *event;
+    if (!totals->nested && (!totals->started || event->end > totals->cover.end)) totals->cover = *event;
     if (event->start < totals->first_ps) totals->first_ps = event->start;
     if (event->end > totals->last_ps) totals->last_ps = event->end;
     totals->drained = event->start;

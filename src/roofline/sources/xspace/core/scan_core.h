@@ -268,7 +268,7 @@ typedef struct {
     size_t head, tail;
     int64_t drained;   /* start of the last event that left the window */
     xs_interval busy;  /* the interval that is growing */
-    xs_waiting cover;  /* the event that ends last so far */
+    xs_waiting cover;  /* the event that ends last so far, unless events are nested */
     xs_list stack;     /* xs_open */
 } xs_totals;
 

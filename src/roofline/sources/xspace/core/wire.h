@@ -56,33 +56,43 @@ static inline const uint8_t *xs_varint_slowly(const uint8_t *p, const uint8_t *e
     return xs_fail(fault, XS_SHORT_VARINT, start);
 }
 
-/* A varint that must end at or before `end`; NULL on a fault. Up to eight bytes are taken in one load. */
+#if defined(__GNUC__) && defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define XS_WORDS 1
+#else
+#define XS_WORDS 0
+#endif
+
+enum { XS_WORD = 8 };
+
+/* A varint of up to eight bytes, taken in one load from where at least eight can be read; NULL if it is longer. */
+static inline const uint8_t *xs_word(const uint8_t *p, uint64_t *out) {
+#if XS_WORDS
+    uint64_t word;
+    memcpy(&word, p, XS_WORD);
+    uint64_t stops = ~word & 0x8080808080808080u;
+    if (!stops) return NULL;
+    /* Keep the bytes up to the stop and drop each top bit. Then close the gaps: in each two bytes, four, eight the upper half moves
+     * down by 1, 2, 4 bits. */
+    word &= (stops ^ (stops - 1)) & 0x7f7f7f7f7f7f7f7fu;
+    word -= (word & 0x7f007f007f007f00u) >> 1;
+    uint64_t upper = word & 0x3fff00003fff0000u;
+    word -= upper - (upper >> 2);
+    *out = (word >> 32 << 28) | (uint32_t)word;
+    return p + (__builtin_ctzll(stops) >> 3) + 1;
+#else
+    (void)p, (void)out;
+    return NULL;
+#endif
+}
+
+/* A varint that must end at or before `end`; NULL on a fault. */
 static inline const uint8_t *xs_varint(const uint8_t *p, const uint8_t *end, const uint8_t *safe, uint64_t *out, xs_fault *fault) {
     if (p < end && *p < 0x80) {
         *out = *p;
         return p + 1;
     }
-#if defined(__GNUC__) && defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    if (safe - p >= 8) {
-        uint64_t word;
-        memcpy(&word, p, 8);
-        uint64_t stops = ~word & 0x8080808080808080u;
-        const uint8_t *behind = stops ? p + (__builtin_ctzll(stops) >> 3) + 1 : NULL;
-        if (behind && behind <= end) {
-            /* Keep the bytes up to the stop and drop each top bit. Then close the gaps: in each pair of bytes, of pairs, of fours the
-             * upper half moves down by 1, 2, 4 bits. */
-            word &= (stops ^ (stops - 1)) & 0x7f7f7f7f7f7f7f7fu;
-            word -= (word & 0x7f007f007f007f00u) >> 1;
-            uint64_t upper = word & 0x3fff00003fff0000u;
-            word -= upper - (upper >> 2);
-            *out = (word >> 32 << 28) | (uint32_t)word;
-            return behind;
-        }
-    }
-#else
-    (void)safe;
-#endif
-    return xs_varint_slowly(p, end, out, fault);
+    const uint8_t *behind = safe - p >= XS_WORD ? xs_word(p, out) : NULL;
+    return behind && behind <= end ? behind : xs_varint_slowly(p, end, out, fault);
 }
 
 /* The payload of a length-delimited field begins at the result and has `*length` bytes; NULL on a fault. */
