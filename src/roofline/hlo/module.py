@@ -28,10 +28,6 @@ from .values import (
     Window,
 )
 
-# The roles in which an instruction calls a computation, as HLO text names them. The branches of every conditional are
-# `branch_computations`: for a predicate the first is taken when it is true.
-ROLES = ("calls", "to_apply", "condition", "body", "branch_computations", "select", "scatter", "called_computations")
-
 
 class Dialect(Protocol):
     """How the attributes of one form of program are read from the slices its instructions keep."""

@@ -32,7 +32,7 @@ ABANDONED_S = parse("1 h", "s")  # after which an unfinished entry is one whose 
 COMPILED = (".so", ".pyd")
 LOADED_S = time.time()  # about when this process read the source files
 _CHECKSUM_BYTES = sha256().digest_size
-_NO_READERS = ("cli", "render")  # packages that have no say in what a file means
+_NO_READERS = ("cli", "render", "serve", "injected")  # packages that have no say in what a file means
 
 
 def cache_folder() -> Path:
