@@ -8,7 +8,7 @@ a TPU capture of yours, if you name one, to 1.5 and 10 million. Every measuremen
 to JSON, start-up included, with their peak memory; and in one process the reading alone, beside a bare pass in C over every field of the
 same bytes (bare_scan.c). Ours are the best of five, XProf the best of two; at 10 million events it needs minutes and gigabytes.
 
-On 2 cores (aarch64) of a shared cloud machine, XProf 2.24, with the TPU v6e capture of openxla/xprof's test data:
+On 2 cores (x86_64) of a shared cloud machine, XProf 2.24, with the TPU v6e capture of openxla/xprof's test data:
 
           profile      events    MB  ours s    MB  XProf s     MB  faster  smaller  read s  bare s  ratio
     H200 training     200,100    24   0.352    31     1.85    389      5x      13x   0.208   0.042   5.0x
@@ -17,7 +17,8 @@ On 2 cores (aarch64) of a shared cloud machine, XProf 2.24, with the TPU v6e cap
               TPU  10,001,926   418   0.394    41    45.24  11519    115x     284x   0.329   0.410   0.8x
 
 Of a GPU's profile we read and price the whole program, some 0.15 s however many events there are; XProf prices nothing of it, and its
-chart is empty. XProf's first run after a while takes 8 to 9 s at 1.5 million events, which makes it 70 to 95x.
+chart is empty. These machines are noisy: over a dozen races at 1.5 million events XProf took 5 to 26 s and we 0.10 to 0.15 s at rest, 44 to
+95x; under load both are slower, and the ratio fell to 36x at worst.
 """
 
 import argparse
