@@ -4,9 +4,10 @@
     .venv/bin/python benchmarks/race.py xp/bin/python [TPU_CAPTURE.xplane.pb]
 
 The profiles are grown from real ones: an H200 training run of ours (tests/data/h200) to 200 thousand and 1.5 million device events, and
-a TPU capture of yours, if you name one, to 200 thousand, 1.5 and 10 million. Every measurement runs in a process of its own: whole commands, from file
-to JSON, start-up included, with their peak memory; and in one process the reading alone, beside a bare pass in C over every field of the
-same bytes (bare_scan.c). Ours are the best of five, XProf the best of two; at 10 million events it needs minutes and gigabytes.
+a TPU capture of yours, if you name one, to 200 thousand, 1.5 and 10 million. Every measurement runs in a process of its own: whole
+commands, from file to JSON, start-up included, with their peak memory; and in one process the reading alone, beside a bare pass in C
+over every field of the same bytes (bare_scan.c). Ours are the best of five, XProf the best of two; at 10 million events it needs
+minutes and gigabytes.
 
 On 2 cores (x86_64) of a shared cloud machine, XProf 2.24, with the TPU v6e capture of openxla/xprof's test data:
 
