@@ -25,7 +25,7 @@ from .report import (
     StepInfo,
     StepShare,
 )
-from .residence import resident
+from .residence import resident, served
 from .workload import Op, Recording, Workload
 
 ONLY_HBM = "a GPU's profile has no counters, so of its memory only hbm is known; --counters FILE.csv adds l2 and l1 (Nsight Compute)"
@@ -34,6 +34,7 @@ ONLY_HBM = "a GPU's profile has no counters, so of its memory only hbm is known;
 def analyze(recording: Recording, machine: Machine, corrections: Corrections = IDEAL) -> Report:
     """The report on everything a source found."""
     placed = [_placed(number, op, machine, corrections) for number, op in enumerate(recording.workload)]
+    moved = [one for one, op in zip(placed, recording.workload, strict=True) if one.op is not op]
     ranks = {one.id: rank for rank, one in enumerate(sorted(placed, key=_weight), start=1)}
     ops = tuple(sorted((_op_info(one, ranks[one.id]) for one in placed), key=lambda op: op.rank))
     devices = tuple(DeviceInfo(id=device.id, name=device.name, host=device.host) for device in recording.devices)
@@ -57,15 +58,22 @@ def analyze(recording: Recording, machine: Machine, corrections: Corrections = I
         ),
         by_step=tuple(StepShare(op=one.id, step=s.key, count=s.count, time_s=s.time_s) for one in placed for s in one.op.by_step),
         by_device=by_device,
-        findings=_findings(placed, machine, ops, by_device, devices),
+        findings=_findings(placed, machine, ops, by_device, devices, moved),
     )
 
 
 def _findings(
-    placed: list[Placed], machine: Machine, ops: tuple[OpInfo, ...], shares: tuple[DeviceShare, ...], devices: tuple[DeviceInfo, ...]
+    placed: list[Placed],
+    machine: Machine,
+    ops: tuple[OpInfo, ...],
+    shares: tuple[DeviceShare, ...],
+    devices: tuple[DeviceInfo, ...],
+    moved: list[Placed],
 ) -> tuple[Finding, ...]:
-    """What the ops themselves say, and what the devices do that ran them."""
+    """What the ops themselves say, which of them a cache served, and what the devices do that ran them."""
     found = advise(placed, machine)
+    if moved:
+        found = in_order([*found, served(moved)])
     if len(devices) < 2:
         return found
     from .stragglers import straggler

@@ -8,16 +8,19 @@ memory is charged only with what the cache cannot hold:
     bytes over main memory   max(0, b − capacity)      each launch
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from .advice import KINDS, Placed
 from .cost import Cost
 from .machine import Machine
 from .placement import Placement
+from .report import Finding
 from .resource import HBM, Resource
 from .units import percent, show
 from .value import replace
 from .workload import Op
 
+KIND = "between-roofs"
 CACHES = ("l2", "l3", "slc", "infinity_cache")
 TOLERANCE = 1.02  # of the roof: rates and clocks are not known better than this
 
@@ -42,6 +45,13 @@ def resident(op: Op, placed: Placement) -> Op | None:
             others = {resource: op.cost[resource] for resource in op.cost if resource != HBM}
             return replace(op, cost=Cost.of({**others, HBM: outside, cache: moved}), notes=(*op.notes, note))
     return None
+
+
+def served(moved: Sequence[Placed]) -> Finding:
+    """What is told of the ops whose bytes were moved: nobody should take a cache's roof for main memory's."""
+    names = ", ".join(one.op.name for one in moved[:3]) + (f" and {len(moved) - 3} more" if len(moved) > 3 else "")
+    message = f"faster than {HBM} allows, so a cache served them and their bytes count there: {names}."
+    return Finding(kind=KIND, message=message, ops=tuple(one.id for one in moved), levers=KINDS[KIND].levers)
 
 
 def _caches(machine: Machine) -> Mapping[Resource, float]:
