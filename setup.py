@@ -1,6 +1,6 @@
-"""The compiled part of the package; everything else is in pyproject.toml.
+"""The compiled parts of the package; everything else is in pyproject.toml.
 
-The extension keeps to the limited C API of Python 3.11, so one build serves every later version.
+The extensions keep to the limited C API of Python 3.11, so one build serves every later version.
 """
 
 import sys
@@ -9,14 +9,27 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-HERE = Path("src/roofline/sources/xspace")
-CORE = sorted(str(path) for path in (HERE / "core").glob("*.c"))
-BINDING = [str(HERE / name) for name in ("_scan.c", "binding_index.c", "binding_jobs.c")]
-HEADERS = sorted(str(path) for path in HERE.glob("**/*.h"))
+ROOT = Path("src/roofline")
+XSPACE = ROOT / "sources" / "xspace"
+CORE = sorted(str(path) for path in (XSPACE / "core").glob("*.c"))
+BINDING = [str(XSPACE / name) for name in ("_scan.c", "binding_index.c", "binding_jobs.c")]
+HEADERS = sorted(str(path) for path in ROOT.glob("**/*.h"))
+
+
+def native(name: str, sources: list[str], folders: list[Path]) -> Extension:
+    return Extension(
+        name,
+        sources=sources,
+        depends=HEADERS,
+        include_dirs=[str(folder) for folder in folders],
+        define_macros=[("Py_LIMITED_API", "0x030B0000")],
+        extra_compile_args=["/std:c11", "/O2"] if sys.platform == "win32" else ["-std=c11", "-O3", "-fvisibility=hidden"],
+        py_limited_api=True,
+    )
 
 
 class Build(build_ext):
-    """Compiles the scanner, and parses the machine files into the form that is read fastest."""
+    """Compiles the extensions, and parses the machine files into the form that is read fastest."""
 
     def run(self) -> None:
         super().run()
@@ -31,15 +44,8 @@ class Build(build_ext):
 setup(
     cmdclass={"build_ext": Build},
     ext_modules=[
-        Extension(
-            "roofline.sources.xspace._scan",
-            sources=BINDING + CORE,
-            depends=HEADERS,
-            include_dirs=[str(HERE)],
-            define_macros=[("Py_LIMITED_API", "0x030B0000")],
-            extra_compile_args=["/std:c11", "/O2"] if sys.platform == "win32" else ["-std=c11", "-O3", "-fvisibility=hidden"],
-            py_limited_api=True,
-        )
+        native("roofline.hlo._wire", [str(ROOT / "hlo" / "_wire.c")], [ROOT]),
+        native("roofline.sources.xspace._scan", BINDING + CORE, [ROOT, XSPACE]),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from roofline.hlo import HloModule, Instruction, parse
-from roofline.hlo.wire import fields, last_fields, text_of
+from roofline.hlo.wire import unpack
 
 DATA = Path(__file__).parent / "data" / "hlo"
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
@@ -120,17 +120,8 @@ def embedded(path: Path) -> Iterator[tuple[str, bytes]]:
 
     XSpace: planes = 1; XPlane: name = 2, event_metadata = 4, a map whose values have name = 2 and stats = 5; XStat: bytes_value = 6.
     """
-    data = path.read_bytes()
-    for plane in fields(data):
-        single = last_fields(data, plane[2], plane[3]) if plane[0] == 1 else {}
-        if 2 not in single or text_of(data, single[2]) != "/host:metadata":
-            continue
-        for entry in fields(data, plane[2], plane[3]):
-            if entry[0] != 4:
-                continue
-            value = last_fields(data, entry[2], entry[3])[2]
-            name = text_of(data, last_fields(data, value[2], value[3])[2])
-            for part in fields(data, value[2], value[3]):
-                stat = last_fields(data, part[2], part[3]) if part[0] == 5 else {}
-                if 6 in stat:
-                    yield name, data[stat[6][2] : stat[6][3]]
+    for name, entries in unpack("1(2t 4(2b)*)*", path.read_bytes())[0]:
+        if name == "/host:metadata":
+            for (metadata,) in entries:
+                program, stats = unpack("2t 5(6b?)*", metadata)
+                yield from ((program, held) for (held,) in stats if held is not None)

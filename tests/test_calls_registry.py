@@ -1,14 +1,15 @@
 """Custom calls: the registry, the door for users, and calls that only mark or move."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from call_sites import CAPTURES, calls, price, price_at, site, site_in
 from roofline.cost import NOTHING, Cost
 from roofline.errors import UsageError
-from roofline.hlo.calls import CustomCall, forget_call, known_targets, price_call, register_call
-from roofline.hlo.calls.registry import call
+from roofline.hlo.calls import CustomCall, forget_call, known_targets, price_call, register_call, registry
+from roofline.hlo.calls.registry import _EXACT, _PREFIXES, BEGINNINGS, LIBRARIES, call
 from roofline.ledger import Ledger, read
 
 
@@ -31,7 +32,23 @@ def test_every_call_of_the_captured_programs_has_a_price() -> None:
             assert found.cost.is_known or found.category == "host callback", (path.name, name, found.notes)
 
 
+def test_a_target_that_begins_like_a_librarys_is_priced_in_its_file() -> None:
+    # Only that file is imported for it, so a function elsewhere would never be found.
+    for target in known_targets():
+        handler = {**_EXACT, **_PREFIXES}[target]
+        for beginning, file in BEGINNINGS.items():
+            if target.startswith(beginning):
+                assert handler.__module__ == f"roofline.hlo.calls.{file}", target
+
+
+def test_every_file_that_prices_calls_is_asked() -> None:
+    folder = Path(registry.__file__).parent
+    files = [path.stem for path in folder.glob("*.py") if "\n@call(" in path.read_text(encoding="utf-8")]
+    assert sorted(files) == sorted(LIBRARIES)
+
+
 def test_registering_a_library_call_twice_is_an_error() -> None:
+    assert "__cublas$gemm" in known_targets()
     with pytest.raises(ValueError, match="already has a price"):
         call("__cublas$gemm")(lambda site: None)
 

@@ -198,9 +198,9 @@ def test_our_own_price_of_the_captured_programs_agrees_with_the_counters() -> No
         metadata = next(plane for plane in space.planes if plane.name == "/host:metadata")
         priced = {}
         for number, name in metadata.event_names.items():
-            for stat in metadata.event(number).stats:
-                if isinstance(stat.value, scan.Slice):
-                    module = parse(space.bytes_of(stat.value), name)
+            for held in metadata.event(number).stats.values():
+                if isinstance(held, scan.Slice):
+                    module = parse(space.bytes_of(held), name)
                     key = name.rpartition("(")[2].rstrip(")")
                     priced |= {(key, one.name): one for one in program(module, detect_platform(module)).ops}
         device = next(plane for plane in space.planes if plane.name.startswith("/device:GPU"))

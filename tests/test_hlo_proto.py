@@ -1,38 +1,14 @@
 """HloProto bytes: the same module as the text that the same compiler printed, and errors that name their byte."""
 
 import gzip
-import struct
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hlo_programs import SHARED, differences, embedded, instructions, load, module, names
+from protobufs import integer, message, number
 from roofline.errors import SourceError
 from roofline.hlo import HloModule, parse, parse_proto, parse_text
-from roofline.hlo.malformed import Malformed
 from roofline.hlo.values import Alias
-from roofline.hlo.wire import fields, fixed_of, last_fields, number_of, numbers_of, signed, varint
-
-
-def number(value: int) -> bytes:
-    """A varint."""
-    value %= 2**64
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def integer(field: int, value: int) -> bytes:
-    return number(field << 3) + number(value)
-
-
-def message(field: int, *parts: bytes) -> bytes:
-    inner = b"".join(parts)
-    return number(field << 3 | 2) + number(len(inner)) + inner
-
 
 F32_2 = (integer(2, 11), message(3, number(2)), message(5, message(1, number(0))))  # f32[2]{0}
 
@@ -219,33 +195,6 @@ def test_what_is_wrong_is_said_with_its_byte(data: bytes, complaint: str) -> Non
 def test_mlir_bytecode_is_refused_with_advice() -> None:
     with pytest.raises(SourceError, match="as text"):
         parse(b"ML\xefR\x01", "m")
-
-
-@given(st.integers(-(2**63), 2**63 - 1))
-def test_numbers_survive_the_wire(value: int) -> None:
-    data = number(value)
-    found, end = varint(data, 0, len(data))
-    assert (signed(found), end) == (value, len(data))
-
-
-@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20), st.lists(st.floats(width=32, allow_nan=False), max_size=20))
-def test_packed_lists_are_read_whole(integers: list[int], floats: list[float]) -> None:
-    data = message(3, *map(number, integers)) + message(8, struct.pack(f"<{len(floats)}f", *floats))
-    packed = last_fields(data)
-    assert numbers_of(data, packed[3]) == integers
-    assert list(fixed_of(data, packed[8], "f")) == floats
-    one_by_one = b"".join(integer(3, value) for value in integers)
-    assert [number_of(field) for field in fields(one_by_one)] == integers
-
-
-@given(st.binary(max_size=200))
-def test_any_bytes_are_fields_or_a_complaint(data: bytes) -> None:
-    found, offset = [], None
-    try:
-        found = list(fields(data))
-    except Malformed as error:
-        offset = error.offset
-    assert offset is not None or all(field[0] > 0 for field in found)
 
 
 def test_both_forms_give_equal_shapes_and_need_no_library() -> None:

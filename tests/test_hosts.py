@@ -18,6 +18,7 @@ from roofline.cli import main
 from roofline.cluster import read_on_cluster, read_run
 from roofline.cost import Cost
 from roofline.errors import MissingExtra, SourceError, UsageError
+from roofline.hlo import proto
 from roofline.hlo.calls import forget_call
 from roofline.machines import load
 from roofline.processes import _Helper, answer_of, part_of, read_files
@@ -86,8 +87,8 @@ def test_a_program_that_several_hosts_run_is_parsed_once(tmp_path: Path, monkeyp
     files = [shutil.copy(DATA / "h200" / "jax_fusion.xplane.pb", tmp_path / f"host{number}.xplane.pb") for number in range(3)]
     apart = [read_part(file, shared=True) for file in files]
     parsed: list[bytes] = []
-    parse = modules.parse_proto
-    monkeypatch.setattr(modules, "parse_proto", lambda data, where: parsed.append(data) or parse(data, where))
+    parse = proto.parse_proto
+    monkeypatch.setattr(proto, "parse_proto", lambda data, where: parsed.append(data) or parse(data, where))
     assert read_files(files, HOW, jobs=1) == apart
     assert len(parsed) == len(set(parsed)) > 0
     # A program that is the same but for its network is priced again.

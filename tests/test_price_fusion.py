@@ -1,7 +1,9 @@
 """Fusions are one kernel: the arithmetic of the body where somebody needs it, the bytes of what it really touches."""
 
 from priced import ADD, amounts, capture, fused, price, priced, site
-from roofline.hlo.bill import Site
+from roofline.hlo.bill import Price, Site
+from roofline.hlo.collectives import Network
+from roofline.hlo.price import Pricer
 from roofline.hlo.text import parse_text
 
 
@@ -261,3 +263,66 @@ def test_a_call_that_nobody_knows_inside_a_fusion_is_not_free() -> None:
     found = fused(body, "f32[8]{0}", "f32[8]{0}")
     assert found.cost.flops is None
     assert (found.cost["vector/fp32"], found.cost["hbm"]) == (8, 64)
+
+
+def both(body: str, other: str, result: str, operand: str, first: str = "%x", second: str = "%y") -> tuple[Price, Price]:
+    """The prices of two fusions of one program, each with a body of its own; the program passes them two arrays."""
+    bodies = "".join(
+        f"%fused_{name} (p0: {operand}, p1: {operand}) -> {result} {{\n"
+        f"  %p0.{name} = {operand} parameter(0)\n  %p1.{name} = {operand} parameter(1)\n"
+        f"{text.replace('@', f'.{name}')}\n}}\n\n"
+        for name, text in (("a", body), ("b", other))
+    )
+    module = parse_text(
+        f"HloModule two\n\n{ADD}\n\n%most (a: f32[], b: f32[]) -> f32[] {{\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n"
+        f"  ROOT %m = f32[] maximum(%a, %b)\n}}\n\n{bodies}ENTRY %main (x: {operand}, y: {operand}) -> ({result}, {result}) {{\n"
+        f"  %x = {operand} parameter(0)\n  %y = {operand} parameter(1)\n"
+        f"  %one = {result} fusion(%x, %y), kind=kLoop, calls=%fused_a\n"
+        f"  %two = {result} fusion({first}, {second}), kind=kLoop, calls=%fused_b\n  ROOT %r = ({result}, {result}) tuple(%one, %two)\n}}\n"
+    )
+    pricer = Pricer(module, "gpu", Network.of(None, "gpu"))
+    one, two = (Site(module, *found, "gpu") for name in ("one", "two") if (found := module.find(name)))
+    return pricer.price(one), pricer.price(two)
+
+
+def test_fusions_that_are_alike_cost_the_same() -> None:
+    body = "  ROOT %s@ = f32[10]{0} add(%p0@, %p1@)"
+    one, two = both(body, body, "f32[10]{0}", "f32[10]{0}")
+    assert one == two
+    assert amounts(one.cost) == {"vector/fp32": 10, "hbm": 3 * 40}
+
+
+def test_a_body_like_another_on_one_array_twice_reads_it_once() -> None:
+    body = "  ROOT %s@ = f32[10]{0} add(%p0@, %p1@)"
+    one, two = both(body, body, "f32[10]{0}", "f32[10]{0}", "%x", "%x")
+    assert (one.cost["hbm"], two.cost["hbm"]) == (3 * 40, 2 * 40)
+
+
+def test_bodies_that_differ_only_in_where_they_slice_read_what_each_takes() -> None:
+    body = """  %h@ = f32[50]{0} slice(%p0@), slice={[0:50]}
+  %t@ = f32[50]{0} slice(%p0@), slice={[FROM:TO]}
+  ROOT %s@ = f32[50]{0} add(%h@, %t@)"""
+    one, two = both(body.replace("FROM:TO", "0:50"), body.replace("FROM:TO", "50:100"), "f32[50]{0}", "f32[100]{0}")
+    assert (one.cost["hbm"], two.cost["hbm"]) == (4 * (50 + 50), 4 * (100 + 50))
+
+
+def test_bodies_that_differ_only_in_what_a_slice_takes_of_a_broadcast_read_what_each_needs() -> None:
+    body = """  %w@ = f32[8,8]{1,0} broadcast(%p0@), dimensions={AXIS}
+  ROOT %s@ = f32[1,8]{1,0} slice(%w@), slice={[0:1], [0:8]}"""
+    one, two = both(body.replace("AXIS", "0"), body.replace("AXIS", "1"), "f32[1,8]{1,0}", "f32[8]{0}")
+    # The first row holds one element eight times, or each once.
+    assert (one.cost["hbm"], two.cost["hbm"]) == (4 * (1 + 8), 4 * (8 + 8))
+
+
+def test_bodies_that_differ_only_in_what_they_apply_count_that() -> None:
+    body = """  %z@ = f32[] constant(0)
+  ROOT %s@ = f32[] reduce(%p0@, %z@), dimensions={0}, to_apply=%RULE"""
+    one, two = both(body.replace("%RULE", "%add"), body.replace("%RULE", "%most"), "f32[]", "f32[10]{0}")
+    # Nine additions; comparisons are no FLOP.
+    assert (one.cost["vector/fp32"], two.cost["vector/fp32"]) == (9, 0)
+
+
+def test_bodies_that_differ_only_in_the_precision_of_a_product_run_on_their_own_units() -> None:
+    body = "  ROOT %d@ = f32[8,8]{1,0} dot(%p0@, %p1@), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    one, two = both(body, f"{body}, operand_precision={{highest,highest}}", "f32[8,8]{1,0}", "f32[8,8]{1,0}")
+    assert (one.cost["matrix/tf32"], two.cost["matrix/fp32"]) == (1024, 1024)

@@ -152,6 +152,14 @@ def test_the_first_request_that_fails_is_the_one_told() -> None:
             read_rows(opened, [RowsOf(line=line) for line in lines], threads=3)
 
 
+def test_damage_is_told_whatever_is_done_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "THREAD_BYTES", 1)
+    beside: list[str] = []
+    with open_bytes(damaged(number_field(3, -1)), "toy") as opened, pytest.raises(SourceError, match="negative"):
+        read_totals(opened, [TotalsOf(line=opened.planes[0].lines[0])], threads=2, meanwhile=lambda: beside.append("beside"))
+    assert beside == ["beside"]
+
+
 def test_a_closed_profile_cannot_be_read() -> None:
     opened = open_bytes(sample(), "toy")
     line = opened.planes[0].lines[0]

@@ -1,10 +1,17 @@
 """GPU events find their operations: what they name, what they launch together, and what nobody launched."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from roofline.hlo.collectives import Network
+from roofline.hlo.price import Pricer
+from roofline.hlo.proto import parse_proto
 from roofline.resource import UNNAMED_WORK
+from roofline.sources.xspace import scan
+from roofline.sources.xspace.commands import launching
+from roofline.sources.xspace.modules import Program
 from xspace_profiles import (
     ADD_BYTES,
     ADD_FLOP,
@@ -143,6 +150,28 @@ def test_a_program_that_cannot_be_read_is_a_note(tmp_path: Path) -> None:
     assert any("jit_f(7)" in note and "no cost" in note for note in recording.notes)
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_program_read_ahead_is_spoken_of_only_if_events_ask_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: bool) -> None:
+    events = [kernel("k", 0, US, hlo_op="add.1", program_id=7), *([kernel("k", 2 * US, US, hlo_op="sub.1", program_id=8)] if asked else [])]
+    embedded = programs({7: TWICE, 8: hlo("jit_g", {"main": [X, ADD]})[:-20]}, {8: "jit_g"})
+    executed = host([Event("GpuExecutable::ExecuteThunks", n * US, US, {"module_name": name}) for n, name in enumerate(("jit_g", "jit_f"))])
+    plain = recorded(tmp_path, gpu(events), embedded, executed)
+    monkeypatch.setattr(scan, "THREAD_BYTES", 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    assert recorded(tmp_path, gpu(events), embedded, executed) == plain
+    assert any("jit_g(8)" in note for note in plain.notes) == asked
+
+
+def test_a_program_is_priced_ahead_to_the_bottom_of_its_loops(tmp_path: Path) -> None:
+    body = [Instruction("p", "parameter"), Instruction("add.9", "add", ("p", "p"))]
+    condition = [Instruction("q", "parameter"), Instruction("less", "compare", ("q", "q"), dtype="pred")]
+    main = [X, Instruction("while.1", "while", ("x",), ("body", "condition"))]
+    module = parse_proto(hlo("jit_f", {"body": body, "condition": condition, "main": main}))
+    program = Program(7, module, "gpu", Pricer(module, "gpu", Network.of(None, "gpu")), "7")
+    # The loop, then what it calls; parameters launch nothing.
+    assert {program.instruction(place).name for place in launching(program)} == {"while.1", "add.9", "less"}
+
+
 def test_a_loops_own_copies_do_not_cost_what_its_body_costs(tmp_path: Path) -> None:
     body = [Instruction("p", "parameter"), Instruction("add.9", "add", ("p", "p"))]
     condition = [Instruction("q", "parameter"), Instruction("less", "compare", ("q", "q"), dtype="pred")]
@@ -261,3 +290,35 @@ def test_steps_of_two_threads_that_overlap_keep_their_own_launches(tmp_path: Pat
     recording = recorded(tmp_path, gpu(events), programs({7: TWICE}), host(one, two))
     (add,) = recording.workload
     assert [(share.key, share.time_s) for share in add.by_step] == [(0, pytest.approx(4e-6)), (1, pytest.approx(6e-6))]
+
+
+def test_a_step_keeps_its_launches_beside_short_steps_of_another_thread(tmp_path: Path) -> None:
+    long = [annotation(0, 0, 100 * US, "long"), *(launch(10 + n, (15 + 20 * n) * US) for n in range(4))]
+    short = [annotation(n, (10 + 20 * n) * US, 10 * US, "short") for n in range(4)]  # none of them overlaps the next
+    events = [kernel("a", n * 10 * US, US, hlo_op="add.1", program_id=7, correlation_id=10 + n, scope_range_id=n) for n in range(4)]
+    recording = recorded(tmp_path, gpu(events), programs({7: TWICE}), host(long, short))
+    (add,) = recording.workload
+    assert [recording.steps[share.key].name for share in add.by_step] == ["long"]
+    assert add.by_step[0].count == 4
+
+
+def test_a_step_whose_streams_overlap_is_busy_once(tmp_path: Path) -> None:
+    main = [
+        annotation(0, 0, 10 * US),
+        launch(1, US),
+        launch(2, 2 * US),
+        launch(3, 3 * US),
+        annotation(1, 20 * US, 10 * US),
+        launch(4, 21 * US),
+    ]
+    one = [
+        kernel("a", 0, 10 * US, hlo_op="add.1", program_id=7, scope_range_id=1, correlation_id=1),
+        kernel("a", 20 * US, 10 * US, hlo_op="add.1", program_id=7, scope_range_id=3, correlation_id=3),
+        kernel("a", 40 * US, 5 * US, hlo_op="add.1", program_id=7, scope_range_id=4, correlation_id=4),
+    ]
+    two = [kernel("b", 5 * US, 8 * US, hlo_op="add.2", program_id=7, scope_range_id=2, correlation_id=2)]
+    recording = recorded(tmp_path, gpu(one, two), programs({7: TWICE}), host(main))
+    first, second = recording.steps
+    assert first.wall_s == pytest.approx(30e-6)
+    assert first.busy_s == pytest.approx(23e-6), "0 to 13 and 20 to 30; the streams' own times sum to 28"
+    assert second.busy_s == pytest.approx(5e-6)

@@ -3,6 +3,7 @@
 import random
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -279,6 +280,49 @@ def test_threads_and_pieces_change_nothing(monkeypatch: pytest.MonkeyPatch) -> N
         total = sum(request.line.length for request in requests)
         assert told[-1] == (total, total)
         assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+@pytest.mark.parametrize(("threads", "done"), [(1, []), (2, ["beside"]), (4, ["beside"])])
+def test_work_beside_the_reading_changes_no_table(monkeypatch: pytest.MonkeyPatch, threads: int, done: list[str]) -> None:
+    lines = [Line(f"Stream #{i}", [Event(f"k{j % 7}", 10 * j, 12) for j in range(300)]) for i in range(2)]
+    monkeypatch.setattr(scan, "THREAD_BYTES", 1)
+    monkeypatch.setattr(scan, "BESIDE_BYTES", 100)
+    beside: list[str] = []
+    with open_bytes(space([Plane("/device:GPU:0", lines)]), "toy") as opened:
+        requests = [TotalsOf(line=line) for line in opened.planes[0].lines]
+        plain = read_totals(opened, requests)
+        found = read_totals(opened, requests, threads=threads, meanwhile=lambda: beside.append("beside"))
+    assert beside == done  # a thread that is alone has nobody to leave the reading to
+    assert [list(table.self_ps) for table in found] == [list(table.self_ps) for table in plain]
+
+
+def test_for_a_small_profile_nothing_is_done_beside() -> None:
+    with open_bytes(space([plane_of([Event("k", 0, 1)])]), "toy") as opened:
+        requests = [TotalsOf(line=line) for line in opened.planes[0].lines]
+        (totals,) = read_totals(opened, requests, threads=4, meanwhile=lambda: pytest.fail("a thread costs more than it saves"))
+    assert list(totals.count) == [1]
+
+
+def test_work_beside_that_is_interrupted_stops_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "THREAD_BYTES", 1)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    # A profile cannot be closed while it is read.
+    with pytest.raises(KeyboardInterrupt), open_bytes(space([plane_of([Event("k", 0, 1)])]), "toy") as opened:
+        read_totals(opened, [TotalsOf(line=opened.planes[0].lines[0])], threads=2, meanwhile=interrupt)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2)), max_size=60))
+def test_keys_are_told_apart_in_whatever_order_they_come(kinds: list[tuple[str, int]]) -> None:
+    plane = plane_of([Event(name, 10 * i, 1, {"node": node}) for i, (name, node) in enumerate(kinds)])
+    totals = totals_of(plane, by=("node",))
+    names = {plane.event_id(known.name): known.name for known in plane.metadata}
+    found = [(names[id], node) for id, node in zip(totals.metadata_id, totals.by["node"], strict=True)]
+    # Keys are in the order of their first events, however the program went on from each.
+    assert dict(zip(found, totals.count, strict=True)) == Counter(kinds)
+    assert found == list(dict.fromkeys(kinds))
 
 
 def test_reading_imports_no_numpy() -> None:

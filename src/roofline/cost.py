@@ -42,7 +42,7 @@ class Cost:
                 raise FormulaError(f"a cost of {amount} {resource.measure} on {resource} is impossible; amounts are 0 or more")
             elif amount:
                 known[resource] = known.get(resource, 0) + amount
-        return cls(tuple(sorted(known.items())), frozenset(unknown))
+        return cls(tuple(sorted(known.items(), key=_name)), frozenset(unknown))
 
     def __getitem__(self, resource: Resource | str) -> Amount | None:
         """The amount of one resource: 0 when absent, ``None`` when unknown."""
@@ -64,7 +64,7 @@ class Cost:
         total = dict(self.amounts)
         for resource, amount in other.amounts:
             total[resource] = total.get(resource, 0) + amount
-        return Cost(tuple(sorted(total.items())), self.unknown | other.unknown)
+        return Cost(tuple(sorted(total.items(), key=_name)), self.unknown | other.unknown)
 
     def __radd__(self, other: object) -> "Cost":
         """Let ``sum(costs)`` start from 0."""
@@ -107,6 +107,20 @@ class Cost:
         if flops is None or not moved:
             return None
         return float(flops / moved)
+
+
+def tidy(amount: Amount) -> Amount:
+    """The same number, as an int when it is a whole fraction.
+
+    >>> tidy(Fraction(6, 2)), tidy(Fraction(1, 2)), tidy(2.0)
+    (3, Fraction(1, 2), 2.0)
+    """
+    return amount.numerator if isinstance(amount, Fraction) and amount.denominator == 1 else amount
+
+
+def _name(held: tuple[Resource, Amount]) -> str:
+    """What amounts are sorted by: a resource's name is its identity."""
+    return held[0].name
 
 
 NOTHING = Cost()

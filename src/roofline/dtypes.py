@@ -88,3 +88,12 @@ def dtype(name: str | DType) -> DType:
     if found is None:
         raise FormulaError(f"no number format named {name!r}{did_you_mean(name, _SPELLED) or '; known: ' + ', '.join(DTYPES)}")
     return found
+
+
+def wider(*formats: DType) -> DType:
+    """The format a product of these is computed in: the one with the most bits, a float before an integer, then the first.
+
+    >>> wider(dtype("bf16"), dtype("int8")).name, wider(dtype("int8"), dtype("fp8")).name
+    ('bf16', 'fp8')
+    """
+    return max(formats, key=lambda one: (one.bits, "int" not in one.rate))

@@ -5,6 +5,8 @@ A resource is a kind of service by one piece of hardware, spelled ``unit`` or ``
 hardware; amounts on one unit add up, units overlap.
 """
 
+from functools import cache
+
 from .dtypes import DType, dtype
 from .errors import UnitError
 from .patterns import pattern
@@ -70,12 +72,15 @@ class Resource:
 
 def matrix(number: str | DType) -> Resource:
     """The matrix unit working in this number format."""
-    return Resource(f"matrix/{dtype(number).rate}")
+    return _named(f"matrix/{dtype(number).rate}")
 
 
 def vector(number: str | DType) -> Resource:
     """The vector unit working in this number format."""
-    return Resource(f"vector/{dtype(number).rate}")
+    return _named(f"vector/{dtype(number).rate}")
+
+
+_named = cache(Resource)  # pricing a program names the same few units for each of its operations
 
 
 HBM = Resource("hbm")  # main memory, whatever its technology

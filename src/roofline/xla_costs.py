@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from importlib import import_module
 from typing import Any
 
-from .hlo.wire import BYTES, VARINT, fields, varint
+from .hlo.wire import BYTES, VARINT, fields, unpack
 from .jax import require_jax
 from .value import value
 
@@ -55,7 +55,7 @@ def instructions_alone(module: bytes) -> Iterator[tuple[str, str, bytes]]:
     for one in instructions:
         if _bytes(one, _OPCODE) in _COSTLESS:
             continue
-        operands = list(_operands(one))
+        operands = _operands(one)
         distinct = list(dict.fromkeys(operands))
         parameters = [_parameter(place, operand, shapes[operand]) for place, operand in enumerate(distinct)]
         program_shape = b"".join(_field(_PARAMETERS, shapes[operand]) for operand in distinct) + _field(_RESULT, _bytes(one, _SHAPE))
@@ -77,18 +77,10 @@ def _parameter_name(place: int) -> bytes:
     return f"parameter_{place}".encode()
 
 
-def _operands(instruction: bytes) -> Iterator[int]:
-    """The ids of the operands, packed or one by one."""
-    for number, kind, held, end in fields(instruction):
-        if number != _OPERANDS:
-            continue
-        if kind == VARINT:
-            yield held
-            continue
-        position = held
-        while position < end:
-            operand, position = varint(instruction, position, end)
-            yield operand
+def _operands(instruction: bytes) -> tuple[int, ...]:
+    """The ids of the operands."""
+    (operands,) = unpack(f"{_OPERANDS}i*", instruction)
+    return operands  # type: ignore[no-any-return]
 
 
 def _without(message: bytes, dropped: Iterable[int]) -> bytes:

@@ -91,6 +91,18 @@ static void run_rows(const xs_index *index, size_t line) {
     free(rows);
 }
 
+static uint64_t digest; /* of all that was summed: every build must come to the same */
+
+static void digest_totals(const xs_totals *totals) {
+    digest = xs_mix(xs_mix(digest, totals->walk.fault.kind), totals->walk.events);
+    if (totals->walk.fault.kind) digest = xs_mix(digest, (uint64_t)(totals->walk.fault.at - totals->walk.bytes.base));
+    for (size_t i = 0; i < totals->totals.count; i++) {
+        const xs_total *total = &XS_AT(totals->totals, xs_total, i);
+        const int64_t held[] = {total->count, total->time_ps, total->self_ps, total->first_ps, total->last_ps, total->distinct[0]};
+        for (size_t field = 0; field < sizeof held / sizeof *held; field++) digest = xs_mix(digest, (uint64_t)held[field]);
+    }
+}
+
 static void run_totals(const xs_index *index, size_t line) {
     xs_totals *totals = malloc(sizeof *totals);
     xs_totals_init(totals);
@@ -120,6 +132,7 @@ static void run_totals(const xs_index *index, size_t line) {
     if (count) totals->links = xs_links_new(pairs, count);
     while (xs_totals_run(totals, 1 + roll(4096))) continue;
     if (totals->totals.count != xs_set_count(&totals->key_set) || totals->cells.count != xs_set_count(&totals->cell_set)) abort();
+    digest_totals(totals);
     xs_totals_free(totals);
     free(totals);
 }
@@ -182,7 +195,7 @@ int main(int count, char **arguments) {
         free(data);
     }
     for (int i = 0; i < known; i++) free(files[i]);
-    printf("%llu inputs, %llu of them damaged beyond their events, %llu lines read\n", (unsigned long long)inputs, (unsigned long long)damaged,
-           (unsigned long long)lines);
+    printf("%llu inputs, %llu of them damaged beyond their events, %llu lines read, digest %016llx\n", (unsigned long long)inputs,
+           (unsigned long long)damaged, (unsigned long long)lines, (unsigned long long)digest);
     return 0;
 }

@@ -1,9 +1,9 @@
 """Billing: which unit of hardware, in which number format, the work of a formula goes to."""
 
-from ..cost import Cost
-from ..dtypes import DType, dtype
+from ..cost import Cost, tidy
+from ..dtypes import DType, dtype, wider
 from ..resource import TRANSCENDENTAL, Resource, matrix, vector
-from .notation import Dim, Format, Level, tidy
+from .notation import Dim, Format, Level
 
 DEFAULT = "bf16"
 VECTOR = "fp32"
@@ -14,15 +14,6 @@ PORTED = ("vmem", "cmem")
 def number(*names: Format) -> DType:
     """The first format that is named, or bf16."""
     return dtype(next((name for name in names if name is not None), DEFAULT))
-
-
-def wider(*formats: DType) -> DType:
-    """The format a product of these is computed in: the one with the most bits, a float before an integer, then the first.
-
-    >>> wider(dtype("bf16"), dtype("int8")).name, wider(dtype("int8"), dtype("fp8")).name
-    ('bf16', 'fp8')
-    """
-    return max(formats, key=lambda one: (one.bits, "int" not in one.rate))
 
 
 def arithmetic(compute: Format, *operands: DType) -> DType:

@@ -7,14 +7,14 @@ half of the square that queries make with their own keys; keys before them are s
 from fractions import Fraction
 from typing import Literal
 
-from ..cost import Cost
+from ..cost import Cost, tidy
 from ..dtypes import DType
 from ..errors import FormulaError
 from ..ledger import Ledger, Row, read, write
 from .billing import arithmetic, matrix_work, number, vector_work
 from .chains import POINTWISE
 from .dense import batched_matmul
-from .notation import Dim, Format, require_shared, tidy
+from .notation import Dim, Format, require_shared
 from .parts import part
 from .registry import formula
 

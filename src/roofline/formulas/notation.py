@@ -6,21 +6,13 @@ A solver evaluates formulas at whole numbers as large as 2**200 and at fractions
 from fractions import Fraction
 from typing import Literal
 
+from ..cost import tidy
 from ..errors import FormulaError
 
 Dim = int | float | Fraction
 Format = str | None
 Level = Literal["hbm", "host", "l3", "l2", "l1", "lds", "vmem", "cmem", "smem", "sbuf", "psum", "tmem", "slc", "sram", "infinity_cache"]
 Link = Literal["ici", "nvlink", "xgmi", "neuronlink", "xelink", "roce", "ethernet", "c2c", "dcn", "pcie"]
-
-
-def tidy(amount: Dim) -> Dim:
-    """The same number, as an int when it is a whole fraction.
-
-    >>> tidy(Fraction(6, 2)), tidy(Fraction(1, 2)), tidy(2.0)
-    (3, Fraction(1, 2), 2.0)
-    """
-    return amount.numerator if isinstance(amount, Fraction) and amount.denominator == 1 else amount
 
 
 def ratio(above: Dim, below: Dim) -> Dim:

@@ -5,7 +5,6 @@ parameters are options: number formats, whole numbers, switches, choices or furt
 argument before the function sees it, so that formulas are mathematics only.
 """
 
-import inspect
 from collections.abc import Callable
 from fractions import Fraction
 from functools import wraps
@@ -104,7 +103,9 @@ class Formula:
     @property
     def documentation(self) -> str:
         """The whole docstring: equation and assumptions."""
-        return inspect.getdoc(self.function) or ""
+        from inspect import getdoc  # which costs as much to import as all formulas together
+
+        return getdoc(self.function) or ""
 
     @property
     def dimensions(self) -> tuple[Parameter, ...]:
@@ -121,8 +122,10 @@ class Formula:
 
     def __call__(self, *dimensions: Dim, **options: Any) -> Ledger:
         """Price it; arguments that do not fit its signature are a `FormulaError`."""
+        from inspect import signature
+
         try:
-            inspect.signature(self.function).bind(*dimensions, **options)
+            signature(self.function).bind(*dimensions, **options)
         except TypeError as error:
             unknown = [name for name in options if name not in {parameter.name for parameter in self.parameters}]
             hint = did_you_mean(unknown[0], [p.name for p in self.parameters]) if unknown else ""
@@ -143,7 +146,7 @@ def formula(
     """
 
     def register(function: Callable[P, Ledger]) -> Callable[P, Ledger]:
-        parameters = tuple(_parameter(one, zero) for one in inspect.signature(function).parameters.values())
+        parameters = _parameters(function, zero)
         by_name = {parameter.name: parameter for parameter in parameters}
 
         @wraps(function)
@@ -161,24 +164,33 @@ def formula(
     return register
 
 
-def _parameter(found: inspect.Parameter, zero: tuple[str, ...]) -> Parameter:
-    """What the signature says of one parameter."""
-    positional = found.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
-    required = found.default is inspect.Parameter.empty
+def _parameters(function: Any, zero: tuple[str, ...]) -> tuple[Parameter, ...]:
+    """The parameters of a plain function: dimensions, then options behind a ``*``."""
+    # What `inspect.signature` reads too, without its import.
+    code, defaults = function.__code__, {**(function.__kwdefaults__ or {})}
+    positional = code.co_varnames[: code.co_argcount]
+    options = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    defaults.update(zip(reversed(positional), reversed(function.__defaults__ or ()), strict=False))
     kinds: dict[Any, Kind] = {Dim: "dim", Dim | None: "dim", str | None: "format", int: "int", float: "float", bool: "bool"}
-    choices = get_args(found.annotation) if get_origin(found.annotation) is Literal else ()
-    kind = "choice" if choices else kinds.get(found.annotation)
-    if kind is None or (positional and kind != "dim"):
-        raise TypeError(f"{found.name}: a formula's parameter cannot be annotated {found.annotation}")
-    return Parameter(
-        name=found.name,
-        kind=kind,
-        positional=positional,
-        required=required,
-        default=None if required else found.default,
-        choices=choices,
-        zero=found.name in zero,
-    )
+    found = []
+    for name in (*positional, *options):
+        annotation = function.__annotations__[name]
+        choices = get_args(annotation) if get_origin(annotation) is Literal else ()
+        kind = "choice" if choices else kinds.get(annotation)
+        if kind is None or (name in positional and kind != "dim"):
+            raise TypeError(f"{name}: a formula's parameter cannot be annotated {annotation}")
+        found.append(
+            Parameter(
+                name=name,
+                kind=kind,
+                positional=name in positional,
+                required=name not in defaults,
+                default=defaults.get(name),
+                choices=choices,
+                zero=name in zero,
+            )
+        )
+    return tuple(found)
 
 
 def _add(new: Formula) -> None:

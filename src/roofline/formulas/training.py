@@ -3,11 +3,12 @@
 from math import prod
 from typing import Literal
 
+from ..cost import tidy
 from ..errors import FormulaError
 from ..ledger import Ledger, Row, read, write
 from ..value import replace, value
 from .billing import arithmetic, matrix_work, number, vector_work
-from .notation import Dim, Format, tidy
+from .notation import Dim, Format
 from .parts import is_parameter, part
 from .registry import formula
 

@@ -1,13 +1,17 @@
 """What pricing gives: a price for one instruction, where that instruction stands, and on which kind of hardware it runs."""
 
-from typing import Literal
-
 from ..cost import Cost
 from ..machine import Machine
 from ..value import value
 from .module import Computation, HloModule, Instruction
 
-Platform = Literal["gpu", "tpu", "cpu"]
+TYPE_CHECKING = False  # what type checkers take to be true
+if TYPE_CHECKING:
+    from typing import Literal
+
+    Platform = Literal["gpu", "tpu", "cpu"]
+else:
+    Platform = str
 
 
 @value(kw_only=False)

@@ -14,9 +14,9 @@ from ..value import field, record, value
 from .bill import Platform, Site
 from .callgraph import callees_first, in_order
 from .contraction import PRODUCTS
-from .elementwise import ELEMENTWISE, elementwise
+from .elementwise import ELEMENTWISE, each_element, elementwise
 from .module import Computation, HloModule, Instruction
-from .needs import needs, result_dims
+from .needs import SELECTIVE, needs, result_dims
 from .opcodes import OPCODES
 from .reduction import REDUCTIONS, windows_within
 from .regions import NOTHING, WHOLE, Region, count, joined
@@ -33,6 +33,12 @@ OPAQUE = ("custom-call", "while", "conditional")  # in a body, where no compiler
 INLINE = ("fusion", "call", "async-start")  # instructions that run the computation they call as their own
 # Opcodes that pass a value on as it is.
 TRANSPARENT = ("bitcast", "opt-barrier", "domain", "add-dependency", "async-done", "async-update")
+NAMING = frozenset(("tuple", "get-tuple-element", *TRANSPARENT))  # opcodes that may only give values another name
+MOVING = OPCODES - WORK.keys() - set(OPAQUE)  # opcodes without arithmetic
+# Opcodes whose dimensions say which elements of an operand some of the result needs.
+_ALONG = frozenset(("broadcast", "concatenate", "reduce", "reverse", "transpose"))
+# Opcodes whose cost follows from shapes, called computations and the attributes that `_said` knows.
+PLAIN = ELEMENTWISE | _ALONG | {"bitcast", "constant", "copy", "dot", "iota", "parameter", "reshape", "slice", "tuple"}
 
 
 @value(kw_only=False)
@@ -54,16 +60,49 @@ class Bodies:
     _known: dict[tuple[int, frozenset[tuple[Path, Region]], tuple[int, ...]], Body] = field(default_factory=dict)
     _orders: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _arithmetic: dict[int, Work] = field(default_factory=dict)
+    _likes: dict[int, int | None] = field(default_factory=dict)
+    _forms: dict[tuple[object, ...], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         callees_first(self.module)
 
     def arithmetic(self, number: int) -> Work:
         """The arithmetic of one execution of a computation, all of its result wanted."""
-        known = self._arithmetic.get(number)
+        like = self._standing_for(number)
+        known = self._arithmetic.get(like)
         if known is None:
-            known = self._arithmetic[number] = self.walk(number, {(): WHOLE}).work
+            known = self._arithmetic[like] = self.walk(number, {(): WHOLE}).work
         return known
+
+    def like(self, number: int) -> int | None:
+        """The first computation with the same `PLAIN` instructions on the same shapes, so of the same cost; ``None`` for one not plain.
+
+        A program repeats a fused body for each layer and each weight.
+        """
+        if number not in self._likes:
+            self._likes[number] = self._like(number)
+        return self._likes[number]
+
+    def _like(self, number: int) -> int | None:
+        computation = self.module.computations[number]
+        opcodes = {one.opcode for one in computation.instructions}
+        if not opcodes <= PLAIN:
+            return None
+        # Only what feeds a slice is wanted in part, and then it matters where.
+        asked = {"dot", "slice"} | _ALONG if "slice" in opcodes else {"dot"}
+        # Readers share equal shapes, and the module keeps them: which object one is tells shapes apart sooner than its fields.
+        form = [(one.opcode, id(one.shape), one.operands, one.calls and self._called(one)) for one in computation.instructions]
+        said = [_said(one) for one in computation.instructions if one.opcode in asked]
+        return self._forms.setdefault((computation.root, computation.parameters, *form, *said), number)
+
+    def _called(self, instruction: Instruction) -> tuple[tuple[str, int], ...]:
+        """The computations that an instruction calls, those alike under one number."""
+        return tuple((call.role, self._standing_for(call.computation)) for call in instruction.calls)
+
+    def _standing_for(self, number: int) -> int:
+        """The number under which what is known of a computation is kept."""
+        like = self.like(number)
+        return number if like is None else like
 
     def work(self, site: Site) -> Work:
         """The arithmetic of one execution of an instruction; none for one that moves data, unknown for one nobody can price."""
@@ -99,15 +138,16 @@ class Bodies:
                 _want(demand, operand, (), WHOLE)
         for index in reversed(self.order(number)):
             here = demand[index]
-            if not any(here.values()):
+            if not here:
                 continue
-            instruction = computation[index]
-            opcodes.add(instruction.opcode)
-            if _passed_on(demand, instruction, here):
+            instruction = computation.instructions[index]
+            opcode = instruction.opcode
+            opcodes.add(opcode)
+            if opcode == "parameter" or (opcode in NAMING and _passed_on(demand, instruction, here)):
                 continue
-            if instruction.opcode == "constant":
-                constants += _bytes_read(instruction.shape, _all_of(instruction.shape, here))
-            elif instruction.opcode in INLINE and instruction.calls:
+            if opcode == "constant":
+                constants += _bytes_read(instruction.shape, here)
+            elif opcode in INLINE and instruction.calls:
                 inner = self.walk(instruction.calls[0].computation, here)
                 done.add(inner.work.cost, notes=inner.work.notes)
                 constants += inner.constant_bytes
@@ -117,24 +157,41 @@ class Bodies:
                         _want(demand, operand, path, region)
             else:
                 region = _all_of(instruction.shape, here)
-                if index not in in_place:
+                if opcode not in MOVING and index not in in_place:
                     self._do(computation, instruction, region, done)
-                for operand, needed in zip(
-                    instruction.operands, needs(instruction, computation.operands(instruction), region), strict=True
-                ):
-                    _want(demand, operand, (), needed)
-        return Body(done.work, tuple(demand[index] for index in computation.parameters), constants, frozenset(opcodes))
+                if region.whole and opcode not in SELECTIVE:
+                    for operand in instruction.operands:
+                        demand[operand][()] = WHOLE
+                else:
+                    needed = needs(instruction, computation.operands(instruction), region)
+                    for operand, region in zip(instruction.operands, needed, strict=True):
+                        _want(demand, operand, (), region)
+        return Body(done.work, tuple([demand[index] for index in computation.parameters]), constants, frozenset(opcodes))
 
     def _do(self, computation: Computation, instruction: Instruction, region: Region, done: Sum) -> None:
         """Adds the arithmetic of the part of an instruction that is wanted; all of it where no part can be made alone."""
+        shape = instruction.shape
+        if instruction.opcode in ELEMENTWISE:
+            if each := each_element(computation, instruction):
+                elements = shape.elements  # refuses a dimension without bound
+                done.add_each(each, elements if region.whole else count(region, shape.dims))
+            return
         site = Site(self.module, computation, instruction, self.platform)
         if instruction.opcode == "reduce-window" and region.boxes and not region.loose:
-            work, share = windows_within(site, self.arithmetic, region.boxes), Fraction(1)
+            work = windows_within(site, self.arithmetic, region.boxes)
         else:
             work = self.work(site)
-            share = _share(instruction.shape, region) if instruction.opcode in SEPARABLE else Fraction(1)
+            if not region.whole and instruction.opcode in SEPARABLE and work is not NO_WORK:
+                work = Work(_scaled(work.cost, _share(shape, region)), work.notes)
         if work is not NO_WORK:
-            done.add(work.cost if share == 1 else _scaled(work.cost, share), notes=work.notes)
+            done.add(work.cost, notes=work.notes)
+
+
+def _said(instruction: Instruction) -> object:
+    """The attributes of a `PLAIN` instruction that its cost depends on."""
+    if instruction.opcode == "dot":
+        return instruction.dot, instruction.word("algorithm"), instruction.operand_precision
+    return instruction.slices if instruction.opcode == "slice" else instruction.dimensions
 
 
 def _opaque(site: Site) -> Work:
@@ -151,7 +208,7 @@ def _opaque(site: Site) -> Work:
 
 
 def _passed_on(demand: list[dict[Path, Region]], instruction: Instruction, here: Demand) -> bool:
-    """Whether an instruction only names values, so that the demand on it is demand on its operands; parameters end it."""
+    """Whether an instruction only names values, so that the demand on it is demand on its operands."""
     opcode, operands = instruction.opcode, instruction.operands
     if opcode == "tuple":
         for path, region in here.items():
@@ -161,17 +218,19 @@ def _passed_on(demand: list[dict[Path, Region]], instruction: Instruction, here:
         place = instruction.integer("index") or 0
         for path, region in here.items():
             _want(demand, operands[0], (place, *path), region)
-    elif opcode in TRANSPARENT and instruction.shape.is_tuple:
+    elif instruction.shape.is_tuple:
         for path, region in here.items():
             _want(demand, operands[0], path, region)
     else:
-        return opcode == "parameter"
+        return False
     return True
 
 
 def _want(demand: list[dict[Path, Region]], index: int, path: Path, region: Region) -> None:
-    if region:
-        here = demand[index]
+    here = demand[index]
+    if region.whole:
+        here[path] = WHOLE
+    elif region:
         here[path] = joined(here.get(path, NOTHING), region)
 
 
@@ -189,8 +248,6 @@ def _all_of(shape: Shape, here: Demand) -> Region:
 
 
 def _share(shape: Shape, region: Region) -> Fraction:
-    if region.whole:
-        return Fraction(1)
     dims = result_dims(shape)
     return Fraction(count(region, dims), prod(dims) or 1)
 
@@ -200,9 +257,9 @@ def _scaled(cost: Cost, share: Fraction) -> Cost:
     return Cost(tuple((resource, ceil(amount * share)) for resource, amount in cost.amounts if share), cost.unknown)
 
 
-def _bytes_read(shape: Shape, region: Region) -> int:
+def _bytes_read(shape: Shape, here: Demand) -> int:
     """Bytes of a constant that is read from memory: single numbers are part of the program."""
-    return bytes_of(shape, count(region, shape.dims)) if prod(shape.dims) > 1 else 0
+    return bytes_of(shape, count(_all_of(shape, here), shape.dims)) if prod(shape.dims) > 1 else 0
 
 
 def bytes_of(shape: Shape, elements: int) -> int:

@@ -8,18 +8,19 @@ MAX_DEPTH = 40  # calls within calls; compilers stay below ten
 
 def callees_first(module: HloModule) -> tuple[int, ...]:
     """All computations, each after those it calls; a circle, or a chain deeper than `MAX_DEPTH`, is a `SourceError`."""
+    called_by = [callees(computation) for computation in module.computations]
     order: list[int] = []
     depth: dict[int, int] = {}
     for root in range(len(module.computations)):
         path: dict[int, None] = {root: None}
-        stack = [(root, iter(callees(module.computations[root])))] if root not in depth else []
+        stack = [(root, iter(called_by[root]))] if root not in depth else []
         while stack:
             number, rest = stack[-1]
             called = next(rest, None)
             if called is None:
                 stack.pop()
                 del path[number]
-                depth[number] = 1 + max((depth[below] for below in callees(module.computations[number])), default=0)
+                depth[number] = 1 + max((depth[below] for below in called_by[number]), default=0)
                 order.append(number)
                 if depth[number] > MAX_DEPTH:
                     name = module.computations[number].name
@@ -28,13 +29,14 @@ def callees_first(module: HloModule) -> tuple[int, ...]:
                 raise SourceError(f"{module.name}: {module.computations[called].name} calls itself; no compiler writes that")
             elif called not in depth:
                 path[called] = None
-                stack.append((called, iter(callees(module.computations[called]))))
+                stack.append((called, iter(called_by[called])))
     return tuple(order)
 
 
 def callees(computation: Computation) -> tuple[int, ...]:
     """The computations it calls, each once."""
-    return tuple(dict.fromkeys(call.computation for instruction in computation.instructions for call in instruction.calls))
+    calls = [instruction.calls for instruction in computation.instructions if instruction.calls]
+    return tuple(dict.fromkeys(call.computation for some in calls for call in some))
 
 
 def in_order(computation: Computation) -> tuple[int, ...]:

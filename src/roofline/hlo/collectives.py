@@ -4,18 +4,20 @@ A collective's bytes are link bytes; its own traffic in main memory is not count
 the operands are merely copied.
 """
 
-from collections.abc import Callable
-from typing import cast
+from __future__ import annotations
 
-from ..cost import NOTHING, Cost
-from ..formulas.collective import Algorithm, Route, all_gather, all_reduce, all_to_all, hop_work, permute, reduce_scatter
-from ..formulas.notation import Link, tidy
+from ..cost import NOTHING, Cost, tidy
 from ..ledger import Ledger
 from ..machine import Machine
 from ..resource import PCIE, SCALE_UP
 from ..value import value
 from .bill import Platform, Price, Site
 from .work import Sum
+
+TYPE_CHECKING = False  # what type checkers take to be true
+if TYPE_CHECKING:
+    from ..formulas.collective import Algorithm
+    from ..formulas.notation import Link
 
 
 @value(kw_only=False)
@@ -27,7 +29,7 @@ class Network:
     links: int = 1
 
     @staticmethod
-    def of(link: "str | Network | None", platform: Platform) -> "Network":
+    def of(link: str | Network | None, platform: Platform) -> Network:
         """The network a caller names, or the platform's usual one: rings of ICI, an NVLink switch, a data-centre network of CPUs."""
         if isinstance(link, Network):
             return link
@@ -73,7 +75,7 @@ def collective(site: Site, network: Network, kind: str = "") -> Price:
     if opcode == "ragged-all-to-all":
         size = site.operands[0].shape.bytes if site.operands else 0
         notes = ("sizes are known only at run time: the whole buffer is counted",)
-    ledger = _FORMULAS[opcode](size, chips, network)
+    ledger = _ledger(opcode, size, chips, network)
     return Price(_whole(ledger), opcode, (*(note for note in ledger.notes if "chips:" in note), *notes))
 
 
@@ -81,48 +83,27 @@ def _whole(ledger: Ledger) -> Cost:
     return Cost(tuple((resource, tidy(amount)) for resource, amount in ledger.cost.amounts), ledger.cost.unknown)
 
 
-def _options(chips: int, network: Network) -> dict[str, object]:
-    link = cast(Link, network.link)
-    return {"dtype": "uint8", "over": chips, "algorithm": network.algorithm, "links": network.links, "link": link}
+def _ledger(kind: str, size: int, chips: int, network: Network) -> Ledger:
+    """The formula of a collective, each chip holding so many bytes before it."""
+    from ..formulas import collective as formulas  # with all other formulas, which only programs on several chips need
 
-
-def _gathered(size: int, chips: int, network: Network) -> Ledger:
-    return all_gather(size * chips, **_options(chips, network))  # type: ignore[arg-type]
-
-
-def _reduced(size: int, chips: int, network: Network) -> Ledger:
-    return all_reduce(size, **_options(chips, network))  # type: ignore[arg-type]
-
-
-def _scattered(size: int, chips: int, network: Network) -> Ledger:
-    return reduce_scatter(size, **_options(chips, network))  # type: ignore[arg-type]
-
-
-def _exchanged(size: int, chips: int, network: Network) -> Ledger:
-    return all_to_all(size, **_options(chips, network))  # type: ignore[arg-type]
-
-
-def _permuted(size: int, chips: int, network: Network) -> Ledger:
-    return permute(size, dtype="uint8", links=network.links, link=cast(Link, network.link))
-
-
-def _one_to_all(size: int, chips: int, network: Network) -> Ledger:
-    """From one device to all, or from all to one: the payload crosses each link of a ring once, piece after piece."""
-    hops = Route(sides=(chips,), algorithm=network.algorithm, links=network.links).hops
-    once = permute(size, dtype="uint8", links=network.links, link=cast(Link, network.link))
-    return Ledger(once.name, hop_work(cast(Link, network.link), hops), once.rows)
-
-
-_FORMULAS: dict[str, Callable[[int, int, Network], Ledger]] = {
-    "all-gather": _gathered,
-    "all-reduce": _reduced,
-    "all-to-all": _exchanged,
-    "collective-broadcast": _one_to_all,
-    "collective-permute": _permuted,
-    "collective-reduce": _one_to_all,
-    "ragged-all-to-all": _exchanged,
-    "reduce-scatter": _scattered,
-}
+    link: Link = network.link  # type: ignore[assignment]
+    if kind in ("collective-permute", "collective-broadcast", "collective-reduce"):
+        once = formulas.permute(size, dtype="uint8", links=network.links, link=link)
+        if kind == "collective-permute":
+            return once
+        # From one device to all, or from all to one: the payload crosses each link of a ring once, piece after piece.
+        hops = formulas.Route(sides=(chips,), algorithm=network.algorithm, links=network.links).hops
+        return Ledger(once.name, formulas.hop_work(link, hops), once.rows)
+    rule = {
+        "all-gather": formulas.all_gather,
+        "all-reduce": formulas.all_reduce,
+        "all-to-all": formulas.all_to_all,
+        "ragged-all-to-all": formulas.all_to_all,
+        "reduce-scatter": formulas.reduce_scatter,
+    }[kind]
+    whole = size * chips if kind == "all-gather" else size
+    return rule(whole, dtype="uint8", over=chips, algorithm=network.algorithm, links=network.links, link=link)
 
 
 def send(site: Site, network: Network) -> Price:
@@ -130,7 +111,7 @@ def send(site: Site, network: Network) -> Price:
     size = site.operands[0].shape.bytes if site.operands else 0
     if site.instruction.flag("is_host_transfer"):
         return Price(Cost.of({PCIE: size}), "host transfer")
-    return Price(_whole(_permuted(size, 2, network)), "send")
+    return Price(_whole(_ledger("collective-permute", size, 2, network)), "send")
 
 
 def receive(site: Site, network: Network) -> Price:

@@ -6,13 +6,10 @@
 {'grid_x': 16384, 'debug': False, 'name': 'k'}
 """
 
-import json
-import re
-
-from . import mlir
+from ..patterns import pattern
 from .malformed import Malformed
 
-_LOOKS_LIKE_MLIR = re.compile(r"\{\s*(?:[A-Za-z_][\w$.\-]*|\"[^\"]*\")\s*(?:=|,|\})")
+_LOOKS_LIKE_MLIR = pattern(r"\{\s*(?:[A-Za-z_][\w$.\-]*|\"[^\"]*\")\s*(?:=|,|\})")
 
 
 def parse_config(text: str) -> dict[str, object]:
@@ -21,7 +18,19 @@ def parse_config(text: str) -> dict[str, object]:
     if not text.startswith("{"):
         return {}
     try:
-        found = mlir.parse_dictionary(text, 0)[0] if _LOOKS_LIKE_MLIR.match(text) else json.loads(text)
+        found = _parse_mlir(text) if _LOOKS_LIKE_MLIR.match(text) else _parse_json(text)
     except (ValueError, RecursionError, Malformed):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _parse_mlir(text: str) -> object:
+    from .mlir import parse_dictionary
+
+    return parse_dictionary(text, 0)[0]
+
+
+def _parse_json(text: str) -> object:
+    from json import loads
+
+    return loads(text)

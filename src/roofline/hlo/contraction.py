@@ -5,12 +5,11 @@ on GPUs, unless it asks for the highest precision; bf16 for fp32 on TPUs, in one
 product's own, once, however many passes the unit makes: a note says how many.
 """
 
-import re
 from math import prod
 
 from ..cost import Cost
-from ..dtypes import DType, dtype
-from ..formulas.billing import wider
+from ..dtypes import DType, dtype, wider
+from ..patterns import pattern
 from ..resource import Resource, matrix, vector
 from .bill import Site
 from .shapes import Shape
@@ -19,7 +18,7 @@ from .windows import pairs
 from .work import Inner, Rule, Work
 
 _COMPLEX = ("c64", "c128")
-_ALGORITHM = re.compile(r"dot_(any_f8|f8|bf16|f16|tf32|f32|f64)_\w+?(?:_x(\d))?")
+_ALGORITHM = pattern(r"dot_(any_f8|f8|bf16|f16|tf32|f32|f64)_\w+?(?:_x(\d))?")
 _PASSES = {"high": 3, "highest": 6}  # of bf16 on TPUs for an fp32 product
 _WIDE_INTEGERS = ("int16", "int32", "int64")
 _NARROW_FLOATS = ("fp8", "fp6", "fp4", "bfp8")

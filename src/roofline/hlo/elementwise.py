@@ -8,14 +8,15 @@ opcode.
 
 from functools import cache
 
-from ..cost import Cost
-from ..dtypes import DType
-from ..formulas.chains import POINTWISE
+from ..cost import Amount, Cost
 from ..resource import TRANSCENDENTAL, Resource, vector
 from ..value import value
 from .bill import Site
+from .module import Computation, Instruction
 from .shapes import Shape
 from .work import NO_WORK, Inner, Work
+
+Amounts = tuple[tuple[Resource, Amount], ...]
 
 
 @value(kw_only=False)
@@ -29,7 +30,6 @@ class PerElement:
 _FREE = PerElement()
 _ONE = PerElement(1)
 _ROOT = PerElement(0, 1)
-_SIGMOID = PerElement(POINTWISE["sigmoid"].flops, POINTWISE["sigmoid"].transcendentals)
 
 _WORDS = {
     "arithmetic": "add subtract multiply divide remainder mulhi",
@@ -73,32 +73,41 @@ _COMPLEX = {
 _COMPLEX_ROOT = PerElement(0, 2)
 
 
-def per_element(opcode: str, shape: Shape) -> PerElement:
-    """What an elementwise opcode does to make one element of an array of this number format."""
-    if shape.dtype == "pred":
+def per_element(opcode: str, dtype: str) -> PerElement:
+    """What an elementwise opcode does to make one element of this number format."""
+    if dtype == "pred":
         return _FREE
-    if shape.dtype in ("c64", "c128"):
+    if dtype in ("c64", "c128"):
         return _COMPLEX.get(opcode, _COMPLEX_ROOT if opcode in TRANSCENDENTALS else _FREE)
     if opcode == "logistic":
-        return _SIGMOID
+        from ..formulas.chains import POINTWISE  # with all other formulas, which few programs need
+
+        return PerElement(POINTWISE["sigmoid"].flops, POINTWISE["sigmoid"].transcendentals)
     if opcode in TRANSCENDENTALS or opcode in SPECIAL:
         return _ROOT
     return _ONE if opcode in ARITHMETIC or opcode in BITS else _FREE
 
 
+def each_element(computation: Computation, instruction: Instruction) -> Amounts:
+    """What an elementwise instruction asks of the hardware for one element of its result; nothing where it only compares or converts."""
+    if instruction.opcode == "abs" and any(operand.shape.dtype in ("c64", "c128") for operand in computation.operands(instruction)[:1]):
+        return _billed("complex abs", instruction.shape.dtype)  # whose result is real
+    return _billed(instruction.opcode, instruction.shape.dtype)
+
+
 def elementwise(site: Site, inner: Inner) -> Work:
     """As many FLOP and transcendentals an element as `per_element` says."""
-    shape = site.instruction.shape
-    opcode = site.instruction.opcode
-    each = per_element(opcode, shape)
-    if opcode == "abs" and site.operands and site.operands[0].shape.dtype in ("c64", "c128"):
-        each = _COMPLEX["abs"]  # whose result is real
-    if each is _FREE:
+    each = each_element(site.computation, site.instruction)
+    if not each:
         return NO_WORK
-    elements = shape.elements
-    return Work(Cost.of({_unit(shape.number): each.flops * elements, TRANSCENDENTAL: each.transcendentals * elements}))
+    elements = site.instruction.shape.elements
+    return Work(Cost(tuple((resource, amount * elements) for resource, amount in each) if elements else ()))
 
 
 @cache
-def _unit(number: DType) -> Resource:
-    return vector(number)
+def _billed(opcode: str, dtype: str) -> Amounts:
+    """An opcode on a number format, in order of resource: a program asks the same of few pairs, thousands of times."""
+    each = _COMPLEX["abs"] if opcode == "complex abs" else per_element(opcode, dtype)
+    if each is _FREE:
+        return ()
+    return Cost.of({vector(Shape(dtype).number): each.flops, TRANSCENDENTAL: each.transcendentals}).amounts

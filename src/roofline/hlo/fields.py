@@ -1,12 +1,13 @@
 """Attribute values from HloInstructionProto, under the names HLO text gives them. Field names and numbers are hlo.proto's."""
 
-import struct
 from collections.abc import Callable
 from functools import partial
+from operator import itemgetter
 
 from .literals import MAX_ELEMENTS, Element, decode_elements
 from .protoshapes import read_shape
-from .sharding import read_axis, read_mesh, sharding_text
+from .shapes import Shape
+from .sharding import AXIS, MESH, Axes, Axis, part_of_axis, sharding_text
 from .values import (
     ConvolutionDimensions,
     DeviceGrid,
@@ -19,7 +20,11 @@ from .values import (
     Window,
     WindowDimension,
 )
-from .wire import BYTES, FIXED32, VARINT, Field, all_numbers, expect, fields, fixed_of, last_fields, number_of, numbers_of, text_of
+from .wire import unpack
+
+TYPE_CHECKING = False  # as in `value.py`: `typing` costs 5 ms to import
+if TYPE_CHECKING:
+    from typing import Any
 
 # Enumerations of xla_data.proto and hlo.proto, as HLO text spells their members.
 FFT_TYPES = ("FFT", "IFFT", "RFFT", "IRFFT")
@@ -56,370 +61,289 @@ _GROUPED = """
 all-reduce all-reduce-start all-gather all-gather-start all-to-all reduce-scatter collective-broadcast ragged-all-to-all collective-reduce
 """
 
-Reader = Callable[[bytes, list[Field]], object | None]
+Numbers = tuple[int, ...]
+Rows = tuple[Numbers, ...]
+
+_first = itemgetter(0)
 
 
-def _integers(data: bytes, found: list[Field]) -> tuple[int, ...]:
-    return tuple(number for field in found for number in numbers_of(data, field))
+def _first_of_first(held: "tuple[tuple[Any, ...], ...]") -> object:
+    return held[0][0]
 
 
-def _integer(data: bytes, found: list[Field]) -> int:
-    return number_of(found[-1])
-
-
-def _some_integer(data: bytes, found: list[Field]) -> int | None:
+def _nonzero(number: int) -> int | None:
     """A number for which 0 means that there is none."""
-    return number_of(found[-1]) or None
+    return number or None
 
 
-def _flag(data: bytes, found: list[Field]) -> bool:
-    return number_of(found[-1]) != 0
+def _inner_flag(held: Numbers) -> bool | None:
+    return True if held[0] else None
 
 
-def _text(data: bytes, found: list[Field]) -> str:
-    return text_of(data, found[-1])
-
-
-def _word(words: tuple[str, ...], data: bytes, found: list[Field]) -> str:
-    number = number_of(found[-1])
+def _word(words: tuple[str, ...], number: int) -> str:
     return words[number] if 0 <= number < len(words) else str(number)
 
 
-def _some_word(words: tuple[str, ...], data: bytes, found: list[Field]) -> str | None:
-    return _word(words, data, found) if number_of(found[-1]) else None
+def _some_word(words: tuple[str, ...], number: int) -> str | None:
+    return _word(words, number) if number else None
 
 
-def _api_version(data: bytes, found: list[Field]) -> str | None:
+def _inner_word(words: tuple[str, ...], held: Numbers) -> str:
+    return _word(words, held[0])
+
+
+def _api_version(number: int) -> str | None:
     """The version of a custom call's interface; the original one goes without saying, as in text."""
-    return _word(API_VERSIONS, data, found) if number_of(found[-1]) > 1 else None
+    return _word(API_VERSIONS, number) if number > 1 else None
 
 
-def _inner(data: bytes, found: list[Field]) -> tuple[int, int]:
-    expect(found[-1], BYTES)
-    return found[-1][2], found[-1][3]
+def _slices(rows: Rows) -> tuple[SliceRange, ...]:
+    return tuple([SliceRange(start, limit, stride or 1) for start, limit, stride in rows])
 
 
-def _inner_integers(number: int, data: bytes, found: list[Field]) -> tuple[int, ...]:
-    return all_numbers(data, *_inner(data, found), number)[number]
+def _padding(held: tuple[Rows]) -> tuple[PadRange, ...]:
+    return tuple([PadRange(low, high, interior) for low, high, interior in held[0]])
 
 
-def _inner_integer(number: int, data: bytes, found: list[Field]) -> int:
-    return (_inner_integers(number, data, found) or (0,))[-1]
+def _window(held: tuple[Rows]) -> Window | None:
+    window = [
+        WindowDimension(size, stride or 1, low, high, base or 1, window or 1, turned != 0)
+        for size, stride, low, high, base, window, turned in held[0]
+    ]
+    return tuple(window) or None
 
 
-def _inner_flag(number: int, data: bytes, found: list[Field]) -> bool | None:
-    return True if any(_inner_integers(number, data, found)) else None
-
-
-def _ragged_integers(number: int, data: bytes, found: list[Field]) -> tuple[int, ...]:
-    """RaggedDotDimensionNumbers: dot_dimension_numbers = 1."""
-    dot = [field for field in fields(data, *_inner(data, found)) if field[0] == 1]
-    return _inner_integers(number, data, dot) if dot else ()
-
-
-def _messages(data: bytes, found: list[Field], *numbers: int) -> list[list[int]]:
-    """Number fields of repeated messages, 0 where they are absent."""
-    rows = []
-    for field in found:
-        expect(field, BYTES)
-        single = last_fields(data, field[2], field[3])
-        rows.append([number_of(single[number]) if number in single else 0 for number in numbers])
-    return rows
-
-
-def _slices(data: bytes, found: list[Field]) -> tuple[SliceRange, ...]:
-    return tuple(SliceRange(start, limit, stride or 1) for start, limit, stride in _messages(data, found, 1, 2, 3))
-
-
-def _pairs(data: bytes, found: list[Field]) -> tuple[tuple[int, ...], ...]:
-    return tuple((source, target) for source, target in _messages(data, found, 1, 2))
-
-
-def _dimensions_of(data: bytes, found: list[Field]) -> list[Field]:
-    return [field for field in fields(data, *_inner(data, found)) if field[0] == 1]
-
-
-def _padding(data: bytes, found: list[Field]) -> tuple[PadRange, ...]:
-    """PaddingConfig: edge_padding_low = 1, edge_padding_high = 2, interior_padding = 3."""
-    return tuple(PadRange(low, high, interior) for low, high, interior in _messages(data, _dimensions_of(data, found), 1, 2, 3))
-
-
-def _window(data: bytes, found: list[Field]) -> Window | None:
-    """Window: size = 1, stride = 2, padding_low = 3, padding_high = 4, window_dilation = 5, base_dilation = 6, window_reversal = 7."""
-    rows = _messages(data, _dimensions_of(data, found), 1, 2, 3, 4, 6, 5, 7)
-    window = tuple(
-        WindowDimension(size, stride or 1, low, high, base or 1, window or 1, bool(turned))
-        for size, stride, low, high, base, window, turned in rows
-    )
-    return window or None
-
-
-def _convolution(data: bytes, found: list[Field]) -> ConvolutionDimensions:
-    """ConvolutionDimensionNumbers, whose numbers are as scattered as below."""
-    lists = all_numbers(data, *_inner(data, found), 3, 4, 6, 7, 8, 9, 10, 11, 12)
-    one = {number: (values or (0,))[-1] for number, values in lists.items()}
+def _convolution(
+    held: tuple[int, int, Numbers, int, int, Numbers, int, int, Numbers],
+) -> ConvolutionDimensions:
+    batch, feature, spatial, kernel_input, kernel_output, kernel_spatial, output_batch, output_feature, output_spatial = held
     return ConvolutionDimensions(
-        input_batch=one[7],
-        input_feature=one[8],
-        input_spatial=lists[11],
-        kernel_input_feature=one[3],
-        kernel_output_feature=one[4],
-        kernel_spatial=lists[6],
-        output_batch=one[9],
-        output_feature=one[10],
-        output_spatial=lists[12],
+        input_batch=batch,
+        input_feature=feature,
+        input_spatial=spatial,
+        kernel_input_feature=kernel_input,
+        kernel_output_feature=kernel_output,
+        kernel_spatial=kernel_spatial,
+        output_batch=output_batch,
+        output_feature=output_feature,
+        output_spatial=output_spatial,
     )
 
 
-def _precisions(data: bytes, found: list[Field]) -> tuple[str, ...] | None:
-    """PrecisionConfig.operand_precision = 1; nothing when all are default, as in text."""
-    numbers = _inner_integers(1, data, found)
-    if not any(numbers):
+def _precisions(held: tuple[Numbers]) -> tuple[str, ...] | None:
+    """Nothing when all are default, as in text."""
+    return tuple([_word(PRECISIONS, number) for number in held[0]]) if any(held[0]) else None
+
+
+def _dot_algorithm(held: Numbers) -> str | None:
+    return _some_word(DOT_ALGORITHMS, held[0])
+
+
+def _listed_groups(lists: tuple[tuple[Numbers], ...]) -> ReplicaGroups:
+    return ReplicaGroups.of_lists(tuple([devices for (devices,) in lists]))
+
+
+def _iota_groups(held: tuple[int, int, Numbers, Numbers]) -> ReplicaGroups:
+    count, size, reshape, order = held
+    return ReplicaGroups.of_grid(count, size, DeviceGrid(reshape, order if len(reshape) > 1 else ()))
+
+
+def _device_list(held: tuple[tuple[tuple[Numbers], ...], tuple[int, int, Numbers, Numbers] | None]) -> ReplicaGroups:
+    lists, iota = held
+    return _listed_groups(lists) if iota is None else _iota_groups(iota)
+
+
+def _mesh_groups(held: tuple[tuple[Axes, Numbers, tuple[Numbers, Numbers] | None], tuple[Axis, ...]]) -> ReplicaGroups:
+    (axes, devices, iota), along = held
+    grid = None if iota is None else DeviceGrid(*iota)
+    if not devices and grid is not None and len(grid.reshape) > 1:
+        devices = grid.devices
+    parts = [(*axes[number], before, size) for number, before, size in map(part_of_axis, along) if 0 <= number < len(axes)]
+    return ReplicaGroups.of_mesh(Mesh(axes, tuple([(name, before, size or extent) for name, extent, before, size in parts]), devices))
+
+
+def _metadata(held: tuple[str, str, str, int, int, str, str]) -> Metadata | None:
+    if not any(held):
         return None
-    return tuple(PRECISIONS[number] if 0 <= number < len(PRECISIONS) else str(number) for number in numbers)
-
-
-def _dot_algorithm(data: bytes, found: list[Field]) -> str | None:
-    """PrecisionConfig.algorithm = 2"""
-    number = _inner_integer(2, data, found)
-    return (DOT_ALGORITHMS[number] if 0 < number < len(DOT_ALGORITHMS) else str(number)) if number else None
-
-
-def _listed_groups(data: bytes, found: list[Field]) -> ReplicaGroups:
-    """Repeated ReplicaGroup: replica_ids = 1."""
-    groups = []
-    for field in found:
-        expect(field, BYTES)
-        groups.append(all_numbers(data, field[2], field[3], 1)[1])
-    return ReplicaGroups.of_lists(tuple(groups))
-
-
-def _device_list(data: bytes, found: list[Field]) -> ReplicaGroups:
-    """CollectiveDeviceListProto: replica_groups = 1; its older iota_replica_group_list = 2."""
-    inner = list(fields(data, *_inner(data, found)))
-    iota = [field for field in inner if field[0] == 2]
-    return _iota_groups(data, iota) if iota else _listed_groups(data, [field for field in inner if field[0] == 1])
-
-
-def _iota_groups(data: bytes, found: list[Field]) -> ReplicaGroups:
-    """IotaReplicaGroupListProto: num_replica_groups = 1, num_devices_per_group = 2, iota_reshape_dims = 3, iota_transpose_perm = 4."""
-    lists = all_numbers(data, *_inner(data, found), 1, 2, 3, 4)
-    order = lists[4] if len(lists[3]) > 1 else ()
-    return ReplicaGroups.of_grid((lists[1] or (0,))[-1], (lists[2] or (0,))[-1], DeviceGrid(lists[3], order))
-
-
-def _mesh_groups(data: bytes, found: list[Field]) -> ReplicaGroups:
-    """MeshAxesReplicaGroupListProto: mesh = 1, axes = 2."""
-    axes: tuple[tuple[str, int], ...] = ()
-    devices: tuple[int, ...] = ()
-    along = []
-    for field in fields(data, *_inner(data, found)):
-        if field[0] == 1:
-            axes, devices, grid = read_mesh(data, field)
-            devices = devices or (grid.devices if grid is not None and len(grid.reshape) > 1 else ())
-        elif field[0] == 2:
-            along.append(read_axis(data, field))
-    parts = tuple((*axes[number], before, size) for number, before, size in along if 0 <= number < len(axes))
-    return ReplicaGroups.of_mesh(Mesh(axes, tuple((name, before, size or extent) for name, extent, before, size in parts), devices))
-
-
-def read_metadata(data: bytes, found: list[Field]) -> Metadata | None:
-    """OpMetadata: op_type = 1, op_name = 2, source_file = 3, source_line = 4, and the numbers below."""
-    single = last_fields(data, *_inner(data, found))
-    if not single:
-        return None
-    # deduplicated_name = 12, stack_frame_id = 15, scheduling_name = 16
-    words = {number: text_of(data, single[number]) if number in single else "" for number in (1, 2, 3, 12, 16)}
+    op_name, op_type, source_file, source_line, frame, scheduling_name, deduplicated_name = held
     return Metadata(
-        op_name=words[2],
-        op_type=words[1],
-        source_file=words[3],
-        source_line=number_of(single[4]) if 4 in single else 0,
-        stack_frame_id=number_of(single[15]) if 15 in single else 0,
-        scheduling_name=words[16],
-        deduplicated_name=words[12],
+        op_name=op_name,
+        op_type=op_type,
+        source_file=source_file,
+        source_line=source_line,
+        stack_frame_id=frame,
+        scheduling_name=scheduling_name,
+        deduplicated_name=deduplicated_name,
     )
 
 
-def read_map(data: bytes, found: list[Field]) -> dict[str, str]:
-    """FrontendAttributes: a map from string to string, its entries = 1."""
-    pairs = {}
-    for entry in fields(data, *_inner(data, found)):
-        if entry[0] == 1:
-            expect(entry, BYTES)
-            single = last_fields(data, entry[2], entry[3])
-            pairs[text_of(data, single[1]) if 1 in single else ""] = text_of(data, single[2]) if 2 in single else ""
-    return pairs
+def _map(held: tuple[tuple[tuple[str, str], ...]]) -> dict[str, str] | None:
+    return dict(held[0]) or None
 
 
-def _operand_aliases(data: bytes, found: list[Field]) -> tuple[OperandAlias, ...]:
-    """OutputOperandAliasing: output_shape_index = 1, operand_index = 2, operand_shape_index = 3."""
-    aliases = []
-    for field in found:
-        expect(field, BYTES)
-        lists = all_numbers(data, field[2], field[3], 1, 2, 3)
-        aliases.append(OperandAlias(lists[1], (lists[2] or (0,))[-1], lists[3]))
-    return tuple(aliases)
+def _operand_aliases(rows: tuple[tuple[Numbers, int, Numbers], ...]) -> tuple[OperandAlias, ...]:
+    return tuple([OperandAlias(output, operand, index) for output, operand, index in rows])
 
 
-def _shapes(data: bytes, found: list[Field]) -> tuple[object, ...]:
-    return tuple(read_shape(data, field, {}) for field in found)
+def _shape(data: bytes) -> Shape:
+    return read_shape(data, (0, len(data)), {})
 
 
-# LiteralProto: which field holds the elements of each type, and how: varints, floats, doubles, or raw bytes.
-_LITERAL_FIELDS = {
-    "pred": (2, "varint"),
-    "u8": (3, "bytes"),
-    "s32": (4, "varint"),
-    "s64": (5, "varint"),
-    "u32": (6, "varint"),
-    "u64": (7, "unsigned"),
-    "f32": (8, "f"),
-    "f64": (9, "d"),
-    "f16": (11, "bytes"),
-    "c64": (12, "f"),
-    "bf16": (13, "bytes"),
-    "s8": (15, "bytes"),
-    "u16": (16, "bytes"),
-    "s16": (17, "bytes"),
-    "c128": (18, "d"),
+def _shapes(messages: tuple[bytes, ...]) -> tuple[Shape, ...]:
+    return tuple(map(_shape, messages))
+
+
+# LiteralProto: which field holds the elements of each type, and how: as numbers, or raw.
+_LITERAL_PLANS = {
+    "pred": "2i*",
+    "u8": "3b*",
+    "s32": "4i*",
+    "s64": "5i*",
+    "u32": "6i*",
+    "u64": "7i*",
+    "f32": "8f*",
+    "f64": "9d*",
+    "f16": "11b*",
+    "c64": "12f*",
+    "bf16": "13b*",
+    "s8": "15b*",
+    "u16": "16b*",
+    "s16": "17b*",
+    "c128": "18d*",
 }
 
 
-def read_literal(data: bytes, found: list[Field]) -> tuple[Element, ...] | None:
+def read_literal(data: bytes) -> tuple[Element, ...] | None:
     """A LiteralProto's elements; ``None`` when they are many, in an odd order, or of a format nobody needs."""
-    parts = list(fields(data, *_inner(data, found)))
-    shapes = [field for field in parts if field[0] == 1]
-    if not shapes:
+    (place,) = unpack("1m", data)
+    if place is None:
         return None
-    shape = read_shape(data, shapes[-1], {})
+    shape = read_shape(data, place, {})
     order = shape.layout.minor_to_major if shape.layout is not None else ()
-    if (
-        shape.dtype not in _LITERAL_FIELDS
-        or not shape.is_bounded
-        or shape.elements > MAX_ELEMENTS
-        or list(order) != sorted(order, reverse=True)
-    ):
+    plan = _LITERAL_PLANS.get(shape.dtype)
+    if plan is None or not shape.is_bounded or shape.elements > MAX_ELEMENTS or list(order) != sorted(order, reverse=True):
         return None
-    number, how = _LITERAL_FIELDS[shape.dtype]
-    values: list[Element] = []
-    for field in parts:
-        if field[0] != number:
-            continue
-        if how in ("f", "d"):
-            flat = fixed_of(data, field, how)
-            values += [complex(*pair) for pair in zip(flat[::2], flat[1::2], strict=False)] if shape.dtype[0] == "c" else flat
-        elif how == "bytes":
-            expect(field, BYTES)
-            values += decode_elements(data[field[2] : field[3]], shape) or ()
-        else:
-            integers = numbers_of(data, field)
-            values += (
-                [value != 0 for value in integers]
-                if shape.dtype == "pred"
-                else [value % 2**64 if how == "unsigned" else value for value in integers]
-            )
-    return tuple(values) if len(values) == shape.elements else None
+    (held,) = unpack(plan, data)
+    values: tuple[Element, ...] = held
+    if "b" in plan:
+        values = tuple([element for part in held for element in decode_elements(part, shape) or ()])
+    elif shape.dtype in ("c64", "c128"):
+        values = tuple([complex(*pair) for pair in zip(held[::2], held[1::2], strict=False)])
+    elif shape.dtype == "pred":
+        values = tuple([number != 0 for number in held])
+    elif shape.dtype == "u64":
+        values = tuple([number % 2**64 for number in held])
+    return values if len(values) == shape.elements else None
 
 
-def _epsilon(data: bytes, found: list[Field]) -> float:
-    expect(found[-1], FIXED32)
-    return float(struct.unpack("<f", data[found[-1][2] : found[-1][3]])[0])
-
-
-def _sharding(data: bytes, found: list[Field]) -> str:
-    return sharding_text(data, *_inner(data, found))
-
-
-# Name in text: fields of HloInstructionProto in order of preference, each with its reader.
-READERS: dict[str, tuple[tuple[int, Reader], ...]] = {
-    "metadata": ((7, read_metadata),),
-    "literal": ((8, read_literal),),
-    "parameter_number": ((9, _integer),),
-    "kind": ((11, _text),),
-    "index": ((13, _integer),),
-    "dimensions": ((14, _integers),),
-    "window": ((15, _window),),
-    "dim_labels": ((16, _convolution),),
-    "slice": ((17, _slices),),
-    "exponent_bits": ((18, _integer),),
-    "mantissa_bits": ((19, _integer),),
-    "dynamic_slice_sizes": ((20, _integers),),
-    "padding": ((21, _padding),),
-    "outfeed_config": ((22, _text),),
-    "distribution": ((23, partial(_word, DISTRIBUTIONS)),),
-    "epsilon": ((24, _epsilon),),
-    "feature_index": ((25, _integer),),
-    "channel_id": ((26, _some_integer),),
-    "infeed_config": ((27, _text),),
-    "custom_call_target": ((28, _text),),
-    "outfeed_shape": ((29, lambda data, found: read_shape(data, found[-1], {})),),
-    "lhs_contracting_dims": ((30, partial(_inner_integers, 1)), (90, partial(_ragged_integers, 1))),
-    "rhs_contracting_dims": ((30, partial(_inner_integers, 2)), (90, partial(_ragged_integers, 2))),
-    "lhs_batch_dims": ((30, partial(_inner_integers, 3)), (90, partial(_ragged_integers, 3))),
-    "rhs_batch_dims": ((30, partial(_inner_integers, 4)), (90, partial(_ragged_integers, 4))),
-    "lhs_ragged_dims": ((90, partial(_inner_integers, 2)),),
-    "rhs_group_dims": ((90, partial(_inner_integers, 3)),),
-    "fft_type": ((31, partial(_word, FFT_TYPES)),),
-    "fft_length": ((32, _integers),),
-    "offset_dims": ((33, partial(_inner_integers, 1)),),
-    "collapsed_slice_dims": ((33, partial(_inner_integers, 2)),),
-    "start_index_map": ((33, partial(_inner_integers, 3)),),
-    "index_vector_dim": ((33, partial(_inner_integer, 4)), (48, partial(_inner_integer, 4))),
-    "operand_batching_dims": ((33, partial(_inner_integers, 5)),),
-    "start_indices_batching_dims": ((33, partial(_inner_integers, 6)),),
-    "slice_sizes": ((34, _integers),),
-    "sharding": ((40, _sharding),),
-    "is_host_transfer": ((47, _flag),),
-    "update_window_dims": ((48, partial(_inner_integers, 1)),),
-    "inserted_window_dims": ((48, partial(_inner_integers, 2)),),
-    "scatter_dims_to_operand_dims": ((48, partial(_inner_integers, 3)),),
-    "input_batching_dims": ((48, partial(_inner_integers, 5)),),
-    "scatter_indices_batching_dims": ((48, partial(_inner_integers, 6)),),
-    "replica_groups": ((93, _mesh_groups), (92, _iota_groups), (87, _device_list), (49, _listed_groups)),
-    "feature_group_count": ((50, _some_integer),),
-    "operand_precision": ((51, _precisions),),
-    "algorithm": ((70, partial(_word, RNG_ALGORITHMS)), (51, _dot_algorithm)),
-    "source_target_pairs": ((52, _pairs),),
-    "constrain_layout": ((56, _flag),),
-    "operand_layout_constraints": ((57, _shapes),),
-    "batch_group_count": ((58, _some_integer),),
-    "left_side": ((59, partial(_inner_flag, 1)),),
-    "lower": ((59, partial(_inner_flag, 2)), (62, partial(_inner_flag, 1))),
-    "unit_diagonal": ((59, partial(_inner_flag, 3)),),
-    "transpose_a": ((59, lambda data, found: _word(TRANSPOSES, data, [(4, VARINT, _inner_integer(4, data, found), 0)])),),
-    "is_stable": ((60, _flag),),
-    "direction": ((63, _text),),
-    "custom_call_has_side_effect": ((65, _flag),),
-    "delta": ((66, _integer),),
-    "indices_are_sorted": ((67, _flag),),
-    "frontend_attributes": ((68, lambda data, found: read_map(data, found) or None),),
-    "unique_indices": ((69, _flag),),
-    "use_global_device_ids": ((71, _flag),),
-    "type": ((72, _text),),
-    "output_to_operand_aliasing": ((74, _operand_aliases),),
-    "padding_type": ((75, partial(_some_word, PADDING_TYPES)),),
-    "schedule": ((76, partial(_some_word, SCHEDULES)),),
-    "api_version": ((77, _api_version),),
-    "async_execution_thread": ((79, _text),),
-    "cross_program_prefetch_index": ((80, _integer),),
-    "k": ((81, _integer),),
-    "largest": ((85, _flag),),
-    "is_composite": ((89, _flag),),
-    "is_reverse": ((94, _flag),),
-    "num_carries": ((95, _integer),),
-    "has_dynamic_root": ((100, _flag),),
+# Name in text: the field of HloInstructionProto that holds just that.
+PLAIN = {
+    "parameter_number": "9i?",
+    "kind": "11t?",
+    "index": "13i?",
+    "dimensions": "14i*?",
+    "exponent_bits": "18i?",
+    "mantissa_bits": "19i?",
+    "dynamic_slice_sizes": "20i*?",
+    "outfeed_config": "22t?",
+    "epsilon": "24f?",
+    "feature_index": "25i?",
+    "infeed_config": "27t?",
+    "custom_call_target": "28t?",
+    "fft_length": "32i*?",
+    "slice_sizes": "34i*?",
+    "source_target_pairs": "52(1i 2i)*?",
+    "direction": "63t?",
+    "delta": "66i?",
+    "type": "72t?",
+    "async_execution_thread": "79t?",
+    "cross_program_prefetch_index": "80i?",
+    "k": "81i?",
+    "num_carries": "95i?",
 }
-# What proto3 leaves out because it is 0, though the instruction means it.
-ZEROES: dict[tuple[str, str], object] = {
-    ("get-tuple-element", "index"): 0,
-    ("parameter", "parameter_number"): 0,
-    ("fft", "fft_type"): "FFT",
-    ("rng-bit-generator", "algorithm"): "rng_default",
-    ("reduce-precision", "exponent_bits"): 0,
-    ("reduce-precision", "mantissa_bits"): 0,
-    ("rng-get-and-update-state", "delta"): 0,
-    ("scan", "num_carries"): 0,
-    ("topk", "k"): 0,
-    **{(opcode, "replica_groups"): ReplicaGroups.of_lists(()) for opcode in _GROUPED.split()},
+# Name in text: fields in order of preference, each with what makes the value of what it holds.
+MADE: "dict[str, tuple[tuple[str, Callable[[Any], object | None]], ...]]" = {
+    # OpMetadata: op_name = 2, op_type = 1, source_file = 3, source_line = 4, stack_frame_id = 15, scheduling_name = 16,
+    # deduplicated_name = 12.
+    "metadata": (("7(2t 1t 3t 4i 15i 16t 12t)?", _metadata),),
+    "literal": (("8b?", read_literal),),
+    # Window: size = 1, stride = 2, padding_low = 3, padding_high = 4, base_dilation = 6, window_dilation = 5, window_reversal = 7.
+    "window": (("15(1(1i 2i 3i 4i 6i 5i 7i)*)?", _window),),
+    # ConvolutionDimensionNumbers: batch, feature and spatial of the input; input, output and spatial of the kernel; and of the output.
+    "dim_labels": (("16(7i 8i 11i* 3i 4i 6i* 9i 10i 12i*)?", _convolution),),
+    "slice": (("17(1i 2i 3i)*?", _slices),),  # start, limit, stride
+    "padding": (("21(1(1i 2i 3i)*)?", _padding),),  # edge_padding_low, edge_padding_high, interior_padding
+    "distribution": (("23i?", partial(_word, DISTRIBUTIONS)),),
+    "channel_id": (("26i?", _nonzero),),
+    "outfeed_shape": (("29b?", _shape),),
+    # DotDimensionNumbers = 30, which RaggedDotDimensionNumbers = 90 holds as its field 1.
+    "lhs_contracting_dims": (("30(1i*)?", _first), ("90(1(1i*))?", _first_of_first)),
+    "rhs_contracting_dims": (("30(2i*)?", _first), ("90(1(2i*))?", _first_of_first)),
+    "lhs_batch_dims": (("30(3i*)?", _first), ("90(1(3i*))?", _first_of_first)),
+    "rhs_batch_dims": (("30(4i*)?", _first), ("90(1(4i*))?", _first_of_first)),
+    "lhs_ragged_dims": (("90(2i*)?", _first),),
+    "rhs_group_dims": (("90(3i*)?", _first),),
+    "fft_type": (("31i?", partial(_word, FFT_TYPES)),),
+    "offset_dims": (("33(1i*)?", _first),),
+    "collapsed_slice_dims": (("33(2i*)?", _first),),
+    "start_index_map": (("33(3i*)?", _first),),
+    "index_vector_dim": (("33(4i)?", _first), ("48(4i)?", _first)),
+    "operand_batching_dims": (("33(5i*)?", _first),),
+    "start_indices_batching_dims": (("33(6i*)?", _first),),
+    "sharding": (("40b?", sharding_text),),
+    "is_host_transfer": (("47i?", bool),),
+    "update_window_dims": (("48(1i*)?", _first),),
+    "inserted_window_dims": (("48(2i*)?", _first),),
+    "scatter_dims_to_operand_dims": (("48(3i*)?", _first),),
+    "input_batching_dims": (("48(5i*)?", _first),),
+    "scatter_indices_batching_dims": (("48(6i*)?", _first),),
+    # MeshAxesReplicaGroupListProto: mesh = 1, axes = 2. IotaReplicaGroupListProto: num_replica_groups = 1, num_devices_per_group = 2,
+    # iota_reshape_dims = 3, iota_transpose_perm = 4. CollectiveDeviceListProto: replica_groups = 1, its older
+    # iota_replica_group_list = 2. ReplicaGroup: replica_ids = 1.
+    "replica_groups": (
+        (f"93(1({MESH}) 2({AXIS})*)?", _mesh_groups),
+        ("92(1i 2i 3i* 4i*)?", _iota_groups),
+        ("87(1(1i*)* 2(1i 2i 3i* 4i*)?)?", _device_list),
+        ("49(1i*)*?", _listed_groups),
+    ),
+    "feature_group_count": (("50i?", _nonzero),),
+    # PrecisionConfig: operand_precision = 1, algorithm = 2.
+    "operand_precision": (("51(1i*)?", _precisions),),
+    "algorithm": (("70i?", partial(_word, RNG_ALGORITHMS)), ("51(2i)?", _dot_algorithm)),
+    "constrain_layout": (("56i?", bool),),
+    "operand_layout_constraints": (("57b*?", _shapes),),
+    "batch_group_count": (("58i?", _nonzero),),
+    # TriangularSolveOptions = 59, CholeskyOptions = 62.
+    "left_side": (("59(1i)?", _inner_flag),),
+    "lower": (("59(2i)?", _inner_flag), ("62(1i)?", _inner_flag)),
+    "unit_diagonal": (("59(3i)?", _inner_flag),),
+    "transpose_a": (("59(4i)?", partial(_inner_word, TRANSPOSES)),),
+    "is_stable": (("60i?", bool),),
+    "custom_call_has_side_effect": (("65i?", bool),),
+    "indices_are_sorted": (("67i?", bool),),
+    "frontend_attributes": (("68(1(1t 2t)*)?", _map),),
+    "unique_indices": (("69i?", bool),),
+    "use_global_device_ids": (("71i?", bool),),
+    # OutputOperandAliasing: output_shape_index = 1, operand_index = 2, operand_shape_index = 3.
+    "output_to_operand_aliasing": (("74(1i* 2i 3i*)*?", _operand_aliases),),
+    "padding_type": (("75i?", partial(_some_word, PADDING_TYPES)),),
+    "schedule": (("76i?", partial(_some_word, SCHEDULES)),),
+    "api_version": (("77i?", _api_version),),
+    "largest": (("85i?", bool),),
+    "is_composite": (("89i?", bool),),
+    "is_reverse": (("94i?", bool),),
+    "has_dynamic_root": (("100i?", bool),),
+}
+# What proto3 leaves out because it is 0, though instructions of these opcodes mean it.
+ZEROES: dict[str, dict[str, object]] = {
+    "index": {"get-tuple-element": 0},
+    "parameter_number": {"parameter": 0},
+    "fft_type": {"fft": "FFT"},
+    "algorithm": {"rng-bit-generator": "rng_default"},
+    "exponent_bits": {"reduce-precision": 0},
+    "mantissa_bits": {"reduce-precision": 0},
+    "delta": {"rng-get-and-update-state": 0},
+    "num_carries": {"scan": 0},
+    "k": {"topk": 0},
+    "replica_groups": dict.fromkeys(_GROUPED.split(), ReplicaGroups.of_lists(())),
 }

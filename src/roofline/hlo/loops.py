@@ -56,11 +56,14 @@ class Loops:
     _callers: dict[int, list[tuple[int, Instruction]]] = field(default_factory=dict)
     _looks: int = 0
 
-    def __post_init__(self) -> None:
-        for number, computation in enumerate(self.module.computations):
-            for instruction in computation.instructions:
-                for call in instruction.calls:
-                    self._callers.setdefault(call.computation, []).append((number, instruction))
+    def _calling(self, called: int) -> list[tuple[int, Instruction]]:
+        """The instructions that call a computation, and where they stand."""
+        if not self._callers:
+            for number, computation in enumerate(self.module.computations):
+                for instruction in computation.instructions:
+                    for call in instruction.calls:
+                        self._callers.setdefault(call.computation, []).append((number, instruction))
+        return self._callers.get(called, [])
 
     def trip_count(self, number: int, loop: Instruction) -> int | None:
         """How often a while in a computation runs; ``None`` when only the data decide."""
@@ -151,7 +154,7 @@ class Loops:
         """What is known of the parameters of a computation from the one place that calls it."""
 
         def bind(parameter: int, slot: Slot) -> Value | None:
-            callers = self._callers.get(number, [])
+            callers = self._calling(number)
             if len(callers) != 1 or depth > _MAX_DEPTH:
                 return None
             caller, instruction = callers[0]

@@ -20,6 +20,8 @@ def needs(instruction: Instruction, operands: Operands, region: Region) -> tuple
     """The region of each operand that a region of the result needs. A tuple's region is that of its parts, which are alike."""
     if not region:
         return (NOTHING,) * len(operands)
+    if region.whole and instruction.opcode not in SELECTIVE:
+        return (WHOLE,) * len(operands)
     return NEEDS.get(instruction.opcode, _elementwise)(instruction, operands, region)
 
 
@@ -49,10 +51,15 @@ def _sizes(instruction: Instruction, operands: Operands, region: Region) -> tupl
 
 
 def _broadcast(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
+    """The elements that are repeated, and the sizes that a program works out when it runs."""
     dims = operands[0].shape.dims
     axes = instruction.dimensions
-    # HLO only adds dimensions; StableHLO also widens those of one element.
-    return (moved(region, dims, lambda box: tuple(range(1) if size == 1 else box[axis] for axis, size in zip(axes, dims, strict=True))),)
+
+    def back(box: Box) -> Box:
+        # HLO only adds dimensions; StableHLO also widens those of one element.
+        return tuple(range(1) if size == 1 else box[axis] for axis, size in zip(axes, dims, strict=True))
+
+    return (moved(region, dims, back), *(WHOLE for _ in operands[1:]))
 
 
 def _transpose(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
@@ -102,8 +109,6 @@ def _pad(instruction: Instruction, operands: Operands, region: Region) -> tuple[
 
 
 def _concatenate(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    if region.whole:
-        return (WHOLE,) * len(operands)
     axis = instruction.dimensions[0]
     total = instruction.shape.dims[axis]
     found = []
@@ -123,11 +128,9 @@ def _concatenate(instruction: Instruction, operands: Operands, region: Region) -
 
 
 def _reshape(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    """The same elements in the same order: row-major for a reshape, in memory for a bitcast."""
+    """The same elements in the same order, row-major for a reshape, in memory for a bitcast; and sizes that are known when it runs."""
     source = operands[0].shape
     result = result_dims(instruction.shape)
-    if region.whole:
-        return (WHOLE,)
     in_memory = instruction.opcode == "bitcast"
     here, there = _order(instruction.shape, in_memory), _order(source, in_memory)
     before, after = tuple(result[axis] for axis in here), tuple(source.dims[axis] for axis in there)
@@ -142,7 +145,7 @@ def _reshape(instruction: Instruction, operands: Operands, region: Region) -> tu
     if prod(before) != prod(after):  # a bitcast between formats: as large a share of the bytes
         loose = -(-count(region, result) * prod(after) // max(1, prod(before)))
         kept = []
-    return (moved(Region(tuple(kept), loose), source.dims, lambda box: box),)
+    return (moved(Region(tuple(kept), loose), source.dims, lambda box: box), *(WHOLE for _ in operands[1:]))
 
 
 def _order(shape: Shape, in_memory: bool) -> Dims:
@@ -214,7 +217,7 @@ def _convolution(instruction: Instruction, operands: Operands, region: Region) -
 
 def _dot(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
     """Whole lines along the contracted dimensions. A result's dimensions are batches, the left's free ones, the right's."""
-    if region.whole or region.loose or len(operands) != 2:
+    if region.loose or len(operands) != 2:
         return (WHOLE,) * len(operands)
     numbers = instruction.dot
     found = []
@@ -265,6 +268,24 @@ def _triangle(instruction: Instruction, operands: Operands, region: Region) -> t
     half = prod(dims) * (size + 1) // (2 * size) if size else 0
     return (loosely(half), *(WHOLE for _ in operands[1:]))
 
+
+# Opcodes that leave some of their operands out even when all of the result is needed; whatever another does, it needs them whole.
+SELECTIVE = frozenset(
+    (
+        "add-dependency",
+        "cholesky",
+        "convolution",
+        "dynamic-slice",
+        "dynamic-update-slice",
+        "gather",
+        "get-dimension-size",
+        "pad",
+        "ragged-dot",
+        "reduce-window",
+        "slice",
+        "triangular-solve",
+    )
+)
 
 # Opcodes that are not here treat elements alike.
 NEEDS: dict[str, Rule] = {

@@ -20,7 +20,7 @@ from .loops import Loops
 from .module import Computation, HloModule
 from .regions import WHOLE
 from .shapes import Shape
-from .traffic import Kernel, Traffic, fused_kernel, kernel
+from .traffic import Kernel, Likeness, Traffic, fused_kernel, kernel, likeness
 from .work import Sum
 
 # A branch ranks by the time of its bytes and of its FLOP, with so many FLOP in the time of a byte: round figures of accelerators'
@@ -56,6 +56,7 @@ class Pricer:
     loops: Loops = field(init=False)
     _totals: dict[int, Total] = field(init=False, default_factory=dict)
     _numbers: dict[str, int] = field(init=False, default_factory=dict)
+    _launches: dict[Likeness, Kernel] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.bodies = Bodies(self.module, self.platform)
@@ -75,7 +76,7 @@ class Pricer:
             # Attributes that do not fit the operands' shapes; no compiler writes such a program.
             where = f"{instruction.dialect.where}: {instruction.dialect.place(instruction.place)}: {instruction.name}"
             raise SourceError(f"{where}: its attributes do not fit its operands ({error}); is the file damaged?") from None
-        if found.cost != NOTHING and instruction.shape.is_dynamic:
+        if (found.cost.amounts or found.cost.unknown) and instruction.shape.is_dynamic:
             return replace(found, notes=(*found.notes, "dimensions that vary are counted at their upper bound"))
         return found
 
@@ -94,6 +95,13 @@ class Pricer:
                 cost.add(found.cost)
                 least.add(found.cost if found.least is None else found.least)
             known = self._totals[number] = Total(cost.cost, least.cost)
+        return known
+
+    def launch(self, site: Site, alike: Likeness) -> Kernel:
+        """The kernel of a fusion, once for all that are alike."""
+        known = self._launches.get(alike)
+        if known is None:
+            known = self._launches[alike] = fused_kernel(self.bodies, site)
         return known
 
     def trip_count(self, site: Site) -> int | None:
@@ -160,6 +168,8 @@ def _fused(pricer: Pricer, site: Site) -> Price:
     """One kernel that does all of its body; TPUs fuse collectives too, whose bytes cross links besides."""
     if not site.instruction.calls:
         return _unknown(pricer, site)
+    if (alike := likeness(pricer.bodies, site)) is not None:
+        return _launched(site, pricer.launch(site, alike))
     if (wrapped := price_fused_call(site)) is not None:
         return wrapped
     launch = fused_kernel(pricer.bodies, site)

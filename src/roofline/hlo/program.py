@@ -15,7 +15,7 @@ from .collectives import Network
 from .module import Computation, HloModule, Instruction
 from .platforms import detect_platform
 from .price import Pricer, branch_note, uncertain
-from .scopes import Direction, direction, scope
+from .scopes import direction, scope
 
 
 @value(kw_only=False)
@@ -32,7 +32,7 @@ class Executed:
     op: Op
 
     @property
-    def direction(self) -> Direction:
+    def direction(self) -> str:
         return direction(self.site.instruction.op_name)
 
 

@@ -5,17 +5,16 @@ primitive last.
 """
 
 import re
-from typing import Literal
 
-Direction = Literal["forward", "backward", ""]
+from ..patterns import pattern
 
 # Segments that say how a program is built, not what it is.
-_NOISE = re.compile(
+_NOISE = pattern(
     r"body(_fun|_jaxpr)?|branch_\d+_fun|checkpoint|closed_call|cond(_fun)?|core_call|custom_(jvp|vjp)_call(_jaxpr)?|custom_lin|eval_jaxpr|main|"
     r"named_call|pjit|remat2?|rematted_computation|scan|shard_map|while|xla_(call|pmap)"
 )
-_EMPTY = re.compile(r"/{2,}")  # scopes without a name, inside of parentheses
-_WRAPPED = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)
+_EMPTY = pattern(r"/{2,}")  # scopes without a name, inside of parentheses
+_WRAPPED = pattern(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)
 _DROPPED = ("jit", "pjit", "pmap", "xla_pmap", "core_call", "remat", "checkpoint", "shard_map")
 
 
@@ -35,7 +34,7 @@ def scope(op_name: str) -> str:
     return _EMPTY.sub("/", "/".join(kept))
 
 
-def direction(op_name: str) -> Direction:
+def direction(op_name: str) -> str:
     """Which pass of a differentiated program an instruction belongs to; nothing when it was not differentiated.
 
     >>> direction("jit(step)/transpose(jvp(layer0))/mul"), direction("jit(step)/jvp(layer0)/mul"), direction("jit(step)/mul")
@@ -48,16 +47,15 @@ def direction(op_name: str) -> Direction:
 
 def _segments(name: str) -> list[str]:
     """The parts between slashes that no parenthesis encloses."""
-    found, depth, start = [], 0, 0
-    for place, character in enumerate(name):
-        if character == "(":
-            depth += 1
-        elif character == ")":
-            depth -= 1
-        elif character == "/" and depth <= 0:
-            found.append(name[start:place])
-            start = place + 1
-    return [*found, name[start:]]
+    found: list[str] = []
+    depth = 0  # of parentheses at the end of what was found
+    for piece in name.split("/"):
+        if depth > 0:
+            found[-1] += f"/{piece}"
+        else:
+            found.append(piece)
+        depth += piece.count("(") - piece.count(")")
+    return found
 
 
 def _unwrapped(segment: str) -> str:

@@ -22,6 +22,10 @@ _VMEM = {"read": Resource("vmem.read"), "write": Resource("vmem.write")}
 _VMEM_SPACE, _SCALAR_SPACES, _HOST_SPACE = 1, (2, 4, 6), 5
 
 
+# Equal for fusions whose kernels cost the same; shapes are known by the objects that a module's readers share.
+Likeness = tuple[int | tuple[int, int], ...]
+
+
 @value(kw_only=False)
 class Kernel:
     """The cost of one launch, notes on it, and the opcodes that ran in it."""
@@ -133,6 +137,25 @@ def kernel(bodies: Bodies, site: Site) -> Kernel:
             traffic.read(computation, operand, (), region)
         traffic.write(instruction.shape)
     return _launch(work, traffic, {instruction.opcode})
+
+
+def likeness(bodies: Bodies, site: Site) -> Likeness | None:
+    """What the kernel of a fusion follows from: its body, its shape, and which operands of which shapes are the same array.
+
+    ``None`` where more matters: attributes, or parts of tuples.
+    """
+    like = bodies.like(site.instruction.calls[0].computation)
+    if like is None:
+        return None
+    instructions = site.computation.instructions
+    places: dict[tuple[int, Path], int] = {}
+    operands = []
+    for index in site.instruction.operands:
+        shape = instructions[index].shape
+        if shape.is_tuple:
+            return None
+        operands.append((id(shape), places.setdefault(source(site.computation, index, ()), len(places))))
+    return like, id(site.instruction.shape), *operands
 
 
 def fused_kernel(bodies: Bodies, site: Site) -> Kernel:

@@ -1,9 +1,8 @@
 """The arithmetic of one instruction, apart from the bytes it moves."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from ..cost import NOTHING, Amount, Cost
-from ..formulas.notation import tidy
+from ..cost import NOTHING, Amount, Cost, tidy
 from ..resource import Resource
 from ..value import field, record, value
 from .bill import Site
@@ -40,10 +39,15 @@ class Sum:
         for note in notes:
             self.notes[note] = None
 
+    def add_each(self, amounts: Iterable[tuple[Resource, Amount]], times: int) -> None:
+        """Known amounts of so many equal pieces of work."""
+        for resource, amount in amounts:
+            self.amounts[resource] = self.amounts.get(resource, 0) + amount * times
+
     @property
     def cost(self) -> Cost:
-        known = sorted((resource, tidy(amount)) for resource, amount in self.amounts.items() if amount)
-        return Cost(tuple(known), frozenset(self.unknown))
+        names = sorted((resource.name, resource) for resource, amount in self.amounts.items() if amount)
+        return Cost(tuple([(resource, tidy(self.amounts[resource])) for _, resource in names]), frozenset(self.unknown))
 
     @property
     def work(self) -> Work:

@@ -4,24 +4,7 @@
 fusion wraps with slices. `register_call` adds a function of yours.
 """
 
-from . import (
-    annotations,
-    cublas,
-    cudnn,
-    fmha,
-    lapack,
-    mosaic,
-    onednn,
-    random_numbers,
-    sorting,
-    sparse,
-    transformer_engine,
-    triton,
-)
 from .fused import price_fused_call
 from .registry import CustomCall, forget_call, known_targets, price_call, register_call
 
 __all__ = ["CustomCall", "forget_call", "known_targets", "price_call", "price_fused_call", "register_call"]
-
-# Importing a library's file fills the registry.
-LIBRARIES = (annotations, cublas, cudnn, fmha, lapack, mosaic, onednn, random_numbers, sorting, sparse, transformer_engine, triton)

@@ -6,10 +6,9 @@ Causal counts half the square that queries make with their own keys.
 
 from fractions import Fraction
 
-from ...cost import Cost
+from ...cost import Amount, Cost, tidy
 from ...dtypes import DType
 from ...formulas.chains import POINTWISE
-from ...formulas.notation import Dim, tidy
 from ...resource import TRANSCENDENTAL, matrix, vector
 from ...value import value
 
@@ -40,7 +39,7 @@ class Attention:
     dropout: bool = False
 
     @property
-    def scored(self) -> Dim:
+    def scored(self) -> Amount:
         """Pairs of a query and a key in one head of one sequence."""
         t, s = self.queries, self.keys
         if not self.causal:
@@ -52,7 +51,7 @@ class Attention:
         return tidy(_area(t, s, before, reach))
 
     @property
-    def pairs(self) -> Dim:
+    def pairs(self) -> Amount:
         """Pairs of a query and a key in all heads of all sequences."""
         return self.batch * self.heads * self.scored
 
@@ -77,7 +76,7 @@ class Attention:
         flops = self.pairs * (5 + 2 * self.bias + 2 * self.dropout) + 2 * self.batch * self.heads * self.queries * self.value_width
         return self._cost(2 * self.pairs * (3 * self.key_width + 2 * self.value_width), flops, self.pairs)
 
-    def _cost(self, products: Dim, flops: Dim, transcendentals: Dim) -> Cost:
+    def _cost(self, products: Amount, flops: Amount, transcendentals: Amount) -> Cost:
         return Cost.of({matrix(self.number): tidy(products), vector("fp32"): tidy(flops), TRANSCENDENTAL: tidy(transcendentals)})
 
 

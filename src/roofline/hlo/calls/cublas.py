@@ -4,17 +4,23 @@ FLOP = 2 · batch · m · n · k from the dimension numbers in the configuration
 epilogue runs on the vector unit; the workspace at the end of the result is no traffic.
 """
 
+from functools import lru_cache
 from math import prod
 
 from ...cost import NOTHING, Cost
+from ...dtypes import DType
 from ...resource import matrix
-from ..bill import Price, Site
+from ..bill import Platform, Price, Site
+from ..config import parse_config
+from ..shapes import Shape
 from .lawn41 import solve_triangle
-from .padding import Extents, extents
+from .padding import extents
 from .products import accumulator, check_dimensions, dimensions, each, free, multiply_adds, pointwise, precision_of, sizes, unit
 from .registry import call
 from .settings import Config, flag, integers, real, section, word
 from .traffic import Misfit, operand, output, priced
+
+Sizes = tuple[int, ...]
 
 # What an epilogue does to each element of the result; its parts are joined by underscores. AUX writes one more result.
 _EPILOGUES = {"DEFAULT": (), "BIAS": ("bias",), "RELU": ("relu",), "GELU": ("gelu",), "SILU": ("silu",), "AUX": ()}
@@ -24,41 +30,40 @@ PADDED = "multiplications by zeros that the compiler padded with are not counted
 @call("__cublas$gemm", "__cublas$lt$matmul", "__cublas$lt$matmul$f8", "__cublas$lt$matmul$mx")
 def gemm(site: Site) -> Price:
     """D = α·A·B + β·C, then an epilogue: 2 · batch · m · n · k FLOP on the matrix unit, the rest on the vector unit."""
-    config = _config(site)
-    left, right = operand(site, 0), operand(site, 1)
+    instruction = site.instruction
+    left, right, made = operand(site, 0), operand(site, 1), output(site)
+    ours, theirs = (tuple(extent.size for extent in extents(site, number)) for number in (0, 1))
+    of_fp8 = instruction.custom_call_target == "__cublas$lt$matmul$f8"
+    work, said = _product(instruction.backend_config_text, of_fp8, left, right, made, ours, theirs, site.platform)
+    return priced(site, work, "matmul", said, PADDED if ours != left.dims or theirs != right.dims else "")
+
+
+@lru_cache(maxsize=256)  # a program repeats its products for each layer
+def _product(
+    text: str, of_fp8: bool, left: Shape, right: Shape, made: Shape, ours: Sizes, theirs: Sizes, platform: Platform
+) -> tuple[Cost, str]:
+    """The arithmetic of a product with this configuration, and what to say about it; ``ours`` and ``theirs`` is what is not padding."""
+    config: Config = parse_config(text)
+    if "gemm_backend_config" in config:  # older compilers wrote it alone
+        config = section(config, "gemm_backend_config")
     dims = dimensions(section(config, "dot_dimension_numbers"))
     check_dimensions(dims, left, right)
     ours_free = free(left.rank, dims.lhs_contracting, dims.lhs_batch)
     theirs_free = free(right.rank, dims.rhs_contracting, dims.rhs_batch)
-    if sizes(left, dims.lhs_batch) * sizes(left, ours_free) * sizes(right, theirs_free) != output(site).elements:
-        raise Misfit(f"{left} times {right} does not make {output(site)}")
-    ours, theirs = extents(site, 0), extents(site, 1)
+    if sizes(left, dims.lhs_batch) * sizes(left, ours_free) * sizes(right, theirs_free) != made.elements:
+        raise Misfit(f"{left} times {right} does not make {made}")
     # Along a contraction, what either side padded is padding.
-    depth = prod(min(ours[a].size, theirs[b].size) for a, b in zip(dims.lhs_contracting, dims.rhs_contracting, strict=True))
-    batch = prod(min(ours[a].size, theirs[b].size) for a, b in zip(dims.lhs_batch, dims.rhs_batch, strict=True))
-    rows, columns = _real(ours, ours_free), _real(theirs, theirs_free)
-    resource, said = unit(left.number, right.number, precision_of(config), site.platform)
-    made = batch * rows * columns
-    work = Cost.of({resource: multiply_adds(left.number) * made * depth}) + _epilogue(site, config, made)
-    cut = any(extent.size < size for real, shape in ((ours, left), (theirs, right)) for extent, size in zip(real, shape.dims, strict=True))
-    return priced(site, work, "matmul", said, PADDED if cut else "")
+    depth = prod(min(ours[a], theirs[b]) for a, b in zip(dims.lhs_contracting, dims.rhs_contracting, strict=True))
+    batch = prod(min(ours[a], theirs[b]) for a, b in zip(dims.lhs_batch, dims.rhs_batch, strict=True))
+    elements = batch * prod(ours[axis] for axis in ours_free) * prod(theirs[axis] for axis in theirs_free)
+    resource, said = unit(left.number, right.number, precision_of(config), platform)
+    return Cost.of({resource: multiply_adds(left.number) * elements * depth}) + _epilogue(config, of_fp8, made.number, elements), said
 
 
-def _config(site: Site) -> Config:
-    """The part of the configuration that is about the product; older compilers wrote it alone."""
-    config = site.instruction.backend_config
-    return section(config, "gemm_backend_config") if "gemm_backend_config" in config else config
-
-
-def _real(found: Extents, axes: tuple[int, ...]) -> int:
-    return prod(found[axis].size for axis in axes)
-
-
-def _epilogue(site: Site, config: Config, made: int) -> Cost:
+def _epilogue(config: Config, of_fp8: bool, number: DType, made: int) -> Cost:
     """Scales, the addition of C, a bias and an activation, for each element of the result."""
-    number = output(site).number
     work = NOTHING
-    scaled = site.instruction.custom_call_target == "__cublas$lt$matmul$f8" or real(config, "alpha_real", 1.0) != 1
+    scaled = of_fp8 or real(config, "alpha_real", 1.0) != 1
     beta = real(config, "beta")
     work += each(made, number, int(scaled) + (0 if not beta else 1 if beta == 1 else 2))
     for part in word(config, "epilogue", "DEFAULT").split("_"):

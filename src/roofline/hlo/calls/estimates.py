@@ -1,8 +1,7 @@
 """Cost estimates that kernel authors attach to their calls: FLOP, transcendentals, bytes, bytes sent to other chips."""
 
 from ...cost import NOTHING, Cost
-from ...dtypes import DType
-from ...formulas.billing import wider
+from ...dtypes import DType, wider
 from ...resource import TRANSCENDENTAL, Resource, matrix, vector
 from ..bill import Price, Site
 from .settings import Config, integer

@@ -6,7 +6,7 @@ here for them are the usual estimates (Golub and Van Loan, Matrix Computations, 
 
 from fractions import Fraction
 
-from ...formulas.notation import Dim, tidy
+from ...cost import Amount, tidy
 from ...value import value
 
 _THIRD, _SIXTH = Fraction(1, 3), Fraction(1, 6)
@@ -19,7 +19,7 @@ class Count:
     multiplications: int | Fraction
     additions: int | Fraction
 
-    def flops(self, *, complex_numbers: bool = False) -> Dim:
+    def flops(self, *, complex_numbers: bool = False) -> Amount:
         """All of them in real FLOP.
 
         >>> cholesky(2).flops(), Count(1, 1).flops(complex_numbers=True)

@@ -7,6 +7,7 @@ conversions and the fusion that made the operand show a pad of zeros. A pad that
 
 import re
 
+from ...patterns import pattern
 from ...value import value
 from ..bill import Site
 from ..module import Computation, HloModule, Instruction
@@ -15,7 +16,7 @@ from .traffic import output
 
 _SAME_ELEMENTS = ("copy", "convert", "opt-barrier", "reduce-precision")
 # The framework's name of an operation that pads; a pad of the compiler's own is named after the product, or after its operand.
-_AUTHORED = re.compile(r"/pad(?:v2)?\Z|constant_pad", re.IGNORECASE)
+_AUTHORED = pattern(r"/pad(?:v2)?\Z|constant_pad", re.IGNORECASE)
 MOST_STEPS = 64  # instructions between a call and a pad that are worth following
 
 

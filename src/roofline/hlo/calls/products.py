@@ -1,12 +1,10 @@
 """Products inside library calls: the unit and number format that run them, and the epilogues that follow on the vector unit."""
 
-import re
 from math import prod
 
 from ...cost import Cost
-from ...dtypes import DType, dtype
-from ...formulas.billing import wider
-from ...formulas.chains import POINTWISE
+from ...dtypes import DType, dtype, wider
+from ...patterns import pattern
 from ...resource import TRANSCENDENTAL, Resource, matrix, vector
 from ..bill import Platform
 from ..shapes import Shape
@@ -14,7 +12,7 @@ from ..values import DotDimensions
 from .settings import Config, integers, section, word, words
 from .traffic import Misfit
 
-_ALGORITHM = re.compile(r"ALG_DOT_(?:ANY_)?(F8|BF16|F16|TF32|F32|F64)_\w+?(?:_X(\d))?")
+_ALGORITHM = pattern(r"ALG_DOT_(?:ANY_)?(F8|BF16|F16|TF32|F32|F64)_\w+?(?:_X(\d))?")
 
 
 def dimensions(config: Config) -> DotDimensions:
@@ -75,6 +73,8 @@ def accumulator(number: DType) -> DType:
 
 def pointwise(name: str, elements: int, number: DType) -> Cost:
     """One operation of the table of pointwise operations on so many elements."""
+    from ...formulas.chains import POINTWISE  # with all other formulas, which few programs need
+
     facts = POINTWISE[name]
     return each(elements, number, facts.flops, facts.transcendentals)
 

@@ -4,8 +4,10 @@ A target is written exactly, or as a prefix that ends in ``*``. Exact targets co
 ones, and a target has one function: registering a second is an error.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from importlib import import_module
 
 from ...cost import Cost
 from ...errors import FormulaError, UsageError
@@ -14,6 +16,20 @@ from ...value import value
 from ..bill import Platform, Price, Site
 from ..shapes import Shape
 from .traffic import traffic_of, unpriced
+
+TYPE_CHECKING = False  # what type checkers take to be true
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    F = TypeVar("F")
+
+# One file a library; importing it fills the registry.
+LIBRARIES = (
+    *("annotations", "cublas", "cudnn", "fmha", "lapack", "mosaic", "onednn", "random_numbers", "sorting", "sparse"),
+    *("transformer_engine", "triton"),
+)
+# How the targets of some begin, and of no other: one of these asks for that file alone, any other target for all of them.
+BEGINNINGS = {"__cublas$": "cublas", "__cudnn$conv": "cudnn", "__cudnn$fmha": "fmha", "__onednn$": "onednn", "tpu_custom_call": "mosaic"}
 
 
 @value
@@ -38,13 +54,13 @@ class CustomCall:
         return traffic_of(self.operands, self.results, self.platform)
 
 
-F = TypeVar("F")
 Handler = Callable[[Site], Price | None]
 UserFunction = Callable[[CustomCall], Cost | Ledger | None]
 
 _EXACT: dict[str, Handler] = {}
 _PREFIXES: dict[str, Handler] = {}
 _USERS: dict[str, UserFunction] = {}
+_READ: set[str] = set()
 
 
 def call(*targets: str) -> Callable[[Handler], Handler]:
@@ -71,6 +87,7 @@ def register_call(target: str, function: UserFunction) -> None:
     """
     if not target or target == "*":
         raise UsageError("a custom call needs a target, as in register_call('my_kernel', function)")
+    _import(LIBRARIES)
     if target in _USERS or target in _EXACT or target in _PREFIXES:
         owner = "one of yours" if target in _USERS else "one of this package's"
         raise UsageError(f"the custom call {target!r} already has a function, {owner}; forget_call takes away yours")
@@ -91,6 +108,7 @@ def user_targets() -> tuple[str, ...]:
 
 def known_targets() -> tuple[str, ...]:
     """Every target and prefix of libraries that has a price, in order of name."""
+    _import(LIBRARIES)
     return tuple(sorted((*_EXACT, *_PREFIXES)))
 
 
@@ -102,6 +120,7 @@ def price_call(site: Site) -> Price | None:
     target = site.instruction.custom_call_target
     if (function := _find(target, _USERS, _USERS)) is not None:
         return _ask(site, function)
+    _import(next(((file,) for beginning, file in BEGINNINGS.items() if target.startswith(beginning)), LIBRARIES))
     handler = _find(target, _EXACT, _PREFIXES)
     if handler is None:
         return None
@@ -109,6 +128,14 @@ def price_call(site: Site) -> Price | None:
         return handler(site)
     except FormulaError as misfit:
         return unpriced(site, str(misfit))
+
+
+def _import(files: tuple[str, ...]) -> None:
+    """Imports the files of these libraries, unless that was done."""
+    for file in files:
+        if file not in _READ:
+            import_module(f".{file}", __package__)
+            _READ.add(file)
 
 
 def _find(target: str, exact: Mapping[str, F], prefixes: Mapping[str, F]) -> F | None:

@@ -1,12 +1,12 @@
 """Values out of backend configurations, whose JSON writes 64-bit numbers as strings and leaves out what is zero or empty."""
 
-import re
 from collections.abc import Mapping
 
+from ...patterns import pattern
 from .traffic import Misfit
 
 Config = Mapping[str, object]
-_WHOLE = re.compile(r"-?[0-9]{1,20}")
+_WHOLE = pattern(r"-?[0-9]{1,20}")
 
 
 def section(config: Config, *names: str) -> Config:

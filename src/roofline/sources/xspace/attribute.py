@@ -35,6 +35,10 @@ class Subject:
     notes: tuple[str, ...] = ()
     found: bool = True
 
+    def __hash__(self) -> int:
+        """Of what tells nearly all of them apart; the rest is compared."""
+        return hash((self.name, self.module, self.program))
+
     @property
     def priced(self) -> bool:
         return self.cost.is_known
@@ -80,12 +84,16 @@ class Tally:
 
     def add(self, other: "Tally") -> None:
         """Another stretch of the same operation."""
+        self.add_totals(other)
+        for mark, share in other.steps.items():
+            self.steps.setdefault(mark, Share()).add(share)
+
+    def add_totals(self, other: "Tally") -> None:
+        """All of another stretch but its steps, whose marks are those of its own part."""
         self.executions += other.executions
         self.kernels += other.kernels
         self.time_ps += other.time_ps
         self.self_ps += other.self_ps
-        for mark, share in other.steps.items():
-            self.steps.setdefault(mark, Share()).add(share)
         for resource, amount in other.amounts.items():
             self.amounts[resource] = self.amounts.get(resource, 0) + amount
         self.launched += other.launched

@@ -6,12 +6,12 @@ eights; of two branches on a predicate the second comes first); a loop, where lo
 node that sets the condition, and a node with a graph for body, condition and setter.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 
 from ...hlo.module import Instruction
+from ...patterns import pattern
 from ...value import value
-from .modules import Place, Program
+from .modules import CONTROL, Place, Program
 
 LOOP_SETTER, CASE_SETTER = "set_while_condition", "set_case_condition"
 BRANCHES_AT_ONCE = 8
@@ -37,7 +37,7 @@ _SILENT = frozenset(  # these launch nothing
     ]
 )
 _SILENT_CALLS = ("AllocateBuffer", "Pin", "Unpin", "CreateBuffer")
-_NUMBER = re.compile(r"(?:[._]\d+)+\Z")
+_NUMBER = pattern(r"(?:[._]\d+)+\Z")
 _KERNEL_SUFFIX = ".kd"  # of AMD's kernels
 
 
@@ -91,6 +91,19 @@ def commands(program: Program, computation: int) -> tuple[Command, ...]:
     return tuple(_commands(program, computation))
 
 
+def launching(program: Program) -> Iterator[Place]:
+    """The instructions that launch something when a program runs: those of its entry, and of the calls, loops and branches in it."""
+    waiting, seen = [program.module.entry], {program.module.entry}
+    for computation in waiting:
+        for index, instruction in enumerate(program.module.computations[computation].instructions):
+            if instruction.opcode not in _SILENT:
+                yield Place(computation, index)
+            for call in instruction.calls if instruction.opcode in CONTROL else ():
+                if call.computation not in seen:
+                    seen.add(call.computation)
+                    waiting.append(call.computation)
+
+
 def _commands(program: Program, computation: int) -> Iterator[Command]:
     for index, instruction in enumerate(program.module.computations[computation].instructions):
         if instruction.opcode in _SILENT or (instruction.opcode == "custom-call" and instruction.custom_call_target in _SILENT_CALLS):
@@ -112,10 +125,10 @@ def _launcher(program: Program, instruction: Instruction) -> Instruction:
     """The instruction that kernels are named after: the one inside, of an asynchronous one, and the sort of a fused sort."""
     if not instruction.calls or instruction.opcode not in ("async-start", "fusion"):
         return instruction
-    inside = program.module.computations[instruction.calls[0].computation]
+    inside = instruction.calls[0].computation
     if instruction.opcode == "async-start":
-        return _launcher(program, inside.root_instruction)
-    return next((one for one in inside if one.opcode == "sort"), instruction)
+        return _launcher(program, program.module.computations[inside].root_instruction)
+    return program.sorts.get(inside, instruction)
 
 
 def _kernel_name(name: str) -> str:

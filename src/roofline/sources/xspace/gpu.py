@@ -4,11 +4,13 @@ An event outside of CUDA graphs names its instruction (``hlo_op``); in a graph i
 launches is one operation: helper kernels, memsets and copies are folded into it, and an execution counts once however many kernels it has.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 
 from ...errors import SourceError
 from ...value import replace, value
 from .attribute import UNKNOWN, DevicePart, Extent, Launched, Mark, Share, Subject, Tally
+from .commands import launching
 from .graphs import Graph, Resolved, Seen, resolve
 from .kernels import LAUNCH, Key, keys_of, requests, together
 from .modules import Place, Program, Programs
@@ -16,7 +18,7 @@ from .peaks import gpu_name, gpu_rates, ordinal
 from .scan import Plane, Progress, Space, Totals, read_totals, union
 from .steps import Host, is_last, mark_of, step_lookup
 
-Cells = Mapping[tuple[int, int], Mapping[Mark, tuple[int, int]]]
+Cells = Mapping[Key, Mapping[Mark, tuple[int, int]]]
 
 
 def read_gpus(
@@ -25,7 +27,7 @@ def read_gpus(
     """Every GPU of a profile, and what is to be said about them."""
     steps = step_lookup(host.ids(host.launches), LAUNCH)
     asked = [(plane, request) for plane in planes for request in requests(plane, steps)]
-    tables = read_totals(space, [request for _, request in asked], progress=progress)
+    tables = read_totals(space, [request for _, request in asked], progress=progress, meanwhile=lambda: _price_ahead(programs, host))
     parts, notes = list[DevicePart](), list[str]()
     for plane in planes:
         mine = [totals for (owner, _), totals in zip(asked, tables, strict=True) if owner is plane and len(totals)]
@@ -38,6 +40,13 @@ def read_gpus(
         if dropped := plane.stat("dropped_traces"):
             notes.append(f"{plane.name}: the profiler dropped events ({dropped}); times and counts are too low")
     return parts, notes
+
+
+def _price_ahead(programs: Programs, host: Host) -> None:
+    """Prices what the programs launch that the host says it executed: their events will ask for it."""
+    for program in programs.expect(host.executions):
+        for place in launching(program):
+            program.subject(place)
 
 
 @value(kw_only=False)
@@ -55,7 +64,8 @@ class _Device:
     def __init__(self, plane: Plane, tables: Sequence[Totals], programs: Programs, host: Host) -> None:
         self.plane, self.tables, self.programs, self.host = plane, tables, programs, host
         self.notes: list[str] = []
-        self.keys = list(keys_of(plane, tables))
+        self.streams = [keys_of(plane, stream, totals) for stream, totals in enumerate(tables)]
+        self.keys = [key for keys in self.streams for key in keys]
         self.owners: dict[Key, _Owner] = {}
         nodes: dict[Program, list[Key]] = {}
         for key in self.keys:
@@ -125,7 +135,8 @@ class _Device:
         starts = [totals.start_ps for totals in self.tables if totals.start_ps is not None]
         ends = [totals.end_ps for totals in self.tables if totals.end_ps is not None]
         wall = max(ends) - min(starts) if starts and ends else 0
-        busy = self.tables[0].busy_ps if len(self.tables) == 1 else union(totals.intervals for totals in self.tables)[1]
+        apart = sum(totals.busy_ps for totals in self.tables)
+        intervals, busy = union(totals.intervals for totals in self.tables) if len(self.tables) > 1 else ((), apart)
         return DevicePart(
             plane=self.plane.name,
             ordinal=ordinal(self.plane),
@@ -134,7 +145,7 @@ class _Device:
             wall_ps=wall,
             busy_ps=min(busy, wall),
             rows=self._rows(),
-            steps=self._steps(),
+            steps=self._steps(intervals if busy < apart else ()),
         )
 
     def _rows(self) -> dict[Subject, Tally]:
@@ -146,49 +157,48 @@ class _Device:
 
     def _hidden(self) -> dict[Subject, int]:
         """How long kernels of one operation ran while an earlier one of the same execution had not ended."""
-        owners = {(key.stream, key.row): owner.subject for key, owner in self.owners.items()}
         hidden: dict[Subject, int] = {}
-        for stream, totals in enumerate(self.tables):
+        for keys, totals in zip(self.streams, self.tables, strict=True):
             overlaps = totals.overlaps
             for covering, covered, time_ps in zip(overlaps.covering, overlaps.covered, overlaps.time_ps, strict=True):
-                subject = owners[stream, covered]
-                if owners[stream, covering] == subject:
+                subject = self.owners[keys[covered]].subject
+                if self.owners[keys[covering]].subject == subject:
                     hidden[subject] = hidden.get(subject, 0) + time_ps
         return hidden
 
     def _cells(self) -> Cells:
         """Events and time of each key in each step."""
-        found: dict[tuple[int, int], dict[Mark, tuple[int, int]]] = {}
-        for stream, totals in enumerate(self.tables):
+        found: dict[Key, dict[Mark, tuple[int, int]]] = {key: {} for key in self.keys}
+        for keys, totals in zip(self.streams, self.tables, strict=True):
             cells = totals.cells
             for row, label, count, time_ps in zip(cells.key, cells.label, cells.count, cells.time_ps, strict=True):
-                marks = found.setdefault((stream, row), {})
-                known = marks.get(mark_of(label), (0, 0))
-                marks[mark_of(label)] = (known[0] + count, known[1] + time_ps)
+                marks, mark = found[keys[row]], mark_of(label)
+                known = marks.get(mark, (0, 0))
+                marks[mark] = (known[0] + count, known[1] + time_ps)
         return found
 
     def _tally(self, keys: Sequence[Key], hidden: int, cells: Cells) -> Tally:
-        raw = sum(key.time_ps for key in keys)
-        each = {key: self._executions(key) for key in keys}
+        raw = sum([key.time_ps for key in keys])
+        pieces = [(key, self._executions(key)) for key in keys]
         tally = Tally(
-            executions=together(each.items()),
-            kernels=sum(key.count for key in keys),
+            executions=together(pieces),
+            kernels=sum([key.count for key in keys]),
             time_ps=raw - hidden,
-            self_ps=sum(key.self_ps for key in keys),
+            self_ps=sum([key.self_ps for key in keys]),
             launched=[Launched(key.kernel, key.first_ps, key.grid, key.count) for key in keys],
         )
-        steps: dict[Mark, list[tuple[Key, int, int]]] = {}
-        for key in keys:
-            for mark, (count, time_ps) in cells.get((key.stream, key.row), {}).items():
-                steps.setdefault(mark, []).append((key, -(-count * each[key] // key.count), time_ps))
+        steps: dict[Mark, list[tuple[Key, int]]] = {}
+        times: dict[Mark, int] = {}
+        for key, executions in pieces:
+            for mark, (count, time_ps) in cells[key].items():
+                steps.setdefault(mark, []).append((key, -(-count * executions // key.count)))
+                times[mark] = times.get(mark, 0) + time_ps
             if not key.operation:
                 for resource, amount in key.moved.items():
                     tally.amounts[resource] = tally.amounts.get(resource, 0) + amount * key.count
-        for mark, pieces in steps.items():
-            time_ps = sum(time_ps for _, _, time_ps in pieces)
+        for mark, time_ps in times.items():
             # What overlaps hide is not known step by step: each bears its part.
-            shown = time_ps * (raw - hidden) // raw if raw else 0
-            tally.steps[mark] = Share(together((key, executions) for key, executions, _ in pieces), shown)
+            tally.steps[mark] = Share(together(steps[mark]), time_ps * (raw - hidden) // raw if raw else 0)
         return tally
 
     def _executions(self, key: Key) -> int:
@@ -202,22 +212,36 @@ class _Device:
         times = owner.program.runs(owner.place.computation) if owner.program and owner.place else None
         return min(key.count, runs * times) if runs and times else key.count
 
-    def _steps(self) -> dict[Mark, Extent]:
-        """From the first kernel of each step to its last, on whichever stream they ran."""
-        spans: dict[Mark, tuple[int, int, int]] = {}
-        ended: set[Mark] = set()
+    def _steps(self, busy: Sequence[int]) -> dict[Mark, Extent]:
+        """From the first kernel of each step to its last, on whichever stream they ran; ``busy`` is given where streams overlap."""
+        mine: dict[Mark, list[tuple[int, int, int]]] = {}
+        labels: set[int] = set()
         for totals in self.tables:
             cells = totals.cells
-            for label, self_ps, first_ps, last_ps in zip(cells.label, cells.self_ps, cells.first_ps, cells.last_ps, strict=True):
-                busy, begin, end = spans.get(mark_of(label), (0, first_ps, last_ps))
-                spans[mark_of(label)] = (busy + self_ps, min(begin, first_ps), max(end, last_ps))
-                if is_last(label):
-                    ended.add(mark_of(label))
-        return {
-            mark: Extent(end - begin, min(busy, end - begin), mark in ended)
-            for mark, (busy, begin, end) in sorted(spans.items())
-            if begin <= end
-        }
+            labels.update(cells.label)
+            for label, piece in zip(cells.label, zip(cells.self_ps, cells.first_ps, cells.last_ps, strict=True), strict=True):
+                mine.setdefault(mark_of(label), []).append(piece)
+        ended = {mark_of(label) for label in labels if is_last(label)}
+        found: dict[Mark, Extent] = {}
+        for mark, pieces in sorted(mine.items()):
+            own, begins, ends = zip(*pieces, strict=True)
+            begin, end = min(begins), max(ends)
+            if begin <= end:  # a step of events without a place in time has no extent
+                found[mark] = Extent(end - begin, min(sum(own), _covered(busy, begin, end) if busy else end - begin), mark in ended)
+        return found
+
+
+def _covered(busy: Sequence[int], begin: int, end: int) -> int:
+    """How much of a span lies in disjoint intervals, which are given in order: begin, end, begin, end, …
+
+    >>> _covered([0, 10, 20, 30, 40, 50], 5, 45)
+    20
+    """
+    begins, ends = busy[0::2], busy[1::2]
+    first, last = bisect_right(ends, begin), bisect_left(begins, end)
+    if first >= last:
+        return 0
+    return sum(ends[first:last]) - sum(begins[first:last]) - max(0, begin - begins[first]) - max(0, ends[last - 1] - end)
 
 
 def _innermost(operation: str) -> str:

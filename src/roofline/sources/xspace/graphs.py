@@ -8,17 +8,17 @@ Three things are checked: the number of commands that the host says it launched,
 is said as a doubt.
 """
 
-import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ...patterns import pattern
 from ...value import field, record, value
 from .commands import ALIKE, LOOP_SETTER, WRONG, Command, Slot, commands, fit, is_memset, slots, stem
 from .modules import Place, Program
 
 _PREFIX = "command_buffer_"  # and the number of the first thunk in it, which rises along the program
 _MOST_WINDOWS = 2_000  # places where a run is looked for when nothing tells where it begins
-_TRAILS = re.compile(r"splitKreduce|convert_dq")  # kernels that end a library call
+_TRAILS = pattern(r"splitKreduce|convert_dq")  # kernels that end a library call
 _OUT_OF_ORDER = 0.05  # of library kernels that may run outside their place: work in a graph may overlap
 
 
@@ -71,18 +71,18 @@ def resolve(program: Program, graphs: Sequence[Graph], outside: Mapping[Place, i
     scopes: dict[int | None, list[Graph]] = {}
     for graph in graphs:
         scopes.setdefault(graph.scope, []).append(graph)
+    stems = frozenset(map(stem, program.compiled))
     for scope, members in scopes.items():
-        found.update(_Scope(program, scope, outside).resolve(members))
+        found.update(_Scope(program, scope, outside, stems).resolve(members))
     return found
 
 
 class _Scope:
     """The graphs that are recorded from one computation, or from the branches of one conditional."""
 
-    def __init__(self, program: Program, scope: int | None, outside: Mapping[Place, int]) -> None:
-        self.program, self.outside = program, outside
+    def __init__(self, program: Program, scope: int | None, outside: Mapping[Place, int], stems: frozenset[str]) -> None:
+        self.program, self.outside, self.stems = program, outside, stems
         self.sequences = [commands(program, number) for number in _computations(program, scope)]
-        self.stems = frozenset(stem(one.name) for computation in program.module for one in computation if one.opcode in ("fusion", "sort"))
 
     def resolve(self, graphs: list[Graph]) -> dict[int, Resolved]:
         """Graphs in the order of their recording take runs of commands in the order of the schedule."""
@@ -96,14 +96,14 @@ class _Scope:
             alike = [graph for graph in graphs if graph.label == label]
             fullest = max(alike, key=lambda graph: (len(graph.nodes), -graph.id))
             wide = [number for number in range(begin, len(runs)) if len(runs[number]) == fullest.commands]
-            tries = [(_Layout(self.program, runs[number], fullest, self.stems), number) for number in wide or range(begin, len(runs))]
+            tries = [(self._layout(runs[number], fullest), number) for number in wide or range(begin, len(runs))]
             best = max(tries, key=lambda one: (one[0].score, -one[1]), default=None)
             if best is not None and best[0].score[0]:
-                run, begin = runs[best[1]], best[1] + 1
+                chosen, begin = best[0], best[1] + 1
             else:
-                run = self._searched(fullest, loops) or (runs[best[1]] if best is not None else ())
+                chosen = self._searched(fullest, loops) or (best[0] if best is not None else self._layout((), fullest))
             for graph in alike:
-                found[graph.id] = _Layout(self.program, run, graph, self.stems).resolved()
+                found[graph.id] = (chosen if graph is fullest else self._layout(chosen.run, graph)).resolved()
         return found
 
     def _runs(self, sequence: Sequence[Command], launches: int, loops: bool) -> list[tuple[Command, ...]]:
@@ -116,7 +116,10 @@ class _Scope:
                 runs[-1].append(command)
         return [tuple(run) for run in runs if run]
 
-    def _searched(self, graph: Graph, loops: bool) -> tuple[Command, ...] | None:
+    def _layout(self, run: tuple[Command, ...], graph: Graph) -> "_Layout":
+        return _Layout(self.program, run, graph, self.stems)
+
+    def _searched(self, graph: Graph, loops: bool) -> "_Layout | None":
         """The run of as many commands that fits best, wherever it begins; for graphs whose neighbours do not tell."""
         width = graph.commands
         if width is None:
@@ -131,9 +134,9 @@ class _Scope:
                     continue
                 if loops or all(command.opcode != "while" for command in run):
                     windows.append(run)
-        layouts = [_Layout(self.program, run, graph, self.stems) for run in windows[:_MOST_WINDOWS]]
+        layouts = [self._layout(run, graph) for run in windows[:_MOST_WINDOWS]]
         best = max(layouts, key=lambda layout: layout.score, default=None)
-        return best.run if best is not None and best.score[0] else None
+        return best if best is not None and best.score[0] else None
 
 
 def _order(label: str) -> int:

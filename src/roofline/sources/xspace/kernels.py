@@ -1,8 +1,8 @@
 """Kernels on a GPU's streams, summed up by what they say of themselves: program, instruction, node of a graph, size of a copy."""
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 
+from ...patterns import pattern
 from ...resource import HBM, PCIE, Resource
 from ...value import value
 from .scan import Line, Plane, Totals, TotalsOf
@@ -21,25 +21,24 @@ _BY = (
     "Memset_details",
 )
 _DERIVED = range(0xDEADBEEF - 2**32, 0xDEADBEEF - 2**32 + 390)  # ids of lines that tools add when they convert a profile
-_NOT_STREAMS = re.compile(r"Steps|Launch Stats|XLA (Modules|Ops)\b.*|Framework .*|Source code\b.*|CUPTI overhead|_counters_|.* - from #\d+")
+_NOT_STREAMS = pattern(r"Steps|Launch Stats|XLA (Modules|Ops)\b.*|Framework .*|Source code\b.*|CUPTI overhead|_counters_|.* - from #\d+")
 # Events on streams that are no work of the device.
-_NOT_WORK = re.compile(r"MemoryAlloc|MemoryFree|MemoryResidency|UnifiedMemory|Overhead|BUFFER_FLUSH|CudaGraph\b.*")
-_SIZE = re.compile(r"\b(?:size|num_bytes):(\d+)")
-_GRID = re.compile(r"\bgrid:(\d+),(\d+),(\d+)")
-_KINDS = re.compile(r"kind_src:(\S+) kind_dst:(\S+)")
+_NOT_WORK = pattern(r"MemoryAlloc|MemoryFree|MemoryResidency|UnifiedMemory|Overhead|BUFFER_FLUSH|CudaGraph\b.*")
+_SIZE = pattern(r"\b(?:size|num_bytes):(\d+)")
+_GRID = pattern(r"\bgrid:(\d+),(\d+),(\d+)")
+_KINDS = pattern(r"kind_src:(\S+) kind_dst:(\S+)")
 _NODE_BITS, _NODE_MASK = 32, 0xFFFF_FFFF  # a node's id is its graph's id and its index there
 
 
-@value
+@value(eq=False)
 class Key:
-    """The events of one kernel for one instruction or node, on one stream.
+    """The events of one kernel for one instruction or node, on one stream. It is equal only to itself.
 
     ``operation`` is the instruction it names, or the graph it is in; ``scope`` the number of that instruction, or of the loop around the
     graph. ``launches`` and ``scopes`` count how often it was launched, and in how many scopes of the host.
     """
 
     stream: int
-    row: int
     kernel: str
     program: int | None
     module: str
@@ -115,30 +114,39 @@ def requests(plane: Plane, steps: Steps | None) -> list[TotalsOf]:
     return [TotalsOf(line=line, by=_BY, distinct=(LAUNCH, SCOPE), only=work, steps=steps, intervals=len(lines) > 1) for line in lines]
 
 
-def keys_of(plane: Plane, tables: Iterable[Totals]) -> Iterator[Key]:
-    """The keys of a GPU's streams."""
-    for stream, totals in enumerate(tables):
-        by = totals.by
-        for row in range(len(totals)):
-            yield Key(
-                stream=stream,
-                row=row,
-                kernel=plane.event_names.get(totals.metadata_id[row], ""),
-                program=_number(by["program_id"][row]),
-                module=_text(by["hlo_module"][row]),
-                operation=_text(by["hlo_op"][row]),
-                scope=_number(by["unique_hlo_op_id"][row]),
-                node=_number(by["cuda_graph_node_id"][row]),
-                details=_text(by["kernel_details"][row]),
-                copied=_text(by["memcpy_details"][row]),
-                cleared=_text(by["Memset_details"][row]),
-                count=totals.count[row],
-                time_ps=totals.time_ps[row],
-                self_ps=totals.self_ps[row],
-                first_ps=totals.first_ps[row],
-                launches=totals.distinct[LAUNCH][row],
-                scopes=totals.distinct[SCOPE][row],
-            )
+def keys_of(plane: Plane, stream: int, totals: Totals) -> list[Key]:
+    """The keys of one of a GPU's streams, a row of its table each."""
+    names = plane.event_names
+    sums = zip(totals.count, totals.time_ps, totals.self_ps, totals.first_ps, totals.distinct[LAUNCH], totals.distinct[SCOPE], strict=True)
+    said = zip(*(totals.by[stat] for stat in _BY), strict=True)
+    return [
+        Key(
+            stream=stream,
+            kernel=names.get(metadata_id, ""),
+            program=_number(program),
+            module=_text(module),
+            operation=_text(operation),
+            scope=_number(scope),
+            node=_number(node),
+            details=_text(details),
+            copied=_text(copied),
+            cleared=_text(cleared),
+            count=count,
+            time_ps=time_ps,
+            self_ps=self_ps,
+            first_ps=first_ps,
+            launches=launches,
+            scopes=scopes,
+        )
+        for metadata_id, (program, module, operation, scope, node, details, copied, cleared), (
+            count,
+            time_ps,
+            self_ps,
+            first_ps,
+            launches,
+            scopes,
+        ) in zip(totals.metadata_id, said, sums, strict=True)
+    ]
 
 
 def _number(value: object) -> int | None:
@@ -149,12 +157,14 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def together(pieces: Iterable[tuple[Key, int]]) -> int:
-    """The executions of one operation, from those that each of its keys took part in.
+def together(pieces: Sequence[tuple[Key, int]]) -> int:
+    """The executions of one operation, from those that each of its keys took part in; one alone took part in all of them.
 
     What no operation launched stands for itself. Nodes of one graph run together, launches of different graphs do not. Outside of
     graphs kernels of different names, or of one name with copies of different sizes, run together; those on different streams do not.
     """
+    if len(pieces) == 1:
+        return pieces[0][1]
     alone = 0
     nodes: dict[int, dict[int, int]] = {}
     kernels: dict[str, dict[int, int]] = {}

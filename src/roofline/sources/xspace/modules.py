@@ -4,64 +4,84 @@ Programs are known by their id, never by name alone: seven modules of a profile 
 TPU writes them unsigned where metadata keys are signed.
 """
 
-from collections.abc import Iterator
-from hashlib import blake2b
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Iterable, Iterator
 
 from ...cost import NOTHING
 from ...errors import SourceError
 from ...hlo.bill import Platform, Price, Site
-from ...hlo.collectives import Network
 from ...hlo.module import HloModule, Instruction
-from ...hlo.price import Pricer
-from ...hlo.proto import parse_proto
 from ...hlo.scopes import direction, scope
-from ...hlo.wire import last_fields, number_of
+from ...hlo.values import Metadata
+from ...hlo.wire import unpack
 from ...value import field, record
 from .attribute import UNKNOWN, Subject
 from .scan import Plane, Slice, Space
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...hlo.collectives import Network
+    from ...hlo.price import Pricer
+
+    Known = dict[tuple[Platform, Network, str, bytes], "Program"]  # programs of several hosts, by all that they follow from
+
 METADATA_PLANE = "/host:metadata"
 CONTROL = ("while", "conditional", "call")  # their work has instructions of its own
+_NOTED = frozenset((*CONTROL, "async-start", "fusion", "sort"))
 _UNSIGNED = 2**64
 _HLO_STATS = ("Hlo Proto", "HLO Proto")
-_IDENTITY = 35  # id of HloInstructionProto
+_IDENTITY = "35i?"  # id of HloInstructionProto
 _DIGEST_BYTES = 8
 
 
-class Place(NamedTuple):
+class Place(namedtuple("Place", ("computation", "position"))):
     """An instruction, by the index of its computation and its own there."""
 
+    __slots__ = ()
     computation: int
     position: int
 
 
 @record(eq=False)
 class Program:
-    """A module that ran: its instructions by name and number, and what each costs."""
+    """A module that ran: its instructions by name and number, and what each costs.
+
+    ``compiled`` are the names of fusions and sorts, which run as kernels of their own; ``sorts`` the first sort of each computation.
+    """
 
     id: int
     module: HloModule
     platform: Platform
     pricer: Pricer
     identity: str
-    _places: dict[str, Place] = field(default_factory=dict)
+    compiled: list[str] = field(default_factory=list)
+    sorts: dict[int, Instruction] = field(default_factory=dict)
     _numbers: dict[int, Place] = field(default_factory=dict)
     _starts: dict[int, Place] = field(default_factory=dict)
     _subjects: dict[Place, Subject] = field(default_factory=dict)
+    _locations: dict[tuple[int, str, int], str] = field(default_factory=dict)
     _runs: dict[int, int | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for number, computation in enumerate(self.module.computations):
             for index, instruction in enumerate(computation.instructions):
-                place = Place(number, index)
-                self._places.setdefault(instruction.name, place)
-                if instruction.opcode == "async-start":
-                    self._starts.update((call.computation, place) for call in instruction.calls)
-                elif instruction.opcode in CONTROL and isinstance(instruction.raw, bytes):
-                    fields = last_fields(instruction.raw)
-                    if _IDENTITY in fields:
-                        self._numbers[number_of(fields[_IDENTITY]) % _UNSIGNED] = place
+                if instruction.opcode in _NOTED:
+                    self._note(Place(number, index), instruction)
+
+    def _note(self, place: Place, instruction: Instruction) -> None:
+        """What is asked of an instruction by more than its name."""
+        if instruction.opcode in ("fusion", "sort"):
+            self.compiled.append(instruction.name)
+            if instruction.opcode == "sort":
+                self.sorts.setdefault(place.computation, instruction)
+        elif instruction.opcode == "async-start":
+            self._starts.update((call.computation, place) for call in instruction.calls)
+        elif isinstance(instruction.raw, bytes):
+            (identity,) = unpack(_IDENTITY, instruction.raw)
+            if identity is not None:
+                self._numbers[identity % _UNSIGNED] = place
 
     @property
     def name(self) -> str:
@@ -73,8 +93,8 @@ class Program:
 
     def find(self, name: str) -> Place | None:
         """The operation with this name. An instruction that runs asynchronously is the one that starts it."""
-        place = self._places.get(name)
-        return None if place is None else self.starter(place)
+        place = self.module.place(name)
+        return None if place is None else self.starter(Place(*place))
 
     def starter(self, place: Place) -> Place:
         """The instruction that starts the computation this one is in, if that runs asynchronously; else itself."""
@@ -109,17 +129,26 @@ class Program:
 
     def _subject(self, place: Place) -> Subject:
         instruction, price = self.instruction(place), self.price(place)
+        metadata = instruction.metadata
         return Subject(
             name=instruction.name,
             module=self.name,
             program=self.identity,
             category=price.category,
-            scope=scope(instruction.op_name),
-            location=self.module.location(instruction),
-            phase=direction(instruction.op_name),
+            scope=scope(metadata.op_name),
+            location=self._location(instruction, metadata),
+            phase=direction(metadata.op_name),
             cost=price.cost,
             notes=price.notes,
         )
+
+    def _location(self, instruction: Instruction, metadata: Metadata) -> str:
+        """The source line of an instruction; many share one."""
+        written = (metadata.stack_frame_id, metadata.source_file, metadata.source_line)
+        known = self._locations.get(written)
+        if known is None:
+            known = self._locations[written] = self.module.location(instruction)
+        return known
 
     def runs(self, computation: int) -> int | None:
         """How often a computation runs in one run of the program; ``None`` where only the data decide."""
@@ -150,11 +179,8 @@ class Program:
         return None if instruction.opcode == "conditional" else 1
 
 
-Known = dict[tuple[Platform, Network, str, bytes], Program]  # programs of several hosts, by all that they follow from
-
-
 class Programs:
-    """The programs in a profile, each parsed when it is first asked for. ``notes`` says which could not be read.
+    """The programs in a profile, each parsed when it is first asked for. ``notes`` says which of those asked for could not be read.
 
     With ``digests`` they are known by their content, as on several hosts; those in ``known`` were parsed and priced for another host.
     """
@@ -162,11 +188,10 @@ class Programs:
     def __init__(
         self, space: Space, platform: Platform, network: Network | None = None, *, digests: bool = False, known: Known | None = None
     ) -> None:
-        self._space, self._platform, self._digests = space, platform, digests
+        self._space, self._platform, self._network, self._digests = space, platform, network, digests
         self._known: Known = {} if known is None else known
-        self._network = network or Network.of(None, platform)
         self._slices: dict[int, tuple[str, Slice]] = {}
-        self._programs: dict[int, Program | None] = {}
+        self._parsed: dict[int, Program | str] = {}  # the program, or what is wrong with it
         self.notes: list[str] = []
         for plane in space.planes:
             if plane.name == METADATA_PLANE:
@@ -176,18 +201,40 @@ class Programs:
         """The program with this id; where the profile has none, the only one of that name."""
         key = None if id is None else id % _UNSIGNED
         if key is None or key not in self._slices:
-            named = [known for known, (module, _) in self._slices.items() if name and module == name]
-            if len(named) != 1:
-                return None
-            key = named[0]
-        if key not in self._programs:
-            self._programs[key] = self._parse(key)
-        return self._programs[key]
+            key = self._only(name)
+        found = None if key is None else self._read(key)
+        if isinstance(found, str):
+            if found not in self.notes:
+                self.notes.append(found)
+            return None
+        return found
 
-    def _parse(self, id: int) -> Program | None:
+    def expect(self, names: Iterable[str]) -> Iterator[Program]:
+        """The programs of these names that can be told and read. Nothing is noted: it is not yet sure that they are needed."""
+        for name in names:
+            key = self._only(name)
+            if key is not None and isinstance(found := self._read(key), Program):
+                yield found
+
+    def _only(self, name: str) -> int | None:
+        named = [known for known, (module, _) in self._slices.items() if name and module == name]
+        return named[0] if len(named) == 1 else None
+
+    def _read(self, id: int) -> Program | str:
+        if id not in self._parsed:
+            self._parsed[id] = self._parse(id)
+        return self._parsed[id]
+
+    def _parse(self, id: int) -> Program | str:
+        # What reads and prices programs is half of all imports: it is made ready while events are read, or not at all without programs.
+        from ...hlo.collectives import Network
+        from ...hlo.price import Pricer
+        from ...hlo.proto import parse_proto
+
         name, piece = self._slices[id]
         data = self._space.bytes_of(piece)
-        key = (self._platform, self._network, name, data)
+        network = Network.of(self._network, self._platform)
+        key = (self._platform, network, name, data)
         if self._digests and key in self._known:
             return self._known[key]
         # A doubt about an operation must read the same on every host, or it would be another operation on each.
@@ -195,9 +242,8 @@ class Programs:
         try:
             module = parse_proto(data, where)
         except SourceError as error:
-            self.notes.append(f"{f'{self._space.name}: ' if self._digests else ''}{error}; its operations have no cost")
-            return None
-        pricer = Pricer(module, self._platform, self._network)
+            return f"{f'{self._space.name}: ' if self._digests else ''}{error}; its operations have no cost"
+        pricer = Pricer(module, self._platform, network)
         program = Program(id, module, self._platform, pricer, _digest(module) if self._digests else str(id))
         if self._digests:
             self._known[key] = program
@@ -218,6 +264,8 @@ def _embedded(plane: Plane) -> Iterator[tuple[int, tuple[str, Slice]]]:
 
 def _digest(module: HloModule) -> str:
     """What is the same on every host that runs a program: names, opcodes and shapes, but not the numbers a process gives."""
+    from hashlib import blake2b
+
     digest = blake2b(module.name.encode(), digest_size=_DIGEST_BYTES)
     for computation in module.computations:
         for instruction in computation.instructions:

@@ -13,7 +13,7 @@ from ...cost import Cost
 from ...errors import SourceError
 from ...machine import Machine
 from ...units import parse
-from ...value import replace, value
+from ...value import field, record, value
 from ...workload import Coverage, Device, KernelUse, Op, Recording, Step, Workload
 from ...workload import Share as OpShare
 from .attribute import DevicePart, Extent, Instance, Part, Subject, Tally
@@ -24,6 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ...hlo.collectives import Network
     from .modules import Known
 
 FORMAT = "xspace"
@@ -131,16 +132,23 @@ def _gpus(request: _Request) -> Found:
     planes = [plane for plane in request.space.planes if plane.name.startswith(GPU_PREFIX)]
     if not planes:
         return [], (), []
-    from ...hlo.collectives import network_of
     from .gpu import read_gpus
     from .modules import Programs
     from .steps import read_host
 
-    network = network_of(request.target) if request.target else None
-    programs = Programs(request.space, "gpu", network, digests=request.shared, known=request.known)
+    programs = Programs(request.space, "gpu", _network(request.target), digests=request.shared, known=request.known)
     host = read_host(request.space, launches=True)
     parts, notes = read_gpus(request.space, planes, programs, host, request.progress)
     return parts, host.instances, [*host.notes, *notes, *programs.notes]
+
+
+def _network(target: Machine | None) -> Network | None:
+    """How the chips of the machine that a profile is read for are joined."""
+    if target is None:
+        return None
+    from ...hlo.collectives import network_of
+
+    return network_of(target)
 
 
 def _cpus(request: _Request) -> Found:
@@ -159,11 +167,19 @@ def merge(parts: Iterable[Part]) -> Recording:
     devices = [(host, part, device) for host, part in zip(hosts, ordered, strict=True) for device in part.devices]
     numbers = _numbers([device for _, _, device in devices])
     keys = _step_keys(ordered)
-    rows = _Rows()
+    summed: dict[Subject, _Row] = {}
+    programs: dict[str, set[str]] = {}
     for number, (_, part, device) in zip(numbers, devices, strict=True):
-        rows.add(number, device, [keys[instance] for instance in part.instances])
+        marks = [keys[instance] for instance in part.instances]
+        for subject, tally in device.rows.items():
+            row = summed.get(subject)
+            if row is None:
+                row = summed[subject] = _Row()
+            row.add(number, tally, marks)
+            programs.setdefault(subject.module, set()).add(subject.program)
+    rows = sorted(summed.items(), key=_order)
     return Recording(
-        workload=Workload(rows.ops()),
+        workload=Workload(tuple([_op(subject, row, len(programs[subject.module]) > 1) for subject, row in rows])),
         format=FORMAT,
         files=tuple(part.file for part in ordered),
         hosts=tuple(hosts),
@@ -173,7 +189,13 @@ def merge(parts: Iterable[Part]) -> Recording:
         ),
         steps=_steps(ordered, keys),
         coverage=_coverage([device for _, _, device in devices]),
-        kernels=rows.kernels(),
+        kernels=tuple(
+            [
+                KernelUse(place, launched.kernel, launched.first_ps, launched.grid, launched.count)
+                for place, (_, row) in enumerate(rows)
+                for launched in row.total.launched
+            ]
+        ),
         measured=_measured(ordered),
         notes=tuple(dict.fromkeys(note for part in ordered for note in part.notes)),
     )
@@ -243,69 +265,50 @@ def _measured(parts: Sequence[Part]) -> dict[str, float]:
     return {unit: sum(share[unit] * wall for share, wall in zip(shares, walls, strict=True)) / sum(walls) for unit in units if sum(walls)}
 
 
-class _Rows:
-    """The operations of a run while they are added up."""
+@record
+class _Row:
+    """An operation of a run while it is added up: what all devices did, its executions and picoseconds by step, its part on each device."""
 
-    def __init__(self) -> None:
-        self.totals: dict[Subject, Tally] = {}
-        self.steps: dict[Subject, dict[int, list[int]]] = {}
-        self.devices: dict[Subject, list[OpShare]] = {}
+    total: Tally = field(default_factory=Tally)
+    steps: dict[int, tuple[int, int]] = field(default_factory=dict)
+    devices: list[OpShare] = field(default_factory=list)
 
-    def add(self, number: int, device: DevicePart, keys: Sequence[int]) -> None:
-        """What ran on one device."""
-        for subject, tally in device.rows.items():
-            total = self.totals.setdefault(subject, Tally())
-            total.add(replace(tally, steps={}))
-            steps = self.steps.setdefault(subject, {})
-            for mark, share in tally.steps.items():
-                known = steps.setdefault(keys[mark], [0, 0])
-                known[0] += share.executions
-                known[1] += share.time_ps
-            shares = self.devices.setdefault(subject, [])
-            shares.append(OpShare(key=number, count=tally.executions, time_s=tally.time_ps * PICOSECOND))
+    def add(self, number: int, tally: Tally, keys: Sequence[int]) -> None:
+        """What it did on one device, whose marks have these keys."""
+        self.total.add_totals(tally)
+        for mark, share in tally.steps.items():
+            executions, time_ps = self.steps.get(keys[mark], (0, 0))
+            self.steps[keys[mark]] = (executions + share.executions, time_ps + share.time_ps)
+        self.devices.append(OpShare(key=number, count=tally.executions, time_s=tally.time_ps * PICOSECOND))
 
-    @property
-    def order(self) -> list[tuple[Subject, Tally]]:
-        """The operations, those that took longest first."""
-        return sorted(self.totals.items(), key=lambda row: (-row[1].time_ps, row[0].module, row[0].program, row[0].name, row[0].category))
 
-    def kernels(self) -> tuple[KernelUse, ...]:
-        """The kernels that operations launched, by the operations' places, to join hardware counters to."""
-        return tuple(
-            KernelUse(place, launched.kernel, launched.first_ps, launched.grid, launched.count)
-            for place, (_, tally) in enumerate(self.order)
-            for launched in tally.launched
-        )
+def _order(row: tuple[Subject, _Row]) -> tuple[int, str, str, str, str]:
+    """Operations that took longest come first."""
+    subject, summed = row
+    return -summed.total.time_ps, subject.module, subject.program, subject.name, subject.category
 
-    def ops(self) -> tuple[Op, ...]:
-        """The operations of the recording."""
-        programs: dict[str, set[str]] = {}
-        for subject in self.totals:
-            programs.setdefault(subject.module, set()).add(subject.program)
-        return tuple(self._op(subject, tally, len(programs[subject.module]) > 1) for subject, tally in self.order)
 
-    def _op(self, subject: Subject, tally: Tally, ambiguous: bool) -> Op:
-        cost = subject.cost * tally.executions
-        if tally.amounts:
-            cost = cost + Cost.of(tally.amounts)
-        return Op(
-            name=subject.name,
-            cost=cost,
-            count=tally.executions,
-            kernels=tally.kernels,
-            time_s=tally.time_ps * PICOSECOND,
-            self_time_s=tally.self_ps * PICOSECOND,
-            category=subject.category,
-            module=f"{subject.module}({subject.program})" if ambiguous and subject.module else subject.module,
-            scope=subject.scope,
-            location=subject.location,
-            phase=subject.phase,
-            towards=subject.towards,
-            work_provenance=subject.work_provenance,
-            bytes_provenance=subject.bytes_provenance,
-            by_step=tuple(
-                OpShare(key=key, count=count, time_s=time_ps * PICOSECOND) for key, (count, time_ps) in sorted(self.steps[subject].items())
-            ),
-            by_device=tuple(sorted(self.devices[subject], key=lambda share: share.key)),
-            notes=subject.notes,
-        )
+def _op(subject: Subject, row: _Row, ambiguous: bool) -> Op:
+    total = row.total
+    cost = subject.cost * total.executions
+    if total.amounts:
+        cost = cost + Cost.of(total.amounts)
+    return Op(
+        name=subject.name,
+        cost=cost,
+        count=total.executions,
+        kernels=total.kernels,
+        time_s=total.time_ps * PICOSECOND,
+        self_time_s=total.self_ps * PICOSECOND,
+        category=subject.category,
+        module=f"{subject.module}({subject.program})" if ambiguous and subject.module else subject.module,
+        scope=subject.scope,
+        location=subject.location,
+        phase=subject.phase,
+        towards=subject.towards,
+        work_provenance=subject.work_provenance,
+        bytes_provenance=subject.bytes_provenance,
+        by_step=tuple([OpShare(key=key, count=count, time_s=time_ps * PICOSECOND) for key, (count, time_ps) in sorted(row.steps.items())]),
+        by_device=tuple(sorted(row.devices, key=lambda share: share.key)),
+        notes=subject.notes,
+    )

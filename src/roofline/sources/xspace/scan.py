@@ -34,7 +34,7 @@ from threading import Lock, Thread
 
 from ...errors import SourceError, UsageError
 from ...units import parse
-from .space import NOT_BUILT, EventMetadata, Line, Plane, Slice, Space, Stat, Value, open_bytes, open_space, sniff, unpacked_limit
+from .space import NOT_BUILT, EventMetadata, Line, Plane, Slice, Space, Value, open_bytes, open_space, sniff, unpacked_limit
 from .tables import NO_STEP, Cells, Integers, Overlaps, Pair, Pairs, Rows, RowsOf, StatColumn, Steps, Totals, TotalsOf
 
 if NOT_BUILT is None:
@@ -53,7 +53,6 @@ __all__ = [
     "RowsOf",
     "Slice",
     "Space",
-    "Stat",
     "StatColumn",
     "Steps",
     "Totals",
@@ -71,6 +70,7 @@ __all__ = [
 CHUNK_BYTES = int(parse("1 MiB", "B"))  # read between two looks at the clock, the keyboard and the memory
 NEIGHBOUR_BYTES = int(parse("2 MiB", "B"))  # of a page that is touched, the system brings back its neighbours up to a huge page
 THREAD_BYTES = int(parse("4 MiB", "B"))  # for less, a thread costs more than it saves
+BESIDE_BYTES = int(parse("8 MiB", "B"))  # read at once beside other work, which lets a thread in only every few milliseconds
 DEVICE_CLOCK = ("device_offset_ps", "device_duration_ps")
 MOST_STATS = 24  # that one pass can look for
 CLOCKS = {"event": -1, "device": -2}  # the scanner's numbers for what steps are looked up by, besides stats
@@ -130,9 +130,17 @@ def read_rows(space: Space, requests: Sequence[RowsOf], *, threads: int | None =
 
 
 def read_totals(
-    space: Space, requests: Sequence[TotalsOf], *, threads: int | None = None, progress: Progress | None = None
+    space: Space,
+    requests: Sequence[TotalsOf],
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    meanwhile: Callable[[], None] | None = None,
 ) -> list[Totals]:
-    """The sums asked for, a table a request. ``progress`` is told the bytes read and the bytes to read."""
+    """The sums asked for, a table a request. ``progress`` is told the bytes read and the bytes to read.
+
+    ``meanwhile`` is done while other threads read, if there is so much to read that this pays: work that is done later in any case.
+    """
 
     def read(request: TotalsOf, reader: _Reader) -> Totals:
         slots = _Slots(space.plane_of(request.line))
@@ -160,7 +168,7 @@ def read_totals(
         found, notes = reader.run(request.line, job)
         return _totals(request, slots.plane, found, notes)
 
-    return _read_all(space, requests, read, threads, progress)
+    return _read_all(space, requests, read, threads, progress, meanwhile)
 
 
 class _Slots:
@@ -192,7 +200,7 @@ class _Reader:
     """Runs jobs in pieces, gives memory back behind them, tells how far they are, and stops them all when one is interrupted."""
 
     def __init__(self, space: Space, total: int, progress: Progress | None) -> None:
-        self._space, self._total, self._progress = space, total, progress
+        self._space, self._total, self._progress, self.piece = space, total, progress, CHUNK_BYTES
         self._lock, self._done, self.stopped = Lock(), 0, False
 
     def run(self, line: Line, job: Job) -> tuple[Mapping[str, Any], tuple[str, ...]]:
@@ -203,7 +211,7 @@ class _Reader:
             more = True
             while more and not self.stopped:
                 try:
-                    more = job.run(CHUNK_BYTES)
+                    more = job.run(self.piece)
                 except _scan.Damage as damage:
                     notes.append(self._complaint(line, *damage.args))
                     more = False
@@ -237,6 +245,7 @@ def _read_all(
     read: Callable[[Request, _Reader], Table],
     threads: int | None,
     progress: Progress | None,
+    meanwhile: Callable[[], None] | None = None,
 ) -> list[Table]:
     """Every request's table, in their order. The longest lines go first; the first request that failed is the one that is raised."""
     reader = _Reader(space, sum(request.line.length for request in requests), progress)
@@ -260,10 +269,15 @@ def _read_all(
         space.plane_of(request.line).stat_ids  # noqa: B018  decoded here, where no two threads do it twice
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     useful = 1 + sum(request.line.length for request in requests) // THREAD_BYTES
-    helpers = [Thread(target=work, daemon=True) for _ in range(min(threads or cores, len(requests), useful) - 1)]
+    tasks = len(requests) + (meanwhile is not None)
+    helpers = [Thread(target=work, daemon=True) for _ in range(min(threads or cores, tasks, useful) - 1)]
+    if helpers and meanwhile:
+        reader.piece = BESIDE_BYTES
     for helper in helpers:
         helper.start()
     try:
+        if helpers and meanwhile:
+            meanwhile()
         work()
     except BaseException:
         reader.stopped = True

@@ -58,15 +58,7 @@ class Slice:
 
 
 Value = int | float | str | Slice | None
-
-
-@value(kw_only=False)
-class Stat:
-    """A named value. The id is what some planes count on: scope ranges have no names, only ids."""
-
-    id: int
-    name: str
-    value: Value
+Stats = Mapping[str, Value]  # by name; of a name that comes twice, the first
 
 
 @value
@@ -91,12 +83,12 @@ class EventMetadata:
     name: str
     display_name: str
     metadata: Slice
-    stats: tuple[Stat, ...]
+    stats: Stats
     children: tuple[int, ...]
 
     def stat(self, name: str) -> Value:
         """The value of a stat; ``None`` when it is absent."""
-        return next((stat.value for stat in self.stats if stat.name == name), None)
+        return self.stats.get(name)
 
 
 class Plane:
@@ -110,13 +102,13 @@ class Plane:
         return f"Plane({self.name!r}, {len(self.lines)} lines)"
 
     @cached_property
-    def stats(self) -> tuple[Stat, ...]:
+    def stats(self) -> Stats:
         """What the plane says of itself: peaks, versions, device names."""
         return self._named(self._space.decode(self, self._space.index.stats, self.row, []))
 
     def stat(self, name: str) -> Value:
         """The value of a plane's stat; ``None`` when it is absent."""
-        return next((stat.value for stat in self.stats if stat.name == name), None)
+        return self.stats.get(name)
 
     @cached_property
     def stat_names(self) -> Mapping[int, str]:
@@ -152,14 +144,12 @@ class Plane:
             id=id, name=name, display_name=display_name, metadata=Slice(*place), stats=self._named(stats), children=tuple(children)
         )
 
-    def _named(self, stats: list[tuple[int, int, Any]]) -> tuple[Stat, ...]:
-        return tuple(Stat(id, self.stat_names.get(id, ""), self._resolved(kind, value)) for id, kind, value in stats)
-
-    def _resolved(self, kind: int, value: Any) -> Value:
-        if kind == BLOB:
-            return Slice(*value)
-        resolved: Value = self.stat_names.get(value, "") if kind == REF else value
-        return resolved
+    def _named(self, stats: list[tuple[int, int, Any]]) -> Stats:
+        names = self.stat_names
+        return {
+            names.get(id, ""): Slice(*value) if kind == BLOB else names.get(value, "") if kind == REF else value
+            for id, kind, value in reversed(stats)
+        }
 
 
 class Space:

@@ -6,7 +6,7 @@ whatever thread, belongs to it. Its number and name are labels: thirty steps may
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from itertools import compress, pairwise
+from itertools import accumulate, compress, pairwise
 
 from ...value import field, record, value
 from .attribute import Instance, Mark, numbered
@@ -68,10 +68,12 @@ class Host:
 
     def ids(self, launches: Iterable[Launches]) -> list[list[int]]:
         """The ids launched in each step; where two steps overlap in time, by the thread of its own."""
-        found = []
-        for number, step in enumerate(self.annotations):
-            near = self.annotations[max(0, number - 1) : number] + self.annotations[number + 1 : number + 2]
-            alone = all(other.end_ps <= step.begin_ps or step.end_ps <= other.begin_ps for other in near)
+        found, steps = [], self.annotations  # in the order of their beginnings
+        ended = list(accumulate((step.end_ps for step in steps), max))
+        for number, step in enumerate(steps):
+            alone = (not number or ended[number - 1] <= step.begin_ps) and all(
+                step.end_ps <= after.begin_ps for after in steps[number + 1 : number + 2]
+            )
             mine = [one for one in launches if alone or one.line == step.line]
             found.append([id for one in mine for id in one.between(step.begin_ps, step.end_ps)])
         return found

@@ -6,7 +6,7 @@ A column is a `memoryview` of 64-bit integers (or doubles): it has a length, can
 
 import struct
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import add, le
 
 from ...errors import UsageError
@@ -18,6 +18,7 @@ NO_STEP = -(2**63)  # the label of what falls outside of all steps
 _UINT64 = 2**64
 
 Integers = memoryview
+StatValue = int | float | str | bytes | None
 
 
 @value(kw_only=False)
@@ -113,8 +114,14 @@ class StatColumn:
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, row: int) -> int | float | str | bytes | None:
-        value, kind = self.values[row], self.kinds[row]
+    def __getitem__(self, row: int) -> StatValue:
+        return self._decoded(self.values[row], self.kinds[row])
+
+    def __iter__(self) -> Iterator[StatValue]:
+        """Every row's value."""
+        return map(self._decoded, self.values, self.kinds)
+
+    def _decoded(self, value: int, kind: int) -> StatValue:
         if not kind:
             return None
         if kind == REF:

@@ -56,7 +56,7 @@ class _Modules:
             for plane in space.planes
             if plane.name == "/host:metadata" or _CORE.fullmatch(plane.name)
             for name in plane.event_names.values()
-            if (found := _PROGRAM.fullmatch(name)) is not None
+            if name.endswith(")") and (found := _PROGRAM.fullmatch(name)) is not None
         }
         self._programs: object = None
         self.notes: list[str] = []
@@ -147,7 +147,7 @@ class _Core:
         for row, tally in enumerate(tallies):
             number = halves.get(self.totals.metadata_id[row])
             if number is None:
-                rows.setdefault(self._subject(self.totals.metadata_id[row]), Tally()).add(tally)
+                _add(rows, self._subject(self.totals.metadata_id[row]), tally)
             else:
                 joined[number].kernels += tally.kernels
                 joined[number].self_ps += tally.self_ps
@@ -155,7 +155,7 @@ class _Core:
         for join, tally in zip(self.joins, joined, strict=True):
             if tally.kernels:
                 whole = paired(join.start, join.done, self.modules.name(join.start.program), self.modules.get(join.start))
-                rows.setdefault(whole, Tally()).add(tally)
+                _add(rows, whole, tally)
         return rows
 
     def _subject(self, id: int) -> Subject:
@@ -183,8 +183,11 @@ class _Core:
             tally = joined[number]
             tally.executions += executions
             tally.time_ps += time_ps
-            if label != NO_STEP:
-                tally.steps.setdefault(label, Share()).add(Share(executions, time_ps))
+            if label == NO_STEP:
+                continue
+            known = tally.steps.setdefault(label, Share())
+            known.executions += executions
+            known.time_ps += time_ps
         if pairs.unpaired:
             self.notes.append(f"{self.plane.name}: {pairs.unpaired:,} halves of asynchronous operations found no partner")
 
@@ -199,7 +202,7 @@ def _part(cores: Sequence[_Core], steps: DeviceSteps) -> DevicePart:
     rows: dict[Subject, Tally] = {}
     for core in cores:
         for found, tally in core.rows().items():
-            rows.setdefault(found, Tally()).add(tally)
+            _add(rows, found, tally)
     return DevicePart(
         plane=main.plane.name,
         ordinal=ordinal(main.plane),
@@ -210,6 +213,13 @@ def _part(cores: Sequence[_Core], steps: DeviceSteps) -> DevicePart:
         rows=rows,
         steps=_extents(steps.walls.get(main.plane.name, {}), tables),
     )
+
+
+def _add(rows: dict[Subject, Tally], subject: Subject, tally: Tally) -> None:
+    """A stretch of an operation to what is known of it; the first is kept as it is."""
+    known = rows.setdefault(subject, tally)
+    if known is not tally:
+        known.add(tally)
 
 
 def _extents(walls: Mapping[Mark, Extent], tables: Sequence[Totals]) -> dict[Mark, Extent]:

@@ -94,7 +94,7 @@ class TpuOp:
 
 def tpu_op(space: Space, metadata: EventMetadata, sparse: bool = False) -> TpuOp:
     """What an event's metadata says; ``sparse`` is of a SparseCore."""
-    values = {stat.name: stat.value for stat in metadata.stats}
+    values = metadata.stats
     opcode = _OPCODE.search(metadata.name)
     category = str(values.get("hlo_category") or "")
     breakdown = values.get("memory_access_breakdown")

@@ -13,8 +13,9 @@
 #ifndef ROOFLINE_XSPACE_SCAN_CORE_H
 #define ROOFLINE_XSPACE_SCAN_CORE_H
 
+#include "hlo/wire.h"
+#include "pext.h"
 #include "table.h"
-#include "wire.h"
 
 typedef struct {
     size_t offset, length;
@@ -197,6 +198,7 @@ typedef struct {
     double sums[XS_SUMS];
     int64_t label, cell; /* the step last seen, and its cell */
     int64_t role;        /* 0, pair + 1 for a start, -(pair + 1) for a done */
+    uint32_t next;       /* the key of the event that came after its last: programs repeat themselves */
 } xs_total;
 
 /* The part of a key in one step. */
@@ -263,7 +265,8 @@ typedef struct {
 
     /* The state between events. */
     bool finished, started;
-    size_t step; /* the interval of the last event */
+    size_t step;     /* the interval of the last event … */
+    int64_t key;     /* … and its key, -1 before the first */
     xs_waiting window[XS_WINDOW];
     size_t head, tail;
     int64_t drained;   /* start of the last event that left the window */
@@ -276,6 +279,7 @@ void xs_totals_init(xs_totals *totals);
 bool xs_totals_key(xs_totals *totals, int slot);
 /* As `xs_rows_run`; at the end, or at a fault, everything read so far is in the answers. */
 bool xs_totals_run(xs_totals *totals, size_t budget);
+bool xs_totals_run_pext(xs_totals *totals, size_t budget); /* the same where pext.h says that it was built, for processors that have it */
 void xs_totals_free(xs_totals *totals);
 
 /* Events in order of time (order.c). */

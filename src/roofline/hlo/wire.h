@@ -1,15 +1,18 @@
-/* The protobuf wire format: varints and fields, checked against the end of the message they stand in.
+/* The protobuf wire format: varints and fields, checked against the end of the message they stand in. Profiles and programs share it.
  *
  * A field is a tag (number * 8 + wire type) and a payload: a varint, 8 bytes, 4 bytes, or a length and that many bytes. Nothing
  * here allocates, and nothing is read past `safe`, the end of the buffer.
  */
-#ifndef ROOFLINE_XSPACE_WIRE_H
-#define ROOFLINE_XSPACE_WIRE_H
+#ifndef ROOFLINE_HLO_WIRE_H
+#define ROOFLINE_HLO_WIRE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef XS_PEXT /* code for x86 processors that gather bits */
+#include <immintrin.h>
+#endif
 
 enum { XS_VARINT = 0, XS_EIGHT = 1, XS_BYTES = 2, XS_FOUR = 5 };
 
@@ -73,11 +76,16 @@ static inline const uint8_t *xs_word(const uint8_t *p, uint64_t *out) {
     if (!stops) return NULL;
     /* Keep the bytes up to the stop and drop each top bit. Then close the gaps: in each two bytes, four, eight the upper half moves
      * down by 1, 2, 4 bits. */
-    word &= (stops ^ (stops - 1)) & 0x7f7f7f7f7f7f7f7fu;
+    uint64_t kept = (stops ^ (stops - 1)) & 0x7f7f7f7f7f7f7f7fu;
+#ifdef XS_PEXT
+    *out = _pext_u64(word, kept);
+#else
+    word &= kept;
     word -= (word & 0x7f007f007f007f00u) >> 1;
     uint64_t upper = word & 0x3fff00003fff0000u;
     word -= upper - (upper >> 2);
     *out = (word >> 32 << 28) | (uint32_t)word;
+#endif
     return p + (__builtin_ctzll(stops) >> 3) + 1;
 #else
     (void)p, (void)out;
