@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -320,3 +322,33 @@ def test_a_machine_file_with_a_wrong_unit_says_where(capsys: Capture, tmp_path: 
     assert "mine.toml" in said
     assert "'3 GHz' is in Hz, not in FLOP/s" in said
     assert said.count("\n") == 1
+
+
+def command(*words: str, **options: object) -> "subprocess.CompletedProcess[str]":
+    """A command in a process of its own, which ends without taking itself apart."""
+    return subprocess.run([sys.executable, "-m", "roofline", *words], stderr=subprocess.PIPE, text=True, **options)
+
+
+def test_a_process_ends_with_its_status_and_all_it_wrote() -> None:
+    listed = command("chips", "--json", "-", stdout=subprocess.PIPE)
+    assert listed.returncode == 0
+    assert len(json.loads(listed.stdout)["machines"]) >= 64, "the catalogue, to the last bracket"
+    wrong = command("chips", "no-such-chip", stdout=subprocess.PIPE)
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert wrong.stderr.startswith("roofline: no machine named")
+
+
+def test_what_others_registered_for_the_end_of_the_process_runs() -> None:
+    program = (
+        "import atexit, sys; atexit.register(print, 'bye'); sys.argv = ['roofline', '--version']; from roofline.cli import main; main()"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.stdout.splitlines()[-1] == "bye"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full is Linux's")
+def test_a_full_disk_is_said_in_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        lost = command("chips", stdout=full)
+    assert lost.returncode == 1
+    assert lost.stderr == "roofline: standard output cannot be written: No space left on device\n"

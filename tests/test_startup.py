@@ -18,7 +18,21 @@ from xspace_writer import space
 
 LIBRARIES = ("numpy", "polars", "matplotlib", "msgspec", "starlette", "uvicorn", "fsspec", "distributed", "jax")
 STANDARD = (
-    *("typing", "dataclasses", "inspect", "ast", "contextlib", "tomllib", "datetime", "json", "csv", "gzip", "shutil", "textwrap"),
+    *(
+        "typing",
+        "dataclasses",
+        "inspect",
+        "ast",
+        "contextlib",
+        "locale",
+        "tomllib",
+        "datetime",
+        "json",
+        "csv",
+        "gzip",
+        "shutil",
+        "textwrap",
+    ),
     *("difflib", "tempfile", "hashlib", "pickle", "multiprocessing", "concurrent.futures", "subprocess", "socket", "logging", "asyncio"),
 )
 OURS = ("roofline.hlo", "roofline.formulas", "roofline.machines.checks", "roofline.render.plot", "roofline.render.page", "roofline.cluster")

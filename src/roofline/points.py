@@ -13,6 +13,7 @@ from .resource import PCIE, Resource
 from .value import value
 from .workload import Op, Recording, Share, Step, feeds
 
+_StepCosts = dict[tuple[tuple[int, float], ...], Cost]  # by what ran: steps repeat each other, and differ in their times
 _EXACT_INT = 2**53  # beyond this a JSON reader may lose digits of an integer, so larger ones are written as floats
 
 
@@ -37,12 +38,13 @@ def points(recording: Recording, placed: Sequence[Placed], machine: Machine, cor
     made = []
     causes = {one.id: cause(one.placement, priced=one.op.priced) for one in placed}
     shares = _shares(placed)
+    costs: _StepCosts = {}
     for whole in (True, False) if any(map(_feeds, placed)) else (True,):
         total = _total(recording, placed, causes, whole)
         made.append(_point("total", None, total, machine, corrections, whole))
         if whole:
             made += _hardware(recording, total, machine, corrections)
-        steps = [(step.key, _step(shares.get(step.key, ()), step, causes, whole)) for step in recording.steps if step.complete]
+        steps = [(step.key, _step(shares.get(step.key, ()), step, causes, whole, costs)) for step in recording.steps if step.complete]
         if steps:
             made.append(_point("average", None, _average([part for _, part in steps]), machine, corrections, whole))
             made += [_point("step", key, part, machine, corrections, whole) for key, part in steps]
@@ -93,11 +95,9 @@ def _shares(ops: Iterable[Placed]) -> dict[int, list[tuple[Placed, Share]]]:
     return found
 
 
-def _step(shares: Iterable[tuple[Placed, Share]], step: Step, causes: Mapping[int, str], whole: bool) -> _Part:
+def _step(shares: Iterable[tuple[Placed, Share]], step: Step, causes: Mapping[int, str], whole: bool, costs: "_StepCosts") -> _Part:
     """One step: each op by the share of its executions that fell into it, its self time by the share of its time."""
-    amounts: dict[Resource, Amount] = {}
-    unknown: set[Resource] = set()
-    floors, fed, held = 0.0, 0.0, []
+    floors, fed, held, kept = 0.0, 0.0, [], []
     for one, share in shares:
         own = _own(one) * (share.time_s / one.op.time_s) if one.op.time_s else 0.0
         if not whole and _feeds(one):
@@ -106,18 +106,30 @@ def _step(shares: Iterable[tuple[Placed, Share]], step: Step, causes: Mapping[in
         floor = one.placement.floor_s * (share.count / one.op.count)
         floors += floor
         held.append(Held(own, floor, causes[one.id]))
-        cost = _directed(one.op)
-        unknown |= cost.unknown
-        for resource, amount in cost.amounts:
-            amounts[resource] = amounts.get(resource, 0) + part(amount, share.count, one.op.count)
+        kept.append((one, share.count))
     wall, busy = _less(step.wall_s, fed), _less(step.busy_s, fed)
+    ran = tuple([(one.id, count) for one, count in kept])
+    if ran not in costs:
+        costs[ran] = _cost(kept)
     return _Part(
-        cost=Cost(tuple(sorted(amounts.items())), frozenset(unknown)),
+        cost=costs[ran],
         floors_s=floors,
         time_s=wall,
         busy_s=busy,
         losses=None if wall is None else lose(held, wall, busy),
     )
+
+
+def _cost(ran: Iterable[tuple[Placed, float]]) -> Cost:
+    """What these executions of these ops need."""
+    amounts: dict[Resource, Amount] = {}
+    unknown: set[Resource] = set()
+    for one, count in ran:
+        cost = _directed(one.op)
+        unknown |= cost.unknown
+        for resource, amount in cost.amounts:
+            amounts[resource] = amounts.get(resource, 0) + part(amount, count, one.op.count)
+    return Cost(tuple(sorted(amounts.items())), frozenset(unknown))
 
 
 def _directed(op: Op) -> Cost:

@@ -33,7 +33,7 @@ else:
 
 MISSING: Any = type("Missing", (), {"__slots__": ()})()
 FACTORY: Any = type("Factory", (), {"__slots__": (), "__repr__": lambda _: "<factory>"})()  # a signature shows it
-MANY = 50  # instances after which compiling a constructor, some 0.2 ms, pays
+MANY = 300  # instances after which compiling a constructor, some 0.2 ms, pays
 
 
 class Spec:
@@ -67,15 +67,17 @@ def field(**options: Any) -> Any:
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def value(made: Any = None, /, *, kw_only: bool = True, eq: bool = True, order: bool = False) -> Any:
     """A frozen class with slots; its fields are given by keyword unless ``kw_only=False``."""
-    slotted = partial(_slotted, frozen=True, kw_only=kw_only, eq=eq, order=order)
-    return slotted if made is None else slotted(made)
+    if made is None:
+        return partial(_slotted, frozen=True, kw_only=kw_only, eq=eq, order=order)
+    return _slotted(made, frozen=True, kw_only=kw_only, eq=eq, order=order)
 
 
 @dataclass_transform(field_specifiers=(field,))
 def record(made: Any = None, /, *, kw_only: bool = False, eq: bool = True) -> Any:
     """A class with slots whose instances change: what a reader fills while it reads."""
-    slotted = partial(_slotted, frozen=False, kw_only=kw_only, eq=eq, order=False)
-    return slotted if made is None else slotted(made)
+    if made is None:
+        return partial(_slotted, frozen=False, kw_only=kw_only, eq=eq, order=False)
+    return _slotted(made, frozen=False, kw_only=kw_only, eq=eq, order=False)
 
 
 def replace(given: T, /, **changes: Any) -> T:
@@ -93,35 +95,33 @@ def replace(given: T, /, **changes: Any) -> T:
 def _slotted(made: Any, *, frozen: bool, kw_only: bool, eq: bool, order: bool) -> Any:
     """The class again, with a slot a field and the shared methods that it does not define itself."""
     members = dict(made.__dict__)
-    inherited = {spec.name: spec for base in reversed(made.__mro__[1:]) for spec in base.__dict__.get("__value_specs__", ())}
+    inherited = {spec.name: spec for base in made.__mro__[-2:0:-1] for spec in base.__dict__.get("__value_specs__", ())}
     own = {name: _spec(members.pop(name, MISSING), name, kind, kw_only) for name, kind in made.__annotations__.items()}
     specs = tuple((inherited | own).values())
     for automatic in ("__dict__", "__weakref__"):
         members.pop(automatic, None)
     if members.get("__hash__", MISSING) is None and "__eq__" in members:
         del members["__hash__"]  # Python's own mark on a class that defines __eq__; the fields still give a hash
-    methods: dict[str, Any] = {"__repr__": _shown, "__getstate__": _state, "__setstate__": _restore, "__replace__": replace}
-    if frozen:
-        methods |= {"__setattr__": _refuse_set, "__delattr__": _refuse_delete}
+    methods = dict(_FROZEN if frozen else _SHARED)
     key = _getter([spec.name for spec in specs if spec.compare])
     if eq:
         methods["__eq__"] = _equality(key)
         methods["__hash__"] = _hashing(specs, key) if frozen else None
     if order:
         methods |= _ordering(key)
-    fixed = {
-        "__slots__": tuple(name for name in own if name not in inherited),
-        "__match_args__": tuple(spec.name for spec in specs if spec.init and not spec.kw_only),
-        "__value_specs__": specs,
-        "__dataclass_fields__": _LAZY_FIELDS,
-        "__signature__": _LAZY_SIGNATURE,
-    }
-    whole: Any = type(made)(made.__name__, made.__bases__, methods | members | fixed)
-    whole.__qualname__ = made.__qualname__
-    for name, spec in own.items():
-        spec.set = getattr(whole, name).__set__
+    owner: list[Any] = []
     if "__init__" not in members:
-        whole.__init__ = _constructor(whole, specs)
+        methods["__init__"] = _constructor(owner, specs, getattr(made, "__post_init__", None))
+    methods |= members
+    methods["__slots__"] = tuple([name for name in own if name not in inherited]) if inherited else tuple(own)
+    methods["__match_args__"] = tuple([spec.name for spec in specs if spec.init and not spec.kw_only])
+    methods["__value_specs__"] = specs
+    whole: Any = type(made)(made.__name__, made.__bases__, methods)
+    whole.__qualname__ = made.__qualname__
+    owner.append(whole)
+    slots = whole.__dict__
+    for name, spec in own.items():
+        spec.set = slots[name].__set__ if name in slots else getattr(whole, name).__set__
     return whole
 
 
@@ -194,10 +194,12 @@ def _refuse_delete(self: Any, name: str) -> None:
     raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
-def _constructor(made: Any, specs: tuple[Spec, ...]) -> Callable[..., None]:
-    """An ``__init__`` that reads the specs, for the first instances; from then on, and to refuse arguments, a compiled one."""
+def _constructor(owner: list[Any], specs: tuple[Spec, ...], finish: Callable[[Any], None] | None) -> Callable[..., None]:
+    """An ``__init__`` that reads the specs, for the first instances; from then on, and to refuse arguments, a compiled one.
+
+    ``owner`` holds the class as soon as it is made: a class that is made with its ``__init__`` costs less than one that is given it.
+    """
     positional = [spec.name for spec in specs if spec.init and not spec.kw_only]
-    finish = getattr(made, "__post_init__", None)
     instances = 0
 
     def fill(self: Any, given: dict[str, Any]) -> bool:
@@ -220,7 +222,7 @@ def _constructor(made: Any, specs: tuple[Spec, ...]) -> Callable[..., None]:
         instances += 1
         given = {**dict(zip(positional, args, strict=False)), **named} if args else named
         if instances > MANY or len(given) < len(args) + len(named) or not fill(self, given):
-            _compiled(made, specs)(self, *args, **named)
+            _compiled(owner[0], specs)(self, *args, **named)
         elif finish is not None:
             finish(self)
 
@@ -296,3 +298,12 @@ def _signature(made: Any) -> Any:
 
 
 _LAZY_FIELDS, _LAZY_SIGNATURE = _Lazy("__dataclass_fields__", _dataclass_fields), _Lazy("__signature__", _signature)
+_SHARED: dict[str, Any] = {
+    "__repr__": _shown,
+    "__getstate__": _state,
+    "__setstate__": _restore,
+    "__replace__": replace,
+    "__dataclass_fields__": _LAZY_FIELDS,
+    "__signature__": _LAZY_SIGNATURE,
+}
+_FROZEN = _SHARED | {"__setattr__": _refuse_set, "__delattr__": _refuse_delete}

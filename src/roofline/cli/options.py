@@ -17,6 +17,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
+# Help has one language. Looking for others imports `locale` and searches folders, a fiftieth of a short command.
+argparse._ = str  # type: ignore[attr-defined]
+
 DEFAULT_CHIP = "h100-sxm"
 CHIP_VARIABLE = "ROOFLINE_CHIP"
 
