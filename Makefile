@@ -6,7 +6,7 @@ BIN := .venv/bin
 
 .PHONY: demo test format schema clean
 
-.venv/installed: pyproject.toml
+.venv/installed: pyproject.toml setup.py $(wildcard src/roofline/*/*.[ch] src/roofline/*/*/*.[ch] src/roofline/*/*/*/*.[ch])
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	$(BIN)/python -m compileall -q src  # which pip leaves to the first run when it installs in place
