@@ -9,8 +9,6 @@ Everything users need is here; other modules may move. Each name is imported whe
 the command line start at once.
 """
 
-from importlib import import_module
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -146,6 +144,8 @@ _RENAMED = {"chip": "load", "best_fusion": "best"}
 
 
 def __getattr__(name: str) -> "Any":
+    from importlib import import_module
+
     if name == "formulas":
         return import_module(".formulas", __name__)
     if name not in _HOME:

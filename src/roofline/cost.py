@@ -13,13 +13,12 @@ into 0.
 """
 
 from collections.abc import Iterator, Mapping
-from fractions import Fraction
 
 from .errors import FormulaError
+from .exact import Amount as Amount
+from .exact import is_amount
 from .resource import HBM, Resource
 from .value import value
-
-Amount = int | float | Fraction
 
 
 @value(kw_only=False)
@@ -71,7 +70,7 @@ class Cost:
         return self if other == 0 else NotImplemented
 
     def __mul__(self, times: Amount) -> "Cost":
-        if not isinstance(times, (int, float, Fraction)):
+        if not is_amount(times):
             return NotImplemented
         if not times >= 0:
             raise FormulaError(f"cannot do work {times} times; a count is 0 or more")
@@ -107,15 +106,6 @@ class Cost:
         if flops is None or not moved:
             return None
         return float(flops / moved)
-
-
-def tidy(amount: Amount) -> Amount:
-    """The same number, as an int when it is a whole fraction.
-
-    >>> tidy(Fraction(6, 2)), tidy(Fraction(1, 2)), tidy(2.0)
-    (3, Fraction(1, 2), 2.0)
-    """
-    return amount.numerator if isinstance(amount, Fraction) and amount.denominator == 1 else amount
 
 
 def _name(held: tuple[Resource, Amount]) -> str:

@@ -6,12 +6,12 @@
 """
 
 from collections.abc import Iterable
-from fractions import Fraction
 from math import prod
 
 from .cost import NOTHING, Amount, Cost
 from .dtypes import DType, dtype
 from .errors import FormulaError
+from .exact import is_amount, tidy
 from .resource import HBM, Resource
 from .value import replace, value
 
@@ -52,7 +52,7 @@ class Row(_RowDefaults):
     def bytes(self) -> Amount:
         """Bytes that cross the level."""
         moved = self.size * self.passes
-        return int(moved) if isinstance(moved, Fraction) and moved.denominator == 1 else moved
+        return tidy(moved)
 
 
 def read(tensor: str, shape: Iterable[Amount], number: str | DType, *, level: Resource = HBM, passes: Amount = 1, note: str = "") -> Row:
@@ -109,7 +109,7 @@ class Ledger:
         return Ledger(f"{self.name} + {other.name}", self.work + other.work, self.rows + other.rows, notes, self.kernels + other.kernels)
 
     def __mul__(self, times: Amount) -> "Ledger":
-        if not isinstance(times, (int, float, Fraction)):
+        if not is_amount(times):
             return NotImplemented
         rows = tuple(replace(row, passes=row.passes * times) for row in self.rows)
         return Ledger(self.name, self.work * times, rows, self.notes, self.kernels * times)

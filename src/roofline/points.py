@@ -1,10 +1,10 @@
 """Points: a program as a whole under the roof, all of it, what hardware counters saw of it, its average step, and each of its steps."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
 
 from .advice import Placed
 from .cost import NOTHING, Amount, Cost
+from .exact import part_of, tidy
 from .losses import CAUSES, Held, Losses, cause, lose
 from .machine import Machine
 from .placement import Corrections, hold, place
@@ -128,7 +128,7 @@ def _cost(ran: Iterable[tuple[Placed, float]]) -> Cost:
         cost = _directed(one.op)
         unknown |= cost.unknown
         for resource, amount in cost.amounts:
-            amounts[resource] = amounts.get(resource, 0) + part(amount, count, one.op.count)
+            amounts[resource] = amounts.get(resource, 0) + part_of(amount, count, one.op.count)
     return Cost(tuple(sorted(amounts.items())), frozenset(unknown))
 
 
@@ -140,23 +140,14 @@ def _directed(op: Op) -> Cost:
     return Cost.of({**amounts, Resource(f"{PCIE}.{op.towards}"): op.cost[PCIE]})
 
 
-def part(amount: Amount, count: float, of: float) -> Amount:
-    """An amount's share, exactly: a whole number where it is one."""
-    if isinstance(amount, int) and isinstance(count, int) and isinstance(of, int):
-        whole, rest = divmod(amount * count, of)
-        return Fraction(amount * count, of) if rest else whole
-    return amount * (Fraction(count) / Fraction(of))
-
-
 def _average(parts: Sequence[_Part]) -> _Part:
     """The mean of complete steps; a time that one of them lacks is unknown."""
-    share = Fraction(1, len(parts))
-    cost: Cost = sum((part.cost for part in parts), NOTHING)
+    whole: Cost = sum((part.cost for part in parts), NOTHING)
     times = [part.time_s for part in parts if part.time_s is not None]
     busy = [part.busy_s for part in parts if part.busy_s is not None]
     losses = [part.losses for part in parts if part.losses is not None]
     return _Part(
-        cost=cost * share,
+        cost=Cost(tuple((resource, part_of(amount, 1, len(parts))) for resource, amount in whole.amounts), whole.unknown),
         floors_s=sum(part.floors_s for part in parts) / len(parts),
         time_s=sum(times) / len(times) if len(times) == len(parts) else None,
         busy_s=sum(busy) / len(busy) if len(busy) == len(parts) else None,
@@ -238,8 +229,8 @@ def amounts(cost: Cost, measure: str) -> Amounts:
 
 def number(amount: Amount | None) -> float | None:
     """An exact amount as JSON can carry it: whole numbers as integers while they are exact there, anything else as a float."""
-    if isinstance(amount, Fraction) and amount.denominator == 1:
-        amount = amount.numerator
+    if amount is not None:
+        amount = tidy(amount)
     if isinstance(amount, int) and amount < _EXACT_INT:
         return amount
     return None if amount is None else float(amount)

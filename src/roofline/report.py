@@ -3,8 +3,6 @@
 `report.schema.json` beside this file describes the same shape as JSON Schema. Fields are added, never renamed.
 """
 
-from importlib import import_module
-
 from .value import field, value
 from .workload import NO_COVERAGE, Coverage
 
@@ -259,5 +257,7 @@ class Report:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """What a notebook shows. The view is found by its name: a value knows nothing of views, and nothing is imported until one asks."""
+        from importlib import import_module
+
         shown: dict[str, str] = import_module("roofline.notebook").bundle(self)
         return shown

@@ -11,47 +11,45 @@ the unit with the value (``"3.35 TB/s"``); a bare number is in base units.
 
 import math
 import re
-from collections.abc import Mapping
-from fractions import Fraction
 
 from .errors import UnitError
 from .patterns import pattern
 
 DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
-SMALL = {"m": Fraction(1, 10**3), **dict.fromkeys("uµμ", Fraction(1, 10**6)), "n": Fraction(1, 10**9), "p": Fraction(1, 10**12)}
+SMALL = {"m": 10**3, **dict.fromkeys("uµμ", 10**6), "n": 10**9, "p": 10**12}  # how many of them are one
 
-# spelling -> (dimension, factor to its base unit). OP is what vendors call FLOP for integers.
-_SPELLINGS: dict[str, tuple[str, int | Fraction]] = {
-    "FLOP": ("FLOP", 1),
-    "FLOPs": ("FLOP", 1),
-    "OP": ("FLOP", 1),
-    "OPs": ("FLOP", 1),
-    "FLOP/s": ("FLOP/s", 1),
-    "FLOPS": ("FLOP/s", 1),
-    "FLOPs/s": ("FLOP/s", 1),
-    "OP/s": ("FLOP/s", 1),
-    "OPS": ("FLOP/s", 1),
-    "B": ("B", 1),
-    "byte": ("B", 1),
-    "bytes": ("B", 1),
-    "bit": ("B", Fraction(1, 8)),
-    "B/s": ("B/s", 1),
-    "bit/s": ("B/s", Fraction(1, 8)),
-    "s": ("s", 1),
-    "min": ("s", 60),
-    "h": ("s", 3600),
-    "Hz": ("Hz", 1),
-    "W": ("W", 1),
-    "FLOP/B": ("FLOP/B", 1),
-    "hop": ("hop", 1),
-    "hops": ("hop", 1),
-    "hop/s": ("hop/s", 1),
-    "%": ("1", Fraction(1, 100)),
-    "x": ("1", 1),
-    "": ("1", 1),
+# spelling -> (dimension, how many base units it is, of how many). OP is what vendors call FLOP for integers.
+_SPELLINGS: dict[str, tuple[str, int, int]] = {
+    "FLOP": ("FLOP", 1, 1),
+    "FLOPs": ("FLOP", 1, 1),
+    "OP": ("FLOP", 1, 1),
+    "OPs": ("FLOP", 1, 1),
+    "FLOP/s": ("FLOP/s", 1, 1),
+    "FLOPS": ("FLOP/s", 1, 1),
+    "FLOPs/s": ("FLOP/s", 1, 1),
+    "OP/s": ("FLOP/s", 1, 1),
+    "OPS": ("FLOP/s", 1, 1),
+    "B": ("B", 1, 1),
+    "byte": ("B", 1, 1),
+    "bytes": ("B", 1, 1),
+    "bit": ("B", 1, 8),
+    "B/s": ("B/s", 1, 1),
+    "bit/s": ("B/s", 1, 8),
+    "s": ("s", 1, 1),
+    "min": ("s", 60, 1),
+    "h": ("s", 3600, 1),
+    "Hz": ("Hz", 1, 1),
+    "W": ("W", 1, 1),
+    "FLOP/B": ("FLOP/B", 1, 1),
+    "hop": ("hop", 1, 1),
+    "hops": ("hop", 1, 1),
+    "hop/s": ("hop/s", 1, 1),
+    "%": ("1", 1, 100),
+    "x": ("1", 1, 1),
+    "": ("1", 1, 1),
 }
-DIMENSIONS = tuple(dict.fromkeys(dimension for dimension, _ in _SPELLINGS.values()))
+DIMENSIONS = tuple(dict.fromkeys(dimension for dimension, _, _ in _SPELLINGS.values()))
 _UNPREFIXED = {"min", "h", "%", "x", "", "FLOP/B", "hop", "hops"}
 _EXAMPLES = {
     "FLOP": "2.2 TFLOP",
@@ -74,16 +72,19 @@ _NUMBER = pattern(
 _LONGEST_EXPONENT = len("e+308")  # longer ones are no floats, and would take for ever as exact numbers
 
 
-def _units() -> dict[str, tuple[str, int | Fraction]]:
-    """Every accepted unit, prefix and all, with its dimension and its factor."""
-    table: dict[str, tuple[str, int | Fraction]] = {}
-    for spelling, (dimension, factor) in _SPELLINGS.items():
-        table[spelling] = (dimension, factor)
+def _units() -> dict[str, tuple[str, int, int]]:
+    """Every accepted unit, prefix and all, with its dimension and how many base units it is, of how many."""
+    table: dict[str, tuple[str, int, int]] = {}
+    large, bytes_too = DECIMAL.items(), {**DECIMAL, **BINARY}.items()
+    for spelling, (dimension, many, of) in _SPELLINGS.items():
+        table[spelling] = (dimension, many, of)
         if spelling in _UNPREFIXED:
             continue
-        prefixes: Mapping[str, int | Fraction] = SMALL if dimension == "s" else {**DECIMAL, **(BINARY if dimension in ("B", "B/s") else {})}
-        for prefix, scale in prefixes.items():
-            table[prefix + spelling] = (dimension, factor * scale)
+        if dimension == "s":
+            table |= {prefix + spelling: (dimension, many, of * parts) for prefix, parts in SMALL.items()}
+        else:
+            prefixes = bytes_too if dimension in ("B", "B/s") else large
+            table |= {prefix + spelling: (dimension, many * scale, of) for prefix, scale in prefixes}
     return table
 
 
@@ -106,13 +107,13 @@ def parse(value: str | float, dimension: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise UnitError(f"{value!r} is not a quantity; write it like '{_EXAMPLES[dimension]}'")
     if isinstance(value, str) and not _PLAIN.fullmatch(value):
-        digits, unit = _split(value, dimension)
-        found, factor = _lookup(unit, value, dimension) if unit else (dimension, 1)
+        digits, divisor, unit = _split(value, dimension)
+        found, many, of = _lookup(unit, value, dimension) if unit else (dimension, 1, 1)
         if found != dimension:
             raise UnitError(f"{value!r} is in {found}, not in {dimension}; write it like '{_EXAMPLES[dimension]}'")
         # Exact until the end: 3.1 ms is 0.0031, not 0.0031000000000000003.
         try:
-            number = float(digits * factor)
+            number = digits * many / (divisor * of)
         except OverflowError:
             raise UnitError(f"{value!r} is larger than any quantity; write it like '{_EXAMPLES[dimension]}'") from None
     else:
@@ -122,17 +123,20 @@ def parse(value: str | float, dimension: str) -> float:
     return number
 
 
-def _split(text: str, dimension: str) -> tuple[Fraction | float, str]:
-    """The number, exactly, and the unit behind it."""
+def _split(text: str, dimension: str) -> tuple[float, int, str]:
+    """The number, exactly, as so many of so many; and the unit behind it."""
     match = _NUMBER.match(text)
     if match is None or len(match["exponent"] or "") > _LONGEST_EXPONENT:
         raise UnitError(f"{text!r} is not a quantity; write it like '{_EXAMPLES[dimension]}'")
     if match["infinite"]:
-        return float(match["infinite"]), match["unit"]
-    return Fraction(match["digits"].replace(",", "").replace("_", "") + (match["exponent"] or "")), match["unit"]
+        return float(match["infinite"]), 1, match["unit"]
+    whole, _, rest = match["digits"].replace(",", "").replace("_", "").partition(".")
+    power = int((match["exponent"] or "e0")[1:]) - len(rest)
+    digits = int(whole + rest)
+    return (digits * 10**power, 1, match["unit"]) if power >= 0 else (digits, 10**-power, match["unit"])
 
 
-def _lookup(unit: str, value: object, dimension: str) -> tuple[str, int | Fraction]:
+def _lookup(unit: str, value: object, dimension: str) -> tuple[str, int, int]:
     if unit in _UNITS:
         return _UNITS[unit]
     if re.fullmatch(r"[kKMGTP]i?b(/s|ps)?", unit):
@@ -160,7 +164,7 @@ def show(value: float | None, dimension: str, digits: int = 4) -> str:
 
 
 def _prefix(magnitude: float, dimension: str, digits: int) -> tuple[str, float]:
-    ladder: dict[str, float] = {"": 1, **{prefix: float(SMALL[prefix]) for prefix in "mµnp"}}
+    ladder: dict[str, float] = {"": 1, **{prefix: 1 / SMALL[prefix] for prefix in "mµnp"}}
     if dimension != "s":
         ladder = {prefix: DECIMAL[prefix] for prefix in ("E", "P", "T", "G", "M", "k", "")}
     for prefix, scale in ladder.items():

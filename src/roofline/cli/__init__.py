@@ -9,7 +9,6 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 
 from ..errors import RooflineError, UsageError, did_you_mean
 
@@ -31,6 +30,7 @@ COMMANDS = {
     "serve": ("serve", "the pages of runs, live in a browser on this machine"),
 }
 RARELY = 100_000  # new containers between two looks for cycles among them
+SWITCH_S = 0.0005
 _USAGE = "usage: roofline COMMAND [arguments]   (roofline COMMAND --help says more)"
 
 
@@ -40,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _checked(list(argv))
     # Looking for cycles in what lives as long as the process takes a tenth of a short command: rarely on the way, not at all at its end.
     gc.set_threshold(RARELY)
+    # What reads events asks for Python's lock for a moment between two pieces; while another thread imports it should not wait long.
+    sys.setswitchinterval(SWITCH_S)
     status = _checked(sys.argv[1:])
     _leave(status)
     return status
@@ -90,7 +92,7 @@ def _run(words: list[str]) -> int:
     name, *rest = words
     if name not in COMMANDS:
         raise UsageError(f"no command named {name!r}{did_you_mean(name, COMMANDS) or '; commands: ' + ', '.join(COMMANDS)}")
-    command = import_module(f".{COMMANDS[name][0]}", __name__)
+    command = __import__(f"{__name__}.{COMMANDS[name][0]}", fromlist=("run",))
     status: int = command.run(rest)
     sys.stdout.flush()
     return status

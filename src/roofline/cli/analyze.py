@@ -3,29 +3,15 @@
 import argparse
 from collections.abc import Sequence
 
-from ..analysis import analyze
-from ..errors import UsageError
-from ..render.export import Row, group_rows, op_rows
-from ..render.op_table import COLUMNS, column
-from ..render.tables import Paper
-from ..render.text import report_text
-from ..report import OpInfo, Report
-from ..selection import KEYS, PLACES, Group, group, group_parts, narrow, select
-from ..units import parse
-from ..value import replace
-from ..workload import Recording
-from .options import Parser, at_least, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
-from .output import emit_report
+from .options import Parser, at_least, chosen_corrections, chosen_machine, correction_options, is_corrected, machine_options, output_options
 from .reading import host_options, read_input
-from .terminal import chart_options, charted
+from .terminal import chart_options
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..counters import Comparison
-    from ..stragglers import Spread
-
-GROUPS = (*KEYS, *PLACES)
-SPREAD = ("op", "name", "category", "exchange", "places", "fastest", "fastest_s", "median_s", "slowest", "slowest_s", "spread", "waiting_s")
+GROUPS = ("category", "scope", "location", "phase", "dtype", "name", "module", "unit", "bound", "step", "device", "host")
+COLUMNS = (
+    *("rank", "op", "category", "program", "scope", "location", "phase", "count", "kernels", "time", "self", "mean", "share", "unit"),
+    *("dtype", "work", "rate", "optimal", "intensity", "ridge", "bound", "floor", "serial", "roof", "from", "counted", "steps", "devices"),
+)
 
 
 def parser() -> Parser:
@@ -90,103 +76,25 @@ def table_options(made: argparse.ArgumentParser) -> None:
 
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
-    corrections = chosen_corrections(args)
-    names = [word.strip() for word in args.columns.split(",")] if args.columns else []
-    for name in names:
-        column(name)  # a wrong name is told before anything is read
-    recording = read_input(args, args.path, lambda: chosen_machine(args), salvage=args.salvage)
-    if args.counters:
-        recording = _counted(recording, args.counters)
-    report = analyze(recording, chosen_machine(args, recording.devices), corrections)
-    _emit(args, recording, report, names)
+    _check(args)
+    recording = read_input(args, args.path, lambda: chosen_machine(args), salvage=args.salvage, beside=_prepare)
+    from .reporting import answer
+
+    answer(args, recording)
     return 0
 
 
-def _counted(recording: Recording, files: Sequence[str]) -> Recording:
-    """The recording with the counters of these files beside the model."""
-    from pathlib import Path
+def _check(args: argparse.Namespace) -> None:
+    """What is wrong with the options is told before anything is read."""
+    if is_corrected(args):
+        chosen_corrections(args)
+    if args.columns:
+        from .reporting import columns
 
-    from ..counters import counted
-    from ..sources.ncu import read_counters
-
-    found = [read_counters(Path(file)) for file in files]
-    joined = counted(recording, [launch for launches, _ in found for launch in launches], ", ".join(files))
-    notes = dict.fromkeys(f"counters: {note}" for _, some in found for note in some)
-    return replace(joined, notes=(*joined.notes, *notes))
+        columns(args)
 
 
-def _emit(args: argparse.Namespace, recording: Recording, report: Report, columns: Sequence[str]) -> None:
-    """The report everywhere, and of its ops those that were asked for, as they were asked for."""
-    part = narrow(report, step=args.step, device=args.device, host=args.host)
-    shown = select(
-        part,
-        category=args.category,
-        bound=args.bound,
-        dtype=args.dtype,
-        unit=args.unit,
-        module=args.module,
-        name=args.name,
-        min_time_s=None if args.min_time is None else parse(args.min_time, "s"),
-        feeds=not args.no_infeed,
-    )
-    groups = _groups(args, report, shown)
-    spread = _spread(args, report, shown)
-
-    def text(page: Paper) -> str:
-        return report_text(
-            report,
-            page,
-            args.top,
-            shown,
-            (args.by, groups) if groups is not None else None,
-            columns=columns,
-            whole_s=sum(op.time_s or 0.0 for op in part) if part is not report.ops else None,
-            feeds=not args.no_infeed,
-            extra=[*_against(args, recording, shown, page), *_spread_text(args, spread, page)],
-        )
-
-    def rows() -> Sequence[Row]:
-        if args.stragglers:
-            return [{name: getattr(one, name) for name in SPREAD} for one in spread]
-        return group_rows(groups) if groups is not None else op_rows(shown, report)
-
-    emit_report(args, report, charted(args, replace(report, ops=shown), text), rows)
-
-
-def _groups(args: argparse.Namespace, report: Report, shown: Sequence[OpInfo]) -> tuple[Group, ...] | None:
-    if args.by in PLACES:
-        if args.step or args.device or args.host:
-            raise UsageError(f"--by {args.by} takes ops apart itself; leave out --step, --device and --host")
-        return group_parts(report, shown, args.by)
-    if args.depth is not None and not args.by:
-        raise UsageError("--depth is for --by scope")
-    return group(shown, args.by, depth=args.depth) if args.by else None
-
-
-def _against(args: argparse.Namespace, recording: Recording, shown: Sequence[OpInfo], page: Paper) -> list[str]:
-    """The model against the counters, where counters were given."""
-    if not args.counters:
-        return []
-    from ..counters import model_against_counters
-    from ..render.measured import counters_text
-
-    rows: dict[int, list[Comparison]] = {}
-    for row in model_against_counters(recording.workload):
-        rows.setdefault(row.op_index, []).append(row)
-    return [counters_text([row for op in shown for row in rows.get(op.id, ())], page, args.top)]
-
-
-def _spread(args: argparse.Namespace, report: Report, shown: Sequence[OpInfo]) -> "tuple[Spread, ...]":
-    if not args.stragglers:
-        return ()
-    from ..stragglers import spreads
-
-    return spreads(shown, report.by_device, report.input.devices, args.stragglers)
-
-
-def _spread_text(args: argparse.Namespace, spread: "tuple[Spread, ...]", page: Paper) -> list[str]:
-    if not args.stragglers:
-        return []
-    from ..render.measured import stragglers_text
-
-    return [stragglers_text(spread, args.stragglers, page, args.top)]
+def _prepare() -> None:
+    """What the answer takes, which a fifth of a short command goes into."""
+    from ..machines import detection  # noqa: F401
+    from . import reporting  # noqa: F401

@@ -1,4 +1,7 @@
-"""Options that commands share: which machine, which corrections, where the output goes."""
+"""Options that commands share: which machine, which corrections, where the output goes.
+
+They are declared before anything is read; what they stand for is imported when it is asked for.
+"""
 
 import argparse
 import os
@@ -6,16 +9,14 @@ import sys
 from collections.abc import Callable, Sequence
 
 from ..errors import UsageError
-from ..machine import Machine
-from ..placement import Corrections
-from ..resource import Resource
-from ..units import parse
-from ..value import replace
-from ..workload import Device
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
+
+    from ..machine import Machine
+    from ..placement import Corrections
+    from ..workload import Device
 
 # Help has one language. Looking for others imports `locale` and searches folders, a fiftieth of a short command.
 argparse._ = str  # type: ignore[attr-defined]
@@ -131,10 +132,11 @@ def is_page(name: str) -> bool:
     return name.lower().endswith(PAGES)
 
 
-def chosen_machine(args: argparse.Namespace, devices: Sequence[Device] = ()) -> Machine:
+def chosen_machine(args: argparse.Namespace, devices: "Sequence[Device]" = ()) -> "Machine":
     """The machine these options name; without a name, the first device that a recording came from, else the default."""
     from ..machines import load, parse_settings
     from ..machines.detection import of_device
+    from ..value import replace
 
     name = args.chip or os.environ.get(CHIP_VARIABLE)
     if name:
@@ -153,8 +155,16 @@ def chosen_machine(args: argparse.Namespace, devices: Sequence[Device] = ()) -> 
     return machine
 
 
-def chosen_corrections(args: argparse.Namespace) -> Corrections:
+def is_corrected(args: argparse.Namespace) -> bool:
+    """Whether these options ask for any correction."""
+    return bool(args.sustained) or (args.communication, args.overlap, args.launches) != ("0", "1", "0")
+
+
+def chosen_corrections(args: argparse.Namespace) -> "Corrections":
     """The corrections these options ask for."""
+    from ..placement import Corrections
+    from ..units import parse
+
     return Corrections(
         sustained=_sustained(args.sustained),
         communication=_fraction(args.communication, "--communication"),
@@ -168,6 +178,8 @@ def _sustained(words: Sequence[str]) -> float | dict[str, float] | None:
         return None
     if len(words) == 1 and "=" not in words[0]:
         return _fraction(words[0], "--sustained")
+    from ..resource import Resource
+
     fractions = {}
     for word in words:
         name, equals, fraction = word.partition("=")
@@ -178,6 +190,8 @@ def _sustained(words: Sequence[str]) -> float | dict[str, float] | None:
 
 
 def _fraction(text: str, option: str) -> float:
+    from ..units import parse
+
     value = parse(text, "1")
     if value > 1:
         raise UsageError(f"{option} {text}: a fraction is between 0 and 1; write 0.85 or 85%")

@@ -4,8 +4,10 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from ..render.tables import Paper
-from ..report import Report
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..render.tables import Paper
+    from ..report import Report
 
 
 def chart_options(parser: argparse.ArgumentParser) -> None:
@@ -17,12 +19,12 @@ def chart_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--ascii", action="store_true", help="the same without braille, which is also what other encodings than UTF-8 get")
 
 
-def charted(args: argparse.Namespace, report: Report, text: Callable[[Paper], str]) -> Callable[[Paper], str]:
+def charted(args: argparse.Namespace, report: "Report", text: "Callable[[Paper], str]") -> "Callable[[Paper], str]":
     """The text with the chart in front, if it was asked for."""
     if not (args.chart or args.ascii):
         return text
 
-    def whole(page: Paper) -> str:
+    def whole(page: "Paper") -> str:
         from ..render.terminal import chart_text, glyphs_for
 
         return f"{chart_text(report, page, glyphs=glyphs_for(sys.stdout.encoding, args.ascii))}\n\n{text(page)}"

@@ -3,8 +3,8 @@
 from math import prod
 from typing import Literal
 
-from ..cost import tidy
 from ..errors import FormulaError
+from ..exact import tidy
 from ..ledger import Ledger, Row, read, write
 from ..value import replace, value
 from .billing import arithmetic, matrix_work, number, vector_work

@@ -6,7 +6,8 @@ the operands are merely copied.
 
 from __future__ import annotations
 
-from ..cost import NOTHING, Cost, tidy
+from ..cost import NOTHING, Cost
+from ..exact import tidy
 from ..ledger import Ledger
 from ..machine import Machine
 from ..resource import PCIE, SCALE_UP

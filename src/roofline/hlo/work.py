@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
-from ..cost import NOTHING, Amount, Cost, tidy
+from ..cost import NOTHING, Amount, Cost
+from ..exact import tidy
 from ..resource import Resource
 from ..value import field, record, value
 from .bill import Site

@@ -7,14 +7,10 @@ one is found by content and imported when chosen.
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Callable
-from importlib import import_module
 
 from ..errors import SourceError
-from ..machine import Machine
 from ..units import parse
-from ..workload import Recording
 
 # In order: the first that recognises the head of a file reads it.
 SOURCES = ("xspace.recording", "report_json", "programs", "ncu", "table")
@@ -33,6 +29,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any, Protocol
 
+    from ..machine import Machine
+    from ..workload import Recording
+
     class Source(Protocol):
         """What a source module provides; those of profiles take ``salvage`` and ``progress`` too."""
 
@@ -47,23 +46,30 @@ def head_of(path: Path | str) -> bytes:
     try:
         with open(path, "rb") as file:
             head = file.read(HEAD_BYTES)
-        if head.startswith(GZIP_MAGIC):
-            import gzip
-
-            with gzip.open(path, "rb") as unzipped:
-                return unzipped.read(HEAD_BYTES)
     except FileNotFoundError:
         raise SourceError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise SourceError(f"{path}: is a folder; name a file in it") from None
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be read: {error}") from None
+    return _unpacked_head(path) if head.startswith(GZIP_MAGIC) else head
+
+
+def _unpacked_head(path: Path | str) -> bytes:
+    import gzip
+    import zlib
+
+    try:
+        with gzip.open(path, "rb") as unzipped:
+            return unzipped.read(HEAD_BYTES)
     except (OSError, EOFError, zlib.error) as error:
         raise SourceError(f"{path}: cannot be read: {error}") from None
-    return head
 
 
 def all_of(path: Path) -> bytes:
     """A whole file, decompressed if it is gzipped."""
     import gzip
+    import zlib
 
     try:
         data = path.read_bytes()
@@ -80,7 +86,7 @@ def profiles_in(folder: Path) -> list[Path]:
 
 
 def _source(name: str) -> Source:
-    module: Any = import_module(f".{name}", __name__)
+    module: Any = __import__(f"{__name__}.{name}", fromlist=("read",))
     source: Source = module
     return source
 

@@ -32,7 +32,7 @@ _LONGEST = 60  # digits and separators of any number that is one
 _COUNTED = ("", "1", "%", "inst", "cycle", "sector", "sectors", "wavefront", "request", "op")
 _SECONDS: dict[str, int | Fraction] = {
     **dict.fromkeys(("s", "sec", "second", "seconds"), 1),
-    **{prefix + word: scale for prefix, scale in SMALL.items() for word in ("s", "sec", "second")},
+    **{prefix + word: Fraction(1, parts) for prefix, parts in SMALL.items() for word in ("s", "sec", "second")},
 }
 _PREFIXED = re.compile(r"([kKMGTPE]?)(byte|[hH]z)s?")
 

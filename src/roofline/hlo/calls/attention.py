@@ -6,8 +6,9 @@ Causal counts half the square that queries make with their own keys.
 
 from fractions import Fraction
 
-from ...cost import Amount, Cost, tidy
+from ...cost import Amount, Cost
 from ...dtypes import DType
+from ...exact import tidy
 from ...formulas.chains import POINTWISE
 from ...resource import TRANSCENDENTAL, matrix, vector
 from ...value import value

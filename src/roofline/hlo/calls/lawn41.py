@@ -6,7 +6,7 @@ here for them are the usual estimates (Golub and Van Loan, Matrix Computations, 
 
 from fractions import Fraction
 
-from ...cost import Amount, tidy
+from ...exact import Amount, tidy
 from ...value import value
 
 _THIRD, _SIXTH = Fraction(1, 3), Fraction(1, 6)

@@ -11,7 +11,6 @@ from mmap import mmap
 
 from ...cost import Cost
 from ...errors import SourceError
-from ...machine import Machine
 from ...units import parse
 from ...value import field, record, value
 from ...workload import Coverage, Device, KernelUse, Op, Recording, Step, Workload
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...hlo.collectives import Network
+    from ...machine import Machine
     from .modules import Known
 
 FORMAT = "xspace"

@@ -28,9 +28,9 @@ given back as they are read. Lines are read in parallel, without the GIL. Times 
 from __future__ import annotations
 
 import os
+from _thread import LockType, allocate_lock, start_new_thread
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from threading import Lock, Thread
 
 from ...errors import SourceError, UsageError
 from ...units import parse
@@ -67,7 +67,7 @@ __all__ = [
     "unpacked_limit",
 ]
 
-CHUNK_BYTES = int(parse("1 MiB", "B"))  # read between two looks at the clock, the keyboard and the memory
+CHUNK_BYTES = int(parse("4 MiB", "B"))  # read between two looks at the clock, the keyboard and the memory
 NEIGHBOUR_BYTES = int(parse("2 MiB", "B"))  # of a page that is touched, the system brings back its neighbours up to a huge page
 THREAD_BYTES = int(parse("4 MiB", "B"))  # for less, a thread costs more than it saves
 BESIDE_BYTES = int(parse("8 MiB", "B"))  # read at once beside other work, which lets a thread in only every few milliseconds
@@ -201,7 +201,7 @@ class _Reader:
 
     def __init__(self, space: Space, total: int, progress: Progress | None) -> None:
         self._space, self._total, self._progress, self.piece = space, total, progress, CHUNK_BYTES
-        self._lock, self._done, self.stopped = Lock(), 0, False
+        self._lock, self._done, self.stopped = allocate_lock(), 0, False
 
     def run(self, line: Line, job: Job) -> tuple[Mapping[str, Any], tuple[str, ...]]:
         """All of a line, or what comes before the damage in it, and notes."""
@@ -270,11 +270,10 @@ def _read_all(
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     useful = 1 + sum(request.line.length for request in requests) // THREAD_BYTES
     tasks = len(requests) + (meanwhile is not None)
-    helpers = [Thread(target=work, daemon=True) for _ in range(min(threads or cores, tasks, useful) - 1)]
-    if helpers and meanwhile:
+    others = min(threads or cores, tasks, useful) - 1
+    if others and meanwhile:
         reader.piece = BESIDE_BYTES
-    for helper in helpers:
-        helper.start()
+    helpers = [_helper(work) for _ in range(others)]
     try:
         if helpers and meanwhile:
             meanwhile()
@@ -284,10 +283,25 @@ def _read_all(
         raise
     finally:
         for helper in helpers:
-            helper.join()
+            helper.acquire()
     if failures:
         raise failures[min(failures)]
     return [tables[number] for number in range(len(requests))]
+
+
+def _helper(work: Callable[[], None]) -> LockType:
+    """A thread at work, and a lock that is free when it is done. `threading` takes longer to import than many profiles to read."""
+    busy = allocate_lock()
+    busy.acquire()
+
+    def whole() -> None:
+        try:
+            work()
+        finally:
+            busy.release()
+
+    start_new_thread(whole, ())
+    return busy
 
 
 def _totals(request: TotalsOf, plane: Plane, found: Mapping[str, Any], notes: tuple[str, ...]) -> Totals:

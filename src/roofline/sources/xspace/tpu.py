@@ -6,7 +6,6 @@ are part of their chip: what runs on them has rows of its own beside the TensorC
 
 from collections.abc import Mapping, Sequence
 
-from ...machine import Machine
 from ...patterns import pattern
 from ...value import field, record
 from .attribute import DevicePart, Extent, Instance, Mark, Share, Subject, Tally
@@ -17,6 +16,7 @@ from .tpu_steps import DeviceSteps, device_steps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ...machine import Machine
     from .modules import Program
 
 _CORE = pattern(r"/device:TPU:\d+")
@@ -27,7 +27,7 @@ _GROUPS = {"to host": 0, "from host": 1, "collectives": 2}
 
 
 def read_tpus(
-    space: Space, target: Machine | None, progress: Progress | None = None
+    space: Space, target: "Machine | None", progress: Progress | None = None
 ) -> tuple[list[DevicePart], tuple[Instance, ...], list[str]]:
     """Every TPU core of a profile, with its SparseCores; the steps they ran; and what is to be said about them."""
     modules = _Modules(space, target)
@@ -49,7 +49,7 @@ def read_tpus(
 class _Modules:
     """The programs of a profile: their names from metadata, their HLO when an operation needs it."""
 
-    def __init__(self, space: Space, target: Machine | None) -> None:
+    def __init__(self, space: Space, target: "Machine | None") -> None:
         self._space, self._target = space, target
         self._names = {
             int(found[2]): found[1]

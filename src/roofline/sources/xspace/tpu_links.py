@@ -5,12 +5,12 @@ it takes to import what parses and prices whole programs.
 """
 
 from collections.abc import Callable
-from fractions import Fraction
 from math import prod
 
-from ...cost import Amount, Cost
+from ...cost import Cost
 from ...dtypes import dtype
 from ...errors import FormulaError
+from ...exact import part_of
 from ...patterns import pattern
 
 LINK, HOP = "ici", "ici/hop"
@@ -29,22 +29,21 @@ def collective_cost(opcode: str, text: str) -> Cost | None:
         return None
     if chips == 1:
         return Cost.of({"hbm": 2 * size})
-    share = _SHARES.get(kind)
-    if share is None:
+    ring = _RINGS.get(kind)
+    if ring is None:
         return None
-    crossing, hops = share(chips)
-    amount = size * crossing
-    return Cost.of({LINK: int(amount) if amount == int(amount) else amount, HOP: hops})
+    crossing, of, hops = ring(chips)
+    return Cost.of({LINK: part_of(size, crossing, of), HOP: hops})
 
 
-# Of the operands' bytes, what crosses the busiest link of a ring of p chips in one direction; and hops.
-_SHARES: dict[str, Callable[[int], tuple[Amount, int]]] = {
-    "all-reduce": lambda p: (Fraction(2 * (p - 1), p), 2 * (p - 1)),
-    "all-gather": lambda p: (p - 1, p - 1),
-    "reduce-scatter": lambda p: (Fraction(p - 1, p), p - 1),
-    "all-to-all": lambda p: (Fraction(p - 1, 2), p - 1),
-    "collective-permute": lambda p: (1, 1),
-    "collective-broadcast": lambda p: (1, p - 1),
+# Of the operands' bytes, what crosses the busiest link of a ring of p chips in one direction, as so many of so many; and hops.
+_RINGS: dict[str, Callable[[int], tuple[int, int, int]]] = {
+    "all-reduce": lambda p: (2 * (p - 1), p, 2 * (p - 1)),
+    "all-gather": lambda p: (p - 1, 1, p - 1),
+    "reduce-scatter": lambda p: (p - 1, p, p - 1),
+    "all-to-all": lambda p: (p - 1, 2, p - 1),
+    "collective-permute": lambda p: (1, 1, 1),
+    "collective-broadcast": lambda p: (1, 1, p - 1),
 }
 
 
