@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from .errors import FormulaError
 from .exact import Amount as Amount
 from .exact import is_amount
-from .resource import HBM, Resource
+from .resource import HBM, Resource, named
 from .value import value
 
 
@@ -34,7 +34,7 @@ class Cost:
         known: dict[Resource, Amount] = {}
         unknown = set()
         for key, amount in amounts.items():
-            resource = key if isinstance(key, Resource) else Resource(key)
+            resource = key if isinstance(key, Resource) else named(key)
             if amount is None:
                 unknown.add(resource)
             elif not amount >= 0:  # a NaN too
@@ -45,12 +45,12 @@ class Cost:
 
     def __getitem__(self, resource: Resource | str) -> Amount | None:
         """The amount of one resource: 0 when absent, ``None`` when unknown."""
-        wanted = resource if isinstance(resource, Resource) else Resource(resource)
+        wanted = resource if isinstance(resource, Resource) else named(resource)
         return None if wanted in self.unknown else self.known(wanted)
 
     def known(self, resource: Resource | str) -> Amount:
         """The known part of the amount of one resource."""
-        wanted = resource if isinstance(resource, Resource) else Resource(resource)
+        wanted = resource if isinstance(resource, Resource) else named(resource)
         return next((amount for held, amount in self.amounts if held == wanted), 0)
 
     def __iter__(self) -> Iterator[Resource]:

@@ -9,14 +9,14 @@ from functools import cache
 
 from .dtypes import DType, dtype
 from .errors import UnitError
-from .patterns import pattern
 from .value import field, value
 
 COMPUTE_UNITS = ("matrix", "vector", "compute")
 SCALE_UP = ("ici", "nvlink", "xgmi", "neuronlink", "xelink", "roce", "ethernet")  # links between chips of one system
 LINK_UNITS = (*SCALE_UP, "c2c", "dcn", "pcie")
 MEMORY_UNITS = ("hbm", "host", "l3", "l2", "l1", "lds", "vmem", "cmem", "smem", "sbuf", "psum", "tmem", "slc", "sram", "infinity_cache")
-_SPELLING = pattern(r"[a-z][a-z0-9_.]*(/[a-z0-9_]+)?")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_WORD = f"{_LETTERS}0123456789_"
 
 
 @value(kw_only=False, order=True)
@@ -42,9 +42,9 @@ class Resource:
     is_arithmetic: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not _SPELLING.fullmatch(self.name):
+        unit, slash, kind = self.name.partition("/")
+        if not unit or unit[0] not in _LETTERS or unit.strip(f"{_WORD}.") or bool(slash) != bool(kind) or kind.strip(_WORD):
             raise UnitError(f"{self.name!r} is not a resource; write it like 'matrix/bf16', 'hbm' or 'ici/hop'")
-        unit, _, kind = self.name.partition("/")
         compute, link = unit in COMPUTE_UNITS, unit.partition(".")[0] in LINK_UNITS
         facts = {
             "unit": unit,
@@ -72,15 +72,15 @@ class Resource:
 
 def matrix(number: str | DType) -> Resource:
     """The matrix unit working in this number format."""
-    return _named(f"matrix/{dtype(number).rate}")
+    return named(f"matrix/{dtype(number).rate}")
 
 
 def vector(number: str | DType) -> Resource:
     """The vector unit working in this number format."""
-    return _named(f"vector/{dtype(number).rate}")
+    return named(f"vector/{dtype(number).rate}")
 
 
-_named = cache(Resource)  # pricing a program names the same few units for each of its operations
+named = cache(Resource)  # programs name the same few for each of their operations
 
 
 HBM = Resource("hbm")  # main memory, whatever its technology

@@ -106,7 +106,7 @@ def parse(value: str | float, dimension: str) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise UnitError(f"{value!r} is not a quantity; write it like '{_EXAMPLES[dimension]}'")
-    if isinstance(value, str) and not _PLAIN.fullmatch(value):
+    if isinstance(value, str) and not value.isdecimal() and (" " in value or not _PLAIN.fullmatch(value)):
         digits, divisor, unit = _split(value, dimension)
         found, many, of = _lookup(unit, value, dimension) if unit else (dimension, 1, 1)
         if found != dimension:
@@ -125,15 +125,19 @@ def parse(value: str | float, dimension: str) -> float:
 
 def _split(text: str, dimension: str) -> tuple[float, int, str]:
     """The number, exactly, as so many of so many; and the unit behind it."""
+    number, _, unit = text.partition(" ")
+    mantissa, _, power = number.partition("e")
+    whole, _, rest = mantissa.partition(".")
+    if whole.isdecimal() and (whole + rest + power).isdecimal() and len(power) < _LONGEST_EXPONENT and unit in _UNITS:
+        return int(whole + rest) * 10 ** int(power or 0), 10 ** len(rest), unit  # "3.35 TB/s", as nearly all are written
     match = _NUMBER.match(text)
     if match is None or len(match["exponent"] or "") > _LONGEST_EXPONENT:
         raise UnitError(f"{text!r} is not a quantity; write it like '{_EXAMPLES[dimension]}'")
     if match["infinite"]:
         return float(match["infinite"]), 1, match["unit"]
     whole, _, rest = match["digits"].replace(",", "").replace("_", "").partition(".")
-    power = int((match["exponent"] or "e0")[1:]) - len(rest)
-    digits = int(whole + rest)
-    return (digits * 10**power, 1, match["unit"]) if power >= 0 else (digits, 10**-power, match["unit"])
+    scale, digits = int((match["exponent"] or "e0")[1:]) - len(rest), int(whole + rest)
+    return (digits * 10**scale, 1, match["unit"]) if scale >= 0 else (digits, 10**-scale, match["unit"])
 
 
 def _lookup(unit: str, value: object, dimension: str) -> tuple[str, int, int]:

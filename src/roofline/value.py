@@ -200,22 +200,28 @@ def _constructor(owner: list[Any], specs: tuple[Spec, ...], finish: Callable[[An
     ``owner`` holds the class as soon as it is made: a class that is made with its ``__init__`` costs less than one that is given it.
     """
     positional = [spec.name for spec in specs if spec.init and not spec.kw_only]
+    setters: dict[str, Callable[[object, Any], None]] = {}
     instances = 0
 
     def fill(self: Any, given: dict[str, Any]) -> bool:
         """Whether these were the arguments the class takes."""
-        taken = 0
-        for spec in specs:
-            if spec.init and spec.name in given:
-                spec.set(self, given[spec.name])
-                taken += 1
-            elif spec.default is not MISSING:
-                spec.set(self, spec.default)
-            elif spec.default_factory is not MISSING:
-                spec.set(self, spec.default_factory())
-            elif spec.init:
-                return False
-        return taken == len(given)
+        if not setters:
+            setters.update({spec.name: spec.set for spec in specs if spec.init})
+        if not given.keys() <= setters.keys():
+            return False
+        for name, held in given.items():
+            setters[name](self, held)
+        if len(given) < len(specs):
+            for spec in specs:
+                if spec.name in given:
+                    continue
+                if spec.default is not MISSING:
+                    spec.set(self, spec.default)
+                elif spec.default_factory is not MISSING:
+                    spec.set(self, spec.default_factory())
+                elif spec.init:
+                    return False
+        return True
 
     def __init__(self: Any, *args: Any, **named: Any) -> None:
         nonlocal instances

@@ -116,8 +116,8 @@ def _known(words: str) -> Card:
 
 def _find(words: str) -> tuple[str | None, bool]:
     """A chip's name, and whether the words named its whole family."""
-    spelled = re.sub(r"[\s_]+", "-", words.strip().lower())
-    if re.fullmatch(r"[\w.+-]+", spelled) and os.path.isfile(_file(spelled)):
+    spelled = "-".join(words.lower().replace("_", " ").split())
+    if "/" not in spelled and "\\" not in spelled and os.path.isfile(_file(spelled)):
         return spelled, False  # the common case reads one file only
     chips, families = _index()
     key = _key(words)

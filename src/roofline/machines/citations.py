@@ -1,7 +1,6 @@
 """Citations: from the short ``id: detail`` of a machine file to words a reader can follow."""
 
 import os
-import re
 from functools import cache
 
 from ..value import value
@@ -65,4 +64,4 @@ def resolve(citation: str) -> str:
         return source.cite
     if source.kind == "folder":
         return f"{source.cite}/{detail}"
-    return f"{source.cite} {detail}" if re.match(r"L\d", detail) else f"{source.cite}: {detail}"
+    return f"{source.cite} {detail}" if detail[0] == "L" and detail[1:2].isdecimal() else f"{source.cite}: {detail}"

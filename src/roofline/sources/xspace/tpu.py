@@ -6,7 +6,6 @@ are part of their chip: what runs on them has rows of its own beside the TensorC
 
 from collections.abc import Mapping, Sequence
 
-from ...patterns import pattern
 from ...value import field, record
 from .attribute import DevicePart, Extent, Instance, Mark, Share, Subject, Tally
 from .peaks import ordinal, tpu_name, tpu_rates
@@ -19,10 +18,8 @@ if TYPE_CHECKING:
     from ...machine import Machine
     from .modules import Program
 
-_CORE = pattern(r"/device:TPU:\d+")
-_SPARSE_CORE = pattern(r"(/device:TPU:\d+) SparseCore.*")
+_DEVICE, _SPARSE_CORE = "/device:TPU:", " SparseCore"
 _OP_LINES = ("XLA Ops", "Sparse Core Ops")
-_PROGRAM = pattern(r"(.*)\((\d+)\)")
 _GROUPS = {"to host": 0, "from host": 1, "collectives": 2}
 
 
@@ -31,11 +28,11 @@ def read_tpus(
 ) -> tuple[list[DevicePart], tuple[Instance, ...], list[str]]:
     """Every TPU core of a profile, with its SparseCores; the steps they ran; and what is to be said about them."""
     modules = _Modules(space, target)
-    chips: dict[str, list[_Core]] = {plane.name: [_Core(space, plane, modules)] for plane in space.planes if _CORE.fullmatch(plane.name)}
+    chips: dict[str, list[_Core]] = {plane.name: [_Core(space, plane, modules)] for plane in space.planes if _is_core(plane.name)}
     for plane in space.planes:
-        found = _SPARSE_CORE.fullmatch(plane.name)
-        if found is not None and found[1] in chips:
-            chips[found[1]].append(_Core(space, plane, modules, sparse=True))
+        chip, sparse, _ = plane.name.partition(_SPARSE_CORE)
+        if sparse and chip in chips:
+            chips[chip].append(_Core(space, plane, modules, sparse=True))
     ready = [[core for core in cores if core.line is not None] for cores in chips.values()]
     steps, instances, notes = device_steps(space, [cores[0].plane for cores in ready if cores])
     asked = [(core, core.request(steps, alone=len(cores) == 1)) for cores in ready for core in cores]
@@ -46,18 +43,22 @@ def read_tpus(
     return parts, instances, [*notes, *(note for core, _ in asked for note in core.notes), *modules.notes]
 
 
+def _is_core(plane: str) -> bool:
+    return plane.startswith(_DEVICE) and plane.removeprefix(_DEVICE).isdecimal()
+
+
 class _Modules:
     """The programs of a profile: their names from metadata, their HLO when an operation needs it."""
 
     def __init__(self, space: Space, target: "Machine | None") -> None:
         self._space, self._target = space, target
-        self._names = {
-            int(found[2]): found[1]
-            for plane in space.planes
-            if plane.name == "/host:metadata" or _CORE.fullmatch(plane.name)
-            for name in plane.event_names.values()
-            if name.endswith(")") and (found := _PROGRAM.fullmatch(name)) is not None
-        }
+        self._names = dict[int, str]()
+        for plane in space.planes:
+            if plane.name == "/host:metadata" or _is_core(plane.name):
+                for name in plane.event_names.values():
+                    module, _, id = name.rpartition("(")  # jit_f(123)
+                    if id.endswith(")") and id[:-1].isdecimal():
+                        self._names[int(id[:-1])] = module
         self._programs: object = None
         self.notes: list[str] = []
 

@@ -11,6 +11,7 @@ from ...errors import FormulaError
 from ...patterns import pattern
 from ...resource import HBM, PCIE, UNNAMED_WORK, Resource, vector
 from ...value import value
+from ...workload import feeds
 from .attribute import UNKNOWN, Subject
 from .scan import EventMetadata, Slice, Space
 from .tpu_links import LINK, collective_cost
@@ -30,7 +31,6 @@ _COLLECTIVES = (
     "ragged-all-to-all",
 )
 _PRODUCTS = pattern(r"convolution|\bdot\b|matmul")
-_FEEDS = pattern(r"infeed|outfeed|host (send|recv)")
 # MemoryAccessed of the breakdown: operation_type = 1 (1 is a read), memory_space = 2, bytes_accessed = 3.
 _READ = 1
 _SPACES: dict[int, tuple[str, str]] = {1: ("hbm", "hbm"), 2: ("cmem.read", "cmem.write"), 3: ("vmem.read", "vmem.write")}
@@ -234,7 +234,7 @@ def _cost(op: TpuOp, program: "Program | None") -> tuple[Cost, bool, tuple[str, 
             return priced, True, ("the profile gives no FLOP and no bytes for it: priced from its program",)
         return (NOTHING if op.flops is not None or op.bytes is not None else UNKNOWN), False, ()
     traffic: dict[str, Amount] = dict(op.breakdown) or {HBM.name: op.bytes or 0}
-    if _FEEDS.search(op.category):
+    if feeds(op.category) or "host send" in op.category or "host recv" in op.category:
         traffic[PCIE.name] = op.bytes or 0
     return Cost.of(traffic) + _arithmetic(op, op.flops or 0, priced), False, _compared(op, priced)
 
