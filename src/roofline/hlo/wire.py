@@ -17,7 +17,12 @@ Without ``?`` an absent field is what proto3 takes it for: 0, empty, a message o
 A field that is stored in another form than the plan asks for, or any field that is cut off, is `Malformed`, with the byte.
 """
 
-from ._wire import fields, unpack
+from ..errors import SourceError
+
+try:
+    from ._wire import fields, unpack
+except ImportError as error:
+    raise SourceError(f"what reads programs is not built ({error}); run: pip install -e .   (it needs a C compiler)") from None
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
