@@ -34,11 +34,12 @@ class Build(build_ext):
     def run(self) -> None:
         super().run()
         sys.path.insert(0, "src")
+        from roofline.machines.catalogue import named
         from roofline.machines.toml import PARSED, write_parsed
 
         target = Path(PARSED) if self.inplace else Path(self.build_lib, "roofline", "machines", Path(PARSED).name)
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_parsed(target)
+        write_parsed(target, named())
 
 
 setup(

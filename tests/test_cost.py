@@ -70,3 +70,14 @@ def test_impossible_amounts_are_refused(amount: float) -> None:
 def test_work_cannot_be_done_a_negative_number_of_times() -> None:
     with pytest.raises(FormulaError, match="0 or more"):
         Cost.of({HBM: 1}) * -1
+
+
+@given(st.lists(costs))
+def test_the_sum_of_many_is_that_of_each_in_turn(many: list[Cost]) -> None:
+    assert Cost.total(many) == sum(many, Cost())
+
+
+@given(costs)
+def test_resources_come_in_order_of_name_with_their_amounts(cost: Cost) -> None:
+    assert list(cost.items()) == [(resource, cost[resource]) for resource in sorted({r for r, _ in cost.amounts} | cost.unknown)]
+    assert list(cost) == [resource for resource, _ in cost.items()]

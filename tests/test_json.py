@@ -12,9 +12,19 @@ import roofline as rl
 from roofline.render import json as written
 from roofline.render.json import NotPlain, to_json, write
 from roofline.report import CounterInfo
-from roofline.value import replace
+from roofline.value import replace, value
 
 SAMPLE = Path(rl.__file__).parent / "samples" / "gpt_training_h200.csv"
+
+
+@value
+class Nothing:
+    """A value of no fields."""
+
+
+@value
+class One:
+    only: tuple[int, ...]
 
 
 def by_msgspec(value: object) -> bytes:
@@ -38,6 +48,15 @@ def test_numbers_near_the_changes_of_form_are_written_alike(mantissa: float, exp
     # Below 1e-5 and from 1e16 on numbers have an exponent; Python's own form changes at 1e-4.
     number = sign * mantissa * 10.0**exponent
     assert write(number).encode() == by_msgspec(number)
+
+
+def test_a_zero_keeps_its_sign_beside_the_other_zero() -> None:
+    # They are equal, so what remembers numbers cannot tell them apart.
+    assert write((0.0, -0.0, 0.0)) == "[\n 0.0,\n -0.0,\n 0.0\n]"
+
+
+def test_values_of_no_field_and_of_one_are_objects_too() -> None:
+    assert write((Nothing(), One(only=(1,)))) == '[\n {},\n {\n  "only": [\n   1\n  ]\n }\n]'
 
 
 def test_whole_reports_are_written_alike() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roofline.errors import SourceError
-from roofline.sources.xspace import scan
+from roofline.sources.xspace import reading, scan
 from roofline.sources.xspace import space as opening
 from roofline.sources.xspace.scan import RowsOf, TotalsOf, open_bytes, open_space, read_rows, read_totals
 from xspace_writer import Event, Line, Metadata, Plane, Ref, Unsigned, bytes_field, number_field, space, varint
@@ -153,7 +153,7 @@ def test_the_first_request_that_fails_is_the_one_told() -> None:
 
 
 def test_damage_is_told_whatever_is_done_beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "THREAD_BYTES", 1)
+    monkeypatch.setattr(reading, "THREAD_BYTES", 1)
     beside: list[str] = []
     with open_bytes(damaged(number_field(3, -1)), "toy") as opened, pytest.raises(SourceError, match="negative"):
         read_totals(opened, [TotalsOf(line=opened.planes[0].lines[0])], threads=2, meanwhile=lambda: beside.append("beside"))

@@ -9,7 +9,7 @@ from roofline.hlo.collectives import Network
 from roofline.hlo.price import Pricer
 from roofline.hlo.proto import parse_proto
 from roofline.resource import UNNAMED_WORK
-from roofline.sources.xspace import scan
+from roofline.sources.xspace import reading
 from roofline.sources.xspace.commands import launching
 from roofline.sources.xspace.modules import Program
 from xspace_profiles import (
@@ -156,7 +156,7 @@ def test_a_program_read_ahead_is_spoken_of_only_if_events_ask_for_it(tmp_path: P
     embedded = programs({7: TWICE, 8: hlo("jit_g", {"main": [X, ADD]})[:-20]}, {8: "jit_g"})
     executed = host([Event("GpuExecutable::ExecuteThunks", n * US, US, {"module_name": name}) for n, name in enumerate(("jit_g", "jit_f"))])
     plain = recorded(tmp_path, gpu(events), embedded, executed)
-    monkeypatch.setattr(scan, "THREAD_BYTES", 1)
+    monkeypatch.setattr(reading, "THREAD_BYTES", 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     assert recorded(tmp_path, gpu(events), embedded, executed) == plain
     assert any("jit_g(8)" in note for note in plain.notes) == asked

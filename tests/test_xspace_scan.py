@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.errors import UsageError
-from roofline.sources.xspace import scan
+from roofline.sources.xspace import reading, scan
 from roofline.sources.xspace.scan import NO_STEP, Pair, Rows, RowsOf, Slice, Steps, Totals, TotalsOf, open_bytes, read_rows, read_totals
 from xspace_writer import Event, Line, Metadata, Plane, Ref, Unsigned, space
 
@@ -270,7 +270,7 @@ def test_threads_and_pieces_change_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     with open_bytes(space([Plane("/device:GPU:0", lines)]), "toy") as opened:
         requests = [TotalsOf(line=line, distinct=("id",), intervals=True) for line in opened.planes[0].lines]
         plain = read_totals(opened, requests, threads=1)
-        monkeypatch.setattr(scan, "CHUNK_BYTES", 100)
+        monkeypatch.setattr(reading, "CHUNK_BYTES", 100)
         told: list[tuple[int, int]] = []
         pieces = read_totals(opened, requests, threads=4, progress=lambda done, total: told.append((done, total)))
         for one, other in zip(plain, pieces, strict=True):
@@ -285,8 +285,8 @@ def test_threads_and_pieces_change_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(("threads", "done"), [(1, []), (2, ["beside"]), (4, ["beside"])])
 def test_work_beside_the_reading_changes_no_table(monkeypatch: pytest.MonkeyPatch, threads: int, done: list[str]) -> None:
     lines = [Line(f"Stream #{i}", [Event(f"k{j % 7}", 10 * j, 12) for j in range(300)]) for i in range(2)]
-    monkeypatch.setattr(scan, "THREAD_BYTES", 1)
-    monkeypatch.setattr(scan, "BESIDE_BYTES", 100)
+    monkeypatch.setattr(reading, "THREAD_BYTES", 1)
+    monkeypatch.setattr(reading, "BESIDE_BYTES", 100)
     beside: list[str] = []
     with open_bytes(space([Plane("/device:GPU:0", lines)]), "toy") as opened:
         requests = [TotalsOf(line=line) for line in opened.planes[0].lines]
@@ -304,7 +304,7 @@ def test_for_a_small_profile_nothing_is_done_beside() -> None:
 
 
 def test_work_beside_that_is_interrupted_stops_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "THREAD_BYTES", 1)
+    monkeypatch.setattr(reading, "THREAD_BYTES", 1)
 
     def interrupt() -> None:
         raise KeyboardInterrupt

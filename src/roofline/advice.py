@@ -20,7 +20,7 @@ from .machine import LATENCY, Ceiling, Machine
 from .patterns import pattern
 from .placement import Placement
 from .report import Finding
-from .resource import COMPUTE_UNITS, HBM, Resource
+from .resource import COMPUTE_UNITS, HBM, Resource, named
 from .units import percent, plain, show
 from .value import replace, value
 from .workload import Op
@@ -322,8 +322,8 @@ def no_overlap(one: Placed) -> Finding | None:
 def _paths(placement: Placement) -> list[tuple[str, float]]:
     """The units that could wait for one another, longest first; the levels of one memory hierarchy are one path, its slowest."""
     used = [(unit, seconds) for unit, seconds in placement.times if seconds]
-    slowest = next((unit for unit, _ in used if Resource(unit).is_memory), None)
-    return [(unit, seconds) for unit, seconds in used if unit == slowest or not Resource(unit).is_memory]
+    slowest = next((unit for unit, _ in used if named(unit).is_memory), None)
+    return [(unit, seconds) for unit, seconds in used if unit == slowest or not named(unit).is_memory]
 
 
 def far_below(one: Placed) -> Finding | None:
@@ -341,7 +341,7 @@ def bound(one: Placed) -> Finding | None:
     unit, efficiency = one.placement.unit, one.placement.efficiency
     if unit is None:
         return None
-    resource = Resource(unit)
+    resource = named(unit)
     family = "network" if resource.is_link else "compute" if resource.is_compute else "memory"
     if efficiency is None:
         return _finding(f"{family}-bound", one, f"is {unit} bound: {show(one.placement.floor_s, 's')} at least{_against(one.placement)}.")

@@ -35,8 +35,7 @@ def analyze(recording: Recording, machine: Machine, corrections: Corrections = I
     """The report on everything a source found."""
     placed = [_placed(number, op, machine, corrections) for number, op in enumerate(recording.workload)]
     moved = [one for one, op in zip(placed, recording.workload, strict=True) if one.op is not op]
-    ranks = {one.id: rank for rank, one in enumerate(sorted(placed, key=_weight), start=1)}
-    ops = tuple(sorted((_op_info(one, ranks[one.id]) for one in placed), key=lambda op: op.rank))
+    ops = tuple(_op_info(one, rank) for rank, one in enumerate(sorted(placed, key=_weight), start=1))
     devices = tuple(DeviceInfo(id=device.id, name=device.name, host=device.host) for device in recording.devices)
     by_device = tuple(DeviceShare(op=one.id, device=s.key, count=s.count, time_s=s.time_s) for one in placed for s in one.op.by_device)
     bare = recording.kernels and all(op.counters is None for op in recording.workload)
@@ -146,6 +145,7 @@ def _weight(one: Placed) -> tuple[float, int]:
 
 def _op_info(one: Placed, rank: int) -> OpInfo:
     op, placement = one.op, one.placement
+    flops, compute = op.cost.flops, placement.compute
     return OpInfo(
         id=one.id,
         rank=rank,
@@ -160,13 +160,13 @@ def _op_info(one: Placed, rank: int) -> OpInfo:
         time_s=op.time_s,
         self_time_s=op.self_time_s,
         work=amounts(op.cost, "FLOP"),
-        flops=number(op.cost.flops),
-        unit=placement.compute.unit if placement.compute else None,
-        dtype=placement.compute.kind if placement.compute else None,
+        flops=number(flops),
+        unit=compute.unit if compute else None,
+        dtype=compute.kind if compute else None,
         bytes=amounts(op.cost, "B"),
         hops=amounts(op.cost, "hop"),
         intensity=placement.intensity(),
-        intensities=_intensities(op.cost),
+        intensities=_intensities(op.cost, flops),
         rate=placement.achieved,
         bandwidth=_bandwidth(op.cost, op.time_s),
         ridge=placement.ridge(),
@@ -187,9 +187,8 @@ def _op_info(one: Placed, rank: int) -> OpInfo:
     )
 
 
-def _intensities(cost: Cost) -> dict[str, float]:
+def _intensities(cost: Cost, flops: Amount | None) -> dict[str, float]:
     """FLOP over the bytes of each memory level and link, where both are known."""
-    flops = cost.flops
     return {level: float(flops / amount) for level, amount in _moved(cost)} if flops else {}
 
 
@@ -218,7 +217,7 @@ def _counters(op: Op) -> CounterInfo | None:
         of=of,
         rate=float(cost.flops) / op.time_s if cost.flops is not None and op.time_s else None,
         bandwidth=_bandwidth(cost, op.time_s),
-        intensities=_intensities(cost),
+        intensities=_intensities(cost, cost.flops),
         ratio={row.quantity: row.ratio for row in model_against_counters([op]) if row.ratio is not None},
     )
 

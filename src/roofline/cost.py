@@ -12,7 +12,7 @@ into 0.
     (True, 10, False)
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from .errors import FormulaError
 from .exact import Amount as Amount
@@ -43,6 +43,17 @@ class Cost:
                 known[resource] = known.get(resource, 0) + amount
         return cls(tuple(sorted(known.items(), key=_name)), frozenset(unknown))
 
+    @classmethod
+    def total(cls, costs: "Iterable[Cost]") -> "Cost":
+        """The sum of many costs, without one in between for each of them."""
+        amounts: dict[Resource, Amount] = {}
+        unknown: set[Resource] = set()
+        for cost in costs:
+            unknown |= cost.unknown
+            for resource, amount in cost.amounts:
+                amounts[resource] = amounts.get(resource, 0) + amount
+        return cls(tuple(sorted(amounts.items(), key=_name)), frozenset(unknown))
+
     def __getitem__(self, resource: Resource | str) -> Amount | None:
         """The amount of one resource: 0 when absent, ``None`` when unknown."""
         wanted = resource if isinstance(resource, Resource) else named(resource)
@@ -51,11 +62,19 @@ class Cost:
     def known(self, resource: Resource | str) -> Amount:
         """The known part of the amount of one resource."""
         wanted = resource if isinstance(resource, Resource) else named(resource)
-        return next((amount for held, amount in self.amounts if held == wanted), 0)
+        for held, amount in self.amounts:
+            if held.name == wanted.name:
+                return amount
+        return 0
 
     def __iter__(self) -> Iterator[Resource]:
         """Every resource it uses or may use, in order of name."""
-        return iter(sorted({resource for resource, _ in self.amounts} | self.unknown))
+        known = [resource for resource, _ in self.amounts]
+        return iter(sorted({*known, *self.unknown}) if self.unknown else known)
+
+    def items(self) -> Iterable[tuple[Resource, Amount | None]]:
+        """Every resource it uses or may use with its amount, in order of name."""
+        return [(resource, self[resource]) for resource in self] if self.unknown else self.amounts
 
     def __add__(self, other: "Cost") -> "Cost":
         if not isinstance(other, Cost):
@@ -88,17 +107,17 @@ class Cost:
     @property
     def flops(self) -> Amount | None:
         """All arithmetic, transcendentals apart; ``None`` if any of it is unknown."""
-        if any(resource.is_arithmetic for resource in self.unknown):
+        if self.unknown and any(resource.is_arithmetic for resource in self.unknown):
             return None
-        return sum((amount for resource, amount in self.amounts if resource.is_arithmetic), 0)
+        return sum([amount for resource, amount in self.amounts if resource.is_arithmetic])
 
     def bytes(self, level: Resource | str = HBM) -> Amount | None:
         """Bytes over one memory level or link: all its traffic, so ``vmem`` sums ``vmem.read`` and ``vmem.write``."""
-        unit = str(level)
-        mine = [r for r in self if r.measure == "B" and (r.unit == unit or r.unit.startswith(f"{unit}."))]
-        if any(resource in self.unknown for resource in mine):
+        unit = level.name if isinstance(level, Resource) else level
+        units = (unit, f"{unit}.")
+        if self.unknown and any(_moves(resource, *units) for resource in self.unknown):
             return None
-        return sum((self.known(resource) for resource in mine), 0)
+        return sum([amount for resource, amount in self.amounts if _moves(resource, *units)])
 
     def intensity(self, level: Resource | str = HBM) -> float | None:
         """FLOP per byte over one memory level or link; ``None`` when it is unknown or no byte crosses there."""
@@ -106,6 +125,11 @@ class Cost:
         if flops is None or not moved:
             return None
         return float(flops / moved)
+
+
+def _moves(resource: Resource, unit: str, parts: str) -> bool:
+    """Whether a resource counts the bytes of a unit, or of a part of it."""
+    return (resource.unit == unit or resource.unit.startswith(parts)) and resource.measure == "B"
 
 
 def _name(held: tuple[Resource, Amount]) -> str:

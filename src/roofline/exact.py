@@ -48,4 +48,6 @@ def tidy(amount: Amount) -> Amount:
     >>> tidy(Fraction(6, 2)), tidy(Fraction(1, 2)), tidy(2.0)
     (3, Fraction(1, 2), 2.0)
     """
-    return amount.numerator if is_fraction(amount) and amount.denominator == 1 else amount
+    if isinstance(amount, (int, float)):
+        return amount
+    return amount.numerator if amount.denominator == 1 else amount

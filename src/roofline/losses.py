@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from .machine import LATENCY
 from .placement import Placement
-from .resource import Resource
+from .resource import named
 from .value import value
 
 MEMORY, COMPUTE, COMMUNICATION, UNPRICED, IDLE = "memory", "compute", "communication", "unpriced", "idle"
@@ -45,9 +45,10 @@ def cause(placement: Placement, *, priced: bool = True) -> str:
     """What the time of an op above its floor is lost to."""
     if not priced or (placement.unrated and placement.unit is None):
         return UNPRICED
-    if placement.bound is None or placement.bound == LATENCY:
+    bound = placement.bound
+    if bound is None or bound == LATENCY:
         return LATENCY
-    resource = Resource(placement.bound)
+    resource = named(bound)
     return COMPUTE if resource.is_compute else COMMUNICATION if resource.is_link else MEMORY
 
 

@@ -148,7 +148,7 @@ class Machine:
 
     def resolve(self, resource: Resource | str) -> Ceiling | None:
         """The ceiling that work on this resource runs under: its own, or the first rated one of its declared fallbacks."""
-        asked = str(resource)
+        asked = resource.name if isinstance(resource, Resource) else resource
         if asked not in self._resolved:
             chain = (asked, *self.fallbacks.get(asked, ()))
             self._resolved[asked] = next((found for name in chain if (found := self.ceiling(name))), None) or self._directed(asked)

@@ -189,10 +189,14 @@ def hold(cost: Cost, machine: Machine, time_s: float | None = None, corrections:
         times=ordered,
         expected_s=corrections.expect(floor, serial, machine),
         compute=heaviest[1] if heaviest else None,
-        roofs=tuple(sorted(roofs)),
+        roofs=tuple(sorted(roofs, key=_name)),
         unrated=tuple(unrated),
         unknown=tuple(sorted(cost.unknown)),
     )
+
+
+def _name(resource: Resource) -> str:
+    return resource.name
 
 
 def _tie(unit: str) -> tuple[bool, str]:

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from .advice import Placed
-from .cost import NOTHING, Amount, Cost
+from .cost import Amount, Cost
 from .exact import part_of, tidy
 from .losses import CAUSES, Held, Losses, cause, lose
 from .machine import Machine
 from .placement import Corrections, hold, place
 from .report import Amounts, Point
-from .resource import PCIE, Resource
+from .resource import PCIE, Resource, named
 from .value import value
 from .workload import Op, Recording, Share, Step, feeds
 
@@ -65,7 +65,7 @@ def _total(recording: Recording, placed: Iterable[Placed], causes: Mapping[int, 
         times = [one.op.time_s for one in kept if one.op.time_s is not None]
         wall = sum(times) if times else None
     busy = _less(recording.coverage.busy_s, fed)
-    cost: Cost = sum((_directed(one.op) for one in kept), NOTHING)
+    cost = Cost.total(_directed(one.op) for one in kept)
     held = [Held(_own(one), one.placement.floor_s, causes[one.id]) for one in kept]
     return _Part(
         cost=cost,
@@ -129,20 +129,20 @@ def _cost(ran: Iterable[tuple[Placed, float]]) -> Cost:
         unknown |= cost.unknown
         for resource, amount in cost.amounts:
             amounts[resource] = amounts.get(resource, 0) + part_of(amount, count, one.op.count)
-    return Cost(tuple(sorted(amounts.items())), frozenset(unknown))
+    return Cost(tuple(sorted(amounts.items(), key=lambda held: held[0].name)), frozenset(unknown))
 
 
 def _directed(op: Op) -> Cost:
     """The cost of a copy over the host's bus on one direction of it: the two directions do not wait for each other."""
     if not op.towards:
         return op.cost
-    amounts = {resource: op.cost[resource] for resource in op.cost if resource != PCIE}
-    return Cost.of({**amounts, Resource(f"{PCIE}.{op.towards}"): op.cost[PCIE]})
+    amounts = {resource: amount for resource, amount in op.cost.items() if resource != PCIE}
+    return Cost.of({**amounts, named(f"{PCIE}.{op.towards}"): op.cost[PCIE]})
 
 
 def _average(parts: Sequence[_Part]) -> _Part:
     """The mean of complete steps; a time that one of them lacks is unknown."""
-    whole: Cost = sum((part.cost for part in parts), NOTHING)
+    whole = Cost.total(part.cost for part in parts)
     times = [part.time_s for part in parts if part.time_s is not None]
     busy = [part.busy_s for part in parts if part.busy_s is not None]
     losses = [part.losses for part in parts if part.losses is not None]
@@ -187,8 +187,8 @@ def _measured(busy: Mapping[str, float], total: _Part) -> Point:
         scope="hardware",
         time_s=total.time_s,
         busy_s=total.busy_s,
-        work={unit: None for unit in busy if Resource(unit).is_compute},
-        bytes={unit: None for unit in busy if not Resource(unit).is_compute},
+        work={unit: None for unit in busy if named(unit).is_compute},
+        bytes={unit: None for unit in busy if not named(unit).is_compute},
         bound=bound,
         floor_s=times[bound],
         serial_s=sum(times.values()),
@@ -224,13 +224,12 @@ def _point(scope: str, step: int | None, part: _Part, machine: Machine, correcti
 
 def amounts(cost: Cost, measure: str) -> Amounts:
     """The amounts of a cost that are counted in FLOP, B or hop, by name."""
-    return {resource.name: number(cost[resource]) for resource in cost if resource.measure == measure}
+    return {resource.name: number(amount) for resource, amount in cost.items() if resource.measure == measure}
 
 
 def number(amount: Amount | None) -> float | None:
     """An exact amount as JSON can carry it: whole numbers as integers while they are exact there, anything else as a float."""
-    if amount is not None:
-        amount = tidy(amount)
-    if isinstance(amount, int) and amount < _EXACT_INT:
-        return amount
-    return None if amount is None else float(amount)
+    if amount is None:
+        return None
+    whole = tidy(amount)
+    return whole if isinstance(whole, int) and whole < _EXACT_INT else float(whole)

@@ -19,6 +19,10 @@ DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "
 BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 SMALL = {"m": 10**3, **dict.fromkeys("uµμ", 10**6), "n": 10**9, "p": 10**12}  # how many of them are one
 
+# The prefixes that people read, largest first: of seconds, and of everything else.
+_DOWN: dict[str, float] = {"": 1, **{prefix: 1 / SMALL[prefix] for prefix in "mµnp"}}
+_UP: dict[str, float] = {prefix: DECIMAL[prefix] for prefix in ("E", "P", "T", "G", "M", "k", "")}
+
 # spelling -> (dimension, how many base units it is, of how many). OP is what vendors call FLOP for integers.
 _SPELLINGS: dict[str, tuple[str, int, int]] = {
     "FLOP": ("FLOP", 1, 1),
@@ -168,10 +172,7 @@ def show(value: float | None, dimension: str, digits: int = 4) -> str:
 
 
 def _prefix(magnitude: float, dimension: str, digits: int) -> tuple[str, float]:
-    ladder: dict[str, float] = {"": 1, **{prefix: 1 / SMALL[prefix] for prefix in "mµnp"}}
-    if dimension != "s":
-        ladder = {prefix: DECIMAL[prefix] for prefix in ("E", "P", "T", "G", "M", "k", "")}
-    for prefix, scale in ladder.items():
+    for prefix, scale in (_DOWN if dimension == "s" else _UP).items():
         # 999.96 GB at four digits reads "1000 GB": step up to the next prefix instead.
         if float(f"{magnitude / scale:.{digits}g}") >= 1:
             return prefix, scale

@@ -3,7 +3,8 @@
  *     fuzz INPUTS SEED FILE...
  *
  * Each input is a copy of one of the files, exactly as long as its memory, with a few things wrong: cut off, bits flipped, bytes set,
- * lengths edited, pieces removed or doubled. All of it is then read, with every option of both jobs in turn.
+ * lengths edited, pieces removed or doubled. All of it is then read, with every option of both jobs in turn; each line's totals also in
+ * parts, which must come to the same as the whole.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,25 +93,44 @@ static void run_rows(const xs_index *index, size_t line) {
 }
 
 static uint64_t digest; /* of all that was summed: every build must come to the same */
+static uint64_t absorbed;
 
-static void digest_totals(const xs_totals *totals) {
-    digest = xs_mix(xs_mix(digest, totals->walk.fault.kind), totals->walk.events);
-    if (totals->walk.fault.kind) digest = xs_mix(digest, (uint64_t)(totals->walk.fault.at - totals->walk.bytes.base));
-    for (size_t i = 0; i < totals->totals.count; i++) {
-        const xs_total *total = &XS_AT(totals->totals, xs_total, i);
-        const int64_t held[] = {total->count, total->time_ps, total->self_ps, total->first_ps, total->last_ps, total->distinct[0]};
-        for (size_t field = 0; field < sizeof held / sizeof *held; field++) digest = xs_mix(digest, (uint64_t)held[field]);
-    }
+static uint64_t digest_of(uint64_t hash, const void *data, size_t words) {
+    for (const int64_t *word = data; words; words--) hash = xs_mix(hash, (uint64_t)*word++);
+    return hash;
 }
 
-static void run_totals(const xs_index *index, size_t line) {
+static uint64_t digest_set(uint64_t hash, const xs_set *set) { return digest_of(hash, set->rows.data, set->width * set->rows.count); }
+
+static uint64_t digest_totals(const xs_totals *totals) {
+    const xs_walk *walk = &totals->walk;
+    uint64_t hash = xs_mix(xs_mix(xs_mix(walk->fault.kind, walk->events), walk->unknown), (uint64_t)(walk->p - walk->bytes.base));
+    if (walk->fault.kind) hash = xs_mix(hash, (uint64_t)(walk->fault.at - walk->bytes.base));
+    const int64_t held[] = {totals->busy_ps, totals->first_ps, totals->last_ps, totals->rewinds, totals->aggregated};
+    hash = digest_of(hash, held, sizeof held / sizeof *held);
+    for (size_t i = 0; i < totals->totals.count; i++) {
+        const xs_total *total = &XS_AT(totals->totals, xs_total, i);
+        hash = digest_of(digest_of(hash, total, offsetof(xs_total, distinct) / sizeof(int64_t)), total->distinct, XS_DISTINCT);
+    }
+    for (size_t i = 0; i < totals->texts.spans.count; i++) {
+        hash = xs_mix(xs_mix(hash, XS_AT(totals->texts.spans, xs_span, i).offset), XS_AT(totals->texts.spans, xs_span, i).length);
+    }
+    hash = digest_set(digest_set(digest_set(hash, &totals->key_set), &totals->cell_set), &totals->overlap_set);
+    hash = digest_of(hash, totals->cells.data, totals->cells.count * (sizeof(xs_cell) / sizeof(int64_t)));
+    hash = digest_of(hash, totals->overlaps.data, totals->overlaps.count * (sizeof(xs_overlap) / sizeof(int64_t)));
+    return digest_of(hash, totals->intervals.intervals.data, 2 * totals->intervals.intervals.count);
+}
+
+/* A job of random options, the same for the same seed. Half of them have neither sums nor pairs, which parts of a line cannot. */
+static xs_totals *new_totals(const xs_index *index, size_t line) {
     xs_totals *totals = malloc(sizeof *totals);
+    bool parts = roll(2);
     xs_totals_init(totals);
     select_some(&totals->select, 8);
     xs_walk_init(&totals->walk, index, line);
     for (int keys = (int)roll(6); keys; keys--) xs_totals_key(totals, (int)roll(8));
     totals->distincts = (int)roll(XS_DISTINCT + 1);
-    totals->sums = (int)roll(XS_SUMS + 1);
+    totals->sums = parts ? 0 : (int)roll(XS_SUMS + 1);
     for (int i = 0; i < totals->distincts; i++) totals->distinct_slots[i] = (int)roll(8);
     for (int i = 0; i < totals->sums; i++) totals->sum_slots[i] = (int)roll(8);
     if (roll(2)) {
@@ -127,14 +147,57 @@ static void run_totals(const xs_index *index, size_t line) {
         low += (int64_t)roll((uint64_t)1 << 40);
     }
     xs_pair pairs[8];
-    size_t count = roll(9);
+    size_t count = parts ? 0 : roll(9);
     for (size_t i = 0; i < count; i++) pairs[i] = (xs_pair){(int64_t)roll(64), (int64_t)roll(64), (int64_t)roll(3), (double)roll(100)};
     if (count) totals->links = xs_links_new(pairs, count);
-    while (xs_totals_run(totals, 1 + roll(4096))) continue;
-    if (totals->totals.count != xs_set_count(&totals->key_set) || totals->cells.count != xs_set_count(&totals->cell_set)) abort();
-    digest_totals(totals);
+    return totals;
+}
+
+static void free_totals(xs_totals *totals) {
     xs_totals_free(totals);
     free(totals);
+}
+
+/* The line in two to four parts, some of which begin where no event does. */
+static void run_parts(xs_totals *first, const xs_index *index, size_t line, uint64_t options) {
+    size_t piece = 1 + (size_t)(first->walk.end - first->walk.p) / 2;
+    xs_totals_run(first, roll(piece));
+    for (uint64_t parts = 1 + roll(3); parts; parts--) {
+        uint64_t here = seed;
+        seed = options;
+        xs_totals *part = new_totals(index, line);
+        seed = here;
+        part->walk.p = first->walk.p;
+        if (roll(3) == 0) {
+            const uint8_t *anywhere = part->walk.p + roll((uint64_t)(part->walk.end - part->walk.p));
+            const uint8_t *guess = xs_walk_rest_near(&part->walk, anywhere, 1 + roll(8));
+            part->walk.p = guess && roll(4) ? guess : anywhere;
+        }
+        part->walk.begin = part->walk.p;
+        while (roll(8) && xs_totals_run(part, 1 + roll(piece))) continue;
+        if (first->walk.p < part->walk.begin) xs_totals_run(first, (size_t)(part->walk.begin - first->walk.p));
+        absorbed += xs_totals_absorb(first, part);
+        free_totals(part);
+    }
+}
+
+static void run_totals(const xs_index *index, size_t line) {
+    uint64_t options = seed;
+    xs_totals *totals = new_totals(index, line);
+    while (xs_totals_run(totals, 1 + roll(4096))) continue;
+    if (totals->totals.count != xs_set_count(&totals->key_set) || totals->cells.count != xs_set_count(&totals->cell_set)) abort();
+    uint64_t whole = digest_totals(totals);
+    digest = xs_mix(digest, whole);
+    free_totals(totals);
+
+    uint64_t here = seed;
+    seed = options;
+    totals = new_totals(index, line);
+    seed = here;
+    run_parts(totals, index, line, options);
+    while (xs_totals_run(totals, 1 + roll(4096))) continue;
+    if (digest_totals(totals) != whole) abort();
+    free_totals(totals);
 }
 
 static void read_metadata(const xs_index *index) {
@@ -195,7 +258,8 @@ int main(int count, char **arguments) {
         free(data);
     }
     for (int i = 0; i < known; i++) free(files[i]);
-    printf("%llu inputs, %llu of them damaged beyond their events, %llu lines read, digest %016llx\n", (unsigned long long)inputs,
-           (unsigned long long)damaged, (unsigned long long)lines, (unsigned long long)digest);
+    printf("%llu inputs, %llu of them damaged beyond their events, %llu lines read, %llu parts absorbed, digest %016llx\n",
+           (unsigned long long)inputs, (unsigned long long)damaged, (unsigned long long)lines, (unsigned long long)absorbed,
+           (unsigned long long)digest);
     return 0;
 }

@@ -5,7 +5,6 @@ often a compiler's loop may compute it again.
 """
 
 from collections.abc import Mapping
-from fractions import Fraction
 from math import ceil, prod
 
 from ..cost import Cost
@@ -182,7 +181,7 @@ class Bodies:
         else:
             work = self.work(site)
             if not region.whole and instruction.opcode in SEPARABLE and work is not NO_WORK:
-                work = Work(_scaled(work.cost, _share(shape, region)), work.notes)
+                work = Work(_scaled(work.cost, *_share(shape, region)), work.notes)
         if work is not NO_WORK:
             done.add(work.cost, notes=work.notes)
 
@@ -247,14 +246,15 @@ def _all_of(shape: Shape, here: Demand) -> Region:
     return found
 
 
-def _share(shape: Shape, region: Region) -> Fraction:
+def _share(shape: Shape, region: Region) -> tuple[int, int]:
+    """The elements of a region, and of how many."""
     dims = result_dims(shape)
-    return Fraction(count(region, dims), prod(dims) or 1)
+    return count(region, dims), prod(dims) or 1
 
 
-def _scaled(cost: Cost, share: Fraction) -> Cost:
-    """A share of a cost in whole operations, rounded up."""
-    return Cost(tuple((resource, ceil(amount * share)) for resource, amount in cost.amounts if share), cost.unknown)
+def _scaled(cost: Cost, part: int, whole: int) -> Cost:
+    """A share of a cost in whole operations, rounded up: a floor from the other side, which is exact."""
+    return Cost(tuple((resource, ceil(-(-amount * part // whole))) for resource, amount in cost.amounts if part), cost.unknown)
 
 
 def _bytes_read(shape: Shape, here: Demand) -> int:

@@ -18,7 +18,8 @@ from ..machine import Machine
 from ..value import replace
 from .card import Card
 from .reading import build, parse_file
-from .toml import HERE, head_of, parse, read_text
+from .toml import HERE, Named, checksum, head_of, parse, read_text
+from .toml import names as names_when_built
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,11 +120,25 @@ def _find(words: str) -> tuple[str | None, bool]:
     spelled = "-".join(words.lower().replace("_", " ").split())
     if "/" not in spelled and "\\" not in spelled and os.path.isfile(_file(spelled)):
         return spelled, False  # the common case reads one file only
-    chips, families = _index()
     key = _key(words)
+    if (built := names_when_built().get(key)) and _still(built):
+        return built[:2]
+    chips, families = _index()
     if key in chips:
         return chips[key], False
     return families.get(key), key in families
+
+
+def _still(named: Named) -> bool:
+    """Whether a chip has the name that it had when the package was built: its head has not changed, and no two chips share a name."""
+    name, _, head = named
+    return os.path.isfile(_file(name)) and checksum(_head(name)) == head
+
+
+def named() -> dict[str, Named]:
+    """What every name names, to be kept when the package is built."""
+    chips, families = _index()
+    return {key: (name, key not in chips, checksum(_head(name))) for key, name in (families | chips).items()}
 
 
 @cache
@@ -132,7 +147,7 @@ def _index() -> tuple[dict[str, str], dict[str, str]]:
     chips: dict[str, str] = {}
     families: dict[str, str] = {}
     for name in names():
-        head = parse(head_of(read_text(_file(name))))
+        head = parse(_head(name))
         reported = [words for tool, listed in head.get("names", {}).items() if tool not in ("source", "note") for words in listed]
         for words in (name, head["title"], *head.get("aliases", ()), *reported):
             chips.setdefault(_key(words), name)
@@ -143,6 +158,10 @@ def _index() -> tuple[dict[str, str], dict[str, str]]:
 
 def _file(name: str) -> str:
     return os.path.join(CHIPS, name + SUFFIX)
+
+
+def _head(name: str) -> str:
+    return head_of(read_text(_file(name)))
 
 
 def _key(words: str) -> str:

@@ -4,10 +4,21 @@ msgspec writes it, except where a value is so small that importing msgspec and t
 command) would take longer than writing it by hand. The bytes are the same.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache, lru_cache
 from math import isfinite
 
-FEW_CELLS = 20_000  # about as many as are written by hand before msgspec is ready to
+from ..value import getter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+FEW_CELLS = 40_000  # about as many as are written by hand before msgspec is ready to
+LATEST = 1000  # texts and numbers that are remembered: a report has the same few words throughout, and an op one time in several places
+_LEAST, _MOST = 1e-4, 1e16  # between them Python writes no exponent, and msgspec none either
 _ESCAPES = {
     **{code: f"\\u{code:04x}" for code in range(32)},
     **{ord(plain): escape for plain, escape in zip('\b\t\n\f\r"\\', ("\\b", "\\t", "\\n", "\\f", "\\r", '\\"', "\\\\"), strict=True)},
@@ -46,37 +57,60 @@ def write(value: object, indent: str = "\n") -> str:
     >>> write({"rate": 1e-7, "per": ("B", None)})
     '{\\n "rate": 1e-7,\\n "per": [\\n  "B",\\n  null\\n ]\\n}'
     """
-    plain = _PLAIN.get(value.__class__)
-    if plain is not None:
-        return plain(value)
+    return _each((value,), indent)[0]
+
+
+def _each(values: Iterable[Any], indent: str) -> list[str]:
+    """Every one of some values. Most are plain: a call for each of those would take as long as writing it."""
     inner = indent + " "
-    if isinstance(value, dict):
-        return _block("{", [f"{_key(key)}: {write(held, inner)}" for key, held in value.items()], "}", inner)
-    if isinstance(value, (tuple, list)):
-        return _block("[", [write(held, inner) for held in value], "]", inner)
+    written = []
+    for value in values:
+        kind = value.__class__
+        if kind is int:
+            written.append(repr(value))
+        elif kind is float:
+            written.append(_number(value) if value else repr(value))  # to what remembers numbers, 0.0 and -0.0 are one
+        elif kind is str:
+            written.append(_text(value))
+        elif value is None:
+            written.append("null")
+        elif kind is bool:
+            written.append("true" if value else "false")
+        elif isinstance(value, dict):
+            pairs = [f"{_text(key)}: {held}" for key, held in zip(value, _each(value.values(), inner), strict=True)]
+            written.append(f"{{{inner}{f',{inner}'.join(pairs)}{indent}}}" if pairs else "{}")
+        elif isinstance(value, (tuple, list)):
+            written.append(f"[{inner}{f',{inner}'.join(_each(value, inner))}{indent}]" if value else "[]")
+        else:
+            form, fields = _form(kind, indent)
+            written.append(form % tuple(_each(fields(value), inner)))
+    return written
+
+
+@cache
+def _form(kind: type, indent: str) -> tuple[str, Callable[[Any], tuple[Any, ...]]]:
+    """What all values of one of our classes have in common at one depth: a text to fill with their fields, and what gets these."""
     try:
-        fields = value.__value_specs__  # type: ignore[attr-defined]
+        names = [spec.name for spec in kind.__value_specs__]  # type: ignore[attr-defined]
     except AttributeError:
-        raise NotPlain(f"{type(value).__name__}: {value!r}") from None
-    return _block("{", [f'"{field.name}": {write(getattr(value, field.name), inner)}' for field in fields], "}", inner)
+        raise NotPlain(kind.__name__) from None
+    inner = indent + " "
+    return "{" + ",".join([f'{inner}"{name}": %s' for name in names]) + (indent if names else "") + "}", getter(names)
 
 
-def _block(begin: str, parts: list[str], end: str, inner: str) -> str:
-    return f"{begin}{inner}{f',{inner}'.join(parts)}{inner[:-1]}{end}" if parts else begin + end
-
-
-def _key(key: object) -> str:
-    if not isinstance(key, str):
-        raise NotPlain(f"{key!r} as a key")
-    return _text(key)
-
-
-def _text(text: str) -> str:
+@lru_cache(LATEST)
+def _text(text: object) -> str:
+    """A text, or a key, which may be something else."""
+    if not isinstance(text, str):
+        raise NotPlain(f"{text!r} as a key")
     return f'"{text.translate(_ESCAPES)}"'
 
 
+@lru_cache(LATEST)
 def _number(number: float) -> str:
     """The shortest digits that give the number again; 1e-05 is 0.00001, 1e+16 is 1e16. JSON has no infinity and no NaN."""
+    if _LEAST <= number < _MOST:
+        return repr(number)
     if not isfinite(number):
         return "null"
     mantissa, letter, exponent = repr(number).partition("e")
@@ -84,12 +118,3 @@ def _number(number: float) -> str:
         sign, digits = ("-", mantissa[1:]) if number < 0 else ("", mantissa)
         return f"{sign}0.0000{digits.replace('.', '')}"
     return f"{mantissa}e{int(exponent)}" if letter else mantissa
-
-
-_PLAIN: dict[type, Callable[..., str]] = {
-    str: _text,
-    float: _number,
-    int: repr,
-    bool: lambda truth: "true" if truth else "false",
-    type(None): lambda _: "null",
-}

@@ -255,6 +255,25 @@ static PyObject *index_event(PyObject *self, PyObject *number) {
     return result;
 }
 
+/* The place, or -1. */
+static PyObject *index_rest_near(PyObject *self, PyObject *arguments) {
+    const xs_index *index = opened(self);
+    Py_ssize_t line, from, hops;
+    if (!index || !PyArg_ParseTuple(arguments, "nnn", &line, &from, &hops)) return NULL;
+    if (line < 0 || (size_t)line >= index->lines.count) {
+        PyErr_SetString(PyExc_ValueError, "no such line");
+        return NULL;
+    }
+    xs_walk walk;
+    xs_walk_init(&walk, index, (size_t)line);
+    if (from < walk.p - walk.bytes.base || from > walk.end - walk.bytes.base || hops < 0) {
+        PyErr_SetString(PyExc_ValueError, "not a place in the line");
+        return NULL;
+    }
+    const uint8_t *found = xs_walk_rest_near(&walk, walk.bytes.base + from, (size_t)hops);
+    return PyLong_FromSsize_t(found ? found - walk.bytes.base : -1);
+}
+
 static PyMethodDef methods[] = {
     {"close", index_close, METH_NOARGS, "Let go of the buffer."},
     {"planes", index_planes, METH_NOARGS, "[(id, name, first line, lines, whole)]"},
@@ -266,6 +285,7 @@ static PyMethodDef methods[] = {
     {"stat_names", index_stat_names, METH_O, "stat_names(plane) -> {id: name}"},
     {"event_names", index_event_names, METH_O, "event_names(plane) -> {id: name}"},
     {"event_rows", index_event_rows, METH_O, "event_rows(plane) -> {id: row}"},
+    {"rest_near", index_rest_near, METH_VARARGS, "rest_near(line, byte, hops) -> where events seem to go on after a rest behind it, or -1"},
     {"event", index_event, METH_O, "event(row) -> (name, display name, (offset, length), stats, children)"},
     {NULL, NULL, 0, NULL},
 };

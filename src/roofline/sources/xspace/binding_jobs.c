@@ -338,6 +338,32 @@ static PyObject *totals_run(PyObject *self, PyObject *budget) {
     return run(&totals->job, budget, &totals->core.walk, run_totals, &totals->core);
 }
 
+static PyObject *totals_seek(PyObject *self, PyObject *place) {
+    Totals *totals = (Totals *)self;
+    xs_walk *walk = &totals->core.walk;
+    size_t offset = PyLong_AsSize_t(place);
+    if ((offset == (size_t)-1 && PyErr_Occurred()) || !ready(&totals->job)) return NULL;
+    if (offset < (size_t)(walk->p - walk->bytes.base) || offset > (size_t)(walk->end - walk->bytes.base)) {
+        PyErr_SetString(PyExc_ValueError, "not a place ahead in the line");
+        return NULL;
+    }
+    walk->begin = walk->p = walk->bytes.base + offset;
+    Py_RETURN_NONE;
+}
+
+static PyObject *totals_absorb(PyObject *self, PyObject *other) {
+    Totals *totals = (Totals *)self, *part = (Totals *)other;
+    if (!PyObject_TypeCheck(other, xs_state(self)->totals)) {
+        PyErr_SetString(PyExc_TypeError, "only Totals can be absorbed");
+        return NULL;
+    }
+    if (!ready(&totals->job) || !ready(&part->job)) return NULL;
+    bool done = xs_totals_absorb(&totals->core, &part->core);
+    const xs_walk *walk = &totals->core.walk;
+    if (walk->fault.kind) return xs_raise(xs_state(self), &walk->bytes, &walk->fault);
+    return PyBool_FromLong(done);
+}
+
 static PyObject *totals_position(PyObject *self, void *unused) {
     (void)unused;
     return position(&((Totals *)self)->job, &((Totals *)self)->core.walk);
@@ -427,6 +453,8 @@ static void totals_dealloc(PyObject *self) {
 
 static PyMethodDef totals_methods[] = {
     {"run", totals_run, METH_O, "run(bytes) -> whether there is more"},
+    {"seek", totals_seek, METH_O, "seek(byte): begin there, where an event must begin"},
+    {"absorb", totals_absorb, METH_O, "absorb(totals of what follows) -> whether that is the same as to read on; as run at a fault"},
     {"take", totals_take, METH_NOARGS, "The tables."},
     {"close", totals_close, METH_NOARGS, "Let go of the profile."},
     {NULL, NULL, 0, NULL},

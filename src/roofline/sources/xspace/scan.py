@@ -21,19 +21,17 @@ What the layers above need, and where it is:
 - Busy time: ``busy_ps`` of a line; of several lines, `union` of their ``intervals``.
 
 Memory grows with distinct keys, steps and merged intervals (`read_totals`) or with the rows kept (`read_rows`); pages of the file are
-given back as they are read. Lines are read in parallel, without the GIL. Times are picoseconds. Damage is a `SourceError`, or with
-``salvage`` a note beside everything before it.
+given back as they are read. Lines, and parts of long ones, are read in parallel, without the GIL (`reading`). Times are picoseconds.
+Damage is a `SourceError`, or with ``salvage`` a note beside everything before it.
 """
 
 from __future__ import annotations
 
-import os
-from _thread import LockType, allocate_lock, start_new_thread
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ...errors import SourceError, UsageError
-from ...units import parse
+from ...errors import UsageError
+from .reading import Progress, cores, in_parts, part_counts, read_all, whole
 from .space import NOT_BUILT, EventMetadata, Line, Plane, Slice, Space, Value, open_bytes, open_space, sniff, unpacked_limit
 from .tables import NO_STEP, Cells, Integers, Overlaps, Pair, Pairs, Rows, RowsOf, StatColumn, Steps, Totals, TotalsOf
 
@@ -49,6 +47,7 @@ __all__ = [
     "Pair",
     "Pairs",
     "Plane",
+    "Progress",
     "Rows",
     "RowsOf",
     "Slice",
@@ -67,33 +66,17 @@ __all__ = [
     "unpacked_limit",
 ]
 
-CHUNK_BYTES = int(parse("4 MiB", "B"))  # read between two looks at the clock, the keyboard and the memory
-NEIGHBOUR_BYTES = int(parse("2 MiB", "B"))  # of a page that is touched, the system brings back its neighbours up to a huge page
-THREAD_BYTES = int(parse("4 MiB", "B"))  # for less, a thread costs more than it saves
-BESIDE_BYTES = int(parse("8 MiB", "B"))  # read at once beside other work, which lets a thread in only every few milliseconds
 DEVICE_CLOCK = ("device_offset_ps", "device_duration_ps")
 MOST_STATS = 24  # that one pass can look for
 CLOCKS = {"event": -1, "device": -2}  # the scanner's numbers for what steps are looked up by, besides stats
 _KEY_HEAD = 2  # a key's row: metadata id, kinds of its values (4 bits each), the values
 _KIND_BITS, _KIND_MASK = 4, 0xF
 
-Progress = Callable[[int, int], None]
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Protocol, TypeVar
+    from typing import Any
 
-    Request = TypeVar("Request", RowsOf, TotalsOf)
-    Table = TypeVar("Table")
-
-    class Job(Protocol):
-        """A line being read by the scanner."""
-
-        position: int
-
-        def run(self, budget: int, /) -> bool: ...
-        def take(self) -> Mapping[str, Any]: ...
-        def close(self) -> None: ...
+    from .reading import Job
 
 
 def union(intervals: Iterable[Integers]) -> tuple[Integers, int]:
@@ -105,14 +88,16 @@ def union(intervals: Iterable[Integers]) -> tuple[Integers, int]:
 def read_rows(space: Space, requests: Sequence[RowsOf], *, threads: int | None = None, progress: Progress | None = None) -> list[Rows]:
     """The events asked for, a table a request. ``progress`` is told the bytes read and the bytes to read."""
 
-    def read(request: RowsOf, reader: _Reader) -> Rows:
+    def start(request: RowsOf) -> Job:
         slots = _Slots(space.plane_of(request.line))
-        places = slots.places(request.stats)
+        slots.places(request.stats)
         having = slots.places(request.having)
-        job = _scan.Rows(space.index, request.line.row, slots.ids, having, _ids(request.only))
-        found, notes = reader.run(request.line, job)
+        return _scan.Rows(space.index, request.line.row, slots.ids, having, _ids(request.only))
+
+    def table(request: RowsOf, found: Mapping[str, Any], notes: tuple[str, ...]) -> Rows:
+        plane = space.plane_of(request.line)
         columns = [
-            StatColumn(memoryview(values), memoryview(kinds), found["texts"], slots.plane.stat_names)
+            StatColumn(memoryview(values), memoryview(kinds), found["texts"], plane.stat_names)
             for values, kinds in zip(found["values"], found["kinds"], strict=True)
         ]
         return Rows(
@@ -121,12 +106,12 @@ def read_rows(space: Space, requests: Sequence[RowsOf], *, threads: int | None =
             start_ps=memoryview(found["start_ps"]),
             duration_ps=memoryview(found["duration_ps"]),
             occurrences=None if found["occurrences"] is None else memoryview(found["occurrences"]),
-            stats={name: columns[place] for name, place in zip(request.stats, places, strict=True)},
+            stats={name: columns[place] for name, place in zip(request.stats, _Slots(plane).places(request.stats), strict=True)},
             events=found["events"],
             notes=notes,
         )
 
-    return _read_all(space, requests, read, threads, progress)
+    return read_all(space, requests, [whole(request.line) for request in requests], start, table, threads or cores(), progress)
 
 
 def read_totals(
@@ -142,7 +127,7 @@ def read_totals(
     ``meanwhile`` is done while other threads read, if there is so much to read that this pays: work that is done later in any case.
     """
 
-    def read(request: TotalsOf, reader: _Reader) -> Totals:
+    def start(request: TotalsOf) -> Job:
         slots = _Slots(space.plane_of(request.line))
         roles = {
             "keys": slots.places(request.by),
@@ -153,7 +138,7 @@ def read_totals(
         }
         by = request.steps.by if request.steps else "event"
         step_slot = CLOCKS[by] if by in CLOCKS else slots.places((by,))[0]
-        job = _scan.Totals(
+        return _scan.Totals(
             space.index,
             request.line.row,
             slots.ids,
@@ -165,10 +150,18 @@ def read_totals(
             nested=request.nested,
             intervals=request.intervals,
         )
-        found, notes = reader.run(request.line, job)
-        return _totals(request, slots.plane, found, notes)
 
-    return _read_all(space, requests, read, threads, progress, meanwhile)
+    def table(request: TotalsOf, found: Mapping[str, Any], notes: tuple[str, ...]) -> Totals:
+        return _totals(request, space.plane_of(request.line), found, notes)
+
+    threads = threads or cores()
+    counts = part_counts([request.line for request in requests], threads)
+    lines = [
+        # Fractions add up to another number in another order, and a pair's halves may lie anywhere.
+        whole(request.line) if request.sums or request.pairs else in_parts(space, request.line, count)
+        for request, count in zip(requests, counts, strict=True)
+    ]
+    return read_all(space, requests, lines, start, table, threads, progress, meanwhile)
 
 
 class _Slots:
@@ -194,114 +187,6 @@ class _Slots:
 
 def _ids(only: Iterable[int] | None) -> array[int] | None:
     return None if only is None else array("q", only)
-
-
-class _Reader:
-    """Runs jobs in pieces, gives memory back behind them, tells how far they are, and stops them all when one is interrupted."""
-
-    def __init__(self, space: Space, total: int, progress: Progress | None) -> None:
-        self._space, self._total, self._progress, self.piece = space, total, progress, CHUNK_BYTES
-        self._lock, self._done, self.stopped = allocate_lock(), 0, False
-
-    def run(self, line: Line, job: Job) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-        """All of a line, or what comes before the damage in it, and notes."""
-        notes = []
-        try:
-            begin = line.offset
-            more = True
-            while more and not self.stopped:
-                try:
-                    more = job.run(self.piece)
-                except _scan.Damage as damage:
-                    notes.append(self._complaint(line, *damage.args))
-                    more = False
-                self._space.forget(max(line.offset, begin - NEIGHBOUR_BYTES), job.position)
-                self._advance(job.position - begin)
-                begin = job.position
-            found = job.take()
-        finally:
-            job.close()
-        if found["unknown"]:
-            notes.append(f"{self._space.name}: line {line.name!r}: {found['unknown']:,} fields that are not in the schema were skipped")
-        return found, tuple(notes)
-
-    def _complaint(self, line: Line, what: str, offset: int, short: bool) -> str:
-        truncated = short and not line.whole and line.offset + line.length == self._space.size
-        complaint = self._space.complaint(what, offset, truncated=truncated, plane=self._space.plane_of(line), line=line)
-        if not self._space.salvage:
-            raise SourceError(complaint) from None
-        return complaint
-
-    def _advance(self, read: int) -> None:
-        if self._progress:
-            with self._lock:
-                self._done += read
-                self._progress(self._done, self._total)
-
-
-def _read_all(
-    space: Space,
-    requests: Sequence[Request],
-    read: Callable[[Request, _Reader], Table],
-    threads: int | None,
-    progress: Progress | None,
-    meanwhile: Callable[[], None] | None = None,
-) -> list[Table]:
-    """Every request's table, in their order. The longest lines go first; the first request that failed is the one that is raised."""
-    reader = _Reader(space, sum(request.line.length for request in requests), progress)
-    waiting = sorted(range(len(requests)), key=lambda number: requests[number].line.length)
-    tables: dict[int, Table] = {}
-    failures: dict[int, BaseException] = {}
-
-    def work() -> None:
-        while waiting and not reader.stopped:
-            try:
-                number = waiting.pop()
-            except IndexError:
-                return
-            try:
-                tables[number] = read(requests[number], reader)
-            except BaseException as error:
-                failures[number] = error
-                reader.stopped = True
-
-    for request in requests:
-        space.plane_of(request.line).stat_ids  # noqa: B018  decoded here, where no two threads do it twice
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    useful = 1 + sum(request.line.length for request in requests) // THREAD_BYTES
-    tasks = len(requests) + (meanwhile is not None)
-    others = min(threads or cores, tasks, useful) - 1
-    if others and meanwhile:
-        reader.piece = BESIDE_BYTES
-    helpers = [_helper(work) for _ in range(others)]
-    try:
-        if helpers and meanwhile:
-            meanwhile()
-        work()
-    except BaseException:
-        reader.stopped = True
-        raise
-    finally:
-        for helper in helpers:
-            helper.acquire()
-    if failures:
-        raise failures[min(failures)]
-    return [tables[number] for number in range(len(requests))]
-
-
-def _helper(work: Callable[[], None]) -> LockType:
-    """A thread at work, and a lock that is free when it is done. `threading` takes longer to import than many profiles to read."""
-    busy = allocate_lock()
-    busy.acquire()
-
-    def whole() -> None:
-        try:
-            work()
-        finally:
-            busy.release()
-
-    start_new_thread(whole, ())
-    return busy
 
 
 def _totals(request: TotalsOf, plane: Plane, found: Mapping[str, Any], notes: tuple[str, ...]) -> Totals:

@@ -95,8 +95,7 @@ static xs_fault_kind settle(xs_totals *totals, const xs_waiting *event) {
     return wrong;
 }
 
-/* Nothing that comes later belongs to what is open now. */
-static xs_fault_kind close_all(xs_totals *totals) {
+xs_fault_kind xs_order_close(xs_totals *totals) {
     xs_fault_kind wrong = XS_FINE;
     while (totals->head != totals->tail && !wrong) wrong = settle(totals, &totals->window[totals->head++ % XS_WINDOW]);
     if (!wrong && totals->started) wrong = close_busy(totals);
@@ -110,7 +109,7 @@ xs_fault_kind xs_order_add(xs_totals *totals, const xs_waiting *event) {
     xs_fault_kind wrong = XS_FINE;
     if (totals->started && event->start < totals->drained) {
         totals->rewinds++;
-        wrong = close_all(totals);
+        wrong = xs_order_close(totals);
     }
     if (totals->tail - totals->head == XS_WINDOW && !wrong) wrong = settle(totals, &totals->window[totals->head++ % XS_WINDOW]);
     if (wrong) return wrong;
@@ -123,7 +122,7 @@ xs_fault_kind xs_order_add(xs_totals *totals, const xs_waiting *event) {
 }
 
 xs_fault_kind xs_order_flush(xs_totals *totals) {
-    xs_fault_kind wrong = close_all(totals);
+    xs_fault_kind wrong = xs_order_close(totals);
     if (wrong || !totals->keep_intervals) return wrong;
     return xs_union_finish(&totals->intervals, &totals->busy_ps) ? XS_FINE : XS_NO_MEMORY;
 }

@@ -8,7 +8,7 @@
  *               overlaps, async pairs. Memory grows with distinct keys and merged intervals, not with events.
  *
  * Times are picoseconds. Spans are byte ranges of the buffer, which must outlive everything made from it. Different jobs may run in
- * different threads; one job may not.
+ * different threads; one job may not. Several jobs may sum up parts of one line, of which the first then absorbs the others (absorb.c).
  */
 #ifndef ROOFLINE_XSPACE_SCAN_CORE_H
 #define ROOFLINE_XSPACE_SCAN_CORE_H
@@ -131,13 +131,16 @@ void xs_select_free(xs_select *select);
 /* A line being read, in pieces. */
 typedef struct {
     xs_bytes bytes;
-    const uint8_t *p, *end;
+    const uint8_t *begin, *p, *end;
     int64_t timestamp_ns, start_ps;
     uint64_t events, unknown;
     xs_fault fault;
 } xs_walk;
 
 bool xs_walk_init(xs_walk *walk, const xs_index *index, size_t line);
+/* Where an event of the line seems to begin behind `from`, after the longest rest near by; NULL if there is none. From any event, or stat
+ * of one, which looks the same, so many hops lead to where events begin, and so many more events show what reaches beyond them. */
+const uint8_t *xs_walk_rest_near(const xs_walk *walk, const uint8_t *from, size_t hops);
 
 /* ---- rows ---- */
 
@@ -176,6 +179,7 @@ void xs_union_free(xs_union *set);
 /* ---- totals ---- */
 
 enum { XS_KEYS = 14, XS_DISTINCT = 2, XS_SUMS = 4, XS_WINDOW = 64 };
+enum { XS_KIND_BITS = 4 }; /* of a stat, in the second integer of a key */
 
 static const int64_t XS_NO_LABEL = INT64_MIN;
 
@@ -194,7 +198,7 @@ typedef struct {
 typedef struct {
     int64_t count, time_ps, self_ps, first_ps, last_ps, shortest_ps, longest_ps;
     int64_t distinct[XS_DISTINCT]; /* how often the value differs from that of the key's previous event */
-    uint64_t last[XS_DISTINCT];
+    uint64_t first[XS_DISTINCT], last[XS_DISTINCT];
     double sums[XS_SUMS];
     int64_t label, cell; /* the step last seen, and its cell */
     int64_t role;        /* 0, pair + 1 for a start, -(pair + 1) for a done */
@@ -280,10 +284,14 @@ bool xs_totals_key(xs_totals *totals, int slot);
 /* As `xs_rows_run`; at the end, or at a fault, everything read so far is in the answers. */
 bool xs_totals_run(xs_totals *totals, size_t budget);
 bool xs_totals_run_pext(xs_totals *totals, size_t budget); /* the same where pext.h says that it was built, for processors that have it */
+/* Takes in what a job of the same kind has read that began where this one is now: all is as if this one had read on, fault included. False
+ * if that would not be the same, and then nothing is; without memory, with a fault. */
+bool xs_totals_absorb(xs_totals *totals, const xs_totals *part);
 void xs_totals_free(xs_totals *totals);
 
 /* Events in order of time (order.c). */
 xs_fault_kind xs_order_add(xs_totals *totals, const xs_waiting *event);
+xs_fault_kind xs_order_close(xs_totals *totals); /* nothing that comes later belongs to what is open now */
 xs_fault_kind xs_order_flush(xs_totals *totals);
 
 /* Async pairs (pairs.c). */

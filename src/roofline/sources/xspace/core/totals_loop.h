@@ -4,8 +4,6 @@
 
 #include "event.h"
 
-static const int KIND_BITS = 4; /* of a stat, in the second integer of a key */
-
 /* The step a value falls into. Values mostly rise, so the last interval and the next are tried before a search. */
 static int64_t label_of(xs_totals *totals, int64_t value) {
     const xs_step *steps = totals->steps.data;
@@ -49,7 +47,7 @@ static int64_t key_of(xs_totals *totals, const xs_event *event) {
         const xs_value *value = &event->values[slot];
         row[2 + i] = 0;
         if (!(event->present >> slot & 1)) continue;
-        kinds |= (uint64_t)value->kind << (KIND_BITS * i);
+        kinds |= (uint64_t)value->kind << (XS_KIND_BITS * i);
         row[2 + i] = (int64_t)value->value;
         if (value->kind == XS_STRING || value->kind == XS_BLOB) {
             row[2 + i] = xs_texts_add(&totals->texts, totals->walk.bytes.base, (size_t)value->value, value->length);
@@ -93,6 +91,7 @@ static void add_stats(const xs_totals *totals, const xs_event *event, xs_total *
         int slot = totals->distinct_slots[i];
         if (!(event->present >> slot & 1)) continue;
         uint64_t value = event->values[slot].value;
+        if (total->distinct[i] == 0) total->first[i] = value;
         if (total->distinct[i] == 0 || total->last[i] != value) total->distinct[i]++;
         total->last[i] = waiting->distinct[i] = value;
         waiting->present |= 1u << i;

@@ -1,0 +1,236 @@
+/* A line in parts, read at the same time. A part is read as if nothing came before it. The job of the part before then absorbs it, and is
+ * as if it had read all by itself, or refuses, and has to.
+ *
+ * Where a part begins is a guess, since nothing marks an event in a line. It is right if the job before arrives exactly there.
+ */
+#include <stdlib.h>
+
+#include "event.h"
+
+enum { SEARCHED_BYTES = 1 << 16, SEARCHED_TIMES = 16 };
+
+/* Behind so many of what may be events; NULL if there are none near. */
+static const uint8_t *settle_near(const xs_walk *walk, const uint8_t *from, size_t hops) {
+    const uint8_t *safe = walk->bytes.base + walk->bytes.size;
+    const uint8_t *last = walk->end - from > SEARCHED_BYTES ? from + SEARCHED_BYTES : walk->end;
+    for (const uint8_t *start = from; start < last; start++) {
+        const uint8_t *p = start;
+        size_t done = 0;
+        for (; done < hops && p < walk->end && *p == XS_TAG(4, XS_BYTES); done++) {
+            size_t length = 0;
+            const uint8_t *event = xs_length(p + 1, walk->end, safe, &length, &(xs_fault){0});
+            if (!event) break;
+            p = event + length;
+        }
+        if (done == hops) return p;
+    }
+    return NULL;
+}
+
+const uint8_t *xs_walk_rest_near(const xs_walk *walk, const uint8_t *from, size_t hops) {
+    xs_walk ahead = *walk;
+    xs_select nothing;
+    const uint8_t *rest = NULL;
+    int64_t latest = INT64_MIN;
+    uint64_t longest = 0;
+    ahead.p = settle_near(walk, from, hops);
+    if (!ahead.p) return NULL;
+    xs_select_init(&nothing);
+    for (size_t i = 0; i < SEARCHED_TIMES * hops; i++) {
+        const uint8_t *place = ahead.p, *begin, *end;
+        xs_event event;
+        bool kept;
+        if (!xs_next_event(&ahead, &begin, &end) || !xs_read_event(&ahead, &nothing, &event, begin, end, &kept)) break;
+        if (event.aggregated) continue;
+        uint64_t gap = (uint64_t)event.start_ps - (uint64_t)latest;
+        if (i >= hops && event.start_ps >= latest && (!rest || gap > longest)) {
+            rest = place;
+            longest = gap;
+        }
+        if (event.start_ps + event.duration_ps > latest) latest = event.start_ps + event.duration_ps;
+    }
+    return rest;
+}
+
+/* Whether all sums of both together stay below what a number holds, in whatever order they are added: a key's self time, a cell, an
+ * overlap and the busy time are never more than the time of all events. */
+static bool sums_fit(const xs_totals *totals, const xs_totals *part) {
+    const xs_list *both[] = {&totals->totals, &part->totals};
+    int64_t count = 0, time_ps = 0;
+    for (size_t i = 0; i < 2; i++) {
+        for (size_t row = 0; row < both[i]->count; row++) {
+            const xs_total *total = &XS_AT(*both[i], xs_total, row);
+            if (!xs_add(count, total->count, &count) || !xs_add(time_ps, total->time_ps, &time_ps)) return false;
+        }
+    }
+    return true;
+}
+
+/* Whether every event of the first ends before any of the second begins, as far as both have read. */
+static bool apart(const xs_totals *first, const xs_totals *second) {
+    int64_t last = first->last_ps, next = second->first_ps;
+    for (size_t i = first->head; i != first->tail; i++) {
+        if (first->window[i % XS_WINDOW].end > last) last = first->window[i % XS_WINDOW].end;
+    }
+    for (size_t i = second->head; i != second->tail; i++) {
+        if (second->window[i % XS_WINDOW].start < next) next = second->window[i % XS_WINDOW].start;
+    }
+    return last <= next;
+}
+
+/* A part that has settled none of its events yet would leave those before it waiting, too. A sum that is too great for a part may be so
+ * earlier in the line. Sums of fractions depend on the order of adding; async pairs reach far. */
+static bool absorbable(const xs_totals *totals, const xs_totals *part) {
+    xs_fault_kind fault = part->walk.fault.kind;
+    return totals != part && !totals->finished && totals->walk.p == part->walk.begin && totals->walk.end == part->walk.end &&
+           totals->key_set.width == part->key_set.width && !totals->sums && !totals->links && !part->links &&
+           (part->finished || part->started) && fault != XS_OVERFLOW && fault != XS_NO_MEMORY && apart(totals, part) &&
+           sums_fit(totals, part);
+}
+
+static void least(int64_t *into, int64_t value) {
+    if (value < *into) *into = value;
+}
+
+static void most(int64_t *into, int64_t value) {
+    if (value > *into) *into = value;
+}
+
+static void add_total(xs_total *into, const xs_total *from) {
+    into->count += from->count;
+    into->time_ps += from->time_ps;
+    into->self_ps += from->self_ps;
+    least(&into->first_ps, from->first_ps);
+    most(&into->last_ps, from->last_ps);
+    least(&into->shortest_ps, from->shortest_ps);
+    most(&into->longest_ps, from->longest_ps);
+    for (int i = 0; i < XS_DISTINCT; i++) {
+        if (!from->distinct[i]) continue;
+        bool goes_on = into->distinct[i] && into->last[i] == from->first[i];
+        into->distinct[i] += from->distinct[i] - goes_on;
+        into->last[i] = from->last[i];
+    }
+}
+
+/* What the keys and cells of a part are called in the job that absorbs it. */
+typedef struct {
+    int64_t *texts, *keys, *cells;
+} names;
+
+/* Each part's texts, keys, cells and overlaps are in the order they came, so those that are new keep the order of the line. */
+static bool absorb_keys(xs_totals *totals, const xs_totals *part, const names *names) {
+    for (size_t i = 0; i < part->texts.spans.count; i++) {
+        xs_span text = XS_AT(part->texts.spans, xs_span, i);
+        names->texts[i] = xs_texts_add(&totals->texts, totals->walk.bytes.base, text.offset, text.length);
+        if (names->texts[i] < 0) return false;
+    }
+    for (size_t i = 0; i < part->totals.count; i++) {
+        int64_t row[2 + XS_KEYS];
+        memcpy(row, XS_ROW(part->key_set, i), part->key_set.width * sizeof *row);
+        for (int place = 0; place < part->keys; place++) {
+            uint64_t kind = (uint64_t)row[1] >> (XS_KIND_BITS * place) & ((1u << XS_KIND_BITS) - 1);
+            if (kind == XS_STRING || kind == XS_BLOB) row[2 + place] = names->texts[row[2 + place]];
+        }
+        int64_t key = names->keys[i] = xs_set_add(&totals->key_set, row);
+        const xs_total *from = &XS_AT(part->totals, xs_total, i);
+        if (key < 0) return false;
+        if ((size_t)key == totals->totals.count) {
+            xs_total *fresh = xs_list_add(&totals->totals, sizeof *fresh);
+            if (!fresh) return false;
+            *fresh = *from;
+            fresh->label = XS_NO_LABEL;
+            fresh->next = 0;
+        } else {
+            add_total(&XS_AT(totals->totals, xs_total, key), from);
+        }
+    }
+    return true;
+}
+
+static bool absorb_cells(xs_totals *totals, const xs_totals *part, const names *names) {
+    for (size_t i = 0; i < part->cells.count; i++) {
+        const int64_t *row = XS_ROW(part->cell_set, i);
+        const xs_cell *from = &XS_AT(part->cells, xs_cell, i);
+        int64_t cell = names->cells[i] = xs_set_add(&totals->cell_set, (int64_t[]){names->keys[row[0]], row[1]});
+        if (cell < 0 || cell > INT32_MAX) return false;
+        if ((size_t)cell == totals->cells.count) {
+            xs_cell *fresh = xs_list_add(&totals->cells, sizeof *fresh);
+            if (!fresh) return false;
+            *fresh = *from;
+            continue;
+        }
+        xs_cell *into = &XS_AT(totals->cells, xs_cell, cell);
+        into->count += from->count;
+        into->time_ps += from->time_ps;
+        into->self_ps += from->self_ps;
+        least(&into->first_ps, from->first_ps);
+        most(&into->last_ps, from->last_ps);
+    }
+    return true;
+}
+
+static bool absorb_overlaps(xs_totals *totals, const xs_totals *part, const names *names) {
+    for (size_t i = 0; i < part->overlaps.count; i++) {
+        const int64_t *row = XS_ROW(part->overlap_set, i);
+        const xs_overlap *from = &XS_AT(part->overlaps, xs_overlap, i);
+        int64_t pair = xs_set_add(&totals->overlap_set, (int64_t[]){names->keys[row[0]], names->keys[row[1]]});
+        if (pair < 0) return false;
+        if ((size_t)pair == totals->overlaps.count && !xs_list_add(&totals->overlaps, sizeof *from)) return false;
+        XS_AT(totals->overlaps, xs_overlap, pair).count += from->count;
+        XS_AT(totals->overlaps, xs_overlap, pair).time_ps += from->time_ps;
+    }
+    return true;
+}
+
+static xs_waiting renamed(xs_waiting event, const names *names) {
+    event.key = (uint32_t)names->keys[event.key];
+    if (event.cell >= 0) event.cell = (int32_t)names->cells[event.cell];
+    return event;
+}
+
+/* What is open in the part is open now; what was open before it has been closed. */
+static bool absorb_state(xs_totals *totals, const xs_totals *part, const names *names) {
+    for (size_t i = 0; i < part->intervals.intervals.count; i++) {
+        xs_interval interval = XS_AT(part->intervals.intervals, xs_interval, i);
+        if (!xs_union_add(&totals->intervals, interval.begin, interval.end)) return false;
+    }
+    for (size_t i = 0; i < part->stack.count; i++) {
+        xs_open open = XS_AT(part->stack, xs_open, i), *copy = xs_list_add(&totals->stack, sizeof *copy);
+        if (!copy) return false;
+        *copy = (xs_open){open.end, (uint32_t)names->keys[open.key], open.cell < 0 ? open.cell : (int32_t)names->cells[open.cell]};
+    }
+    totals->head = part->head;
+    totals->tail = part->tail;
+    for (size_t i = part->head; i != part->tail; i++) totals->window[i % XS_WINDOW] = renamed(part->window[i % XS_WINDOW], names);
+    totals->started = part->started;
+    totals->drained = part->drained;
+    totals->busy = part->busy;
+    if (part->started) totals->cover = renamed(part->cover, names);
+    if (part->key >= 0) totals->key = names->keys[part->key];
+    totals->busy_ps += part->busy_ps;
+    totals->rewinds += part->rewinds;
+    totals->aggregated += part->aggregated;
+    least(&totals->first_ps, part->first_ps);
+    most(&totals->last_ps, part->last_ps);
+    totals->walk.p = part->walk.p;
+    totals->walk.fault = part->walk.fault;
+    totals->walk.events += part->walk.events;
+    totals->walk.unknown += part->walk.unknown;
+    totals->finished = part->finished;
+    return !part->finished || !totals->keep_intervals || xs_union_finish(&totals->intervals, &totals->busy_ps);
+}
+
+bool xs_totals_absorb(xs_totals *totals, const xs_totals *part) {
+    if (!absorbable(totals, part)) return false;
+    size_t texts = part->texts.spans.count, keys = part->totals.count, cells = part->cells.count;
+    int64_t *room = malloc((texts + keys + cells + 1) * sizeof *room);
+    names names = {room, room + texts, room + texts + keys};
+    bool done = room && xs_order_close(totals) == XS_FINE && absorb_keys(totals, part, &names) && absorb_cells(totals, part, &names) &&
+                absorb_overlaps(totals, part, &names) && absorb_state(totals, part, &names);
+    free(room);
+    if (!done) {
+        xs_fail(&totals->walk.fault, XS_NO_MEMORY, totals->walk.p);
+        totals->finished = true;
+    }
+    return done;
+}

@@ -1,0 +1,226 @@
+"""Lines of a profile, read by the native scanner on all cores.
+
+Each line is a task, a long one several: its parts are read at the same time, each as if nothing came before it, and then joined from the
+first on. Where a part begins is a guess: it is right if the part before ends exactly there. A part that was guessed wrong, or into which
+an event of the part before reaches, is thrown away, and the part before goes on in its place: always right, only slower.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import LockType, allocate_lock, start_new_thread
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+
+from ...errors import SourceError
+from ...units import parse
+from .space import NOT_BUILT, Line, Space
+from .tables import RowsOf, TotalsOf
+
+if NOT_BUILT is None:
+    from . import _scan
+
+CHUNK_BYTES = int(parse("4 MiB", "B"))  # read between two looks at the clock, the keyboard and the memory
+NEIGHBOUR_BYTES = int(parse("2 MiB", "B"))  # of a page that is touched, the system brings back its neighbours up to a huge page
+THREAD_BYTES = int(parse("4 MiB", "B"))  # for less, a thread costs more than it saves
+BESIDE_BYTES = int(parse("8 MiB", "B"))  # read at once beside other work, which lets a thread in only every few milliseconds
+PART_BYTES = int(parse("8 MiB", "B"))  # of a line in parts, each has at least so many
+PARTS_A_CORE = 2  # cores are not equally free, and a core that was late leaves the other parts to the rest
+SETTLED_HOPS = 64  # more than an event has stats, which look like events: so many of either later, an event begins
+
+Progress = Callable[[int, int], None]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Protocol, TypeVar
+
+    Request = TypeVar("Request", RowsOf, TotalsOf)
+    Table = TypeVar("Table")
+
+    class Job(Protocol):
+        """A line being read by the scanner; only sums can be read in parts."""
+
+        position: int
+
+        def run(self, budget: int, /) -> bool: ...
+        def take(self) -> Mapping[str, Any]: ...
+        def close(self) -> None: ...
+
+
+class Part:
+    """What one task reads of a line: the bytes from ``begin`` to ``end``, and the job at it, once it is begun."""
+
+    def __init__(self, line: Line, begin: int, end: int) -> None:
+        self.line, self.begin, self.end = line, begin, end
+        self.job: Any = None
+
+    def close(self) -> None:
+        if self.job:
+            self.job.close()
+
+
+def whole(line: Line) -> list[Part]:
+    """All of a line as one part."""
+    return [Part(line, line.offset, line.offset + line.length)]
+
+
+def in_parts(space: Space, line: Line, count: int) -> list[Part]:
+    """A line in about ``count`` parts of about equal length."""
+    end = line.offset + line.length
+    guesses = {space.index.rest_near(line.row, line.offset + line.length * part // count, SETTLED_HOPS) for part in range(1, count)}
+    places = [line.offset, *sorted(place for place in guesses if line.offset < place < end), end]
+    return [Part(line, *ends) for ends in pairwise(places)]
+
+
+def cores() -> int:
+    """How many threads can work at once."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def part_counts(lines: Sequence[Line], threads: int) -> list[int]:
+    """Into how many parts each line is to be read: more than one for long lines, where there are fewer of them than threads."""
+    long = sum(line.length >= 2 * PART_BYTES for line in lines)
+    most = PARTS_A_CORE * threads // long if 0 < long < threads else 1
+    return [max(1, min(most, line.length // PART_BYTES)) for line in lines]
+
+
+class _Reader:
+    """Runs jobs in pieces, gives memory back behind them, tells how far they are, and stops them all when one is interrupted."""
+
+    def __init__(self, space: Space, total: int, progress: Progress | None) -> None:
+        self._space, self._total, self._progress, self.piece = space, total, progress, CHUNK_BYTES
+        self._lock, self._done, self.stopped = allocate_lock(), 0, False
+
+    def read(self, part: Part) -> None:
+        """All of a part, or what comes before the damage in it, of which `join` tells."""
+        try:
+            self._read_on(part.job, part, self._advance)
+        except _scan.Damage:
+            return
+
+    def join(self, parts: Sequence[Part]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+        """All of a line whose parts have been read, or what comes before the damage in it, and notes."""
+        first, line, notes = parts[0].job, parts[0].line, []
+        try:
+            for part in parts:
+                if part is parts[0] or not first.absorb(part.job):
+                    self._read_on(first, part, None)
+        except _scan.Damage as damage:
+            notes.append(self._complaint(line, *damage.args))
+        found = first.take()
+        if found["unknown"]:
+            notes.append(f"{self._space.name}: line {line.name!r}: {found['unknown']:,} fields that are not in the schema were skipped")
+        return found, tuple(notes)
+
+    def _read_on(self, job: Job, part: Part, tell: Callable[[int], None] | None) -> None:
+        """Reads to the end of a part, or an event further; raises the damage of what has been read, now or before."""
+        more = True
+        while more and not self.stopped:
+            begin = job.position
+            try:
+                more = job.run(min(self.piece, max(0, part.end - begin))) and job.position < part.end
+            finally:
+                self._space.forget(max(part.line.offset, begin - NEIGHBOUR_BYTES), job.position)
+                if tell:
+                    tell(min(job.position, part.end) - begin)
+
+    def _complaint(self, line: Line, what: str, offset: int, short: bool) -> str:
+        truncated = short and not line.whole and line.offset + line.length == self._space.size
+        complaint = self._space.complaint(what, offset, truncated=truncated, plane=self._space.plane_of(line), line=line)
+        if not self._space.salvage:
+            raise SourceError(complaint) from None
+        return complaint
+
+    def _advance(self, read: int) -> None:
+        if self._progress:
+            with self._lock:
+                self._done += read
+                self._progress(self._done, self._total)
+
+
+def read_all(
+    space: Space,
+    requests: Sequence[Request],
+    lines: Sequence[list[Part]],
+    start: Callable[[Request], Job],
+    table: Callable[[Request, Mapping[str, Any], tuple[str, ...]], Table],
+    threads: int,
+    progress: Progress | None,
+    meanwhile: Callable[[], None] | None = None,
+) -> list[Table]:
+    """Every request's table, in their order. The longest lines go first; the first request that failed is the one that is raised.
+
+    ``lines`` are the parts of each request's line. ``start`` makes a job, one for each part, and ``table`` what was asked for of what the
+    job found.
+    """
+    reader = _Reader(space, sum(request.line.length for request in requests), progress)
+    tasks = [(number, part) for number, parts in enumerate(lines) for part in parts]
+    waiting = sorted(tasks, key=lambda task: (task[1].line.length, -task[1].begin))
+    unread = [len(parts) for parts in lines]
+    counting = allocate_lock()
+    tables: dict[int, Table] = {}
+    failures: dict[int, BaseException] = {}
+
+    def read(number: int, part: Part) -> None:
+        part.job = start(requests[number])
+        if part is not lines[number][0]:
+            part.job.seek(part.begin)
+        reader.read(part)
+        with counting:
+            unread[number] -= 1
+            last = not unread[number]
+        if last:
+            tables[number] = table(requests[number], *reader.join(lines[number]))
+            while lines[number]:
+                lines[number].pop().close()
+
+    def work() -> None:
+        while waiting and not reader.stopped:
+            try:
+                number, part = waiting.pop()
+            except IndexError:
+                return
+            try:
+                read(number, part)
+            except BaseException as error:
+                failures[number] = error
+                reader.stopped = True
+
+    for request in requests:
+        space.plane_of(request.line).stat_ids  # noqa: B018  decoded here, where no two threads do it twice
+    useful = 1 + sum(request.line.length for request in requests) // THREAD_BYTES
+    others = min(threads, len(tasks) + (meanwhile is not None), useful) - 1
+    if others and meanwhile:
+        reader.piece = BESIDE_BYTES
+    helpers = [_helper(work) for _ in range(others)]
+    try:
+        if helpers and meanwhile:
+            meanwhile()
+        work()
+    except BaseException:
+        reader.stopped = True
+        raise
+    finally:
+        for helper in helpers:
+            helper.acquire()
+        for parts in lines:
+            for part in parts:
+                part.close()
+    if failures:
+        raise failures[min(failures)]
+    return [tables[number] for number in range(len(requests))]
+
+
+def _helper(work: Callable[[], None]) -> LockType:
+    """A thread at work, and a lock that is free when it is done. `threading` takes longer to import than many profiles to read."""
+    busy = allocate_lock()
+    busy.acquire()
+
+    def work_and_tell() -> None:
+        try:
+            work()
+        finally:
+            busy.release()
+
+    start_new_thread(work_and_tell, ())
+    return busy
