@@ -12,15 +12,16 @@ minutes and gigabytes.
 On 2 cores (x86_64) of a shared cloud machine, XProf 2.24, with the TPU v6e capture of openxla/xprof's test data:
 
           profile      events    MB  ours s    MB  XProf s     MB  faster  smaller  read s  bare s  ratio
-    H200 training     200,100    24   0.342    31     1.66    389      5x      13x   0.199   0.027   7.4x
-    H200 training   1,499,880   174   0.501    30     8.89   2270     18x      74x   0.349   0.199   1.8x
-              TPU     201,231     9   0.070    20     0.67    280     10x      14x   0.011   0.008   1.4x
-              TPU   1,498,053    62   0.111    27     5.39   1782     48x      66x   0.062   0.066   0.9x
-              TPU  10,001,926   418   0.517    43    49.41  11517     95x     270x   0.359   0.707   0.5x
+    H200 training     200,100    24   0.170    30     1.51    389      9x      13x   0.080   0.049   1.6x
+    H200 training   1,499,880   174   0.224    41     8.74   2265     39x      55x   0.185   0.335   0.6x
+              TPU     201,231     9   0.088    18     0.94    280     11x      16x   0.011   0.009   1.2x
+              TPU   1,498,053    62   0.124    31     6.49   1782     52x      58x   0.055   0.116   0.5x
+              TPU  10,001,926   418   0.383    43    53.62  11520    140x     271x   0.410   0.812   0.5x
 
-Of a GPU's profile we read and price the whole program, some 0.15 s however many events there are; XProf prices nothing of it, and its
-chart is empty. These machines are noisy: over a dozen races at 1.5 million events XProf took 5 to 26 s and we 0.10 to 0.15 s at rest, 44 to
-95x; under load both are slower, and the ratio fell to 36x at worst.
+Of a GPU's profile we read and price the whole program; XProf prices nothing of it, and its chart is empty. What is left of the time at 200
+thousand events is Python starting. These machines are noisy: of twenty races at 1.5 million events of the TPU's profile, with XProf at
+4.8 to 7.5 s and us at 0.08 to 0.14 s, half were above 57x, all between 41x and 73x, and three below 50x. Three runs at 10 million gave
+128x, 140x and, on a busy machine, 76x.
 """
 
 import argparse
