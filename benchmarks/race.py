@@ -20,7 +20,7 @@ On 2 cores (x86_64) of a shared cloud machine, XProf 2.24, with the TPU v6e capt
 
 Of a GPU's profile we read and price the whole program; XProf prices nothing of it, and its chart is empty. What is left of the time at 200
 thousand events is Python starting. These machines are noisy: of twenty races at 1.5 million events of the TPU's profile, with XProf at
-4.8 to 7.5 s and us at 0.08 to 0.14 s, half were above 57x, all between 41x and 73x, and three below 50x. Three runs at 10 million gave
+4.8 to 7.5 s and us at 0.08 to 0.14 s, half were above 57x, all between 41x and 73x, and four below 50x. Three runs at 10 million gave
 128x, 140x and, on a busy machine, 76x.
 """
 
