@@ -75,7 +75,9 @@ def machine_options(parser: argparse.ArgumentParser) -> None:
     """Which machine, and what to change on it."""
     group = parser.add_argument_group("machine")
     group.add_argument(
-        "--chip", metavar="NAME|FILE", help=f"a chip by any name, or a TOML file (default: ${CHIP_VARIABLE}, else {DEFAULT_CHIP})"
+        "--chip",
+        metavar="NAME|FILE",
+        help=f"a chip by any name, or a TOML file (default: ${CHIP_VARIABLE}, else the device that a profile names, else {DEFAULT_CHIP})",
     )
     group.add_argument("--set", metavar="RESOURCE=RATE", action="append", default=[], help='replace or add a rate: --set hbm="7.2 TB/s"')
     group.add_argument("--per-device", action="store_true", help="one framework device of the chip instead of the whole chip")
