@@ -42,7 +42,7 @@ class Resource:
     is_arithmetic: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        unit, slash, kind = self.name.partition("/")
+        unit, slash, kind = self.name.partition("/") if isinstance(self.name, str) else ("", "", "")
         if not unit or unit[0] not in _LETTERS or unit.strip(f"{_WORD}.") or bool(slash) != bool(kind) or kind.strip(_WORD):
             raise UnitError(f"{self.name!r} is not a resource; write it like 'matrix/bf16', 'hbm' or 'ici/hop'")
         compute, link = unit in COMPUTE_UNITS, unit.partition(".")[0] in LINK_UNITS
