@@ -5,29 +5,19 @@ import struct
 from collections.abc import Iterator
 
 from roofline.hlo.malformed import Malformed
+from xspace_writer import bytes_field
+from xspace_writer import number_field as integer
+from xspace_writer import varint as number
 
+__all__ = ["integer", "message", "number", "slow_fields", "slow_unpack"]
 _WIDTHS = {1: 8, 5: 4}
 _KINDS = {"i": 0, "d": 1, "f": 5}
 Field = tuple[int, int, int, int, int]  # number, kind, value of a varint, begin and end of other payloads
 
 
-def number(value: int) -> bytes:
-    """A varint."""
-    value %= 2**64
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def integer(field: int, value: int) -> bytes:
-    return number(field << 3) + number(value)
-
-
 def message(field: int, *parts: bytes) -> bytes:
-    inner = b"".join(parts)
-    return number(field << 3 | 2) + number(len(inner)) + inner
+    """A field that holds a message of these fields."""
+    return bytes_field(field, b"".join(parts))
 
 
 def slow_varint(data: bytes, at: int, end: int) -> tuple[int, int]:

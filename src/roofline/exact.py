@@ -1,6 +1,6 @@
 """Exact numbers: integers as long as they go, then fractions, never rounded on the way.
 
-A fraction is a `fractions.Fraction`. Importing that takes two milliseconds, some hundredth of a short command, and most programs have
+A fraction is a `fractions.Fraction`. Importing that takes two milliseconds, a fiftieth of a short command, and most programs have
 whole amounts alone, so it is imported when the first one is made.
 
 >>> part_of(6, 1, 3), part_of(1, 2, 3)
