@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
-from setuptools.command.build_ext import build_ext
 
 ROOT = Path("src/roofline")
 XSPACE = ROOT / "sources" / "xspace"
@@ -28,24 +27,9 @@ def native(name: str, sources: list[str], folders: list[Path]) -> Extension:
     )
 
 
-class Build(build_ext):
-    """Compiles the extensions, and parses the machine files into the form that is read fastest."""
-
-    def run(self) -> None:
-        super().run()
-        sys.path.insert(0, "src")
-        from roofline.machines.catalogue import named
-        from roofline.machines.toml import PARSED, write_parsed
-
-        target = Path(PARSED) if self.inplace else Path(self.build_lib, "roofline", "machines", Path(PARSED).name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_parsed(target, named())
-
-
 setup(
-    cmdclass={"build_ext": Build},
     ext_modules=[
-        native("roofline.hlo._wire", [str(ROOT / "hlo" / "_wire.c")], [ROOT]),
+        native("roofline.hlo.read._wire", [str(ROOT / "hlo" / "read" / "_wire.c")], [ROOT]),
         native("roofline.sources.xspace._scan", BINDING + CORE, [ROOT, XSPACE]),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},

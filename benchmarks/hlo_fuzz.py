@@ -14,7 +14,8 @@ from collections import Counter
 from pathlib import Path
 
 from roofline.errors import SourceError
-from roofline.hlo import HloModule, parse
+from roofline.hlo.ir.module import HloModule
+from roofline.hlo.read import parse
 
 DATA = Path(__file__).parent.parent / "tests" / "data" / "hlo"
 ACCESSORS = (

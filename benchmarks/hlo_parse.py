@@ -39,8 +39,8 @@ def grow(text: str, size: int) -> str:
 
 def grow_proto(data: bytes, size: int) -> bytes:
     """The module with its computations (field 3) repeated under new ids (their field 5, of which the last counts)."""
-    from roofline.hlo.proto import unwrap
-    from roofline.hlo.wire import unpack
+    from roofline.hlo.read.proto import unwrap
+    from roofline.hlo.read.wire import unpack
 
     start, end = unwrap(data)
     bodies = [data[begin:stop] for begin, stop in unpack("3m*", data, start, end)[0]]
@@ -61,7 +61,7 @@ def _varint(value: int) -> bytes:
 def bare_pass(path: Path) -> None:
     """Every byte looked at once, in C: lines counted and split, or messages split into theirs."""
     if path.suffix == ".pb":
-        from roofline.hlo.wire import unpack
+        from roofline.hlo.read.wire import unpack
 
         unpack("3(2b*)*", path.read_bytes())
         return
@@ -77,7 +77,7 @@ def measure(what: str, path: Path) -> None:
     if what == "bare":
         bare_pass(path)
     else:
-        from roofline.hlo import parse
+        from roofline.hlo.read import parse
 
         module = parse(path.read_bytes(), str(path))
         count = sum(len(computation) for computation in module)

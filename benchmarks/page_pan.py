@@ -41,7 +41,7 @@ def main() -> int:
     from material import many, repeated
     from programs import NO_CHROMIUM, chromium
 
-    from roofline.pages import report_page
+    from roofline.render.page.report_page import report_page
 
     path = chromium()
     if path is None:

@@ -4,10 +4,11 @@ import gzip
 from functools import cache
 from pathlib import Path
 
-from roofline.hlo.bill import Platform, Price, Site
-from roofline.hlo.calls import price_call
-from roofline.hlo.module import HloModule
-from roofline.hlo.text import parse_text
+from roofline.hlo.ir.module import HloModule
+from roofline.hlo.ir.platforms import Platform
+from roofline.hlo.price.calls import price_call
+from roofline.hlo.price.types import Price, Site
+from roofline.hlo.read.text import parse_text
 
 CAPTURES = Path(__file__).parent / "data" / "hlo_gpu"
 

@@ -2,7 +2,8 @@
 
 from hypothesis import strategies as st
 
-from roofline.hlo import HloModule, parse
+from roofline.hlo.ir.module import HloModule
+from roofline.hlo.read import parse
 
 ADD = "add_f32 { p = f32[] parameter(0) q = f32[] parameter(1) ROOT r = f32[] add(p, q) }\n".replace(") ", ")\n ").replace("{ ", "{\n ")
 MAX = ADD.replace("add_f32", "max_f32").replace(" add(", " maximum(")

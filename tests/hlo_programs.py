@@ -5,8 +5,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from roofline.hlo import HloModule, Instruction, parse
-from roofline.hlo.wire import unpack
+from roofline.hlo.ir.module import HloModule, Instruction
+from roofline.hlo.read import parse
+from roofline.hlo.read.backend_config import backend_config
+from roofline.hlo.read.wire import unpack
 
 DATA = Path(__file__).parent / "data" / "hlo"
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
@@ -83,7 +85,7 @@ def _differences(text: HloModule, i: Instruction, proto: HloModule, j: Instructi
         return  # text shows the attributes of the operation inside
     if _called(text, i) != _called(proto, j):
         yield "calls"
-    if i.backend_config != j.backend_config:
+    if backend_config(i) != backend_config(j):
         yield "backend_config"
     for name in ATTRIBUTES.split():
         mine, other = _plain(i, name), _plain(j, name)

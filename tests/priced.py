@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from roofline.cost import Cost
-from roofline.hlo.bill import Platform, Price, Site
-from roofline.hlo.module import HloModule
-from roofline.hlo.price import price
-from roofline.hlo.text import parse_text
+from roofline.hlo.ir.module import HloModule
+from roofline.hlo.ir.platforms import Platform
+from roofline.hlo.price.pricing import price
+from roofline.hlo.price.types import Price, Site
+from roofline.hlo.read.text import parse_text
 
 DATA = Path(__file__).parent / "data"
 

@@ -1,10 +1,10 @@
-"""Protobuf messages for tests: written field by field, and read slowly, as a second opinion on `roofline.hlo.wire`."""
+"""Protobuf messages for tests: written field by field, and read slowly, as a second opinion on `roofline.hlo.read.wire`."""
 
 import re
 import struct
 from collections.abc import Iterator
 
-from roofline.hlo.malformed import Malformed
+from roofline.hlo.ir.malformed import Malformed
 from xspace_writer import bytes_field
 from xspace_writer import number_field as integer
 from xspace_writer import varint as number
@@ -51,7 +51,7 @@ def slow_fields(data: bytes, at: int, end: int) -> Iterator[Field]:
 
 
 def slow_unpack(plan: str, data: bytes, start: int = 0, end: int | None = None) -> tuple[object, ...]:
-    """What `roofline.hlo.wire.unpack` gives, from its definition."""
+    """What `roofline.hlo.read.wire.unpack` gives, from its definition."""
     stop = len(data) if end is None else end
     list(slow_fields(data, start, stop))  # a plan that asks for nothing still refuses what is no message
     return tuple(_column(column, data, start, stop) for column in _columns(plan))

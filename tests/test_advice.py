@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofline.advice import EXTRA, KINDS, PRIMARY, PROGRAM, Placed, advise, explain
+from roofline.analysis.advice import EXTRA, KINDS, PRIMARY, PROGRAM, Placed, advise, explain
 from roofline.cost import Cost
 from roofline.machine import Machine
 from roofline.placement import Corrections, place

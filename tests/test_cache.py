@@ -17,7 +17,7 @@ import roofline
 from roofline.cli import main
 from roofline.cost import Cost
 from roofline.errors import SourceError, UsageError
-from roofline.hlo.calls import forget_call
+from roofline.hlo.price.calls import forget_call
 from roofline.machines import load
 from roofline.sources import cache as caching
 from roofline.sources import hosts

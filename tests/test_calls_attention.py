@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from call_sites import calls, price
 from roofline.dtypes import dtype
-from roofline.hlo.bill import Site
-from roofline.hlo.calls import price_call
-from roofline.hlo.calls.attention import Attention
-from roofline.hlo.text import parse_text
+from roofline.hlo.price.calls import price_call
+from roofline.hlo.price.calls.attention import Attention
+from roofline.hlo.price.types import Site
+from roofline.hlo.read.text import parse_text
 
 SQUARE = 1024 * 1024
 HEADS = 2 * 8  # two sequences of eight heads

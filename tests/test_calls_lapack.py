@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from call_sites import calls, price, site
-from roofline.hlo.calls import lawn41, price_call
+from roofline.hlo.price.calls import lawn41, price_call
 
 
 def test_captured_factorisations_count_as_the_working_note_says() -> None:

@@ -8,8 +8,8 @@ import pytest
 from call_sites import CAPTURES, calls, price, price_at, site, site_in
 from roofline.cost import NOTHING, Cost
 from roofline.errors import UsageError
-from roofline.hlo.calls import CustomCall, forget_call, known_targets, price_call, register_call, registry
-from roofline.hlo.calls.registry import _EXACT, _PREFIXES, BEGINNINGS, LIBRARIES, call
+from roofline.hlo.price.calls import CustomCall, forget_call, known_targets, price_call, register_call, registry
+from roofline.hlo.price.calls.registry import _EXACT, _PREFIXES, BEGINNINGS, LIBRARIES, call
 from roofline.ledger import Ledger, read
 
 
@@ -38,7 +38,7 @@ def test_a_target_that_begins_like_a_librarys_is_priced_in_its_file() -> None:
         handler = {**_EXACT, **_PREFIXES}[target]
         for beginning, file in BEGINNINGS.items():
             if target.startswith(beginning):
-                assert handler.__module__ == f"roofline.hlo.calls.{file}", target
+                assert handler.__module__ == f"roofline.hlo.price.calls.{file}", target
 
 
 def test_every_file_that_prices_calls_is_asked() -> None:

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from call_sites import calls, capture, price, price_at, site, site_in
 from roofline.cost import Cost
 from roofline.errors import FormulaError
-from roofline.hlo import parse_stablehlo
-from roofline.hlo.bill import Site
-from roofline.hlo.calls import price_call, price_fused_call
-from roofline.hlo.calls.bytecode import Block, Operation, Type, read_bytecode
-from roofline.hlo.calls.traffic import Misfit
-from roofline.hlo.calls.triton import _code
-from roofline.hlo.calls.triton_ir import kernel_work
+from roofline.hlo.price.calls import price_call, price_fused_call
+from roofline.hlo.price.calls.bytecode import Block, Operation, Type, read_bytecode
+from roofline.hlo.price.calls.traffic import Misfit
+from roofline.hlo.price.calls.triton import _code
+from roofline.hlo.price.calls.triton_ir import kernel_work
+from roofline.hlo.price.types import Site
+from roofline.hlo.read.stablehlo import parse_stablehlo
 
 DATA = Path(__file__).parent / "data"
 ESTIMATE = '"cost_estimate":{"flops":%d,"transcendentals":%d,"bytes_accessed":%d}'

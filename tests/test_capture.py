@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from roofline.capturing import HOOK, Window, environment, profile, runnable
+from roofline.capture.session import HOOK, Window, environment, profile, runnable
 from roofline.cli import main
 from roofline.errors import RooflineError, UsageError
 

@@ -1,10 +1,9 @@
 """Two reports side by side."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from roofline.comparison import Comparison, compare
 from roofline.report import CeilingInfo, InputInfo, MachineInfo, OpInfo, Point, Report

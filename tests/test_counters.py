@@ -3,16 +3,16 @@
 import csv
 import gzip
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from roofline.analysis import ONLY_HBM, analyze
+from roofline.analysis.counters import KernelUse, Launch, LaunchCounters, counted, hardware, join, model_against_counters, scaled
 from roofline.cost import Cost
-from roofline.counters import KernelUse, Launch, LaunchCounters, counted, hardware, join, model_against_counters, scaled
 from roofline.errors import SourceError
 from roofline.sources.ncu import read_launches
 from roofline.workload import Counters, Coverage, Op, Recording, Workload
@@ -190,9 +190,9 @@ def test_the_fusion_capture_joins_by_order() -> None:
 @pytest.mark.skipif(CAPTURE is None, reason="the capture is not here")
 def test_our_own_price_of_the_captured_programs_agrees_with_the_counters() -> None:
     scan = pytest.importorskip("roofline.sources.xspace.scan")
-    from roofline.hlo import parse
-    from roofline.hlo.platforms import detect_platform
-    from roofline.hlo.program import program
+    from roofline.hlo.ir.platforms import detect_platform
+    from roofline.hlo.price.program import program
+    from roofline.hlo.read import parse
 
     with scan.open_space(CAPTURE) as space:
         metadata = next(plane for plane in space.planes if plane.name == "/host:metadata")

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 
 from fusion_programs import module, programs
-from roofline.hlo import parse
-from roofline.hlo.fragments import Boundary, boundary_rows, fragments, kernel_rows
-from roofline.hlo.fusion_model import fuse
-from roofline.hlo.program import program
+from roofline.hlo.fusion.compiler_model import fuse
+from roofline.hlo.fusion.fusion_report import Boundary, boundary_rows, fragments, kernel_rows
+from roofline.hlo.price.program import program
+from roofline.hlo.read import parse
 from roofline.machine import Machine
 from roofline.resource import HBM
 

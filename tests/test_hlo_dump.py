@@ -7,7 +7,7 @@ import pytest
 
 from hlo_programs import DATA, load
 from roofline.errors import SourceError
-from roofline.hlo import recognise
+from roofline.hlo.read import recognise
 from roofline.sources.hlo_dump import program_files, read_module, read_modules, sniff
 
 

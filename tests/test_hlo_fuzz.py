@@ -6,11 +6,13 @@ from hypothesis import strategies as st
 
 from hlo_programs import DATA, instructions, load
 from roofline.errors import SourceError
-from roofline.hlo import HloModule, parse
+from roofline.hlo.ir.module import HloModule
+from roofline.hlo.read import parse
+from roofline.hlo.read.backend_config import backend_config, known_trip_count
 
 ACCESSORS = """
 metadata dot window convolution slices padding replica_groups source_target_pairs operand_precision operand_aliases frontend_attributes
-backend_config literal known_trip_count custom_call_target fusion_kind dimensions
+literal backend_config_text custom_call_target fusion_kind dimensions
 """
 PROGRAMS = [
     name
@@ -37,6 +39,9 @@ def read(data: bytes | str, where: str = "damaged") -> HloModule | None:
                 value = getattr(i, name)
                 if name == "replica_groups" and value is not None:
                     assert isinstance(value.groups, tuple)
+                if name == "backend_config_text":
+                    assert isinstance(backend_config(i), dict)
+                    known_trip_count(i)
             except SourceError as error:
                 refusal = str(error)
             assert not refusal or i.name in refusal

@@ -7,8 +7,12 @@ import pytest
 from hlo_programs import SHARED, differences, embedded, instructions, load, module, names
 from protobufs import integer, message, number
 from roofline.errors import SourceError
-from roofline.hlo import HloModule, parse, parse_proto, parse_text
-from roofline.hlo.values import Alias
+from roofline.hlo.ir.attributes import Alias
+from roofline.hlo.ir.module import HloModule
+from roofline.hlo.read import parse
+from roofline.hlo.read.backend_config import backend_config
+from roofline.hlo.read.proto import parse_proto
+from roofline.hlo.read.text import parse_text
 
 F32_2 = (integer(2, 11), message(3, number(2)), message(5, message(1, number(0))))  # f32[2]{0}
 
@@ -95,7 +99,7 @@ def test_backend_configs_may_be_kept_in_payloads() -> None:
     by_number = instruction("c", "custom-call", 2, message(99, integer(2, 1)))
     by_value = instruction("d", "custom-call", 3, message(99, message(1, b'{"b":2}')))
     program = parse_proto(wrapped(computation("main", 1, 2, by_number, by_value), extra=message(22, b"{}") + message(22, b'{"a":1}')))
-    assert [i.backend_config for i in program.entry_computation] == [{"a": 1}, {"b": 2}]
+    assert [backend_config(i) for i in program.entry_computation] == [{"a": 1}, {"b": 2}]
     lost = parse_proto(wrapped(computation("main", 1, 2, by_number)))
     with pytest.raises(SourceError, match="no payload 1"):
         assert lost.entry_computation[0].backend_config_text
@@ -201,4 +205,4 @@ def test_both_forms_give_equal_shapes_and_need_no_library() -> None:
     text, proto = module("attention.hlo"), module("attention.pb")
     assert isinstance(text, HloModule)
     assert [i.shape for i in text.entry_computation] == [i.shape for i in proto.entry_computation]
-    assert parse_text(load("attention.hlo").decode()) == text
+    assert parse_text(load("attention.hlo").decode(), "attention.hlo") == text

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from roofline.dtypes import dtype
 from roofline.errors import FormulaError, SourceError
-from roofline.hlo.shapes import PRIMITIVE_TYPES, UNBOUNDED, Layout, Shape, parse_shape
-from roofline.hlo.types import element_type, parse_type
+from roofline.hlo.ir.shapes import PRIMITIVE_TYPES, UNBOUNDED, Layout, Shape, parse_shape
+from roofline.hlo.read.mlir_types import element_type, parse_type
 
 
 def shape(text: str) -> Shape:

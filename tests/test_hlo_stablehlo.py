@@ -6,9 +6,13 @@ import pytest
 
 from hlo_programs import instructions, load, module, names
 from roofline.errors import SourceError
-from roofline.hlo import Call, HloModule, Instruction, parse, parse_stablehlo, parse_text
-from roofline.hlo.shapes import UNBOUNDED
-from roofline.hlo.values import Alias, DotDimensions, WindowDimension
+from roofline.hlo.ir.attributes import Alias, DotDimensions, WindowDimension
+from roofline.hlo.ir.module import Call, HloModule, Instruction
+from roofline.hlo.ir.shapes import UNBOUNDED
+from roofline.hlo.read import parse
+from roofline.hlo.read.backend_config import backend_config
+from roofline.hlo.read.stablehlo import parse_stablehlo
+from roofline.hlo.read.text import parse_text
 
 ATTRIBUTES = """
 lhs_contracting_dims rhs_contracting_dims lhs_batch_dims rhs_batch_dims window dim_labels feature_group_count batch_group_count slice
@@ -224,12 +228,12 @@ def test_custom_calls_keep_target_configuration_and_computations() -> None:
         'mhlo.backend_config = {name = "k", scale = 2.0 : f32, sizes = array<i64: 1, 2>}} : (tensor<4xf32>) -> tensor<4xf32>'
     )
     assert (call.custom_call_target, call.flag("custom_call_has_side_effect")) == ("kernel", True)
-    assert call.backend_config == {"name": "k", "scale": 2.0, "sizes": [1, 2]}
+    assert backend_config(call) == {"name": "k", "scale": 2.0, "sizes": [1, 2]}
     old = last(
         r'%0 = stablehlo.custom_call @tpu_custom_call(%arg0) {backend_config = "{\22cost\22: {\22flops\22: 12}}"} '
         ": (tensor<4xf32>) -> tensor<4xf32>"
     )
-    assert old.backend_config == {"cost": {"flops": 12}}
+    assert backend_config(old) == {"cost": {"flops": 12}}
 
 
 @pytest.mark.parametrize(

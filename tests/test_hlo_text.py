@@ -6,8 +6,7 @@ import pytest
 
 from hlo_programs import instructions, module, names
 from roofline.errors import SourceError
-from roofline.hlo import Call, HloModule, Instruction, parse, parse_text
-from roofline.hlo.values import (
+from roofline.hlo.ir.attributes import (
     Alias,
     ConvolutionDimensions,
     DotDimensions,
@@ -17,6 +16,10 @@ from roofline.hlo.values import (
     SliceRange,
     WindowDimension,
 )
+from roofline.hlo.ir.module import Call, HloModule, Instruction
+from roofline.hlo.read import parse
+from roofline.hlo.read.backend_config import backend_config, known_trip_count
+from roofline.hlo.read.text import parse_text
 
 
 def entry(*lines: str, before: str = "", header: str = "HloModule m") -> HloModule:
@@ -183,9 +186,9 @@ def test_backend_configs_are_json_quoted_json_or_mlir() -> None:
         "grid = [1, 2] : vector<2xi32>, f = 2.5 : f32, on}",
     )
     foreign = last(p, 'c = s32[] custom-call(p), custom_call_target="x", backend_config="field: 3"')
-    assert plain.backend_config == quoted.backend_config == {"a": {"b": [1, "}"]}}
-    assert mlir.backend_config == {"name": "}\0", "grid": [1, 2], "f": 2.5, "on": True}
-    assert (foreign.backend_config, foreign.backend_config_text) == ({}, "field: 3")
+    assert backend_config(plain) == backend_config(quoted) == {"a": {"b": [1, "}"]}}
+    assert backend_config(mlir) == {"name": "}\0", "grid": [1, 2], "f": 2.5, "on": True}
+    assert (backend_config(foreign), foreign.backend_config_text) == ({}, "field: 3")
 
 
 def test_a_while_knows_its_condition_its_body_and_sometimes_its_trip_count() -> None:
@@ -194,8 +197,8 @@ def test_a_while_knows_its_condition_its_body_and_sometimes_its_trip_count() -> 
         "cond {\n p = s32[] parameter(0)\n ROOT c = pred[] compare(p, p), direction=LT\n}\nbody {\n ROOT p = s32[] parameter(0)\n}\n"
     )
     found = last("p = s32[] parameter(0)", loop, before=computations)
-    assert (found.called("condition"), found.called("body"), found.known_trip_count) == ((0,), (1,), 8)
-    assert last("p = s32[] parameter(0)", loop.partition(", backend")[0], before=computations).known_trip_count is None
+    assert (found.called("condition"), found.called("body"), known_trip_count(found)) == ((0,), (1,), 8)
+    assert known_trip_count(last("p = s32[] parameter(0)", loop.partition(", backend")[0], before=computations)) is None
 
 
 def test_branches_have_one_role_however_a_conditional_is_spelled() -> None:
@@ -265,7 +268,7 @@ def test_instructions_may_take_several_lines_and_carry_comments() -> None:
     assert program.entry_computation[0].op_name == "http://x"
     assert program.entry_computation[1].literal == (1.0, 2.0, 3.0, 4.0)
     root = program.entry_computation.root_instruction
-    assert (root.custom_call_target, root.backend_config) == ('a(b"{', {"deep": {"x": 1}})
+    assert (root.custom_call_target, backend_config(root)) == ('a(b"{', {"deep": {"x": 1}})
 
 
 @pytest.mark.parametrize(
@@ -370,7 +373,7 @@ def test_unscheduled_and_scheduled_programs_say_which_they_are() -> None:
 def test_the_scanned_forward_pass_runs_its_loop_eight_times() -> None:
     program = module("h200_scan.hlo")
     (loop,) = [i for i in instructions(program) if i.opcode == "while"]
-    assert loop.known_trip_count == 8
+    assert known_trip_count(loop) == 8
     body = program.computations[loop.called("body")[0]]
     assert sum(i.opcode == "async-start" for i in body) == 8  # one slice of the stacked weights each
 
@@ -379,8 +382,8 @@ def test_library_calls_show_their_configuration() -> None:
     program = module("h200_custom.hlo")
     attention, kernel = (i for i in instructions(program) if i.opcode == "custom-call")
     assert (attention.custom_call_target, kernel.custom_call_target) == ("__cudnn$fmhaSoftmax", "__gpu$xla.gpu.triton")
-    config = attention.backend_config["cudnn_fmha_backend_config"]
+    config = backend_config(attention)["cudnn_fmha_backend_config"]
     assert isinstance(config, dict)
     assert config["mask_type"] == "CAUSAL"
-    assert kernel.backend_config["grid_x"] == 16384
+    assert backend_config(kernel)["grid_x"] == 16384
     assert program.location(kernel).endswith("more_jax.py:49")

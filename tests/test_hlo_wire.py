@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from hlo_programs import load
 from protobufs import integer, message, number, slow_fields, slow_unpack
-from roofline.hlo.fields import MADE, PLAIN
-from roofline.hlo.malformed import Malformed
-from roofline.hlo.proto import _COMPUTATION, _MODULE
-from roofline.hlo.wire import VARINT, fields, unpack
+from roofline.hlo.ir.malformed import Malformed
+from roofline.hlo.read.proto import _COMPUTATION, _MODULE
+from roofline.hlo.read.proto_attributes import MADE, PLAIN
+from roofline.hlo.read.wire import VARINT, fields, unpack
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 PLANS = [

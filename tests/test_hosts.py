@@ -12,19 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import roofline
-from roofline import cluster, processes
 from roofline.analysis import analyze
 from roofline.cli import main
-from roofline.cluster import read_on_cluster, read_run
 from roofline.cost import Cost
 from roofline.errors import MissingExtra, SourceError, UsageError
-from roofline.hlo import proto
-from roofline.hlo.calls import forget_call
+from roofline.hlo.price.calls import forget_call
+from roofline.hlo.read import proto
 from roofline.machines import load
-from roofline.processes import _Helper, answer_of, part_of, read_files
 from roofline.render.export import to_json
+from roofline.sources import cluster, processes
 from roofline.sources.cache import Cache
+from roofline.sources.cluster import read_on_cluster, read_run
 from roofline.sources.hosts import Reading, host_files
+from roofline.sources.processes import _Helper, answer_of, part_of, read_files
 from roofline.sources.xspace import modules
 from roofline.sources.xspace.attribute import Part
 from roofline.sources.xspace.recording import merge, read, read_part
@@ -176,7 +176,7 @@ def test_prices_that_a_user_registered_are_not_lost_in_another_process(run_folde
 
 def test_a_script_needs_no_guard_around_its_main_program(run_folder: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    script.write_text(f"from roofline.cluster import read_run\nprint(len(read_run([{str(run_folder)!r}], jobs=3).files))\n")
+    script.write_text(f"from roofline.sources.cluster import read_run\nprint(len(read_run([{str(run_folder)!r}], jobs=3).files))\n")
     ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True, timeout=600)
     assert ran.stdout == "4\n"
 

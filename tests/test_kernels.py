@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.kernels import align, named, spellings
+from roofline.analysis.kernel_names import align, named, spellings
 from roofline.sources.ncu import read_launches
 
 DATA = Path(__file__).parent / "data"

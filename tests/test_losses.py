@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.analysis import analyze
+from roofline.analysis.losses import CAUSES, Held, cause, lose
 from roofline.cost import Cost
-from roofline.losses import CAUSES, Held, cause, lose
 from roofline.machine import Machine
 from roofline.placement import hold
 from roofline.report import Point

@@ -176,7 +176,7 @@ def test_no_two_chips_share_a_name_and_every_family_has_one_usual_member() -> No
 
 
 def test_the_index_of_names_reads_file_heads_and_misses_nothing() -> None:
-    chips, families = _index()
+    chips, families = _index(names())
     whole = {_key(words): each.machine.name for each in cards() for words in (each.machine.name, each.machine.title, *each.machine.aliases)}
     assert chips == whole
     assert families == {_key(each.family): each.machine.name for each in cards() if each.usual}

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roofline.analysis.counters import Launch
+from roofline.analysis.kernel_names import named
 from roofline.cost import Cost
-from roofline.counters import Launch
 from roofline.errors import SourceError
 from roofline.sources.ncu import read, read_launches, sniff
 from roofline.sources.ncu_table import scale
@@ -148,7 +149,7 @@ def test_launches_come_in_order_with_their_shapes() -> None:
     launches = read_launches(FUSION)
     assert [one.name for one in launches[:3]] == ["fusion_4", "loop_multiply_fusion", "loop_compare_fusion"]
     assert (launches[0].grid, launches[0].block, launches[0].time_s) == ((65536, 1, 1), (128, 1, 1), 276.608e-6)
-    assert launch(TORCH, 0).short_name == "vectorized_gather_kernel"
+    assert named(launch(TORCH, 0).name) == "vectorized_gather_kernel"
 
 
 def test_the_device_tells_its_name_and_dense_peaks() -> None:

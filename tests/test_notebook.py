@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from roofline import notebook
 from roofline.analysis import analyze
 from roofline.cost import Cost
+from roofline.integrations import notebook
 from roofline.machine import Machine
 from roofline.machines.detection import of_device
 from roofline.report import Report
@@ -109,7 +109,7 @@ def test_a_value_imports_no_view_until_it_is_shown() -> None:
     import subprocess
     import sys
 
-    code = "import roofline.report, sys; assert not {'roofline.notebook', 'roofline.render', 'matplotlib'} & set(sys.modules)"
+    code = "import roofline.report, sys; assert not {'roofline.integrations.notebook', 'roofline.render', 'matplotlib'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

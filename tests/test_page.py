@@ -15,9 +15,9 @@ from roofline import chip, compare
 from roofline.analysis import price
 from roofline.cli import main
 from roofline.formulas import matmul
-from roofline.pages import catalogue, comparison_page, pairs, report_page, title_of
 from roofline.render.export import to_json
-from roofline.render.page import Live, escaped, live_policy, modules, page, part, unescaped
+from roofline.render.page.html import Live, escaped, live_policy, modules, page, part, unescaped
+from roofline.render.page.report_page import catalogue, comparison_page, pairs, report_page, title_of
 from roofline.report import InputInfo, MachineInfo, OpInfo, Report
 
 HOSTILE = ["</script><script>alert(1)</script>", "<!--<script>", "\"'`", "\u202eleft\u202c", "x" * 10_000, "]]>", "\u2028"]

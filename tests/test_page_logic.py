@@ -21,14 +21,14 @@ from roofline.machine import Machine
 from roofline.machines.catalogue import catalogue, load
 from roofline.render.chart import chart
 from roofline.render.export import op_rows, to_csv, to_json
-from roofline.render.page_data import catalogue_json
+from roofline.render.page.data import catalogue_json
 from roofline.report import Report
 from roofline.selection import KEYS, group, narrow
 from roofline.sources import read
 from roofline.workload import Device, Op, Recording, Share, Step, Workload
 
 HERE = Path(__file__).parent
-STATIC = HERE.parent / "src" / "roofline" / "render" / "static"
+STATIC = HERE.parent / "src" / "roofline" / "render" / "page" / "static"
 CAPTURES = (
     *("h200/jax_train.xplane.pb.gz", "h200/jax_mix.xplane.pb.gz", "h200/jax_offload.xplane.pb.gz", "h200/jax_custom.xplane.pb.gz"),
     *("h200/jax_attention.xplane.pb.gz", "h200/jax_scan.xplane.pb.gz", "ncu_torch_eager.csv.gz", "ncu_jax_fusion.csv.gz"),

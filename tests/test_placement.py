@@ -1,10 +1,9 @@
 """The law: bounds over any number of units, what binds, how far from the roof."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from roofline.cost import Cost
 from roofline.errors import MachineError, UsageError

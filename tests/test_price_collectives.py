@@ -3,9 +3,9 @@
 import pytest
 
 from priced import ADD, amounts, frozen, priced, site
-from roofline.hlo.collectives import Network
-from roofline.hlo.price import price
-from roofline.hlo.program import program
+from roofline.hlo.price.collectives import Network
+from roofline.hlo.price.pricing import price
+from roofline.hlo.price.program import program
 
 SHARD = "f32[256]{0}"  # 1,024 bytes
 GROUPS = "replica_groups={{0,1,2,3},{4,5,6,7}}"
@@ -103,7 +103,7 @@ def test_collectives_that_jax_compiles_are_found() -> None:
 
 
 def test_a_machines_own_links_carry_its_collectives() -> None:
-    from roofline.hlo.collectives import network_of
+    from roofline.hlo.price.collectives import network_of
     from roofline.machines import load
 
     # A switch joins the 18 NVLinks of an H200, so all carry; a torus gives a ring one link each way.

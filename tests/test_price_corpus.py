@@ -13,13 +13,13 @@ import pytest
 
 from priced import Frozen, corpus
 from roofline.cost import Cost
-from roofline.hlo.bill import Site
-from roofline.hlo.collectives import Network
-from roofline.hlo.elementwise import ARITHMETIC, BITS, COMPLEX, CONVENTIONS, ELEMENTWISE, PREDICATES, TRANSCENDENTALS
-from roofline.hlo.module import HloModule
-from roofline.hlo.needs import result_dims
-from roofline.hlo.opcodes import OPCODES
-from roofline.hlo.price import COLLECTIVES, Pricer
+from roofline.hlo.ir.module import HloModule
+from roofline.hlo.ir.opcodes import OPCODES
+from roofline.hlo.price.collectives import Network
+from roofline.hlo.price.demand import result_dims
+from roofline.hlo.price.elementwise import ARITHMETIC, BITS, COMPLEX, CONVENTIONS, ELEMENTWISE, PREDICATES, TRANSCENDENTALS
+from roofline.hlo.price.pricing import COLLECTIVES, Pricer
+from roofline.hlo.price.types import Site
 from roofline.resource import TRANSCENDENTAL
 
 Counts = tuple[float, float, frozenset[str]]  # FLOP, transcendentals, and the conventions behind a difference
@@ -234,7 +234,7 @@ def test_the_corpus_compiled_anew_agrees_too() -> None:
     jax = pytest.importorskip("jax")
     from corpus import CASES, compiled
     from data.price.make import figures, stripped
-    from roofline.hlo.text import parse_text
+    from roofline.hlo.read.text import parse_text
 
     for case in CASES:
         if case.devices <= jax.device_count():

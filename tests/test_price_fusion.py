@@ -1,10 +1,10 @@
 """Fusions are one kernel: the arithmetic of the body where somebody needs it, the bytes of what it really touches."""
 
 from priced import ADD, amounts, capture, fused, price, priced, site
-from roofline.hlo.bill import Price, Site
-from roofline.hlo.collectives import Network
-from roofline.hlo.price import Pricer
-from roofline.hlo.text import parse_text
+from roofline.hlo.price.collectives import Network
+from roofline.hlo.price.pricing import Pricer
+from roofline.hlo.price.types import Price, Site
+from roofline.hlo.read.text import parse_text
 
 
 def test_a_chain_reads_its_inputs_and_writes_its_output_once() -> None:

@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from priced import amounts, frozen
-from roofline.hlo.bill import Site
-from roofline.hlo.module import HloModule
-from roofline.hlo.price import price
-from roofline.hlo.program import program
-from roofline.hlo.text import parse_text
+from roofline.hlo.ir.module import HloModule
+from roofline.hlo.price.pricing import price
+from roofline.hlo.price.program import program
+from roofline.hlo.price.types import Site
+from roofline.hlo.read.text import parse_text
 
 LOOP = """HloModule loops
 

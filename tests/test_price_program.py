@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from priced import amounts, capture, corpus, frozen
 from roofline.cost import NOTHING
 from roofline.errors import RooflineError, SourceError
-from roofline.hlo.bill import Site
-from roofline.hlo.module import HloModule
-from roofline.hlo.platforms import detect_platform
-from roofline.hlo.price import price
-from roofline.hlo.program import executed, program
-from roofline.hlo.scopes import direction, scope
-from roofline.hlo.text import parse_text
+from roofline.hlo.ir.module import HloModule
+from roofline.hlo.ir.platforms import detect_platform
+from roofline.hlo.ir.scopes import direction, scope
+from roofline.hlo.price.pricing import price
+from roofline.hlo.price.program import executed, program
+from roofline.hlo.price.types import Site
+from roofline.hlo.read.text import parse_text
 
 
 def test_the_training_step_does_13_94_tflop_on_the_matrix_unit() -> None:

@@ -5,8 +5,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from roofline.errors import FormulaError
-from roofline.hlo.values import WindowDimension
-from roofline.hlo.windows import met, pairs, pairs_within, touched
+from roofline.hlo.ir.attributes import WindowDimension
+from roofline.hlo.price.windows import met, pairs, pairs_within, touched
 
 SMALL = st.integers(1, 4)
 

@@ -136,17 +136,3 @@ def test_a_command_on_a_pipe_says_nothing_of_it(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "roofline", "analyze", str(profile), "--json", str(tmp_path / "out.json")]
     ran = subprocess.run(words, capture_output=True, check=True)
     assert ran.stderr == b""
-
-
-def test_other_work_is_done_beside_long_reading_and_not_beside_short() -> None:
-    from roofline.cli.reading import MUCH_BYTES, _with
-
-    done = Event()
-    told: list[tuple[int, int]] = []
-    tell = _with(done.set, lambda *how_far: told.append(how_far))
-    tell(1, MUCH_BYTES)
-    assert not done.is_set(), "a short profile is read before a thread has begun"
-    tell(1, MUCH_BYTES + 1)
-    assert done.wait(60)
-    tell(2, MUCH_BYTES + 1)
-    assert told == [(1, MUCH_BYTES), (1, MUCH_BYTES + 1), (2, MUCH_BYTES + 1)]

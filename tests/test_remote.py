@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import roofline
 from roofline.cli import main
-from roofline.cluster import read_run
 from roofline.errors import MissingExtra, SourceError
 from roofline.sources import remote
+from roofline.sources.cluster import read_run
 from roofline.sources.remote import is_folder, is_private, is_remote, local_copy
 from roofline.sources.xspace.recording import merge, read_part
-from roofline.value import replace
 
 fsspec = pytest.importorskip("fsspec")
 DATA = Path(__file__).parent / "data"

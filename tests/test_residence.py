@@ -1,14 +1,13 @@
 """Launches faster than main memory allows: a cache served them."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from roofline.analysis import analyze
+from roofline.analysis.cache_hits import resident
 from roofline.cost import Cost
 from roofline.machine import Capacity, Machine
 from roofline.placement import hold
-from roofline.residence import resident
 from roofline.resource import Resource
 from roofline.workload import Op, Recording, Workload
 

@@ -1,10 +1,9 @@
 """Filtering and summing the ops of a report."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from roofline.errors import FormulaError, UsageError
 from roofline.report import CounterInfo, DeviceInfo, DeviceShare, InputInfo, MachineInfo, OpInfo, Report, StepInfo, StepShare

@@ -16,10 +16,10 @@ import pytest
 from live import DATA, HELD_BACK, SCAN, WORKER, bare, client, process, runs, until
 from roofline.cli import main
 from roofline.errors import SourceError, UsageError
-from roofline.render.page import unescaped
-from roofline.serve import desk as desks
-from roofline.serve.desk import Desk
+from roofline.render.page.html import unescaped
+from roofline.serve import jobs as desks
 from roofline.serve.guard import HEADERS
+from roofline.serve.jobs import Desk
 from roofline.serve.listen import bind
 from roofline.sources import runs as listing
 from roofline.sources.runs import Lookout, Run

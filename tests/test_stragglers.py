@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from roofline.analysis import analyze
+from roofline.analysis.stragglers import median, spreads, straggler
 from roofline.cost import Cost
 from roofline.report import DeviceInfo, DeviceShare, OpInfo, Report
 from roofline.sources.xspace.recording import read_many
-from roofline.stragglers import median, spreads, straggler
 from roofline.workload import Device, Op, Recording, Share, Workload
 from toys import HBM, toy
 from xspace_profiles import MICROSECOND as US

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from roofline.hlo.collectives import Network
-from roofline.hlo.price import Pricer
-from roofline.hlo.proto import parse_proto
+from roofline.hlo.price.collectives import Network
+from roofline.hlo.price.pricing import Pricer
+from roofline.hlo.read.proto import parse_proto
 from roofline.resource import UNNAMED_WORK
 from roofline.sources.xspace import reading
 from roofline.sources.xspace.commands import launching

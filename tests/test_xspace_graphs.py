@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.hlo.collectives import Network
-from roofline.hlo.price import Pricer
-from roofline.hlo.proto import parse_proto
+from roofline.hlo.price.collectives import Network
+from roofline.hlo.price.pricing import Pricer
+from roofline.hlo.read.proto import parse_proto
 from roofline.sources.xspace.commands import BRANCHES_AT_ONCE, CASE_SETTER, LOOP_SETTER, commands, slots, stem
 from roofline.sources.xspace.graphs import Graph, Resolved, Seen, resolve
 from roofline.sources.xspace.modules import Place, Program

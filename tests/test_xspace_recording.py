@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roofline.analysis.counters import join
 from roofline.cost import Cost
-from roofline.counters import join
 from roofline.errors import SourceError
 from roofline.machines import load
 from roofline.placement import place

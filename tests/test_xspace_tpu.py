@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from roofline.cost import Cost
-from roofline.hlo import parse_text
-from roofline.hlo.bill import Site
-from roofline.hlo.collectives import Network, collective
+from roofline.hlo.price.collectives import Network, collective
+from roofline.hlo.price.types import Site
+from roofline.hlo.read.text import parse_text
 from roofline.machine import Machine
 from roofline.machines import load
 from roofline.placement import place

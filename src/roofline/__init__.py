@@ -5,153 +5,91 @@
     >>> report.ops[0].bound, round(report.ops[0].intensity)
     ('matrix', 3277)
 
-Everything users need is here; other modules may move. Each name is imported when it is first used, so that ``import roofline`` and
-the command line start at once.
+Everything users need is here; other modules may move. A name is imported when it is first used, so that ``import roofline`` and the
+command line start at once.
 """
 
-TYPE_CHECKING = False
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .capture import capture as capture
+from .errors import FormulaError as FormulaError
+from .errors import MachineError as MachineError
+from .errors import MissingExtra as MissingExtra
+from .errors import RooflineError as RooflineError
+from .errors import SourceError as SourceError
+from .errors import UnitError as UnitError
+from .errors import UsageError as UsageError
+
 if TYPE_CHECKING:
-    from typing import Any
+    from . import formulas as formulas
+    from . import jax as jax
+    from .analysis import analyze as analyze
+    from .analysis import price as price
+    from .analysis.advice import explain as explain
+    from .comparison import compare as compare
+    from .cost import Cost as Cost
+    from .dtypes import dtype as dtype
+    from .fusing import StageSpec as StageSpec
+    from .fusing import best as best_fusion  # noqa: F401
+    from .fusing import chain as chain
+    from .fusing import fuse as fuse
+    from .hlo.price.calls import CustomCall as CustomCall
+    from .hlo.price.calls import register_call as register_call
+    from .ledger import Ledger as Ledger
+    from .ledger import Row as Row
+    from .machine import Limit as Limit
+    from .machine import Machine as Machine
+    from .machines import catalogue as catalogue
+    from .machines import load as chip  # noqa: F401
+    from .placement import Corrections as Corrections
+    from .placement import Placement as Placement
+    from .placement import fit as fit
+    from .placement import place as place
+    from .report import Finding as Finding
+    from .report import Report as Report
+    from .resource import Resource as Resource
+    from .solving import Crossing as Crossing
+    from .solving import cross as cross
+    from .sources import read as read
+    from .workload import Op as Op
+    from .workload import Recording as Recording
+    from .workload import Workload as Workload
 
-    from . import formulas
-    from .advice import explain
-    from .analysis import analyze, price
-    from .capturing import capture
-    from .comparison import compare
-    from .cost import Cost
-    from .dtypes import dtype
-    from .errors import FormulaError, MachineError, MissingExtra, RooflineError, SourceError, UnitError, UsageError
-    from .fusing import StageSpec, chain, fuse
-    from .fusing import best as best_fusion
-    from .hlo.calls import CustomCall, register_call
-    from .ledger import Ledger, Row
-    from .machine import Limit, Machine
-    from .machines import catalogue
-    from .machines import load as chip
-    from .placement import Corrections, Placement, fit, place
-    from .report import Finding, Report
-    from .resource import Resource
-    from .solving import Crossing, cross
-    from .sources import read
-    from .workload import Op, Recording, Workload
-
-__all__ = [
-    "Corrections",
-    "Cost",
-    "Crossing",
-    "CustomCall",
-    "Finding",
-    "FormulaError",
-    "Ledger",
-    "Limit",
-    "Machine",
-    "MachineError",
-    "MissingExtra",
-    "Op",
-    "Placement",
-    "Recording",
-    "Report",
-    "Resource",
-    "RooflineError",
-    "Row",
-    "SourceError",
-    "StageSpec",
-    "UnitError",
-    "UsageError",
-    "Workload",
-    "analyze",
-    "best_fusion",
-    "capture",
-    "catalogue",
-    "chain",
-    "chip",
-    "compare",
-    "cross",
-    "dtype",
-    "explain",
-    "fit",
-    "formulas",
-    "fuse",
-    "place",
-    "price",
-    "read",
-    "register_call",
-]
-
-# module -> its public names, and the name there where it differs
-_DOOR = {
-    "advice": ("explain",),
-    "analysis": (
-        "analyze",
-        "price",
-    ),
-    "capturing": ("capture",),
-    "comparison": ("compare",),
-    "cost": ("Cost",),
-    "dtypes": ("dtype",),
-    "errors": (
-        "FormulaError",
-        "MachineError",
-        "MissingExtra",
-        "RooflineError",
-        "SourceError",
-        "UnitError",
-        "UsageError",
-    ),
-    "fusing": (
-        "StageSpec",
-        "chain",
-        "fuse",
-        "best_fusion",
-    ),
-    "hlo.calls": ("CustomCall", "register_call"),
-    "ledger": (
-        "Ledger",
-        "Row",
-    ),
-    "machine": (
-        "Limit",
-        "Machine",
-    ),
-    "machines": (
-        "catalogue",
-        "chip",
-    ),
-    "placement": (
-        "Corrections",
-        "Placement",
-        "fit",
-        "place",
-    ),
-    "report": (
-        "Finding",
-        "Report",
-    ),
-    "resource": ("Resource",),
-    "solving": (
-        "Crossing",
-        "cross",
-    ),
-    "sources": ("read",),
-    "workload": (
-        "Op",
-        "Recording",
-        "Workload",
-    ),
+# name -> module, and the name there where it differs
+_HOMES = {
+    **dict.fromkeys(("analyze", "price"), "analysis"),
+    "explain": "analysis.advice",
+    "compare": "comparison",
+    "Cost": "cost",
+    "dtype": "dtypes",
+    **dict.fromkeys(("StageSpec", "chain", "fuse"), "fusing"),
+    "best_fusion": "fusing:best",
+    **dict.fromkeys(("CustomCall", "register_call"), "hlo.price.calls"),
+    **dict.fromkeys(("Ledger", "Row"), "ledger"),
+    **dict.fromkeys(("Limit", "Machine"), "machine"),
+    "catalogue": "machines",
+    "chip": "machines:load",
+    **dict.fromkeys(("Corrections", "Placement", "fit", "place"), "placement"),
+    **dict.fromkeys(("Finding", "Report"), "report"),
+    "Resource": "resource",
+    **dict.fromkeys(("Crossing", "cross"), "solving"),
+    "read": "sources",
+    **dict.fromkeys(("Op", "Recording", "Workload"), "workload"),
 }
-_HOME = {name: module for module, names in _DOOR.items() for name in names}
-_RENAMED = {"chip": "load", "best_fusion": "best"}
+_MODULES = ("formulas", "jax")
+_ERRORS = ("FormulaError", "MachineError", "MissingExtra", "RooflineError", "SourceError", "UnitError", "UsageError")
+__all__ = sorted([*_HOMES, *_MODULES, *_ERRORS, "capture"])
 
 
-def __getattr__(name: str) -> "Any":
-    from importlib import import_module
-
-    if name == "formulas":
-        return import_module(".formulas", __name__)
-    if name not in _HOME:
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f".{name}", __name__)
+    if name not in _HOMES:
         raise AttributeError(f"module 'roofline' has no attribute {name!r}")
-    return getattr(import_module(f".{_HOME[name]}", __name__), _RENAMED.get(name, name))
+    module, _, there = _HOMES[name].partition(":")
+    return getattr(import_module(f".{module}", __name__), there or name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

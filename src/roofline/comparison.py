@@ -7,13 +7,14 @@ self time where the report has one, so that changes of nested ops are counted on
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from .report import MachineInfo, OpInfo, Report
 from .units import show
-from .value import replace, value
 
 
-@value
-class Side:
+class Side(Struct, frozen=True, kw_only=True):
     """Some ops of one report, summed: their time, the least it could be, and what binds for the largest part of it.
 
     ``time_s`` is ``None`` when one of them was not timed, ``floor_s`` when none could be priced. No ops at all take no time.
@@ -28,8 +29,7 @@ class Side:
     bound: str | None
 
 
-@value
-class Delta:
+class Delta(Struct, frozen=True, kw_only=True):
     """What became of one op, or of the ops of one category: both sides, and the seconds between them.
 
     ``matched`` is how they were paired: ``module and name``, ``name``, ``category``, ``new`` or ``vanished``. ``share`` is the
@@ -46,8 +46,7 @@ class Delta:
     share: float | None = None
 
 
-@value
-class Totals:
+class Totals(Struct, frozen=True, kw_only=True):
     """A whole report: the ops' summed time and floors, efficiency as their ratio, and the program's own wall time if there is one."""
 
     time_s: float | None
@@ -57,8 +56,7 @@ class Totals:
     ops: int
 
 
-@value
-class Comparison:
+class Comparison(Struct, frozen=True, kw_only=True):
     """Two reports compared: totals, every op's change with the largest first, and what differs about the machines."""
 
     before: Totals

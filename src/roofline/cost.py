@@ -13,16 +13,17 @@ into 0.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
+
+from msgspec import Struct
 
 from .errors import FormulaError
-from .exact import Amount as Amount
-from .exact import is_amount
 from .resource import HBM, Resource, named
-from .value import value
+
+Amount = int | float | Fraction
 
 
-@value(kw_only=False)
-class Cost:
+class Cost(Struct, frozen=True):
     """Amounts (FLOP, bytes, hops) by resource, in order of name, and the resources whose amount is not wholly known."""
 
     amounts: tuple[tuple[Resource, Amount], ...] = ()
@@ -89,7 +90,7 @@ class Cost:
         return self if other == 0 else NotImplemented
 
     def __mul__(self, times: Amount) -> "Cost":
-        if not is_amount(times):
+        if not isinstance(times, Amount):
             return NotImplemented
         if not times >= 0:
             raise FormulaError(f"cannot do work {times} times; a count is 0 or more")
@@ -135,6 +136,30 @@ def _moves(resource: Resource, unit: str, parts: str) -> bool:
 def _name(held: tuple[Resource, Amount]) -> str:
     """What amounts are sorted by: a resource's name is its identity."""
     return held[0].name
+
+
+def part_of(amount: Amount, count: float, of: float) -> Amount:
+    """``amount`` x ``count`` / ``of``, exactly: a whole number where it is one.
+
+    >>> part_of(6, 1, 3), part_of(1, 2, 3)
+    (2, Fraction(2, 3))
+    """
+    if isinstance(amount, int) and isinstance(count, int) and isinstance(of, int):
+        whole, rest = divmod(amount * count, of)
+        if not rest:
+            return whole
+    return amount * (Fraction(count) / Fraction(of))
+
+
+def tidy(amount: Amount) -> Amount:
+    """The same number, as an int when it is a whole fraction.
+
+    >>> tidy(Fraction(6, 2)), tidy(Fraction(1, 2)), tidy(2.0)
+    (3, Fraction(1, 2), 2.0)
+    """
+    if isinstance(amount, (int, float)):
+        return amount
+    return amount.numerator if amount.denominator == 1 else amount
 
 
 NOTHING = Cost()

@@ -8,19 +8,17 @@ True
 
 from __future__ import annotations
 
+from fractions import Fraction
+from typing import TypeVar
+
+from msgspec import Struct
+
 from .errors import FormulaError, did_you_mean
-from .value import value
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from fractions import Fraction
-    from typing import TypeVar
-
-    Elements = TypeVar("Elements", int, float, Fraction, int | float | Fraction)
+Elements = TypeVar("Elements", int, float, Fraction, int | float | Fraction)
 
 
-@value(kw_only=False)
-class DType:
+class DType(Struct, frozen=True):
     """A number format: ``bits`` as stored in memory, and the ``rate`` format whose hardware roof it runs under.
 
     All 8-bit floats share the fp8 roof; tf32 is stored in 32 bits and has a roof of its own.

@@ -21,6 +21,8 @@ from fractions import Fraction
 from itertools import accumulate, combinations, pairwise
 from math import prod
 
+from msgspec import Struct
+
 from .cost import NOTHING, Amount, Cost
 from .dtypes import DType, dtype
 from .errors import FormulaError, UsageError, did_you_mean
@@ -28,7 +30,6 @@ from .machine import Machine
 from .placement import IDEAL, Corrections, Placement, place
 from .resource import HBM, TRANSCENDENTAL, Resource, vector
 from .units import show
-from .value import field, value
 
 Groups = tuple[tuple[str, ...], ...]
 
@@ -37,8 +38,7 @@ ON_CHIP = ("vmem", "sbuf", "sram", "l1", "lds")  # the memories that hold the ro
 SPREAD = ("l1", "lds")  # those that lie in pieces, one a core, and whose size machine files give for the whole chip
 
 
-@value(kw_only=False)
-class Tensor:
+class Tensor(Struct, frozen=True):
     """A named array that stages read and write."""
 
     name: str
@@ -54,8 +54,7 @@ class Tensor:
         return self.dtype.bytes(prod(self.shape))
 
 
-@value
-class Stage:
+class Stage(Struct, frozen=True, kw_only=True):
     """One operation of a chain: the tensors it reads and writes, by name, and its arithmetic.
 
     ``row_bytes`` is set when it reduces along an axis and needs the row again: the bytes that must then stay on chip.
@@ -68,8 +67,7 @@ class Stage:
     row_bytes: int | None = None
 
 
-@value
-class Chain:
+class Chain(Struct, frozen=True, kw_only=True):
     """Stages in order, and their tensors. What no stage reads is a result; ``keep`` names tensors that are needed afterwards too."""
 
     tensors: tuple[Tensor, ...]
@@ -103,8 +101,7 @@ class Chain:
         return len(self.stages)
 
 
-@value(kw_only=False)
-class StageSpec:
+class StageSpec(Struct, frozen=True):
     """A stage of a chain whose tensors all have one shape: what it does to each element of it.
 
     It reads the result of the stage before it, and ``extra_inputs``: names of further tensors (a new name is a tensor of the
@@ -115,8 +112,8 @@ class StageSpec:
     name: str
     flops_per_element: Amount = 0
     transcendentals_per_element: Amount = 0
-    extra_inputs: tuple[str | Tensor, ...] = field(default=(), kw_only=True)
-    reduces: bool = field(default=False, kw_only=True)
+    extra_inputs: tuple[str | Tensor, ...] = ()
+    reduces: bool = False
 
 
 def chain(
@@ -155,8 +152,7 @@ def chain(
     return Chain(tensors=tuple(tensors.values()), stages=tuple(stages), keep=tuple(keep))
 
 
-@value
-class Kernel:
+class Kernel(Struct, frozen=True, kw_only=True):
     """One group of stages as one kernel: the tensors that cross main memory, its cost, and where that stands."""
 
     stages: tuple[str, ...]
@@ -199,8 +195,7 @@ class Kernel:
         return float(self.flops) / self.time_s if self.flops and self.time_s else None
 
 
-@value
-class Fusion:
+class Fusion(Struct, frozen=True, kw_only=True):
     """A chain under one grouping: its kernels one after the other.
 
     ``unfused_s`` and ``unfused_bytes`` are those of the same chain with one kernel a stage. ``illegal`` says why the grouping

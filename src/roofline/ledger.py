@@ -8,27 +8,18 @@
 from collections.abc import Iterable
 from math import prod
 
-from .cost import NOTHING, Amount, Cost
+from msgspec import Struct
+from msgspec.structs import replace
+
+from .cost import NOTHING, Amount, Cost, tidy
 from .dtypes import DType, dtype
 from .errors import FormulaError
-from .exact import is_amount, tidy
 from .resource import HBM, Resource
-from .value import replace, value
 
 ACCESSES = ("read", "write", "send")
 
 
-@value
-class _RowDefaults:
-    """What most rows leave alone."""
-
-    level: Resource = HBM
-    passes: Amount = 1
-    note: str = ""
-
-
-@value(kw_only=False)
-class Row(_RowDefaults):
+class Row(Struct, frozen=True):
     """One tensor crossing one memory level or link: ``passes`` times its size.
 
     ``access`` is read, write or send; ``passes`` may be a fraction, as for a collective that sends 2(n−1)/n of its payload.
@@ -38,6 +29,9 @@ class Row(_RowDefaults):
     shape: tuple[Amount, ...]
     dtype: DType
     access: str
+    level: Resource = HBM
+    passes: Amount = 1
+    note: str = ""
 
     def __post_init__(self) -> None:
         if self.access not in ACCESSES:
@@ -70,8 +64,7 @@ def send(tensor: str, shape: Iterable[Amount], number: str | DType, *, level: Re
     return Row(tensor, tuple(shape), dtype(number), "send", level=level, passes=passes, note=note)
 
 
-@value(kw_only=False)
-class Ledger:
+class Ledger(Struct, frozen=True):
     """An operation priced: the arithmetic it does, the rows of tensors it moves, and the assumptions behind both.
 
     Its cost is their sum. Ledgers add (two operations, one after the other) and scale (a loop).
@@ -109,7 +102,7 @@ class Ledger:
         return Ledger(f"{self.name} + {other.name}", self.work + other.work, self.rows + other.rows, notes, self.kernels + other.kernels)
 
     def __mul__(self, times: Amount) -> "Ledger":
-        if not is_amount(times):
+        if not isinstance(times, Amount):
             return NotImplemented
         rows = tuple(replace(row, passes=row.passes * times) for row in self.rows)
         return Ledger(self.name, self.work * times, rows, self.notes, self.kernels * times)

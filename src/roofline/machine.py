@@ -6,11 +6,14 @@
 """
 
 from collections.abc import Mapping
+from functools import cached_property
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from .errors import MachineError, UnitError, did_you_mean
 from .resource import HBM, LINK_UNITS, Resource
 from .units import parse, show
-from .value import field, replace, value
 
 PROVENANCES = ("datasheet", "derived", "measured", "profile", "user", "third party")
 LAUNCH_LATENCY_S = parse("2 µs", "s")
@@ -39,8 +42,7 @@ FALLBACKS: dict[str, tuple[str, ...]] = {
 }
 
 
-@value(kw_only=False)
-class Figure:
+class Figure(Struct, frozen=True):
     """Another value that some source gives for a ceiling or a capacity, and why it was not chosen."""
 
     value: float
@@ -48,8 +50,7 @@ class Figure:
     note: str = ""
 
 
-@value
-class Ceiling:
+class Ceiling(Struct, frozen=True, kw_only=True):
     """A rate for one resource, dense, and where it comes from.
 
     ``peak`` is the vendor's figure where the rate is the one that cost models use (links); ``sparse`` is the rate with
@@ -76,8 +77,7 @@ class Ceiling:
             raise MachineError(f"{self.resource}: provenance {self.provenance!r} is none of {', '.join(PROVENANCES)}")
 
 
-@value
-class Capacity:
+class Capacity(Struct, frozen=True, kw_only=True):
     """How many bytes one memory holds, and where that figure comes from."""
 
     level: Resource
@@ -88,8 +88,7 @@ class Capacity:
     others: tuple[Figure, ...] = ()
 
 
-@value
-class Limit:
+class Limit(Struct, frozen=True, kw_only=True):
     """A named lower roof inside the roof: this share of a resource's rate is all that such code can reach."""
 
     name: str
@@ -103,8 +102,7 @@ class Limit:
             raise MachineError(f"limit {self.name!r}: a fraction of {self.fraction:g} is not in (0, 1]")
 
 
-@value
-class Machine:
+class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its cached property
     """A chip, or one framework device of it: ceilings by resource, capacities, limits inside the roof, names.
 
     ``devices`` says how many framework devices the chip is (2 for TPU v7x); ``scope`` says which of the two this describes.
@@ -126,8 +124,6 @@ class Machine:
     launch_latency_s: float = LAUNCH_LATENCY_S
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    fallbacks: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: FALLBACKS, compare=False, repr=False)
-    _resolved: dict[str, Ceiling | None] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         seen = [ceiling.resource for ceiling in self.ceilings]
@@ -150,9 +146,13 @@ class Machine:
         """The ceiling that work on this resource runs under: its own, or the first rated one of its declared fallbacks."""
         asked = resource.name if isinstance(resource, Resource) else resource
         if asked not in self._resolved:
-            chain = (asked, *self.fallbacks.get(asked, ()))
+            chain = (asked, *FALLBACKS.get(asked, ()))
             self._resolved[asked] = next((found for name in chain if (found := self.ceiling(name))), None) or self._directed(asked)
         return self._resolved[asked]
+
+    @cached_property
+    def _resolved(self) -> dict[str, Ceiling | None]:
+        return {}
 
     def _directed(self, asked: str) -> Ceiling | None:
         """The ceiling of one direction of a link: ``pcie.in`` has the rate of ``pcie``, which is one direction's, and a unit of its own."""

@@ -13,19 +13,15 @@ efficiency       T_min / measured time               (1.0 is on the roof)
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from .cost import Cost
 from .errors import MachineError, UsageError
 from .machine import LATENCY, Machine
 from .resource import COMPUTE_UNITS, HBM, Resource
-from .value import field, value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .columns import Columns, PlacedColumns
 
 
-@value
-class Corrections:
+class Corrections(Struct, frozen=True, kw_only=True):
     """What keeps real programs off the ideal roof, each off by default, applied in this order.
 
     1. rates times a ``sustained`` fraction, one for all or by resource or unit;
@@ -69,8 +65,7 @@ class Corrections:
 IDEAL = Corrections()
 
 
-@value
-class Placement:
+class Placement(Struct, frozen=True, kw_only=True):
     """Where a cost stands on a machine.
 
     ``times`` are seconds on each unit of hardware, longest first; ``roofs`` the rated resources that the work ran under after
@@ -78,7 +73,7 @@ class Placement:
     ``unknown`` those whose amount nobody knows. Either makes the floor a lower bound only.
     """
 
-    machine: Machine = field(repr=False)
+    machine: Machine
     cost: Cost
     time_s: float | None = None
     executions: float = 1
@@ -204,30 +199,7 @@ def _tie(unit: str) -> tuple[bool, str]:
     return unit not in COMPUTE_UNITS, unit
 
 
-def place_columns(columns: "Columns", machine: Machine, corrections: Corrections = IDEAL) -> "PlacedColumns":
-    """The same law over columns of many ops at once; tested against `place`."""
-    import numpy as np
-
-    from .columns import PlacedColumns
-
-    machine = corrections.lower(machine)
-    rated = [(index, ceiling) for index, resource in enumerate(columns.resources) if (ceiling := machine.resolve(resource))]
-    if columns.resources and not rated:
-        asked = ", ".join(map(str, columns.resources))
-        raise MachineError(f"no unit of {machine.name} is rated for {asked}; add a rate with --set {columns.resources[0]}=…")
-    units = tuple(sorted({ceiling.resource.unit for _, ceiling in rated}, key=_tie))
-    times = np.zeros((len(units), len(columns)))
-    for index, ceiling in rated:
-        times[units.index(ceiling.resource.unit)] += columns.amounts[index] / ceiling.rate
-    floor = times.max(axis=0, initial=0.0)
-    longest = np.where(floor > 0, times.argmax(axis=0) if units else -1, -1)
-    return PlacedColumns(
-        columns=columns, machine=machine, units=units, times=times, floor_s=floor, serial_s=times.sum(axis=0), longest=longest
-    )
-
-
-@value(kw_only=False)
-class Fit:
+class Fit(Struct, frozen=True):
     """Whether work fits in a memory: what it needs, what there is, and what is left over (negative when it does not fit)."""
 
     level: Resource

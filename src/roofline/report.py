@@ -3,7 +3,8 @@
 `report.schema.json` beside this file describes the same shape as JSON Schema. Fields are added, never renamed.
 """
 
-from .value import field, value
+from msgspec import Struct, field
+
 from .workload import NO_COVERAGE, Coverage
 
 SCHEMA = "roofline.report/1"
@@ -11,8 +12,7 @@ SCHEMA = "roofline.report/1"
 Amounts = dict[str, float | None]
 
 
-@value
-class DeviceInfo:
+class DeviceInfo(Struct, frozen=True, kw_only=True):
     """A device the input came from."""
 
     id: int
@@ -20,8 +20,7 @@ class DeviceInfo:
     host: str = ""
 
 
-@value
-class InputInfo:
+class InputInfo(Struct, frozen=True, kw_only=True):
     """What was read."""
 
     format: str
@@ -31,8 +30,7 @@ class InputInfo:
     notes: tuple[str, ...] = ()
 
 
-@value
-class OtherFigure:
+class OtherFigure(Struct, frozen=True, kw_only=True):
     """A value that another source gives."""
 
     rate: float
@@ -40,8 +38,7 @@ class OtherFigure:
     note: str = ""
 
 
-@value
-class CeilingInfo:
+class CeilingInfo(Struct, frozen=True, kw_only=True):
     """One roof, and where its height comes from."""
 
     resource: str
@@ -55,8 +52,7 @@ class CeilingInfo:
     others: tuple[OtherFigure, ...] = ()
 
 
-@value
-class CapacityInfo:
+class CapacityInfo(Struct, frozen=True, kw_only=True):
     """How much one memory holds."""
 
     level: str
@@ -65,8 +61,7 @@ class CapacityInfo:
     citation: str = ""
 
 
-@value
-class LimitInfo:
+class LimitInfo(Struct, frozen=True, kw_only=True):
     """A named lower roof inside the roof."""
 
     name: str
@@ -74,8 +69,7 @@ class LimitInfo:
     fraction: float
 
 
-@value
-class MachineInfo:
+class MachineInfo(Struct, frozen=True, kw_only=True):
     """The machine everything was held against."""
 
     name: str
@@ -89,8 +83,7 @@ class MachineInfo:
     notes: tuple[str, ...] = ()
 
 
-@value
-class Point:
+class Point(Struct, frozen=True, kw_only=True):
     """The program as one point: all of it, by counters, the average step, or one step.
 
     ``time_s`` is ``at_roof_s``, what the ops would need at their roofs, plus what is ``lost`` by cause: see `losses.lose`.
@@ -116,8 +109,7 @@ class Point:
     lost: dict[str, float] = field(default_factory=dict)
 
 
-@value
-class LedgerRow:
+class LedgerRow(Struct, frozen=True, kw_only=True):
     """One tensor of an op's ledger."""
 
     tensor: str
@@ -129,8 +121,7 @@ class LedgerRow:
     note: str = ""
 
 
-@value
-class CounterInfo:
+class CounterInfo(Struct, frozen=True, kw_only=True):
     """What hardware counters measured, as totals over all launches of an op; ``launches`` of the ``of`` were counted.
 
     ``time_s`` is with one kernel at a time and cold caches, so not the op's own; ``rate`` and ``bandwidth`` are by the op's own time.
@@ -150,8 +141,7 @@ class CounterInfo:
     ratio: dict[str, float] = field(default_factory=dict)
 
 
-@value
-class OpInfo:
+class OpInfo(Struct, frozen=True, kw_only=True):
     """One operation and where it stands: totals over all executions.
 
     ``rate`` is its FLOP/s and ``bandwidth`` its B/s over each memory level and link, by its own time; ``intensities`` its FLOP over the
@@ -197,8 +187,7 @@ class OpInfo:
     notes: tuple[str, ...] = ()
 
 
-@value
-class StepInfo:
+class StepInfo(Struct, frozen=True, kw_only=True):
     """A step of the run: its key in ``by_step`` and ``points``, and its name and number, which are labels and may repeat."""
 
     step: int
@@ -209,8 +198,7 @@ class StepInfo:
     complete: bool = True
 
 
-@value
-class StepShare:
+class StepShare(Struct, frozen=True, kw_only=True):
     """The part of an op in one step."""
 
     op: int
@@ -219,8 +207,7 @@ class StepShare:
     time_s: float
 
 
-@value
-class DeviceShare:
+class DeviceShare(Struct, frozen=True, kw_only=True):
     """The part of an op on one device."""
 
     op: int
@@ -229,8 +216,7 @@ class DeviceShare:
     time_s: float
 
 
-@value
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """Something worth telling: what kind, about which ops, in words, and the seconds it could save."""
 
     kind: str
@@ -240,8 +226,7 @@ class Finding:
     levers: tuple[str, ...] = ()
 
 
-@value
-class Report:
+class Report(Struct, frozen=True, kw_only=True):
     """A program held against a machine."""
 
     schema: str = SCHEMA
@@ -259,5 +244,5 @@ class Report:
         """What a notebook shows. The view is found by its name: a value knows nothing of views, and nothing is imported until one asks."""
         from importlib import import_module
 
-        shown: dict[str, str] = import_module("roofline.notebook").bundle(self)
+        shown: dict[str, str] = import_module("roofline.integrations.notebook").bundle(self)
         return shown

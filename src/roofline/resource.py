@@ -5,21 +5,20 @@ A resource is a kind of service by one piece of hardware, spelled ``unit`` or ``
 hardware; amounts on one unit add up, units overlap.
 """
 
-from functools import cache
+import re
+from functools import cache, total_ordering
 
 from .dtypes import DType, dtype
 from .errors import UnitError
-from .value import field, value
 
 COMPUTE_UNITS = ("matrix", "vector", "compute")
 SCALE_UP = ("ici", "nvlink", "xgmi", "neuronlink", "xelink", "roce", "ethernet")  # links between chips of one system
 LINK_UNITS = (*SCALE_UP, "c2c", "dcn", "pcie")
 MEMORY_UNITS = ("hbm", "host", "l3", "l2", "l1", "lds", "vmem", "cmem", "smem", "sbuf", "psum", "tmem", "slc", "sram", "infinity_cache")
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
-_WORD = f"{_LETTERS}0123456789_"
+_SPELLING = re.compile(r"[a-z][a-z0-9_.]*(/[a-z0-9_]+)?")
 
 
-@value(kw_only=False, order=True)
+@total_ordering
 class Resource:
     """One kind of service by one unit of hardware; its name is its identity.
 
@@ -31,40 +30,36 @@ class Resource:
     ('matrix', 'B', 'hop')
     """
 
-    name: str
-    # What follows from the name, worked out once: programs ask millions of times.
-    unit: str = field(init=False, repr=False, compare=False)
-    kind: str = field(init=False, repr=False, compare=False)
-    measure: str = field(init=False, repr=False, compare=False)
-    is_compute: bool = field(init=False, repr=False, compare=False)
-    is_link: bool = field(init=False, repr=False, compare=False)
-    is_memory: bool = field(init=False, repr=False, compare=False)
-    is_arithmetic: bool = field(init=False, repr=False, compare=False)
+    # What follows from the name is worked out once: programs ask millions of times.
+    __slots__ = ("is_arithmetic", "is_compute", "is_link", "is_memory", "kind", "measure", "name", "unit")
 
-    def __post_init__(self) -> None:
-        unit, slash, kind = self.name.partition("/") if isinstance(self.name, str) else ("", "", "")
-        if not unit or unit[0] not in _LETTERS or unit.strip(f"{_WORD}.") or bool(slash) != bool(kind) or kind.strip(_WORD):
-            raise UnitError(f"{self.name!r} is not a resource; write it like 'matrix/bf16', 'hbm' or 'ici/hop'")
-        compute, link = unit in COMPUTE_UNITS, unit.partition(".")[0] in LINK_UNITS
-        facts = {
-            "unit": unit,
-            "kind": kind,
-            "measure": "FLOP" if compute else "hop" if kind == "hop" else "B",
-            "is_compute": compute,
-            "is_link": link,
-            "is_memory": not compute and not link,
-            "is_arithmetic": compute and kind != "transcendental",
-        }
-        for name, fact in facts.items():
-            object.__setattr__(self, name, fact)
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str) or not _SPELLING.fullmatch(name):
+            raise UnitError(f"{name!r} is not a resource; write it like 'matrix/bf16', 'hbm' or 'ici/hop'")
+        self.name = name
+        self.unit, _, self.kind = name.partition("/")
+        self.is_compute = self.unit in COMPUTE_UNITS
+        self.is_link = self.unit.partition(".")[0] in LINK_UNITS
+        self.is_memory = not self.is_compute and not self.is_link
+        self.is_arithmetic = self.is_compute and self.kind != "transcendental"
+        self.measure = "FLOP" if self.is_compute else "hop" if self.kind == "hop" else "B"
 
     @property
     def per(self) -> str:
         """What its rate is counted in: ``FLOP/s``, ``B/s`` or ``hop/s``."""
         return f"{self.measure}/s"
 
+    def __eq__(self, other: object) -> bool:
+        return self.name == other.name if isinstance(other, Resource) else NotImplemented
+
+    def __lt__(self, other: "Resource") -> bool:
+        return self.name < other.name
+
     def __hash__(self) -> int:
         return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"Resource({self.name!r})"
 
     def __str__(self) -> str:
         return self.name

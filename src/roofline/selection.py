@@ -8,20 +8,20 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from .dtypes import dtype as number_format
 from .errors import UsageError, did_you_mean
-from .patterns import pattern
 from .report import Amounts, CounterInfo, OpInfo, Report
-from .value import replace, value
 from .workload import feeds as is_feed
 
 Words = str | Iterable[str] | None
 
-_NUMBERING = pattern(r"(?:[._](?:\d+|clone|remat\d*))+$")  # what compilers append to tell copies of one op apart
+_NUMBERING = re.compile(r"(?:[._](?:\d+|clone|remat\d*))+$")  # what compilers append to tell copies of one op apart
 
 
-@value
-class Group:
+class Group(Struct, frozen=True, kw_only=True):
     """Ops with one key, summed.
 
     ``work``, ``flops`` and ``bytes`` hold the known parts; ``unknown`` names the resources of which some op's amount is not known.

@@ -25,13 +25,15 @@ from itertools import pairwise
 from math import inf, isinf
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from .cost import Cost
 from .errors import FormulaError, UsageError, did_you_mean
 from .ledger import Ledger
 from .machine import Machine
 from .resource import HBM, Resource
 from .units import plain, show
-from .value import replace, value
 
 Formula = Callable[..., Ledger | Cost]
 
@@ -43,8 +45,7 @@ UNBOUNDED = 2**90  # an intensity beyond this comes from an infinite dimension
 NEIGHBOURS = 2048  # whole numbers tried around one that the formula refuses, as for tiles that must divide
 
 
-@value
-class Crossing:
+class Crossing(Struct, frozen=True, kw_only=True):
     """Where compute time and memory (or link) time meet, or the fact that they do not.
 
     ``real`` is the crossing itself (``None`` for formulas of whole numbers only); ``integer`` the nearest whole number on its
@@ -86,8 +87,7 @@ class Crossing:
         return f"{self.compute_unit} bound {where} {name} = {self.integer:,}{exactly}, else {self.level_unit} bound"
 
 
-@value(kw_only=False)
-class _Side:
+class _Side(Struct, frozen=True):
     """One of the two compared units at one size, exactly: its seconds, its FLOP or bytes, and the resources billed on it."""
 
     unit: str
@@ -96,8 +96,7 @@ class _Side:
     resources: tuple[Resource, ...] = ()
 
 
-@value(kw_only=False)
-class _Sides:
+class _Sides(Struct, frozen=True):
     """Both sides at one size."""
 
     compute: _Side

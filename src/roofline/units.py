@@ -13,7 +13,6 @@ import math
 import re
 
 from .errors import UnitError
-from .patterns import pattern
 
 DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
@@ -68,8 +67,8 @@ _EXAMPLES = {
     "hop/s": "1e6 hop/s",
     "1": "85%",
 }
-_PLAIN = pattern(r"\s*[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?\s*")  # a bare number, the usual cell of a large table
-_NUMBER = pattern(
+_PLAIN = re.compile(r"\s*[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?\s*")  # a bare number, the usual cell of a large table
+_NUMBER = re.compile(
     r"\s*(?:(?P<digits>[+-]?(?:\d[\d_,]*\.?\d*|\.\d+))(?P<exponent>[eE][+-]?\d+)?|(?P<infinite>[+-]?inf(?:inity)?))\s*(?P<unit>.*?)\s*\Z",
     re.IGNORECASE | re.DOTALL,
 )

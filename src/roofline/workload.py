@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
+from msgspec import Struct, field
+
 from .cost import Cost
 from .ledger import Ledger
-from .value import field, value
 
 COST_PROVENANCES = ("counter", "profile", "compiler", "shape", "formula", "user")
 
@@ -14,16 +15,25 @@ def feeds(category: str) -> bool:
     return "infeed" in category or "outfeed" in category
 
 
-@value
-class Counters:
+class Counters(Struct, frozen=True, kw_only=True):
     """What hardware counters measured for an op, beside the modelled figures, never instead of them."""
 
     cost: Cost
     time_s: float | None = None
 
 
-@value
-class Share:
+class Launch(Struct, frozen=True, kw_only=True):
+    """One kernel launch that hardware counters measured: its time in seconds and the cost they counted."""
+
+    name: str
+    cost: Cost
+    time_s: float | None = None
+    grid: tuple[int, ...] | None = None
+    block: tuple[int, ...] | None = None
+    device: int = 0
+
+
+class Share(Struct, frozen=True, kw_only=True):
     """The part of an op that fell into one step or on one device."""
 
     key: int
@@ -31,8 +41,7 @@ class Share:
     time_s: float
 
 
-@value
-class Op:
+class Op(Struct, frozen=True, kw_only=True):
     """One operation: totals over all its executions.
 
     ``phase`` is ``forward`` or ``backward`` in a program that computes gradients, where the program tells them apart.
@@ -72,8 +81,7 @@ class Op:
         return self.kernels or self.count
 
 
-@value(kw_only=False)
-class Workload:
+class Workload(Struct, frozen=True):
     """The operations of a program. Its cost is the sum of theirs."""
 
     ops: tuple[Op, ...]
@@ -96,8 +104,7 @@ class Workload:
         return sum(times) if times else None
 
 
-@value
-class Device:
+class Device(Struct, frozen=True, kw_only=True):
     """A device that a recording saw, and the peaks it reported of itself."""
 
     id: int
@@ -106,8 +113,7 @@ class Device:
     rates: Mapping[str, float] = field(default_factory=dict)
 
 
-@value
-class Coverage:
+class Coverage(Struct, frozen=True, kw_only=True):
     """Seconds of wall, busy, attributed and priced time, each a union of intervals; ``None`` when the source has no clock.
 
     ``counted_s`` is the self time of the ops that hardware counters measured whole; ``None`` where nothing was counted.
@@ -120,8 +126,7 @@ class Coverage:
     counted_s: float | None = None
 
 
-@value
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """One step that a recording saw whole: its key in the ops' shares, its number and name as labels, and its seconds.
 
     ``wall_s`` is last end minus first start summed over devices, ``busy_s`` the union of its intervals. Steps that the recording cut
@@ -139,8 +144,7 @@ class Step:
 NO_COVERAGE = Coverage()
 
 
-@value(kw_only=False)
-class KernelUse:
+class KernelUse(Struct, frozen=True):
     """A kernel that an operation of a profile launched: what counters of kernels are joined by.
 
     ``op_index`` is the operation's place in the recording's workload; ``kernel_name`` the device event's name as the profile has it;
@@ -156,8 +160,7 @@ class KernelUse:
     count: int = 1
 
 
-@value
-class Recording:
+class Recording(Struct, frozen=True, kw_only=True):
     """What a source turned its input into.
 
     ``kernels`` are what the operations launched, where a profile names kernels. ``measured`` is the share of the wall time for which

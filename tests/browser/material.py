@@ -5,17 +5,18 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from msgspec.structs import replace
+
 from roofline.analysis import analyze
 from roofline.comparison import compare
 from roofline.cost import Cost
 from roofline.machines import load
 from roofline.machines.detection import of_device
-from roofline.pages import catalogue
 from roofline.render.export import to_json
-from roofline.render.page import page
+from roofline.render.page.html import page
+from roofline.render.page.report_page import catalogue
 from roofline.report import Report
 from roofline.sources import read
-from roofline.value import replace
 from roofline.workload import Counters, Device, Op, Recording, Share, Workload
 
 DATA = Path(__file__).parent.parent / "data"

@@ -12,7 +12,7 @@ from reading import Opener, at, column, count, download, hover, kept, report, ro
 from watching import Watch
 
 from roofline.render.export import to_json
-from roofline.render.page import unescaped
+from roofline.render.page.html import unescaped
 from roofline.units import parse
 
 REAL = ("train", "scan", "attention", "custom", "fusion", "cpu", "compare", "feeds")

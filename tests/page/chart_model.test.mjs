@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { chartModel, machineOf, programModel, roofLines, rowsOf } from "../../src/roofline/render/static/chart_model.js";
-import { DEFAULTS } from "../../src/roofline/render/static/state.js";
+import { chartModel, machineOf, programModel, roofLines, rowsOf } from "../../src/roofline/render/page/static/chart_model.js";
+import { DEFAULTS } from "../../src/roofline/render/page/static/state.js";
 import { cases } from "./cases.mjs";
 import { close } from "./close.mjs";
 

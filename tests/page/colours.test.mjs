@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { assign, COLOURINGS, ofUnit, THEMES } from "../../src/roofline/render/static/colours.js";
-import { select } from "../../src/roofline/render/static/rows.js";
+import { assign, COLOURINGS, ofUnit, THEMES } from "../../src/roofline/render/page/static/colours.js";
+import { select } from "../../src/roofline/render/page/static/rows.js";
 import { cases } from "./cases.mjs";
 
 /** The WCAG contrast of two colours. */

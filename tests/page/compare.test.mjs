@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { DIFFERENCE_COLUMNS } from "../../src/roofline/render/static/columns.js";
-import { differences, pair, pairsOf, summary } from "../../src/roofline/render/static/compare.js";
+import { DIFFERENCE_COLUMNS } from "../../src/roofline/render/page/static/columns.js";
+import { differences, pair, pairsOf, summary } from "../../src/roofline/render/page/static/compare.js";
 import { cases } from "./cases.mjs";
 import { close } from "./close.mjs";
 

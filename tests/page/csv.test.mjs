@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { COLUMNS } from "../../src/roofline/render/static/columns.js";
-import { opsCsv, toCsv } from "../../src/roofline/render/static/csv.js";
-import { select } from "../../src/roofline/render/static/rows.js";
+import { COLUMNS } from "../../src/roofline/render/page/static/columns.js";
+import { opsCsv, toCsv } from "../../src/roofline/render/page/static/csv.js";
+import { select } from "../../src/roofline/render/page/static/rows.js";
 import { cases } from "./cases.mjs";
 import { close } from "./close.mjs";
 

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { HELP, parse } from "../../src/roofline/render/static/filter.js";
-import { select, totals } from "../../src/roofline/render/static/rows.js";
+import { HELP, parse } from "../../src/roofline/render/page/static/filter.js";
+import { select, totals } from "../../src/roofline/render/page/static/rows.js";
 import { cases } from "./cases.mjs";
 
 const ROWS = [

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { costOf, leastOf, machine, place, rateTitle, scaled, title } from "../../src/roofline/render/static/law.js";
+import { costOf, leastOf, machine, place, rateTitle, scaled, title } from "../../src/roofline/render/page/static/law.js";
 import { cases, VECTORS } from "./cases.mjs";
 import { close } from "./close.mjs";
 

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { COLUMNS, PROGRAM_COLUMNS, USUAL_COLUMNS } from "../../src/roofline/render/static/columns.js";
-import { machine, scaled } from "../../src/roofline/render/static/law.js";
-import { programRows } from "../../src/roofline/render/static/program_rows.js";
-import { choices, group, levels, ownMachine, select, sort, stem, totals } from "../../src/roofline/render/static/rows.js";
+import { COLUMNS, PROGRAM_COLUMNS, USUAL_COLUMNS } from "../../src/roofline/render/page/static/columns.js";
+import { machine, scaled } from "../../src/roofline/render/page/static/law.js";
+import { programRows } from "../../src/roofline/render/page/static/program_rows.js";
+import { choices, group, levels, ownMachine, select, sort, stem, totals } from "../../src/roofline/render/page/static/rows.js";
 import { cases, VECTORS } from "./cases.mjs";
 import { close } from "./close.mjs";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { attainable, box, clamp, extent, flat, gridIndex, linearScale, linearTicks, logScale, logTicks, pan, placeLabels, polyline, radius, ridge, slant, zoom } from "../../src/roofline/render/static/scale.js";
+import { attainable, box, clamp, extent, flat, gridIndex, linearScale, linearTicks, logScale, logTicks, pan, placeLabels, polyline, radius, ridge, slant, zoom } from "../../src/roofline/render/page/static/scale.js";
 import { VECTORS } from "./cases.mjs";
 import { close } from "./close.mjs";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { DEFAULTS, decode, encode, store } from "../../src/roofline/render/static/state.js";
+import { DEFAULTS, decode, encode, store } from "../../src/roofline/render/page/static/state.js";
 
 let seed = 11;
 const random = (most) => (seed = (seed * 48271) % 2147483647) % most;

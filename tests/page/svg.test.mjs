@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { chartModel } from "../../src/roofline/render/static/chart_model.js";
-import { DEFAULTS } from "../../src/roofline/render/static/state.js";
-import { toSvg } from "../../src/roofline/render/static/svg.js";
+import { chartModel } from "../../src/roofline/render/page/static/chart_model.js";
+import { DEFAULTS } from "../../src/roofline/render/page/static/state.js";
+import { toSvg } from "../../src/roofline/render/page/static/svg.js";
 import { cases } from "./cases.mjs";
 
 /** Whether every element is closed in order and every attribute quoted: enough of XML for what we write. */

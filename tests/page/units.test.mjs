@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { parse, percent, plain, prefixed, read, show } from "../../src/roofline/render/static/units.js";
+import { parse, percent, plain, prefixed, read, show } from "../../src/roofline/render/page/static/units.js";
 import { VECTORS } from "./cases.mjs";
 import { close } from "./close.mjs";
 

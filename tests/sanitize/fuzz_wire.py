@@ -19,10 +19,10 @@ ODD = bytes((0, 1, 0x7F, 0x80, 0xFF, 8, 10, 16, 18, 26, 34, 0x0D, 0x09, 0x0B))
 
 def install(extension: str) -> None:
     """The extension in the place of the one that is built into the package."""
-    spec = importlib.util.spec_from_file_location("roofline.hlo._wire", extension)
+    spec = importlib.util.spec_from_file_location("roofline.hlo.read._wire", extension)
     assert spec is not None
     assert spec.loader is not None
-    sys.modules["roofline.hlo._wire"] = built = importlib.util.module_from_spec(spec)
+    sys.modules["roofline.hlo.read._wire"] = built = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(built)
 
 
@@ -49,11 +49,11 @@ def main(extension: str, inputs: int, seed: int) -> None:
     install(extension)
     from hlo_programs import instructions, load, names
     from roofline.errors import SourceError
-    from roofline.hlo import wire
-    from roofline.hlo.fields import MADE, PLAIN
-    from roofline.hlo.proto import _COMPUTATION, _MODULE, parse_proto, unwrap
+    from roofline.hlo.read import wire
+    from roofline.hlo.read.proto import _COMPUTATION, _MODULE, parse_proto, unwrap
+    from roofline.hlo.read.proto_attributes import MADE, PLAIN
 
-    assert wire.unpack is sys.modules["roofline.hlo._wire"].unpack
+    assert wire.unpack is sys.modules["roofline.hlo.read._wire"].unpack
     attributes = (*PLAIN, *MADE, "backend_config")
     plans = [_MODULE, _COMPUTATION, *PLAIN.values(), *[plan for readers in MADE.values() for plan, _ in readers]]
     programs = [load(f"{name}.pb") for name in names("pb")]

@@ -72,7 +72,10 @@ def fuzz_wire(folder: Path, inputs: int, seed: int) -> subprocess.CompletedProce
     extension = folder / "_wire.so"
     command = ["cc", *FLAGS, "-Wconversion", "-fPIC", "-shared", "-DPy_LIMITED_API=0x030B0000", "-I", sysconfig.get_paths()["include"]]
     subprocess.run(
-        [*command, "-I", str(ROOT), str(ROOT / "hlo" / "_wire.c"), "-o", str(extension)], check=True, capture_output=True, text=True
+        [*command, "-I", str(ROOT), str(ROOT / "hlo" / "read" / "_wire.c"), "-o", str(extension)],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     library = subprocess.run(["cc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True).stdout.strip()
     # Python's own allocator would hide what runs past an object; what Python never frees is not ours to report.

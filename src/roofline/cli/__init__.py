@@ -3,12 +3,11 @@
 Standard output is data, standard error is talk. Exit 0 is fine, 1 our error, 2 usage, 3 a check that failed.
 """
 
-import atexit
 import errno
-import gc
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from ..errors import RooflineError, UsageError, did_you_mean
 
@@ -29,31 +28,12 @@ COMMANDS = {
     "cache": ("cache", "what is kept of runs that were read, and how to forget it"),
     "serve": ("serve", "the pages of runs, live in a browser on this machine"),
 }
-RARELY = 100_000  # new containers between two looks for cycles among them
-SWITCH_S = 0.0005
 _USAGE = "usage: roofline COMMAND [arguments]   (roofline COMMAND --help says more)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status. Without ``argv`` it is the whole process, which ends with it."""
-    if argv is not None:
-        return _checked(list(argv))
-    # Looking for cycles in what lives as long as the process takes a tenth of a short command: rarely on the way, not at all at its end.
-    gc.set_threshold(RARELY)
-    # What reads events asks for Python's lock for a moment between two pieces; while another thread imports it should not wait long.
-    sys.setswitchinterval(SWITCH_S)
-    status = _checked(sys.argv[1:])
-    _leave(status)
-    return status
-
-
-def _leave(status: int) -> None:
-    """End the process here, unless threads still run: taking modules and values apart one by one is a twentieth of a short command."""
-    threading = sys.modules.get("threading")
-    if threading is None or threading.active_count() == 1:
-        atexit._run_exitfuncs()
-        sys.stderr.flush()
-        os._exit(status)
+    """Run one command; the exit status."""
+    return _checked(list(sys.argv[1:] if argv is None else argv))
 
 
 def _checked(words: list[str]) -> int:
@@ -92,7 +72,7 @@ def _run(words: list[str]) -> int:
     name, *rest = words
     if name not in COMMANDS:
         raise UsageError(f"no command named {name!r}{did_you_mean(name, COMMANDS) or '; commands: ' + ', '.join(COMMANDS)}")
-    command = __import__(f"{__name__}.{COMMANDS[name][0]}", fromlist=("run",))
+    command = import_module(f".{COMMANDS[name][0]}", __name__)
     status: int = command.run(rest)
     sys.stdout.flush()
     return status

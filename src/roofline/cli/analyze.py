@@ -77,7 +77,7 @@ def table_options(made: argparse.ArgumentParser) -> None:
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     _check(args)
-    recording = read_input(args, args.path, lambda: chosen_machine(args), salvage=args.salvage, beside=_prepare)
+    recording = read_input(args, args.path, lambda: chosen_machine(args), salvage=args.salvage)
     from .reporting import answer
 
     answer(args, recording)
@@ -92,9 +92,3 @@ def _check(args: argparse.Namespace) -> None:
         from .reporting import columns
 
         columns(args)
-
-
-def _prepare() -> None:
-    """What the answer takes, which a fifth of a short command goes into."""
-    from ..machines import detection  # noqa: F401
-    from . import reporting  # noqa: F401

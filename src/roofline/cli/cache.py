@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from ..render.tables import facts
 from ..sources.cache import Cache, cache_folder
 from ..units import show
-from ..value import value
 from .options import Parser, output_options
 from .output import emit, talk
 
 SCHEMA = "roofline.cache/1"
 
 
-@value
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """The cache as JSON."""
 
     schema: str = SCHEMA

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..capturing import Profiled, Window, checked, profile
+from ..capture.session import Profiled, Window, checked, profile
 from ..units import parse, show
 from .options import Parser, at_least, chosen_machine, machine_options, output_options
 from .output import emit, talk, write
@@ -70,8 +70,8 @@ def _after_failure(args: argparse.Namespace, taken: Profiled) -> int:
 
 def _analyse(args: argparse.Namespace, taken: Profiled) -> None:
     from ..analysis import analyze
-    from ..pages import report_page
     from ..render.export import op_rows, to_json
+    from ..render.page.report_page import report_page
     from ..render.text import report_text
     from ..sources import read
 

@@ -2,8 +2,10 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from ..analysis import describe
 from ..errors import UsageError
@@ -12,7 +14,6 @@ from ..machines import Problem, card, catalogue, lint
 from ..render.export import Row
 from ..render.machines import card_text, chips_text, comparison_text, lint_text
 from ..report import MachineInfo
-from ..value import value
 from .options import Parser, output_options
 from .output import draw, emit
 
@@ -23,16 +24,14 @@ SCHEMA = "roofline.machines/1"
 CHECK_FAILED = 3
 
 
-@value
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """Machines as JSON."""
 
     schema: str = SCHEMA
     machines: tuple[MachineInfo, ...]
 
 
-@value
-class LintAnswer:
+class LintAnswer(Struct, frozen=True, kw_only=True):
     """What the linter found, as JSON."""
 
     schema: str = "roofline.lint/1"

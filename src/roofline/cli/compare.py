@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from ..analysis import analyze
 from ..comparison import Comparison, Delta, Totals, compare
 from ..render.export import Row
@@ -13,7 +15,6 @@ from ..render.text import notes_text
 from ..report import Report
 from ..sources import all_of
 from ..units import percent, show
-from ..value import value
 from .options import Parser, at_least, chosen_machine, is_page, machine_options, output_options
 from .output import draw, emit, write_page
 from .reading import host_options, read_input, stored_report
@@ -21,8 +22,7 @@ from .reading import host_options, read_input, stored_report
 SCHEMA = "roofline.comparison/1"
 
 
-@value
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """A comparison as JSON."""
 
     schema: str = SCHEMA
@@ -65,7 +65,7 @@ def run(words: Sequence[str]) -> int:
     found = compare(before, after)
     answer = answer_of(args.before, args.after, found)
     if args.output and is_page(args.output):
-        from ..pages import comparison_page
+        from ..render.page.report_page import comparison_page
 
         write_page(args, comparison_page(before, after, written=(_written(args, args.before), _written(args, args.after))))
     elif args.output:

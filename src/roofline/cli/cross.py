@@ -3,10 +3,12 @@
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from ..errors import UsageError
 from ..formulas import Formula, lookup
@@ -16,7 +18,6 @@ from ..render.tables import Paper, facts
 from ..render.text import notes_text
 from ..solving import INFINITE, Crossing, cross
 from ..units import plain
-from ..value import value
 from .formula import add_options, chosen_options, listing, number
 from .options import Parser, chosen_machine, machine_options, output_options
 from .output import draw, emit
@@ -30,8 +31,7 @@ AROUND = 1000  # where a figure is centred when nothing crosses
 EXAMPLE = "roofline cross matmul --free m --k inf --n inf --chip v5e"
 
 
-@value
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """A crossing as JSON."""
 
     schema: str = SCHEMA

@@ -3,21 +3,21 @@
 import argparse
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from ..errors import UsageError, did_you_mean
 from ..formulas.chains import POINTWISE
 from ..fusing import ENUMERABLE, Fusion, StageSpec, best, chain, every_fusion, fuse
 from ..render.tables import Cell, Paper, table
 from ..render.text import notes_text
 from ..units import parse, plain, show
-from ..value import value
 from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
 from .output import draw, emit
 
 SCHEMA = "roofline.fusion/1"
 
 
-@value
-class Grouping:
+class Grouping(Struct, frozen=True, kw_only=True):
     """One grouping as JSON."""
 
     kernels: int
@@ -34,8 +34,7 @@ class Grouping:
     reasons: tuple[str, ...]
 
 
-@value
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """Every grouping of a chain as JSON."""
 
     schema: str = SCHEMA

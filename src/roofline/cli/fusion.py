@@ -1,19 +1,20 @@
 """`roofline fusion`: what a program did not fuse, why, and what that costs."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from ..analysis import analyze
-from ..hlo.collectives import network_of
-from ..hlo.fragments import Boundary, Fragmentation, FusionReport, KernelShare, fragments
+from ..hlo.fusion.fusion_report import Boundary, Fragmentation, FusionReport, KernelShare, fragments
+from ..hlo.price.collectives import network_of
 from ..machine import Machine
 from ..render.tables import Paper, facts, table
 from ..render.text import notes_text
 from ..sources.hlo_dump import read_modules
 from ..sources.programs import prepared, read
 from ..units import percent, plain, show
-from ..value import value
 from .options import Parser, at_least, chosen_machine, machine_options, output_options
 from .output import draw, emit
 from .progress import progress
@@ -21,8 +22,7 @@ from .progress import progress
 SCHEMA = "roofline.fusion-report/1"
 
 
-@value
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """The fusion reports of a file or folder as JSON."""
 
     schema: str = SCHEMA

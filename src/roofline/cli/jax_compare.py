@@ -7,6 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from ..cost import NOTHING, Amount, Cost
 from ..dtypes import DType, dtype
 from ..errors import MissingExtra, UsageError
@@ -15,7 +18,6 @@ from ..render.export import Row
 from ..render.tables import Paper, table
 from ..render.text import notes_text
 from ..units import plain
-from ..value import replace, value
 from .options import Parser, output_options
 from .output import emit
 
@@ -27,8 +29,7 @@ ACCUMULATORS = {16: "fp32", 8: "bf16"}
 _SHAPE = re.compile(r"(?:(?P<format>\w+)\[)?(?P<sizes>[\dx, ]*)\]?")
 
 
-@value
-class Count:
+class Count(Struct, frozen=True, kw_only=True):
     """One way of counting one program: FLOP and bytes; ``None`` where there is no answer."""
 
     way: str
@@ -40,8 +41,7 @@ class Count:
         return self.flops / self.bytes if self.flops is not None and self.bytes else None
 
 
-@value
-class Line:
+class Line(Struct, frozen=True, kw_only=True):
     """One instruction of the compiled program, counted by us and by XLA, and why they differ."""
 
     name: str
@@ -53,8 +53,7 @@ class Line:
     why: str = ""
 
 
-@value
-class Comparison:
+class Comparison(Struct, frozen=True, kw_only=True):
     """One number format: every count, and the instructions."""
 
     format: str
@@ -63,8 +62,7 @@ class Comparison:
     lines: tuple[Line, ...]
 
 
-@value
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """The whole comparison as JSON."""
 
     schema: str = SCHEMA
@@ -135,10 +133,10 @@ def _count(way: str, flops: Amount | None, moved: Amount | None) -> Count:
 
 def _compare(function: str | None, shapes: Sequence[tuple[str, tuple[int, ...]]], number: DType, theory: list[Count]) -> Comparison:
     """Lower and compile a function for the backend at hand and count it every way."""
-    from ..hlo import parse
-    from ..hlo.program import executed
+    from ..hlo.price.program import executed
+    from ..hlo.read import parse
     from ..jax import require_jax
-    from ..xla_costs import instruction_costs
+    from ..jax.xla_costs import instruction_costs
 
     jax = require_jax()
     called = _load(function) if function else _product(jax)

@@ -7,19 +7,12 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from ..errors import UsageError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
-
-    from ..machine import Machine
-    from ..placement import Corrections
-    from ..workload import Device
-
-# Help has one language. Looking for others imports `locale` and searches folders, a fiftieth of a short command.
-argparse._ = str  # type: ignore[attr-defined]
+from ..machine import Machine
+from ..placement import Corrections
+from ..workload import Device
 
 DEFAULT_CHIP = "h100-sxm"
 CHIP_VARIABLE = "ROOFLINE_CHIP"
@@ -136,9 +129,10 @@ def is_page(name: str) -> bool:
 
 def chosen_machine(args: argparse.Namespace, devices: "Sequence[Device]" = ()) -> "Machine":
     """The machine these options name; without a name, the first device that a recording came from, else the default."""
+    from msgspec.structs import replace
+
     from ..machines import load, parse_settings
     from ..machines.detection import of_device
-    from ..value import replace
 
     name = args.chip or os.environ.get(CHIP_VARIABLE)
     if name:

@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from ..render.export import Row, op_rows, to_csv, to_json, to_parquet
@@ -11,7 +12,6 @@ from ..render.tables import Paper
 from ..report import Report
 from .options import is_page, terminal_columns
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -47,7 +47,7 @@ def emit_report(
     """A report everywhere the options ask for it, its chart or page included."""
     emit(args, text, report, rows or (lambda: op_rows(report.ops)))
     if args.output and is_page(args.output):
-        from ..pages import report_page
+        from ..render.page.report_page import report_page
 
         write_page(args, report_page(report))
     elif args.output:

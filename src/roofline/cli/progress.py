@@ -11,10 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TextIO
+from typing import TextIO
 
 QUIET_S = 2.0
 REDRAW_S = 0.2

@@ -2,23 +2,21 @@
 
 import argparse
 import os
-from _thread import start_new_thread
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..machine import Machine
 from ..sources import PROFILE_SOURCE, PROFILES, SAMPLE, SCHEME, find, head_of, profiles_in, read
+from ..workload import Recording
 from .options import at_least
-from .progress import Tell, progress
+from .progress import progress
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..machine import Machine
     from ..report import Report
     from ..sources.cache import Cache
-    from ..workload import Recording
 
 REPORTS = (".json", ".json.gz")
-MUCH_BYTES = 2**24  # a few milliseconds of reading
 
 
 def host_options(parser: argparse.ArgumentParser) -> None:
@@ -42,12 +40,8 @@ def read_input(
     target: "Callable[[], Machine] | None" = None,
     *,
     salvage: bool = False,
-    beside: Callable[[], object] | None = None,
 ) -> "Recording":
-    """The recording in a file or folder, or in the files of several hosts, read as the options of `host_options` say.
-
-    ``beside`` is done while the events of a large profile are read, which leaves Python free; of a small one not at all.
-    """
+    """The recording in a file or folder, or in the files of several hosts, read as the options of `host_options` say."""
     several = len(paths) > 1
     if several and not all(path.endswith(PROFILES) for path in paths):
         raise UsageError(
@@ -55,22 +49,10 @@ def read_input(
         )
     with progress(f"reading {len(paths)} files" if several else f"reading {paths[0]}") as tell:
         if not several and not _is_run(args, paths[0]):
-            return read(paths[0], target, salvage=salvage, progress=_with(beside, tell) if beside else tell)
-        from ..cluster import read_run
+            return read(paths[0], target, salvage=salvage, progress=tell)
+        from ..sources.cluster import read_run
 
         return read_run(paths, salvage=salvage, jobs=args.jobs, cluster=args.cluster, cache=_cache(args), progress=tell)
-
-
-def _with(work: Callable[[], object], tell: Tell) -> Tell:
-    """What is told how far reading is, and does the work in a thread while there is much to read."""
-    waiting = [work]
-
-    def told(done: int, total: int) -> None:
-        if waiting and total > MUCH_BYTES:
-            start_new_thread(waiting.pop(), ())
-        tell(done, total)
-
-    return told
 
 
 def stored_report(name: str) -> "Report | None":

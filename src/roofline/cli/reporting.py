@@ -2,6 +2,9 @@
 
 import argparse
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from ..analysis import analyze
 from ..errors import UsageError
@@ -12,16 +15,14 @@ from ..render.text import report_text
 from ..report import OpInfo, Report
 from ..selection import PLACES, Group, group, group_parts, narrow, select
 from ..units import parse
-from ..value import replace
 from ..workload import Recording
 from .options import chosen_corrections, chosen_machine
 from .output import emit_report
 from .terminal import charted
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..counters import Comparison
-    from ..stragglers import Spread
+    from ..analysis.counters import Comparison
+    from ..analysis.stragglers import Spread
 
 SPREAD = ("op", "name", "category", "exchange", "places", "fastest", "fastest_s", "median_s", "slowest", "slowest_s", "spread", "waiting_s")
 
@@ -46,7 +47,7 @@ def _counted(recording: Recording, files: Sequence[str]) -> Recording:
     """The recording with the counters of these files beside the model."""
     from pathlib import Path
 
-    from ..counters import counted
+    from ..analysis.counters import counted
     from ..sources.ncu import read_counters
 
     found = [read_counters(Path(file)) for file in files]
@@ -107,7 +108,7 @@ def _against(args: argparse.Namespace, recording: Recording, shown: Sequence[OpI
     """The model against the counters, where counters were given."""
     if not args.counters:
         return []
-    from ..counters import model_against_counters
+    from ..analysis.counters import model_against_counters
     from ..render.measured import counters_text
 
     rows: dict[int, list[Comparison]] = {}
@@ -119,7 +120,7 @@ def _against(args: argparse.Namespace, recording: Recording, shown: Sequence[OpI
 def _spread(args: argparse.Namespace, report: Report, shown: Sequence[OpInfo]) -> "tuple[Spread, ...]":
     if not args.stragglers:
         return ()
-    from ..stragglers import spreads
+    from ..analysis.stragglers import spreads
 
     return spreads(shown, report.by_device, report.input.devices, args.stragglers)
 

@@ -33,9 +33,9 @@ def parser() -> Parser:
 
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
-    from ..processes import cores
     from ..serve import application
     from ..serve.listen import LOOPBACK, bind, listen
+    from ..sources.processes import cores
     from ..sources.samples import sample_or_path
 
     if args.chip or args.set:

@@ -1,6 +1,6 @@
 """What reads and analyses for `roofline serve`, one request in a process of its own: ``python -m roofline.cli.serve_worker [--chip …]``.
 
-`roofline.serve.desk` says how the two talk.
+`roofline.serve.jobs` says how the two talk.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def _report(request: dict[str, Any], args: argparse.Namespace) -> bytes:
         _say_summary(report)
         return all_of(path)
     if len(files) > 1 and request["kind"] == "profile":
-        from ..cluster import read_run
+        from ..sources.cluster import read_run
 
         recording = read_run(files, progress=_Telling())
     else:

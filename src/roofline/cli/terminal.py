@@ -4,10 +4,8 @@ import argparse
 import sys
 from collections.abc import Callable
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..render.tables import Paper
-    from ..report import Report
+from ..render.tables import Paper
+from ..report import Report
 
 
 def chart_options(parser: argparse.ArgumentParser) -> None:

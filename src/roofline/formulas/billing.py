@@ -1,8 +1,7 @@
 """Billing: which unit of hardware, in which number format, the work of a formula goes to."""
 
-from ..cost import Cost
+from ..cost import Cost, tidy
 from ..dtypes import DType, dtype, wider
-from ..exact import tidy
 from ..resource import TRANSCENDENTAL, Resource, matrix, vector
 from .notation import Dim, Format, Level
 

@@ -4,11 +4,10 @@ A multiply, an add or a division is 1 FLOP; a comparison, a sign flip, a select 
 roots are transcendentals, which stand apart. A fused chain is a sum of these facts.
 """
 
-from ..value import value
+from msgspec import Struct
 
 
-@value
-class PerElement:
+class PerElement(Struct, frozen=True, kw_only=True):
     """What one operation costs an element: FLOP, transcendentals, comparisons, and the tensors it reads besides its main input.
 
     ``reduces`` says that it needs the whole last axis before it can write any of it; ``per_row`` is transcendentals a row of that

@@ -13,11 +13,12 @@ elements of `uint8`.
 
 from typing import Literal
 
+from msgspec import Struct
+
 from ..cost import Cost
 from ..errors import FormulaError
 from ..ledger import Ledger, Row, read, send, write
 from ..resource import Resource
-from ..value import value
 from .billing import number, vector_work
 from .notation import Dim, Format, Link, ratio
 from .registry import formula
@@ -27,8 +28,7 @@ NO_MEMORY = "the exchange's own traffic in main memory is not counted"
 COUNTED_ON_REQUEST = f"{NO_MEMORY}; on_chip=True counts it"
 
 
-@value
-class Route:
+class Route(Struct, frozen=True, kw_only=True):
     """How a group of chips is wired: ``sides`` are the chips along each axis."""
 
     sides: tuple[Dim, ...]

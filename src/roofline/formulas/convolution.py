@@ -7,9 +7,10 @@ and only the inputs that some pair needs are read.
 from math import prod
 from typing import Literal
 
+from msgspec import Struct
+
 from ..errors import FormulaError
 from ..ledger import Ledger, read, write
-from ..value import value
 from .dense import ProductFormats
 from .notation import Dim, Format, ratio, require_shared, require_whole
 from .registry import formula
@@ -17,8 +18,7 @@ from .registry import formula
 Direction = Literal["forward", "input-gradient", "weight-gradient"]
 
 
-@value
-class Axis:
+class Axis(Struct, frozen=True, kw_only=True):
     """One spatial axis: its size and how the kernel moves along it; ``low`` and ``high`` are the padding on either side."""
 
     size: int

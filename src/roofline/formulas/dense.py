@@ -6,18 +6,18 @@ not named, and arithmetic runs in the wider of the operands' formats.
 
 from typing import Literal
 
+from msgspec import Struct
+
 from ..cost import Cost
 from ..dtypes import DType
 from ..dtypes import dtype as named
 from ..ledger import Ledger, Row, read, write
-from ..value import value
 from .billing import arithmetic, matrix_work, number, port, vector_work
 from .notation import Dim, Format, Level, tiles
 from .registry import formula
 
 
-@value
-class ProductFormats:
+class ProductFormats(Struct, frozen=True, kw_only=True):
     """The number formats of a product."""
 
     activations: DType

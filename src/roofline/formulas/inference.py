@@ -7,10 +7,9 @@ half of the square that queries make with their own keys; keys before them are s
 from fractions import Fraction
 from typing import Literal
 
-from ..cost import Cost
+from ..cost import Cost, tidy
 from ..dtypes import DType
 from ..errors import FormulaError
-from ..exact import tidy
 from ..ledger import Ledger, Row, read, write
 from .billing import arithmetic, matrix_work, number, vector_work
 from .chains import POINTWISE

@@ -6,8 +6,8 @@ A solver evaluates formulas at whole numbers as large as 2**200 and at fractions
 from fractions import Fraction
 from typing import Literal
 
+from ..cost import tidy
 from ..errors import FormulaError
-from ..exact import tidy
 
 Dim = int | float | Fraction
 Format = str | None

@@ -1,7 +1,8 @@
 """Parts of composite formulas: ledgers whose tensors carry the name of the part they belong to."""
 
+from msgspec.structs import replace
+
 from ..ledger import Ledger, Row
-from ..value import replace
 
 # The last word of the names of tensors that are trained.
 PARAMETERS = frozenset({"weights", "scale", "shift", "table"})

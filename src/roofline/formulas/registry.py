@@ -11,10 +11,11 @@ from functools import wraps
 from math import isfinite
 from typing import Any, Literal, ParamSpec, get_args, get_origin
 
+from msgspec import Struct
+
 from ..dtypes import dtype
 from ..errors import FormulaError, did_you_mean
 from ..ledger import Ledger
-from ..value import value
 from .notation import Dim
 from .vocabulary import DIMENSIONS, OPTIONS
 
@@ -26,8 +27,7 @@ GROUPS: tuple[Group, ...] = get_args(Group)
 P = ParamSpec("P")
 
 
-@value
-class Parameter:
+class Parameter(Struct, frozen=True, kw_only=True):
     """One argument of a formula: a dimension in its place, or an option by its name.
 
     ``kind`` says how it is written: a positive number (``dim``), a number format, a whole number, a real number, a switch, or one
@@ -81,8 +81,7 @@ class Parameter:
             raise FormulaError(f"{formula}: {self.name} is {value}; {'a dimension' if self.positional else 'it'} is {what}")
 
 
-@value
-class Formula:
+class Formula(Struct, frozen=True, kw_only=True):
     """A registered formula: call it, or read what it takes.
 
     ``example`` is a tuple of dimensions for which it makes sense, used by tests, documentation and help.

@@ -3,10 +3,12 @@
 from math import prod
 from typing import Literal
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..cost import tidy
 from ..errors import FormulaError
-from ..exact import tidy
 from ..ledger import Ledger, Row, read, write
-from ..value import replace, value
 from .billing import arithmetic, matrix_work, number, vector_work
 from .notation import Dim, Format
 from .parts import is_parameter, part
@@ -15,8 +17,7 @@ from .registry import formula
 Optimizer = Literal["sgd", "momentum", "adam", "adamw"]
 
 
-@value
-class Rule:
+class Rule(Struct, frozen=True, kw_only=True):
     """What an optimizer does to one parameter: FLOP, transcendentals, and the numbers it keeps. ``why`` is the count, written out."""
 
     flops: int

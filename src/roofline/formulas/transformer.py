@@ -1,7 +1,8 @@
 """Feed-forward layers and transformer blocks: sums of the formulas they are made of."""
 
+from msgspec.structs import replace
+
 from ..ledger import Ledger, Row, read, write
-from ..value import replace
 from .dense import ProductFormats, matmul
 from .inference import attention
 from .normalisation import rmsnorm

@@ -1,12 +1,12 @@
 """Cards: everything a machine file says, for people who look a chip up; the machine itself is one part of it."""
 
+from msgspec import Struct
+
 from ..machine import Figure, Machine
 from ..resource import Resource
-from ..value import value
 
 
-@value(kw_only=False)
-class Opinion:
+class Opinion(Struct, frozen=True):
     """A value as a person wrote it, who says so, and why it was or was not chosen."""
 
     value: str | int | float
@@ -14,8 +14,7 @@ class Opinion:
     note: str = ""
 
 
-@value
-class Spec:
+class Spec(Struct, frozen=True, kw_only=True):
     """A fact that is no rate: a clock, a number of cores, a pod's size. Quantities keep the unit they were written with."""
 
     name: str
@@ -26,16 +25,14 @@ class Spec:
     others: tuple[Opinion, ...] = ()
 
 
-@value
-class Names:
+class Names(Struct, frozen=True, kw_only=True):
     """What one tool (jax, torch, nvidia-smi, other) calls the chip."""
 
     tool: str
     names: tuple[str, ...]
 
 
-@value
-class Power:
+class Power(Struct, frozen=True, kw_only=True):
     """Watts of the whole chip, and which of the vendor's terms (TDP, TBP, measured maximum) they are."""
 
     watts: float
@@ -46,8 +43,7 @@ class Power:
     others: tuple[Figure, ...] = ()
 
 
-@value
-class Memory:
+class Memory(Struct, frozen=True, kw_only=True):
     """One memory as its vendor names it, beside the level it is in our vocabulary."""
 
     level: Resource
@@ -56,8 +52,7 @@ class Memory:
     per_unit: str = ""
 
 
-@value
-class Link:
+class Link(Struct, frozen=True, kw_only=True):
     """One kind of link: B/s of one link and direction (``rate`` of cost models, ``peak`` of the vendor) and of the whole chip.
 
     ``rate`` is ``None`` for links whose speed nobody publishes; ``others`` may speak of a link, a chip or a count.
@@ -75,8 +70,7 @@ class Link:
     others: tuple[Opinion, ...] = ()
 
 
-@value
-class Sustained:
+class Sustained(Struct, frozen=True, kw_only=True):
     """A rate that somebody reached, and the share of the vendor's peak it is; ``limit`` names the lower roof it makes."""
 
     what: str
@@ -89,8 +83,7 @@ class Sustained:
     note: str = ""
 
 
-@value
-class Disagreement:
+class Disagreement(Struct, frozen=True, kw_only=True):
     """A figure on which sources differ, and what was chosen."""
 
     about: str
@@ -99,8 +92,7 @@ class Disagreement:
     note: str = ""
 
 
-@value
-class KnownError:
+class KnownError(Struct, frozen=True, kw_only=True):
     """A figure in circulation that is wrong for this chip, kept so that nobody trusts it again."""
 
     resource: Resource
@@ -109,8 +101,7 @@ class KnownError:
     note: str = ""
 
 
-@value
-class Excuse:
+class Excuse(Struct, frozen=True, kw_only=True):
     """A check of the linter that a file declares not to hold for one of its figures, and the reason."""
 
     check: str
@@ -118,8 +109,7 @@ class Excuse:
     reason: str
 
 
-@value
-class Card:
+class Card(Struct, frozen=True, kw_only=True):
     """A machine and all that is known about it beyond its ceilings."""
 
     machine: Machine

@@ -1,16 +1,15 @@
 """Citations: from the short ``id: detail`` of a machine file to words a reader can follow."""
 
-import os
+import tomllib
 from functools import cache
+from pathlib import Path
 
-from ..value import value
-from .toml import HERE, parse, read_text
+from msgspec import Struct
 
-SOURCES = os.path.join(HERE, "sources.toml")
+SOURCES = Path(__file__).with_name("sources.toml")
 
 
-@value
-class Source:
+class Source(Struct, frozen=True, kw_only=True):
     """Where figures come from: how to cite it, what kind of thing it is, where to find it."""
 
     id: str
@@ -20,8 +19,7 @@ class Source:
     note: str = ""
 
 
-@value(kw_only=False)
-class Unreliable:
+class Unreliable(Struct, frozen=True):
     """A public table that many copy from and that is wrong in places."""
 
     source: str
@@ -30,7 +28,7 @@ class Unreliable:
 
 @cache
 def _document() -> dict[str, object]:
-    return parse(read_text(SOURCES))
+    return tomllib.loads(SOURCES.read_text("utf-8"))
 
 
 @cache

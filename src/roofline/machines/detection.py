@@ -8,10 +8,11 @@ itself: this computer, which most likely is the one, is measured.
 
 import re
 
+from msgspec.structs import replace
+
 from ..errors import MachineError
 from ..machine import Figure, Machine
 from ..units import percent, show
-from ..value import replace
 from ..workload import Device
 from .catalogue import load
 

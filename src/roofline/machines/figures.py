@@ -1,18 +1,18 @@
 """Figures of a machine file: the compute, memory, link and power tables, each turned into values with their origin."""
 
+from msgspec import Struct
+
 from ..dtypes import dtype
 from ..errors import RooflineError
 from ..machine import Capacity, Ceiling, Figure
 from ..resource import COMPUTE_UNITS, LINK_UNITS, Resource
-from ..value import value
 from .card import Disagreement, Excuse, KnownError, Link, Memory, Opinion, Power, Spec, Sustained
 from .table import Table
 
 FIGURE = ("provenance", "source", "note", "confidence", "others")
 
 
-@value
-class Found:
+class Found(Struct, frozen=True, kw_only=True):
     """What one table of figures gives: a rate, a capacity, the vendor's own words, and wrong figures in circulation."""
 
     ceiling: Ceiling | None = None

@@ -1,19 +1,19 @@
 """Limits: named lower roofs inside the roof, for whole families of chips, from ``limits.toml``."""
 
-import os
+import tomllib
 from functools import cache
+from pathlib import Path
+
+from msgspec import Struct
 
 from ..machine import Limit, Machine
 from ..resource import Resource
-from ..value import value
 from .table import Table
-from .toml import HERE, parse, read_text
 
-LIMITS = os.path.join(HERE, "limits.toml")
+LIMITS = Path(__file__).with_name("limits.toml")
 
 
-@value
-class Rule:
+class Rule(Struct, frozen=True, kw_only=True):
     """A limit, and the machines it holds for: those that match each non-empty list."""
 
     limits: tuple[Limit, ...]
@@ -33,7 +33,7 @@ class Rule:
 @cache
 def rules() -> tuple[Rule, ...]:
     """Every limit in ``limits.toml``."""
-    document = Table(os.path.basename(LIMITS), "", parse(read_text(LIMITS)))
+    document = Table(LIMITS.name, "", tomllib.loads(LIMITS.read_text("utf-8")))
     return tuple(_rule(table) for table in document.tables("limit"))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from ..errors import RooflineError, did_you_mean
 from ..machine import Machine
@@ -15,10 +16,6 @@ from .card import Card
 from .catalogue import card as look_up
 from .catalogue import read_card
 from .problem import Problem
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def lint(target: str | Path | Machine | Card) -> tuple[Problem, ...]:

@@ -6,7 +6,8 @@ both sides. Nothing here is typed by hand but the margins.
 
 from collections.abc import Callable, Iterable
 
-from ..value import value
+from msgspec import Struct
+
 from .card import Card
 from .catalogue import cards
 
@@ -17,8 +18,7 @@ _ENOUGH = 3  # families; the variants of one chip say the same thing several tim
 Measure = Callable[[Card], float | None]
 
 
-@value(kw_only=False)
-class Range:
+class Range(Struct, frozen=True):
     """What the peers have, and who they are."""
 
     low: float

@@ -1,11 +1,11 @@
 """Problems: what the linter reports."""
 
-from ..value import value
+from msgspec import Struct
+
 from .card import Card
 
 
-@value
-class Problem:
+class Problem(Struct, frozen=True, kw_only=True):
     """Something wrong with a machine file: which check, about what, where, in words; ``severity`` is error or warning."""
 
     check: str

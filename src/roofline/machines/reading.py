@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import os
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from msgspec.structs import replace
 
 from ..errors import MachineError
 from ..machine import LAUNCH_LATENCY_S, Capacity, Ceiling, Figure, Limit, Machine
-from ..value import replace
 from . import figures
 from .card import Card, Names, Spec, Sustained
 from .figures import Found
 from .limits import limits_for
 from .table import Table
-from .toml import parse, read_text
 
 SCHEMA = "roofline.machine/1"
 KINDS = ("gpu", "tpu", "accelerator", "soc", "cpu")
@@ -24,18 +26,14 @@ _KEYS = (
     *("disagreement", "exception"),
 )
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import TypeVar
 
-    _T = TypeVar("_T")
+_T = TypeVar("_T")
 
 
 def parse_file(path: str | Path) -> Table:
     """A file's TOML, not yet understood."""
     try:
-        return Table(os.path.basename(path), "", parse(read_text(path)))
+        return Table(Path(path).name, "", tomllib.loads(Path(path).read_text("utf-8")))
     except FileNotFoundError:
         raise MachineError(f"{path}: no such file; give a machine file's path or a chip's name") from None
     except OSError as error:
@@ -103,7 +101,7 @@ def _machine(table: Table, found: list[Found], names: tuple[Names, ...], base: C
             capacities[each.capacity.level.name] = _capacity_over(capacities.get(each.capacity.level.name), each.capacity)
     if not ceilings:
         raise table.error("", "no rates; give at least one [[compute]], [[memory]] or [[link]] with a rate")
-    name = table.text("name", os.path.splitext(table.file)[0])
+    name = table.text("name", Path(table.file).stem)
     if "/" in name or not name:
         raise table.error("name", f"{name!r} is not a name; leave out the slash, which marks a device of a chip")
     power = table.table("power")

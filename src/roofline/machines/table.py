@@ -1,19 +1,19 @@
 """Tables of a machine file, read key by key; every complaint says file, table, key, what is wrong and what to do."""
 
+import re
 from collections.abc import Mapping
+
+from msgspec import Struct
 
 from ..errors import MachineError, RooflineError, UnitError
 from ..machine import PROVENANCES
-from ..patterns import pattern
 from ..units import parse
-from ..value import value
 from .citations import resolve
 
-_BARE = pattern(r"[\s\d.,_eE+-]*")
+_BARE = re.compile(r"[\s\d.,_eE+-]*")
 
 
-@value(kw_only=False)
-class Table:
+class Table(Struct, frozen=True):
     """One TOML table with its place: ``file`` and the ``path`` inside it, such as ``compute[0]``."""
 
     file: str

@@ -2,15 +2,16 @@
 
 import math
 
-from ..value import replace, value
+from msgspec import Struct
+from msgspec.structs import replace
+
 from .geometry import Spot
 
 Segment = tuple[Spot, Spot]
 GAP = 2.5  # between a label and anything it must not cover
 
 
-@value(kw_only=False)
-class Box:
+class Box(Struct, frozen=True):
     """A rectangle by its centre, its size and the angle it is turned by, in radians."""
 
     x: float
@@ -87,8 +88,7 @@ def _separated(one: Box, other: Box) -> bool:
     return False
 
 
-@value(kw_only=False)
-class Disc:
+class Disc(Struct, frozen=True):
     """A mark, as the circle around it."""
 
     x: float
@@ -104,8 +104,7 @@ def _near(box: Box, disc: Disc, gap: float) -> bool:
     return box.distance(disc.x, disc.y) < reach
 
 
-@value
-class Scene:
+class Scene(Struct, frozen=True, kw_only=True):
     """What is on the chart already: marks, lines, reserved boxes and leaders."""
 
     width: float

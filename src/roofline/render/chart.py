@@ -8,16 +8,16 @@ binds it.
 from collections import Counter
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from ..machine import Ceiling, Machine
 from ..report import Amounts, MachineInfo, OpInfo, Point, Report
 from ..resource import HBM, Resource
 from ..units import percent
-from ..value import value
 from .geometry import Extent, Roof, extent_of, roof, title
 
 
-@value
-class Dot:
+class Dot(Struct, frozen=True, kw_only=True):
     """One operation on the chart; ``weight`` is the time that its area shows, measured or else the floor, in seconds."""
 
     name: str
@@ -30,8 +30,7 @@ class Dot:
     op: int | None = None
 
 
-@value
-class StripDot:
+class StripDot(Struct, frozen=True, kw_only=True):
     """One operation without FLOP, at its share of the bandwidth of one unit; 1 when nobody measured its time."""
 
     name: str
@@ -43,8 +42,7 @@ class StripDot:
     op: int | None = None
 
 
-@value
-class Chart:
+class Chart(Struct, frozen=True, kw_only=True):
     """A report's roofline over one memory level or link: heaviest dots first; ``left_out`` counts ops by the reason why."""
 
     machine: str

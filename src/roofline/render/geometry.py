@@ -15,11 +15,13 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from ..errors import MachineError, UsageError
 from ..machine import Machine
 from ..resource import HBM, Resource
 from ..units import DECIMAL, plain, show
-from ..value import replace, value
 
 Spot = tuple[float, float]  # a place on a chart: (intensity, rate) in base units, or points of a page in `labels`
 Path = tuple[Spot, ...]
@@ -32,8 +34,7 @@ _SPELLED = {"nvlink": "NVLink", "pcie": "PCIe", "neuronlink": "NeuronLink", "xel
 _WORDS = ("matrix", "vector", "compute", "host", "ethernet", "latency")
 
 
-@value
-class Extent:
+class Extent(Struct, frozen=True, kw_only=True):
     """The part of the plane that a chart shows; ``x_log`` and ``y_log`` say which axes are logarithmic."""
 
     left: float
@@ -72,8 +73,7 @@ def _between(share: float, low: float, high: float, log: bool) -> float:
     return low * (high / low) ** share if log else low + share * (high - low)
 
 
-@value(kw_only=False)
-class Roof:
+class Roof(Struct, frozen=True):
     """One compute peak in FLOP/s over one memory level or link in B/s."""
 
     name: str
@@ -203,8 +203,7 @@ def crossings(curve: Sequence[Spot], level: float) -> tuple[float, ...]:
     return tuple(found)
 
 
-@value(kw_only=False)
-class Tick:
+class Tick(Struct, frozen=True):
     """A mark on an axis; minor ones have no label."""
 
     at: float

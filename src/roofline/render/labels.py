@@ -8,7 +8,9 @@ gets a leader, one that fits nowhere becomes a number in a key, and one whose nu
 import math
 from collections.abc import Iterable, Sequence
 
-from ..value import field, replace, value
+from msgspec import Struct
+from msgspec.structs import replace
+
 from .boxes import Box, Scene, Segment
 from .geometry import Spot
 
@@ -26,8 +28,7 @@ def approximate_size(text: str, points: float = 9.0) -> Size:
     return 0.6 * points * max(map(len, lines)), 1.25 * points * len(lines)
 
 
-@value(kw_only=False)
-class Label:
+class Label(Struct, frozen=True):
     """A text that belongs to a mark: the mark's place and radius, the text's measured size."""
 
     text: str
@@ -37,8 +38,7 @@ class Label:
     radius: float = 3.0
 
 
-@value(kw_only=False)
-class Placed:
+class Placed(Struct, frozen=True):
     """A label's place: its box, the leader from mark to box if it moved away, its number if the text went to the key."""
 
     index: int
@@ -47,14 +47,13 @@ class Placed:
     number: int | None = None
 
 
-@value
-class Layout:
+class Layout(Struct, frozen=True, kw_only=True):
     """Every label's fate: placed on the chart (some as numbers), numbered in the key, or dropped for want of room."""
 
     placed: tuple[Placed, ...] = ()
     key: tuple[int, ...] = ()
     dropped: tuple[int, ...] = ()
-    scene: Scene = field(repr=False)
+    scene: Scene
 
 
 def place_labels(labels: Sequence[Label], scene: Scene, digit: Size = (6.0, 10.0), first: int = 1) -> Layout:

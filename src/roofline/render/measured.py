@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from ..counters import Comparison
-from ..stragglers import SLOWER, Spread
+from ..analysis.counters import Comparison
+from ..analysis.stragglers import SLOWER, Spread
 from ..units import plain, show
 from .op_table import NOTHING, more
 from .tables import PLAIN, Cell, Paper, table

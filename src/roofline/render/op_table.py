@@ -6,11 +6,12 @@ intensity over it, ``counted:hbm`` what hardware counters saw.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from msgspec import Struct
+
 from ..errors import UnitError, UsageError, did_you_mean
 from ..report import OpInfo, Report
 from ..resource import MEMORY_UNITS, Resource
 from ..units import percent, plain, show
-from ..value import value
 from .tables import PLAIN, Cell, Paper, table
 
 CLOSE, FAR = 0.7, 0.4  # of the roof: where the colours change
@@ -19,8 +20,7 @@ UNTIMED = ("op", "category", "count", "work", "hbm", "intensity", "bound", "floo
 NOTHING = "–"
 
 
-@value
-class Context:
+class Context(Struct, frozen=True, kw_only=True):
     """What a cell needs to know beyond its own op: the whole that shares are of, and where each op ran."""
 
     whole_s: float
@@ -32,8 +32,7 @@ class Context:
 Write = Callable[[OpInfo, Context], str | Cell]
 
 
-@value(kw_only=False)
-class Column:
+class Column(Struct, frozen=True):
     """A column: its header and what it writes; words stand to the left."""
 
     header: str

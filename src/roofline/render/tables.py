@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
-from ..value import value
+from msgspec import Struct
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
-@value(kw_only=False)
-class Paper:
+class Paper(Struct, frozen=True):
     """What text is printed on: how wide it is, and whether it shows colour."""
 
     width: int = 160
@@ -44,8 +43,7 @@ def _filled(words: Sequence[str], width: int, line: str, rest: str) -> Iterable[
 PLAIN = Paper()
 
 
-@value(kw_only=False)
-class Cell:
+class Cell(Struct, frozen=True):
     """Text in a style."""
 
     text: str

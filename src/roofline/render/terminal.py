@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from unicodedata import combining, east_asian_width
 
+from msgspec import Struct
+
 from ..errors import RooflineError
 from ..report import Report
 from ..resource import HBM
 from ..units import percent, plain, show
-from ..value import value
 from .chart import Chart, Dot, StripDot, chart
 from .geometry import Extent, Path, Tick, linear_ticks, log_ticks, rate_title, title
 from .tables import PLAIN, Cell, Paper, shorten, table
@@ -30,8 +31,7 @@ _ACROSS, _DOWN = 2, 4  # dots of a braille cell
 _SPOKEN = str.maketrans({"…": "~", "–": "-", "µ": "u", "·": ".", "→": ">"})
 
 
-@value
-class Glyphs:
+class Glyphs(Struct, frozen=True, kw_only=True):
     """The characters of a chart."""
 
     dot: str

@@ -25,13 +25,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from ..pages import catalogue
 from ..render.export import to_json
-from ..render.page import Live, live_policy, page
+from ..render.page.html import Live, live_policy, page
+from ..render.page.report_page import catalogue
 from ..sources.runs import Listing, Lookout, Run
 from ..units import parse
-from .desk import Desk, Job
 from .guard import Guard
+from .jobs import Desk, Job
 from .pages import assets, error_page, index_page, tag_of, waiting_page
 
 INDEX_SCHEMA = "roofline.index/1"

@@ -8,9 +8,10 @@ from functools import lru_cache
 from hashlib import blake2s
 from importlib import resources
 
-from ..render import page as report_page
+from msgspec import Struct
+
+from ..render.page import html as report_page
 from ..units import percent
-from ..value import value
 
 TYPES = {
     "js": "text/javascript; charset=utf-8",
@@ -19,8 +20,7 @@ TYPES = {
 }
 
 
-@value
-class Asset:
+class Asset(Struct, frozen=True, kw_only=True):
     """A file that pages ask for: its bytes, its type, and a tag that changes with them."""
 
     body: bytes

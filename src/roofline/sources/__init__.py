@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
 
 from ..errors import SourceError
+from ..machine import Machine
 from ..units import parse
+from ..workload import Recording
 
 # In order: the first that recognises the head of a file reads it.
 SOURCES = ("xspace.recording", "report_json", "programs", "ncu", "table")
@@ -24,21 +28,13 @@ SAMPLE = "sample:"  # before the name of an input that comes with the package
 Progress = Callable[[int, int], None]  # how much is done, and how much there is
 
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any, Protocol
+class Source(Protocol):
+    """What a source module provides; those of profiles take ``salvage`` and ``progress`` too."""
 
-    from ..machine import Machine
-    from ..workload import Recording
+    __name__: str
 
-    class Source(Protocol):
-        """What a source module provides; those of profiles take ``salvage`` and ``progress`` too."""
-
-        __name__: str
-
-        def sniff(self, head: bytes, path: Path | str) -> bool: ...
-        def read(self, path: Path | str, target: Machine | None = None, **how: Any) -> Recording: ...
+    def sniff(self, head: bytes, path: Path | str) -> bool: ...
+    def read(self, path: Path | str, target: Machine | None = None, **how: Any) -> Recording: ...
 
 
 def head_of(path: Path | str) -> bytes:
@@ -126,7 +122,8 @@ def read(
 
         return read_remote(str(path), known, salvage=salvage, progress=progress)
     if str(path).startswith(SAMPLE):
-        from ..value import replace
+        from msgspec.structs import replace
+
         from .samples import sample
 
         return replace(read(sample(str(path)), target, salvage=salvage, progress=progress), files=(str(path),))

@@ -15,9 +15,10 @@ from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
+from msgspec import Struct
+
 from ..errors import UsageError
 from ..units import parse
-from ..value import value
 from .xspace.attribute import Part
 from .xspace.packing import pack, unpack
 
@@ -32,7 +33,7 @@ ABANDONED_S = parse("1 h", "s")  # after which an unfinished entry is one whose 
 COMPILED = (".so", ".pyd")
 LOADED_S = time.time()  # about when this process read the source files
 _CHECKSUM_BYTES = sha256().digest_size
-_NO_READERS = ("cli", "render", "serve", "injected")  # packages that have no say in what a file means
+_NO_READERS = ("cli", "render", "serve", "capture", "integrations")  # packages that have no say in what a file means
 
 
 def cache_folder() -> Path:
@@ -67,8 +68,7 @@ def fingerprint(*, compiled: bool = True) -> str:
     return digest.hexdigest()
 
 
-@value(kw_only=False)
-class Cache:
+class Cache(Struct, frozen=True):
     """A folder of parts. ``most_bytes`` is what it may hold; a file system that refuses is a cache that is empty.
 
     ``largest_bytes`` is the largest plain file it is asked about; gzipped ones always pay.

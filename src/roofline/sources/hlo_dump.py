@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 from ..errors import SourceError
-from ..hlo import HloModule, parse, recognise
+from ..hlo.ir.module import HloModule
+from ..hlo.read import parse, recognise
 from . import all_of, head_of
 
 # module_0001.jit_step.sm_9.0_gpu_after_optimizations.hlo.pb: number and name of the module, when it was written, how.

@@ -6,27 +6,24 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from ..errors import RooflineError, UsageError
 from ..machine import Machine
-from ..value import replace, value
 from ..workload import Recording
-from . import PROFILE_SOURCE, Progress, find, profiles_in
+from . import PROFILE_SOURCE, Progress, Source, find, profiles_in
 from .cache import Cache, key_of
 from .profile_folder import one_run
 from .remote import is_folder, is_remote, local_copy, remote_profiles
 from .xspace.attribute import Part
+from .xspace.modules import Known
 from .xspace.recording import merge, read_part
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from . import Source
-    from .xspace.modules import Known
 
 Buffer = bytes | mmap.mmap
 
 
-@value
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """How the files of a run are read: for which machine, as far as damage allows, as one of several hosts, and with what cache."""
 
     target: Machine | None = None
@@ -126,5 +123,5 @@ def _pays(file: str, data: Buffer | None, cache: Cache) -> bool:
 
 def calls_of_users() -> bool:
     """Whether somebody registered prices of custom calls in this process: nothing outside of it knows them."""
-    registry = sys.modules.get("roofline.hlo.calls.registry")
+    registry = sys.modules.get("roofline.hlo.price.calls.registry")
     return bool(registry and registry.user_targets())

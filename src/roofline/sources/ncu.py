@@ -11,11 +11,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ..cost import Cost
-from ..counters import Launch
 from ..errors import FormulaError, SourceError
 from ..machine import Machine
 from ..resource import HBM, Resource
-from ..workload import Coverage, Device, Op, Recording, Share, Workload
+from ..workload import Coverage, Device, Launch, Op, Recording, Share, Workload
 from . import all_of
 from .ncu_metrics import L1, L2, NAME, UNNAMED_MATRIX, VECTOR, Metrics, Plan, bytes_over, cost_of, is_used, peaks, plan
 from .ncu_table import TIME, Entry, decode, entries, is_header, writes_decimal_commas

@@ -18,11 +18,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 
+from msgspec import Struct, field
+
 from ..cost import Amount, Cost
 from ..dtypes import DTYPES, dtype
 from ..errors import SourceError
 from ..resource import HBM, Resource, matrix, vector
-from ..value import field, value
 from .ncu_table import TIME, Entry, number
 
 SECTOR, WAVEFRONT = 32, 128  # bytes
@@ -160,8 +161,7 @@ def amount(value: Fraction) -> Amount:
     return value.numerator if value.denominator == 1 else float(value)
 
 
-@value(kw_only=False)
-class Plan:
+class Plan(Struct, frozen=True):
     """How the metrics that a file has become costs: the tensor counters to add for each format, and the formats that are complete."""
 
     tensor: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

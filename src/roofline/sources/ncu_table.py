@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
 
+from msgspec import Struct, field
+
 from ..errors import SourceError
 from ..units import DECIMAL, SMALL
-from ..value import field, value
 
 HEADER = re.compile(r'\A\ufeff?"?ID"?,.*"?Kernel Name"?', re.IGNORECASE)
 METRIC, UNIT, VALUE = "Metric Name", "Metric Unit", "Metric Value"
@@ -37,8 +38,7 @@ _SECONDS: dict[str, int | Fraction] = {
 _PREFIXED = re.compile(r"([kKMGTPE]?)(byte|[hH]z)s?")
 
 
-@value(kw_only=False)
-class Entry:
+class Entry(Struct, frozen=True):
     """A launch as the table has it: its row, the words about it (``Kernel Name``), and for each metric its unit and cell."""
 
     row: int

@@ -6,12 +6,11 @@ project's own model, and the recording says that its costs are an estimate.
 
 from pathlib import Path
 
-from ..hlo import HloModule
-from ..hlo.bill import Platform, platform_of
-from ..hlo.collectives import network_of
-from ..hlo.fusion_model import fuse
-from ..hlo.platforms import detect_platform
-from ..hlo.program import program
+from ..hlo.fusion.compiler_model import fuse
+from ..hlo.ir.module import HloModule
+from ..hlo.ir.platforms import Platform, detect_platform, platform_of
+from ..hlo.price.collectives import network_of
+from ..hlo.price.program import program
 from ..machine import Machine
 from ..workload import Op, Recording, Workload
 from .hlo_dump import read_modules, sniff

@@ -12,8 +12,10 @@ from hashlib import blake2s
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from ..errors import RooflineError, SourceError
-from ..value import replace, value
 from . import PROFILES, find, head_of
 from .hlo_dump import program_files
 
@@ -27,8 +29,7 @@ _DUMPED = re.compile(r"module_\d+\.")
 _OF_OPS = re.compile(rb'"(flops|flop|bytes|time|time_s|duration)"')
 
 
-@value
-class Run:
+class Run(Struct, frozen=True, kw_only=True):
     """Something to open: an opaque id, what it is, the files it is read from, and how they stood when looked at.
 
     ``path`` is what `roofline analyze` would be given; ``name`` is shorter, for people. ``stamps`` are each file's time of change in
@@ -64,8 +65,7 @@ class Run:
         return replace(self, stamps=tuple((state.st_mtime_ns, state.st_size) for state in states if state))
 
 
-@value
-class Listing:
+class Listing(Struct, frozen=True, kw_only=True):
     """The runs that one look found, the newest first, and what is to be said about the looking."""
 
     runs: tuple[Run, ...] = ()

@@ -19,13 +19,15 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from ..cost import Cost
 from ..dtypes import dtype
 from ..errors import RooflineError, SourceError, did_you_mean
 from ..machine import Machine
 from ..resource import HBM, MEMORY_UNITS, UNNAMED_WORK, Resource
 from ..units import parse
-from ..value import replace, value
 from ..workload import COST_PROVENANCES, Coverage, Op, Recording, Share, Workload
 from .rows import PARQUET_MAGIC, Cell, rows_of
 
@@ -52,8 +54,7 @@ _HEADER = re.compile(r"(?P<name>.+?)\s*[\[(]\s*(?P<unit>[^\])]*?)\s*[\])]\s*\Z")
 _DEFAULT_DTYPE = "bf16"
 
 
-@value(kw_only=False)
-class Column:
+class Column(Struct, frozen=True):
     """A column understood: which field or resource it is, and the unit its header gives to bare numbers."""
 
     header: str

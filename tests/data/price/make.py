@@ -19,8 +19,8 @@ from jax.extend import backend
 from jaxlib import _hlo
 
 from corpus import CASES, compiled
-from roofline.hlo.module import Computation, HloModule, Instruction
-from roofline.hlo.text import parse_text
+from roofline.hlo.ir.module import Computation, HloModule, Instruction
+from roofline.hlo.read.text import parse_text
 
 # Opcodes that JAX does not lower to for CPUs.
 BY_HAND = """HloModule by_hand

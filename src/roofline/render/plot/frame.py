@@ -7,8 +7,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
+from msgspec import Struct
 
-from ...value import value
 from ..geometry import Extent, Tick, linear_ticks, log_ticks
 from .style import LINE_SPACING, NORMAL, SMALL, TYPEFACE, Theme, drawable, text_size, text_style
 
@@ -17,8 +17,7 @@ WIDTH, HEIGHT = 500.0, 310.0  # of the axes of a figure of our own, in points
 MARGIN = 12.0
 
 
-@value
-class Axis:
+class Axis(Struct, frozen=True, kw_only=True):
     """What one axis says: its label, the dimension of its numbers and the base of their powers, or ticks of its own."""
 
     label: str

@@ -13,8 +13,9 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
+from msgspec import Struct
+from msgspec.structs import replace
 
-from ...value import replace, value
 from ..boxes import Box, Disc, Scene, Segment
 from ..geometry import Extent, Path, Spot
 from ..labels import Label, Placed, place_labels, slide, spread
@@ -25,8 +26,7 @@ from .surround import Entry, write_foot, write_head
 _MOST_ROOM = 0.42  # of the width, for words at the right ends of lines
 
 
-@value(kw_only=False)
-class _Asked:
+class _Asked(Struct, frozen=True):
     """Words for a mark."""
 
     text: str
@@ -39,8 +39,7 @@ class _Asked:
     crowd: bool
 
 
-@value(kw_only=False)
-class _Along:
+class _Along(Struct, frozen=True):
     """Words for a line, and the legend's line that stands in for them where they do not fit."""
 
     text: str

@@ -10,10 +10,10 @@ from typing import Any
 
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.textpath import text_to_path
+from msgspec import Struct
 
 from ...errors import UsageError, did_you_mean
 from ...resource import Resource
-from ...value import value
 from ..labels import Size
 
 TITLE, NORMAL, SMALL = 12.0, 9.0, 8.0
@@ -27,8 +27,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES: tuple[Dash, ...] = (None, (5, 2), (2, 1.6), (7, 2, 1.5, 2))
 
 
-@value
-class Theme:
+class Theme(Struct, frozen=True, kw_only=True):
     """Colours of one mode: paper, ink, and the series in the order they are used."""
 
     name: str

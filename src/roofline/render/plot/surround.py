@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.transforms import ScaledTranslation
+from msgspec import Struct
 
-from ...value import value
 from ..geometry import Spot
 from .frame import POINTS
 from .style import LINE_SPACING, NORMAL, ROOF_WIDTH, SMALL, TITLE, Dash, Theme, cut, drawable, font, text_size, text_style, wrap
@@ -15,8 +15,7 @@ _ROW = 14.0  # of a legend
 _BELOW_AXIS = 40.0  # ticks, their numbers and the axis label
 
 
-@value
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """A line of the legend: a mark or a line, and what it means."""
 
     text: str

@@ -5,16 +5,16 @@ All of it is whole numbers (picoseconds, executions, kernels, bytes), so that me
 
 from collections.abc import Iterable, Mapping
 
+from msgspec import Struct, field
+
 from ...cost import NOTHING, Cost
 from ...resource import HBM, UNNAMED_WORK
-from ...value import field, record, value
 
 UNKNOWN = Cost.of({UNNAMED_WORK: None, HBM: None})  # of work that nobody can price
 Mark = int  # a step, by its place among the instances of its part
 
 
-@value
-class Subject:
+class Subject(Struct, frozen=True, kw_only=True):
     """An operation: what it is, and what one execution costs. Equal on every device and host that runs it.
 
     ``program`` tells modules of one name apart. ``found`` is whether its events led to an instruction, or are copies and memsets of the
@@ -44,8 +44,7 @@ class Subject:
         return self.cost.is_known
 
 
-@record
-class Share:
+class Share(Struct):
     """What an operation did in one step."""
 
     executions: int = 0
@@ -56,8 +55,7 @@ class Share:
         self.time_ps += other.time_ps
 
 
-@value(kw_only=False)
-class Launched:
+class Launched(Struct, frozen=True):
     """A kernel that an operation launches: when it first did, with how many blocks, and how often."""
 
     kernel: str
@@ -66,8 +64,7 @@ class Launched:
     count: int
 
 
-@record
-class Tally:
+class Tally(Struct):
     """What an operation did on one device.
 
     ``amounts`` are costs in total, beside the subject's for each execution: bytes of copies, each of which has its own size.
@@ -99,8 +96,7 @@ class Tally:
         self.launched += other.launched
 
 
-@value(kw_only=False)
-class Instance:
+class Instance(Struct, frozen=True):
     """A step as its host saw it: the annotation's name and number, and which of those with the same name and number it is."""
 
     name: str
@@ -108,8 +104,7 @@ class Instance:
     nth: int = 0
 
 
-@record
-class Extent:
+class Extent(Struct):
     """A step on one device: last end minus first start, the union of its events, and whether its last launch was seen to run."""
 
     wall_ps: int
@@ -117,8 +112,7 @@ class Extent:
     complete: bool = True
 
 
-@value
-class DevicePart:
+class DevicePart(Struct, frozen=True, kw_only=True):
     """One device of one host: what it is, how long it was seen, and what ran on it."""
 
     plane: str
@@ -141,8 +135,7 @@ class DevicePart:
         return sum(tally.self_ps for subject, tally in self.rows.items() if not subject.priced)
 
 
-@value
-class Part:
+class Part(Struct, frozen=True, kw_only=True):
     """What one file says. Parts of one run are merged into a recording, in any order; they travel between processes.
 
     ``measured`` is the share of time for which hardware counters saw each unit busy, where a profile has such counters.

@@ -6,11 +6,12 @@ eights; of two branches on a predicate the second comes first); a loop, where lo
 node that sets the condition, and a node with a graph for body, condition and setter.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 
-from ...hlo.module import Instruction
-from ...patterns import pattern
-from ...value import value
+from msgspec import Struct
+
+from ...hlo.ir.module import Instruction
 from .modules import CONTROL, Place, Program
 
 LOOP_SETTER, CASE_SETTER = "set_while_condition", "set_case_condition"
@@ -37,12 +38,11 @@ _SILENT = frozenset(  # these launch nothing
     ]
 )
 _SILENT_CALLS = ("AllocateBuffer", "Pin", "Unpin", "CreateBuffer")
-_NUMBER = pattern(r"(?:[._]\d+)+\Z")
+_NUMBER = re.compile(r"(?:[._]\d+)+\Z")
 _KERNEL_SUFFIX = ".kd"  # of AMD's kernels
 
 
-@value(kw_only=False)
-class Command:
+class Command(Struct, frozen=True):
     """An instruction that launches something. ``bodies`` are those of a conditional, in the order in which they are recorded.
 
     ``kernel`` is the name of its kernel if that is its own, ``stem`` what it shares with others.
@@ -60,8 +60,7 @@ class Command:
         return self.opcode == "custom-call"
 
 
-@value(kw_only=False)
-class Slot:
+class Slot(Struct, frozen=True):
     """A node to be: the command it comes from, and the nodes of the graph inside it, if it is a branch or a loop.
 
     ``sets`` is the kernel that sets a condition.

@@ -6,7 +6,8 @@ counted once a run of the program, times the trip counts around it, for some ins
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ...value import field, record, value
+from msgspec import Struct, field
+
 from .attribute import UNKNOWN, DevicePart, Extent, Instance, Mark, Share, Subject, Tally
 from .modules import Place, Program, Programs
 from .scan import Plane, Progress, RowsOf, Space, Totals, TotalsOf, read_rows, read_totals, union
@@ -18,8 +19,7 @@ _STARTS = "ExecuteHelper"  # the host's part of a run, where it does not say the
 _ANY_THREAD = -1
 
 
-@value
-class _Key:
+class _Key(Struct, frozen=True, kw_only=True):
     """The thunks of one instruction on one thread."""
 
     thread: int
@@ -36,8 +36,7 @@ class _Key:
     last_ps: int
 
 
-@record
-class _Cells:
+class _Cells(Struct):
     """Events, time and self time in steps: of each key, and of all."""
 
     keys: dict[tuple[int, int], dict[Mark, Share]] = field(default_factory=dict)

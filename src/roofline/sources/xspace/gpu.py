@@ -7,8 +7,10 @@ launches is one operation: helper kernels, memsets and copies are folded into it
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from ...errors import SourceError
-from ...value import replace, value
 from .attribute import UNKNOWN, DevicePart, Extent, Launched, Mark, Share, Subject, Tally
 from .commands import launching
 from .graphs import Graph, Resolved, Seen, resolve
@@ -49,8 +51,7 @@ def _price_ahead(programs: Programs, host: Host) -> None:
             program.subject(place)
 
 
-@value(kw_only=False)
-class _Owner:
+class _Owner(Struct, frozen=True):
     """What a key belongs to, and the instruction that is, if it is one."""
 
     subject: Subject

@@ -8,30 +8,29 @@ Three things are checked: the number of commands that the host says it launched,
 is said as a doubt.
 """
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ...patterns import pattern
-from ...value import field, record, value
+from msgspec import Struct, field
+
 from .commands import ALIKE, LOOP_SETTER, WRONG, Command, Slot, commands, fit, is_memset, slots, stem
 from .modules import Place, Program
 
 _PREFIX = "command_buffer_"  # and the number of the first thunk in it, which rises along the program
 _MOST_WINDOWS = 2_000  # places where a run is looked for when nothing tells where it begins
-_TRAILS = pattern(r"splitKreduce|convert_dq")  # kernels that end a library call
+_TRAILS = re.compile(r"splitKreduce|convert_dq")  # kernels that end a library call
 _OUT_OF_ORDER = 0.05  # of library kernels that may run outside their place: work in a graph may overlap
 
 
-@value(kw_only=False)
-class Seen:
+class Seen(Struct, frozen=True):
     """A node that ran: its kernel, and when it first began."""
 
     kernel: str
     first_ps: int
 
 
-@record
-class Graph:
+class Graph(Struct):
     """A graph that ran: the nodes seen of it by index, how often it was launched, and the number of commands the host says it has.
 
     ``label`` is what its events call it, ``scope`` the number of the loop or conditional whose computation it runs.
@@ -57,8 +56,7 @@ class Graph:
         self.launches = max(self.launches, launches)
 
 
-@record
-class Resolved:
+class Resolved(Struct):
     """A graph's nodes as instructions. Those without one could not be told; ``doubts`` says what did not agree."""
 
     places: dict[int, Place] = field(default_factory=dict)
@@ -164,8 +162,7 @@ def _lead(body: Sequence[Slot]) -> int:
     return next((number for number, slot in enumerate(body) if not slot.is_call), 0)
 
 
-@value(kw_only=False)
-class _Call:
+class _Call(Struct, frozen=True):
     """A node that owns a graph of a library's making: what ran before it in its own graph, and what after, by first begin."""
 
     slot: Slot

@@ -1,10 +1,11 @@
 """Kernels on a GPU's streams, summed up by what they say of themselves: program, instruction, node of a graph, size of a copy."""
 
+import re
 from collections.abc import Sequence
 
-from ...patterns import pattern
+from msgspec import Struct
+
 from ...resource import HBM, PCIE, Resource
-from ...value import value
 from .scan import Line, Plane, Totals, TotalsOf
 from .tables import Steps
 
@@ -21,17 +22,16 @@ _BY = (
     "Memset_details",
 )
 _DERIVED = range(0xDEADBEEF - 2**32, 0xDEADBEEF - 2**32 + 390)  # ids of lines that tools add when they convert a profile
-_NOT_STREAMS = pattern(r"Steps|Launch Stats|XLA (Modules|Ops)\b.*|Framework .*|Source code\b.*|CUPTI overhead|_counters_|.* - from #\d+")
+_NOT_STREAMS = re.compile(r"Steps|Launch Stats|XLA (Modules|Ops)\b.*|Framework .*|Source code\b.*|CUPTI overhead|_counters_|.* - from #\d+")
 # Events on streams that are no work of the device.
-_NOT_WORK = pattern(r"MemoryAlloc|MemoryFree|MemoryResidency|UnifiedMemory|Overhead|BUFFER_FLUSH|CudaGraph\b.*")
-_SIZE = pattern(r"\b(?:size|num_bytes):(\d+)")
-_GRID = pattern(r"\bgrid:(\d+),(\d+),(\d+)")
-_KINDS = pattern(r"kind_src:(\S+) kind_dst:(\S+)")
+_NOT_WORK = re.compile(r"MemoryAlloc|MemoryFree|MemoryResidency|UnifiedMemory|Overhead|BUFFER_FLUSH|CudaGraph\b.*")
+_SIZE = re.compile(r"\b(?:size|num_bytes):(\d+)")
+_GRID = re.compile(r"\bgrid:(\d+),(\d+),(\d+)")
+_KINDS = re.compile(r"kind_src:(\S+) kind_dst:(\S+)")
 _NODE_BITS, _NODE_MASK = 32, 0xFFFF_FFFF  # a node's id is its graph's id and its index there
 
 
-@value(eq=False)
-class Key:
+class Key(Struct, frozen=True, kw_only=True, eq=False):
     """The events of one kernel for one instruction or node, on one stream. It is equal only to itself.
 
     ``operation`` is the instruction it names, or the graph it is in; ``scope`` the number of that instruction, or of the loop around the

@@ -9,23 +9,22 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Iterable, Iterator
 
+from msgspec import Struct, field
+
 from ...cost import NOTHING
 from ...errors import SourceError
-from ...hlo.bill import Platform, Price, Site
-from ...hlo.module import HloModule, Instruction
-from ...hlo.scopes import direction, scope
-from ...hlo.values import Metadata
-from ...hlo.wire import unpack
-from ...value import field, record
+from ...hlo.ir.attributes import Metadata
+from ...hlo.ir.module import HloModule, Instruction
+from ...hlo.ir.platforms import Platform
+from ...hlo.ir.scopes import direction, scope
+from ...hlo.price.collectives import Network
+from ...hlo.price.pricing import Pricer
+from ...hlo.price.types import Price, Site
+from ...hlo.read.wire import unpack
 from .attribute import UNKNOWN, Subject
 from .scan import Plane, Slice, Space
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ...hlo.collectives import Network
-    from ...hlo.price import Pricer
-
-    Known = dict[tuple[Platform, Network, str, bytes], "Program"]  # programs of several hosts, by all that they follow from
+Known = dict[tuple[Platform, Network, str, bytes], "Program"]  # programs of several hosts, by all that they follow from
 
 METADATA_PLANE = "/host:metadata"
 CONTROL = ("while", "conditional", "call")  # their work has instructions of its own
@@ -44,8 +43,7 @@ class Place(namedtuple("Place", ("computation", "position"))):
     position: int
 
 
-@record(eq=False)
-class Program:
+class Program(Struct, eq=False):
     """A module that ran: its instructions by name and number, and what each costs.
 
     ``compiled`` are the names of fusions and sorts, which run as kernels of their own; ``sorts`` the first sort of each computation.
@@ -227,9 +225,9 @@ class Programs:
 
     def _parse(self, id: int) -> Program | str:
         # What reads and prices programs is half of all imports: it is made ready while events are read, or not at all without programs.
-        from ...hlo.collectives import Network
-        from ...hlo.price import Pricer
-        from ...hlo.proto import parse_proto
+        from ...hlo.price.collectives import Network
+        from ...hlo.price.pricing import Pricer
+        from ...hlo.read.proto import parse_proto
 
         name, piece = self._slices[id]
         data = self._space.bytes_of(piece)

@@ -6,7 +6,6 @@ have any length, floats their shortest exact spelling and fractions both their n
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from fractions import Fraction
 from typing import Any
 
@@ -16,7 +15,7 @@ from ...resource import Resource
 from .attribute import DevicePart, Extent, Instance, Launched, Part, Share, Subject, Tally
 
 VALUES = {made.__name__: made for made in (Cost, DevicePart, Extent, Instance, Launched, Part, Share, Subject, Tally)}
-FIELDS = {name: tuple(field.name for field in fields(made)) for name, made in VALUES.items()}
+FIELDS = {name: made.__struct_fields__ for name, made in VALUES.items()}
 PLAIN = (type(None), bool, int, float, str)
 
 

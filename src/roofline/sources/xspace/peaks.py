@@ -1,6 +1,7 @@
 """What a device says of itself: its name, and the rates it reports, by resource."""
 
-from ...patterns import pattern
+import re
+
 from ...units import parse
 from .scan import Plane
 
@@ -18,7 +19,7 @@ _TPU_RATES = {
 }
 # What libtpu calls chips that everybody else calls by another name.
 _TPU_NAMES = {"TPU v5": "TPU v5p", "TPU v5 Lite": "TPU v5e", "TPU v6 Lite": "TPU v6e", "TPU v4 Lite": "TPU v4i", "TPU7x": "TPU v7x"}
-_ORDINAL = pattern(r":(\d+)")
+_ORDINAL = re.compile(r":(\d+)")
 
 
 def ordinal(plane: Plane) -> int:

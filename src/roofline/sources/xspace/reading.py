@@ -11,6 +11,7 @@ import os
 from _thread import LockType, allocate_lock, start_new_thread
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from typing import Any, Protocol, TypeVar
 
 from ...errors import SourceError
 from ...units import parse
@@ -30,21 +31,19 @@ SETTLED_HOPS = 64  # more than an event has stats, which look like events: so ma
 
 Progress = Callable[[int, int], None]
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Protocol, TypeVar
 
-    Request = TypeVar("Request", RowsOf, TotalsOf)
-    Table = TypeVar("Table")
+Request = TypeVar("Request", RowsOf, TotalsOf)
+Table = TypeVar("Table")
 
-    class Job(Protocol):
-        """A line being read by the scanner; only sums can be read in parts."""
 
-        position: int
+class Job(Protocol):
+    """A line being read by the scanner; only sums can be read in parts."""
 
-        def run(self, budget: int, /) -> bool: ...
-        def take(self) -> Mapping[str, Any]: ...
-        def close(self) -> None: ...
+    position: int
+
+    def run(self, budget: int, /) -> bool: ...
+    def take(self) -> Mapping[str, Any]: ...
+    def close(self) -> None: ...
 
 
 class Part:

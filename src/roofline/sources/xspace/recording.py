@@ -8,23 +8,23 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from mmap import mmap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from ...cost import Cost
 from ...errors import SourceError
+from ...machine import Machine
 from ...units import parse
-from ...value import field, record, value
 from ...workload import Coverage, Device, KernelUse, Op, Recording, Step, Workload
 from ...workload import Share as OpShare
 from .attribute import DevicePart, Extent, Instance, Part, Subject, Tally
 from .scan import Progress, Space, open_bytes, open_space
 from .space import sniff as looks_like_space
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ...hlo.collectives import Network
-    from ...machine import Machine
+    from ...hlo.price.collectives import Network
     from .modules import Known
 
 FORMAT = "xspace"
@@ -100,8 +100,7 @@ def _tpu_counters(space: Space) -> tuple[tuple[tuple[str, float], ...], list[str
 Found = tuple[list[DevicePart], tuple[Instance, ...], list[str]]  # devices, the steps they ran, notes
 
 
-@value(kw_only=False)
-class _Request:
+class _Request(Struct, frozen=True):
     """An opened profile, and how to read it."""
 
     space: Space
@@ -146,7 +145,7 @@ def _network(target: Machine | None) -> Network | None:
     """How the chips of the machine that a profile is read for are joined."""
     if target is None:
         return None
-    from ...hlo.collectives import network_of
+    from ...hlo.price.collectives import network_of
 
     return network_of(target)
 
@@ -265,8 +264,7 @@ def _measured(parts: Sequence[Part]) -> dict[str, float]:
     return {unit: sum(share[unit] * wall for share, wall in zip(shares, walls, strict=True)) / sum(walls) for unit in units if sum(walls)}
 
 
-@record
-class _Row:
+class _Row(Struct):
     """An operation of a run while it is added up: what all devices did, its executions and picoseconds by step, its part on each device."""
 
     total: Tally = field(default_factory=Tally)

@@ -29,9 +29,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from ...errors import UsageError
-from .reading import Progress, cores, in_parts, part_counts, read_all, whole
+from .reading import Job, Progress, cores, in_parts, part_counts, read_all, whole
 from .space import NOT_BUILT, EventMetadata, Line, Plane, Slice, Space, Value, open_bytes, open_space, sniff, unpacked_limit
 from .tables import NO_STEP, Cells, Integers, Overlaps, Pair, Pairs, Rows, RowsOf, StatColumn, Steps, Totals, TotalsOf
 
@@ -71,12 +72,6 @@ MOST_STATS = 24  # that one pass can look for
 CLOCKS = {"event": -1, "device": -2}  # the scanner's numbers for what steps are looked up by, besides stats
 _KEY_HEAD = 2  # a key's row: metadata id, kinds of its values (4 bits each), the values
 _KIND_BITS, _KIND_MASK = 4, 0xF
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from .reading import Job
 
 
 def union(intervals: Iterable[Integers]) -> tuple[Integers, int]:

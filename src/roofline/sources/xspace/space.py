@@ -12,11 +12,14 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from pathlib import Path
 from types import TracebackType
+from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from ...errors import SourceError
 from ...units import parse
-from ...value import value
 
 try:
     from . import _scan
@@ -39,17 +42,11 @@ DOUBLE, UINT64, INT64, STRING, BLOB, REF = range(1, 7)  # how a stat's value was
 PLANE_ID, PLANE_NAME, PLANE_LINES, PLANE_EVENT_METADATA, PLANE_STAT_METADATA, PLANE_STATS = 0x08, 0x12, 0x1A, 0x22, 0x2A, 0x32
 PLANE_TAGS = (PLANE_ID, PLANE_NAME, PLANE_LINES, PLANE_EVENT_METADATA, PLANE_STAT_METADATA, PLANE_STATS)
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any, TypeVar
-
-    T = TypeVar("T")
-    _Metadata = tuple[str, str, tuple[int, int], list[tuple[int, int, Any]], list[int]]
+T = TypeVar("T")
+_Metadata = tuple[str, str, tuple[int, int], list[tuple[int, int, Any]], list[int]]
 
 
-@value(kw_only=False)
-class Slice:
+class Slice(Struct, frozen=True):
     """A range of the (unpacked) file's bytes."""
 
     offset: int
@@ -60,8 +57,7 @@ Value = int | float | str | Slice | None
 Stats = Mapping[str, Value]  # by name; of a name that comes twice, the first
 
 
-@value
-class Line:
+class Line(Struct, frozen=True, kw_only=True):
     """A timeline of a plane. ``row`` is its number in the file; times of its events are already absolute."""
 
     row: int
@@ -74,8 +70,7 @@ class Line:
     whole: bool
 
 
-@value
-class EventMetadata:
+class EventMetadata(Struct, frozen=True, kw_only=True):
     """What all events of one metadata id share: the op or kernel, and stats that hold for each of them."""
 
     id: int

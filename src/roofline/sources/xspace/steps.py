@@ -7,7 +7,8 @@ whatever thread, belongs to it. Its number and name are labels: thirty steps may
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, compress, pairwise
 
-from ...value import field, record, value
+from msgspec import Struct, field
+
 from .attribute import Instance, Mark, numbered
 from .scan import Plane, Rows, RowsOf, Space, Steps, read_rows
 
@@ -26,8 +27,7 @@ _CAPTURES = "cuGraphCreate"  # has a correlation id and nothing on the device
 _LOOK_BACK = 64  # rows between a launch and the event that encloses it
 
 
-@value(kw_only=False)
-class Annotation:
+class Annotation(Struct, frozen=True):
     """A step as it was annotated, by the host's clock."""
 
     name: str
@@ -37,8 +37,7 @@ class Annotation:
     line: int
 
 
-@value(kw_only=False)
-class Launches:
+class Launches(Struct, frozen=True):
     """What one thread launched: when, by the host's clock, and as what."""
 
     line: int
@@ -52,8 +51,7 @@ class Launches:
         return self.ids[bisect_left(self.start_ps, begin_ps) : bisect_left(self.start_ps, end_ps)]
 
 
-@record
-class Host:
+class Host(Struct):
     """What the host's threads say: steps, launches, how many commands each CUDA graph has, how often each module was executed."""
 
     annotations: tuple[Annotation, ...] = ()

@@ -8,8 +8,9 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import add, le
 
+from msgspec import Struct
+
 from ...errors import UsageError
-from ...value import value
 from .space import BLOB, DOUBLE, REF, STRING, UINT64, Line
 
 MOST_KEYS, MOST_DISTINCT, MOST_SUMS = 14, 2, 4  # the scanner's records have room for so many
@@ -20,8 +21,7 @@ Integers = memoryview
 StatValue = int | float | str | bytes | None
 
 
-@value(kw_only=False)
-class Steps:
+class Steps(Struct, frozen=True):
     """Which step a value belongs to: ``low, high, label`` of intervals in order of low, one array.
 
     A value belongs to the last interval that begins at or before it, if it lies before its high. ``by`` says what is looked up: an
@@ -49,8 +49,7 @@ class Steps:
         return cls(triples)
 
 
-@value
-class Pair:
+class Pair(Struct, frozen=True, kw_only=True):
     """An asynchronous op: the metadata ids of its two halves. Those of one group share a link, in proportion to weight (bytes)."""
 
     start: int
@@ -59,8 +58,7 @@ class Pair:
     weight: float = 0.0
 
 
-@value
-class RowsOf:
+class RowsOf(Struct, frozen=True, kw_only=True):
     """Which events of a line to read, and which of their stats.
 
     With ``having`` or ``only``, an event is kept if it carries one of those stats or has one of those metadata ids.
@@ -72,8 +70,7 @@ class RowsOf:
     only: Iterable[int] | None = None
 
 
-@value
-class TotalsOf:
+class TotalsOf(Struct, frozen=True, kw_only=True):
     """Which events of a line to sum up, and how.
 
     Keys are (metadata id, values of the stats ``by``). ``distinct``: two stats at most whose changes are counted. ``sums``: four at most
@@ -98,8 +95,7 @@ class TotalsOf:
                 raise UsageError(f"{len(names)} stats in {what!r}; {most} at most")
 
 
-@value(kw_only=False, eq=False)
-class StatColumn:
+class StatColumn(Struct, frozen=True, eq=False):
     """The values of a stat, row by row: ``column[row]`` is a number, a string, bytes, or ``None`` where it is absent.
 
     ``values`` are the raw 64-bit integers (a double's bits, a reference's id, a text's number), ``kinds`` how each was written.
@@ -137,8 +133,7 @@ class StatColumn:
         return int(value % _UINT64 if kind == UINT64 else value)
 
 
-@value(eq=False)
-class Rows:
+class Rows(Struct, frozen=True, kw_only=True, eq=False):
     """Events of a line, one a row, in the order of the file. ``events`` counts all that were seen, kept or not.
 
     ``occurrences`` is ``None`` unless some event stands for several (a pre-aggregated profile).
@@ -157,8 +152,7 @@ class Rows:
         return len(self.metadata_id)
 
 
-@value(eq=False)
-class Cells:
+class Cells(Struct, frozen=True, kw_only=True, eq=False):
     """The part of a key (by row of the totals) in a step (by label), from its first event's begin to its last one's end."""
 
     key: Integers
@@ -170,8 +164,7 @@ class Cells:
     last_ps: Integers
 
 
-@value(eq=False)
-class Overlaps:
+class Overlaps(Struct, frozen=True, kw_only=True, eq=False):
     """How long events of one key ran while an earlier one of the same execution had not ended."""
 
     covering: Integers
@@ -180,8 +173,7 @@ class Overlaps:
     time_ps: Integers
 
 
-@value(eq=False)
-class Pairs:
+class Pairs(Struct, frozen=True, kw_only=True, eq=False):
     """Async pairs, from start's begin to done's end, by the step the start fell into (`NO_STEP` outside of all).
 
     ``share_ps`` divides the union of overlapping transfers of one group among them. ``unpaired`` halves found no partner.
@@ -195,8 +187,7 @@ class Pairs:
     unpaired: int
 
 
-@value(eq=False)
-class Totals:
+class Totals(Struct, frozen=True, kw_only=True, eq=False):
     """Sums over the events of each key, one key a row.
 
     ``self_ps`` adds up to ``busy_ps``, the union of all events, unless the clock was turned back: then (``rewinds``) each stretch counts

@@ -5,17 +5,18 @@ are part of their chip: what runs on them has rows of its own beside the TensorC
 """
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from ...value import field, record
+from msgspec import Struct, field
+
+from ...machine import Machine
 from .attribute import DevicePart, Extent, Instance, Mark, Share, Subject, Tally
 from .peaks import ordinal, tpu_name, tpu_rates
 from .scan import NO_STEP, Line, Pair, Plane, Progress, Space, Totals, TotalsOf, read_totals, union
 from .tpu_ops import TpuOp, link, needs_program, paired, subject, tpu_op, weight
 from .tpu_steps import DeviceSteps, device_steps
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...machine import Machine
     from .modules import Program
 
 _DEVICE, _SPARSE_CORE = "/device:TPU:", " SparseCore"
@@ -69,7 +70,7 @@ class _Modules:
         """The program of an operation that cannot be priced without; reading HLO is only imported then."""
         if op.program is None or not needs_program(op):
             return None
-        from ...hlo.collectives import network_of
+        from ...hlo.price.collectives import network_of
         from .modules import Programs
 
         if not isinstance(self._programs, Programs):
@@ -78,16 +79,14 @@ class _Modules:
         return self._programs.get(op.program)
 
 
-@record
-class _Join:
+class _Join(Struct):
     """An asynchronous operation: its two halves."""
 
     start: TpuOp
     done: TpuOp
 
 
-@record
-class _Core:
+class _Core(Struct):
     """A core, what its metadata says, and the totals of its operations."""
 
     space: Space

@@ -4,21 +4,20 @@ The law is that of `roofline.formulas.collective`; it is written out here becaus
 it takes to import what parses and prices whole programs.
 """
 
+import re
 from collections.abc import Callable
 from math import prod
 
-from ...cost import Cost
+from ...cost import Cost, part_of
 from ...dtypes import dtype
 from ...errors import FormulaError
-from ...exact import part_of
-from ...patterns import pattern
 
 LINK, HOP = "ici", "ici/hop"
-_ARRAY = pattern(r"\b([a-z][a-z0-9]*)\[([\d,]*)\]")
-_IOTA_GROUPS = pattern(r"replica_groups=\[(\d+(?:,\d+)*)\]<=")
-_GROUPS = pattern(r"replica_groups=\{\{([\d,]*)\}")
-_TARGETS = pattern(r"source_target_pairs=\{(.*?)\}\}")
-_PAIR = pattern(r"(\d+),(\d+)")
+_ARRAY = re.compile(r"\b([a-z][a-z0-9]*)\[([\d,]*)\]")
+_IOTA_GROUPS = re.compile(r"replica_groups=\[(\d+(?:,\d+)*)\]<=")
+_GROUPS = re.compile(r"replica_groups=\{\{([\d,]*)\}")
+_TARGETS = re.compile(r"source_target_pairs=\{(.*?)\}\}")
+_PAIR = re.compile(r"(\d+),(\d+)")
 
 
 def collective_cost(opcode: str, text: str) -> Cost | None:

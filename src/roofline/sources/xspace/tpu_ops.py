@@ -4,19 +4,20 @@ libtpu writes category, FLOP, bytes and a breakdown by memory into the metadata 
 for a name. FLOP and bytes are those figures; which unit works, and what crosses a link, is worked out here.
 """
 
+import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ...cost import NOTHING, Amount, Cost
 from ...errors import FormulaError
-from ...patterns import pattern
 from ...resource import HBM, PCIE, UNNAMED_WORK, Resource, vector
-from ...value import value
 from ...workload import feeds
 from .attribute import UNKNOWN, Subject
 from .scan import EventMetadata, Slice, Space
 from .tpu_links import LINK, collective_cost
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .modules import Program
 
@@ -30,18 +31,17 @@ _COLLECTIVES = (
     "collective-broadcast",
     "ragged-all-to-all",
 )
-_PRODUCTS = pattern(r"convolution|\bdot\b|matmul")
+_PRODUCTS = re.compile(r"convolution|\bdot\b|matmul")
 # MemoryAccessed of the breakdown: operation_type = 1 (1 is a read), memory_space = 2, bytes_accessed = 3.
 _READ = 1
 _SPACES: dict[int, tuple[str, str]] = {1: ("hbm", "hbm"), 2: ("cmem.read", "cmem.write"), 3: ("vmem.read", "vmem.write")}
-_OPCODE = pattern(r"[)}\]] ([a-z][a-z0-9\-]*)\(")
-_OPERAND = pattern(r"%([\w.\-]+)\)")
-_ARRAY = pattern(r"\b([a-z][a-z0-9]*)\[")
+_OPCODE = re.compile(r"[)}\]] ([a-z][a-z0-9\-]*)\(")
+_OPERAND = re.compile(r"%([\w.\-]+)\)")
+_ARRAY = re.compile(r"\b([a-z][a-z0-9]*)\[")
 _HOST_SPACE = "S(5)"
 
 
-@value
-class TpuOp:
+class TpuOp(Struct, frozen=True, kw_only=True):
     """An instruction as a TPU's metadata describes it. ``opcode`` is HLO's, or the category where the name is no HLO text."""
 
     id: int
@@ -202,7 +202,7 @@ def _framework(name: str) -> tuple[str, str]:
     """The named scope and the phase of an operation. Functions that are merely jitted have neither, and need no parser."""
     if all(part.startswith("jit(") for part in name.split("/")[:-1]) and "jvp(" not in name and "transpose(" not in name:
         return "", ""
-    from ...hlo.scopes import direction, scope
+    from ...hlo.ir.scopes import direction, scope
 
     return scope(name), direction(name)
 

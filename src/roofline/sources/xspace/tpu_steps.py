@@ -5,7 +5,8 @@ All of them are spans of the clock of events, which operations carry beside the 
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ...value import field, record
+from msgspec import Struct, field
+
 from .attribute import Extent, Instance, Mark, numbered
 from .scan import Line, Plane, RowsOf, Space, Steps, TotalsOf, read_rows, read_totals
 from .steps import read_host
@@ -16,8 +17,7 @@ _CUT_OFF = 0.9  # a first or last step shorter than this share of the others was
 Span = tuple[Instance, int, int]  # a step on one device: which, begin, end
 
 
-@record
-class DeviceSteps:
+class DeviceSteps(Struct):
     """The steps of each device, by its plane: where they lie, and how long they took."""
 
     spans: dict[str, list[tuple[int, int, Mark]]] = field(default_factory=dict)

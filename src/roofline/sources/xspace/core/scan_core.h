@@ -13,7 +13,7 @@
 #ifndef ROOFLINE_XSPACE_SCAN_CORE_H
 #define ROOFLINE_XSPACE_SCAN_CORE_H
 
-#include "hlo/wire.h"
+#include "hlo/read/wire.h"
 #include "pext.h"
 #include "table.h"
 

@@ -1,0 +1,74 @@
+"""Losses: where the time of a program went that its ops, each at its own roof, would not have needed.
+
+An op holds its device for its self time s. Of that, min(s, T_min) is time at the roof; the rest is lost to what binds the op:
+
+    memory          a memory level binds it
+    compute         the matrix or vector unit binds it
+    communication   a link binds it
+    latency         its launches do, or it needs nothing of any unit: control flow, waiting
+    unpriced        its cost is not wholly known, or no unit it uses is rated: the rest may be lost or needed
+    idle            wall time in which nothing ran: wall − busy
+
+All of it adds up to the wall time, summed over devices: time at the roof + the losses = wall.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from ..machine import LATENCY
+from ..placement import Placement
+from ..resource import named
+
+MEMORY, COMPUTE, COMMUNICATION, UNPRICED, IDLE = "memory", "compute", "communication", "unpriced", "idle"
+ROUNDING = 1e-9  # sums of seconds differ by this much in their last digits
+CAUSES = (MEMORY, COMPUTE, COMMUNICATION, LATENCY, UNPRICED, IDLE)
+
+
+class Held(Struct, frozen=True):
+    """An op's hold on its device: its self time, the least its work needs, and the cause that the rest is lost to."""
+
+    seconds: float
+    floor_s: float
+    cause: str
+
+
+class Losses(Struct, frozen=True):
+    """A wall time taken apart: at the roofs, and lost by cause, every one of `CAUSES` present."""
+
+    at_roof_s: float
+    lost: dict[str, float]
+
+
+def cause(placement: Placement, *, priced: bool = True) -> str:
+    """What the time of an op above its floor is lost to."""
+    if not priced or (placement.unrated and placement.unit is None):
+        return UNPRICED
+    bound = placement.bound
+    if bound is None or bound == LATENCY:
+        return LATENCY
+    resource = named(bound)
+    return COMPUTE if resource.is_compute else COMMUNICATION if resource.is_link else MEMORY
+
+
+def lose(held: Iterable[Held], wall_s: float, busy_s: float | None = None) -> Losses:
+    """A wall time taken apart into time at the roofs and losses.
+
+    Self times of one stream sum to its busy time. Where streams overlap they sum to more than the busy time, and each op's is taken
+    in proportion, so that nothing is lost twice. Where they sum to less, the difference is unpriced: nobody knows what ran. Without
+    a busy time (a source that has no clock) it is their sum. Neither is ever more than the wall time.
+    """
+    ops = list(held)
+    spent = sum(op.seconds for op in ops)
+    busy = min(spent if busy_s is None else busy_s, wall_s)
+    share = min(1.0, busy / spent) if spent else 1.0
+    at_roof, lost = 0.0, dict.fromkeys(CAUSES, 0.0)
+    for op in ops:
+        mine = op.seconds * share
+        needed = min(op.floor_s, mine)
+        at_roof += needed
+        lost[op.cause] += mine - needed
+    if busy - spent > ROUNDING * busy:
+        lost[UNPRICED] += busy - spent
+    lost[IDLE] += wall_s - busy
+    return Losses(at_roof, lost)

@@ -1,0 +1,234 @@
+"""Points: a program as a whole under the roof, all of it, what hardware counters saw of it, its average step, and each of its steps."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from ..cost import Amount, Cost, part_of, tidy
+from ..machine import Machine
+from ..placement import Corrections, hold, place
+from ..report import Amounts, Point
+from ..resource import PCIE, Resource, named
+from ..workload import Op, Recording, Share, Step, feeds
+from .advice import Placed
+from .losses import CAUSES, Held, Losses, cause, lose
+
+_StepCosts = dict[tuple[tuple[int, float], ...], Cost]  # by what ran: steps repeat each other, and differ in their times
+_EXACT_INT = 2**53  # beyond this a JSON reader may lose digits of an integer, so larger ones are written as floats
+
+
+class _Part(Struct, frozen=True, kw_only=True):
+    """Some of a program's work: its cost, the sum of its ops' floors, the time it took, and where that went."""
+
+    cost: Cost
+    floors_s: float = 0.0
+    time_s: float | None
+    busy_s: float | None
+    losses: Losses | None = None
+
+
+def points(recording: Recording, placed: Sequence[Placed], machine: Machine, corrections: Corrections) -> tuple[Point, ...]:
+    """The whole program, by the model and by counters where there are any, then its average step and every complete step.
+
+    Each stands with infeed and outfeed, and once more without them in a program that has any; what counters saw cannot be parted.
+    """
+    if not placed:
+        return ()
+    made = []
+    causes = {one.id: cause(one.placement, priced=one.op.priced) for one in placed}
+    shares = _shares(placed)
+    costs: _StepCosts = {}
+    for whole in (True, False) if any(map(_feeds, placed)) else (True,):
+        total = _total(recording, placed, causes, whole)
+        made.append(_point("total", None, total, machine, corrections, whole))
+        if whole:
+            made += _hardware(recording, total, machine, corrections)
+        steps = [(step.key, _step(shares.get(step.key, ()), step, causes, whole, costs)) for step in recording.steps if step.complete]
+        if steps:
+            made.append(_point("average", None, _average([part for _, part in steps]), machine, corrections, whole))
+            made += [_point("step", key, part, machine, corrections, whole) for key, part in steps]
+    return tuple(made)
+
+
+def _feeds(one: Placed) -> bool:
+    return feeds(one.op.category)
+
+
+def _total(recording: Recording, placed: Iterable[Placed], causes: Mapping[int, str], whole: bool) -> _Part:
+    """All of it, or all but infeed and outfeed: wall time if the source has a clock, else the sum of the ops' times."""
+    every = list(placed)
+    kept = every if whole else [one for one in every if not _feeds(one)]
+    fed = 0.0 if whole else sum(_own(one) for one in every if _feeds(one))
+    wall = _less(recording.coverage.wall_s, fed)
+    if wall is None:
+        times = [one.op.time_s for one in kept if one.op.time_s is not None]
+        wall = sum(times) if times else None
+    busy = _less(recording.coverage.busy_s, fed)
+    cost = Cost.total(_directed(one.op) for one in kept)
+    held = [Held(_own(one), one.placement.floor_s, causes[one.id]) for one in kept]
+    return _Part(
+        cost=cost,
+        floors_s=sum(one.placement.floor_s for one in kept),
+        time_s=wall,
+        busy_s=busy,
+        losses=None if wall is None else lose(held, wall, busy),
+    )
+
+
+def _less(seconds: float | None, fed_s: float) -> float | None:
+    return None if seconds is None else max(seconds - fed_s, 0.0)
+
+
+def _own(one: Placed) -> float:
+    """The seconds that an op held its device: its self time, where the source tells nested ops apart."""
+    return (one.op.time_s or 0.0) if one.op.self_time_s is None else one.op.self_time_s
+
+
+def _shares(ops: Iterable[Placed]) -> dict[int, list[tuple[Placed, Share]]]:
+    """What ran in each step."""
+    found: dict[int, list[tuple[Placed, Share]]] = {}
+    for one in ops:
+        for share in one.op.by_step:
+            if share.count:
+                found.setdefault(share.key, []).append((one, share))
+    return found
+
+
+def _step(shares: Iterable[tuple[Placed, Share]], step: Step, causes: Mapping[int, str], whole: bool, costs: "_StepCosts") -> _Part:
+    """One step: each op by the share of its executions that fell into it, its self time by the share of its time."""
+    floors, fed, held, kept = 0.0, 0.0, [], []
+    for one, share in shares:
+        own = _own(one) * (share.time_s / one.op.time_s) if one.op.time_s else 0.0
+        if not whole and _feeds(one):
+            fed += own
+            continue
+        floor = one.placement.floor_s * (share.count / one.op.count)
+        floors += floor
+        held.append(Held(own, floor, causes[one.id]))
+        kept.append((one, share.count))
+    wall, busy = _less(step.wall_s, fed), _less(step.busy_s, fed)
+    ran = tuple([(one.id, count) for one, count in kept])
+    if ran not in costs:
+        costs[ran] = _cost(kept)
+    return _Part(
+        cost=costs[ran],
+        floors_s=floors,
+        time_s=wall,
+        busy_s=busy,
+        losses=None if wall is None else lose(held, wall, busy),
+    )
+
+
+def _cost(ran: Iterable[tuple[Placed, float]]) -> Cost:
+    """What these executions of these ops need."""
+    amounts: dict[Resource, Amount] = {}
+    unknown: set[Resource] = set()
+    for one, count in ran:
+        cost = _directed(one.op)
+        unknown |= cost.unknown
+        for resource, amount in cost.amounts:
+            amounts[resource] = amounts.get(resource, 0) + part_of(amount, count, one.op.count)
+    return Cost(tuple(sorted(amounts.items(), key=lambda held: held[0].name)), frozenset(unknown))
+
+
+def _directed(op: Op) -> Cost:
+    """The cost of a copy over the host's bus on one direction of it: the two directions do not wait for each other."""
+    if not op.towards:
+        return op.cost
+    amounts = {resource: amount for resource, amount in op.cost.items() if resource != PCIE}
+    return Cost.of({**amounts, named(f"{PCIE}.{op.towards}"): op.cost[PCIE]})
+
+
+def _average(parts: Sequence[_Part]) -> _Part:
+    """The mean of complete steps; a time that one of them lacks is unknown."""
+    whole = Cost.total(part.cost for part in parts)
+    times = [part.time_s for part in parts if part.time_s is not None]
+    busy = [part.busy_s for part in parts if part.busy_s is not None]
+    losses = [part.losses for part in parts if part.losses is not None]
+    return _Part(
+        cost=Cost(tuple((resource, part_of(amount, 1, len(parts))) for resource, amount in whole.amounts), whole.unknown),
+        floors_s=sum(part.floors_s for part in parts) / len(parts),
+        time_s=sum(times) / len(times) if len(times) == len(parts) else None,
+        busy_s=sum(busy) / len(busy) if len(busy) == len(parts) else None,
+        losses=_mean(losses) if len(losses) == len(parts) else None,
+    )
+
+
+def _mean(losses: Sequence[Losses]) -> Losses:
+    return Losses(
+        sum(one.at_roof_s for one in losses) / len(losses),
+        {cause: sum(one.lost[cause] for one in losses) / len(losses) for cause in CAUSES},
+    )
+
+
+def _hardware(recording: Recording, total: _Part, machine: Machine, corrections: Corrections) -> Iterable[Point]:
+    """The program by hardware counters, where there are any: of its kernels, or of the whole chip.
+
+    Its time is the program's when every op that launches kernels was counted; else that of the ops that were.
+    """
+    if any(op.counters is not None for op in recording.workload):
+        from .counters import hardware, launches_kernels
+
+        seen = hardware(recording.workload, launches_kernels(recording) or None)
+        if seen is not None:
+            time_s, busy_s = (total.time_s, total.busy_s) if seen.covers_all else (seen.time_s, seen.time_s)
+            yield _point("hardware", None, _Part(cost=seen.cost, time_s=time_s, busy_s=busy_s), machine, corrections, True)
+    elif recording.measured and total.time_s:
+        yield _measured(recording.measured, total)
+
+
+def _measured(busy: Mapping[str, float], total: _Part) -> Point:
+    """The law read backwards: a unit that was busy for a share of the time needs that much of it. Amounts stay unknown."""
+    assert total.time_s is not None
+    times = {unit: share * total.time_s for unit, share in busy.items()}
+    bound = max(sorted(times), key=lambda unit: times[unit])
+    return Point(
+        scope="hardware",
+        time_s=total.time_s,
+        busy_s=total.busy_s,
+        work={unit: None for unit in busy if named(unit).is_compute},
+        bytes={unit: None for unit in busy if not named(unit).is_compute},
+        bound=bound,
+        floor_s=times[bound],
+        serial_s=sum(times.values()),
+        efficiency=busy[bound],
+        utilization=dict(busy),
+    )
+
+
+def _point(scope: str, step: int | None, part: _Part, machine: Machine, corrections: Corrections, whole: bool) -> Point:
+    # A whole program that no unit is rated for is an error; a step of one is not.
+    found = (place if scope == "total" else hold)(part.cost, machine, part.time_s, corrections)
+    return Point(
+        scope=scope,
+        step=step,
+        infeed_outfeed=whole,
+        time_s=part.time_s,
+        busy_s=part.busy_s,
+        work=amounts(part.cost, "FLOP"),
+        flops=number(part.cost.flops),
+        bytes=amounts(part.cost, "B"),
+        hops=amounts(part.cost, "hop"),
+        intensity=found.intensity(),
+        bound=found.bound,
+        floor_s=found.floor_s,
+        serial_s=found.serial_s,
+        efficiency=found.efficiency,
+        op_efficiency=part.floors_s / part.time_s if part.time_s and part.floors_s else None,
+        utilization=found.utilization,
+        at_roof_s=part.losses.at_roof_s if part.losses else None,
+        lost=part.losses.lost if part.losses else {},
+    )
+
+
+def amounts(cost: Cost, measure: str) -> Amounts:
+    """The amounts of a cost that are counted in FLOP, B or hop, by name."""
+    return {resource.name: number(amount) for resource, amount in cost.items() if resource.measure == measure}
+
+
+def number(amount: Amount | None) -> float | None:
+    """An exact amount as JSON can carry it: whole numbers as integers while they are exact there, anything else as a float."""
+    if amount is None:
+        return None
+    whole = tidy(amount)
+    return whole if isinstance(whole, int) and whole < _EXACT_INT else float(whole)

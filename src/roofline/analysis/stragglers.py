@@ -1,0 +1,194 @@
+"""Stragglers: how the time of each op differs between the devices and hosts that ran it, and who holds the others up.
+
+An op's time on a device is its mean over the executions there, so that devices which ran it more often compare. Devices that work in
+step wait for the slowest:
+
+    spread    slowest / median
+    waiting   sum over devices of executions x (slowest − own)      in device-seconds
+
+In an exchange (a collective) it is the other way round: who comes last waits least, so the fastest is the one to look at.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from ..report import DeviceInfo, DeviceShare, Finding, OpInfo
+from ..resource import SCALE_UP
+from ..units import percent, plain, show
+from .advice import KINDS
+
+KIND = "straggler"
+SLOWER = 1.05  # times the median: below that devices differ by chance
+CONSISTENT = 0.75  # of the time of ops: how much of it a straggler is the slower one in
+WAITS_LESS = 0.75  # of the median wait in exchanges: who waits less than that came late
+_EXCHANGE = re.compile(r"all-reduce|all-gather|reduce-scatter|all-to-all|collective|\bsend\b|\brecv\b|ragged")
+
+
+class Spread(Struct, frozen=True, kw_only=True):
+    """The time of one op on the devices (or hosts) that ran it: seconds an execution, and seconds waited over all of them."""
+
+    op: int
+    name: str
+    category: str
+    exchange: bool
+    places: int
+    fastest: str
+    fastest_s: float
+    median_s: float
+    slowest: str
+    slowest_s: float
+    waiting_s: float
+
+    @property
+    def spread(self) -> float | None:
+        """Slowest over median."""
+        return self.slowest_s / self.median_s if self.median_s else None
+
+
+def median(times: Sequence[float]) -> float:
+    """The middle one, or the mean of the middle two."""
+    order = sorted(times)
+    half = len(order) // 2
+    return order[half] if len(order) % 2 else (order[half - 1] + order[half]) / 2
+
+
+def is_exchange(op: OpInfo) -> bool:
+    """Whether devices meet in the op, and so wait there for each other."""
+    return bool(_EXCHANGE.search(op.category)) or op.bound in (*SCALE_UP, "dcn")
+
+
+def spreads(ops: Iterable[OpInfo], shares: Iterable[DeviceShare], devices: Sequence[DeviceInfo], by: str = "device") -> tuple[Spread, ...]:
+    """How each op that several devices (or hosts) ran differs between them; the longest waits first."""
+    labels = _labels(devices, by)
+    table = _table(shares, labels)
+    found = []
+    for op in ops:
+        means = {place: time_s / count for place, (count, time_s) in table.get(op.id, {}).items() if count}
+        if len(means) < 2:
+            continue
+        order = sorted(means, key=lambda place: (means[place], place))
+        slowest = means[order[-1]]
+        found.append(
+            Spread(
+                op=op.id,
+                name=op.name,
+                category=op.category,
+                exchange=is_exchange(op),
+                places=len(means),
+                fastest=order[0],
+                fastest_s=means[order[0]],
+                median_s=median(list(means.values())),
+                slowest=order[-1],
+                slowest_s=slowest,
+                waiting_s=sum(table[op.id][place][0] * (slowest - mean) for place, mean in means.items()),
+            )
+        )
+    return tuple(sorted(found, key=lambda one: (-one.waiting_s, one.op)))
+
+
+def straggler(ops: Sequence[OpInfo], shares: Sequence[DeviceShare], devices: Sequence[DeviceInfo]) -> Finding | None:
+    """One host or device that is slower than the others throughout, or comes late to every exchange; hosts are looked at first."""
+    for by in ("host", "device"):
+        labels = _labels(devices, by)
+        if len(set(labels.values())) < 2:
+            continue
+        table = _table(shares, labels)
+        found = _slow(ops, table, by) or _late(ops, table, by)
+        if found is not None:
+            return found
+    return None
+
+
+def _slow(ops: Sequence[OpInfo], table: Mapping[int, Mapping[str, tuple[float, float]]], by: str) -> Finding | None:
+    """Who takes longer in its own work."""
+    mine = [op for op in ops if not is_exchange(op)]
+    standing = _standings(mine, table)
+    slow = {place: one for place, one in standing.items() if one.ratio >= SLOWER and one.slower >= CONSISTENT * one.seconds}
+    if not slow or len(slow) > len(standing) // 2:
+        return None
+    place = max(sorted(slow), key=lambda name: slow[name].ratio)
+    others = f" ({', '.join(name for name in sorted(slow) if name != place)} too)" if len(slow) > 1 else ""
+    ids = tuple(op.id for op in mine if place in table.get(op.id, {}))
+    waiting = sum(max(slow[place].ratio - one.ratio, 0.0) * one.expected for one in standing.values())
+    return Finding(
+        kind=KIND,
+        message=(
+            f"{by} {place}{others} is {plain(slow[place].ratio, 3)} times as slow as the median {by}, in ops that hold "
+            f"{percent(slow[place].slower / slow[place].seconds)} of its time: {show(waiting, 's')} of the others' time wait for it."
+        ),
+        ops=ids,
+        saving_s=waiting,
+        levers=KINDS[KIND].levers,
+    )
+
+
+def _late(ops: Sequence[OpInfo], table: Mapping[int, Mapping[str, tuple[float, float]]], by: str) -> Finding | None:
+    """Who is not slower in its own work, and yet the others wait for it where they meet."""
+    meetings = [op for op in ops if is_exchange(op)]
+    standing = _standings(meetings, table)
+    if len(standing) < 2:
+        return None
+    place = min(sorted(standing), key=lambda name: standing[name].ratio)
+    late = standing[place]
+    rest = [one.ratio for name, one in standing.items() if name != place]
+    if late.ratio > WAITS_LESS * median(rest) or late.slower > (1 - CONSISTENT) * late.seconds:
+        return None
+    waiting = sum(max(one.ratio - late.ratio, 0.0) * one.expected for one in standing.values())
+    return Finding(
+        kind=KIND,
+        message=(
+            f"{by} {place} comes last where devices meet: the others wait {show(waiting, 's')} longer in "
+            f"{', '.join(op.name for op in meetings[:3])}, while its own ops are no slower; look at what starts it."
+        ),
+        ops=tuple(op.id for op in meetings),
+        saving_s=waiting,
+        levers=KINDS[KIND].levers,
+    )
+
+
+class _Standing(Struct, frozen=True, kw_only=True):
+    """A device or host in ops that several ran: its seconds, what medians would take, and its seconds in ops where it is above them."""
+
+    seconds: float
+    expected: float
+    slower: float
+
+    @property
+    def ratio(self) -> float:
+        return self.seconds / self.expected if self.expected else 1.0
+
+
+def _standings(ops: Iterable[OpInfo], table: Mapping[int, Mapping[str, tuple[float, float]]]) -> dict[str, _Standing]:
+    sums: dict[str, list[float]] = {}
+    for op in ops:
+        row = {place: share for place, share in table.get(op.id, {}).items() if share[0]}
+        if len(row) < 2:
+            continue
+        middle = median([time_s / count for count, time_s in row.values()])
+        for place, (count, time_s) in row.items():
+            mine = sums.setdefault(place, [0.0, 0.0, 0.0])
+            mine[0] += time_s
+            mine[1] += count * middle
+            mine[2] += time_s if time_s > count * middle else 0.0
+    return {place: _Standing(seconds=own, expected=usual, slower=above) for place, (own, usual, above) in sums.items()}
+
+
+def _labels(devices: Sequence[DeviceInfo], by: str) -> dict[int, str]:
+    """What each device is called: its own number, with its host where there are several, or its host."""
+    if by == "host":
+        return {one.id: one.host for one in devices if one.host}
+    several = len({one.host for one in devices}) > 1
+    return {one.id: f"{one.id} on {one.host}" if several and one.host else str(one.id) for one in devices}
+
+
+def _table(shares: Iterable[DeviceShare], labels: Mapping[int, str]) -> dict[int, dict[str, tuple[float, float]]]:
+    """Executions and seconds of each op in each place."""
+    table: dict[int, dict[str, tuple[float, float]]] = {}
+    for share in shares:
+        if share.device in labels:
+            row = table.setdefault(share.op, {})
+            count, time_s = row.get(labels[share.device], (0, 0.0))
+            row[labels[share.device]] = (count + share.count, time_s + share.time_s)
+    return table

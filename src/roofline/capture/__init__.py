@@ -1,0 +1,19 @@
+"""Run a program under its profiler, and analyse what it did."""
+
+from os import PathLike
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..machine import Machine
+    from .session import Capture
+
+
+def capture(folder: "str | PathLike[str] | None" = None, *, chip: "str | Machine | None" = None, name: str | None = None) -> "Capture":
+    """Profile what runs inside a ``with``, into this folder or a temporary one.
+
+    ``chip`` is the machine of the report, by default the device itself. ``name`` is the run's folder below ``folder/plugins/profile``, by
+    default the time; processes that give the same one are the hosts of one run.
+    """
+    from .session import Capture
+
+    return Capture(folder, chip=chip, name=name)

@@ -1,0 +1,221 @@
+"""What a compiler would fuse, for programs that no compiler has seen: unoptimised HLO and StableHLO, as kernels.
+
+`fuse` gives the module an optimiser would give as far as costs depend on it: calls are written out, dead code is gone, and groups of
+instructions are ``fusion`` instructions that call computations of their own, so that the same rules price both. It is an estimate: a
+compiler weighs more than these rules know. They are
+
+1. Elementwise work, conversions, broadcasts, iotas, scalar constants, reshapes, slices, pads, concatenations and transposes join the
+   kernel that uses them: each element is computed where it is needed, and its place in memory is never written.
+2. A value that several kernels use makes them one kernel of several results when they iterate over as many elements and none waits for
+   another: it is then computed and its operands are read once. Else it is repeated in each when reading again what it is made from
+   moves no more bytes than storing it, a transcendental counting as a byte: arithmetic is cheaper than memory. Else one kernel stores
+   it, on the way where it can. Reductions, products and gathers are never repeated.
+3. A reduction takes its elementwise producers, and siblings that reduce the same elements alike: they read the operand once. What
+   follows starts a new kernel, because no element is known before the last is read, unless it is elementwise work on the result itself
+   or the reduced dimensions are the minor ones and a row fits on chip (`Rules.row_bytes`): then row after row is read, reduced and
+   used again, as in a softmax or a normalisation.
+4. A product (dot, convolution) is a kernel of its own. Its loads convert, transpose, slice and broadcast the operands; its store adds a
+   bias, applies an activation, scales, converts and adds a residual, when that is all that is made of its result. How much of this it
+   does depends on who makes the product, a compiler or a library: `Rules.loads` and `Rules.stores`.
+5. Updates in place (scatter, dynamic-update-slice) compute their updates and indices, but need the array they change in memory.
+   Elementwise work takes a gather in, and a gather the elementwise work on its table, of which it needs what it takes, unless it takes
+   more elements than the table has and would compute some again.
+6. Sorts, transforms, random numbers, custom calls, collectives, loops, conditionals, copies and barriers are boundaries: what enters
+   or leaves them is in memory.
+7. A value that is read in one narrower format alone is stored in that format.
+
+No rule raises the traffic, and none repeats what has side effects. The arithmetic stays the same but for what rule 2 repeats, which is
+counted in every kernel that computes it. A module that was compiled (scheduled, or with fusions) is left as it is, so fusing twice is
+fusing once.
+"""
+
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from ..ir.module import Call, Computation, HloModule, Instruction
+from ..ir.platforms import Platform
+from ..ir.shapes import Shape, tuple_of
+from .groups import Group, groups_of
+from .inlining import computations_that_run, inlined
+from .rules import PRODUCTS, RULES, UPDATES, Rules
+
+__all__ = ["ESTIMATED", "RULES", "Rules", "fuse"]
+
+ESTIMATED = "roofline.fusion"  # the frontend attribute of a module whose kernels this model made
+_KINDS = {"loop": "kLoop", "reduce": "kInput", "row": "kCustom", "product": "kOutput", "update": "kInput"}
+
+
+def fuse(module: HloModule, platform: Platform, rules: Rules | None = None) -> HloModule:
+    """The module with the kernels a compiler for this platform would make of it; ``rules`` replaces the platform's own."""
+    if module.is_scheduled or any(instruction.opcode == "fusion" for computation in module for instruction in computation):
+        return module
+    chosen = rules or RULES[platform]
+    flat = inlined(module)
+    maker = _Maker(flat)
+    for number in computations_that_run(flat):
+        computation = flat.computations[number]
+        maker.computations[number] = maker.rebuilt(computation, groups_of(computation, chosen))
+    marked = {**flat.frontend_attributes, ESTIMATED: platform}
+    return replace(flat, computations=tuple(maker.computations), frontend_attributes=marked)
+
+
+class _Made(Struct, frozen=True):
+    """Attributes of instructions that this model wrote: a mapping by name."""
+
+    where: str
+
+    def attribute(self, raw: object, name: str) -> object | None:
+        return raw.get(name) if isinstance(raw, dict) else None
+
+    def names(self, raw: object) -> tuple[str, ...]:
+        return tuple(raw) if isinstance(raw, dict) else ()
+
+    def place(self, place: int) -> str:
+        return f"line {place:,}"
+
+
+class _Names(Struct):
+    """Names that are taken, and new ones."""
+
+    taken: set[str]
+    last: dict[str, int] = field(default_factory=dict)
+
+    def fresh(self, name: str) -> str:
+        """This name, with a number behind it when it is taken."""
+        unique, number = name, self.last.get(name, 0)
+        while unique in self.taken:
+            number += 1
+            unique = f"{name}.{number}"
+        self.last[name] = number
+        self.taken.add(unique)
+        return unique
+
+
+class _Maker:
+    """Puts computations together, and keeps names apart."""
+
+    def __init__(self, module: HloModule) -> None:
+        self.module = module
+        self.computations = list(module.computations)
+        self.titles = _Names({computation.name for computation in module})
+        running = set(computations_that_run(module))
+        self.names = _Names({one.name for number, each in enumerate(module) if number not in running for one in each})
+
+    def rebuilt(self, computation: Computation, groups: tuple[Group, ...]) -> Computation:
+        """The computation with a fusion for each group of more than one instruction, each value before its uses."""
+        instructions: list[Instruction] = []
+        where: dict[int, int] = {}  # values that are in memory, by their old place
+        for node in _schedule(computation, groups):
+            if isinstance(node, Group) and len(node.members) > 1:
+                self.fusion(computation, node, instructions, where)
+            else:
+                index = node if isinstance(node, int) else next(iter(node.members))
+                old = computation[index]
+                where[index] = len(instructions)
+                operands = tuple(where[operand] for operand in old.operands)
+                control = tuple(where[before] for before in old.control)
+                instructions.append(replace(old, name=self.names.fresh(old.name), operands=operands, control=control))
+        parameters = tuple(where[parameter] for parameter in computation.parameters)
+        return replace(computation, instructions=tuple(instructions), root=where[computation.root], parameters=parameters)
+
+    def fusion(self, computation: Computation, group: Group, instructions: list[Instruction], where: dict[int, int]) -> None:
+        """Appends a fusion and, when it has several results, its elements."""
+        body, outside = self.body(computation, group)
+        self.computations.append(body)
+        hero = _hero(computation, group)
+        made = _Made(hero.dialect.where)
+        raw = {"kind": _KINDS[group.kind], "metadata": hero.metadata}
+        calls = (Call("calls", len(self.computations) - 1),)
+        operands = tuple(where[value] for value in outside)
+        shape = body.root_instruction.shape
+        name = self.names.fresh(f"{group.kind}_{hero.opcode.replace('-', '_')}_fusion")
+        instructions.append(Instruction(name, "fusion", shape, operands, calls, (), hero.place, raw, made))
+        outputs = sorted(group.outputs)
+        if len(outputs) == 1:
+            where[outputs[0]] = len(instructions) - 1
+            return
+        whole = len(instructions) - 1
+        for position, output in enumerate(outputs):
+            where[output] = len(instructions)
+            part = {"index": position, "metadata": computation[output].metadata}
+            element = self.names.fresh(f"{name}.{position}")
+            instructions.append(
+                Instruction(
+                    element, "get-tuple-element", computation[output].shape, (whole,), (), (), computation[output].place, part, made
+                )
+            )
+
+    def body(self, computation: Computation, group: Group) -> tuple[Computation, tuple[int, ...]]:
+        """The computation of a fusion, and the values from outside that are its parameters."""
+        members = sorted(group.members)
+        read = dict.fromkeys(operand for member in members for operand in computation[member].operands if operand not in group.members)
+        outside = tuple(read)
+        made = _Made(computation[members[0]].dialect.where)
+        instructions: list[Instruction] = []
+        where: dict[int, int] = {}
+
+        def put(name: str, opcode: str, shape: Shape, operands: tuple[int, ...], raw: dict[str, object]) -> None:
+            instructions.append(
+                Instruction(self.names.fresh(name), opcode, shape, operands, (), (), computation[members[0]].place, raw, made)
+            )
+
+        for number, taken in enumerate(outside):
+            where[taken] = number
+            put(f"param_{number}", "parameter", computation[taken].shape, (), {"parameter_number": number})
+        for member in members:
+            where[member] = len(instructions)
+            old = computation[member]
+            operands = tuple(where[operand] for operand in old.operands)
+            instructions.append(replace(old, name=self.names.fresh(old.name), operands=operands))
+        outputs = sorted(group.outputs)
+        if len(outputs) > 1:
+            shapes = tuple(computation[output].shape for output in outputs)
+            put("tuple", "tuple", tuple_of(shapes), tuple(where[output] for output in outputs), {})
+        root = where[outputs[0]] if len(outputs) == 1 else len(instructions) - 1
+        title = self.titles.fresh(f"fused_{_hero(computation, group).opcode.replace('-', '_')}")
+        return Computation(name=title, instructions=tuple(instructions), root=root, parameters=tuple(range(len(outside)))), outside
+
+
+def _hero(computation: Computation, group: Group) -> Instruction:
+    """The instruction a kernel is named after: its product or update, else its first result."""
+    for member in sorted(group.members):
+        if computation[member].opcode in PRODUCTS or computation[member].opcode in UPDATES:
+            return computation[member]
+    return computation[min(group.outputs)]
+
+
+def _schedule(computation: Computation, groups: tuple[Group, ...]) -> Iterator[Group | int]:
+    """Kernels and lone instructions, each after those it needs; in the program's order where that leaves a choice."""
+    writer: dict[int, Group | int] = {}
+    inside = {member for group in groups for member in group.members}
+    nodes: list[Group | int] = [*groups, *(index for index in range(len(computation)) if index not in inside)]
+    for node in nodes:
+        for output in node.outputs if isinstance(node, Group) else (node,):
+            writer[output] = node
+    needs: dict[Group | int, set[Group | int]] = {}
+    leads: dict[Group | int, list[Group | int]] = {node: [] for node in nodes}
+    for node in nodes:
+        members = node.members if isinstance(node, Group) else {node}
+        read = {value for member in members for value in (*computation[member].operands, *computation[member].control)} - members
+        needs[node] = {writer[value] for value in read}
+        for before in needs[node]:
+            leads[before].append(node)
+    parameters = set(computation.parameters)
+
+    def rank(node: Group | int) -> tuple[bool, int, int]:
+        last = max(node.outputs) if isinstance(node, Group) else node
+        return last not in parameters, last, numbers[node]
+
+    numbers = {node: number for number, node in enumerate(nodes)}
+    ready = [(rank(node), numbers[node]) for node in nodes if not needs[node]]
+    heapify(ready)
+    while ready:
+        node = nodes[heappop(ready)[1]]
+        yield node
+        for after in leads[node]:
+            needs[after].discard(node)
+            if not needs[after]:
+                heappush(ready, (rank(after), numbers[after]))

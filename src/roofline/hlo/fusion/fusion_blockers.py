@@ -1,0 +1,292 @@
+"""Why a value was handed over in memory rather than fused away, as far as the program shows it.
+
+One reason a value: the strongest that stands between its producer and any of its readers. A compiler may have had others; ``none
+seen`` is where to look first.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from ..ir.module import Computation, HloModule, Instruction
+from ..price.bodies import Path, reads_target
+from ..price.elementwise import ELEMENTWISE
+from .intermediates import Handover, Reader, results
+from .rules import PRODUCTS
+
+Reason = Literal[
+    "custom call",
+    "collective",
+    "dynamic shape",
+    "atomics",
+    "indexing pattern",
+    "layout change",
+    "matrix product",
+    "reduction before use",
+    "explicit materialisation",
+    "multiple users",
+    "none seen",
+]
+
+_COLLECTIVES = ("all-gather", "all-reduce", "all-to-all", "collective-", "ragged-all-to-all", "reduce-scatter", "send", "recv")
+_FORCED = ("copy", "copy-start", "rng", "infeed", "outfeed")
+_INDEXED = frozenset(["gather", "scatter", "select-and-scatter", "dynamic-slice", "dynamic-update-slice", "sort", "topk"])
+_MOVING = frozenset(
+    (
+        *("fusion", "async-start", "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "reshape", "convert"),
+        *("transpose", "copy", "slice", "dynamic-slice"),
+    )
+)
+_LAYOUT = frozenset(("transpose", "copy"))
+_PASSING = ELEMENTWISE | {"bitcast", "reshape", "get-tuple-element", "tuple", "copy", "transpose"}
+
+
+class Obstacle(Struct, frozen=True):
+    """A reason, and what in the program shows it."""
+
+    reason: Reason
+    detail: str = ""
+
+
+class _Side(Struct, frozen=True):
+    """A kernel as one end of a handover sees it.
+
+    ``opcodes`` are all that run in it, ``near`` those that make the value or use it before anything changes its size.
+    """
+
+    instruction: Instruction
+    opcodes: frozenset[str]
+    near: tuple[Instruction, ...]
+
+    @property
+    def name(self) -> str:
+        return self.instruction.name
+
+    @property
+    def nearby(self) -> frozenset[str]:
+        return frozenset(one.opcode for one in self.near)
+
+
+def obstacle(module: HloModule, found: Handover) -> Obstacle:
+    """The strongest reason why a value is in memory."""
+    producer = _producer(module, found)
+    readers = [_reader(module, reader) for reader in found.readers]
+    for rule in _RULES:
+        if (seen := rule(module, found, producer, readers)) is not None:
+            return seen
+    return Obstacle("none seen")
+
+
+Rule = Callable[[HloModule, Handover, _Side, list[_Side]], Obstacle | None]
+
+
+def _only_moves(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+    """A kernel that computes nothing says itself why it is there, whatever stands on the other side."""
+    for side in (producer, *readers):
+        if side.opcodes <= _MOVING and (_changes_layout(module, found, side) or "transpose" in side.opcodes):
+            return Obstacle("layout change", f"{side.name} does nothing but write elements in another order")
+        if side.opcodes <= _MOVING and (taken := sorted(_INDEXED & side.opcodes)):
+            return Obstacle("indexing pattern", f"{side.name} does nothing but a {taken[0]}")
+    return None
+
+
+def _custom_call(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+    for side in (producer, *readers):
+        for one in (side.instruction, *side.near):
+            if one.opcode == "custom-call":
+                return Obstacle("custom call", f"{side.name} calls {one.custom_call_target}, whose inside no compiler sees")
+    return None
+
+
+def _collective(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+    for side in (producer, *readers):
+        if side.instruction.opcode.startswith(_COLLECTIVES):
+            return Obstacle("collective", f"{side.name} exchanges it with other devices")
+    return None
+
+
+def _forced(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+    if any(reader.past_barrier for reader in found.readers):
+        return Obstacle("explicit materialisation", "an optimization barrier keeps its sides apart")
+    for side in (producer, *readers):
+        opcode = side.instruction.opcode
+        if opcode.startswith(_FORCED) and not _changes_layout(module, found, side):
+            return Obstacle("explicit materialisation", f"{side.name} is a {opcode}")
+    return None
+
+
+def _dynamic(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+    if found.shape.is_dynamic or any("set-dimension-size" in side.opcodes for side in (producer, *readers)):
+        return Obstacle("dynamic shape", f"the size of {found.shape} is known only when it runs")
+    return None
+
+
+def _atomics(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+    for one in producer.near:
+        if one.opcode == "scatter" and reads_target(module, one):
+            return Obstacle("atomics", f"{producer.name} adds to it in no order; it is whole when the last update is in")
+    if "reduce" in producer.nearby:
+        for side in readers:
+            if "reduce" in side.nearby and side.instruction.shape.elements < found.shape.elements:
+                return Obstacle("atomics", f"a reduction split in two: {producer.name} leaves partial results to {side.name}")
+    return None
+
+
+def _indexing(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+    for side in (producer, *readers):
+        for opcode in sorted(_INDEXED & side.nearby):
+            verb = "comes from" if side is producer else "goes into"
+            return Obstacle("indexing pattern", f"it {verb} a {opcode} in {side.name}")
+    return None
+
+
+def _layout(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+    for side in (producer, *readers):
+        if _changes_layout(module, found, side) or _LAYOUT & side.nearby:
+            return Obstacle("layout change", f"{side.name} writes the elements in another order")
+    return None
+
+
+def _product(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+    for side in (producer, *readers):
+        if PRODUCTS & side.opcodes:
+            what = "its result; only elementwise work on it could join" if side is producer else "an operand; only its loads could join"
+            return Obstacle("matrix product", f"{side.name} is a product and this is {what}")
+    return None
+
+
+def _reduction(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+    if "reduce" not in producer.opcodes:
+        return None
+    read = _sources(found.computation, producer.instruction)
+    for side in readers:
+        if "reduce" in producer.nearby and side.instruction.shape.elements > found.shape.elements:
+            again = (
+                "reads the same operand again" if read & _sources(found.computation, side.instruction) else "spreads it over more elements"
+            )
+            return Obstacle("reduction before use", f"{producer.name} must have read all of a row before {side.name} {again}")
+    for side in readers:
+        if "reduce" in side.opcodes:
+            return Obstacle("reduction before use", f"{producer.name} reduces before it makes this, and {side.name} reduces it in turn")
+    return None
+
+
+def _kept(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+    if found.is_needed:
+        return Obstacle("explicit materialisation", "it is also a result, or the next step or another computation takes it")
+    if all(reader.is_late for reader in found.readers):
+        return Obstacle("explicit materialisation", f"it is saved: {readers[0].name} also waits for kernels that come between")
+    return None
+
+
+def _users(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+    if len(readers) < 2:
+        return None
+    late = sum(reader.is_late for reader in found.readers)
+    return Obstacle("multiple users", f"{len(readers)} kernels read it" + (f", {late} of them later" if late else ""))
+
+
+_RULES: tuple[Rule, ...] = (
+    _only_moves,
+    _custom_call,
+    _collective,
+    _forced,
+    _dynamic,
+    _atomics,
+    _indexing,
+    _layout,
+    _product,
+    _reduction,
+    _kept,
+    _users,
+)
+
+
+def _producer(module: HloModule, found: Handover) -> _Side:
+    """The kernel that makes a value, and the instructions in it that make just that value, from its last step up to a change of size."""
+    instruction = found.producer.site.instruction
+    body = _body(module, instruction)
+    if body is None:
+        return _Side(instruction, _opcodes(module, instruction), (instruction,))
+    leaf = next((leaf for path, leaf in results(body) if path == found.path), body.root)
+    near: dict[int, None] = {leaf: None}
+    waiting = [leaf]
+    while waiting:
+        one = body[waiting.pop()]
+        for operand in one.operands if one.opcode in _PASSING else ():
+            if operand not in near and body[operand].opcode != "parameter" and body[operand].shape.elements == one.shape.elements:
+                near[operand] = None
+                waiting.append(operand)
+    return _Side(instruction, _opcodes(module, instruction), tuple(body[index] for index in near))
+
+
+def _reader(module: HloModule, reader: Reader) -> _Side:
+    """A kernel that reads a value, and the instructions in it that take just that value, from its first step down to a change of size."""
+    instruction = reader.kernel.site.instruction
+    body = _body(module, instruction)
+    if body is None:
+        return _Side(instruction, _opcodes(module, instruction), (instruction,))
+    near: dict[int, None] = {}
+    waiting = [body.parameters[operand] for operand, _ in reader.operands if operand < len(body.parameters)]
+    for taken in waiting:
+        for index, one in enumerate(body):
+            if taken in one.operands and index not in near and not _is_index(one, taken):
+                near[index] = None
+                if one.opcode in ("bitcast", "reshape", "convert", "get-tuple-element"):
+                    waiting.append(index)
+    return _Side(instruction, _opcodes(module, instruction), tuple(body[index] for index in near))
+
+
+def _is_index(one: Instruction, value: int) -> bool:
+    """Whether a value only says where a slice or a gather is taken; such operands are small, and no obstacle."""
+    if one.opcode in ("dynamic-slice", "gather"):
+        return value not in one.operands[:1]
+    return one.opcode == "dynamic-update-slice" and value not in one.operands[:2]
+
+
+def _body(module: HloModule, instruction: Instruction) -> Computation | None:
+    """What a fusion runs, also where it runs beside others."""
+    if not instruction.calls or instruction.opcode not in ("fusion", "async-start"):
+        return None
+    body = module.computations[instruction.calls[0].computation]
+    if instruction.opcode == "async-start":
+        return _body(module, body.root_instruction) or body
+    return body
+
+
+def _opcodes(module: HloModule, instruction: Instruction) -> frozenset[str]:
+    return frozenset(_all_opcodes(module, instruction))
+
+
+def _all_opcodes(module: HloModule, instruction: Instruction) -> Iterator[str]:
+    yield instruction.opcode
+    if instruction.opcode in ("fusion", "async-start"):
+        for call in instruction.calls:
+            for inner in module.computations[call.computation]:
+                yield from _all_opcodes(module, inner)
+
+
+def _changes_layout(module: HloModule, found: Handover, side: _Side) -> bool:
+    """Whether a plain copy or transposition puts the elements into another order."""
+    instruction = side.instruction
+    if instruction.opcode == "transpose":
+        return True
+    if instruction.opcode != "copy":
+        return False
+    before = found.computation[instruction.operands[0]].shape.layout
+    after = instruction.shape.layout
+    return before is not None and after is not None and (before.minor_to_major, before.tiles) != (after.minor_to_major, after.tiles)
+
+
+def _sources(computation: Computation, instruction: Instruction) -> set[tuple[int, Path]]:
+    """The arrays a kernel reads, seen through what only renames them."""
+    found = set()
+    for operand in instruction.operands:
+        path: Path = ()
+        while computation[operand].operands and computation[operand].opcode in ("bitcast", "reshape", "get-tuple-element"):
+            one = computation[operand]
+            path = (one.integer("index") or 0, *path) if one.opcode == "get-tuple-element" else path
+            operand = one.operands[0]
+        found.add((operand, path))
+    return found

@@ -1,0 +1,292 @@
+"""The fusion report: which kernels a program is cut into, what the cuts move, why they are there, and what each would give back.
+
+A boundary is a value that one kernel writes and others of the same computation read. Fused, its bytes would not move: all reads, and
+the write too unless the value is needed in memory anyhow. Amounts are totals over all executions; a loop's body counts its trips.
+
+    gain of a boundary   sum of its kernels' floors − floor of their costs together without the avoidable bytes
+
+>>> from roofline.hlo.read import parse
+>>> report = fragments(parse('''HloModule two
+... ENTRY main {
+...   x = f32[1000]{0} parameter(0)
+...   a = f32[1000]{0} exponential(x)
+...   ROOT b = f32[1000]{0} negate(a)
+... }'''), "gpu")
+>>> [(one.producer, one.consumers, one.avoidable_bytes, one.reason) for one in report.boundaries]
+[('a', ('b',), 8000, 'none seen')]
+>>> report.fragmentation.kernels, report.fragmentation.median_bytes
+(2, 8000)
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import TypeVar
+
+from msgspec import Struct
+
+from ...cost import NOTHING, Amount, Cost
+from ...machine import Machine
+from ...placement import place
+from ...resource import HBM
+from ..ir.module import HloModule
+from ..ir.platforms import Platform, detect_platform
+from ..price.collectives import Network
+from ..price.program import Executed, executed
+from .compiler_model import ESTIMATED
+from .fusion_blockers import Reason, obstacle
+from .intermediates import Handover, handovers
+
+__all__ = ["Boundary", "Fragmentation", "FusionReport", "KernelShare", "boundary_rows", "fragments", "kernel_rows"]
+
+Number = TypeVar("Number", Amount, float)
+
+
+class Boundary(Struct, frozen=True, kw_only=True):
+    """A value that kernels hand over in main memory. ``gain_s`` is unknown without a machine."""
+
+    value: str
+    shape: str
+    producer: str
+    consumers: tuple[str, ...]
+    reason: Reason
+    detail: str
+    count: int
+    written_bytes: int
+    read_bytes: int
+    avoidable_bytes: int
+    gain_s: float | None = None
+    scope: str = ""
+    location: str = ""
+
+
+class KernelShare(Struct, frozen=True, kw_only=True):
+    """A kernel, and how many of its bytes lie on boundaries: reads of what others made, writes that only others need."""
+
+    name: str
+    category: str
+    count: int
+    bytes: Amount
+    avoidable_bytes: int
+    floor_s: float | None = None
+    scope: str = ""
+    location: str = ""
+
+
+class Fragmentation(Struct, frozen=True, kw_only=True):
+    """Into how many and how small pieces a program is cut.
+
+    ``kernels`` counts executions, ``distinct`` the kernels of the program's text. Medians are over executions. Kernels whose floor is
+    below the machine's launch latency are ``small``: shares of kernels, of bytes and of the summed floors. ``scopes`` are executions
+    by named scope, most first.
+    """
+
+    kernels: int
+    distinct: int
+    median_bytes: Amount | None
+    median_floor_s: float | None = None
+    launch_latency_s: float | None = None
+    small_kernels: int | None = None
+    small_bytes_share: float | None = None
+    small_floor_share: float | None = None
+    scopes: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def small_share(self) -> float | None:
+        """The share of kernels that are small."""
+        return self.small_kernels / self.kernels if self.small_kernels is not None and self.kernels else None
+
+
+class FusionReport(Struct, frozen=True, kw_only=True):
+    """Kernels and boundaries, each ranked by avoidable bytes, and the program's fragmentation."""
+
+    module: str
+    platform: Platform
+    machine: str | None
+    kernels: tuple[KernelShare, ...]
+    boundaries: tuple[Boundary, ...]
+    fragmentation: Fragmentation
+    notes: tuple[str, ...] = ()
+
+    @property
+    def avoidable_bytes(self) -> int:
+        """Bytes that no boundary would leave."""
+        return sum(one.avoidable_bytes for one in self.boundaries)
+
+    @property
+    def bytes(self) -> Amount:
+        """All bytes of main memory."""
+        return sum((one.bytes for one in self.kernels), 0)
+
+    @property
+    def reasons(self) -> tuple[tuple[Reason, int], ...]:
+        """Avoidable bytes by reason, most first."""
+        found: dict[Reason, int] = {}
+        for one in self.boundaries:
+            found[one.reason] = found.get(one.reason, 0) + one.avoidable_bytes
+        return tuple(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def fragments(
+    module: HloModule,
+    platform: Platform | None = None,
+    machine: Machine | None = None,
+    *,
+    link: str | Network | None = None,
+    trips: Mapping[str, int] | None = None,
+) -> FusionReport:
+    """The fusion report of a program, compiled or not; see `program` for ``link`` and ``trips``.
+
+    A program that was not compiled has a kernel for every instruction; give `fuse` of it to see the kernels a compiler would make.
+    """
+    platform = platform or detect_platform(module)
+    ran = executed(module, platform, link=link, trips=trips)
+    found = handovers(module, platform, ran)
+    boundaries = [_boundary(module, one, machine) for one in found]
+    shares = _shares(found)
+    kernels = [_kernel(one, shares.get(id(one), 0), machine) for one in ran]
+    return FusionReport(
+        module=module.name,
+        platform=platform,
+        machine=machine.name if machine else None,
+        kernels=tuple(sorted(kernels, key=lambda one: (-one.avoidable_bytes, -one.bytes))),
+        boundaries=tuple(sorted(boundaries, key=lambda one: -one.avoidable_bytes)),
+        fragmentation=_fragmentation(ran, machine),
+        notes=tuple(_notes(module, ran)),
+    )
+
+
+def _boundary(module: HloModule, found: Handover, machine: Machine | None) -> Boundary:
+    runs = found.producer.runs
+    why = obstacle(module, found)
+    instruction = found.producer.site.instruction
+    return Boundary(
+        value=instruction.name + "".join(f".{place}" for place in found.path),
+        shape=str(found.shape),
+        producer=instruction.name,
+        consumers=tuple(reader.kernel.site.instruction.name for reader in found.readers),
+        reason=why.reason,
+        detail=why.detail,
+        count=runs,
+        written_bytes=runs * found.written,
+        read_bytes=runs * found.read,
+        avoidable_bytes=runs * found.avoidable,
+        gain_s=None if machine is None else runs * _gain(found, machine),
+        scope=found.producer.op.scope,
+        location=found.producer.op.location,
+    )
+
+
+def _gain(found: Handover, machine: Machine) -> float:
+    """Seconds a step that the kernels of a boundary would save as one."""
+    apart = [found.producer.price.cost, *(reader.kernel.price.cost for reader in found.readers)]
+    together: Cost = sum(apart, NOTHING)
+    rest = tuple((resource, amount) for resource, amount in together.amounts if resource != HBM)
+    left = max(0, together.known(HBM) - found.avoidable)
+    fused = Cost(rest, together.unknown) + Cost.of({HBM: left})
+    return max(0.0, sum(_floor(cost, machine) for cost in apart) - _floor(fused, machine))
+
+
+def _floor(cost: Cost, machine: Machine) -> float:
+    """The floor of a cost on the units that are rated; none of them is a floor of 0."""
+    rated = tuple((resource, amount) for resource, amount in cost.amounts if machine.resolve(resource))
+    return place(Cost(rated), machine).floor_s
+
+
+def _shares(found: Sequence[Handover]) -> dict[int, int]:
+    """Avoidable bytes of each kernel, over all its executions."""
+    shares: dict[int, int] = {}
+
+    def add(kernel: Executed, size: int) -> None:
+        shares[id(kernel)] = shares.get(id(kernel), 0) + kernel.runs * size
+
+    for one in found:
+        add(one.producer, 0 if one.is_needed else one.written)
+        for reader in one.readers:
+            add(reader.kernel, reader.bytes)
+    return shares
+
+
+def _kernel(one: Executed, avoidable: int, machine: Machine | None) -> KernelShare:
+    return KernelShare(
+        name=one.op.name,
+        category=one.op.category,
+        count=one.runs,
+        bytes=one.op.cost.known(HBM),
+        avoidable_bytes=avoidable,
+        floor_s=None if machine is None else _floor(one.op.cost, machine),
+        scope=one.op.scope,
+        location=one.op.location,
+    )
+
+
+def _fragmentation(ran: Sequence[Executed], machine: Machine | None) -> Fragmentation:
+    scopes: dict[str, int] = {}
+    for one in ran:
+        scopes[one.op.scope] = scopes.get(one.op.scope, 0) + one.runs
+    pieces = [(one.price.cost.known(HBM), one.runs) for one in ran]
+    kernels = sum(one.runs for one in ran)
+    ranked = tuple(sorted(scopes.items(), key=lambda item: (-item[1], item[0])))
+    if machine is None:
+        return Fragmentation(kernels=kernels, distinct=len(ran), median_bytes=_median(pieces), scopes=ranked)
+    floors = [_floor(one.price.cost, machine) for one in ran]
+    small = [floor < machine.launch_latency_s for floor in floors]
+    return Fragmentation(
+        kernels=kernels,
+        distinct=len(ran),
+        median_bytes=_median(pieces),
+        median_floor_s=_median([(floor, one.runs) for floor, one in zip(floors, ran, strict=True)]),
+        launch_latency_s=machine.launch_latency_s,
+        small_kernels=sum(one.runs for one, is_small in zip(ran, small, strict=True) if is_small),
+        small_bytes_share=_share([(size * runs, is_small) for (size, runs), is_small in zip(pieces, small, strict=True)]),
+        small_floor_share=_share([(floor * one.runs, is_small) for floor, one, is_small in zip(floors, ran, small, strict=True)]),
+        scopes=ranked,
+    )
+
+
+def _share(parts: Sequence[tuple[Amount, bool]]) -> float | None:
+    """The part of a sum whose mark is set; ``None`` of nothing."""
+    total = sum(float(amount) for amount, _ in parts)
+    return sum(float(amount) for amount, chosen in parts if chosen) / total if total else None
+
+
+def _median(values: Sequence[tuple[Number, int]]) -> Number | None:
+    """The middle of values that occur so many times; the lower one of two."""
+    ordered = sorted((value for value in values if value[1]), key=lambda item: item[0])
+    half = sum(times for _, times in ordered) / 2
+    for (middle, _), reached in zip(ordered, accumulate(times for _, times in ordered), strict=True):
+        if reached >= half:
+            return middle
+    return None
+
+
+def _notes(module: HloModule, ran: Sequence[Executed]) -> list[str]:
+    notes = []
+    if ESTIMATED in module.frontend_attributes:
+        notes.append("the program was not compiled: its kernels are this project's estimate of what a compiler would make")
+    elif not module.is_scheduled and all(one.site.instruction.opcode != "fusion" for one in ran):
+        notes.append("the program was not compiled: every instruction counts as a kernel; fuse it first to see what a compiler would make")
+    if any(not one.is_certain for one in ran):
+        notes.append("only the data decide how often some loops run: one step of each is counted")
+    return notes
+
+
+def boundary_rows(report: FusionReport) -> tuple[tuple[str, str, str, str, int, int, int, float | None], ...]:
+    """Boundaries for a table: value, producer, consumers, reason, bytes written, read and avoidable, gain in seconds."""
+    return tuple(
+        (
+            one.value,
+            one.producer,
+            ", ".join(one.consumers),
+            one.reason,
+            one.written_bytes,
+            one.read_bytes,
+            one.avoidable_bytes,
+            one.gain_s,
+        )
+        for one in report.boundaries
+    )
+
+
+def kernel_rows(report: FusionReport) -> tuple[tuple[str, str, str, int, Amount, int, float | None], ...]:
+    """Kernels for a table: name, category, scope, executions, bytes, avoidable bytes, floor in seconds."""
+    return tuple((one.name, one.category, one.scope, one.count, one.bytes, one.avoidable_bytes, one.floor_s) for one in report.kernels)

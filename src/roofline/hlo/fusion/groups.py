@@ -1,0 +1,464 @@
+"""Which instructions of a computation become one kernel: producers placed with their consumers, last instruction first.
+
+Every instruction is decided once, when all its users are. It starts as a kernel of its own, and joins others only where that moves no
+more bytes: with one kernel that takes it, with several that become one, repeated in each where repeating reads less than storing, or
+written by the first of them for the others to read. The rules themselves are told in `fusion_model`.
+"""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from msgspec import Struct, field
+
+from ..ir.module import Computation, Instruction
+from ..price.bodies import updated
+from .recompute_cost import Cuts
+from .rules import (
+    EPILOGUE,
+    PRODUCTS,
+    PROLOGUE,
+    UPDATES,
+    VIEWS,
+    Rules,
+    folds,
+    is_cheap,
+    is_fixed,
+    is_loop,
+    is_repeatable,
+    keeps_rows,
+    major,
+    reduced_dims,
+    row_bytes,
+    rows_of,
+    turns,
+)
+
+Kind = Literal["loop", "reduce", "row", "product", "update"]
+Fit = Literal["loop", "reduce", "row", "product", ""]
+
+_MOST_LOOKS = 4096  # kernels looked at for a path between two; beyond it one is taken to exist
+_SHARED = ("loop", "reduce", "row")  # kernels that iterate over elements, and may take others' results along
+
+
+class Group(Struct, eq=False):
+    """Instructions that share a kernel while it is being put together.
+
+    ``space`` is how many elements it iterates over, ``rows`` how many rows its reductions of minor dimensions have, ``lines`` the
+    dimensions and axes of other reductions. ``prologue`` are members that a product reads through, ``inputs`` values from outside.
+    """
+
+    kind: Kind
+    space: int
+    members: set[int] = field(default_factory=set)
+    outputs: set[int] = field(default_factory=set)
+    inputs: set[int] = field(default_factory=set)
+    prologue: set[int] = field(default_factory=set)
+    rows: int | None = None
+    lines: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    repeated: int = 0
+
+
+Node = Group | int  # a kernel, or an instruction that is none or stands alone
+
+
+def groups_of(computation: Computation, rules: Rules) -> tuple[Group, ...]:
+    """The kernels of a computation in whose text every value precedes its uses; instructions in none of them stand alone."""
+    grouping = _Grouping(computation, rules)
+    for index in reversed(range(len(computation))):
+        if not grouping.fixed[index]:
+            grouping.place(index)
+    grouping.join_siblings()
+    grouping.narrow_results()
+    return grouping.groups
+
+
+class _Grouping:
+    """The state of the search over one computation."""
+
+    def __init__(self, computation: Computation, rules: Rules) -> None:
+        self.computation = computation
+        self.rules = rules
+        self.fixed = [is_fixed(instruction) for instruction in computation]
+        self.users: list[list[int]] = [[] for _ in computation]
+        self.after: list[list[int]] = [[] for _ in computation]
+        for index, instruction in enumerate(computation):
+            for operand in dict.fromkeys(instruction.operands):
+                self.users[operand].append(index)
+            for before in instruction.control:
+                self.after[before].append(index)
+                self.fixed[before] = self.fixed[index] = True
+        self.homes: list[list[Group]] = [[] for _ in computation]
+        self.cuts = Cuts(computation, self.fixed)
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        found = dict.fromkeys(group for home in self.homes for group in home)
+        return tuple(sorted(found, key=lambda group: (max(group.outputs), min(group.outputs))))
+
+    def place(self, index: int) -> None:
+        """Decides about one instruction whose users all have their places."""
+        instruction = self.computation[index]
+        takers, outside = self._takers(index)
+        if instruction.opcode in VIEWS or (self.cuts.least[index] == 0 and is_cheap(instruction)):
+            self._repeat(index, takers)
+            if outside or not takers:
+                self._start(index)
+            return
+        if outside or len(takers) > 1:
+            # A kernel that would only rename a value needs it in memory as the others do.
+            renaming = [group for group in takers if all(self.computation[member].opcode in VIEWS for member in group.members)]
+            takers = [group for group in takers if group not in renaming]
+            outside = outside or bool(renaming)
+        if instruction.opcode in PRODUCTS and (outside or len(takers) > 1):
+            takers = []
+        if not takers:
+            self._start(index)
+        elif not outside and len(takers) == 1:
+            self._join(takers[0], index)
+        elif not outside and (together := self._united(index, takers)) is not None:
+            self._join(together, index)
+        elif not outside and self._repeats_well(index, takers):
+            self._repeat(index, takers)
+        else:
+            self._store(index, takers)
+
+    def _takers(self, index: int) -> tuple[list[Group], bool]:
+        """The kernels of an instruction's users that can take it in, and whether anybody else needs its value in memory."""
+        found: dict[Group, bool] = {}
+        outside = index == self.computation.root
+        for user in self.users[index]:
+            outside = outside or not self.homes[user]
+            for group in self.homes[user]:
+                if group not in found:
+                    found[group] = bool(self._fit(group, index))
+        return [group for group, fits in found.items() if fits], outside or not all(found.values())
+
+    def _store(self, index: int, takers: list[Group]) -> None:
+        """Writes a value to memory: by a kernel that needs it and iterates over all of it, else by one of its own."""
+        for group in takers:
+            if self._can_write(group, index):
+                self._join(group, index)
+                group.outputs.add(index)
+                return
+        if is_cheap(self.computation[index]):
+            # Reading what it is made from may be less than reading it: a broadcast, a wider format.
+            self._repeat(index, [group for group in takers if self._reads(group, index) <= self.cuts.size(index)])
+        self._start(index)
+
+    def _start(self, index: int) -> None:
+        """A kernel that begins with its result."""
+        instruction = self.computation[index]
+        group = Group("loop", instruction.shape.elements)
+        group.outputs.add(index)
+        if instruction.opcode in PRODUCTS:
+            group.kind = "product"
+        elif instruction.opcode in UPDATES:
+            group.kind = "update"
+        elif instruction.opcode == "reduce":
+            group.kind = "reduce"
+            self._reduces(group, instruction)
+        self._add(group, index)
+
+    def _reduces(self, group: Group, reduce: Instruction) -> None:
+        dims = reduced_dims(self.computation, reduce)
+        rows = rows_of(self.computation, reduce)
+        group.space = max(group.space, self.computation[reduce.operands[0]].shape.elements)
+        if rows is not None:
+            group.rows = rows
+        else:
+            group.lines = (dims, reduce.dimensions)
+
+    def _add(self, group: Group, index: int) -> None:
+        group.members.add(index)
+        group.inputs.discard(index)
+        group.inputs.update(self._new_inputs(group, index))
+        self.homes[index].append(group)
+
+    def _new_inputs(self, group: Group, index: int) -> set[int]:
+        operands = set(self.computation[index].operands)
+        return {operand for operand in operands - group.members if self.cuts.least[operand] or self.fixed[operand]}
+
+    def _join(self, group: Group, index: int) -> None:
+        fit = self._fit(group, index)
+        instruction = self.computation[index]
+        if fit in ("row", "reduce"):
+            self._reduces(group, instruction)
+            group.kind = "row" if fit == "row" or group.kind == "row" else "reduce"
+        elif fit == "product":
+            group.kind = "product"
+        if self._is_prologue(group, index):
+            group.prologue.add(index)
+        self._add(group, index)
+
+    def _repeat(self, index: int, takers: list[Group]) -> None:
+        for group in takers:
+            # Views and values made from nothing cost nothing to repeat.
+            group.repeated += len(takers) > 1 and self.cuts.least[index] > 0 and self.computation[index].opcode not in VIEWS
+            self._join(group, index)
+
+    def _is_prologue(self, group: Group, index: int) -> bool:
+        return any(
+            user in group.prologue or self.computation[user].opcode in PRODUCTS for user in self.users[index] if user in group.members
+        )
+
+    def _fit(self, group: Group, index: int) -> Fit:
+        """As what an instruction can join a kernel that uses its value; nothing when it cannot."""
+        instruction = self.computation[index]
+        crowd = len(group.inputs | self._new_inputs(group, index)) + len(group.outputs)
+        if crowd > max(self.rules.most_operands, len(group.inputs) + len(group.outputs)) or group.repeated >= self.rules.most_repeated:
+            return ""
+        for user in self.users[index]:
+            if user in group.members and index in self._in_memory(self.computation[user]):
+                return ""
+        if self._is_prologue(group, index):
+            return "loop" if self._loads(group, index) else ""
+        if instruction.opcode in PRODUCTS:
+            return "product" if self._is_epilogue(group, index) else ""
+        if instruction.opcode == "reduce":
+            return self._reduction_fit(group, index)
+        if not is_loop(instruction):
+            return ""
+        if group.kind == "product" and (instruction.opcode == "gather" or len(self._extras(group, index)) > self.rules.most_extras):
+            return ""
+        return "loop"
+
+    def _loads(self, group: Group, index: int) -> bool:
+        """Whether a product can do this on the way from memory to its operand: a library only reads matrices in either order."""
+        instruction = self.computation[index]
+        if self.rules.loads == "any" or instruction.opcode in VIEWS:
+            return instruction.opcode in PROLOGUE
+        return instruction.opcode == "transpose" and all(
+            folds(self.computation, self.computation[user], index) for user in self.users[index] if user in group.members
+        )
+
+    def _in_memory(self, user: Instruction) -> tuple[int, ...]:
+        """The operands that an instruction needs in memory: arrays that it changes, the table of a gather that takes elements again."""
+        if user.opcode == "gather":
+            table = user.operands[:1]
+            return table if user.shape.elements > self.computation[table[0]].shape.elements else ()
+        return updated(user)
+
+    def _reached(self, group: Group, index: int) -> Iterator[int]:
+        """The members of a kernel that depend on a value."""
+        seen: set[int] = set()
+        waiting = [index]
+        while waiting:
+            for user in self.users[waiting.pop()]:
+                if user in group.members and user not in seen:
+                    seen.add(user)
+                    waiting.append(user)
+                    yield user
+
+    def _reduction_fit(self, group: Group, index: int) -> Fit:
+        """A reduction before its use: row by row on chip, or as the last step before elementwise work on its own result."""
+        computation, reduce = self.computation, self.computation[index]
+        if group.kind not in _SHARED or not reduce.shape.is_array:
+            return ""
+        reached = [computation[member] for member in self._reached(group, index)]
+        rows = rows_of(computation, reduce)
+        if (
+            rows is not None
+            and 0 < row_bytes(computation, reduce, rows) <= self.rules.row_bytes
+            and group.lines is None
+            and group.rows in (None, rows)
+            and (len(group.outputs) == 1 or self.rules.results == "any")
+            and all(major(computation[output].shape.dims, rows) is not None for output in group.outputs)
+            and all(keeps_rows(computation, member, rows) for member in reached)
+        ):
+            return "row"
+        size = reduce.shape.elements
+        alike = group.rows in (None, rows) and group.lines in (None, (reduced_dims(computation, reduce), reduce.dimensions))
+        if group.kind == "loop" or (group.kind == "reduce" and alike and (group.rows is None) == (rows is None)):
+            on_result = all(one.shape.elements == size and one.opcode in EPILOGUE and one.opcode != "transpose" for one in reached)
+            if on_result and all(computation[output].shape.elements == size for output in group.outputs):
+                return "reduce"
+        return ""
+
+    def _is_epilogue(self, group: Group, index: int) -> bool:
+        """Whether a kernel is elementwise work on a product that the product's own kernel can do before it stores."""
+        size = self.computation[index].shape.elements
+        if group.kind != "loop" or len(group.outputs) != 1:
+            return False
+        if any(self.computation[member].opcode in ("gather", "concatenate", "pad") for member in group.members):
+            return False
+        reached = list(self._reached(group, index))
+        if any(self.computation[one].shape.elements != size or not self._stores(index, self.computation[one]) for one in reached):
+            return False
+        return group.outputs <= set(reached) and len(self._extras(group, index)) <= self.rules.most_extras
+
+    def _stores(self, product: int, one: Instruction) -> bool:
+        """Whether a product can do this to its result: views and turns of the matrix need no more than other numbers in its call."""
+        turned = one.opcode == "transpose" and one.operands[0] == product and turns(self.computation, one)
+        return one.opcode in VIEWS or turned or self.rules.store(one.opcode)
+
+    def _extras(self, group: Group, index: int) -> set[int]:
+        """The arrays as large as its result that a product's kernel would read after the product, with one more member."""
+        inside = group.members | {index}
+        late = {one for one in inside if one not in group.prologue and self.computation[one].opcode not in PRODUCTS}
+        read = {operand for one in late for operand in self.computation[one].operands} - inside
+        return {operand for operand in read if self.cuts.least[operand] and self.computation[operand].shape.elements >= group.space}
+
+    def _reads(self, group: Group, index: int) -> int:
+        """Bytes that a kernel reads in addition when it computes a value itself."""
+        held = group.members | group.inputs - {index}
+        return self.cuts.effort(index) + sum(self.cuts.needed(index, operand) for operand in set(self.computation[index].operands) - held)
+
+    def _repeats_well(self, index: int, takers: list[Group]) -> bool:
+        """Whether computing a value in each kernel that needs it moves no more bytes than storing it once."""
+        instruction, size = self.computation[index], self.cuts.size(index)
+        if not is_repeatable(instruction):
+            return size <= self.rules.small_bytes and is_loop(instruction)
+        again = sum(self._reads(group, index) for group in takers)
+        stored = self.cuts.remade(index) + size * (1 + len(takers))
+        leaves = self.cuts.leaves[index]
+        if again > stored or leaves is None:
+            return False
+        # All that it is made from may be read again, or be stored at the narrowest place on the way; or the value itself is, and
+        # everything on the way joins the kernel that stores it.
+        whole = sum(leaves.values())
+        all_again = sum(self.cuts.effort(index) + self._reads_leaves(group, index) for group in takers)
+        halfway = again + whole + self.cuts.least[index]
+        written = any(self._can_write(group, index) for group in takers)
+        return min(all_again, halfway) <= whole + self.cuts.effort(index) + size * (len(takers) + (not written))
+
+    def _reads_leaves(self, group: Group, index: int) -> int:
+        """Bytes that a kernel reads in addition when it computes a value from what is in memory."""
+        wanted: dict[int, int] = {}
+        for operand in set(self.computation[index].operands) - group.members - group.inputs:
+            wanted |= {leaf: size for leaf, size in (self.cuts.leaves[operand] or {}).items() if leaf not in group.inputs}
+        return sum(wanted.values())
+
+    def _united(self, index: int, takers: list[Group]) -> Group | None:
+        """The kernels that need a value as one, if they iterate alike and none waits for another."""
+        first = takers[0]
+        if self.computation[index].shape.elements != first.space and self.computation[index].opcode != "reduce":
+            return None
+        for position, group in enumerate(takers):
+            if any(not self._alike(group, other) or self._waits(group, other) for other in takers[:position]):
+                return None
+        crowd = set(self.computation[index].operands).union(*(group.inputs | group.outputs for group in takers))
+        if len(crowd) > self.rules.most_operands:
+            return None
+        for other in takers[1:]:
+            self._unite(first, other)
+        return first
+
+    def _alike(self, one: Group, other: Group) -> bool:
+        """Whether two kernels iterate over as many elements, and reduce alike if both do."""
+        if one.kind not in _SHARED or other.kind not in _SHARED or one.space != other.space or not self._may_store(one, other):
+            return False
+        if any(self.computation[output].shape.is_tuple for output in one.outputs | other.outputs):
+            return False
+        reducing = [group for group in (one, other) if group.kind != "loop"]
+        if len(reducing) == 2 and (one.rows, one.lines) != (other.rows, other.lines):
+            return False
+        rows = next((group.rows for group in reducing if group.kind == "row"), None)
+        outputs = one.outputs | other.outputs
+        return rows is None or all(major(self.computation[output].shape.dims, rows) is not None for output in outputs)
+
+    def _may_store(self, *groups: Group) -> bool:
+        """Whether these kernels, as one, may have several results."""
+        return self.rules.results == "any" or (self.rules.results == "not rows" and all(group.kind != "row" for group in groups))
+
+    def _unite(self, one: Group, other: Group) -> None:
+        one.kind = max(one.kind, other.kind, key=_SHARED.index)
+        one.rows = one.rows if one.rows is not None else other.rows
+        one.lines = one.lines or other.lines
+        one.members |= other.members
+        one.outputs |= other.outputs
+        one.inputs = (one.inputs | other.inputs) - one.members
+        one.repeated += other.repeated
+        for member in other.members:
+            self.homes[member] = list(dict.fromkeys(one if home is other else home for home in self.homes[member]))
+
+    def _can_write(self, group: Group, index: int) -> bool:
+        """Whether a kernel can store a value it computes on the way, and nobody who reads it there makes the kernel wait."""
+        shape = self.computation[index].shape
+        if group.kind not in _SHARED or not self._may_store(group):
+            return False
+        if any(self.computation[output].shape.is_tuple for output in group.outputs):
+            return False
+        per_row = group.kind == "row" and group.rows is not None and major(shape.dims, group.rows) is not None
+        if shape.elements != group.space and not (per_row or self._fit(group, index) == "reduce"):
+            return False
+        if group.kind == "row" and not per_row:
+            return False
+        readers = [node for user in self.users[index] for node in self._nodes(user) if node is not group]
+        return not self._leads(readers, group)
+
+    def _nodes(self, index: int) -> list[Node]:
+        return [*self.homes[index]] or [index]
+
+    def _next(self, node: Node) -> Iterator[Node]:
+        for index in node.outputs if isinstance(node, Group) else (node,):
+            for user in (*self.users[index], *self.after[index]):
+                yield from (found for found in self._nodes(user) if found is not node)
+
+    def _waits(self, one: Group, other: Group) -> bool:
+        return self._leads(list(self._next(one)), other) or self._leads(list(self._next(other)), one)
+
+    def _leads(self, nodes: list[Node], target: Group) -> bool:
+        """Whether the target needs any of these, directly or through others."""
+        last = max(target.members)
+        seen: set[Node] = set()
+        waiting = list(nodes)
+        while waiting:
+            node = waiting.pop()
+            if node is target:
+                return True
+            first = min(node.outputs) if isinstance(node, Group) else node
+            if node in seen or first > last:
+                continue
+            if len(seen) >= _MOST_LOOKS:
+                return True
+            seen.add(node)
+            waiting += self._next(node)
+        return False
+
+    def join_siblings(self) -> None:
+        """Makes one kernel of those that read the same array all through, where none waits for another."""
+        for value in range(len(self.computation)):
+            elements = self.computation[value].shape.elements if self.computation[value].shape.is_bounded else 0
+            readers = dict.fromkeys(home for user in self.users[value] for home in self.homes[user] if value in home.inputs)
+            kept: list[Group] = []
+            for group in readers:
+                for earlier in kept if group.space == elements else ():
+                    crowd = len(earlier.inputs | group.inputs | earlier.outputs | group.outputs)
+                    if crowd <= self.rules.most_operands and self._alike(earlier, group) and not self._waits(earlier, group):
+                        self._unite(earlier, group)
+                        break
+                else:
+                    kept.append(group)
+
+    def narrow_results(self) -> None:
+        """Stores a value in the narrower format in which alone it is read: the conversion belongs to the kernel that stores."""
+        found = True
+        while found:
+            found = False
+            for group in self.groups:
+                for value in sorted(group.outputs):
+                    found |= self._narrow(group, value)
+
+    def _narrow(self, group: Group, value: int) -> bool:
+        outside = [user for user in self.users[value] if any(home is not group for home in self._nodes(user))]
+        if len(outside) != 1 or value == self.computation.root or not self.homes[outside[0]]:
+            return False
+        convert = outside[0]
+        if (
+            self.computation[convert].opcode != "convert"
+            or self.cuts.size(convert) >= self.cuts.size(value)
+            or group in self.homes[convert]
+        ):
+            return False
+        if group.kind == "update" or (group.kind == "product" and not self.rules.store("convert")):
+            return False
+        for home in self.homes[convert]:
+            home.members.discard(convert)
+            home.inputs.discard(value)
+            home.outputs.discard(convert)
+            home.prologue.discard(convert)
+            home.inputs |= {convert} if any(convert in self.computation[member].operands for member in home.members) else set()
+        self.homes[convert] = []
+        self._add(group, convert)
+        group.outputs = group.outputs - {value} | {convert}
+        return True

@@ -1,0 +1,284 @@
+"""Called functions written out where they are called, dead code left out, and loops marked with their trip counts.
+
+What a compiler does before it fuses, as far as costs depend on it. Frameworks lower every jitted helper to a function of its own, and
+no kernel crosses a call.
+"""
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..ir.callgraph import callees, callees_first, in_order
+from ..ir.malformed import Malformed
+from ..ir.module import Call, Computation, Dialect, HloModule, Instruction
+from ..ir.shapes import Layout, Shape
+from ..price.loops import Loops
+from ..read.backend_config import known_trip_count
+
+# How far a module may grow when its calls are written out, in instructions and in times its own size; calls beyond it stay calls.
+ROOM = 2**16
+GROWTH = 4
+
+# Computations that run in the place of the instruction that calls them, and so hold kernels of their own.
+RUNS: dict[str, tuple[str, ...]] = {
+    "while": ("condition", "body"),
+    "conditional": ("branch_computations",),
+    "call": ("to_apply",),
+}
+_EFFECTS = frozenset(
+    (
+        *("infeed", "outfeed", "send", "send-done", "recv", "recv-done", "rng-get-and-update-state"),
+        *("async-start", "async-update", "async-done", "copy-start", "copy-done"),
+    )
+)
+_SHARDING = ("Sharding", "sdy.sharding_constraint", "xla.sdy.PropagationBarrier")  # marks that change nothing
+
+
+class Amended(Struct, frozen=True):
+    """Attributes of an instruction, some of them replaced or added: ``raw`` is what it had, and a mapping of what is new."""
+
+    base: Dialect
+
+    @property
+    def where(self) -> str:
+        return self.base.where
+
+    def attribute(self, raw: object, name: str) -> object | None:
+        before, new = _halves(raw)
+        return new[name] if name in new else self.base.attribute(before, name)
+
+    def names(self, raw: object) -> tuple[str, ...]:
+        before, new = _halves(raw)
+        return tuple(dict.fromkeys((*self.base.names(before), *new)))
+
+    def place(self, place: int) -> str:
+        return self.base.place(place)
+
+
+def _halves(raw: object) -> tuple[object, dict[str, object]]:
+    if not isinstance(raw, tuple) or len(raw) != 2 or not isinstance(raw[1], dict):
+        raise Malformed("attributes that were not amended")
+    return raw[0], raw[1]
+
+
+def amended(instruction: Instruction, **attributes: object) -> Instruction:
+    """The same instruction with some attributes replaced or added."""
+    return replace(instruction, raw=(instruction.raw, attributes), dialect=Amended(instruction.dialect))
+
+
+def inlined(module: HloModule) -> HloModule:
+    """The module with calls written out in every computation that runs, and without computations that then nobody calls.
+
+    The framework's names of inner instructions are told relative to the call, as ``jit(step)/layer0`` and ``jit(silu)/mul``: they are
+    joined as compilers do. Names of instructions may repeat.
+    """
+    running = set(computations_that_run(module))
+    plain = _Plain()
+    done = [replace(one, instructions=tuple(map(plain.instruction, one.instructions))) for one in module.computations]
+    busy: set[int] = set()
+    room = max(ROOM, GROWTH * sum(map(len, done)))
+    for number in callees_first(module):
+        if any(has_effect(instruction, busy) for instruction in done[number].instructions):
+            busy.add(number)
+        if number in running:
+            written, room = _written_out(done, number, room)
+            done[number] = _without_dead_code(written, busy)
+    flat = _called_only(replace(module, computations=tuple(done)))
+    loops = Loops(flat)
+    done = list(flat.computations)
+    for number in computations_that_run(flat):
+        counted = tuple(_counted(loops, number, instruction) for instruction in done[number].instructions)
+        done[number] = replace(done[number], instructions=counted)
+    return replace(flat, computations=tuple(done))
+
+
+class _Plain:
+    """Shapes without layouts, which a program that was not compiled states by accident."""
+
+    def __init__(self) -> None:
+        self.known: dict[Shape, Shape] = {}
+
+    def instruction(self, instruction: Instruction) -> Instruction:
+        shape = self.shape(instruction.shape)
+        return instruction if shape is instruction.shape else replace(instruction, shape=shape)
+
+    def shape(self, shape: Shape) -> Shape:
+        if shape.layout is None and not shape.parts:
+            return shape
+        found = self.known.get(shape)
+        if found is None:
+            plain = replace(shape, layout=_meant(shape), parts=tuple(map(self.shape, shape.parts)))
+            found = self.known[shape] = shape if plain == shape else plain
+        return found
+
+
+def _meant(shape: Shape) -> Layout | None:
+    """What a layout says apart from the order of dimensions."""
+    layout = shape.layout
+    if layout is None or not (layout.memory_space or layout.element_bits):
+        return None
+    order = tuple(reversed(range(shape.rank)))
+    return Layout(minor_to_major=order, memory_space=layout.memory_space, element_bits=layout.element_bits)
+
+
+def _called_only(module: HloModule) -> HloModule:
+    """The module without computations that the entry does not reach."""
+    reached = {module.entry}
+    waiting = [module.entry]
+    while waiting:
+        for number in callees(module.computations[waiting.pop()]):
+            if number not in reached:
+                reached.add(number)
+                waiting.append(number)
+    where = {old: new for new, old in enumerate(sorted(reached))}
+    kept = tuple(renumbered(module.computations[number], where) for number in where)
+    return replace(module, computations=kept, entry=where[module.entry])
+
+
+def renumbered(computation: Computation, where: Mapping[int, int]) -> Computation:
+    """A computation that calls others by new numbers."""
+    instructions = tuple(
+        replace(one, calls=tuple(Call(call.role, where[call.computation]) for call in one.calls)) if one.calls else one
+        for one in computation.instructions
+    )
+    return replace(computation, instructions=instructions)
+
+
+def computations_that_run(module: HloModule) -> tuple[int, ...]:
+    """The entry and every body, condition, branch and function it runs, each after those that run it."""
+    found: dict[int, None] = {module.entry: None}
+    waiting = [module.entry]
+    while waiting:
+        for instruction in module.computations[waiting.pop(0)].instructions:
+            for role in RUNS.get(instruction.opcode, ()):
+                for number in instruction.called(role):
+                    if number not in found:
+                        found[number] = None
+                        waiting.append(number)
+    return tuple(found)
+
+
+def _written_out(done: list[Computation], number: int, room: int) -> tuple[Computation, int]:
+    """A computation with the calls in it replaced by what they call, every value before its uses, and the room that is left."""
+    computation = done[number]
+    instructions: list[Instruction] = []
+    place: dict[int, int] = {}
+
+    def put(instruction: Instruction, where: dict[int, int]) -> int:
+        operands = tuple(where[operand] for operand in instruction.operands)
+        if instruction.opcode == "square":  # of CHLO; HLO has no such opcode
+            instruction, operands = replace(instruction, opcode="multiply"), operands * 2
+        control = tuple(where[before] for before in instruction.control if before in where)
+        instructions.append(replace(instruction, operands=operands, control=control))
+        return len(instructions) - 1
+
+    for index in in_order(computation):
+        instruction = computation[index]
+        called = _function(done, computation, instruction)
+        if called is not None and len(called) <= room:
+            room -= len(called)
+            inner = {parameter: place[operand] for parameter, operand in zip(called.parameters, instruction.operands, strict=False)}
+            named = _renaming(instruction)
+            for inside, one in enumerate(called.instructions):
+                if inside not in inner:
+                    inner[inside] = put(named(one), inner)
+            place[index] = inner[called.root]
+        elif _is_sharding_mark(computation, instruction):
+            place[index] = place[instruction.operands[0]]
+        elif (part := _part_of_tuple(instructions, instruction, place)) is not None:
+            place[index] = part
+        else:
+            place[index] = put(instruction, place)
+    parameters = tuple(place[parameter] for parameter in computation.parameters)
+    return replace(computation, instructions=tuple(instructions), root=place[computation.root], parameters=parameters), room
+
+
+def _function(done: list[Computation], caller: Computation, instruction: Instruction) -> Computation | None:
+    """The function that an instruction calls, if its parameters and result are what it is given and gives.
+
+    They are not where a call stands for a region that each device runs on its own part.
+    """
+    called = instruction.called("to_apply") if instruction.opcode == "call" else ()
+    if len(called) != 1:
+        return None
+    function = done[called[0]]
+    given = tuple(operand.shape for operand in caller.operands(instruction))
+    taken = tuple(function[parameter].shape for parameter in function.parameters)
+    return function if given == taken and function.root_instruction.shape == instruction.shape else None
+
+
+def _renaming(call: Instruction) -> Callable[[Instruction], Instruction]:
+    """Puts the framework's name of a call before those of the instructions it runs, and its place where they have none."""
+    outer = call.metadata
+    program = outer.op_name.partition("/")[0]
+
+    def rename(instruction: Instruction) -> Instruction:
+        inner = instruction.metadata
+        if not outer.op_name or instruction.opcode in ("constant", "parameter"):
+            return instruction
+        if inner.op_name and inner.op_name.partition("/")[0] == program:
+            return instruction
+        joined = f"{outer.op_name}/{inner.op_name}" if inner.op_name else outer.op_name
+        located = inner if inner.stack_frame_id or inner.source_file else outer
+        return amended(instruction, metadata=replace(located, op_name=joined, op_type=inner.op_type))
+
+    return rename
+
+
+def _part_of_tuple(instructions: list[Instruction], instruction: Instruction, place: dict[int, int]) -> int | None:
+    """Where the value is that an instruction takes out of a tuple put together just before, as a function's results are."""
+    if instruction.opcode != "get-tuple-element":
+        return None
+    whole = instructions[place[instruction.operands[0]]]
+    part = instruction.integer("index") or 0
+    return whole.operands[part] if whole.opcode == "tuple" and part < len(whole.operands) else None
+
+
+def _is_sharding_mark(computation: Computation, instruction: Instruction) -> bool:
+    return (
+        instruction.opcode == "custom-call"
+        and len(instruction.operands) == 1
+        and instruction.custom_call_target in _SHARDING
+        and computation[instruction.operands[0]].shape == instruction.shape
+    )
+
+
+def _without_dead_code(computation: Computation, busy: set[int]) -> Computation:
+    """The computation without instructions that neither its result nor the outside world needs; parameters stay."""
+    live = {computation.root, *computation.parameters}
+    live |= {index for index, instruction in enumerate(computation.instructions) if has_effect(instruction, busy)}
+    waiting = list(live)
+    while waiting:
+        instruction = computation[waiting.pop()]
+        for needed in (*instruction.operands, *instruction.control):
+            if needed not in live:
+                live.add(needed)
+                waiting.append(needed)
+    kept = sorted(live)
+    where = {old: new for new, old in enumerate(kept)}
+    instructions = tuple(
+        replace(
+            computation[index],
+            operands=tuple(where[operand] for operand in computation[index].operands),
+            control=tuple(where[before] for before in computation[index].control),
+        )
+        for index in kept
+    )
+    parameters = tuple(where[parameter] for parameter in computation.parameters)
+    return replace(computation, instructions=instructions, root=where[computation.root], parameters=parameters)
+
+
+def has_effect(instruction: Instruction, busy: set[int]) -> bool:
+    """Whether an instruction does more than compute its value, itself or in one of the ``busy`` computations it runs."""
+    if instruction.opcode == "custom-call":
+        return instruction.flag("custom_call_has_side_effect")
+    return instruction.opcode in _EFFECTS or any(call.computation in busy for call in instruction.calls)
+
+
+def _counted(loops: Loops, number: int, instruction: Instruction) -> Instruction:
+    """A while whose trip count can be read from the program carries it from now on, however its body is rearranged."""
+    if instruction.opcode != "while" or known_trip_count(instruction) is not None:
+        return instruction
+    trips = loops.trip_count(number, instruction)
+    return instruction if trips is None else amended(instruction, backend_config=f'{{"known_trip_count":{{"n":"{trips}"}}}}')

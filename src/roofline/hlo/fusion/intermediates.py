@@ -1,0 +1,266 @@
+"""Values that one kernel writes to main memory and others read there: where a program is cut into kernels, and what the cuts move.
+
+Kernels are the instructions that a program executes; what lies between them and costs nothing (tuples, bitcasts, the second half of an
+asynchronous pair) is looked through. Only bytes of main memory count: what a compiler keeps in VMEM crosses no such cut.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct, field
+
+from ...resource import HBM
+from ..ir.callgraph import in_order
+from ..ir.module import Computation, HloModule, Instruction
+from ..ir.platforms import Platform
+from ..ir.shapes import Shape
+from ..price.bodies import Bodies, Path, updated, updates
+from ..price.demand import needs
+from ..price.index_sets import WHOLE, Region
+from ..price.program import Executed
+from ..price.traffic import Traffic, part_of
+from ..price.types import Site
+
+Key = tuple[int, Path]  # an instruction of a computation, and a part of its result
+
+_PASSING = frozenset(("bitcast", "reshape", "transpose", "opt-barrier", "domain", "add-dependency", "set-dimension-size"))
+_SECOND_HALVES = ("-done", "-update")
+_MOST_TRACED = 2**14  # instructions of a computation up to which it is worked out who waits for whom
+_RUNNERS = ("while", "conditional", "call")
+
+
+class Reader(Struct, frozen=True):
+    """A kernel that reads a value: so many bytes of it a launch, through which of its operands.
+
+    ``is_late`` says that it also waits for other kernels that need the value, or need its producer: one kernel of both ends would wait
+    for itself, and only computing the value again could spare it.
+    """
+
+    kernel: Executed
+    bytes: int
+    operands: tuple[tuple[int, Path], ...]
+    past_barrier: bool = False
+    is_late: bool = False
+
+
+class Handover(Struct, frozen=True, kw_only=True):
+    """A value between kernels of one computation.
+
+    ``written`` are the bytes that making it writes. ``is_needed`` says that somebody beside these readers needs it in memory: it is a
+    result of the program, the next step of a loop takes it, or another computation does.
+    """
+
+    computation: Computation
+    producer: Executed
+    path: Path
+    shape: Shape
+    written: int
+    readers: tuple[Reader, ...]
+    is_needed: bool = False
+
+    @property
+    def read(self) -> int:
+        return sum(reader.bytes for reader in self.readers)
+
+    @property
+    def avoidable(self) -> int:
+        """Bytes a launch that would not move if all of it were one kernel."""
+        return self.read + (0 if self.is_needed else self.written)
+
+
+def handovers(module: HloModule, platform: Platform, ran: Iterable[Executed]) -> tuple[Handover, ...]:
+    """Every value that is handed over in main memory, by computation in the order in which they run."""
+    bodies = Bodies(module, platform)
+    by_computation: dict[int, list[Executed]] = {}
+    for one in ran:
+        by_computation.setdefault(id(one.site.computation), []).append(one)
+    return tuple(found for kernels in by_computation.values() for found in _Flow(bodies, platform, kernels).handovers())
+
+
+class _Use(Struct):
+    """What one kernel reads of one value."""
+
+    regions: list[tuple[Shape, Region]] = field(default_factory=list)
+    operands: dict[tuple[int, Path], None] = field(default_factory=dict)
+    past_barrier: bool = False
+
+
+class _Flow:
+    """The kernels of one computation, and which value each reads from which."""
+
+    def __init__(self, bodies: Bodies, platform: Platform, kernels: list[Executed]) -> None:
+        self.bodies = bodies
+        self.platform = platform
+        self.computation = kernels[0].site.computation
+        places = {id(instruction): index for index, instruction in enumerate(self.computation.instructions)}
+        self.kernels = {places[id(one.site.instruction)]: one for one in kernels}
+
+    def handovers(self) -> Iterator[Handover]:
+        uses: dict[Key, dict[int, _Use]] = {}
+        for index, kernel in self.kernels.items():
+            for operand, path, region in self._reads(kernel.site):
+                self._note(uses, index, operand, path, region)
+        outside = {self._origin(index, path)[0] for index, path in self._kept()}
+        waits = self._waits(uses)
+        for key in sorted(uses):
+            producer = self.kernels.get(key[0])
+            if producer is None:
+                continue
+            readers = []
+            for index, use in uses[key].items():
+                if moved := self._bytes(key, use.regions):
+                    late = bool(waits.get(index, 0) >> key[0] & 1)
+                    kernel = self.kernels[index]
+                    readers.append(
+                        Reader(kernel, min(moved, _most(kernel)), tuple(use.operands), past_barrier=use.past_barrier, is_late=late)
+                    )
+            shape = self._shape(key, next(iter(uses[key].values())).regions[0][0])
+            written = self._written(key, shape)
+            if readers and written is not None:
+                found = Handover(
+                    computation=self.computation,
+                    producer=producer,
+                    path=key[1],
+                    shape=shape,
+                    written=min(written, _most(producer)),
+                    readers=tuple(readers),
+                    is_needed=key in outside,
+                )
+                if found.written or found.read:
+                    yield found
+
+    def _waits(self, uses: dict[Key, dict[int, _Use]]) -> dict[int, int]:
+        """For each kernel, the instructions that those it reads from wait for: one bit each."""
+        if len(self.computation) > _MOST_TRACED:
+            return {}
+        before = [0] * len(self.computation)
+        for index in in_order(self.computation):
+            for operand in self.computation[index].operands:
+                before[index] |= before[operand] | 1 << operand
+        found: dict[int, int] = {}
+        for (index, _), readers in uses.items():
+            for reader in readers:
+                found[reader] = found.get(reader, 0) | before[index]
+        return found
+
+    def _shape(self, key: Key, seen: Shape) -> Shape:
+        """A value as its producer makes it, where that can be told; the halves of asynchronous pairs have other parts."""
+        made = part_of(self.computation[key[0]].shape, key[1])
+        return made if made.is_array and made.is_bounded and made.bytes == seen.bytes else seen
+
+    def _note(self, uses: dict[Key, dict[int, _Use]], reader: int, operand: int, path: Path, region: Region) -> None:
+        """Writes down that a kernel reads some of an operand, of all parts of a tuple when it is one."""
+        position = self.computation[reader].operands[operand]
+        shape = part_of(self.computation[position].shape, path)
+        if shape.is_tuple:
+            for part in range(len(shape.parts)):
+                self._note(uses, reader, operand, (*path, part), WHOLE)
+        elif shape.is_array and shape.is_bounded and region:
+            key, past_barrier = self._origin(position, path)
+            use = uses.setdefault(key, {}).setdefault(reader, _Use())
+            use.regions.append((shape, region))
+            use.operands[operand, path] = None
+            use.past_barrier = use.past_barrier or past_barrier
+
+    def _origin(self, index: int, path: Path) -> tuple[Key, bool]:
+        """The kernel, or other instruction, and the part of its result that a value is, and whether a barrier lies between."""
+        past_barrier = False
+        while index not in self.kernels:
+            instruction = self.computation[index]
+            if instruction.opcode == "get-tuple-element":
+                path = (instruction.integer("index") or 0, *path)
+                index = instruction.operands[0]
+            elif instruction.opcode == "tuple" and path and path[0] < len(instruction.operands):
+                index, path = instruction.operands[path[0]], path[1:]
+            elif instruction.operands and (instruction.opcode in _PASSING or instruction.opcode.endswith(_SECOND_HALVES)):
+                past_barrier = past_barrier or instruction.opcode == "opt-barrier"
+                index = instruction.operands[0]
+            else:
+                break
+        return (index, path), past_barrier
+
+    def _kept(self) -> Iterator[Key]:
+        """Values that stay in memory whoever reads them: the computation's result, and what other computations take."""
+        yield from _leaves(self.computation.root, self.computation.root_instruction.shape)
+        for instruction in self.computation:
+            if instruction.opcode in _RUNNERS:
+                for operand in instruction.operands:
+                    yield from _leaves(operand, self.computation[operand].shape)
+
+    def _reads(self, site: Site) -> Iterator[tuple[int, Path, Region]]:
+        """The operands of a kernel, by position, and what it needs of each."""
+        instruction = site.instruction
+        if instruction.opcode in ("fusion", "async-start") and instruction.calls:
+            number = instruction.calls[0].computation
+            body = self.bodies.module.computations[number]
+            chains = {path: in_place(body, leaf) for path, leaf in results(body)}
+            wanted: dict[Path, Region] = {path: WHOLE for path, chain in chains.items() if not chain}
+            changed = tuple(dict.fromkeys(index for chain in chains.values() for index in chain))
+            for operand, parts in enumerate(self.bodies.walk(number, wanted, changed).parameters):
+                yield from ((operand, path, region) for path, region in parts.items())
+        elif updated(instruction):
+            for operand, value in enumerate(instruction.operands):
+                if value in updates(instruction):
+                    yield operand, (), WHOLE
+        elif instruction.opcode == "custom-call":
+            yield from ((operand, (), WHOLE) for operand in range(len(instruction.operands)))
+        else:
+            yield from ((operand, (), region) for operand, region in enumerate(needs(instruction, site.operands, WHOLE)))
+
+    def _written(self, key: Key, shape: Shape) -> int | None:
+        """Bytes of main memory that making a value writes; ``None`` when it lies elsewhere."""
+        index, path = key
+        instruction = self.computation[index]
+        elements = shape.elements
+        if instruction.opcode == "fusion" and instruction.calls:
+            body = self.bodies.module.computations[instruction.calls[0].computation]
+            chain = next((in_place(body, leaf) for place, leaf in results(body) if place == path), ())
+            elements = sum(_changed(body, body[one]) for one in chain) or elements
+        elif updated(instruction):
+            elements = _changed(self.computation, instruction)
+        traffic = Traffic(self.platform, writes=[(shape, min(elements, shape.elements))])
+        return int(traffic.cost(moves_only=False).known(HBM)) or None
+
+    def _bytes(self, key: Key, regions: list[tuple[Shape, Region]]) -> int:
+        return int(Traffic(self.platform, reads={key: regions}).cost(moves_only=False).known(HBM))
+
+
+def _most(kernel: Executed) -> int:
+    """The bytes a kernel moves at most: a collective's own traffic in main memory is not counted."""
+    return int(kernel.price.cost.known(HBM))
+
+
+def _leaves(index: int, shape: Shape, path: Path = ()) -> Iterator[Key]:
+    if not shape.is_tuple:
+        yield index, path
+    for place, part in enumerate(shape.parts if shape.is_tuple else ()):
+        yield from _leaves(index, part, (*path, place))
+
+
+def results(body: Computation) -> list[tuple[Path, int]]:
+    """The results of a fused body, each with the instruction that makes it."""
+    root = body.root_instruction
+    if root.opcode == "tuple":
+        return [((place,), operand) for place, operand in enumerate(root.operands)]
+    return [((), body.root)]
+
+
+def in_place(body: Computation, leaf: int) -> tuple[int, ...]:
+    """The updates of a parameter's own memory that make a result; none when it is made anew."""
+    chain = []
+    index = _past_bitcasts(body, leaf)
+    while targets := updated(body[index]):
+        chain.append(index)
+        index = _past_bitcasts(body, targets[0])
+    return tuple(chain) if body[index].opcode == "parameter" else ()
+
+
+def _past_bitcasts(body: Computation, index: int) -> int:
+    while body[index].opcode == "bitcast":
+        index = body[index].operands[0]
+    return index
+
+
+def _changed(computation: Computation, update: Instruction) -> int:
+    """Elements that an update in place writes."""
+    new = update.operands[1] if update.opcode == "dynamic-update-slice" else update.operands[-1]
+    return computation[new].shape.elements

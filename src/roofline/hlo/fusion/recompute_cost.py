@@ -1,0 +1,64 @@
+"""What it takes to compute a value again: the bytes of what it is made from, at the narrowest place on the way and at the very source.
+
+Values are made from others by loops over elements alone; a reduction, a product or anything else ends the way back. A transcendental
+counts as a byte: on accelerators it takes about the time of one.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from ..ir.module import Computation
+from .rules import TAKES, is_cheap, is_repeatable
+
+MOST_LEAVES = 16  # values that one is traced back to before it counts as made from too many
+
+
+class Cuts:
+    """The values of a computation in whose text each precedes its uses.
+
+    ``least`` are the fewest bytes from which each can be made. ``leaves`` are the values in memory that it is made from, with the bytes
+    read of each; ``None`` when they are many.
+    """
+
+    def __init__(self, computation: Computation, fixed: Sequence[bool]) -> None:
+        self.computation = computation
+        self.least: list[int] = []
+        self.leaves: list[Mapping[int, int] | None] = []
+        for index, instruction in enumerate(computation):
+            if fixed[index] or not is_repeatable(instruction):
+                self.least.append(self.size(index))
+                self.leaves.append({index: self.size(index)} if self.size(index) else {})
+            else:
+                self.least.append(min(self.size(index), self.remade(index)))
+                self.leaves.append(self._joined(index))
+
+    def size(self, index: int) -> int:
+        """Bytes of a value."""
+        shape = self.computation[index].shape
+        return shape.bytes if shape.is_bounded else 0
+
+    def effort(self, index: int) -> int:
+        """Bytes in whose time the transcendentals of a value are computed."""
+        instruction = self.computation[index]
+        return 0 if is_cheap(instruction) else instruction.shape.elements
+
+    def remade(self, index: int) -> int:
+        """Bytes that computing a value takes, its operands being made from as little as they can."""
+        return self.effort(index) + sum(self.needed(index, operand) for operand in set(self.computation[index].operands))
+
+    def needed(self, index: int, operand: int) -> int:
+        """Bytes that computing a value reads of one operand, or of what that is made from."""
+        return min(self.least[operand], self.size(index)) if self._takes(index, operand) else self.least[operand]
+
+    def _takes(self, index: int, operand: int) -> bool:
+        instruction = self.computation[index]
+        return instruction.opcode in TAKES and operand == instruction.operands[0]
+
+    def _joined(self, index: int) -> Mapping[int, int] | None:
+        found: dict[int, int] = {}
+        for operand in dict.fromkeys(self.computation[index].operands):
+            below = self.leaves[operand]
+            if below is None or len(found) + len(below) > MOST_LEAVES:
+                return None
+            for leaf, size in below.items():
+                found[leaf] = max(found.get(leaf, 0), min(size, self.size(index)) if self._takes(index, operand) else size)
+        return found

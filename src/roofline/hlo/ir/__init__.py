@@ -1,0 +1,1 @@
+"""The program as one immutable value: modules, computations, instructions, shapes, attributes."""

@@ -1,0 +1,32 @@
+"""What is wrong with a program, said before and after anyone knows where."""
+
+from ...errors import SourceError
+
+
+class Malformed(SourceError):
+    """A program that breaks its own grammar; whoever knows the line or the byte adds it with `placed`.
+
+    ``offset`` is the byte in a protobuf, when it is known where the error is met.
+    """
+
+    def __init__(self, message: str, offset: int | None = None) -> None:
+        super().__init__(message)
+        self.offset = offset
+
+
+def placed(error: Malformed, where: str, unit: str, number: int) -> SourceError:
+    """The same complaint with its place.
+
+    >>> str(placed(Malformed("no shape after '='"), "step.hlo", "line", 12))
+    "step.hlo: line 12: no shape after '='"
+    """
+    return SourceError(f"{where}: {unit} {number:,}: {error}")
+
+
+def excerpt(text: str, most: int = 60) -> str:
+    """A piece of a program, short enough to quote in an error.
+
+    >>> excerpt("x" * 100, 5)
+    "'xxxxx…'"
+    """
+    return repr(text[:most] + ("…" if len(text) > most else ""))

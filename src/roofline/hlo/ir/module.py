@@ -1,0 +1,359 @@
+"""A compiled XLA program as one immutable value, whichever form it was read from: HLO text, HloProto or StableHLO.
+
+Instructions keep the slice of text or protobuf they came from; attributes are read from it when asked for, so that a large module
+costs little more than its own bytes. Operands, roots and called computations are indices, not references.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Protocol
+
+from msgspec import Struct, field
+
+from ...errors import SourceError
+from .attributes import (
+    NO_FRAMES,
+    NO_METADATA,
+    Alias,
+    ConvolutionDimensions,
+    DotDimensions,
+    Frame,
+    Metadata,
+    OperandAlias,
+    PadRange,
+    ReplicaGroups,
+    SliceRange,
+    StackFrames,
+    Window,
+)
+from .malformed import Malformed, excerpt
+from .shapes import Shape
+
+
+class Dialect(Protocol):
+    """How the attributes of one form of program are read from the slices its instructions keep."""
+
+    @property
+    def where(self) -> str:
+        """The file."""
+
+    def attribute(self, raw: object, name: str) -> object | None:
+        """The value of an attribute, by its name in HLO text; ``None`` when it is absent."""
+
+    def names(self, raw: object) -> tuple[str, ...]:
+        """The attributes that are present."""
+
+    def place(self, place: int) -> str:
+        """Where an instruction stands, for an error message."""
+
+
+class Call(Struct, frozen=True):
+    """A computation that an instruction calls, by its index in the module, and the role it plays."""
+
+    role: str
+    computation: int
+
+
+class Instruction(Struct, frozen=True):
+    """One HLO instruction. Its operands are indices of instructions in the same computation.
+
+    ``place`` is the line or the byte where it stands. Accessors of attributes give the value that HLO itself assumes when the
+    program does not say.
+    """
+
+    name: str
+    opcode: str
+    shape: Shape
+    operands: tuple[int, ...]
+    calls: tuple[Call, ...]
+    control: tuple[int, ...]
+    place: int
+    raw: object
+    dialect: Dialect
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.opcode, self.place))  # ``raw`` may be a dictionary
+
+    def attribute(self, name: str) -> object | None:
+        """Any attribute, by its name in HLO text; ``None`` when it is absent."""
+        try:
+            return self.dialect.attribute(self.raw, name)
+        except Malformed as error:
+            raise SourceError(f"{self._here}: {name}: {error}") from None
+
+    @property
+    def _here(self) -> str:
+        return f"{self.dialect.where}: {self.dialect.place(self.place)}: {self.name}"
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The names of the attributes that are present."""
+        try:
+            names = self.dialect.names(self.raw)
+        except Malformed as error:
+            raise SourceError(f"{self._here}: {error}") from None
+        return tuple(name for name in names if name not in ("literal", "parameter_number"))
+
+    def _expect(self, name: str, kind: type) -> object | None:
+        value = self.attribute(name)
+        if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
+            raise SourceError(f"{self._here}: {name} is {excerpt(str(value))}, not a {kind.__name__}")
+        return value
+
+    def integer(self, name: str, default: int | None = None) -> int | None:
+        """An attribute that is a whole number."""
+        value = self._expect(name, int)
+        return value if isinstance(value, int) else default
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """An attribute that is a list of whole numbers; absent is empty."""
+        value = self._expect(name, tuple)
+        if not isinstance(value, tuple):
+            return ()
+        if not all(isinstance(item, int) for item in value):
+            raise SourceError(f"{self._here}: {name} is not a list of whole numbers")
+        return value
+
+    def word(self, name: str) -> str:
+        """An attribute that is a word or a string; absent is empty."""
+        value = self._expect(name, str)
+        return value if isinstance(value, str) else ""
+
+    def flag(self, name: str) -> bool:
+        """An attribute that is true or false; absent is false."""
+        return self.attribute(name) is True
+
+    @property
+    def metadata(self) -> Metadata:
+        value = self.attribute("metadata")
+        return value if isinstance(value, Metadata) else NO_METADATA
+
+    @property
+    def op_name(self) -> str:
+        """The framework's name: ``jit(step)/layer0/attn/dot_general``."""
+        return self.metadata.op_name
+
+    @property
+    def dot(self) -> DotDimensions:
+        """Dimension numbers of a dot, a ragged or a scaled dot."""
+        return DotDimensions(
+            lhs_contracting=self.integers("lhs_contracting_dims"),
+            rhs_contracting=self.integers("rhs_contracting_dims"),
+            lhs_batch=self.integers("lhs_batch_dims"),
+            rhs_batch=self.integers("rhs_batch_dims"),
+        )
+
+    @property
+    def window(self) -> Window:
+        value = self._expect("window", tuple)
+        return value if isinstance(value, tuple) else ()
+
+    @property
+    def convolution(self) -> ConvolutionDimensions | None:
+        value = self.attribute("dim_labels")
+        return value if isinstance(value, ConvolutionDimensions) else None
+
+    @property
+    def feature_group_count(self) -> int:
+        return self.integer("feature_group_count") or 1
+
+    @property
+    def batch_group_count(self) -> int:
+        return self.integer("batch_group_count") or 1
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        return self.integers("dimensions")
+
+    @property
+    def slices(self) -> tuple[SliceRange, ...]:
+        value = self._expect("slice", tuple)
+        return value if isinstance(value, tuple) else ()
+
+    @property
+    def padding(self) -> tuple[PadRange, ...]:
+        value = self._expect("padding", tuple)
+        return value if isinstance(value, tuple) else ()
+
+    @property
+    def replica_groups(self) -> ReplicaGroups | None:
+        value = self.attribute("replica_groups")
+        return value if isinstance(value, ReplicaGroups) else None
+
+    @property
+    def source_target_pairs(self) -> tuple[tuple[int, int], ...]:
+        value = self._expect("source_target_pairs", tuple)
+        return value if isinstance(value, tuple) else ()
+
+    @property
+    def operand_precision(self) -> tuple[str, ...]:
+        """``default``, ``high`` or ``highest`` for each operand; empty when all are default."""
+        value = self._expect("operand_precision", tuple)
+        return value if isinstance(value, tuple) else ()
+
+    @property
+    def operand_aliases(self) -> tuple[OperandAlias, ...]:
+        """Outputs of a fusion or custom call that take over the memory of operands."""
+        value = self._expect("output_to_operand_aliasing", tuple)
+        return value if isinstance(value, tuple) else ()
+
+    @property
+    def custom_call_target(self) -> str:
+        return self.word("custom_call_target")
+
+    @property
+    def fusion_kind(self) -> str:
+        """``kLoop``, ``kInput``, ``kOutput`` or ``kCustom``."""
+        return self.word("kind") if self.opcode == "fusion" else ""
+
+    @property
+    def frontend_attributes(self) -> Mapping[str, str]:
+        value = self.attribute("frontend_attributes")
+        return value if isinstance(value, dict) else {}
+
+    @property
+    def backend_config_text(self) -> str:
+        """The backend's own configuration as it was written."""
+        return self.word("backend_config")
+
+    @property
+    def literal(self) -> tuple[bool | int | float | complex, ...] | None:
+        """The elements of a small constant in row-major order; ``None`` when they were left out, or are many."""
+        value = self.attribute("literal")
+        return value if isinstance(value, tuple) else None
+
+    def called(self, role: str) -> tuple[int, ...]:
+        """The indices of the computations it calls in this role."""
+        return tuple(call.computation for call in self.calls if call.role == role)
+
+
+class Computation(Struct, frozen=True, kw_only=True):
+    """Instructions in the order of the schedule, or of the text; the root's value is the result.
+
+    ``parameters`` are indices of instructions, in the order of their numbers.
+    """
+
+    name: str
+    instructions: tuple[Instruction, ...]
+    root: int
+    parameters: tuple[int, ...]
+    execution_thread: str = ""
+
+    def __iter__(self) -> Iterator[Instruction]:
+        return iter(self.instructions)
+
+    def __len__(self) -> int:
+        return len(self.instructions)
+
+    def __getitem__(self, index: int) -> Instruction:
+        return self.instructions[index]
+
+    @property
+    def root_instruction(self) -> Instruction:
+        return self.instructions[self.root]
+
+    def operands(self, instruction: Instruction) -> tuple[Instruction, ...]:
+        """The instructions whose values it takes."""
+        return tuple(self.instructions[index] for index in instruction.operands)
+
+
+MAX_NESTING = 200  # calls within calls; programs are walked by recursion
+
+
+def _check_calls(computations: tuple[Computation, ...]) -> None:
+    """Refuses computations that call themselves, directly or not, and calls nested beyond reason."""
+    called = [
+        tuple({call.computation for instruction in computation.instructions if instruction.calls for call in instruction.calls})
+        for computation in computations
+    ]
+    depth: dict[int, int] = {}
+    for start in range(len(computations)):
+        path: list[int] = [start] if start not in depth else []
+        on_path = set(path)
+        while path:
+            number = path[-1]
+            waiting = [inner for inner in called[number] if inner not in depth]
+            if on_path.intersection(waiting):
+                raise Malformed(f"the computation {excerpt(computations[number].name)} calls itself")
+            if waiting:
+                path.append(waiting[0])
+                on_path.add(waiting[0])
+                continue
+            depth[number] = 1 + max((depth[inner] for inner in called[number]), default=0)
+            if depth[number] > MAX_NESTING:
+                raise Malformed(f"calls nested deeper than {MAX_NESTING} under {excerpt(computations[number].name)}")
+            on_path.discard(path.pop())
+
+
+class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its cached properties
+    """A whole program: its computations, the one it starts in, and what the header says.
+
+    ``form`` is ``hlo text``, ``hlo proto`` or ``stablehlo``. ``id`` is the compiler's number of the module, when the form has it.
+    ``parameter_shapes`` and ``result_shape`` carry the entry's layouts, which the instructions' own need not.
+    """
+
+    name: str
+    computations: tuple[Computation, ...]
+    entry: int
+    form: str
+    id: int | None = None
+    is_scheduled: bool = False
+    replica_count: int = 1
+    num_partitions: int = 1
+    aliases: tuple[Alias, ...] = ()
+    parameter_shapes: tuple[Shape, ...] = ()
+    result_shape: Shape | None = None
+    frontend_attributes: Mapping[str, str] = field(default_factory=dict)
+    frames: StackFrames = NO_FRAMES
+
+    def __post_init__(self) -> None:
+        _check_calls(self.computations)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {computation.name: number for number, computation in enumerate(self.computations)}
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[int, int]]:
+        """Where each instruction is; of equal names the first."""
+        places: dict[str, tuple[int, int]] = {}
+        for number, computation in enumerate(self.computations):
+            for index, instruction in enumerate(computation.instructions):
+                places.setdefault(instruction.name, (number, index))
+        return places
+
+    def __iter__(self) -> Iterator[Computation]:
+        return iter(self.computations)
+
+    @property
+    def entry_computation(self) -> Computation:
+        return self.computations[self.entry]
+
+    def computation(self, name: str) -> Computation | None:
+        """The computation with this name."""
+        number = self._numbers.get(name)
+        return None if number is None else self.computations[number]
+
+    def find(self, name: str) -> tuple[Computation, Instruction] | None:
+        """The instruction with this name and the computation it is in."""
+        place = self.place(name)
+        if place is None:
+            return None
+        computation = self.computations[place[0]]
+        return computation, computation.instructions[place[1]]
+
+    def place(self, name: str) -> tuple[int, int] | None:
+        """The instruction with this name, by the index of its computation and its own there; compilers keep names unique in a module."""
+        return self._places.get(name)
+
+    def trace(self, instruction: Instruction) -> tuple[Frame, ...]:
+        """Where in the user's source an instruction comes from, innermost frame first; empty when nobody wrote it down."""
+        metadata = instruction.metadata
+        frames = self.frames.trace(metadata.stack_frame_id)
+        if not frames and metadata.source_file:
+            return (Frame(metadata.source_file, metadata.source_line),)
+        return frames
+
+    def location(self, instruction: Instruction) -> str:
+        """The innermost source line, ``model.py:42`` with its folder; empty when unknown."""
+        return next((str(frame) for frame in self.trace(instruction) if frame.file), "")

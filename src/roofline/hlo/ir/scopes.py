@@ -1,0 +1,65 @@
+"""Framework names of instructions: the named scope they were traced in, and whether they belong to a gradient.
+
+JAX writes ``jit(step)/transpose(jvp(layer0))/attn/dot_general``: jitted functions, transformations around a scope, scopes, and the
+primitive last.
+"""
+
+import re
+
+# Segments that say how a program is built, not what it is.
+_NOISE = re.compile(
+    r"body(_fun|_jaxpr)?|branch_\d+_fun|checkpoint|closed_call|cond(_fun)?|core_call|custom_(jvp|vjp)_call(_jaxpr)?|custom_lin|eval_jaxpr|main|"
+    r"named_call|pjit|remat2?|rematted_computation|scan|shard_map|while|xla_(call|pmap)"
+)
+_EMPTY = re.compile(r"/{2,}")  # scopes without a name, inside of parentheses
+_WRAPPED = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)
+_DROPPED = ("jit", "pjit", "pmap", "xla_pmap", "core_call", "remat", "checkpoint", "shard_map")
+
+
+def scope(op_name: str) -> str:
+    """The named scopes of an instruction, outermost first, without jitted functions, transformations and the primitive.
+
+    >>> scope("jit(step)/while/body/transpose(jvp(layer0))/attn/bhqd,bhkd->bhqk/dot_general"), scope("jit(f)/add"), scope("x")
+    ('layer0/attn', '', '')
+    """
+    *outer, _primitive = _segments(op_name) or [""]
+    kept = []
+    for segment in outer:
+        for part in _segments(_unwrapped(segment)):
+            # An einsum's own scope is its equation.
+            if part and not _NOISE.fullmatch(part) and "->" not in part:
+                kept.append(part)
+    return _EMPTY.sub("/", "/".join(kept))
+
+
+def direction(op_name: str) -> str:
+    """Which pass of a differentiated program an instruction belongs to; nothing when it was not differentiated.
+
+    >>> direction("jit(step)/transpose(jvp(layer0))/mul"), direction("jit(step)/jvp(layer0)/mul"), direction("jit(step)/mul")
+    ('backward', 'forward', '')
+    """
+    if "transpose(" in op_name:
+        return "backward"
+    return "forward" if "jvp(" in op_name else ""
+
+
+def _segments(name: str) -> list[str]:
+    """The parts between slashes that no parenthesis encloses."""
+    found: list[str] = []
+    depth = 0  # of parentheses at the end of what was found
+    for piece in name.split("/"):
+        if depth > 0:
+            found[-1] += f"/{piece}"
+        else:
+            found.append(piece)
+        depth += piece.count("(") - piece.count(")")
+    return found
+
+
+def _unwrapped(segment: str) -> str:
+    """What transformations are applied to; nothing for a jitted function."""
+    while match := _WRAPPED.fullmatch(segment):
+        if match[1] in _DROPPED:
+            return ""
+        segment = match[2]
+    return segment

@@ -1,0 +1,1 @@
+"""What instructions cost: arithmetic by unit, bytes by memory, and library calls."""

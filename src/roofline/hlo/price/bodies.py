@@ -1,0 +1,303 @@
+"""Computations as one piece of work: what a fused body computes, and which elements of its parameters it needs.
+
+Demand is carried from the root to the parameters. Every instruction counts once for each element that somebody needs of it, however
+often a compiler's loop may compute it again.
+"""
+
+from collections.abc import Mapping
+from math import ceil, prod
+
+from msgspec import Struct
+
+from ...cost import Cost
+from ...resource import UNNAMED_WORK
+from ..ir.callgraph import callees_first, in_order
+from ..ir.module import Computation, HloModule, Instruction
+from ..ir.opcodes import OPCODES
+from ..ir.platforms import Platform
+from ..ir.shapes import Shape
+from .calls import price_call
+from .contractions import PRODUCTS
+from .demand import SELECTIVE, needs, result_dims
+from .elementwise import ELEMENTWISE, each_element, elementwise
+from .index_sets import NOTHING, WHOLE, Region, count, joined
+from .reductions import REDUCTIONS, windows_within
+from .types import Site
+from .work import NO_WORK, Rule, Sum, Work
+
+Path = tuple[int, ...]  # which part of a tuple; nothing for an array, or for all of a tuple
+Demand = Mapping[Path, Region]
+
+WORK: dict[str, Rule] = {**dict.fromkeys(ELEMENTWISE, elementwise), **PRODUCTS, **REDUCTIONS}
+# Opcodes that make each element of their result by itself.
+SEPARABLE = ELEMENTWISE | PRODUCTS.keys() | {"map", "reduce", "reduce-window"}
+OPAQUE = ("custom-call", "while", "conditional")  # in a body, where no compiler but a library's puts them
+INLINE = ("fusion", "call", "async-start")  # instructions that run the computation they call as their own
+# Opcodes that pass a value on as it is.
+TRANSPARENT = ("bitcast", "opt-barrier", "domain", "add-dependency", "async-done", "async-update")
+NAMING = frozenset(("tuple", "get-tuple-element", *TRANSPARENT))  # opcodes that may only give values another name
+MOVING = OPCODES - WORK.keys() - set(OPAQUE)  # opcodes without arithmetic
+# Opcodes whose dimensions say which elements of an operand some of the result needs.
+_ALONG = frozenset(("broadcast", "concatenate", "reduce", "reverse", "transpose"))
+# Opcodes whose cost follows from shapes, called computations and the attributes that `_said` knows.
+PLAIN = ELEMENTWISE | _ALONG | {"bitcast", "constant", "copy", "dot", "iota", "parameter", "reshape", "slice", "tuple"}
+
+
+class Body(Struct, frozen=True):
+    """What a computation does when some of its result is wanted: arithmetic, demand on its parameters, and bytes of its constants."""
+
+    work: Work
+    parameters: tuple[Demand, ...]
+    constant_bytes: int
+    opcodes: frozenset[str]
+
+
+class Bodies:
+    """The computations of one module on one platform, each walked once for each demand."""
+
+    def __init__(self, module: HloModule, platform: Platform) -> None:
+        self.module, self.platform = module, platform
+        self._known: dict[tuple[int, frozenset[tuple[Path, Region]], tuple[int, ...]], Body] = {}
+        self._orders: dict[int, tuple[int, ...]] = {}
+        self._arithmetic: dict[int, Work] = {}
+        self._likes: dict[int, int | None] = {}
+        self._forms: dict[tuple[object, ...], int] = {}
+        callees_first(module)
+
+    def arithmetic(self, number: int) -> Work:
+        """The arithmetic of one execution of a computation, all of its result wanted."""
+        like = self._standing_for(number)
+        known = self._arithmetic.get(like)
+        if known is None:
+            known = self._arithmetic[like] = self.walk(number, {(): WHOLE}).work
+        return known
+
+    def like(self, number: int) -> int | None:
+        """The first computation with the same `PLAIN` instructions on the same shapes, so of the same cost; ``None`` for one not plain.
+
+        A program repeats a fused body for each layer and each weight.
+        """
+        if number not in self._likes:
+            self._likes[number] = self._like(number)
+        return self._likes[number]
+
+    def _like(self, number: int) -> int | None:
+        computation = self.module.computations[number]
+        opcodes = {one.opcode for one in computation.instructions}
+        if not opcodes <= PLAIN:
+            return None
+        # Only what feeds a slice is wanted in part, and then it matters where.
+        asked = {"dot", "slice"} | _ALONG if "slice" in opcodes else {"dot"}
+        # Readers share equal shapes, and the module keeps them: which object one is tells shapes apart sooner than its fields.
+        form = [(one.opcode, id(one.shape), one.operands, one.calls and self._called(one)) for one in computation.instructions]
+        said = [_said(one) for one in computation.instructions if one.opcode in asked]
+        return self._forms.setdefault((computation.root, computation.parameters, *form, *said), number)
+
+    def _called(self, instruction: Instruction) -> tuple[tuple[str, int], ...]:
+        """The computations that an instruction calls, those alike under one number."""
+        return tuple((call.role, self._standing_for(call.computation)) for call in instruction.calls)
+
+    def _standing_for(self, number: int) -> int:
+        """The number under which what is known of a computation is kept."""
+        like = self.like(number)
+        return number if like is None else like
+
+    def work(self, site: Site) -> Work:
+        """The arithmetic of one execution of an instruction; none for one that moves data, unknown for one nobody can price."""
+        opcode = site.instruction.opcode
+        rule = WORK.get(opcode)
+        if rule is not None:
+            return rule(site, self.arithmetic)
+        return _opaque(site) if opcode in OPAQUE or opcode not in OPCODES else NO_WORK
+
+    def walk(self, number: int, wanted: Demand, in_place: tuple[int, ...] = ()) -> Body:
+        """A computation of whose root ``wanted`` is wanted; updates ``in_place`` are made whole, but what they update is not read."""
+        key = (number, frozenset(wanted.items()), in_place)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._walk(number, wanted, in_place)
+        return known
+
+    def order(self, number: int) -> tuple[int, ...]:
+        known = self._orders.get(number)
+        if known is None:
+            known = self._orders[number] = in_order(self.module.computations[number])
+        return known
+
+    def _walk(self, number: int, wanted: Demand, in_place: tuple[int, ...]) -> Body:
+        computation = self.module.computations[number]
+        demand: list[dict[Path, Region]] = [{} for _ in computation.instructions]
+        done, constants, opcodes = Sum(), 0, set[str]()
+        for path, region in wanted.items():
+            _want(demand, computation.root, path, region)
+        for index in in_place:
+            self._do(computation, computation[index], WHOLE, done)
+            for operand in updates(computation[index]):
+                _want(demand, operand, (), WHOLE)
+        for index in reversed(self.order(number)):
+            here = demand[index]
+            if not here:
+                continue
+            instruction = computation.instructions[index]
+            opcode = instruction.opcode
+            opcodes.add(opcode)
+            if opcode == "parameter" or (opcode in NAMING and _passed_on(demand, instruction, here)):
+                continue
+            if opcode == "constant":
+                constants += _bytes_read(instruction.shape, here)
+            elif opcode in INLINE and instruction.calls:
+                inner = self.walk(instruction.calls[0].computation, here)
+                done.add(inner.work.cost, notes=inner.work.notes)
+                constants += inner.constant_bytes
+                opcodes |= inner.opcodes
+                for operand, parts in zip(instruction.operands, inner.parameters, strict=False):
+                    for path, region in parts.items():
+                        _want(demand, operand, path, region)
+            else:
+                region = _all_of(instruction.shape, here)
+                if opcode not in MOVING and index not in in_place:
+                    self._do(computation, instruction, region, done)
+                if region.whole and opcode not in SELECTIVE:
+                    for operand in instruction.operands:
+                        demand[operand][()] = WHOLE
+                else:
+                    needed = needs(instruction, computation.operands(instruction), region)
+                    for operand, region in zip(instruction.operands, needed, strict=True):
+                        _want(demand, operand, (), region)
+        return Body(done.work, tuple([demand[index] for index in computation.parameters]), constants, frozenset(opcodes))
+
+    def _do(self, computation: Computation, instruction: Instruction, region: Region, done: Sum) -> None:
+        """Adds the arithmetic of the part of an instruction that is wanted; all of it where no part can be made alone."""
+        shape = instruction.shape
+        if instruction.opcode in ELEMENTWISE:
+            if each := each_element(computation, instruction):
+                elements = shape.elements  # refuses a dimension without bound
+                done.add_each(each, elements if region.whole else count(region, shape.dims))
+            return
+        site = Site(self.module, computation, instruction, self.platform)
+        if instruction.opcode == "reduce-window" and region.boxes and not region.loose:
+            work = windows_within(site, self.arithmetic, region.boxes)
+        else:
+            work = self.work(site)
+            if not region.whole and instruction.opcode in SEPARABLE and work is not NO_WORK:
+                work = Work(_scaled(work.cost, *_share(shape, region)), work.notes)
+        if work is not NO_WORK:
+            done.add(work.cost, notes=work.notes)
+
+
+def _said(instruction: Instruction) -> object:
+    """The attributes of a `PLAIN` instruction that its cost depends on."""
+    if instruction.opcode == "dot":
+        return instruction.dot, instruction.word("algorithm"), instruction.operand_precision
+    return instruction.slices if instruction.opcode == "slice" else instruction.dimensions
+
+
+def _opaque(site: Site) -> Work:
+    """The arithmetic of a call in a fused body, if somebody knows its target."""
+    found = price_call(site) if site.instruction.opcode == "custom-call" else None
+    if found is None:
+        what = site.instruction.custom_call_target or site.instruction.opcode
+        return Work(Cost.of({UNNAMED_WORK: None}), (f"nobody knows what {what} computes",))
+    amounts = tuple((resource, amount) for resource, amount in found.cost.amounts if resource.is_compute)
+    return Work(Cost(amounts, frozenset(resource for resource in found.cost.unknown if resource.is_compute)), found.notes)
+
+
+def _passed_on(demand: list[dict[Path, Region]], instruction: Instruction, here: Demand) -> bool:
+    """Whether an instruction only names values, so that the demand on it is demand on its operands."""
+    opcode, operands = instruction.opcode, instruction.operands
+    if opcode == "tuple":
+        for path, region in here.items():
+            for operand, rest in ((operands[path[0]], path[1:]),) if path else ((operand, ()) for operand in operands):
+                _want(demand, operand, rest, region)
+    elif opcode == "get-tuple-element":
+        place = instruction.integer("index") or 0
+        for path, region in here.items():
+            _want(demand, operands[0], (place, *path), region)
+    elif instruction.shape.is_tuple:
+        for path, region in here.items():
+            _want(demand, operands[0], path, region)
+    else:
+        return False
+    return True
+
+
+def _want(demand: list[dict[Path, Region]], index: int, path: Path, region: Region) -> None:
+    here = demand[index]
+    if region.whole:
+        here[path] = WHOLE
+    elif region:
+        here[path] = joined(here.get(path, NOTHING), region)
+
+
+def _all_of(shape: Shape, here: Demand) -> Region:
+    """The demand on an instruction as one region: on a tuple's parts together where they are alike, else all of it."""
+    if not shape.is_tuple:
+        return here.get((), WHOLE)
+    dims = {leaf.dims for leaf in shape.leaves if leaf.is_array}
+    if len(dims) != 1 or () in here:
+        return WHOLE
+    found = NOTHING
+    for region in here.values():
+        found = joined(found, region)
+    return found
+
+
+def _share(shape: Shape, region: Region) -> tuple[int, int]:
+    """The elements of a region, and of how many."""
+    dims = result_dims(shape)
+    return count(region, dims), prod(dims) or 1
+
+
+def _scaled(cost: Cost, part: int, whole: int) -> Cost:
+    """A share of a cost in whole operations, rounded up: a floor from the other side, which is exact."""
+    return Cost(tuple((resource, ceil(-(-amount * part // whole))) for resource, amount in cost.amounts if part), cost.unknown)
+
+
+def _bytes_read(shape: Shape, here: Demand) -> int:
+    """Bytes of a constant that is read from memory: single numbers are part of the program."""
+    return bytes_of(shape, count(_all_of(shape, here), shape.dims)) if prod(shape.dims) > 1 else 0
+
+
+def bytes_of(shape: Shape, elements: int) -> int:
+    """Bytes of so many packed elements of an array."""
+    if not shape.is_array:
+        return 0
+    bits = (shape.layout.element_bits if shape.layout is not None else 0) or shape.number.bits
+    return -(-elements * bits // 8)
+
+
+def updates(instruction: Instruction) -> tuple[int, ...]:
+    """The operands of an update in place that are read in any case: all but the arrays that are updated."""
+    if instruction.opcode == "dynamic-update-slice":
+        return instruction.operands[1:]
+    return instruction.operands[_targets(instruction) :]
+
+
+def _targets(instruction: Instruction) -> int:
+    """How many arrays a scatter updates: its operands are so many arrays, the indices, and as many updates."""
+    return (len(instruction.operands) - 1) // 2
+
+
+def updated(instruction: Instruction) -> tuple[int, ...]:
+    """The operands that an update in place writes to; none for other instructions."""
+    if instruction.opcode == "dynamic-update-slice":
+        return instruction.operands[:1]
+    return instruction.operands[: _targets(instruction)] if instruction.opcode == "scatter" else ()
+
+
+def reads_target(module: HloModule, instruction: Instruction) -> bool:
+    """Whether an update in place needs the old values: a scatter that combines them with the new ones."""
+    if instruction.opcode != "scatter" or not instruction.called("to_apply"):
+        return False
+    combine = module.computations[instruction.called("to_apply")[0]]
+    first = set(combine.parameters[: _targets(instruction)])
+    needed = [combine.root]
+    seen: set[int] = set()
+    while needed:
+        index = needed.pop()
+        if index in first:
+            return True
+        if index not in seen:
+            seen.add(index)
+            needed += combine[index].operands
+    return False

@@ -1,0 +1,60 @@
+"""Custom calls that are marks for the compiler and run nothing, and those that only move data or call back into the host."""
+
+from ....cost import NOTHING, Cost
+from ....resource import PCIE, UNNAMED_WORK
+from ..types import Price, Site
+from .registry import call
+from .traffic import priced, results, traffic
+
+# Marks: shardings, memory placement, layouts, regions of a program. A compiled program that holds one does no work for it.
+ANNOTATIONS = (
+    "Sharding",
+    "SPMDFullToShardShape",
+    "SPMDShardToFullShape",
+    "ShardBarrierFrom",
+    "ShardBarrierTo",
+    "InspectSharding",
+    "CustomSPMDPartitioning",
+    "xla.sdy.*",
+    "annotate_device_placement",
+    "MoveToHost",
+    "MoveToDevice",
+    "PinToDevice",
+    "PinToDeviceSram",
+    "Pin",
+    "Unpin",
+    "LayoutConstraint",
+    "SetBound",
+    "AllocateBuffer",
+    "CreateBuffer",
+    "AssumeGatherIndicesInBound",
+    "GetRngSeed",
+    "__xla_internal_call_marker_before",
+    "__xla_internal_call_marker_after",
+    "xla.debug.Log",
+    "shape_assertion",
+    "stablehlo.dynamic_*",
+)
+
+
+@call(*ANNOTATIONS)
+def annotation(site: Site) -> Price:
+    """A mark: nothing runs."""
+    return Price(NOTHING, "annotation")
+
+
+@call("PadToStatic", "SliceToDynamic", "X64SplitLow", "X64SplitHigh", "X64Combine", "MemsetFromValue")
+def movement(site: Site) -> Price:
+    """Elements written in another place or form: every operand read and every result written once."""
+    return priced(site, NOTHING, "data movement")
+
+
+@call("xla_python_cpu_callback", "xla_python_gpu_callback", "xla_ffi_python_*", "xla_ffi_partitioned_python_*", "xla_buffer_python_*")
+def callback(site: Site) -> Price:
+    """A call into Python on the host: operands and results cross its bus; what it computes is unknown."""
+    own = traffic(site, results(site))
+    crossed = sum(shape.bytes for shape in (*(one.shape for one in site.operands), *results(site)))
+    cost = own + Cost.of({UNNAMED_WORK: None})
+    return Price(
+        cost + Cost.of({PCIE: crossed}) if site.platform != "cpu" else cost, "host callback", ("what the callback computes is unknown",)
+    )

@@ -1,0 +1,93 @@
+"""Fused attention, whichever library runs it: the pairs of a query and a key that meet, and the work of each pair.
+
+Forward, two products: scores and values. Backward, five: the scores again, the gradients of values, probabilities, queries and keys.
+Causal counts half the square that queries make with their own keys.
+"""
+
+from fractions import Fraction
+
+from msgspec import Struct
+
+from ....cost import Amount, Cost, tidy
+from ....dtypes import DType
+from ....formulas.chains import POINTWISE
+from ....resource import TRANSCENDENTAL, matrix, vector
+
+CAUSAL = "causal counts half the square"
+WINDOWED = "queries see a window of keys; its ends are counted half"
+FULL_LENGTHS = "sequence lengths are data: every sequence is taken to be full"
+
+
+class Attention(Struct, frozen=True, kw_only=True):
+    """One call: sizes, widths of keys and values, the mask and what else is fused.
+
+    ``window`` is the number of keys up to its own that a query sees, none when 0. ``bottom_right`` aligns the causal mask with the
+    last key instead of the first.
+    """
+
+    batch: int
+    heads: int
+    queries: int
+    keys: int
+    key_width: int
+    value_width: int
+    number: DType
+    causal: bool = False
+    bottom_right: bool = False
+    window: int = 0
+    bias: bool = False
+    dropout: bool = False
+
+    @property
+    def scored(self) -> Amount:
+        """Pairs of a query and a key in one head of one sequence."""
+        t, s = self.queries, self.keys
+        if not self.causal:
+            return t * s
+        if t == 1:
+            return min(s, self.window or s) if self.bottom_right else min(s, 1)
+        before = s - t if self.bottom_right else 0  # keys before the first query's own; negative when late queries alone see any
+        reach = self.window or (t + s)
+        return tidy(_area(t, s, before, reach))
+
+    @property
+    def pairs(self) -> Amount:
+        """Pairs of a query and a key in all heads of all sequences."""
+        return self.batch * self.heads * self.scored
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        if not self.causal or self.queries == 1:
+            return ()
+        return (WINDOWED if self.window else CAUSAL,)
+
+    def forward(self) -> Cost:
+        """2 · pairs · (d + d_v) on the matrix unit; a scale and a softmax on the vector unit, with a bias and dropout where fused."""
+        softmax, scale = POINTWISE["softmax"], POINTWISE["scale"]
+        flops = softmax.flops + scale.flops + self.bias * POINTWISE["bias"].flops + self.dropout * POINTWISE["dropout"].flops
+        return self._cost(2 * self.pairs * (self.key_width + self.value_width), self.pairs * flops, self.pairs * softmax.transcendentals)
+
+    def backward(self) -> Cost:
+        """2 · pairs · (3d + 2d_v) on the matrix unit: scores again, and the gradients of queries, keys, values and probabilities.
+
+        On the vector unit 5 FLOP and an exp a pair: scale, minus the row's logarithm, P·(dP − D) (2), scale again; with a bias 2 more
+        (added, and its gradient summed), with dropout 2 more; and D = Σ dO·O, 2 d_v a query.
+        """
+        flops = self.pairs * (5 + 2 * self.bias + 2 * self.dropout) + 2 * self.batch * self.heads * self.queries * self.value_width
+        return self._cost(2 * self.pairs * (3 * self.key_width + 2 * self.value_width), flops, self.pairs)
+
+    def _cost(self, products: Amount, flops: Amount, transcendentals: Amount) -> Cost:
+        return Cost.of({matrix(self.number): tidy(products), vector("fp32"): tidy(flops), TRANSCENDENTAL: tidy(transcendentals)})
+
+
+def _area(t: int, s: int, before: int, reach: int) -> Fraction:
+    """The part of t x s where key − query − before lies in [−reach, 0], as an area: diagonals count half."""
+    return _under(t, s, before) - _under(t, s, before - reach)
+
+
+def _under(t: int, s: int, offset: int) -> Fraction:
+    """The area of 0 ≤ x ≤ t, 0 ≤ y ≤ min(s, x + offset): the integral over x of that height, where it is positive."""
+    start = min(max(0, -offset), t)  # below this the height is 0
+    full = min(max(start, s - offset), t)  # from here on it is s
+    rising = Fraction((full + offset) ** 2 - (start + offset) ** 2, 2)
+    return rising + (t - full) * s

@@ -1,0 +1,114 @@
+"""cuBLAS and cuBLASLt (hipBLAS and hipBLASLt answer to the same names): products, grouped and scaled ones, triangular solves.
+
+FLOP = 2 · batch · m · n · k from the dimension numbers in the configuration, without the zeros that the compiler padded with; the
+epilogue runs on the vector unit; the workspace at the end of the result is no traffic.
+"""
+
+from functools import lru_cache
+from math import prod
+
+from ....cost import NOTHING, Cost
+from ....dtypes import DType
+from ....resource import matrix
+from ...ir.platforms import Platform
+from ...ir.shapes import Shape
+from ...read.backend_config import backend_config, parse_config
+from ..types import Price, Site
+from .padding import extents
+from .products import accumulator, check_dimensions, dimensions, each, free, multiply_adds, pointwise, precision_of, sizes, unit
+from .registry import call
+from .settings import Config, flag, integers, real, section, word
+from .traffic import Misfit, operand, output, priced
+
+Sizes = tuple[int, ...]
+
+# What an epilogue does to each element of the result; its parts are joined by underscores. AUX writes one more result.
+_EPILOGUES = {"DEFAULT": (), "BIAS": ("bias",), "RELU": ("relu",), "GELU": ("gelu",), "SILU": ("silu",), "AUX": ()}
+PADDED = "multiplications by zeros that the compiler padded with are not counted"
+
+
+@call("__cublas$gemm", "__cublas$lt$matmul", "__cublas$lt$matmul$f8", "__cublas$lt$matmul$mx")
+def gemm(site: Site) -> Price:
+    """D = α·A·B + β·C, then an epilogue: 2 · batch · m · n · k FLOP on the matrix unit, the rest on the vector unit."""
+    instruction = site.instruction
+    left, right, made = operand(site, 0), operand(site, 1), output(site)
+    ours, theirs = (tuple(extent.size for extent in extents(site, number)) for number in (0, 1))
+    of_fp8 = instruction.custom_call_target == "__cublas$lt$matmul$f8"
+    work, said = _product(instruction.backend_config_text, of_fp8, left, right, made, ours, theirs, site.platform)
+    return priced(site, work, "matmul", said, PADDED if ours != left.dims or theirs != right.dims else "")
+
+
+@lru_cache(maxsize=256)  # a program repeats its products for each layer
+def _product(
+    text: str, of_fp8: bool, left: Shape, right: Shape, made: Shape, ours: Sizes, theirs: Sizes, platform: Platform
+) -> tuple[Cost, str]:
+    """The arithmetic of a product with this configuration, and what to say about it; ``ours`` and ``theirs`` is what is not padding."""
+    config: Config = parse_config(text)
+    if "gemm_backend_config" in config:  # older compilers wrote it alone
+        config = section(config, "gemm_backend_config")
+    dims = dimensions(section(config, "dot_dimension_numbers"))
+    check_dimensions(dims, left, right)
+    ours_free = free(left.rank, dims.lhs_contracting, dims.lhs_batch)
+    theirs_free = free(right.rank, dims.rhs_contracting, dims.rhs_batch)
+    if sizes(left, dims.lhs_batch) * sizes(left, ours_free) * sizes(right, theirs_free) != made.elements:
+        raise Misfit(f"{left} times {right} does not make {made}")
+    # Along a contraction, what either side padded is padding.
+    depth = prod(min(ours[a], theirs[b]) for a, b in zip(dims.lhs_contracting, dims.rhs_contracting, strict=True))
+    batch = prod(min(ours[a], theirs[b]) for a, b in zip(dims.lhs_batch, dims.rhs_batch, strict=True))
+    elements = batch * prod(ours[axis] for axis in ours_free) * prod(theirs[axis] for axis in theirs_free)
+    resource, said = unit(left.number, right.number, precision_of(config), platform)
+    return Cost.of({resource: multiply_adds(left.number) * elements * depth}) + _epilogue(config, of_fp8, made.number, elements), said
+
+
+def _epilogue(config: Config, of_fp8: bool, number: DType, made: int) -> Cost:
+    """Scales, the addition of C, a bias and an activation, for each element of the result."""
+    work = NOTHING
+    scaled = of_fp8 or real(config, "alpha_real", 1.0) != 1
+    beta = real(config, "beta")
+    work += each(made, number, int(scaled) + (0 if not beta else 1 if beta == 1 else 2))
+    for part in word(config, "epilogue", "DEFAULT").split("_"):
+        if part not in _EPILOGUES:
+            raise Misfit(f"an epilogue {part!r} that nobody knows")
+        work += sum((pointwise(name, made, number) for name in _EPILOGUES[part]), NOTHING)
+    return work
+
+
+@call("__cublas$lt$groupedMatmul")
+def grouped(site: Site) -> Price:
+    """One product a group, each with rows (or contracted elements, or batches) of its own: 2 · elements of A · columns of B FLOP."""
+    config = section(backend_config(site.instruction), "grouped_gemm_backend_config")
+    ragged = section(config, "ragged_dot_dimension_numbers")
+    left, right = operand(site, 0), operand(site, 1)
+    dims = dimensions(section(ragged, "dot_dimension_numbers"))
+    groups = integers(ragged, "rhs_group_dimensions")
+    check_dimensions(dims, left, right, groups)
+    columns = sizes(right, free(right.rank, dims.rhs_contracting, dims.rhs_batch, groups))
+    product = section(config, "gemm_backend_config")
+    resource, said = unit(left.number, right.number, precision_of(product), site.platform)
+    work = Cost.of({resource: multiply_adds(left.number) * left.elements * columns})
+    return priced(site, work, "matmul", said, "the groups are taken to fill the ragged dimension")
+
+
+@call("__cudnn$blockScaledDot", "__op$block_scaled_dot")
+def block_scaled(site: Site) -> Price:
+    """A product of operands with one scale a block along the contraction, their last dimension: 2 · elements of the result · k FLOP."""
+    left, right, result = operand(site, 0), operand(site, 1), output(site)
+    if left.rank < 2 or right.rank < 2 or left.dims[-1] != right.dims[-1]:
+        raise Misfit(f"{left} and {right} do not meet along their last dimensions")
+    resource, said = unit(left.number, right.number, {}, site.platform)
+    return priced(site, Cost.of({resource: 2 * result.elements * left.dims[-1]}), "matmul", said)
+
+
+@call("__cublas$triangularSolve")
+def triangular_solve(site: Site) -> Price:
+    """X of A·X = B or X·A = B with A triangular, n x n: n² FLOP for each right-hand side."""
+    from .lawn41 import solve_triangle  # with the fractions that it counts in; products need none
+
+    triangle, right = operand(site, 0), operand(site, 1)
+    if triangle.rank < 2 or right.rank < 2:
+        raise Misfit(f"{triangle} is no stack of matrices")
+    left = flag(backend_config(site.instruction), "left_side")
+    columns = right.dims[-1] if left else right.dims[-2]
+    each_one = solve_triangle(triangle.dims[-1], columns).flops(complex_numbers=right.number.name.startswith("complex"))
+    work = Cost.of({matrix(accumulator(right.number)): prod(right.dims[:-2]) * each_one})
+    return priced(site, work, "linear algebra", "n² FLOP for each right-hand side of a triangular solve (LAPACK Working Note 41)")

@@ -1,0 +1,240 @@
+"""cuDNN (MIOpen answers to the same names): convolutions forward and backward, fused with what follows, and layer norms.
+
+A convolution's FLOP leave out multiplications by padding, be it the window's or zeros that the compiler put around the operands. The
+backward calls carry the window and the labels of the forward one, and do the same multiplications.
+"""
+
+import re
+from math import prod
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ....cost import NOTHING, Cost
+from ....formulas.chains import POINTWISE
+from ....resource import TRANSCENDENTAL, matrix, vector
+from ...ir.attributes import ConvolutionDimensions, WindowDimension
+from ...ir.shapes import Shape
+from ...read.backend_config import backend_config
+from ..contractions import unit_of
+from ..types import Price, Site
+from ..windows import pairs
+from .cublas import PADDED
+from .padding import Extent, Extents, extents, kept, whole
+from .products import accumulator, each, multiply_adds, pointwise
+from .registry import call
+from .settings import Config, real, section, word
+from .traffic import Misfit, operand, output, priced, results
+
+TF32 = "fp32 at default precision runs as tf32"
+# FLOP and transcendentals an element of each activation that cuDNN fuses; a comparison is none.
+_ACTIVATIONS = {
+    "kNone": (0, 0),
+    "kRelu": (0, 0),
+    "kRelu6": (0, 0),
+    "kReluX": (0, 0),
+    "kLeakyRelu": (1, 0),
+    "kSigmoid": (2, 1),
+    "kTanh": (0, 1),
+    "kElu": (1, 1),
+    "kBandPass": (0, 0),
+}
+# Pointwise nodes of a serialized graph: FLOP an element.
+_NODES = {"conv": 0, "add": 1, "bias": 1, "scale": 1, "invscale": 1, "relu": 0, "relu6": 0, "leakyrelu": 1, "amax": 0}
+_NODE = re.compile(r":\[\w+\](\w+)\(")
+
+
+class _Convolution(Struct, frozen=True):
+    """The three arrays of a convolution, whichever of them the call makes, and what of each is real."""
+
+    source: Shape
+    kernel: Shape
+    result: Shape
+    in_source: Extents
+    in_kernel: Extents
+    in_result: Extents
+
+    @property
+    def is_cut(self) -> bool:
+        parts = ((self.source, self.in_source), (self.kernel, self.in_kernel), (self.result, self.in_result))
+        return any(extent.size < size for shape, found in parts for extent, size in zip(found, shape.dims, strict=True))
+
+
+@call("__cudnn$convForward", "__cudnn$convBiasActivationForward", "__cudnn$convForwardGraph")
+def forward(site: Site) -> Price:
+    """Inputs and a kernel make outputs; then scales, a bias, a side input and an activation for each of them."""
+    source, kernel, result = operand(site, 0), operand(site, 1), output(site)
+    return _convolution(site, _Convolution(source, kernel, result, extents(site, 0), extents(site, 1), whole(result)))
+
+
+@call("__cudnn$convBackwardInput")
+def backward_input(site: Site) -> Price:
+    """The gradient of the outputs and the kernel make the gradient of the inputs, of which the program may keep a slice."""
+    source, kernel, result = output(site), operand(site, 1), operand(site, 0)
+    return _convolution(site, _Convolution(source, kernel, result, kept(site), extents(site, 1), extents(site, 0)))
+
+
+@call("__cudnn$convBackwardFilter")
+def backward_filter(site: Site) -> Price:
+    """The inputs and the gradient of the outputs make the gradient of the kernel."""
+    source, kernel, result = operand(site, 0), output(site), operand(site, 1)
+    return _convolution(site, _Convolution(source, kernel, result, extents(site, 0), whole(kernel), extents(site, 1)))
+
+
+def _convolution(site: Site, arrays: _Convolution) -> Price:
+    labels = site.instruction.convolution
+    if labels is None:
+        raise Misfit("a convolution without dim_labels")
+    _check(site, labels, arrays)
+    made = prod(extent.size for extent in arrays.in_result)
+    resource, _ = unit_of(site, operand(site, 0).number, operand(site, 1).number)
+    macs = _batch(labels, arrays) * _features(site, labels, arrays) * _taps(site, labels, arrays)
+    work = Cost.of({resource: multiply_adds(operand(site, 0).number) * macs}) + _epilogue(site, made)
+    notes = (TF32 if resource.kind == "tf32" else "", PADDED if arrays.is_cut else "multiplications by padding are not counted")
+    return priced(site, work, "convolution", *notes)
+
+
+def _check(site: Site, labels: ConvolutionDimensions, arrays: _Convolution) -> None:
+    named = (
+        (arrays.source, (labels.input_batch, labels.input_feature, *labels.input_spatial)),
+        (arrays.kernel, (labels.kernel_input_feature, labels.kernel_output_feature, *labels.kernel_spatial)),
+        (arrays.result, (labels.output_batch, labels.output_feature, *labels.output_spatial)),
+    )
+    for shape, axes in named:
+        if any(not 0 <= axis < shape.rank for axis in axes):
+            raise Misfit(f"the dimension labels do not fit {shape}")
+    if not len(labels.input_spatial) == len(labels.kernel_spatial) == len(labels.output_spatial) == len(_window(site, labels, arrays)):
+        raise Misfit("window and dimension labels have different numbers of spatial dimensions")
+
+
+def _window(site: Site, labels: ConvolutionDimensions, arrays: _Convolution) -> tuple[WindowDimension, ...]:
+    return site.instruction.window or tuple(WindowDimension(arrays.kernel.dims[axis]) for axis in labels.kernel_spatial)
+
+
+def _taps(site: Site, labels: ConvolutionDimensions, arrays: _Convolution) -> int:
+    """Pairs of an output and a tap that meet a real input, over all spatial dimensions."""
+    places = zip(_window(site, labels, arrays), labels.input_spatial, labels.kernel_spatial, labels.output_spatial, strict=True)
+    return prod(
+        pairs(
+            _real_window(side, arrays.in_source[place], arrays.in_kernel[tap], arrays.result.dims[out]),
+            arrays.in_source[place].size,
+            arrays.result.dims[out],
+        )
+        for side, place, tap, out in places
+    )
+
+
+def _real_window(side: WindowDimension, source: Extent, kernel: Extent, out: int) -> WindowDimension:
+    """The window over the inputs that are real, with the taps that are: what surrounds both becomes padding and holes."""
+    dilation = side.window_dilation * kernel.step
+    low = side.low + side.base_dilation * source.low - side.window_dilation * kernel.low
+    reached = (out - 1) * side.stride + (kernel.size - 1) * dilation + 1
+    return replace(
+        side,
+        size=kernel.size,
+        low=low,
+        high=reached - low - (source.size - 1) * side.base_dilation * source.step - 1,
+        base_dilation=side.base_dilation * source.step,
+        window_dilation=dilation,
+    )
+
+
+def _batch(labels: ConvolutionDimensions, arrays: _Convolution) -> int:
+    return min(arrays.in_source[labels.input_batch].size, arrays.in_result[labels.output_batch].size)
+
+
+def _features(site: Site, labels: ConvolutionDimensions, arrays: _Convolution) -> int:
+    """Input features of a group times output features. The kernel has as many elements at each tap, vectorised layouts included."""
+    spatial = prod(arrays.kernel.dims[axis] for axis in labels.kernel_spatial)
+    each_tap = arrays.kernel.elements // spatial if spatial else 0
+    ins, outs = labels.kernel_input_feature, labels.kernel_output_feature
+    full = arrays.kernel.dims[ins] * arrays.kernel.dims[outs]
+    if not full:
+        return 0
+    real_ins = arrays.in_kernel[ins].size
+    real_outs = min(arrays.in_kernel[outs].size, arrays.in_result[labels.output_feature].size)
+    if site.instruction.feature_group_count == 1:
+        real_ins = min(real_ins, arrays.in_source[labels.input_feature].size)
+    return each_tap // full * real_ins * real_outs
+
+
+def _epilogue(site: Site, made: int) -> Cost:
+    """What a fused convolution does to each output besides."""
+    config = section(backend_config(site.instruction), "cudnn_conv_backend_config")
+    number = output(site).number
+    if graph := word(config, "serialized_graph"):
+        return each(made, number, sum(_node(name) for name in _NODE.findall(graph)))
+    side = real(config, "side_input_scale")
+    flops, transcendentals = _activation(config)
+    flops += real(config, "conv_result_scale", 1.0) not in (0, 1)
+    if site.instruction.custom_call_target == "__cudnn$convBiasActivationForward":
+        flops += 1 + (0 if not side else 1 if side == 1 else 2)
+    return each(made, number, flops, transcendentals)
+
+
+def _activation(config: Config) -> tuple[int, int]:
+    name = word(config, "activation_mode", "kNone")
+    if name not in _ACTIVATIONS:
+        raise Misfit(f"an activation {name!r} that nobody knows")
+    return _ACTIVATIONS[name]
+
+
+def _node(name: str) -> int:
+    if name not in _NODES:
+        raise Misfit(f"a convolution fused with {name!r}, which nobody knows")
+    return _NODES[name]
+
+
+@call("__cudnn$convReorderFilter", "__cudnn$convReorderFilterAndBias")
+def reorder(site: Site) -> Price:
+    """A kernel in another order: moves only."""
+    return priced(site, NOTHING, "data movement")
+
+
+@call("__cudnn$norm")
+def norm(site: Site) -> Price:
+    """A layer norm: as many FLOP an element as the formula says, a root a row; backward 13 FLOP an element.
+
+    Backward, element by element: x̂ (2), g = dy·γ, Σg, g·x̂, Σ (4), the gradient of x from them (4), those of γ and β (3).
+    """
+    x, scale = operand(site, 0), operand(site, 1)
+    kind = word(section(backend_config(site.instruction), "cudnn_norm_backend_config"), "kind", "LAYER_FWD_INFER")
+    rows = x.elements // scale.elements if scale.elements else 0
+    if kind == "LAYER_BWD":
+        work = each(x.elements, x.number, 13)
+    else:
+        facts = POINTWISE["layernorm"]
+        work = pointwise("layernorm", x.elements, x.number) + Cost.of({TRANSCENDENTAL: rows * facts.per_row})
+    return priced(site, work, "normalisation")
+
+
+@call("cudnn_rnn_ffi", "cudnn_rnn_bwd_ffi", "hip_rnn_ffi", "hip_rnn_bwd_ffi", "cudnn_rnn", "cudnn_rnn_bwd")
+def recurrent(site: Site) -> Price:
+    """An LSTM: 2 · batch · steps · 4h · (inputs + h) FLOP a layer and direction, gates on the vector unit; backward twice that.
+
+    Operands are x[batch, steps, inputs], h and c[layers · directions, batch, h]. A step of a gate is 10 FLOP and 5 transcendentals an
+    element: three sigmoids, two tanh, and c = f·c + i·g, h = o·tanh(c).
+    """
+    backward = "bwd" in site.instruction.custom_call_target
+    shift = 3 if backward else 0  # the gradients of the outputs come first
+    x, state = operand(site, shift), operand(site, shift + 1)
+    if x.rank != 3 or state.rank != 3:
+        raise Misfit(f"{x} and {state} are no sequences and states")
+    batch, steps, inputs = x.dims
+    stacked, _, hidden = state.dims
+    made = operand(site, 0) if backward else output(site)
+    directions = made.dims[-1] // hidden if hidden else 0
+    if directions not in (1, 2) or stacked % directions:
+        raise Misfit(f"{made} and {state} disagree about directions")
+    layers = stacked // directions
+    widths = inputs + (layers - 1) * hidden * directions + layers * hidden
+    passes = 2 if backward else 1
+    products = 2 * batch * steps * 4 * hidden * directions * widths * passes
+    gates = batch * steps * hidden * stacked * passes
+    number = accumulator(x.number)
+    unit = matrix("tf32" if number.rate == "fp32" else number)
+    work = Cost.of({unit: products, vector(number): 10 * gates, TRANSCENDENTAL: 5 * gates})
+    made_all = results(site)
+    # The fourth result of a forward call is its workspace.
+    written = made_all if backward else made_all[:3] + made_all[4:]
+    return priced(site, work, "recurrent", "sequences are taken to be full", TF32, written=written)

@@ -1,0 +1,51 @@
+"""Cost estimates that kernel authors attach to their calls: FLOP, transcendentals, bytes, bytes sent to other chips."""
+
+from ....cost import NOTHING, Cost
+from ....dtypes import DType, wider
+from ....resource import TRANSCENDENTAL, Resource, matrix, vector
+from ..types import Price, Site
+from .settings import Config, integer
+from .traffic import Misfit, results, traffic
+
+ICI = Resource("ici")
+FIELDS = ("flops", "transcendentals", "bytes_accessed")
+# A kernel that does more than this for each element it touches has operands that meet more than once: a product.
+MATRIX_FLOPS_AN_ELEMENT = 16
+
+
+def estimated(site: Site, estimate: Config, category: str) -> Price:
+    """A call at the price its author wrote down.
+
+    Bytes are shared among the memories where its arrays lie, in proportion to the arrays. The unit is not written down: the matrix
+    unit for more than 16 FLOP an element of its arrays, else the vector unit; the number format is that of the largest arrays.
+    """
+    flops, transcendentals, accessed = (integer(estimate, name) for name in FIELDS)
+    remote = integer(estimate, "remote_bytes_transferred")
+    if min(flops, transcendentals, accessed, remote) < 0:
+        raise Misfit("a cost estimate below 0")
+    unit, said = _unit(site, flops)
+    work = Cost.of({unit: flops, TRANSCENDENTAL: transcendentals, ICI: remote})
+    return Price(work + _shared(site, accessed), category, ("its author's cost estimate", *((said,) if flops else ())))
+
+
+def _unit(site: Site, flops: int) -> tuple[Resource, str]:
+    """The unit and number format that most likely run the work, and why."""
+    arrays = [operand.shape for operand in site.operands if operand.shape.is_array and operand.shape.is_bounded] or list(results(site))
+    largest = sorted(arrays, key=lambda shape: shape.elements, reverse=True)[:2]
+    if not largest:
+        raise Misfit("a cost estimate for a call without arrays")
+    number: DType = wider(*(shape.number for shape in largest))
+    touched = sum(shape.elements for shape in (*arrays, *results(site)))
+    if flops > MATRIX_FLOPS_AN_ELEMENT * touched:
+        return matrix(number), f"taken as products of {number}: more than {MATRIX_FLOPS_AN_ELEMENT} FLOP an element of its arrays"
+    return vector(number), f"taken as elementwise work in {number}: at most {MATRIX_FLOPS_AN_ELEMENT} FLOP an element of its arrays"
+
+
+def _shared(site: Site, accessed: int) -> Cost:
+    """So many bytes over the memories where the call's arrays lie."""
+    moved = traffic(site)
+    total = sum(amount for _, amount in moved.amounts)
+    if not total:
+        return Cost.of({"hbm": accessed})
+    shares = [Cost.of({place: accessed * amount // total if isinstance(amount, int) else accessed}) for place, amount in moved.amounts]
+    return sum(shares, NOTHING)

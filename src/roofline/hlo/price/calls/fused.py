@@ -1,0 +1,40 @@
+"""Library calls inside a fusion: XLA wraps a call with the slices it reads and the updates it writes, and runs the call alone.
+
+The kernel is the library's. It reads the slices where they lie and writes into the larger array, so the call's own price, whose
+operands are the slices, is the price of the whole.
+"""
+
+from ...ir.module import Instruction
+from ..types import Price, Site
+from .registry import price_call
+
+_MOVES = frozenset(
+    (
+        "parameter",
+        "constant",
+        "bitcast",
+        "tuple",
+        "get-tuple-element",
+        "reshape",
+        "slice",
+        "dynamic-slice",
+        "dynamic-update-slice",
+    )
+)
+
+
+def price_fused_call(site: Site) -> Price | None:
+    """The price of a fusion that is one custom call between slices and updates; ``None`` for any other fusion."""
+    called = site.instruction.called("calls")
+    if len(called) != 1:
+        return None
+    body = site.module.computations[called[0]]
+    found = [one for one in body if one.opcode == "custom-call"]
+    if len(found) != 1 or not all(_is_small(one) for one in body if one is not found[0]):
+        return None
+    return price_call(Site(site.module, body, found[0], site.platform))
+
+
+def _is_small(instruction: Instruction) -> bool:
+    """Whether an instruction only moves, or works out where a slice starts."""
+    return instruction.opcode in _MOVES or (instruction.shape.is_array and instruction.shape.elements <= 1)

@@ -1,0 +1,106 @@
+"""oneDNN on CPUs: products and convolutions with what is fused behind them, softmax, layer norm."""
+
+from math import prod
+
+from ....cost import NOTHING, Cost
+from ....formulas.chains import POINTWISE
+from ....resource import TRANSCENDENTAL
+from ...ir.attributes import WindowDimension
+from ...ir.shapes import Shape
+from ...read.backend_config import backend_config
+from ..types import Price, Site
+from ..windows import pairs
+from .products import each, multiply_adds, pointwise, unit
+from .registry import call
+from .settings import Config, flag, integer, integers, section, words
+from .traffic import Misfit, operand, output, priced
+
+# What each fused operation is in the table of pointwise operations; SUM and BINARY_ADD add an array, LINEAR is a·x + b.
+_FUSED = {"BIAS": "bias", "RELU": "relu", "RELU6": "relu", "TANH": "tanh", "GELU_ERF": "gelu_erf", "GELU_TANH": "gelu"}
+_FUSED |= {"BINARY_ADD": "add", "SUM": "add", "SIGMOID": "sigmoid", "SWISH": "silu"}
+_COUNTED = {"ELU": (1, 1), "LINEAR": (2, 0), "UNDEFINED": (0, 0)}
+
+
+def _fused(site: Site, config: Config) -> Cost:
+    result = output(site)
+    work = NOTHING
+    for name in words(section(config, "fusions"), "ops"):
+        if name in _FUSED:
+            work += pointwise(_FUSED[name], result.elements, result.number)
+        elif name in _COUNTED:
+            work += each(result.elements, result.number, *_COUNTED[name])
+        else:
+            raise Misfit(f"a fused operation {name!r} that nobody knows")
+    return work
+
+
+@call("__onednn$matmul")
+def matmul(site: Site) -> Price:
+    """2 · elements of the result · k FLOP; k is the last dimension of A, or the one before when A is transposed."""
+    config = section(backend_config(site.instruction), "onednn_matmul_config")
+    left, right = operand(site, 0), operand(site, 1)
+    if left.rank < 1 or (flag(config, "transpose_a") and left.rank < 2):
+        raise Misfit(f"{left} is no matrix")
+    depth = left.dims[-2] if flag(config, "transpose_a") else left.dims[-1]
+    resource, said = unit(left.number, right.number, {}, site.platform)
+    work = Cost.of({resource: multiply_adds(left.number) * output(site).elements * depth}) + _fused(site, config)
+    return priced(site, work, "matmul", said)
+
+
+@call("__onednn$matmul_reorder")
+def reorder(site: Site) -> Price:
+    """Weights in the order the library likes: moves only."""
+    return priced(site, NOTHING, "data movement")
+
+
+@call("__onednn$convolution")
+def convolution(site: Site) -> Price:
+    """2 · batch · in/groups · out · valid taps FLOP, everything from the configuration."""
+    config = section(backend_config(site.instruction), "onednn_conv_config")
+    source, kernel, result = operand(site, 0), operand(site, 1), output(site)
+    data, taps, made = (section(config, name, part) for name, part in (("input", "data"), ("kernel", "filter"), ("output", "data")))
+    # Older compilers count dimensions, strides, padding and dilation from 1, so that none of them is 0.
+    start = int(max((*integers(data, "spatial_dims"), integer(data, "batch_dim"), integer(data, "feature_dim"))) == source.rank)
+    ins, sizes, outs = (_spatial(*one, start) for one in ((source, data), (kernel, taps), (result, made)))
+    window = section(config, "window")
+    strides, lows, highs, dilations = (tuple(number - start for number in integers(window, name)) for name in _WINDOW)
+    if not len(ins) == len(sizes) == len(outs) == len(strides) == len(lows) == len(highs) == len(dilations):
+        raise Misfit("window and dimensions of different lengths")
+    sides = [WindowDimension(*numbers) for numbers in zip(sizes, strides, lows, highs, (1,) * len(sizes), dilations, strict=True)]
+    for side, size, out in zip(sides, ins, outs, strict=True):
+        if side.stride < 1 or (size + side.low + side.high - (side.size - 1) * side.window_dilation - 1) // side.stride + 1 != out:
+            raise Misfit(f"a window of {side.size} over {size} inputs does not make {out} outputs")
+    batch = source.dims[_axis(source, integer(data, "batch_dim") - start)]
+    features = kernel.elements // max(1, prod(sizes))
+    macs = batch * features * prod(pairs(side, size, out) for side, size, out in zip(sides, ins, outs, strict=True))
+    resource, said = unit(source.number, kernel.number, {}, site.platform)
+    return priced(site, Cost.of({resource: 2 * macs}) + _fused(site, config), "convolution", said)
+
+
+_WINDOW = ("strides", "pad_left", "pad_right", "window_dilations")
+
+
+def _axis(shape: Shape, number: int) -> int:
+    if not 0 <= number < shape.rank:
+        raise Misfit(f"{shape} has no dimension {number}")
+    return number
+
+
+def _spatial(shape: Shape, layout: Config, start: int) -> list[int]:
+    return [shape.dims[_axis(shape, number - start)] for number in integers(layout, "spatial_dims")]
+
+
+@call("__onednn$softmax")
+def softmax(site: Site) -> Price:
+    """exp(x − max)/sum: 3 FLOP and a transcendental an element."""
+    result = output(site)
+    return priced(site, pointwise("softmax", result.elements, result.number), "normalisation")
+
+
+@call("__onednn$layernorm")
+def layernorm(site: Site) -> Price:
+    """As many FLOP an element as the formula says, and a root a row."""
+    x, scale = operand(site, 0), operand(site, 1)
+    rows = x.elements // scale.elements if scale.elements else 0
+    work = pointwise("layernorm", x.elements, x.number) + Cost.of({TRANSCENDENTAL: rows * POINTWISE["layernorm"].per_row})
+    return priced(site, work, "normalisation")

@@ -1,0 +1,28 @@
+"""Sorting, selecting and scanning by libraries: comparisons, which are no FLOP, and for scans one addition an element."""
+
+from ....cost import NOTHING, Cost
+from ....resource import vector
+from ..types import Price, Site
+from .registry import call
+from .traffic import operand, priced
+
+_PASSES = "each array is counted once; a radix sort passes over its keys several times"
+
+
+@call("xla.gpu.ext.cub_sort_*", "__cub$DeviceRadixSort*")
+def sort(site: Site) -> Price:
+    """A radix sort of keys, with or without values beside them."""
+    return priced(site, NOTHING, "sort", _PASSES)
+
+
+@call("TopK", "__gpu$TopK", "ApproxTopK", "PartialReduce", "xla.gpu.ext.raft_select_k*", "__gpu$RaftSelectK*")
+def top_k(site: Site) -> Price:
+    """The largest elements of each row and where they were: the whole input read, the selection written."""
+    return priced(site, NOTHING, "sort", "comparisons are no FLOP")
+
+
+@call("xla.gpu.ext.cub_scan", "xla.gpu.ext.cub_scan_unassigned_scratch_size")
+def scan(site: Site) -> Price:
+    """A running sum: one addition an element, on the vector unit."""
+    x = operand(site, 0)
+    return priced(site, Cost.of({vector(x.number): x.elements}), "reduction")

@@ -1,0 +1,29 @@
+"""Sparse products by cuSPARSE and hipSPARSE, and by XLA's CPU kernels: 2 FLOP a stored element and column, on the vector unit."""
+
+from math import prod
+
+from ....cost import NOTHING, Cost
+from ....resource import vector
+from ..types import Price, Site
+from .products import accumulator, multiply_adds
+from .registry import call
+from .traffic import Misfit, operand, priced
+
+_KINDS = tuple(f"{library}sparse_{form}_%s_ffi" for library in ("cu", "hip") for form in ("coo", "csr"))
+
+
+@call(*(kind % "matvec" for kind in _KINDS), *(kind % "matmat" for kind in _KINDS))
+def product(site: Site) -> Price:
+    """A sparse matrix times a vector or matrix: operand 0 holds the stored elements, operand 3 the dense side."""
+    stored, dense = operand(site, 0), operand(site, 3)
+    if dense.rank not in (1, 2):
+        raise Misfit(f"{dense} is no vector and no matrix")
+    columns = prod(dense.dims[1:])
+    work = Cost.of({vector(accumulator(stored.number)): multiply_adds(stored.number) * stored.elements * columns})
+    return priced(site, work, "matmul", "indices are data: the dense side is counted once")
+
+
+@call(*(kind % "todense" for kind in _KINDS), *(kind % "fromdense" for kind in _KINDS))
+def conversion(site: Site) -> Price:
+    """Between sparse and dense: moves only."""
+    return priced(site, NOTHING, "data movement")

@@ -1,0 +1,98 @@
+"""The bytes of a library call: every operand read once, every result written once, workspaces left out.
+
+An operand that is passed twice, or through bitcasts, is read once. Bytes belong to the memory where an array lies, or to the link
+to it.
+"""
+
+from collections.abc import Iterable
+
+from ....cost import Cost
+from ....errors import FormulaError
+from ....resource import UNNAMED_WORK, Resource
+from ...ir.module import Instruction
+from ...ir.platforms import Platform
+from ...ir.shapes import Shape
+from ..memory_spaces import level
+from ..types import Price, Site
+
+_SCRATCH = ("s8", "u8")
+
+
+def traffic_of(operands: Iterable[Shape], results: Iterable[Shape], platform: Platform) -> Cost:
+    """Every array of the operands read and every one of the results written once; unknown where a dimension has no bound."""
+    amounts: dict[Resource, int] = {}
+    unknown: dict[Resource, None] = {}
+    for shapes, access in ((operands, "read"), (results, "write")):
+        for leaf in (leaf for shape in shapes for leaf in shape.leaves if leaf.is_array):
+            place = level(leaf, platform, access)
+            if place is None:
+                continue
+            if leaf.is_bounded:
+                amounts[place] = amounts.get(place, 0) + leaf.bytes
+            else:
+                unknown[place] = None
+    return Cost.of(amounts) + Cost.of(unknown) if unknown else Cost.of(amounts)
+
+
+def results(site: Site) -> tuple[Shape, ...]:
+    """The arrays a call makes, in order, its tuples opened."""
+    return tuple(leaf for leaf in site.instruction.shape.leaves if leaf.is_array)
+
+
+def outputs(site: Site) -> tuple[Shape, ...]:
+    """The arrays a library call makes without its workspace: bytes in one dimension at the end of a tuple."""
+    made = results(site)
+    if len(made) > 1 and made[-1].dtype in _SCRATCH and made[-1].rank == 1:
+        return made[:-1]
+    return made
+
+
+def traffic(site: Site, written: Iterable[Shape] | None = None) -> Cost:
+    """Every distinct operand read once, and every output (or those named) written once."""
+    distinct = {_origin(site, operand): operand.shape for operand in site.operands}
+    return traffic_of(distinct.values(), outputs(site) if written is None else written, site.platform)
+
+
+def _origin(site: Site, value: Instruction) -> object:
+    """What names the memory of a value: the same for two bitcasts of one array, or for one part of a tuple taken twice."""
+    while value.opcode == "bitcast" and value.operands:
+        value = site.computation[value.operands[0]]
+    if value.opcode == "get-tuple-element" and value.operands:
+        return site.computation[value.operands[0]].name, value.integer("index", 0)
+    return value.name
+
+
+def priced(site: Site, work: Cost, category: str, *notes: str, written: Iterable[Shape] | None = None) -> Price:
+    """A call with this arithmetic and the traffic of its shapes."""
+    return Price(work + traffic(site, written), category, tuple(note for note in notes if note))
+
+
+def unpriced(site: Site, why: str, category: str = "custom call") -> Price:
+    """A call whose bytes follow from its shapes and whose arithmetic nobody can work out."""
+    return priced(site, Cost.of({UNNAMED_WORK: None}), category, why)
+
+
+class Misfit(FormulaError):
+    """A configuration that does not fit the shapes of its call; the call's arithmetic stays unknown."""
+
+
+def operand(site: Site, number: int) -> Shape:
+    """The shape of one operand, an array."""
+    found = site.operands
+    if not 0 <= number < len(found) or not found[number].shape.is_array:
+        raise Misfit(f"{site.instruction.custom_call_target} has no array as operand {number}")
+    return _bounded(found[number].shape)
+
+
+def output(site: Site, number: int = 0) -> Shape:
+    """The shape of one result, an array."""
+    made = results(site)
+    if number >= len(made):
+        raise Misfit(f"{site.instruction.custom_call_target} has no array as result {number}")
+    return _bounded(made[number])
+
+
+def _bounded(shape: Shape) -> Shape:
+    if not shape.is_bounded:
+        raise Misfit(f"{shape} has a dimension without bound")
+    return shape

@@ -1,0 +1,56 @@
+"""Triton kernels, Pallas' among them: by their author's estimate, else by their IR where the program holds it.
+
+Bytes follow from the shapes of the call: every operand read once, every result written once.
+"""
+
+import re
+
+from ....errors import FormulaError
+from ...read.backend_config import backend_config
+from ...read.lexing import STRING
+from ..types import Price, Site
+from .bytecode import MAGIC, read_bytecode
+from .estimates import FIELDS, estimated
+from .registry import call
+from .settings import integer, section
+from .traffic import priced, unpriced
+from .triton_ir import kernel_work
+
+_IR = re.compile(rf"\bir = ({STRING})")
+_ESCAPE = re.compile(rb'\\(?:([0-9a-fA-F]{2})|(["\\nt]))')
+_NAMED = {b"n": b"\n", b"t": b"\t"}
+_GRID = ("grid_x", "grid_y", "grid_z")
+_UNREAD = "bytes from its shapes; its arithmetic is unknown"
+
+
+@call("__gpu$xla.gpu.triton", "__gpu$xla.gpu.ptx", "triton_kernel_call", "triton_kernel_call_ffi", "__triton")
+def kernel(site: Site) -> Price:
+    """A kernel at its author's estimate if one came along, else as its IR counts, else with its arithmetic unknown."""
+    config = backend_config(site.instruction)
+    estimate = section(config, "cost_estimate")
+    if any(name in estimate for name in FIELDS):
+        return estimated(site, estimate, "custom call")
+    code = _code(site.instruction.backend_config_text)
+    if code is None:
+        return unpriced(site, _UNREAD)
+    try:
+        programs = 1
+        for name in _GRID:
+            programs *= integer(config, name, 1)
+        work, masked = kernel_work(read_bytecode(code), programs)
+    except FormulaError as misfit:
+        return unpriced(site, f"{_UNREAD}: {misfit}")
+    said = "lanes that masks turn off are counted" if masked else ""
+    return priced(
+        site, work, "custom call", "counted from its Triton IR; integer arithmetic, which computes addresses, is not counted", said
+    )
+
+
+def _code(text: str) -> bytes | None:
+    """The MLIR bytecode in a configuration, where a string writes bytes as two hexadecimal digits behind a backslash."""
+    match = _IR.search(text)
+    if match is None:
+        return None
+    raw = match[1][1:-1].encode("utf-8", "surrogateescape")
+    code = _ESCAPE.sub(lambda found: bytes([int(found[1], 16)]) if found[1] else _NAMED.get(found[2], found[2]), raw)
+    return code if code.startswith(MAGIC) else None

@@ -1,0 +1,207 @@
+"""The arithmetic of a Triton kernel, from its IR: what one program does, times the programs of the grid.
+
+Counted: floating-point arithmetic, transcendentals, products (``tt.dot``) and reductions, for every element of the blocks they work
+on, lanes that a mask turns off included. Integer arithmetic computes addresses and is not counted. An operation that is not in
+the tables, a branch, or a loop whose bounds are no constants makes the whole kernel's arithmetic unknown.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct, field
+
+from ....cost import NOTHING, Cost
+from ....dtypes import dtype
+from ....resource import TRANSCENDENTAL, Resource, matrix, vector
+from .bytecode import Block, Operation, Type
+from .traffic import Misfit
+
+_FLOATS = ("bf16", "f16", "f32", "f64")
+_INTEGERS = ("i1", "i8", "i16", "i32", "i64", "index")
+_ARITHMETIC = {"arith.addf": 1, "arith.subf": 1, "arith.mulf": 1, "arith.divf": 1, "arith.remf": 1, "math.fma": 2}
+_ROOTS = (
+    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf erfc powf"
+)
+_CONVERSIONS = "extf truncf extsi extui trunci sitofp uitofp fptosi fptoui index_cast index_castui bitcast"
+_COMPARISONS = "constant negf maximumf minimumf maxnumf minnumf cmpf cmpi select"
+_WHOLE_NUMBERS = (
+    "addi subi muli divsi divui remsi remui andi ori xori shli shrsi shrui maxsi minsi maxui minui ceildivsi ceildivui floordivsi"
+)
+_ROUNDING = "absf absi floor ceil round roundeven trunc copysign"
+_MOVES = (
+    "func return get_program_id get_num_programs make_range splat unsplat addptr advance load store expand_dims broadcast trans reshape"
+    " view cat join split bitcast fp_to_fp int_to_ptr ptr_to_int make_tensor_ptr assert gather reduce.return scan.return clampf"
+)
+
+
+def _names(dialect: str, names: str) -> frozenset[str]:
+    return frozenset(f"{dialect}.{name}" for name in names.split())
+
+
+_TRANSCENDENTAL = _names("math", _ROOTS) | {"tt.precise_sqrt"}
+_FREE = (
+    _names("arith", f"{_CONVERSIONS} {_COMPARISONS} {_WHOLE_NUMBERS}") | _names("math", _ROUNDING) | _names("tt", _MOVES) | {"scf.yield"}
+)
+_LIBRARY = re.compile(r"__(?:nv_(?:fast_)?|ocml_)(\w+?)(?:f|_f32|_f64|_f16)?")  # the device libraries of CUDA and ROCm
+_KNOWN = _TRANSCENDENTAL | _ARITHMETIC.keys() | _FREE
+# TF32, TF32x3 and IEEE of tt.dot's input precision, for operands of fp32.
+_PRECISIONS = {0: "tf32", 1: "tf32", 2: "fp32"}
+_FOLDS: dict[str, Callable[[int, int], int]] = {
+    "arith.addi": lambda a, b: a + b,
+    "arith.subi": lambda a, b: a - b,
+    "arith.muli": lambda a, b: a * b,
+    "arith.divsi": lambda a, b: a // b,
+    "arith.divui": lambda a, b: a // b,
+    "arith.ceildivsi": lambda a, b: -(-a // b),
+    "arith.ceildivui": lambda a, b: -(-a // b),
+    "arith.minsi": min,
+    "arith.maxsi": max,
+}
+_CASTS = ("arith.index_cast", "arith.extsi", "arith.extui", "arith.trunci", "arith.index_castui")
+_EFFECTS = ("tt.store", "tt.return", "scf.yield", "tt.reduce.return", "tt.scan.return", "tt.assert")
+
+
+class _Program(Struct):
+    """One walk over a kernel: the whole numbers known so far and the values that somebody uses."""
+
+    known: dict[int, int] = field(default_factory=dict)
+    used: set[int] = field(default_factory=set)
+    masked: bool = False
+
+    def mark(self, block: Block) -> None:
+        """Notes which values are used, last operation first: what nobody uses, the compiler drops."""
+        for operation in reversed(block.operations):
+            inner = [one for region in operation.regions for one in region]
+            if not inner and operation.name not in _EFFECTS and not any(number in self.used for number, _ in operation.results):
+                continue
+            for one in inner:
+                self.mark(one)
+            self.used.update(number for number, _ in operation.operands)
+
+    def cost(self, block: Block) -> Cost:
+        total = NOTHING
+        for operation in block.operations:
+            total += self._operation(operation)
+        return total
+
+    def _operation(self, operation: Operation) -> Cost:
+        self._fold(operation)
+        name = operation.name
+        if operation.results and not operation.regions and not any(number in self.used for number, _ in operation.results):
+            return NOTHING
+        if name in ("tt.load", "tt.store"):
+            self.masked |= len(operation.operands) > (1 if name == "tt.load" else 2)
+        if name == "scf.for":
+            return self._trips(operation) * self._inside(operation)
+        if name in ("tt.reduce", "tt.scan"):
+            return self._combined(operation)
+        if name == "tt.dot":
+            return _product(operation)
+        if name == "tt.extern_elementwise":
+            name = _library_function(operation.words)
+        if name in _ARITHMETIC or name in _TRANSCENDENTAL:
+            kind = _only(operation.results)
+            if kind.element not in _FLOATS:
+                raise Misfit(f"{name} of {kind.element}")
+            if name in _ARITHMETIC:
+                return Cost.of({vector(kind.element): _ARITHMETIC[name] * kind.elements})
+            return Cost.of({TRANSCENDENTAL: kind.elements})
+        if name not in _FREE:
+            raise Misfit(f"the kernel runs {name}, which nobody counts")
+        return NOTHING
+
+    def _fold(self, operation: Operation) -> None:
+        """Whole numbers that follow from constants: the bounds of loops."""
+        if len(operation.results) != 1 or operation.results[0][1].shape:
+            return
+        number, kind = operation.results[0]
+        inputs = [self.known[operand] for operand, _ in operation.operands if operand in self.known]
+        self.known.pop(number, None)
+        if operation.name == "arith.constant" and kind.element in _INTEGERS and operation.constants and operation.constants[0] is not None:
+            self.known[number] = operation.constants[0]
+        elif len(inputs) == len(operation.operands) == 2 and operation.name in _FOLDS and (inputs[1] or "div" not in operation.name):
+            self.known[number] = _FOLDS[operation.name](*inputs)
+        elif len(inputs) == len(operation.operands) == 1 and operation.name in _CASTS:
+            self.known[number] = inputs[0]
+
+    def _trips(self, operation: Operation) -> int:
+        bounds = [self.known.get(number) for number, _ in operation.operands[:3]]
+        if len(bounds) < 3 or any(bound is None for bound in bounds):
+            raise Misfit("the kernel loops between bounds that are no constants")
+        low, high, step = (bound or 0 for bound in bounds)
+        if step < 1:
+            raise Misfit("the kernel loops without getting on")
+        return max(0, -(-(high - low) // step))
+
+    def _inside(self, operation: Operation) -> Cost:
+        return sum((self.cost(block) for region in operation.regions for block in region), NOTHING)
+
+    def _combined(self, operation: Operation) -> Cost:
+        """A reduction or scan: its region once for each element beyond the first of a row."""
+        source = operation.operands[0][1] if operation.operands else Type("?")
+        if operation.name == "tt.reduce":
+            rows = _only(operation.results[:1]).elements
+        else:
+            axis = operation.constants[0] if operation.constants else None
+            if axis is None or not 0 <= axis < len(source.shape):
+                raise Misfit("a scan along no dimension of its operand")
+            rows = source.elements // max(1, source.shape[axis])
+        return max(0, source.elements - rows) * self._inside(operation)
+
+
+def _only(values: Iterable[tuple[int, Type]]) -> Type:
+    kinds = [kind for _, kind in values]
+    if len(kinds) != 1:
+        raise Misfit("an operation with several results, or none")
+    return kinds[0]
+
+
+def _library_function(words: Iterable[str]) -> str:
+    """The operation of the math dialect that a function of the device library computes: ``__nv_expf`` is ``math.exp``."""
+    names = [found[1] for word in words if (found := _LIBRARY.fullmatch(word))]
+    if len(names) != 1:
+        raise Misfit("the kernel calls a library function without a name")
+    name = {"pow": "powf", "fabs": "absf"}.get(names[0], names[0])
+    return next((f"math.{known}" for known in (name, f"{name}f") if f"math.{known}" in _KNOWN), f"the library's {names[0]}")
+
+
+def _product(operation: Operation) -> Cost:
+    """2 · m · n · k, and the batch, on the matrix unit in the format of the operands."""
+    if len(operation.operands) < 3:
+        raise Misfit("a product without three operands")
+    left, right, result = (kind for _, kind in operation.operands[:3])
+    if len(left.shape) < 2 or len(right.shape) < 2 or left.shape[-1] != right.shape[-2]:
+        raise Misfit("a product of blocks that do not meet")
+    return Cost.of({_unit(operation, left.element, right.element): 2 * result.elements * left.shape[-1]})
+
+
+def _unit(operation: Operation, left: str, right: str) -> Resource:
+    if left == right == "f32":
+        precision = operation.options[0] if operation.options else None
+        if precision not in _PRECISIONS:
+            raise Misfit("a product of fp32 at a precision that nobody knows")
+        return matrix(_PRECISIONS[precision])
+    names = {_number(left), _number(right)}
+    if len(names) > 1:
+        raise Misfit(f"a product of {left} and {right}")
+    return matrix(names.pop())
+
+
+def _number(element: str) -> str:
+    """The rate of an element type; MLIR spells 8-bit floats ``f8E4M3FN``."""
+    return "int8" if element == "i8" else dtype(element).rate
+
+
+def kernel_work(module: Block, programs: int) -> tuple[Cost, bool]:
+    """The arithmetic of a kernel run by so many programs, and whether masks turn some of its lanes off."""
+    functions = [one for top in module.operations for region in top.regions for block in region for one in block.operations]
+    kernels = [one for one in functions if one.name == "tt.func"]
+    if len(kernels) != 1 or len(functions) != 1 or len(kernels[0].regions) != 1 or len(kernels[0].regions[0]) != 1:
+        raise Misfit("a module of several functions, or one that branches")
+    body = kernels[0].regions[0][0]
+    program = _Program()
+    program.mark(body)
+    work = program.cost(body)
+    if not work.amounts:
+        raise Misfit("a kernel without floating-point arithmetic: what its integers do nobody counts")
+    return programs * work, program.masked

@@ -1,0 +1,208 @@
+"""Which elements of an array somebody needs: whole arrays, boxes whose place is known, and loose elements whose place is not.
+
+A slice needs a box, a gather so many elements that only the run can name. Boxes may overlap and have strides; the union of a few is
+counted exactly.
+
+>>> halves = joined(boxed(((range(0, 6),),), (10,)), boxed(((range(4, 10),),), (10,)))
+>>> count(halves, (10,)), count(loosely(3), (10,)), count(WHOLE, (10,))
+(10, 3, 10)
+"""
+
+from collections.abc import Callable
+from itertools import combinations
+from math import gcd, prod
+
+from msgspec import Struct
+
+Box = tuple[range, ...]
+Dims = tuple[int, ...]
+
+MOST_BOXES = 8  # their union is counted by inclusion and exclusion: 2^8 intersections at most; further boxes are taken as disjoint
+
+
+class Region(Struct, frozen=True):
+    """Some elements of an array: all of it, or ``boxes`` and ``loose`` more."""
+
+    boxes: tuple[Box, ...] = ()
+    loose: int = 0
+    whole: bool = False
+
+    def __bool__(self) -> bool:
+        return self.whole or bool(self.boxes) or self.loose > 0
+
+
+NOTHING = Region()
+WHOLE = Region(whole=True)
+
+
+def loosely(elements: int) -> Region:
+    """So many elements, nobody knows which."""
+    return Region(loose=max(0, elements))
+
+
+def boxed(boxes: tuple[Box, ...], dims: Dims, loose: int = 0) -> Region:
+    """The elements in these boxes of an array; a box that covers it is the whole of it, an empty one nothing."""
+    kept = tuple(dict.fromkeys(box for box in boxes if all(box)))
+    if any(all(len(side) >= size for side, size in zip(box, dims, strict=True)) for box in kept):
+        return WHOLE
+    return Region(kept, loose)
+
+
+def joined(one: Region, other: Region) -> Region:
+    """The elements in either. Loose ones add up: an upper bound, which `count` holds to the size of the array."""
+    if one.whole or other.whole:
+        return WHOLE
+    if not one or not other:
+        return one or other
+    boxes = tuple(dict.fromkeys(one.boxes + other.boxes))
+    extra = sum(_size(box) for box in boxes[MOST_BOXES:])
+    return Region(boxes[:MOST_BOXES], one.loose + other.loose + extra)
+
+
+def count(region: Region, dims: Dims) -> int:
+    """How many elements of an array of these dimensions the region holds."""
+    size = prod(dims)
+    if region.whole:
+        return size
+    return min(size, _union(region.boxes) + region.loose)
+
+
+def full_box(dims: Dims) -> Box:
+    """Every element, as a box."""
+    return tuple(range(size) for size in dims)
+
+
+def moved(region: Region, dims: Dims, step: Callable[[Box], Box | None], loose: int | None = None) -> Region:
+    """The region with each box carried to an array of other dimensions; ``None`` is nowhere. Loose elements stay as many, or ``loose``."""
+    if region.whole:
+        return WHOLE
+    boxes = tuple(box for old in region.boxes if (box := step(old)) is not None)
+    return boxed(boxes, dims, min(region.loose if loose is None else loose, prod(dims)))
+
+
+def _size(box: Box) -> int:
+    return prod(map(len, box))
+
+
+def _union(boxes: tuple[Box, ...]) -> int:
+    """How many elements lie in any of a few boxes, by inclusion and exclusion."""
+    if len(boxes) < 2:
+        return _size(boxes[0]) if boxes else 0
+    total = 0
+    for many in range(1, len(boxes) + 1):
+        shared = sum(_size(box) for some in combinations(boxes, many) if (box := _common(some)))
+        if not shared:
+            break
+        total += shared if many % 2 else -shared
+    return total
+
+
+def _common(boxes: tuple[Box, ...]) -> Box:
+    """The elements in all of these boxes; empty when there are none."""
+    found = boxes[0]
+    for box in boxes[1:]:
+        found = tuple(common(one, other) for one, other in zip(found, box, strict=True))
+        if not all(found):
+            return ()
+    return found
+
+
+def common(one: range, other: range) -> range:
+    """The numbers in both progressions.
+
+    >>> common(range(0, 20, 2), range(1, 20, 3)), common(range(0, 9, 2), range(1, 9, 2))
+    (range(4, 20, 6), range(0, 0))
+    """
+    if one.step == other.step == 1:
+        return range(max(one.start, other.start), max(one.start, other.start, min(one.stop, other.stop)))
+    shared = gcd(one.step, other.step)
+    gap = other.start - one.start
+    if gap % shared or not one or not other:
+        return range(0)
+    # one.start + one.step * n meets other.start modulo other.step: n is gap/shared times the inverse of one.step/shared.
+    period = other.step // shared
+    steps = gap // shared * pow(one.step // shared, -1, period) % period if period > 1 else 0
+    step = one.step * period
+    first = one.start + one.step * steps
+    low = max(one.start, other.start)
+    if first < low:
+        first += -(-(low - first) // step) * step
+    return range(first, max(first, min(one.stop, other.stop)), step)
+
+
+def reversed_range(side: range, size: int) -> range:
+    """A progression seen from the other end of a dimension."""
+    last = side[-1] if side else 0
+    return range(size - 1 - last, size - side.start, side.step) if side else range(0)
+
+
+def reshaped(box: Box, before: Dims, after: Dims) -> Box | None:
+    """The box in an array of the same elements in the same order under other dimensions; ``None`` where it is no box there.
+
+    >>> reshaped((range(4, 8), range(16)), (8, 16), (2, 64))
+    (range(1, 2), range(0, 64))
+    >>> reshaped((range(2, 3), range(3)), (4, 6), (24,)), reshaped((range(4), range(3)), (4, 6), (24,))
+    ((range(12, 15),), None)
+    """
+    if prod(before) != prod(after) or not prod(before):
+        return None
+    result: list[range] = []
+    left, right = 0, 0
+    while left < len(before) or right < len(after):
+        # The shortest run of dimensions on either side that hold the same number of elements.
+        start, begin = left, right
+        here, there = 1, 1
+        while (left, right) == (start, begin) or here != there or (left < len(before) and before[left] == 1):
+            if left < len(before) and (here <= there or right == len(after)):
+                here *= before[left]
+                left += 1
+            else:
+                there *= after[right]
+                right += 1
+        sides = _reshaped_run(box[start:left], before[start:left], after[begin:right])
+        if sides is None:
+            return None
+        result += sides
+    return tuple(result)
+
+
+def _reshaped_run(sides: Box, before: Dims, after: Dims) -> Box | None:
+    if all(len(side) == size for side, size in zip(sides, before, strict=True)):
+        return full_box(after)
+    kept = [side for side, size in zip(sides, before, strict=True) if size != 1]
+    if len(kept) == 1 and sum(size != 1 for size in after) == 1:
+        return tuple(kept[0] if size != 1 else range(1) for size in after)
+    run = _interval(sides, before)
+    return None if run is None else _box(run, after)
+
+
+def _interval(sides: Box, dims: Dims) -> range | None:
+    """The box as consecutive elements in row-major order, if it is that: single indices, one stretch, then whole dimensions."""
+    first, length, stride = 0, 1, 1
+    open_ended = True
+    for side, size in zip(reversed(sides), reversed(dims), strict=True):
+        first += side.start * stride
+        if len(side) > 1 and not (open_ended and side.step == 1):
+            return None
+        length *= len(side)
+        open_ended = open_ended and len(side) == size
+        stride *= size
+    return range(first, first + length)
+
+
+def _box(run: range, dims: Dims) -> Box | None:
+    """Consecutive elements in row-major order as a box, if they are one."""
+    start, length = run.start, len(run)
+    sides: list[range] = []
+    for size in reversed(dims):
+        here = start % size
+        if length % size == 0 and here == 0:
+            sides.append(range(size))
+            length //= size
+        elif here + length <= size:
+            sides.append(range(here, here + length))
+            length = 1
+        else:
+            return None
+        start //= size
+    return tuple(reversed(sides))

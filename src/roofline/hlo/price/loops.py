@@ -1,0 +1,295 @@
+"""Loops: how often a while runs, from the compiler's own note or by reading the program.
+
+A counted loop carries an induction variable in one slot of its tuple: the condition compares it with a bound that stays, the body adds
+a constant, and the loop starts from a constant; fusions, calls, copies, conversions and enclosing loops may lie between. A loop over
+whole numbers of any other kind (``i *= 2``) is run on nothing but those numbers, as far as `MOST_STEPS`.
+"""
+
+from collections.abc import Callable, Mapping
+from operator import add, and_, eq, ge, gt, le, lshift, lt, mul, ne, or_, rshift, sub, xor
+
+from msgspec import Struct, field
+
+from ..ir.module import HloModule, Instruction
+from ..read.backend_config import known_trip_count
+
+MOST_STEPS = 2**16
+_MOST_LOOKS = 2**18  # values looked at for one loop
+_MAX_DEPTH = 100  # values within values; beyond it they count as unknown
+_MAX_BITS = 64
+
+Slot = tuple[int, ...]
+
+
+class Value(Struct, frozen=True):
+    """A whole number: a constant, or a slot of a loop's tuple plus a constant."""
+
+    constant: int
+    slot: Slot | None = None
+
+
+Bind = Callable[[int, Slot], Value | None]  # what is known of a part of a parameter
+
+_COMPARE: Mapping[str, Callable[[int, int], bool]] = {"LT": lt, "LE": le, "GT": gt, "GE": ge, "EQ": eq, "NE": ne}
+_MIRROR = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
+_BINARY: Mapping[str, Callable[[int, int], int]] = {
+    "add": add,
+    "subtract": sub,
+    "multiply": mul,
+    "maximum": max,
+    "minimum": min,
+    "and": and_,
+    "or": or_,
+    "xor": xor,
+    "shift-left": lambda left, right: lshift(left, right) if 0 <= right < _MAX_BITS else 0,
+    "shift-right-logical": lambda left, right: rshift(left, right) if 0 <= right < _MAX_BITS else 0,
+    "shift-right-arithmetic": lambda left, right: rshift(left, right) if right >= 0 else 0,
+}
+_SAME = ("copy", "bitcast", "convert", "reshape", "opt-barrier", "broadcast", "copy-start", "copy-done", "domain", "async-done")
+_INLINE = ("fusion", "call", "async-start")
+
+
+class Loops(Struct):
+    """The loops of one module."""
+
+    module: HloModule
+    _callers: dict[int, list[tuple[int, Instruction]]] = field(default_factory=dict)
+    _looks: int = 0
+
+    def _calling(self, called: int) -> list[tuple[int, Instruction]]:
+        """The instructions that call a computation, and where they stand."""
+        if not self._callers:
+            for number, computation in enumerate(self.module.computations):
+                for instruction in computation.instructions:
+                    for call in instruction.calls:
+                        self._callers.setdefault(call.computation, []).append((number, instruction))
+        return self._callers.get(called, [])
+
+    def trip_count(self, number: int, loop: Instruction) -> int | None:
+        """How often a while in a computation runs; ``None`` when only the data decide."""
+        known = known_trip_count(loop)
+        if known is not None:
+            return known
+        if not (loop.called("body") and loop.called("condition") and loop.operands):
+            return None
+        self._looks = 0
+        counted = self._counted(number, loop)
+        if counted is not None:
+            return _steps(*counted)
+        return self._run(number, loop)
+
+    def _start(self, number: int, loop: Instruction, slot: Slot, depth: int = 0) -> int | None:
+        """What a slot holds before the first step, if that is a constant."""
+        found = self._value(number, loop.operands[0], slot, self._outer(number, depth), depth + 1)
+        return found.constant if found is not None and found.slot is None else None
+
+    def _next(self, loop: Instruction, slot: Slot, bind: Bind, depth: int = 0) -> Value | None:
+        """What a slot holds after a step."""
+        body = loop.called("body")[0]
+        return self._value(body, self.module.computations[body].root, slot, bind, depth + 1)
+
+    def _stays(self, loop: Instruction, slot: Slot, depth: int = 0) -> bool:
+        return self._next(loop, slot, _slots, depth) == Value(0, slot)
+
+    def _counted(self, number: int, loop: Instruction) -> tuple[int, int, int, str] | None:
+        """Start, bound, step and comparison of a loop that compares an induction variable with a bound."""
+        condition = loop.called("condition")[0]
+        compared = self._comparison(condition, self.module.computations[condition].root, _slots, 0)
+        if compared is None:
+            return None
+        left, right, direction = compared
+        if right is not None and right.slot is not None and not self._stays(loop, right.slot):
+            left, right, direction = right, left, _MIRROR[direction]
+        if left is None or right is None or left.slot is None:
+            return None
+        bound = right.constant
+        if right.slot is not None:
+            at_start = self._start(number, loop, right.slot) if self._stays(loop, right.slot) else None
+            if at_start is None:
+                return None
+            bound += at_start
+        after, start = self._next(loop, left.slot, _slots), self._start(number, loop, left.slot)
+        if after is None or after.slot != left.slot or start is None:
+            return None
+        return start + left.constant, bound, after.constant, direction
+
+    def _run(self, number: int, loop: Instruction) -> int | None:
+        """The trip count of a loop over whole numbers that are all known, by running it on them."""
+        condition = loop.called("condition")[0]
+        root = self.module.computations[condition].root
+        state: dict[Slot, int] = {}
+        asked: dict[Slot, None] = {}
+
+        def note(parameter: int, slot: Slot) -> Value | None:
+            asked[slot] = None
+            return None
+
+        def look(parameter: int, slot: Slot) -> Value | None:
+            return Value(state[slot]) if slot in state else None
+
+        self._value(condition, root, (), note, 0)
+        slots: list[Slot] = []
+        while len(asked) > len(slots):
+            slots = list(asked)
+            for slot in slots:
+                self._next(loop, slot, note)
+        for slot in slots:
+            first = self._start(number, loop, slot)
+            if first is None:
+                return None
+            state[slot] = first
+        for step in range(MOST_STEPS + 1):
+            goes_on = self._value(condition, root, (), look, 0)
+            if goes_on is None or self._looks > _MOST_LOOKS:
+                return None
+            if not goes_on.constant:
+                return step
+            after = {slot: self._next(loop, slot, look) for slot in slots}
+            if any(value is None or value.constant.bit_length() > _MAX_BITS for value in after.values()):
+                return None
+            state.update((slot, value.constant) for slot, value in after.items() if value is not None)
+        return None
+
+    def _outer(self, number: int, depth: int) -> Bind:
+        """What is known of the parameters of a computation from the one place that calls it."""
+
+        def bind(parameter: int, slot: Slot) -> Value | None:
+            callers = self._calling(number)
+            if len(callers) != 1 or depth > _MAX_DEPTH:
+                return None
+            caller, instruction = callers[0]
+            if instruction.opcode == "while":
+                if instruction.called("body") != (number,) or not self._stays(instruction, slot, depth + 1):
+                    return None
+                first = self._start(caller, instruction, slot, depth + 1)
+                return Value(first) if first is not None else None
+            place = parameter
+            if instruction.opcode == "conditional":
+                branches = instruction.called("branch_computations")
+                place = 1 + branches.index(number)
+            elif instruction.opcode not in _INLINE:
+                return None
+            if place >= len(instruction.operands):
+                return None
+            return self._value(caller, instruction.operands[place], slot, self._outer(caller, depth + 1), depth + 1)
+
+        return bind
+
+    def _comparison(self, number: int, index: int, bind: Bind, depth: int) -> tuple[Value | None, Value | None, str] | None:
+        """The comparison that decides a condition, wherever it is fused."""
+        computation = self.module.computations[number]
+        instruction = computation[index]
+        if depth > _MAX_DEPTH or not instruction.operands:
+            return None
+        if instruction.opcode in _SAME:
+            return self._comparison(number, instruction.operands[0], bind, depth + 1)
+        if instruction.opcode in _INLINE and instruction.calls:
+            called = instruction.calls[0].computation
+            return self._comparison(
+                called, self.module.computations[called].root, self._inside(number, instruction, bind, depth), depth + 1
+            )
+        direction = instruction.word("direction")
+        if instruction.opcode != "compare" or direction not in _COMPARE or len(instruction.operands) != 2:
+            return None
+        left, right = (self._value(number, operand, (), bind, depth + 1) for operand in instruction.operands)
+        return left, right, direction
+
+    def _inside(self, number: int, instruction: Instruction, bind: Bind, depth: int) -> Bind:
+        """What is known of the parameters of a computation that an instruction runs."""
+
+        def inner(parameter: int, slot: Slot) -> Value | None:
+            if parameter >= len(instruction.operands):
+                return None
+            return self._value(number, instruction.operands[parameter], slot, bind, depth + 1)
+
+        return inner
+
+    def _value(self, number: int, index: int, slot: Slot, bind: Bind, depth: int) -> Value | None:
+        """What is known of a part of an instruction's value."""
+        self._looks += 1
+        if depth > _MAX_DEPTH or self._looks > _MOST_LOOKS:
+            return None
+        computation = self.module.computations[number]
+        instruction = computation[index]
+        opcode, operands = instruction.opcode, instruction.operands
+        if opcode == "parameter":
+            return bind(computation.parameters.index(index), slot)
+        if opcode == "constant":
+            return _constant(instruction)
+        if not operands:
+            return None
+        if opcode in _SAME:
+            return self._value(number, operands[0], slot, bind, depth + 1)
+        if opcode == "get-tuple-element":
+            return self._value(number, operands[0], (instruction.integer("index") or 0, *slot), bind, depth + 1)
+        if opcode == "tuple":
+            return self._value(number, operands[slot[0]], slot[1:], bind, depth + 1) if slot and slot[0] < len(operands) else None
+        if opcode in _INLINE and instruction.calls:
+            called = instruction.calls[0].computation
+            inside = self._inside(number, instruction, bind, depth)
+            return self._value(called, self.module.computations[called].root, slot, inside, depth + 1)
+        if opcode == "while":
+            return self._value(number, operands[0], slot, bind, depth + 1) if self._stays(instruction, slot, depth) else None
+        values = [self._value(number, operand, (), bind, depth + 1) for operand in operands]
+        return _applied(instruction, values)
+
+
+def _slots(parameter: int, slot: Slot) -> Value | None:
+    """A loop's tuple, each slot known by its name only."""
+    return Value(0, slot) if parameter == 0 else None
+
+
+def _constant(instruction: Instruction) -> Value | None:
+    literal = instruction.literal
+    if literal is None or len(literal) != 1 or not isinstance(literal[0], int):
+        return None
+    return Value(int(literal[0]))
+
+
+def _applied(instruction: Instruction, values: list[Value | None]) -> Value | None:
+    """An operation on scalars."""
+    opcode = instruction.opcode
+    if opcode == "select" and len(values) == 3 and values[0] is not None and values[0].slot is None:
+        return values[1] if values[0].constant else values[2]
+    if opcode in ("negate", "not") and len(values) == 1 and values[0] is not None and values[0].slot is None:
+        return Value(-values[0].constant if opcode == "negate" else int(not values[0].constant))
+    if len(values) != 2 or values[0] is None or values[1] is None:
+        return None
+    left, right = values[0], values[1]
+    if left.slot is None and right.slot is None:
+        if opcode == "compare":
+            compare = _COMPARE.get(instruction.word("direction"))
+            return Value(int(compare(left.constant, right.constant))) if compare else None
+        both = _BINARY.get(opcode)
+        if both is not None:
+            return Value(both(left.constant, right.constant))
+        if opcode in ("divide", "remainder") and left.constant >= 0 and right.constant > 0:
+            return Value(left.constant // right.constant if opcode == "divide" else left.constant % right.constant)
+        return None
+    if opcode == "add" and (left.slot is None or right.slot is None):
+        return Value(left.constant + right.constant, right.slot if left.slot is None else left.slot)
+    if opcode == "subtract" and right.slot is None:
+        return Value(left.constant - right.constant, left.slot)
+    return None
+
+
+def _steps(first: int, bound: int, step: int, direction: str) -> int | None:
+    """How often a number that starts at ``first`` and grows by ``step`` stays in the given relation to a bound; ``None`` is for ever.
+
+    >>> _steps(0, 10, 3, "LT"), _steps(0, 9, 3, "LE"), _steps(10, 0, -1, "GT"), _steps(0, 6, 3, "NE"), _steps(5, 5, 1, "LT")
+    (4, 4, 10, 2, 0)
+    >>> _steps(0, 10, -1, "LT") is None
+    True
+    """
+    if not _COMPARE[direction](first, bound):
+        return 0
+    if direction == "EQ":
+        return 1 if step else None
+    if direction == "NE":
+        steps, rest = divmod(bound - first, step) if step else (0, 1)
+        return steps if not rest and steps > 0 else None
+    if direction in ("GT", "GE"):
+        first, bound, step = -first, -bound, -step
+    if step <= 0:
+        return None
+    return (bound - first) // step + 1 if direction in ("LE", "GE") else -((first - bound) // step)

@@ -1,0 +1,24 @@
+"""Memory spaces: the memory, or the link to it, that an array's bytes cross.
+
+On TPUs memory space 1 is VMEM, and 2, 4 and 6 hold flags and scalars, for which no rate is published. Anywhere but on CPUs space 5 is
+host memory, behind PCIe.
+"""
+
+from ...resource import HBM, PCIE, Resource
+from ..ir.platforms import Platform
+from ..ir.shapes import Shape
+
+_VMEM = {"read": Resource("vmem.read"), "write": Resource("vmem.write")}
+_VMEM_SPACE, _SCALAR_SPACES, _HOST_SPACE = 1, (2, 4, 6), 5
+
+
+def level(shape: Shape, platform: Platform, access: str) -> Resource | None:
+    """The memory an array lies in, or the link to it; ``None`` for scalar memory."""
+    space = shape.memory_space
+    if not space or platform == "cpu":
+        return HBM
+    if space == _HOST_SPACE:
+        return PCIE
+    if platform == "tpu" and space in _SCALAR_SPACES:
+        return None
+    return _VMEM[access] if platform == "tpu" and space == _VMEM_SPACE else HBM

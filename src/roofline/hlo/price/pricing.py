@@ -1,0 +1,324 @@
+"""Prices: what one execution of an HLO instruction costs.
+
+Every opcode has a rule in `RULES`, which says that it costs nothing, moves data only, computes, runs other computations, crosses a
+link, or that nobody knows. `price` prices one instruction; a `Pricer` prices many of one module and remembers what they share.
+"""
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...cost import NOTHING, Cost
+from ...errors import FormulaError, SourceError
+from ...resource import HBM, UNNAMED_WORK
+from ...units import show
+from ..ir.module import Computation, HloModule
+from ..ir.platforms import Platform
+from ..ir.shapes import Shape
+from .bodies import WORK, Bodies
+from .calls import price_call, price_fused_call
+from .categories import category
+from .collectives import Network, collective, infeed, outfeed, receive, send
+from .index_sets import WHOLE
+from .loops import Loops
+from .traffic import Kernel, Likeness, Traffic, fused_kernel, kernel, likeness
+from .types import Price, Site
+from .work import Sum
+
+# A branch ranks by the time of its bytes and of its FLOP, with so many FLOP in the time of a byte: round figures of accelerators'
+# ridges. They choose the dearest branch and enter no cost.
+_FLOPS_A_BYTE = {"matrix": 250, "vector": 15, "compute": 15}
+
+
+def price(site: Site, link: str | Network | None = None) -> Price:
+    """The cost of one execution of an instruction, loops and called computations included."""
+    return Pricer(site.module, site.platform, Network.of(link, site.platform)).price(site)
+
+
+class Total(Struct, frozen=True):
+    """A computation run once: its cost, and the least it can be when it branches."""
+
+    cost: Cost
+    least: Cost
+
+
+class Pricer:
+    """Prices the instructions of one module.
+
+    ``trips`` are trip counts by the name of the while, for loops whose length only the data decide.
+    """
+
+    def __init__(self, module: HloModule, platform: Platform, network: Network, trips: Mapping[str, int] | None = None) -> None:
+        self.module, self.platform, self.network, self.trips = module, platform, network, trips or {}
+        self.bodies = Bodies(module, platform)
+        self.loops = Loops(module)
+        self._totals: dict[int, Total] = {}
+        self._numbers = {computation.name: number for number, computation in enumerate(module.computations)}
+        self._launches: dict[Likeness, Kernel] = {}
+
+    def price(self, site: Site) -> Price:
+        """The cost of one execution of an instruction; what does not hold together in it is a `SourceError` with its place."""
+        instruction = site.instruction
+        rule = RULES.get(instruction.opcode, _unknown)
+        try:
+            found = rule(self, site)
+        except FormulaError as error:
+            # A dimension without bound, a window nobody can count: the program is fine, its cost is not known.
+            return Price(Cost.of({UNNAMED_WORK: None, HBM: None}), instruction.opcode, (str(error),))
+        except (IndexError, KeyError, ValueError, ArithmeticError) as error:
+            # Attributes that do not fit the operands' shapes; no compiler writes such a program.
+            where = f"{instruction.dialect.where}: {instruction.dialect.place(instruction.place)}: {instruction.name}"
+            raise SourceError(f"{where}: its attributes do not fit its operands ({error}); is the file damaged?") from None
+        if (found.cost.amounts or found.cost.unknown) and instruction.shape.is_dynamic:
+            return replace(found, notes=(*found.notes, "dimensions that vary are counted at their upper bound"))
+        return found
+
+    def sites(self, computation: Computation) -> list[Site]:
+        """The instructions of a computation, where they stand."""
+        return [Site(self.module, computation, instruction, self.platform) for instruction in computation.instructions]
+
+    def total(self, number: int) -> Total:
+        """One run of a computation: the sum of its instructions."""
+        known = self._totals.get(number)
+        if known is None:
+            self.bodies.order(number)  # refuses values that need themselves
+            cost, least = Sum(), Sum()
+            for site in self.sites(self.module.computations[number]):
+                found = self.price(site)
+                cost.add(found.cost)
+                least.add(found.cost if found.least is None else found.least)
+            known = self._totals[number] = Total(cost.cost, least.cost)
+        return known
+
+    def launch(self, site: Site, alike: Likeness) -> Kernel:
+        """The kernel of a fusion, once for all that are alike."""
+        known = self._launches.get(alike)
+        if known is None:
+            known = self._launches[alike] = fused_kernel(self.bodies, site)
+        return known
+
+    def trip_count(self, site: Site) -> int | None:
+        """How often a while runs; ``None`` when only the data decide and nobody said."""
+        if site.instruction.name in self.trips:
+            return self.trips[site.instruction.name]
+        return self.loops.trip_count(self._numbers[site.computation.name], site.instruction)
+
+    def dearest(self, branches: tuple[int, ...]) -> int:
+        """The branch that takes the longest on an accelerator of common proportions; the first of equals."""
+        return max(branches, key=lambda number: (_weight(self.total(number).cost), -branches.index(number)))
+
+
+def _weight(cost: Cost) -> float:
+    """Bytes, and FLOP in bytes that take as long."""
+    return float(sum(amount / _FLOPS_A_BYTE.get(resource.unit, 1) for resource, amount in cost.amounts))
+
+
+def uncertain(cost: Cost) -> Cost:
+    """The same amounts, each marked as not wholly known."""
+    return Cost(cost.amounts, cost.unknown | {resource for resource, _ in cost.amounts})
+
+
+def _nothing(pricer: Pricer, site: Site) -> Price:
+    """Values that are renamed, grouped or ordered: no kernel runs."""
+    return Price(NOTHING, site.instruction.opcode)
+
+
+def _computes(pricer: Pricer, site: Site) -> Price:
+    """One kernel that does what its opcode says."""
+    return _launched(site, kernel(pricer.bodies, site))
+
+
+def _moves(pricer: Pricer, site: Site) -> Price:
+    """One kernel that moves data and computes nothing."""
+    return _computes(pricer, site)
+
+
+def _reshapes(pricer: Pricer, site: Site) -> Price:
+    """Nothing where the elements keep their places in memory, else a kernel that moves them."""
+    before, after = site.operands[0].shape, site.instruction.shape
+    if site.instruction.opcode == "transpose":
+        order = site.instruction.dimensions
+        stays = [order[axis] for axis in _major_to_minor(after)] == list(_major_to_minor(before))
+    else:
+        stays = all(_major_to_minor(shape) == tuple(range(len(shape.dims))) and not _tiles(shape) for shape in (before, after))
+    if stays and _tiles(before) == _tiles(after) and before.memory_space == after.memory_space:
+        return Price(NOTHING, "bitcast")
+    return _moves(pricer, site)
+
+
+def _major_to_minor(shape: Shape) -> tuple[int, ...]:
+    """The dimensions in the order in which they lie in memory."""
+    if shape.layout is None or len(shape.layout.minor_to_major) != len(shape.dims):
+        return tuple(range(len(shape.dims)))
+    return tuple(reversed(shape.layout.minor_to_major))
+
+
+def _tiles(shape: Shape) -> tuple[tuple[int, ...], ...]:
+    return shape.layout.tiles if shape.layout is not None else ()
+
+
+def _fused(pricer: Pricer, site: Site) -> Price:
+    """One kernel that does all of its body; TPUs fuse collectives too, whose bytes cross links besides."""
+    if not site.instruction.calls:
+        return _unknown(pricer, site)
+    if (alike := likeness(pricer.bodies, site)) is not None:
+        return _launched(site, pricer.launch(site, alike))
+    if (wrapped := price_fused_call(site)) is not None:
+        return wrapped
+    launch = fused_kernel(pricer.bodies, site)
+    if COLLECTIVES.isdisjoint(launch.opcodes):
+        return _launched(site, launch)
+    body = pricer.module.computations[site.instruction.calls[0].computation]
+    crossing = [_fused_collective(pricer, one) for one in pricer.sites(body) if one.instruction.opcode in COLLECTIVES]
+    own = launch.cost if launch.cost.flops != 0 else NOTHING
+    total = Sum()
+    total.add(own, notes=launch.notes)
+    for found in crossing:
+        total.add(found.cost, notes=found.notes)
+    return Price(total.cost, crossing[0].category if crossing else "fusion", tuple(total.notes))
+
+
+def _fused_collective(pricer: Pricer, site: Site) -> Price:
+    """A collective in a fused body. An all-reduce of which each device keeps its own slice is a reduce-scatter."""
+    index = site.computation.instructions.index(site.instruction)
+    users = [one.opcode for one in site.computation.instructions if index in one.operands]
+    if site.instruction.opcode == "all-reduce" and users and all(opcode == "dynamic-slice" for opcode in users):
+        return collective(site, pricer.network, "reduce-scatter")
+    return collective(site, pricer.network)
+
+
+def _launched(site: Site, launch: Kernel) -> Price:
+    return Price(launch.cost, category(site, launch.opcodes, launch.cost), launch.notes)
+
+
+def _copy_start(pricer: Pricer, site: Site) -> Price:
+    """A copy that runs beside other work; its result is (target, source, context)."""
+    traffic = Traffic(site.platform)
+    for operand in site.instruction.operands:
+        traffic.read(site.computation, operand, (), WHOLE)
+    shape = site.instruction.shape
+    traffic.write(shape.parts[0] if shape.parts else shape)
+    return _launched(site, Kernel(traffic.cost(moves_only=True)))
+
+
+def _loop(pricer: Pricer, site: Site) -> Price:
+    """Trip count x (body + condition)."""
+    runs = [pricer.total(call.computation) for call in site.instruction.calls]
+    each: Cost = sum((run.cost for run in runs), NOTHING)
+    least: Cost = sum((run.least for run in runs), NOTHING)
+    trips = pricer.trip_count(site)
+    if trips is None:
+        note = f"only the data decide how often {site.instruction.name} runs: one step is counted, the rest is unknown"
+        return Price(uncertain(each), "while", (note,))
+    least = least * trips
+    return Price(each * trips, "while", (f"{trips:,} times",), None if least == each * trips else least)
+
+
+def _branches(pricer: Pricer, site: Site) -> Price:
+    """The dearest branch; the cheapest is its least."""
+    branches = site.instruction.called("branch_computations")
+    if not branches:
+        return _unknown(pricer, site)
+    totals = [pricer.total(number) for number in branches]
+    cost = pricer.total(pricer.dearest(branches)).cost
+    least = min((found.least for found in totals), key=_weight)
+    # A branch nobody can price might be the dearest.
+    unknown = frozenset().union(*(found.cost.unknown for found in totals))
+    return Price(Cost(cost.amounts, cost.unknown | unknown), "conditional", (branch_note(len(branches), least),), least)
+
+
+def branch_note(count: int, least: Cost) -> str:
+    """What is said about a conditional."""
+    return f"the dearest of {count} branches; the cheapest needs {show(_float(least.flops), 'FLOP')} and {show(_float(least.bytes()), 'B')}"
+
+
+def _float(amount: object) -> float | None:
+    return None if amount is None else float(amount)  # type: ignore[arg-type]
+
+
+def _called(pricer: Pricer, site: Site) -> Price:
+    """A computation run in place."""
+    if not site.instruction.calls:
+        return _unknown(pricer, site)
+    found = pricer.total(site.instruction.calls[0].computation)
+    return Price(found.cost, "call", (), None if found.least == found.cost else found.least)
+
+
+def _started(pricer: Pricer, site: Site) -> Price:
+    """An operation that runs beside others, counted where it starts."""
+    if not site.instruction.calls:
+        return _unknown(pricer, site)
+    inner = pricer.module.computations[site.instruction.calls[0].computation]
+    pricer.bodies.order(site.instruction.calls[0].computation)
+    found = [priced for one in pricer.sites(inner) if (priced := pricer.price(one)).cost != NOTHING]
+    if len(found) == 1:
+        return found[0]
+    total = Sum()
+    for priced in found:
+        total.add(priced.cost, notes=priced.notes)
+    return Price(total.cost, found[-1].category if found else "async", tuple(total.notes))
+
+
+def _custom(pricer: Pricer, site: Site) -> Price:
+    """A library's or a user's kernel, priced by those who know its target."""
+    found = price_call(site)
+    return found if found is not None else _unknown(pricer, site)
+
+
+def _unknown(pricer: Pricer, site: Site) -> Price:
+    """Something nobody can price: its operands and results are read and written once, its arithmetic is unknown."""
+    traffic = Traffic(site.platform)
+    for operand in site.instruction.operands:
+        traffic.read(site.computation, operand, (), WHOLE)
+    traffic.write(site.instruction.shape)
+    what = site.instruction.custom_call_target or site.instruction.opcode
+    cost = traffic.cost(moves_only=False) + Cost.of({UNNAMED_WORK: None})
+    return Price(cost, "custom call" if site.instruction.opcode == "custom-call" else "unknown", (f"nobody knows what {what} computes",))
+
+
+def _collective(pricer: Pricer, site: Site) -> Price:
+    return collective(site, pricer.network)
+
+
+def _on_network(rule: Callable[[Site, Network], Price]) -> "Rule":
+    def priced(pricer: Pricer, site: Site) -> Price:
+        return rule(site, pricer.network)
+
+    return priced
+
+
+Rule = Callable[[Pricer, Site], Price]
+
+_FREE = """
+add-dependency after-all async-done async-update bitcast constant copy-done all-gather-done all-reduce-done collective-permute-done domain
+get-dimension-size get-tuple-element opt-barrier parameter partition-id recv-done replica-id send-done set-dimension-size tuple
+"""
+_MOVERS = """
+broadcast concatenate copy dynamic-reshape dynamic-slice dynamic-update-slice gather iota pad reverse rng-get-and-update-state slice
+"""
+_COLLECTIVES = """
+all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-broadcast collective-permute collective-permute-start
+collective-reduce ragged-all-to-all reduce-scatter
+"""
+COLLECTIVES = frozenset(_COLLECTIVES.split())
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(WORK, _computes),
+    **dict.fromkeys(_FREE.split(), _nothing),
+    **dict.fromkeys(_MOVERS.split(), _moves),
+    **dict.fromkeys(COLLECTIVES, _collective),
+    "async-start": _started,
+    "call": _called,
+    "conditional": _branches,
+    "copy-start": _copy_start,
+    "custom-call": _custom,
+    "fusion": _fused,
+    "infeed": _on_network(infeed),
+    "outfeed": _on_network(outfeed),
+    "recv": _on_network(receive),
+    "reshape": _reshapes,
+    "send": _on_network(send),
+    "transpose": _reshapes,
+    "while": _loop,
+}

@@ -1,0 +1,150 @@
+"""Programs: a module as a workload, one op for each instruction that runs, however deep in loops and calls it stands.
+
+Fusions are one op; of an asynchronous pair the start is the op. An op's cost is the total over its executions: the product of the trip
+counts around it, summed over the places that call it. Instructions that cost nothing are left out.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from ...cost import NOTHING
+from ...workload import Op, Workload
+from ..ir.callgraph import callees_first
+from ..ir.module import Computation, HloModule, Instruction
+from ..ir.platforms import Platform, detect_platform
+from ..ir.scopes import direction, scope
+from .collectives import Network
+from .pricing import Pricer, branch_note, uncertain
+from .types import Price, Site
+
+
+class Executed(Struct, frozen=True):
+    """An instruction that runs: its price once, how often it runs, and the op that comes of it.
+
+    ``is_certain`` is false inside loops whose trip count nobody knows: ``runs`` counts one step of those.
+    """
+
+    site: Site
+    price: Price
+    runs: int
+    is_certain: bool
+    op: Op
+
+    @property
+    def direction(self) -> str:
+        return direction(self.site.instruction.op_name)
+
+
+class _Runs(Struct):
+    """How often a computation runs, and what is to be said about that."""
+
+    count: int = 0
+    is_certain: bool = True
+    notes: tuple[str, ...] = ()
+
+
+def program(
+    module: HloModule,
+    platform: Platform | None = None,
+    *,
+    link: str | Network | None = None,
+    trips: Mapping[str, int] | None = None,
+) -> Workload:
+    """The operations a module runs, with their costs.
+
+    ``platform`` is read from the program when it is not given, ``link`` is the platform's usual one; ``trips`` are trip counts by the
+    name of the while, for loops whose length only the data decide.
+    """
+    return Workload(tuple(found.op for found in executed(module, platform, link=link, trips=trips)))
+
+
+def executed(
+    module: HloModule,
+    platform: Platform | None = None,
+    *,
+    link: str | Network | None = None,
+    trips: Mapping[str, int] | None = None,
+) -> tuple[Executed, ...]:
+    """The instructions a module runs, in the order in which they first run; see `program`."""
+    platform = platform or detect_platform(module)
+    pricer = Pricer(module, platform, Network.of(link, platform), trips or {})
+    return tuple(_emit(pricer, _count(pricer), module.entry, set()))
+
+
+def _count(pricer: Pricer) -> dict[int, _Runs]:
+    """How often each computation runs as part of the program, callers first."""
+    module = pricer.module
+    runs = {number: _Runs() for number in range(len(module.computations))}
+    runs[module.entry].count = 1
+    for number in reversed(callees_first(module)):
+        here = runs[number]
+        if not here.count:
+            continue
+        computation = module.computations[number]
+        for instruction in computation.instructions:
+            if instruction.calls and instruction.opcode in ("while", "conditional", "call"):
+                site = Site(module, computation, instruction, pricer.platform)
+                for called, times, certain, note in _steps(pricer, site):
+                    there = runs[called]
+                    there.count += here.count * times
+                    there.is_certain = there.is_certain and here.is_certain and certain
+                    there.notes = tuple(dict.fromkeys((*there.notes, *here.notes, *((note,) if note else ()))))
+    return runs
+
+
+def _steps(pricer: Pricer, site: Site) -> Iterator[tuple[int, int, bool, str]]:
+    """The computations that an instruction runs: how often each, whether that is certain, and a note."""
+    instruction = site.instruction
+    if instruction.opcode == "call":
+        yield instruction.calls[0].computation, 1, True, ""
+    elif instruction.opcode == "conditional":
+        branches = instruction.called("branch_computations")
+        priced = pricer.price(site)
+        if branches:
+            note = f"{instruction.name}: {branch_note(len(branches), priced.least or NOTHING)}"
+            yield pricer.dearest(branches), 1, True, note
+    else:
+        trips = pricer.trip_count(site)
+        note = (
+            "" if trips is not None else f"only the data decide how often {instruction.name} runs: one step is counted, the rest is unknown"
+        )
+        for role in ("condition", "body"):
+            for called in instruction.called(role):
+                yield called, 1 if trips is None else trips, trips is not None, note
+
+
+def _emit(pricer: Pricer, runs: dict[int, _Runs], number: int, done: set[int]) -> Iterator[Executed]:
+    """The instructions of a computation and of those it runs, each computation once."""
+    done.add(number)
+    here = runs[number]
+    computation = pricer.module.computations[number]
+    pricer.bodies.order(number)  # refuses values that need themselves
+    for site in pricer.sites(computation):
+        instruction = site.instruction
+        if instruction.opcode in ("while", "conditional", "call"):
+            for call in instruction.calls:
+                if call.computation not in done and runs[call.computation].count:
+                    yield from _emit(pricer, runs, call.computation, done)
+            continue
+        priced = pricer.price(site)
+        if priced.cost != NOTHING:
+            yield Executed(site, priced, here.count, here.is_certain, _op(pricer.module, computation, instruction, priced, here))
+
+
+def _op(module: HloModule, computation: Computation, instruction: Instruction, priced: Price, runs: _Runs) -> Op:
+    cost = priced.cost * runs.count
+    return Op(
+        name=instruction.name,
+        cost=cost if runs.is_certain else uncertain(cost),
+        count=runs.count,
+        kernels=None if instruction.opcode == "custom-call" else runs.count,
+        category=priced.category,
+        module=module.name,
+        scope=scope(instruction.op_name),
+        location=module.location(instruction),
+        phase=direction(instruction.op_name),
+        work_provenance="compiler",
+        bytes_provenance="compiler",
+        notes=(*priced.notes, *runs.notes),
+    )

@@ -1,0 +1,193 @@
+"""Opcodes that gather many elements into few, or apply a computation of their own: reductions, windows, scans, sorts, transforms.
+
+A reduction applies its computation once for every element that disappears. Comparisons are no FLOP, here as everywhere: a sort or a
+maximum moves data only.
+"""
+
+from math import log2, prod
+
+from ...cost import Cost
+from ...resource import TRANSCENDENTAL, matrix, vector
+from ..ir.attributes import WindowDimension
+from ..ir.shapes import Shape
+from .demand import result_dims
+from .index_sets import Box
+from .types import Site
+from .windows import met, pairs, pairs_within
+from .work import NO_WORK, Inner, Rule, Work
+
+
+def _times(inner: Work, times: int) -> Work:
+    return Work(inner.cost * max(0, times), inner.notes)
+
+
+def _applied(site: Site, inner: Inner, role: str = "to_apply") -> Work:
+    """One application of the computation that an instruction calls in this role."""
+    called = site.instruction.called(role)
+    return inner(called[0]) if called else NO_WORK
+
+
+def reduce(site: Site, inner: Inner) -> Work:
+    """(elements in − elements out) applications; several arrays reduced together are one application an element."""
+    before = prod(site.operands[0].shape.dims)
+    return _times(_applied(site, inner), before - prod(result_dims(site.instruction.shape)))
+
+
+def mapped(site: Site, inner: Inner) -> Work:
+    """One application an element."""
+    return _times(_applied(site, inner), site.instruction.shape.elements)
+
+
+def reduce_window(site: Site, inner: Inner) -> Work:
+    """(valid taps − 1) applications a window that meets an input: padding is the starting value, and adds nothing.
+
+    A window as long as its dimension, moved from one end to the other, is a running total: one application an element but the first.
+    """
+    running = _running_total(site)
+    if running is not None:
+        return _times(_applied(site, inner), running)
+    sides = _sides(site)
+    taps = prod(pairs(side, size, out) for side, size, out in sides)
+    return _times(_applied(site, inner), taps - prod(met(side, size, out) for side, size, out in sides))
+
+
+def windows_within(site: Site, inner: Inner, boxes: tuple[Box, ...]) -> Work:
+    """The same for the windows in some boxes of the result; of a running total no more than all of it takes."""
+    sides = _sides(site)
+    each = (
+        prod(pairs_within(side, size, outputs) for (side, size, _), outputs in zip(sides, box, strict=True)) - prod(map(len, box))
+        for box in boxes
+    )
+    needed, running = sum(each), _running_total(site)
+    return _times(_applied(site, inner), needed if running is None else min(needed, running))
+
+
+def _sides(site: Site) -> tuple[tuple[WindowDimension, int, int], ...]:
+    """The window, the size of the input and that of the result along each dimension."""
+    return tuple(zip(site.instruction.window, site.operands[0].shape.dims, result_dims(site.instruction.shape), strict=True))
+
+
+def _running_total(site: Site) -> int | None:
+    """Applications of a window that makes running totals, one pass along each such dimension; ``None`` for any other window."""
+    source, window = site.operands[0].shape.dims, site.instruction.window
+    running = [axis for axis, side in enumerate(window) if _is_running(side, source[axis])]
+    if not running or not all(side.size == 1 or axis in running for axis, side in enumerate(window)):
+        return None
+    return sum(prod(source) // source[axis] * (source[axis] - 1) for axis in running)
+
+
+def _is_running(side: WindowDimension, size: int) -> bool:
+    steps = (side.stride, side.base_dilation, side.window_dilation)
+    return size > 1 and side.size == size and steps == (1, 1, 1) and sorted((side.low, side.high)) == [0, size - 1]
+
+
+def scan(site: Site, inner: Inner) -> Work:
+    """One application a step along the scanned dimension; the computation takes a whole slice at a time."""
+    inputs = site.operands[: len(site.operands) - (site.instruction.integer("num_carries") or 0)]
+    shape = inputs[0].shape if inputs else next(site.instruction.shape.leaves)
+    return _times(_applied(site, inner), shape.dims[site.instruction.dimensions[0]])
+
+
+def scatter(site: Site, inner: Inner) -> Work:
+    """One application an update."""
+    updates = site.operands[-1].shape
+    return _times(_applied(site, inner), prod(updates.dims))
+
+
+def select_and_scatter(site: Site, inner: Inner) -> Work:
+    """(valid taps − 1) selections a window, and one scatter an element of the source."""
+    source, result = site.operands[0].shape.dims, site.operands[1].shape.dims
+    sides = tuple(zip(site.instruction.window, source, result, strict=True))
+    taps = prod(pairs(side, size, out) for side, size, out in sides)
+    chosen = _times(_applied(site, inner, "select"), taps - prod(result))
+    added = _times(_applied(site, inner, "scatter"), prod(result))
+    return Work(chosen.cost + added.cost, chosen.notes + added.notes)
+
+
+def sort(site: Site, inner: Inner) -> Work:
+    """Comparisons only: about n log2 n a line of n elements."""
+    dims = site.operands[0].shape.dims
+    axis = site.instruction.dimensions[0] if site.instruction.dimensions else len(dims) - 1
+    line = dims[axis] if dims else 1
+    comparisons = round(prod(dims) * log2(line)) if line > 1 else 0
+    return Work(notes=(f"about {comparisons:,} comparisons, which are no FLOP",))
+
+
+def topk(site: Site, inner: Inner) -> Work:
+    """Comparisons only: one an element at least."""
+    return Work(notes=(f"at least {prod(site.operands[0].shape.dims):,} comparisons, which are no FLOP",))
+
+
+def fft(site: Site, inner: Inner) -> Work:
+    """5 n log2 n FLOP a complex transform of n points, half of it when one side is real."""
+    lengths = site.instruction.integers("fft_length")
+    points = prod(lengths)
+    half = site.instruction.word("fft_type").upper() in ("RFFT", "IRFFT")
+    # Of a real transform the real side holds all the points, the other about half.
+    elements = max(prod(site.operands[0].shape.dims), site.instruction.shape.elements)
+    each = 5 * points * log2(points) / (2 if half else 1) if points > 1 else 0
+    flops = round(elements // max(1, points) * each)
+    return Work(Cost.of({vector(site.instruction.shape.number): flops}), ("5 n log2 n FLOP a transform of n complex points",))
+
+
+def cholesky(site: Site, inner: Inner) -> Work:
+    """n(n + 1)(n + 2)/6 multiplications, divisions and roots and n(n² − 1)/6 additions a matrix, n³/3 in all when n is large.
+
+    In full precision, on the matrix unit where that has it; LAPACK Working Note 41.
+    """
+    shape = site.operands[0].shape
+    size = shape.dims[-1]
+    many = prod(shape.dims[:-2])
+    return _in_full(shape, many * (size * (size + 1) * (size + 2) // 6), many * (size * (size * size - 1) // 6))
+
+
+def triangular_solve(site: Site, inner: Inner) -> Work:
+    """n² FLOP a right-hand side of n elements: n(n − 1)/2 multiplications, as many additions, n divisions unless the diagonal is 1."""
+    triangle, sides = (operand.shape for operand in site.operands[:2])
+    size = triangle.dims[-1]
+    lines = prod(sides.dims) // size if size else 0
+    pairs_below = lines * (size * (size - 1) // 2)
+    divisions = 0 if site.instruction.flag("unit_diagonal") else lines * size
+    return _in_full(triangle, pairs_below + divisions, pairs_below)
+
+
+def _in_full(shape: Shape, multiplications: int, additions: int) -> Work:
+    """So many operations in the format of an array; between complex numbers a multiplication is 6 FLOP and an addition 2."""
+    each = (6, 2) if shape.dtype in ("c64", "c128") else (1, 1)
+    return Work(Cost.of({matrix(shape.number): each[0] * multiplications + each[1] * additions}))
+
+
+def random(site: Site, inner: Inner) -> Work:
+    """Integer arithmetic that depends on the generator, and is left out."""
+    return Work(notes=("the arithmetic of the random number generator is not counted",))
+
+
+def _batch_norm(each: int, roots: int) -> Rule:
+    def rule(site: Site, inner: Inner) -> Work:
+        shape = site.operands[0].shape
+        features = shape.dims[site.instruction.integer("feature_index") or 0]
+        return Work(Cost.of({vector(shape.number): each * shape.elements, TRANSCENDENTAL: roots * features}))
+
+    return rule
+
+
+REDUCTIONS: dict[str, Rule] = {
+    # Training: sum; centre, square, sum; centre again is shared; times 1/σ, scale, shift. Inference: centre, times 1/σ, scale, shift.
+    "batch-norm-training": _batch_norm(7, 1),
+    "batch-norm-inference": _batch_norm(4, 1),
+    # Two sums of the gradient (one with the centred input: centre, multiply, 2 adds), then centre·a + b, subtract, times scale/σ.
+    "batch-norm-grad": _batch_norm(8, 1),
+    "cholesky": cholesky,
+    "fft": fft,
+    "map": mapped,
+    "reduce": reduce,
+    "reduce-window": reduce_window,
+    "rng": random,
+    "rng-bit-generator": random,
+    "scan": scan,
+    "scatter": scatter,
+    "select-and-scatter": select_and_scatter,
+    "sort": sort,
+    "topk": topk,
+    "triangular-solve": triangular_solve,
+}

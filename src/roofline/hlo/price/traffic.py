@@ -1,0 +1,220 @@
+"""Kernels: what one launch computes and the bytes it cannot avoid, by memory.
+
+Every element of an operand that the kernel needs is read once, every element of a result written once. Slices and gathers read what
+they take, updates in place write what they change, and an operand that comes in twice, under two shapes even, is read once.
+"""
+
+from math import prod
+
+from msgspec import Struct, field
+
+from ...cost import Cost
+from ...resource import HBM, PCIE, Resource
+from ..ir.module import Computation, HloModule, Instruction
+from ..ir.platforms import Platform
+from ..ir.shapes import Shape
+from .bodies import TRANSPARENT, Bodies, Path, bytes_of, reads_target, updated, updates
+from .demand import needs
+from .index_sets import NOTHING, WHOLE, Region, count, joined, loosely
+from .memory_spaces import level
+from .types import Site
+from .work import Work
+
+# Equal for fusions whose kernels cost the same; shapes are known by the objects that a module's readers share.
+Likeness = tuple[int | tuple[int, int], ...]
+
+
+class Kernel(Struct, frozen=True):
+    """The cost of one launch, notes on it, and the opcodes that ran in it."""
+
+    cost: Cost
+    notes: tuple[str, ...] = ()
+    opcodes: frozenset[str] = frozenset()
+
+
+class Traffic(Struct):
+    """Reads and writes of one launch while they are being found out."""
+
+    platform: Platform
+    reads: dict[tuple[int, Path], list[tuple[Shape, Region]]] = field(default_factory=dict)
+    writes: list[tuple[Shape, int]] = field(default_factory=list)
+    constants: int = 0
+
+    def read(self, computation: Computation, index: int, path: Path, region: Region) -> None:
+        """Some of an operand; of all parts of a tuple when it is one."""
+        if not region:
+            return
+        shape = part_of(computation[index].shape, path)
+        if shape.is_tuple:
+            for place in range(len(shape.parts)):
+                self.read(computation, index, (*path, place), WHOLE)
+        elif shape.is_array:
+            self.reads.setdefault(source(computation, index, path), []).append((shape, region))
+
+    def write(self, shape: Shape, elements: int | None = None) -> None:
+        """So many elements of a result, or all of it, and of all parts of a tuple."""
+        for leaf in shape.leaves:
+            if leaf.is_array:
+                self.writes.append((leaf, leaf.elements if elements is None else elements))
+
+    def cost(self, moves_only: bool) -> Cost:
+        """The bytes by memory. A transfer between a device and its host is PCIe bytes alone, on whichever side it is seen."""
+        moved = [(level(uses[0][0], self.platform, "read"), _bytes_needed(uses)) for uses in self.reads.values()]
+        moved += [(level(shape, self.platform, "write"), bytes_of(shape, elements)) for shape, elements in self.writes]
+        total: dict[Resource, int] = {HBM: self.constants}
+        for where, size in moved:
+            if where is not None:
+                total[where] = total.get(where, 0) + size
+        if moves_only and total.get(PCIE):
+            total = {PCIE: total[PCIE]}
+        return Cost.of(total)
+
+
+def _bytes_needed(uses: list[tuple[Shape, Region]]) -> int:
+    """Bytes of one buffer that several uses need: the union where they see it under the same dimensions, else their sum up to its size."""
+    found: dict[tuple[int, ...], tuple[Shape, Region]] = {}
+    for shape, region in uses:
+        found[shape.dims] = (shape, joined(found.get(shape.dims, (shape, NOTHING))[1], region))
+    each = [bytes_of(shape, count(region, shape.dims)) for shape, region in found.values()]
+    return min(sum(each), max(shape.bytes for shape, _ in found.values()))
+
+
+def part_of(shape: Shape, path: Path) -> Shape:
+    """The part of a tuple at a path; where the path leaves the shape, what it left."""
+    for place in path:
+        if place >= len(shape.parts):
+            break
+        shape = shape.parts[place]
+    return shape
+
+
+def source(computation: Computation, index: int, path: Path) -> tuple[int, Path]:
+    """The instruction and the part of its result that a value is, seen through bitcasts and tuples."""
+    while True:
+        instruction = computation[index]
+        if instruction.opcode == "get-tuple-element":
+            path = (instruction.integer("index") or 0, *path)
+        elif instruction.opcode == "tuple" and path:
+            if path[0] >= len(instruction.operands):
+                return index, path
+            index, path = instruction.operands[path[0]], path[1:]
+            continue
+        elif instruction.opcode not in TRANSPARENT or not instruction.operands:
+            return index, path
+        index = instruction.operands[0]
+
+
+def kernel(bodies: Bodies, site: Site) -> Kernel:
+    """One launch of one instruction."""
+    instruction, computation = site.instruction, site.computation
+    traffic = Traffic(site.platform)
+    work = bodies.work(site)
+    if updated(instruction):
+        for operand in updates(instruction):
+            traffic.read(computation, operand, (), WHOLE)
+        for target, changed, reads in _changes(site.module, computation, instruction):
+            traffic.write(computation[target].shape, changed)
+            if reads:
+                traffic.read(computation, target, (), loosely(changed))
+    else:
+        for operand, region in zip(instruction.operands, needs(instruction, site.operands, WHOLE), strict=True):
+            traffic.read(computation, operand, (), region)
+        traffic.write(instruction.shape)
+    return _launch(work, traffic, {instruction.opcode})
+
+
+def likeness(bodies: Bodies, site: Site) -> Likeness | None:
+    """What the kernel of a fusion follows from: its body, its shape, and which operands of which shapes are the same array.
+
+    ``None`` where more matters: attributes, or parts of tuples.
+    """
+    like = bodies.like(site.instruction.calls[0].computation)
+    if like is None:
+        return None
+    instructions = site.computation.instructions
+    places: dict[tuple[int, Path], int] = {}
+    operands = []
+    for index in site.instruction.operands:
+        shape = instructions[index].shape
+        if shape.is_tuple:
+            return None
+        operands.append((id(shape), places.setdefault(source(site.computation, index, ()), len(places))))
+    return like, id(site.instruction.shape), *operands
+
+
+def fused_kernel(bodies: Bodies, site: Site) -> Kernel:
+    """One launch of a fusion: the arithmetic of its body, the bytes of its parameters and results."""
+    instruction, number = site.instruction, site.instruction.calls[0].computation
+    body = bodies.module.computations[number]
+    traffic = Traffic(site.platform)
+    wanted: dict[Path, Region] = {}
+    in_place: dict[int, None] = {}
+    for path, leaf in _results(body):
+        chain = _updates_of_parameters(body, leaf)
+        if chain is None:
+            wanted[path] = WHOLE
+            traffic.write(part_of(instruction.shape, path))
+        in_place.update(dict.fromkeys(chain or ()))
+    walked = bodies.walk(number, wanted, tuple(in_place))
+    operands = dict(zip(body.parameters, instruction.operands, strict=False))
+    for index in in_place:
+        for target, changed, reads in _changes(site.module, body, body[index]):
+            operand = operands[_base(body, target)]
+            traffic.write(site.computation[operand].shape, changed)
+            if reads:
+                traffic.read(site.computation, operand, (), loosely(changed))
+    for operand, parts in zip(instruction.operands, walked.parameters, strict=False):
+        for path, region in parts.items():
+            traffic.read(site.computation, operand, path, region)
+    traffic.constants = walked.constant_bytes
+    return _launch(walked.work, traffic, {*walked.opcodes, *(body[index].opcode for index in in_place)})
+
+
+def _launch(work: Work, traffic: Traffic, opcodes: set[str]) -> Kernel:
+    moves_only = not work.cost.amounts and not work.cost.unknown
+    return Kernel(work.cost + traffic.cost(moves_only), work.notes, frozenset(opcodes))
+
+
+def _results(body: Computation) -> list[tuple[Path, int]]:
+    """The results of a body, each with the instruction that makes it."""
+    root = body.root_instruction
+    if root.opcode == "tuple":
+        return [((place,), operand) for place, operand in enumerate(root.operands)]
+    return [((), body.root)]
+
+
+def _seen_through(body: Computation, index: int) -> int:
+    while body[index].opcode == "bitcast" and body[index].operands:
+        index = body[index].operands[0]
+    return index
+
+
+def _base(body: Computation, index: int) -> int:
+    """The instruction whose memory an update, or one on another, writes to."""
+    index = _seen_through(body, index)
+    while targets := updated(body[index]):
+        index = _seen_through(body, targets[0])
+    return index
+
+
+def _updates_of_parameters(body: Computation, index: int) -> tuple[int, ...] | None:
+    """The updates in place that make a result, one on another, down to a parameter's memory; ``None`` when it is made anew."""
+    chain = []
+    index = _seen_through(body, index)
+    while targets := updated(body[index]):
+        chain.append(index)
+        if not all(body[_base(body, target)].opcode == "parameter" for target in targets):
+            return None
+        index = _seen_through(body, targets[0])
+    return tuple(chain) if chain else None
+
+
+def _changes(module: HloModule, computation: Computation, instruction: Instruction) -> list[tuple[int, int, bool]]:
+    """The arrays that an update in place changes, how many elements of each, and whether it reads them first."""
+    targets = updated(instruction)
+    new = instruction.operands[1:2] if instruction.opcode == "dynamic-update-slice" else instruction.operands[-len(targets) :]
+    reads = reads_target(module, instruction)
+    return [
+        (target, min(prod(computation[update].shape.dims), prod(computation[target].shape.dims)), reads)
+        for target, update in zip(targets, new, strict=True)
+    ]

@@ -1,0 +1,34 @@
+"""What pricing gives: a price for one instruction, where that instruction stands, and on which kind of hardware it runs."""
+
+from msgspec import Struct
+
+from ...cost import Cost
+from ..ir.module import Computation, HloModule, Instruction
+from ..ir.platforms import Platform
+
+
+class Price(Struct, frozen=True):
+    """The cost of one execution of an instruction.
+
+    ``category`` is a word for people (matmul, convolution, loop fusion, …). ``least`` is the cheapest branch of a conditional, whose
+    cost is that of the dearest. An amount nobody can work out is unknown in the cost, and a note says why.
+    """
+
+    cost: Cost
+    category: str
+    notes: tuple[str, ...] = ()
+    least: Cost | None = None
+
+
+class Site(Struct, frozen=True):
+    """An instruction where it stands: in a computation, in a module, compiled for a platform."""
+
+    module: HloModule
+    computation: Computation
+    instruction: Instruction
+    platform: Platform = "gpu"
+
+    @property
+    def operands(self) -> tuple[Instruction, ...]:
+        """The instructions whose values it takes."""
+        return self.computation.operands(self.instruction)

@@ -1,0 +1,53 @@
+"""The arithmetic of one instruction, apart from the bytes it moves."""
+
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct, field
+
+from ...cost import NOTHING, Amount, Cost, tidy
+from ...resource import Resource
+from .types import Site
+
+
+class Work(Struct, frozen=True):
+    """Arithmetic by unit and number format, and what is to be said about it."""
+
+    cost: Cost = NOTHING
+    notes: tuple[str, ...] = ()
+
+
+NO_WORK = Work()
+
+# The arithmetic of one execution of a computation that an instruction applies to elements, by its index in the module.
+Inner = Callable[[int], Work]
+Rule = Callable[[Site, Inner], Work]
+
+
+class Sum(Struct):
+    """Costs and notes while they are being added up: what adding `Cost`s one by one would give, for very many."""
+
+    amounts: dict[Resource, Amount] = field(default_factory=dict)
+    unknown: set[Resource] = field(default_factory=set)
+    notes: dict[str, None] = field(default_factory=dict)
+
+    def add(self, cost: Cost, times: Amount = 1, notes: tuple[str, ...] = ()) -> None:
+        for resource, amount in cost.amounts:
+            self.amounts[resource] = self.amounts.get(resource, 0) + (amount if times == 1 else amount * times)
+        if cost.unknown and times:
+            self.unknown |= cost.unknown
+        for note in notes:
+            self.notes[note] = None
+
+    def add_each(self, amounts: Iterable[tuple[Resource, Amount]], times: int) -> None:
+        """Known amounts of so many equal pieces of work."""
+        for resource, amount in amounts:
+            self.amounts[resource] = self.amounts.get(resource, 0) + amount * times
+
+    @property
+    def cost(self) -> Cost:
+        names = sorted((resource.name, resource) for resource, amount in self.amounts.items() if amount)
+        return Cost(tuple([(resource, tidy(self.amounts[resource])) for _, resource in names]), frozenset(self.unknown))
+
+    @property
+    def work(self) -> Work:
+        return Work(self.cost, tuple(self.notes))

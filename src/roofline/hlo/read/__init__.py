@@ -1,0 +1,80 @@
+"""Compiled XLA programs, from bytes or text: one immutable `HloModule` whichever form they come in.
+
+>>> program = '''HloModule small, entry_computation_layout={(f32[4]{0})->f32[4]{0}}
+... ENTRY main {
+...   x = f32[4]{0} parameter(0)
+...   ROOT y = f32[4]{0} add(x, x), metadata={op_name="jit(f)/add"}
+... }'''
+>>> module = parse(program)
+>>> root = module.entry_computation.root_instruction
+>>> root.opcode, root.shape.bytes, root.operands, root.op_name
+('add', 16, (0, 0), 'jit(f)/add')
+"""
+
+import re
+
+from ...errors import SourceError
+from ..ir.module import HloModule
+
+HEAD = 2**16  # bytes that tell the form of a program
+_BYTECODE = b"ML\xefR"
+_CONTROL = rb"[\x00-\x08\x0e-\x1f]"
+_HLO = re.compile(r"^[ \t]*(?:HloModule\b|ENTRY\b)", re.MULTILINE)
+_MLIR = re.compile(
+    r"^[ \t]*(?:module[ \t]*(?:@|attributes\b|\{)|func\.func\b|\"?builtin\.module\b|#loc\d*\s*=|sdy\.mesh\b)|\bstablehlo\.[a-z]",
+    re.MULTILINE,
+)
+# Field 1 of a module is its name, then come its entry's name (2) or its computations (3); wrappers hold it as their field 1.
+_MODULE_NAME = rb"[\w.\-$<>@\[\]]+[\x12\x1a]"
+
+
+def parse(data: bytes | str, where: str = "program") -> HloModule:
+    """A program in whichever of the three forms its content shows; ``where`` names it in errors."""
+    if isinstance(data, str):
+        text = data.removeprefix("\ufeff")
+    elif data.startswith(_BYTECODE):
+        raise SourceError(f"{where}: MLIR bytecode; print the module as text instead, as lowered.as_text() does")
+    elif re.search(_CONTROL, data[:HEAD]):
+        from .proto import parse_proto
+
+        return parse_proto(data, where)
+    else:
+        text = data.decode("utf-8-sig", "backslashreplace")
+    if not text.strip():
+        raise SourceError(f"{where}: the program is empty")
+    if _form_of(text[:HEAD]) == "stablehlo":
+        from .stablehlo import parse_stablehlo
+
+        return parse_stablehlo(text, where)
+    from .text import parse_text
+
+    return parse_text(text, where)
+
+
+def recognise(head: bytes) -> str:
+    """The form of a program from its first bytes: ``hlo text``, ``hlo proto``, ``stablehlo``, or nothing for other data."""
+    if re.search(_CONTROL, head):
+        return "hlo proto" if _looks_like_module(head) else ""
+    return _form_of(head.decode("utf-8-sig", "replace"))
+
+
+def _form_of(text: str) -> str:
+    if _HLO.search(text):
+        return "hlo text"
+    return "stablehlo" if _MLIR.search(text) else ""
+
+
+def _looks_like_module(head: bytes) -> bool:
+    """Whether field 1, or field 1 of field 1, is a module's name."""
+    position = 0
+    for _ in range(4):
+        if head[position : position + 1] != b"\n":
+            return False
+        position += 1
+        length_bytes = 1
+        while position + length_bytes <= len(head) and head[position + length_bytes - 1] > 127:
+            length_bytes += 1
+        position += length_bytes
+        if head[position : position + 1] != b"\n":
+            return re.match(_MODULE_NAME, head[position:]) is not None
+    return False

@@ -1,0 +1,377 @@
+/* Protobuf messages taken apart in one call. `wire.py` is what people call, and says how a plan is written.
+ *
+ * Any bytes are safe: fields are checked against the end of their message, messages are followed as deep as the plan goes and no deeper
+ * whatever the data hold, and memory grows with what was read, never with what a length or a count claims.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "hlo/read/wire.h"
+
+enum { MOST_PLANS = 24, MOST_COLUMNS = 16, MOST_NUMBERS = 128 };
+
+typedef struct {
+    const uint8_t *base, *safe; /* the whole buffer, in which messages stand */
+} Data;
+
+typedef struct Plan Plan;
+
+typedef struct {
+    char kind; /* a letter, or ( for a message */
+    bool whole, repeated, optional;
+    const Plan *inner; /* of a message */
+} Column;
+
+struct Plan {
+    uint8_t count, places[MOST_NUMBERS]; /* by field number: 1 + its column, or 0 */
+    Column columns[MOST_COLUMNS];
+};
+
+/* A plan with all the plans inside it, the outermost first. */
+typedef struct {
+    int count;
+    Plan plans[MOST_PLANS];
+} Plans;
+
+/* What a message has for a column. */
+typedef struct {
+    bool found;
+    xs_field last; /* of a single field */
+    PyObject *all; /* of a repeated one: a list, or NULL before the first */
+} Held;
+
+/* Raises Malformed(what, byte). The class is looked up here because this is rare, and so the module keeps no state. */
+static void complain(const Data *data, const uint8_t *at, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    PyObject *what = PyUnicode_FromFormatV(format, arguments);
+    va_end(arguments);
+    PyObject *home = what ? PyImport_ImportModule("roofline.hlo.ir.malformed") : NULL;
+    PyObject *error = home ? PyObject_GetAttrString(home, "Malformed") : NULL;
+    PyObject *values = error ? Py_BuildValue("(On)", what, (Py_ssize_t)(at - data->base)) : NULL;
+    if (values) PyErr_SetObject(error, values);
+    Py_XDECREF(values);
+    Py_XDECREF(error);
+    Py_XDECREF(home);
+    Py_XDECREF(what);
+}
+
+static void complain_of(const Data *data, const xs_field *field, const xs_fault *fault) {
+    unsigned long long number = field->number;
+    switch (fault->kind) {
+        case XS_NO_FIELD:
+            complain(data, fault->at, "a field with number 0; not a protobuf, or damaged");
+            break;
+        case XS_LONG_VARINT:
+            complain(data, fault->at, "a number of more than 64 bits");
+            break;
+        case XS_SHORT_VARINT:
+            complain(data, fault->at, "a number is cut off");
+            break;
+        case XS_WRONG_WIRE:
+            complain(data, fault->at, "field %llu is stored as kind %d, which these messages do not use; not a protobuf, or damaged", number, field->wire);
+            break;
+        default:
+            complain(data, fault->at, "field %llu wants more bytes than its message has left; the data is cut off", number);
+    }
+}
+
+/* The next field of a message; NULL with an error set. All kinds have a begin and an end: a varint's are those of the whole field. */
+static const uint8_t *next_field(const Data *data, const uint8_t *p, const uint8_t *end, xs_field *field) {
+    xs_fault fault = {0};
+    const uint8_t *behind = xs_next(p, end, data->safe, field, &fault);
+    if (!behind) {
+        complain_of(data, field, &fault);
+    } else if (field->wire != XS_BYTES) {
+        field->begin = field->wire == XS_EIGHT ? behind - 8 : field->wire == XS_FOUR ? behind - 4 : p;
+        field->end = behind;
+    }
+    return behind;
+}
+
+/* ---- plans ---- */
+
+/* The columns of a plan up to its end or the bracket that closes it, which is where it returns; NULL for what is no plan. */
+static const char *read_plan(const char *text, Plans *into) {
+    if (into->count == MOST_PLANS) return NULL;
+    Plan *plan = &into->plans[into->count++];
+    plan->count = 0;
+    memset(plan->places, 0, sizeof plan->places);
+    while (*text && *text != ')') {
+        if (*text == ' ') {
+            text++;
+            continue;
+        }
+        unsigned number = 0;
+        const char *digits = text;
+        while (*text >= '0' && *text <= '9' && number < MOST_NUMBERS) number = 10 * number + (unsigned)(*text++ - '0');
+        if (text == digits || number >= MOST_NUMBERS || plan->places[number] || plan->count == MOST_COLUMNS) return NULL;
+        Column *column = &plan->columns[plan->count++];
+        *column = (Column){.kind = *text++, .whole = number == 0};
+        if (column->whole) { /* the message itself, as bytes or as its place */
+            if (column->kind != 'b' && column->kind != 'm') return NULL;
+            continue;
+        }
+        plan->places[number] = plan->count;
+        switch (column->kind) {
+            case 'i':
+            case 't':
+            case 'b':
+            case 'm':
+            case 'f':
+            case 'd':
+                break;
+            case '(':
+                column->inner = &into->plans[into->count];
+                text = read_plan(text, into);
+                if (text && *text++ == ')') break;
+                return NULL;
+            default:
+                return NULL;
+        }
+        if (*text == '*') column->repeated = *text++;
+        if (*text == '?') column->optional = *text++;
+    }
+    return text;
+}
+
+/* ---- values ---- */
+
+static PyObject *read_message(const Data *data, const uint8_t *p, const uint8_t *end, const Plan *plan);
+
+static PyObject *span(Py_ssize_t begin, Py_ssize_t end) {
+    PyObject *first = PyLong_FromSsize_t(begin), *second = PyLong_FromSsize_t(end);
+    PyObject *pair = first && second ? PyTuple_Pack(2, first, second) : NULL;
+    Py_XDECREF(first);
+    Py_XDECREF(second);
+    return pair;
+}
+
+static PyObject *number_of(uint64_t bits) {
+    int64_t value;
+    memcpy(&value, &bits, sizeof value);
+    return PyLong_FromLongLong(value);
+}
+
+static PyObject *float_at(const uint8_t *p) {
+    uint32_t bits = (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return PyFloat_FromDouble((double)value);
+}
+
+static PyObject *double_at(const uint8_t *p) {
+    uint64_t bits = xs_eight(p);
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return PyFloat_FromDouble(value);
+}
+
+/* The value of a field whose wire type is that of its column. */
+static PyObject *value_of(const Data *data, const Column *column, const xs_field *field) {
+    switch (column->kind) {
+        case 'i':
+            return number_of(field->value);
+        case 'f':
+            return float_at(field->begin);
+        case 'd':
+            return double_at(field->begin);
+        case 't':
+            return PyUnicode_DecodeUTF8((const char *)field->begin, field->end - field->begin, "backslashreplace");
+        case 'b':
+            return PyBytes_FromStringAndSize((const char *)field->begin, field->end - field->begin);
+        case 'm':
+            return span(field->begin - data->base, field->end - data->base);
+        default:
+            return read_message(data, field->begin, field->end, column->inner);
+    }
+}
+
+/* What a field that is absent stands for in proto3. */
+static PyObject *nothing(const Data *data, const Column *column) {
+    if (column->optional || (column->kind == 'm' && !column->repeated)) Py_RETURN_NONE;
+    if (column->repeated) return PyTuple_New(0);
+    switch (column->kind) {
+        case 'i':
+            return PyLong_FromLong(0);
+        case 'f':
+        case 'd':
+            return PyFloat_FromDouble(0);
+        case 't':
+            return PyUnicode_FromStringAndSize("", 0);
+        case 'b':
+            return PyBytes_FromStringAndSize("", 0);
+        default:
+            return read_message(data, data->base, data->base, column->inner);
+    }
+}
+
+static bool append(PyObject *list, PyObject *value) {
+    bool done = value && PyList_Append(list, value) == 0;
+    Py_XDECREF(value);
+    return done;
+}
+
+/* The numbers of a packed field. */
+static bool append_packed(const Data *data, char kind, const xs_field *field, PyObject *list) {
+    const uint8_t *p = field->begin;
+    if (kind == 'i') {
+        xs_fault fault = {0};
+        while (p < field->end) {
+            uint64_t value = 0;
+            p = xs_varint(p, field->end, data->safe, &value, &fault);
+            if (!p) {
+                complain_of(data, field, &fault);
+                return false;
+            }
+            if (!append(list, number_of(value))) return false;
+        }
+        return true;
+    }
+    int width = kind == 'f' ? 4 : 8;
+    if ((field->end - p) % width) {
+        complain(data, p, "field %llu does not hold numbers of %d bytes", (unsigned long long)field->number, width);
+        return false;
+    }
+    for (; p < field->end; p += width) {
+        if (!append(list, width == 4 ? float_at(p) : double_at(p))) return false;
+    }
+    return true;
+}
+
+/* Takes a field that a column asks for. */
+static bool take(const Data *data, const Column *column, const xs_field *field, Held *held) {
+    int expected = column->kind == 'i' ? XS_VARINT : column->kind == 'f' ? XS_FOUR : column->kind == 'd' ? XS_EIGHT : XS_BYTES;
+    bool packed = field->wire == XS_BYTES && expected != XS_BYTES && column->repeated;
+    if (field->wire != expected && !packed) {
+        complain(data, field->begin, "field %llu is stored as kind %d, expected %d", (unsigned long long)field->number, field->wire, expected);
+        return false;
+    }
+    held->found = true;
+    if (!column->repeated) {
+        held->last = *field;
+        return true;
+    }
+    if (!held->all && !(held->all = PyList_New(0))) return false;
+    return packed ? append_packed(data, column->kind, field, held->all) : append(held->all, value_of(data, column, field));
+}
+
+/* The value of a column once its message is read. */
+static PyObject *settle(const Data *data, const Column *column, const Held *held) {
+    if (!held->found) return nothing(data, column);
+    return column->repeated ? PyList_AsTuple(held->all) : value_of(data, column, &held->last);
+}
+
+/* A tuple of what the columns of a plan hold. */
+static PyObject *read_message(const Data *data, const uint8_t *begin, const uint8_t *end, const Plan *plan) {
+    Held held[MOST_COLUMNS];
+    for (uint8_t i = 0; i < plan->count; i++) {
+        held[i].found = plan->columns[i].whole;
+        held[i].all = NULL;
+        if (held[i].found) held[i].last = (xs_field){.wire = XS_BYTES, .begin = begin, .end = end};
+    }
+    const uint8_t *p = begin;
+    while (p && p < end) {
+        xs_field field;
+        p = next_field(data, p, end, &field);
+        uint8_t place = p && field.number < MOST_NUMBERS ? plan->places[field.number] : 0;
+        if (place && !take(data, &plan->columns[place - 1], &field, &held[place - 1])) p = NULL;
+    }
+    PyObject *row = p ? PyTuple_New(plan->count) : NULL;
+    for (uint8_t i = 0; i < plan->count; i++) {
+        PyObject *value = row ? settle(data, &plan->columns[i], &held[i]) : NULL;
+        if (row && (!value || PyTuple_SetItem(row, i, value) < 0)) Py_CLEAR(row);
+        Py_XDECREF(held[i].all);
+    }
+    return row;
+}
+
+static PyObject *read_fields(const Data *data, const uint8_t *p, const uint8_t *end) {
+    PyObject *list = PyList_New(0);
+    while (list && p < end) {
+        xs_field field;
+        p = next_field(data, p, end, &field);
+        PyObject *entry = NULL;
+        if (p) {
+            entry = field.wire == XS_VARINT ? Py_BuildValue("(KiKi)", (unsigned long long)field.number, XS_VARINT, (unsigned long long)field.value, 0)
+                                            : Py_BuildValue("(Kinn)", (unsigned long long)field.number, field.wire,
+                                                            (Py_ssize_t)(field.begin - data->base), (Py_ssize_t)(field.end - data->base));
+        }
+        if (!entry || PyList_Append(list, entry) < 0) Py_CLEAR(list);
+        Py_XDECREF(entry);
+    }
+    return list;
+}
+
+/* ---- the module ---- */
+
+/* The part of a buffer between two places; those not given are its begin and its end. */
+static bool part_of(const Py_buffer *buffer, PyObject *const *places, Py_ssize_t count, Py_ssize_t *start, Py_ssize_t *stop) {
+    *start = count > 0 ? PyLong_AsSsize_t(places[0]) : 0;
+    *stop = count > 1 ? PyLong_AsSsize_t(places[1]) : buffer->len;
+    if (PyErr_Occurred()) return false;
+    if (0 <= *start && *start <= *stop && *stop <= buffer->len) return true;
+    PyErr_Format(PyExc_ValueError, "bytes %zd to %zd are no part of %zd", *start, *stop, buffer->len);
+    return false;
+}
+
+/* What `plan` asks for, or every field without one, of the data and places that the arguments are. */
+static PyObject *over(const Plan *plan, PyObject *const *arguments, Py_ssize_t count) {
+    Py_buffer buffer;
+    Py_ssize_t start, stop;
+    if (PyObject_GetBuffer(arguments[0], &buffer, PyBUF_SIMPLE) < 0) return NULL;
+    static const uint8_t empty;
+    const uint8_t *base = buffer.len ? buffer.buf : &empty;
+    Data data = {base, base + buffer.len};
+    PyObject *result = NULL;
+    if (part_of(&buffer, arguments + 1, count - 1, &start, &stop)) {
+        result = plan ? read_message(&data, base + start, base + stop, plan) : read_fields(&data, base + start, base + stop);
+    }
+    PyBuffer_Release(&buffer);
+    return result;
+}
+
+static PyObject *unpack(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    (void)module;
+    if (count < 2 || count > 4) {
+        PyErr_SetString(PyExc_TypeError, "unpack takes a plan, data and at most a start and an end");
+        return NULL;
+    }
+    const char *text = PyUnicode_AsUTF8AndSize(arguments[0], NULL);
+    if (!text) return NULL;
+    Plans read;
+    read.count = 0;
+    text = read_plan(text, &read);
+    if (!text || *text) {
+        PyErr_Format(PyExc_ValueError, "not a plan: %R", arguments[0]);
+        return NULL;
+    }
+    return over(read.plans, arguments + 1, count - 1);
+}
+
+static PyObject *fields(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    (void)module;
+    if (count < 1 || count > 3) {
+        PyErr_SetString(PyExc_TypeError, "fields takes data and at most a start and an end");
+        return NULL;
+    }
+    return over(NULL, arguments, count);
+}
+
+static PyMethodDef functions[] = {
+    {"unpack", (PyCFunction)(void (*)(void))unpack, METH_FASTCALL, "unpack(plan, data, start=0, end=len(data)) -> what each column of the plan holds."},
+    {"fields", (PyCFunction)(void (*)(void))fields, METH_FASTCALL, "fields(data, start=0, end=len(data)) -> every field, as it stands."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {{0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_wire",
+    .m_doc = "Native reading of protobuf messages.",
+    .m_methods = functions,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__wire(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,80 @@
+"""The elements of small constants, flat in row-major order: enough to read loop bounds and indices."""
+
+import math
+import re
+import struct
+
+from ..ir.malformed import Malformed, excerpt
+from ..ir.shapes import Shape
+from .lexing import without_comments
+
+Element = bool | int | float | complex
+MAX_ELEMENTS = 256  # constants beyond this are data, not bounds
+MAX_TEXT = 2**16
+# Old compilers repeat the shape: constant(f32[2] {1, 2}).
+_SHAPE = re.compile(r"(?<!\w)[a-z]\w*+\[[^\[\]]*+\](?:\{[\d,]*+\})?\s*(?=[{\S])")
+_PART = re.compile(r"\(\s*([^(),]+)\s*,\s*([^(),]+)\s*\)|-?nan(?:\(0x[0-9a-fA-F]+\))?|[^\s{},()]+")
+
+
+def parse_literal(text: str, dtype: str) -> tuple[Element, ...] | None:
+    """The elements of ``{ { 1, 2 }, { 3, 4 } }`` or of a scalar; ``None`` when they were elided (``{...}``) or are many.
+
+    >>> parse_literal("{ { 1, -2 }, { inf, 4.5 } }", "f32")
+    (1.0, -2.0, inf, 4.5)
+    """
+    if "..." in text or text.count(",") > 2 * MAX_ELEMENTS or len(text) > MAX_TEXT:
+        return None
+    body = _SHAPE.sub("", without_comments(text))
+    values = tuple(_element(match, dtype) for match in _PART.finditer(body))
+    return values if len(values) <= MAX_ELEMENTS else None
+
+
+def _element(match: re.Match[str], dtype: str) -> Element:
+    word = match[0]
+    try:
+        if match[1]:
+            return complex(float(match[1]), float(match[2]))
+        if dtype == "pred":
+            return {"true": True, "false": False, "1": True, "0": False}[word]
+        if word.startswith(("nan", "-nan")):
+            return math.nan
+        return int(word) if dtype[0] in "su" else float(word)
+    except (ValueError, KeyError):
+        raise Malformed(f"{excerpt(word)} is not a {dtype}") from None
+
+
+# struct's letter of each format that it knows; the others are decoded below, or not at all.
+_LETTERS = {
+    "s8": "b",
+    "u8": "B",
+    "s16": "h",
+    "u16": "H",
+    "s32": "i",
+    "u32": "I",
+    "s64": "q",
+    "u64": "Q",
+    "f16": "e",
+    "f32": "f",
+    "f64": "d",
+}
+
+
+def decode_elements(data: bytes, shape: Shape) -> tuple[Element, ...] | None:
+    """The elements of little-endian bytes; ``None`` for formats that take fewer than 8 bits or none that struct knows."""
+    name, count = shape.dtype, shape.elements
+    if count > MAX_ELEMENTS:
+        return None
+    if name == "pred":
+        return tuple(byte != 0 for byte in data[:count])
+    if name == "bf16":
+        return tuple(struct.unpack("<f", b"\0\0" + data[at : at + 2])[0] for at in range(0, len(data) - 1, 2))
+    if name in ("c64", "c128"):
+        letter = "f" if name == "c64" else "d"
+        parts = struct.unpack(
+            f"<{len(data) // struct.calcsize(letter)}{letter}", data[: len(data) // struct.calcsize(letter) * struct.calcsize(letter)]
+        )
+        return tuple(complex(*pair) for pair in zip(parts[::2], parts[1::2], strict=False))
+    letter = _LETTERS.get(name, "")
+    if not letter or len(data) % struct.calcsize(letter):
+        return None
+    return struct.unpack(f"<{len(data) // struct.calcsize(letter)}{letter}", data)

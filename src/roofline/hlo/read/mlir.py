@@ -1,0 +1,473 @@
+"""MLIR text as a tree of operations: results, operands, attributes, regions, types; in pretty and in generic form.
+
+Only the shape of the text is understood here, the same for every dialect that prints like StableHLO: what an operation means is for
+`lowering` to say.
+"""
+
+import re
+
+from msgspec import Struct, field
+
+from ..ir.malformed import Malformed, excerpt
+from .lexing import STRING
+from .mlir_attributes import end_of_nest, end_of_type, parse_dictionary, parse_value, skip, unescape
+
+MAX_DEPTH = 50
+
+_SSA = re.compile(r"%[\w$.\-]+(?:#\d+)?")
+_RESULT = re.compile(r"(%[\w$.\-]+)(?::(\d+))?\s*(?=[,=])")
+_WORD = re.compile(r"[A-Za-z_][\w$.]*")
+_STRING = re.compile(STRING, re.DOTALL)
+_SYMBOL = re.compile(rf"@(?:[\w$.\-]+|{STRING})", re.DOTALL)
+_KEY = re.compile(r"([A-Za-z_][\w$.]*)\s*=(?!=)")
+_DICTIONARY = re.compile(rf"\{{\s*(?:\}}|(?:[A-Za-z_][\w$.\-]*|{STRING})\s*[=,}}])", re.DOTALL)
+_CROSS = re.compile(r"\s*(?:x|->)\s*(?=\[)")
+_BLOCK = re.compile(r"\^[\w$.\-]+\s*")
+_GOES_ON = re.compile(r"\s*(?:[:{]|[a-z_]+=|applies\b|across\b)")  # a line that starts like this belongs to the one before
+_BLANK = re.compile(r"[ \t]*(?://[^\n]*)?")
+
+
+class Region(Struct):
+    """A block with its arguments: name, type and attributes of each."""
+
+    arguments: list[tuple[str, str, dict[str, object]]] = field(default_factory=list)
+    operations: list["Operation"] = field(default_factory=list)
+
+
+class Operation(Struct):
+    """One operation as it was written. ``words`` are the bare words and symbols between operands, in order."""
+
+    name: str
+    place: int
+    results: list[str] = field(default_factory=list)
+    operands: list[str] = field(default_factory=list)
+    attributes: dict[str, object] = field(default_factory=dict)
+    words: list[str] = field(default_factory=list)
+    regions: list[Region] = field(default_factory=list)
+    types: list[str] = field(default_factory=list)
+    result_types: list[str] = field(default_factory=list)
+    location: str = ""
+    text: str = ""  # the attribute dictionary as written
+
+
+class OperationReader:
+    """Reads operations from a position on; ``at`` is where it stands."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def skip(self) -> str:
+        """Past blanks and comments; the character that comes next, or nothing at the end."""
+        self.at = skip(self.text, self.at)
+        return self.text[self.at : self.at + 1]
+
+    def fail(self, expected: str) -> Malformed:
+        return Malformed(f"expected {expected}, found {excerpt(self.text[self.at :].strip() or 'the end of the text')}")
+
+    def operations(self, depth: int = 0) -> list[Operation]:
+        """Operations up to a closing brace or the end; aliases (``#loc1 = …``) are passed over."""
+        if depth > MAX_DEPTH:
+            raise Malformed(f"regions nested deeper than {MAX_DEPTH}")
+        found = []
+        while (mark := self.skip()) not in ("", "}"):
+            if mark in "#!":
+                end = self.text.find("\n", self.at)
+                self.at = len(self.text) if end < 0 else end
+            elif self.text.startswith("{-#", self.at):
+                # Resources of the file: large constants by name, after the module.
+                end = self.text.find("#-}", self.at)
+                self.at = len(self.text) if end < 0 else end + 3
+            else:
+                found.append(self.operation(depth))
+        return found
+
+    def operation(self, depth: int) -> Operation:
+        place = self.at
+        results = self.results()
+        mark = self.skip()
+        if mark == '"':
+            match = _STRING.match(self.text, self.at)
+            if match is None:
+                raise self.fail("an operation")
+            self.at = match.end()
+            operation = Operation(match[0][1:-1], place, results)
+            self.generic(operation, depth)
+            return operation
+        match = _WORD.match(self.text, self.at)
+        if match is None:
+            raise self.fail("an operation")
+        self.at = match.end()
+        operation = Operation(match[0], place, results)
+        if match[0] in ("func.func", "func"):
+            self.function(operation, depth)
+        elif match[0] in ("module", "builtin.module"):
+            self.module(operation, depth)
+        else:
+            self.pretty(operation, depth)
+        return operation
+
+    def results(self) -> list[str]:
+        """The names before ``=``: ``%0``, ``%1:2`` (which are ``%1#0`` and ``%1#1``), ``%values, %indices``."""
+        names: list[str] = []
+        start = self.at
+        while match := _RESULT.match(self.text, self.at):
+            count = int(match[2]) if match[2] and len(match[2]) < 6 else 1
+            names += [match[1]] if match[2] is None else [f"{match[1]}#{number}" for number in range(count)]
+            self.at = match.end()
+            if self.text[self.at] == "=":
+                self.at += 1
+                return names
+            self.at = skip(self.text, self.at + 1)
+        if self.text[start : start + 1] == "%":
+            raise self.fail("'=' after results")
+        return []
+
+    def generic(self, operation: Operation, depth: int) -> None:
+        """``(%a, %b) <{properties}> ({regions}) {attributes} : (types) -> types``"""
+        if self.skip() != "(":
+            raise self.fail("'('")
+        end = end_of_nest(self.text, self.at)
+        operation.operands = _SSA.findall(self.text, self.at, end)
+        self.at = end
+        while (mark := self.skip()) not in (":", ""):
+            if mark == "<" and self.text.startswith("<{", self.at):
+                self.attributes(operation, self.at + 1)
+                if self.skip() != ">":
+                    raise self.fail("'>'")
+                self.at += 1
+            elif mark == "[":
+                self.at = end_of_nest(self.text, self.at)
+            elif mark == "(":
+                self.at += 1
+                while self.skip() == "{":
+                    operation.regions.append(self.region(depth + 1))
+                    if self.skip() == ",":
+                        self.at += 1
+                if self.skip() != ")":
+                    raise self.fail("')' after regions")
+                self.at += 1
+            elif mark == "{":
+                self.attributes(operation, self.at)
+            else:
+                raise self.fail("':' and types")
+        self.signature(operation)
+        self.location(operation)
+
+    def attributes(self, operation: Operation, start: int) -> None:
+        found, self.at = parse_dictionary(self.text, start)
+        operation.attributes.update(found)
+        operation.text += self.text[start : self.at]
+
+    def pretty(self, operation: Operation, depth: int) -> None:
+        """``dialect.op %a, %b, key = value, word {attributes} : types``, ending with its types or its line."""
+        open_parentheses = 0
+        initials: list[str] = []
+        while True:
+            if open_parentheses:
+                mark = self.skip()
+            else:
+                blank = _BLANK.match(self.text, self.at)
+                self.at = blank.end() if blank else self.at
+                mark = self.text[self.at : self.at + 1]
+            if mark in ("", "\n", "\r", "}") and not open_parentheses:
+                if not mark.isspace() or not _GOES_ON.match(self.text, self.at):
+                    break
+                mark = self.skip()
+            if not mark:
+                raise self.fail("')'")
+            if mark == ":":
+                if operation.words[-1:] == ["init"]:
+                    # reduce(%x init: %zero): what comes next goes after all the inputs.
+                    operation.words.pop()
+                    self.at += 1
+                    self.skip()
+                    match = _SSA.match(self.text, self.at)
+                    if match is None:
+                        raise self.fail("an initial value")
+                    initials.append(match[0])
+                    self.at = match.end()
+                    continue
+                self.signature(operation)
+                break
+            open_parentheses += self.piece(operation, mark, depth)
+            if open_parentheses < 0:
+                raise self.fail("no ')'")
+        operation.operands += initials
+        self.tail(operation, depth)
+        self.location(operation)
+
+    def piece(self, operation: Operation, mark: str, depth: int) -> int:
+        """One piece of a pretty operation before its types; +1 or -1 when it opens or closes a parenthesis."""
+        text = self.text
+        if mark in "()":
+            self.at += 1
+            return 1 if mark == "(" else -1
+        if mark in ",=":
+            self.at += 1
+        elif mark == "%":
+            match = _SSA.match(text, self.at)
+            if match is None:
+                raise self.fail("a value")
+            self.at = match.end()
+            if operation.name.endswith(".while") and text[skip(text, self.at) : skip(text, self.at) + 1] == "=":
+                # while(%iterArg = %start): the name inside the loop, then the value it starts with.
+                self.at = skip(text, self.at) + 1
+                self.skip()
+                operation.words.append(match[0])
+                match = _SSA.match(text, self.at)
+                if match is None:
+                    raise self.fail("a value")
+                self.at = match.end()
+            elif text[skip(text, self.at) : skip(text, self.at) + 1] == ":" and operation.name.endswith("_computation"):
+                self.at = match.start()
+                self.region_with_arguments(operation, depth)
+                return -1
+            operation.operands.append(match[0])
+        elif mark == "@":
+            match = _SYMBOL.match(text, self.at)
+            if match is None:
+                raise self.fail("a symbol")
+            operation.words.append(match[0])
+            self.at = match.end()
+        elif mark == '"':
+            match = _STRING.match(text, self.at)
+            if match is None:
+                raise self.fail("a string")
+            operation.words.append(unescape(match[0][1:-1]))
+            self.at = match.end()
+        elif mark == "{":
+            if not _DICTIONARY.match(text, self.at):
+                operation.regions.append(self.region(depth + 1))
+            else:
+                self.attributes(operation, self.at)
+        elif mark in "[<":
+            end = end_of_nest(text, self.at)
+            operation.attributes[mark] = text[self.at : end]
+            self.at = end
+        elif key := _KEY.match(text, self.at):
+            self.pair(operation, key)
+        elif word := _WORD.match(text, self.at):
+            operation.words.append(word[0])
+            self.at = word.end()
+        else:
+            value, self.at = parse_value(text, self.at, typed=False)
+            operation.words.append(str(value))
+        return 0
+
+    def pair(self, operation: Operation, key: re.Match[str]) -> None:
+        """``key = value``, where dimension numbers may be pairs (``[1] x [0]``) or a convolution's (``[b, 0]x[i, o]->[b, 0]``)."""
+        text = self.text
+        start = skip(text, key.end())
+        if text[start : start + 1] == "[":
+            first = end = end_of_nest(text, start)
+            while (cross := _CROSS.match(text, end)) is not None:
+                end = end_of_nest(text, cross.end())
+            if end > first:
+                operation.attributes[key[1]], self.at = text[start:end], end
+                return
+        operation.attributes[key[1]], self.at = parse_value(text, start, typed=False)
+
+    def signature(self, operation: Operation) -> None:
+        """``: (A, B) -> C``, ``: A``, ``: A, B``, ``: A -> B``"""
+        if self.skip() != ":":
+            raise self.fail("':' and types")
+        self.at += 1
+        self.skip()
+        if self.text[self.at : self.at + 1] == "(":
+            end = end_of_nest(self.text, self.at)
+            operation.types = split_types(self.text[self.at + 1 : end - 1])
+            self.at = end
+        else:
+            operation.types = self.types()
+        after = skip(self.text, self.at)
+        if self.text.startswith("->", after):
+            self.at = after + 2
+            if self.skip() == "(":
+                end = end_of_nest(self.text, self.at)
+                operation.result_types = split_types(self.text[self.at + 1 : end - 1])
+                self.at = end
+            else:
+                operation.result_types = self.types()
+        elif len(operation.results) > 1:
+            operation.result_types = operation.types[: len(operation.results)]
+        else:
+            operation.result_types = operation.types[-1:]
+
+    def types(self) -> list[str]:
+        found = []
+        while True:
+            self.skip()
+            end = end_of_type(self.text, self.at)
+            found.append(self.text[self.at : end])
+            self.at = end
+            comma = skip(self.text, end)
+            if self.text[comma : comma + 1] != ",":
+                return found
+            self.at = comma + 1
+
+    def tail(self, operation: Operation, depth: int) -> None:
+        """Regions after the types: a reduce's reducer, the condition and body of a while."""
+        while True:
+            after = skip(self.text, self.at)
+            word = _WORD.match(self.text, after)
+            if word is None or word[0] not in ("reducer", "cond", "do", "attributes") or operation.name.endswith("return"):
+                return
+            self.at = word.end()
+            mark = self.skip()
+            if word[0] == "reducer" and mark == "(":
+                self.region_with_arguments(operation, depth)
+            elif word[0] == "attributes" and mark == "{":
+                self.attributes(operation, self.at)
+            elif mark == "{":
+                operation.regions.append(self.region(depth + 1))
+            else:
+                raise self.fail("'{'")
+
+    def region_with_arguments(self, operation: Operation, depth: int) -> None:
+        """``(%a: A, %b: B) (%c: C, %d: D) {…}``: the arguments of a region, printed before it."""
+        arguments: list[tuple[str, str, dict[str, object]]] = []
+        groups = 0
+        while self.skip() in ("(", "%"):
+            self.at += self.text[self.at] == "("
+            arguments += self.arguments()
+            groups += 1
+        if self.skip() != "{":
+            raise self.fail("'{'")
+        region = self.region(depth + 1)
+        # A reducer's arguments come in pairs; the block's are all the left ones, then all the right ones.
+        region.arguments = arguments[0::2] + arguments[1::2] if groups > 1 else arguments
+        operation.regions.append(region)
+
+    def arguments(self) -> list[tuple[str, str, dict[str, object]]]:
+        """``%a: A {attributes} loc(…), %b: B)`` up to and past the closing parenthesis."""
+        found: list[tuple[str, str, dict[str, object]]] = []
+        while self.skip() != ")":
+            match = _SSA.match(self.text, self.at)
+            if match is None:
+                raise self.fail("an argument")
+            self.at = match.end()
+            if self.skip() != ":":
+                raise self.fail("':' and a type")
+            self.at = skip(self.text, self.at + 1)
+            end = end_of_type(self.text, self.at)
+            kind, self.at = self.text[self.at : end], end
+            given: dict[str, object] = {}
+            if self.skip() == "{":
+                given, self.at = parse_dictionary(self.text, self.at)
+            holder = Operation("", self.at)
+            self.location(holder)
+            if holder.location:
+                given["loc"] = holder.location
+            found.append((match[0], kind, given))
+            if self.skip() == ",":
+                self.at += 1
+            elif self.skip() != ")":
+                raise self.fail("',' or ')'")
+        self.at += 1
+        return found
+
+    def region(self, depth: int) -> Region:
+        """``{ ^bb0(%a: A): operations }``, one block only."""
+        region = Region()
+        self.at += 1
+        if self.skip() == "^":
+            match = _BLOCK.match(self.text, self.at)
+            self.at = match.end() if match else self.at + 1
+            if self.skip() == "(":
+                self.at += 1
+                region.arguments = self.arguments()
+            if self.skip() != ":":
+                raise self.fail("':' after a block's arguments")
+            self.at += 1
+        region.operations = self.operations(depth)
+        if self.skip() == "^":
+            raise Malformed("a region of several blocks; StableHLO regions have one")
+        if self.skip() != "}":
+            raise self.fail("'}'")
+        self.at += 1
+        return region
+
+    def function(self, operation: Operation, depth: int) -> None:
+        """``func.func public @main(%a: A {…}) -> (B {…}) attributes {…} {…}``; a declaration has no body."""
+        self.skip()
+        while word := _WORD.match(self.text, self.at):
+            operation.words.append(word[0])
+            self.at = word.end()
+            self.skip()
+        match = _SYMBOL.match(self.text, self.at)
+        if match is None:
+            raise self.fail("a function's name")
+        operation.attributes["sym_name"] = symbol(match[0])
+        self.at = match.end()
+        if self.skip() != "(":
+            raise self.fail("'('")
+        self.at += 1
+        arguments: list[tuple[str, str, dict[str, object]]] = []
+        if self.skip() == "%":
+            arguments = self.arguments()
+        else:
+            self.at = end_of_nest(self.text, self.at - 1)
+        self.skip()
+        if self.text.startswith("->", self.at):
+            self.at += 2
+            self.at = end_of_nest(self.text, self.at) if self.skip() == "(" else end_of_type(self.text, self.at)
+        word = _WORD.match(self.text, skip(self.text, self.at))
+        if word is not None and word[0] == "attributes":
+            self.at = word.end()
+            self.skip()
+            self.attributes(operation, self.at)
+        if self.skip() == "{":
+            region = self.region(depth + 1)
+            region.arguments = region.arguments or arguments
+            operation.regions.append(region)
+        self.location(operation)
+
+    def module(self, operation: Operation, depth: int) -> None:
+        """``module @name attributes {…} {…}``"""
+        if self.skip() == "@":
+            match = _SYMBOL.match(self.text, self.at)
+            if match is None:
+                raise self.fail("a module's name")
+            operation.attributes["sym_name"] = symbol(match[0])
+            self.at = match.end()
+            self.skip()
+        word = _WORD.match(self.text, self.at)
+        if word is not None and word[0] == "attributes":
+            self.at = word.end()
+            self.skip()
+            self.attributes(operation, self.at)
+        if self.skip() != "{":
+            raise self.fail("'{'")
+        operation.regions.append(self.region(depth + 1))
+        self.location(operation)
+
+    def location(self, operation: Operation) -> None:
+        """``loc(…)``, if that comes next."""
+        after = skip(self.text, self.at)
+        if self.text.startswith("loc(", after):
+            end = end_of_nest(self.text, after + 3)
+            operation.location = self.text[after + 4 : end - 1]
+            self.at = end
+
+
+def symbol(text: str) -> str:
+    """``@name`` or ``@"odd name"`` without its sign."""
+    return unescape(text[2:-1]) if text.startswith('@"') else text.removeprefix("@")
+
+
+def split_types(text: str) -> list[str]:
+    """The types of a comma-separated list, attributes after them (``tensor<f32> {jax.result_info = "x"}``) left out."""
+    found = []
+    position = skip(text, 0)
+    while position < len(text):
+        end = end_of_type(text, position)
+        found.append(text[position:end])
+        position = skip(text, end)
+        if text[position : position + 1] == "{":
+            position = skip(text, end_of_nest(text, position))
+        if text[position : position + 1] == ",":
+            position = skip(text, position + 1)
+        elif position < len(text):
+            raise Malformed(f"expected ',' between types at {excerpt(text[position:])}")
+    return found

@@ -1,0 +1,201 @@
+"""MLIR's attribute syntax: dictionaries, numbers with types, arrays, dense elements; for backend configs and StableHLO alike.
+
+Values come back as plain Python: dictionaries, lists, numbers, booleans, strings. What has no such form (``#dialect.thing<…>``,
+``tensor<…>``, ``@symbol``) stays a string as written; a number's type is dropped.
+"""
+
+import re
+
+from msgspec import Struct
+
+from ..ir.malformed import Malformed, excerpt
+from .lexing import STRING
+
+MAX_DEPTH = 100
+MAX_DENSE = 2**16  # characters of a dense literal worth reading; larger ones stay unread
+
+_SKIP = re.compile(r"(?:\s+|//[^\n]*)+")
+_STRING = re.compile(STRING, re.DOTALL)
+_NUMBER = re.compile(r"[+-]?(?:0x[0-9a-fA-F]+|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)")
+_WORD = re.compile(r"[A-Za-z_][\w$.\-]*")
+_SIGIL = re.compile(r"[#!@%^][\w$.\-:]*(?:\"[^\"]*\")?")
+_HEX = re.compile(rb"\\(?:([0-9a-fA-F]{2})|(.))", re.DOTALL)
+_NESTED = re.compile(rf'{STRING}|->|[<>{{}}()\[\]"]', re.DOTALL)
+_SHUT = {"<": ">", "{": "}", "(": ")", "[": "]"}
+_NAMED = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}
+
+
+class Typed(Struct, frozen=True):
+    """Elements with the type that says their shape: ``dense<[1, 2]> : tensor<2xi64>``."""
+
+    elements: str
+    type: str
+
+
+def unescape(text: str) -> str:
+    """An MLIR string without its quotes: two hexadecimal digits after a backslash are a byte."""
+    if "\\" not in text:
+        return text
+    raw = _HEX.sub(
+        lambda match: bytes([int(match[1], 16)]) if match[1] else _NAMED.get(match[2], match[2]), text.encode("utf-8", "surrogatepass")
+    )
+    return raw.decode("utf-8", "backslashreplace")
+
+
+def skip(text: str, position: int) -> int:
+    """Past blanks and comments."""
+    match = _SKIP.match(text, position)
+    return match.end() if match else position
+
+
+def end_of_nest(text: str, position: int) -> int:
+    """Past the bracket at ``position`` and all it holds; arrows are no brackets, strings are skipped."""
+    stack: list[str] = []
+    for match in _NESTED.finditer(text, position):
+        mark = match[0]
+        if mark in _SHUT:
+            stack.append(_SHUT[mark])
+        elif mark == '"':
+            raise Malformed(f"a string never ends: {excerpt(text[match.start() :])}")
+        elif mark in (">", "}", ")", "]"):
+            if not stack or stack.pop() != mark:
+                raise Malformed(f"{mark!r} closes nothing after {excerpt(text[position:])}")
+            if not stack:
+                return match.end()
+    raise Malformed(f"a bracket is never closed: {excerpt(text[position:])}")
+
+
+def parse_value(text: str, position: int = 0, depth: int = 0, typed: bool = True) -> tuple[object, int]:
+    """One attribute value, and where it ends, its ``: type`` included unless ``typed`` says that a colon ends it."""
+    if depth > MAX_DEPTH:
+        raise Malformed(f"attributes nested deeper than {MAX_DEPTH}")
+    position = skip(text, position)
+    mark = text[position : position + 1]
+    if not mark:
+        raise Malformed("expected a value, found the end of the text")
+    if mark == "{":
+        return parse_dictionary(text, position, depth + 1)
+    if mark == "[":
+        items, end = _array(text, position, depth + 1)
+        return items, _past_type(text, end)[1] if typed else end
+    if mark == '"':
+        match = _STRING.match(text, position)
+        if match is None:
+            raise Malformed(f"a string never ends: {excerpt(text[position:])}")
+        return unescape(match[0][1:-1]), _past_type(text, match.end())[1] if typed else match.end()
+    if mark in "<(":
+        end = end_of_nest(text, position) if mark == "<" else end_of_type(text, position)
+        return text[position:end], end
+    if mark in "#!@%^":
+        return _sigil(text, position)
+    number = _NUMBER.match(text, position)
+    if number is not None and (number.end() == len(text) or not (text[number.end()].isalnum() or text[number.end()] == "_")):
+        kind, end = _past_type(text, number.end()) if typed else ("", number.end())
+        return _number(number[0], kind), end
+    word = _WORD.match(text, position)
+    if word is None:
+        raise Malformed(f"expected a value at {excerpt(text[position:])}")
+    end = word.end()
+    if word[0] in ("true", "false"):
+        return word[0] == "true", end
+    if text[end : end + 1] == "<":
+        close = end_of_nest(text, end)
+        inner = text[end + 1 : close - 1]
+        if word[0] == "array":
+            return _numbers(inner.partition(":")[2]), close
+        if word[0] in ("dense", "dense_resource"):
+            kind, close = _past_type(text, close)
+            return Typed(inner, kind), close
+        end = close
+    return text[position:end], _past_type(text, end)[1] if typed else end
+
+
+def _sigil(text: str, position: int) -> tuple[str, int]:
+    match = _SIGIL.match(text, position)
+    end = match.end() if match else position + 1
+    if text[end : end + 1] == "<":
+        end = end_of_nest(text, end)
+    while text.startswith("::", end):
+        match = _SIGIL.match(text, end + 2)
+        end = match.end() if match else end + 2
+    return text[position:end], end
+
+
+def parse_dictionary(text: str, position: int, depth: int = 0) -> tuple[dict[str, object], int]:
+    """``{a = 1 : i64, flag, "quoted key" = [2]}``; a name without a value is true."""
+    found: dict[str, object] = {}
+    position = skip(text, position + 1)
+    while text[position : position + 1] != "}":
+        string = _STRING.match(text, position)
+        match = string or _WORD.match(text, position)
+        if match is None:
+            raise Malformed(f"expected a name or '}}' at {excerpt(text[position:])}")
+        name = unescape(match[0][1:-1]) if string else match[0]
+        position = skip(text, match.end())
+        if text[position : position + 1] == "=":
+            found[name], position = parse_value(text, position + 1, depth)
+        else:
+            found[name] = True
+        position = skip(text, position)
+        if text[position : position + 1] == ",":
+            position = skip(text, position + 1)
+        elif text[position : position + 1] != "}":
+            raise Malformed(f"expected ',' or '}}' at {excerpt(text[position:])}")
+    return found, position + 1
+
+
+def _array(text: str, position: int, depth: int) -> tuple[list[object], int]:
+    found: list[object] = []
+    position = skip(text, position + 1)
+    while text[position : position + 1] != "]":
+        value, position = parse_value(text, position, depth)
+        found.append(value)
+        position = skip(text, position)
+        if text[position : position + 1] == ",":
+            position = skip(text, position + 1)
+        elif text[position : position + 1] != "]":
+            raise Malformed(f"expected ',' or ']' at {excerpt(text[position:])}")
+    return found, position + 1
+
+
+def _past_type(text: str, position: int) -> tuple[str, int]:
+    """The type after a value, if one follows a colon, and where it ends."""
+    start = skip(text, position)
+    if text[start : start + 1] != ":" or text[start : start + 2] == "::":
+        return "", position
+    start = skip(text, start + 1)
+    return text[start : (end := end_of_type(text, start))], end
+
+
+def end_of_type(text: str, position: int) -> int:
+    """Past a type: ``tensor<4x8xf32>``, ``i64``, ``!stablehlo.token``, ``(A, B) -> C``."""
+    if text[position : position + 1] == "(":
+        end = skip(text, end_of_nest(text, position))
+        return end_of_type(text, skip(text, end + 2)) if text.startswith("->", end) else end
+    match = _SIGIL.match(text, position) or _WORD.match(text, position)
+    if match is None:
+        raise Malformed(f"expected a type at {excerpt(text[position:])}")
+    return end_of_nest(text, match.end()) if text[match.end() : match.end() + 1] == "<" else match.end()
+
+
+def _number(text: str, kind: str) -> int | float:
+    if kind.startswith(("f", "bf")) and not text.startswith("0x"):
+        return float(text)
+    try:
+        return int(text, 0)
+    except ValueError:
+        # Leading zeros, fractions, and digits beyond what int() takes at once.
+        return float(text)
+
+
+def _numbers(text: str) -> list[object]:
+    found: list[object] = []
+    for item in text.split(","):
+        word = item.strip()
+        if word in ("true", "false"):
+            found.append(word == "true")
+        elif word:
+            if not _NUMBER.fullmatch(word):
+                raise Malformed(f"not a number: {excerpt(word)}")
+            found.append(_number(word, ""))
+    return found

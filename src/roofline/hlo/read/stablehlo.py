@@ -1,0 +1,450 @@
+"""StableHLO text, as ``jax.jit(f).lower(x).as_text()`` prints it, into the same `HloModule` that a compiler's output gives.
+
+What HLO writes differently is written as HLO does: several results are a tuple and its elements, loops carry one tuple, regions are
+computations, values that a region takes from around it are handed in, constants it takes are copied into it.
+"""
+
+import re
+from bisect import bisect_left
+
+from msgspec import Struct, field
+
+from ...errors import SourceError
+from ..ir.attributes import Alias
+from ..ir.malformed import Malformed, excerpt, placed
+from ..ir.module import Call, Computation, HloModule, Instruction
+from ..ir.shapes import Shape, tuple_of
+from .mlir import Operation, OperationReader, Region, symbol
+from .mlir_attributes import Typed
+from .mlir_locations import Locations
+from .mlir_types import parse_type
+from .stablehlo_to_hlo import attributes_of, opcode_of
+
+MAX_DEPTH = 100  # regions in regions, functions that call functions: how far in
+_RETURNS = ("return", "func.return", "stablehlo.return", "mhlo.return", "sdy.return")
+
+
+class StableDialect(Struct, frozen=True):
+    """Attributes of StableHLO: an instruction keeps them by name, already in HLO's terms."""
+
+    where: str
+
+    def attribute(self, raw: object, name: str) -> object | None:
+        assert isinstance(raw, dict)
+        return raw.get(name)
+
+    def names(self, raw: object) -> tuple[str, ...]:
+        assert isinstance(raw, dict)
+        return tuple(raw)
+
+    def place(self, place: int) -> str:
+        return f"line {place:,}"
+
+
+class _Draft(Struct):
+    """A computation while it is being built; values are known by their SSA names."""
+
+    name: str
+    instructions: list[Instruction] = field(default_factory=list)
+    values: dict[str, int] = field(default_factory=dict)
+    parameters: list[int] = field(default_factory=list)
+
+
+def parse_stablehlo(text: str, where: str = "StableHLO") -> HloModule:
+    """The module that StableHLO text describes; a `SourceError` names the line of what is wrong."""
+    reader = OperationReader(text)
+    builder: _Builder | None = None
+    try:
+        operations = reader.operations()
+        if reader.skip():
+            raise reader.fail("the end of the module")
+        builder = _Builder(text, where)
+        return builder.module(operations)
+    except Malformed as error:
+        at = reader.at if builder is None else builder.at
+        raise placed(error, where, "line", text.count("\n", 0, at) + 1) from None
+    except RecursionError:
+        raise SourceError(f"{where}: nested too deeply") from None
+
+
+class _Builder:
+    """Turns a tree of operations into computations; ``at`` is the operation at hand."""
+
+    def __init__(self, text: str, where: str) -> None:
+        self.at = 0
+        self.depth = 0
+        self.dialect = StableDialect(where)
+        self.locations = Locations(text)
+        self.shapes: dict[str, Shape] = {}
+        self.names: dict[str, int] = {}  # how often each was used for an instruction
+        self.regions: dict[str, int] = {}  # how often each was used for a computation
+        self.functions: dict[str, Operation] = {}
+        self.declared: set[str] = set()
+        self.numbers: dict[str, int] = {}
+        self.computations: list[Computation] = []
+        self.open: list[str] = []
+        self.newlines = [match.start() for match in re.finditer("\n", text)]
+
+    def module(self, operations: list[Operation]) -> HloModule:
+        name, given = "", {}
+        for operation in operations:
+            if operation.name in ("module", "builtin.module"):
+                name, given = str(operation.attributes.get("sym_name", "")), operation.attributes
+                operations = operation.regions[0].operations
+                break
+        for operation in operations:
+            if operation.name in ("func.func", "func"):
+                self.at = operation.place
+                if operation.attributes["sym_name"] in self.functions:
+                    raise Malformed(f"a second function named {operation.attributes['sym_name']}")
+                if operation.regions:
+                    self.functions[str(operation.attributes["sym_name"])] = operation
+                else:
+                    self.declared.add(str(operation.attributes["sym_name"]))
+        if not self.functions:
+            raise Malformed("no function; is the text cut off, or not StableHLO?")
+        public = [
+            function
+            for function, operation in self.functions.items()
+            if "private" not in (*operation.words, operation.attributes.get("sym_visibility"))
+        ]
+        entry = "main" if "main" in self.functions else (public or list(self.functions))[0]
+        number = self.function(entry)
+        computation = self.computations[number]
+        return HloModule(
+            name=name or entry,
+            computations=tuple(self.computations),
+            entry=number,
+            form="stablehlo",
+            replica_count=_count(given, "num_replicas"),
+            num_partitions=_count(given, "num_partitions"),
+            aliases=self.aliases(self.functions[entry]),
+            parameter_shapes=tuple(computation.instructions[index].shape for index in computation.parameters),
+            result_shape=computation.root_instruction.shape,
+            frames=self.locations.frames(),
+        )
+
+    def aliases(self, function: Operation) -> tuple[Alias, ...]:
+        """Donated arguments: ``tf.aliasing_output = 1 : i32`` names the result that takes over the memory."""
+        found = []
+        for number, (_, _, given) in enumerate(function.regions[0].arguments):
+            output = given.get("tf.aliasing_output")
+            if isinstance(output, int):
+                found.append(Alias((output,), number))
+        return tuple(found)
+
+    def function(self, name: str) -> int:
+        """The computation of a function, built when first called."""
+        if name in self.numbers:
+            return self.numbers[name]
+        if name not in self.functions:
+            raise Malformed(f"no function is named {excerpt(name)}")
+        if name in self.open:
+            raise Malformed(f"the function {excerpt(name)} calls itself")
+        self.open.append(name)
+        region = self.functions[name].regions[0]
+        draft = _Draft(name)
+        for argument, kind, given in region.arguments:
+            self.parameter(draft, argument, self.type(kind), given)
+        self.numbers[name] = self.close(draft, self.body(draft, region))
+        self.open.pop()
+        return self.numbers[name]
+
+    def type(self, text: str) -> Shape:
+        return parse_type(text, self.shapes)
+
+    def parameter(self, draft: _Draft, name: str, shape: Shape, given: dict[str, object]) -> int:
+        raw: dict[str, object] = {"parameter_number": len(draft.parameters)}
+        sharding = given.get("mhlo.sharding", given.get("sdy.sharding"))
+        if sharding is not None:
+            raw["sharding"] = str(sharding)
+        metadata = self.locations.metadata(str(given["loc"])) if "loc" in given else None
+        if metadata is not None:
+            raw["metadata"] = metadata
+        index = self.emit(draft, name.lstrip("%"), "parameter", shape, (), raw)
+        draft.parameters.append(index)
+        if name:
+            self.define(draft, name, index)
+        return index
+
+    def define(self, draft: _Draft, name: str, index: int) -> None:
+        if name in draft.values:
+            raise Malformed(f"a second value named {excerpt(name)}")
+        draft.values[name] = index
+
+    def emit(
+        self,
+        draft: _Draft,
+        name: str,
+        opcode: str,
+        shape: Shape,
+        operands: tuple[int, ...],
+        raw: dict[str, object],
+        calls: tuple[Call, ...] = (),
+    ) -> int:
+        """Appends an instruction under a name that the module does not have yet."""
+        uses = self.names.get(name, 0)
+        self.names[name] = uses + 1
+        unique = f"{name}.{uses}" if uses else name
+        while uses and unique in self.names:
+            uses += 1
+            unique = f"{name}.{uses}"
+        self.names.setdefault(unique, 1)
+        draft.instructions.append(Instruction(unique, opcode, shape, operands, calls, (), self.line(), raw, self.dialect))
+        return len(draft.instructions) - 1
+
+    def line(self) -> int:
+        return bisect_left(self.newlines, self.at) + 1
+
+    def close(self, draft: _Draft, root: int) -> int:
+        self.computations.append(
+            Computation(name=draft.name, instructions=tuple(draft.instructions), root=root, parameters=tuple(draft.parameters))
+        )
+        return len(self.computations) - 1
+
+    def body(self, draft: _Draft, region: Region) -> int:
+        """Builds a region's operations; the index of what it returns."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise Malformed(f"regions and calls nested deeper than {MAX_DEPTH}")
+        returned: list[str] = []
+        for operation in region.operations:
+            self.at = operation.place
+            if operation.name in _RETURNS:
+                returned = operation.operands
+                break
+            self.operation(draft, operation)
+        self.depth -= 1
+        return self.pack(draft, [self.value(draft, name) for name in returned])
+
+    def pack(self, draft: _Draft, values: list[int], even_one: bool = False) -> int:
+        """One value from several."""
+        if len(values) == 1 and not even_one:
+            return values[0]
+        shape = tuple_of(tuple(draft.instructions[value].shape for value in values))
+        return self.emit(draft, "tuple", "tuple", shape, tuple(values), {})
+
+    def value(self, draft: _Draft, name: str) -> int:
+        index = draft.values.get(name)
+        if index is None:
+            index = draft.values.get(f"{name}#0")
+        if index is None:
+            raise Malformed(f"the value {excerpt(name)} is not defined here")
+        return index
+
+    def operation(self, draft: _Draft, operation: Operation) -> None:
+        """Builds one operation."""
+        opcode = opcode_of(operation.name)
+        shapes = [self.type(kind) for kind in operation.result_types] if operation.results else []
+        if len(shapes) < len(operation.results):
+            raise Malformed(f"{operation.name} has {len(operation.results)} results and {len(shapes)} types")
+        if opcode == "constant" and "value" not in operation.attributes:
+            operation.attributes["value"] = _constant_value(operation)
+            shapes = [self.type(operation.result_types[-1])] if operation.result_types else shapes
+        operands = [self.value(draft, name) for name in operation.operands]
+        raw = attributes_of(operation, opcode, [draft.instructions[index].shape for index in operands], shapes)
+        metadata = self.locations.metadata(operation.location) if operation.location else None
+        if metadata is not None:
+            raw["metadata"] = metadata
+        name = _name(operation, opcode)
+        if opcode == "call" and self.declared.intersection(_callees(operation, opcode)):
+            # A function that another library has.
+            raw["custom_call_target"] = _callees(operation, opcode)[0]
+            opcode = "custom-call"
+        if opcode == "while":
+            index = self.loop(draft, operation, operands, raw, name)
+        elif opcode == "conditional":
+            index = self.conditional(draft, operation, operands, shapes, raw, name)
+        else:
+            calls, extra = self.calls(draft, operation, opcode)
+            if opcode == "opt-barrier" and len(operands) > 1:
+                operands = [self.pack(draft, operands)]
+            shape = shapes[0] if len(shapes) == 1 else tuple_of(tuple(shapes))
+            index = self.emit(draft, name, opcode, shape, (*operands, *extra), raw, calls)
+        if len(operation.results) == 1 and draft.instructions[index].shape == shapes[0]:
+            self.define(draft, operation.results[0], index)
+        else:
+            self.elements(draft, operation.results, index, raw)
+
+    def elements(self, draft: _Draft, results: list[str], index: int, raw: dict[str, object]) -> None:
+        """Names the elements of a tuple."""
+        parts = draft.instructions[index].shape.parts
+        for number, name in enumerate(results):
+            given: dict[str, object] = {"index": number, **({"metadata": raw["metadata"]} if "metadata" in raw else {})}
+            part = self.emit(draft, f"{draft.instructions[index].name}.{number}", "get-tuple-element", parts[number], (index,), given)
+            self.define(draft, name, part)
+
+    def captures(self, draft: _Draft, regions: list[Region]) -> tuple[list[str], list[str]]:
+        """The values that regions take from around them: those to hand in, and constants to copy."""
+        outer = list(dict.fromkeys(name for region in regions for name in _free(region)))
+        values = {name: draft.instructions[self.value(draft, name)] for name in outer}
+        constants = [name for name in outer if values[name].opcode == "constant"]
+        return [name for name in outer if name not in constants], constants
+
+    def copy_constants(self, draft: _Draft, into: _Draft, names: list[str]) -> None:
+        for name in names:
+            source = draft.instructions[self.value(draft, name)]
+            assert isinstance(source.raw, dict)
+            self.define(into, name, self.emit(into, source.name, "constant", source.shape, (), source.raw))
+
+    def region(self, draft: _Draft, region: Region, name: str) -> tuple[int, list[int]]:
+        """A computation with a parameter for each argument of a region, then for each value it takes from around it."""
+        inner = _Draft(self.fresh(name))
+        handed, constants = self.captures(draft, [region])
+        for argument, kind, given in region.arguments:
+            self.parameter(inner, argument, self.type(kind), given)
+        extra = [self.value(draft, value) for value in handed]
+        for outer, index in zip(handed, extra, strict=True):
+            self.parameter(inner, outer, draft.instructions[index].shape, {})
+        self.copy_constants(draft, inner, constants)
+        return self.close(inner, self.body(inner, region)), extra
+
+    def fresh(self, name: str) -> str:
+        """A name that no computation has."""
+        number = self.regions.get(name, 0)
+        while f"{name}.{number}" in self.functions:
+            number += 1
+        self.regions[name] = number + 1
+        return f"{name}.{number}"
+
+    def calls(self, draft: _Draft, operation: Operation, opcode: str) -> tuple[tuple[Call, ...], list[int]]:
+        """The computations an operation calls, and what else they need as operands."""
+        at = self.at
+        found: list[Call] = []
+        extra: list[int] = []
+        if opcode in ("call", "custom-call"):
+            role = "to_apply" if opcode == "call" else "called_computations"
+            for name in _callees(operation, opcode):
+                if opcode == "call" or name in self.functions:
+                    found.append(Call(role, self.function(name)))
+        for position, region in enumerate(operation.regions):
+            role = ("select", "scatter")[min(position, 1)] if opcode == "select-and-scatter" else "to_apply"
+            number, taken = self.region(draft, region, f"region_{opcode}")
+            found.append(Call(role, number))
+            # Only a call takes more operands than its operation says; elsewhere a computation sees what surrounds it.
+            extra += taken if opcode == "call" else []
+        self.at = at
+        if opcode == "reduce" and not operation.regions:
+            found.append(Call("to_apply", self.reducer(operation)))
+        return tuple(found), extra
+
+    def reducer(self, operation: Operation) -> int:
+        """The computation of ``applies stablehlo.add``."""
+        name = next((word for word in operation.words if "." in word), "")
+        if not name or not operation.result_types:
+            raise Malformed("a reduce without a reducer")
+        opcode = opcode_of(name)
+        scalar = Shape(self.type(operation.result_types[0]).dtype)
+        draft = _Draft(self.fresh(f"region_{opcode}"))
+        left, right = (self.parameter(draft, f"%{opcode}.{side}", scalar, {}) for side in ("lhs", "rhs"))
+        return self.close(draft, self.emit(draft, opcode, opcode, scalar, (left, right), {}))
+
+    def loop(self, draft: _Draft, operation: Operation, operands: list[int], raw: dict[str, object], name: str) -> int:
+        """A while over one tuple: what it carries, then what its regions take from around it."""
+        if len(operation.regions) != 2:
+            raise Malformed("a while without a condition and a body")
+        for region in operation.regions:
+            if not region.arguments:
+                # The pretty form names the carried values once, for both regions.
+                region.arguments = [(word, kind, {}) for word, kind in zip(_carried(operation), operation.types, strict=False)]
+            if len(region.arguments) != len(operands):
+                raise Malformed(f"a while that carries {len(operands)} values into a region of {len(region.arguments)}")
+        handed, constants = self.captures(draft, operation.regions)
+        carried = self.pack(draft, operands + [self.value(draft, value) for value in handed], even_one=True)
+        shape = draft.instructions[carried].shape
+        numbers = []
+        at = self.at
+        for region, role in zip(operation.regions, ("condition", "body"), strict=True):
+            inner = _Draft(self.fresh(f"{role}.{name}"))
+            parameter = self.parameter(inner, "", shape, {})
+            for position, taken in enumerate([argument for argument, _, _ in region.arguments] + handed):
+                part = self.emit(inner, taken.lstrip("%"), "get-tuple-element", shape.parts[position], (parameter,), {"index": position})
+                self.define(inner, taken, part)
+            self.copy_constants(draft, inner, constants)
+            numbers.append(self.close(inner, self.loop_body(inner, region, len(operands), handed, role)))
+        self.at = at
+        calls = (Call("condition", numbers[0]), Call("body", numbers[1]))
+        return self.emit(draft, name, "while", shape, (carried,), raw, calls)
+
+    def loop_body(self, inner: _Draft, region: Region, count: int, handed: list[str], role: str) -> int:
+        root = self.body(inner, region)
+        if role == "condition":
+            return root
+        returned = next((operation.operands for operation in region.operations if operation.name in _RETURNS), [])
+        if len(returned) != count:
+            raise Malformed(f"a loop's body returns {len(returned)} values where {count} are carried")
+        if count > 1:
+            inner.instructions.pop()  # the tuple without what was handed in
+        return self.pack(inner, [self.value(inner, value) for value in [*returned, *handed]], even_one=True)
+
+    def conditional(
+        self, draft: _Draft, operation: Operation, operands: list[int], shapes: list[Shape], raw: dict[str, object], name: str
+    ) -> int:
+        """A conditional whose branches each take one operand: what they take from around them."""
+        if not operation.regions:
+            raise Malformed("a conditional without branches")
+        taken, calls = list(operands[:1]), []
+        at = self.at
+        for region in operation.regions:
+            inner = _Draft(self.fresh(f"branch.{name}"))
+            handed, constants = self.captures(draft, [region])
+            taken.append(self.pack(draft, [self.value(draft, value) for value in handed]))
+            shape = draft.instructions[taken[-1]].shape
+            parameter = self.parameter(inner, handed[0] if len(handed) == 1 else "", shape, {})
+            for position, outer in enumerate(handed if len(handed) > 1 else ()):
+                part = self.emit(inner, outer.lstrip("%"), "get-tuple-element", shape.parts[position], (parameter,), {"index": position})
+                self.define(inner, outer, part)
+            self.copy_constants(draft, inner, constants)
+            calls.append(Call("branch_computations", self.close(inner, self.body(inner, region))))
+        self.at = at
+        shape = shapes[0] if len(shapes) == 1 else tuple_of(tuple(shapes))
+        return self.emit(draft, name, "conditional", shape, tuple(taken), raw, tuple(calls))
+
+
+def _count(given: dict[str, object], name: str) -> int:
+    value = given.get(f"mhlo.{name}", 1)
+    return value if isinstance(value, int) else 1
+
+
+def _name(operation: Operation, opcode: str) -> str:
+    """What to call an instruction: ``%12 = stablehlo.dot_general`` is ``dot.12``, ``%cst_3`` keeps its name."""
+    if not operation.results:
+        return opcode
+    name = operation.results[0].lstrip("%").partition("#")[0]
+    return f"{opcode}.{name}" if name.isdecimal() else name
+
+
+def _carried(operation: Operation) -> list[str]:
+    return [word for word in operation.words if word.startswith("%")]
+
+
+def _callees(operation: Operation, opcode: str) -> list[str]:
+    if opcode == "custom-call":
+        listed = operation.attributes.get("called_computations", [])
+        return [symbol(str(name)) for name in listed] if isinstance(listed, list) else []
+    for name in ("decomposition", "callee"):
+        if name in operation.attributes:
+            return [symbol(str(operation.attributes[name]))]
+    return [symbol(word) for word in operation.words if word.startswith("@")][:1]
+
+
+def _free(region: Region) -> list[str]:
+    """The values a region uses and does not define, in the order of use."""
+    defined = {name for name, _, _ in region.arguments}
+    found: dict[str, None] = {}
+    for operation in region.operations:
+        inside = [name for inner in operation.regions for name in _free(inner) if name not in _carried(operation)]
+        for name in [*operation.operands, *inside]:
+            if name not in defined:
+                found[name] = None
+        defined.update(operation.results)
+        defined.update(name.partition("#")[0] for name in operation.results)
+    return list(found)
+
+
+def _constant_value(operation: Operation) -> Typed | None:
+    """The elements after ``stablehlo.constant``, which the pretty form writes without a name; a resource's are elsewhere."""
+    inside = operation.attributes.get("<")
+    if not isinstance(inside, str) or "dense" not in operation.words:
+        return None
+    return Typed(inside[1:-1], operation.result_types[-1] if operation.result_types else "")

@@ -1,0 +1,506 @@
+"""StableHLO operations in HLO's terms: the opcode, and the attributes under the names HLO text gives them."""
+
+import re
+import struct
+from collections.abc import Callable, Mapping
+
+from ..ir.attributes import ConvolutionDimensions, OperandAlias, PadRange, ReplicaGroups, SliceRange, Window, WindowDimension
+from ..ir.malformed import Malformed, excerpt
+from ..ir.shapes import Shape, whole
+from .lexing import split
+from .literals import MAX_ELEMENTS, Element, parse_literal
+from .mlir import Operation, symbol
+from .mlir_attributes import MAX_DENSE, Typed, end_of_nest, parse_value, skip
+from .text_attributes import parse_dim_labels
+
+# Operations whose HLO opcode is not their own name with dashes. What HLO does not have keeps its name.
+OPCODES = {
+    "dot_general": "dot",
+    "broadcast_in_dim": "broadcast",
+    "dynamic_broadcast_in_dim": "broadcast",
+    "dynamic_reshape": "reshape",
+    "dynamic_iota": "iota",
+    "dynamic_gather": "gather",
+    "dynamic_conv": "convolution",
+    "dynamic_pad": "pad",
+    "real_dynamic_slice": "slice",
+    "optimization_barrier": "opt-barrier",
+    "create_token": "after-all",
+    "if": "conditional",
+    "case": "conditional",
+    "top_k": "topk",
+    "composite": "call",
+    "atan": "atan2",
+    "uniform_quantize": "convert",
+    "uniform_dequantize": "convert",
+    "func.call": "call",
+    "sdy.sharding_constraint": "custom-call",
+    "sdy.reshard": "custom-call",
+    "sdy.manual_computation": "call",
+    "sdy.named_computation": "call",
+}
+DIALECTS = ("stablehlo.", "chlo.", "mhlo.")
+
+Given = Mapping[str, object]
+_SIZE = re.compile(r"(?<!\d)(\d++)x")
+_FIELD = re.compile(r"([A-Za-z_]\w*)\s*=")
+
+
+def opcode_of(name: str) -> str:
+    """The HLO opcode of an operation; operations of foreign dialects keep their whole name.
+
+    >>> opcode_of("stablehlo.dot_general"), opcode_of("chlo.broadcast_add"), opcode_of("arith.addi")
+    ('dot', 'add', 'arith.addi')
+    """
+    for dialect in DIALECTS:
+        if name.startswith(dialect):
+            short = name.removeprefix(dialect)
+            if dialect == "chlo.":
+                short = short.removeprefix("broadcast_")
+            return OPCODES.get(short, short.replace("_", "-"))
+    return OPCODES.get("func.call" if name == "call" else name, name)
+
+
+def numbers(value: object) -> tuple[int, ...]:
+    """Whole numbers from a list, from ``array<i64: …>`` or from dense elements, flat."""
+    if isinstance(value, bool):
+        return (int(value),)
+    if isinstance(value, int):
+        return (value,)
+    if isinstance(value, list):
+        return tuple(number for item in value for number in numbers(item))
+    if isinstance(value, Typed):
+        count = _count(value.type)
+        found = tuple(whole(word) for word in re.findall(r"-?\d+", value.elements)) if len(value.elements) <= MAX_DENSE else ()
+        if value.elements.strip() in ("true", "false"):
+            found = (int(value.elements.strip() == "true"),)
+        # A single element stands for all of them.
+        return found * count if len(found) == 1 and count <= MAX_DENSE else found
+    if isinstance(value, str) and value.startswith("["):
+        return numbers(parse_value(value)[0])
+    raise Malformed(f"not whole numbers: {excerpt(str(value))}")
+
+
+def _count(type_text: str) -> int:
+    count = 1
+    for size in _SIZE.findall(type_text):
+        count *= whole(size)
+    return count
+
+
+def number(value: object) -> int:
+    found = numbers(value)
+    if len(found) != 1:
+        raise Malformed(f"not one whole number: {excerpt(str(value))}")
+    return found[0]
+
+
+def word(value: object) -> str:
+    """The last word of an enumeration: ``#stablehlo<comparison_direction LT>`` is ``LT``."""
+    found = re.findall(r"[\w]+", str(value))
+    return found[-1] if found else ""
+
+
+def nested(value: object) -> dict[str, object]:
+    """The fields of ``#stablehlo.gather<offset_dims = [1], index_vector_dim = 1>``."""
+    text = str(value)
+    start = text.find("<")
+    if start < 0:
+        raise Malformed(f"not dimension numbers: {excerpt(text)}")
+    inside = text[start + 1 : end_of_nest(text, start) - 1]
+    found: dict[str, object] = {}
+    position = skip(inside, 0)
+    while position < len(inside):
+        name = _FIELD.match(inside, position)
+        if name is not None:
+            found[name[1]], position = parse_value(inside, name.end())
+        else:
+            position = parse_value(inside, position)[1]
+        position = skip(inside, position)
+        if inside[position : position + 1] == ",":
+            position = skip(inside, position + 1)
+        elif position < len(inside):
+            raise Malformed(f"expected ',' at {excerpt(inside[position:])}")
+    return found
+
+
+def _first(given: Given, *names: str) -> object | None:
+    return next((given[name] for name in names if name in given), None)
+
+
+def _dimensions(*names: str) -> Callable[[Operation, list[Shape], list[Shape]], Given]:
+    def read(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
+        value = _first(operation.attributes, *names)
+        return {} if value is None else {"dimensions": numbers(value)}
+
+    return read
+
+
+def _dot(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
+    given = operation.attributes
+    if operation.name.endswith(".dot"):
+        rank = operands[0].rank if operands else 0
+        found: dict[str, object] = {"lhs_contracting_dims": (max(rank - 1, 0),), "rhs_contracting_dims": (0,)}
+    else:
+        found = _dot_dimensions(given)
+    return {**found, **_precision(given)}
+
+
+def _dot_dimensions(given: Given) -> dict[str, object]:
+    found: dict[str, object] = {}
+    inner = nested(given["dot_dimension_numbers"]) if "dot_dimension_numbers" in given else {}
+    for pretty, generic, name in (("batching_dims", "batching", "batch"), ("contracting_dims", "contracting", "contracting")):
+        left, _, right = str(given.get(pretty, "[] x []")).partition("x")
+        lists = [inner.get(f"{side}_{generic}_dimensions", text.strip()) for side, text in (("lhs", left), ("rhs", right))]
+        for side, value in zip(("lhs", "rhs"), lists, strict=True):
+            found[f"{side}_{name}_dims"] = numbers(value)
+    return found
+
+
+def _precision(given: Given) -> dict[str, object]:
+    found: dict[str, object] = {}
+    listed = _first(given, "precision", "precision_config")
+    if isinstance(listed, list):
+        precisions = tuple(word(item).lower() for item in listed)
+        if any(precision != "default" for precision in precisions):
+            found["operand_precision"] = precisions
+    algorithm = given.get("algorithm")
+    if algorithm is not None and algorithm != "none":
+        found["algorithm"] = dot_algorithm(nested(algorithm))
+    return found
+
+
+def dot_algorithm(fields: Given) -> str:
+    """XLA's name of a dot's algorithm, from the fields StableHLO spells it with."""
+    kinds = [str(fields.get(name, "")).lower() for name in ("lhs_precision_type", "rhs_precision_type", "accumulation_type")]
+    names = ["any_f8" if kind.startswith("f8") else kind for kind in kinds]
+    steps = fields.get("num_primitive_operations", 1)
+    fast = "_fast_accum" if fields.get("allow_imprecise_accumulation") is True else ""
+    return f"dot_{'_'.join(names)}" + (f"_x{steps}" if steps != 1 else "") + fast
+
+
+def _ragged_dot(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
+    given = operation.attributes
+    inner = nested(given["ragged_dot_dimension_numbers"]) if "ragged_dot_dimension_numbers" in given else given
+    names = {
+        "lhs_batch_dims": "lhs_batching_dimensions",
+        "rhs_batch_dims": "rhs_batching_dimensions",
+        "lhs_contracting_dims": "lhs_contracting_dimensions",
+        "rhs_contracting_dims": "rhs_contracting_dimensions",
+        "lhs_ragged_dims": "lhs_ragged_dimensions",
+        "rhs_group_dims": "rhs_group_dimensions",
+    }
+    return {**{name: numbers(inner.get(field, [])) for name, field in names.items()}, **_precision(given)}
+
+
+_LABELS = re.compile(r"\[([^\]]*)\]\s*x\s*\[([^\]]*)\]\s*->\s*\[([^\]]*)\]")
+
+
+def _labels(value: object) -> ConvolutionDimensions:
+    match = _LABELS.search(str(value))
+    if match is None:
+        raise Malformed(f"not the labels of a convolution: {excerpt(str(value))}")
+    source, kernel, result = (re.sub(r"[\s,]", "", part) for part in match.groups())
+    return parse_dim_labels(f"{source}_{kernel}->{result}")
+
+
+def _convolution(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
+    given = operation.attributes
+    labels = _labels(_first(given, "dim_numbers", "dimension_numbers"))
+    window = given.get("window")
+    inner: Given = window if isinstance(window, dict) else given
+    rank = len(labels.kernel_spatial)
+    kernel = operands[1] if len(operands) > 1 else None
+    if kernel is None or any(axis >= kernel.rank for axis in labels.kernel_spatial):
+        raise Malformed("a convolution whose kernel has no such dimensions")
+    sizes = tuple(kernel.dims[axis] for axis in labels.kernel_spatial)
+    return {
+        "dim_labels": labels,
+        "window": _window(
+            sizes,
+            _listed(inner, 1, rank, "stride", "window_strides"),
+            _listed(inner, 0, 2 * rank, "pad", "padding"),
+            _listed(inner, 1, rank, "lhs_dilate", "lhs_dilation"),
+            _listed(inner, 1, rank, "rhs_dilate", "rhs_dilation"),
+            _listed(inner, 0, rank, "reverse", "window_reversal"),
+        ),
+        "feature_group_count": number(given.get("feature_group_count", 1)),
+        "batch_group_count": number(given.get("batch_group_count", 1)),
+        **_precision(given),
+    }
+
+
+def _listed(given: Given, default: int, count: int, *names: str) -> tuple[int, ...]:
+    value = _first(given, *names)
+    found = numbers(value) if value is not None else ()
+    if not found:
+        return (default,) * count
+    if len(found) != count:
+        raise Malformed(f"{names[0]} has {len(found)} entries where the window has {count}")
+    return found
+
+
+def _window(
+    sizes: tuple[int, ...],
+    strides: tuple[int, ...],
+    pads: tuple[int, ...],
+    base: tuple[int, ...],
+    window: tuple[int, ...],
+    turned: tuple[int, ...],
+) -> Window:
+    return tuple(
+        WindowDimension(sizes[i], strides[i], pads[2 * i], pads[2 * i + 1], base[i], window[i], bool(turned[i])) for i in range(len(sizes))
+    )
+
+
+def _reduce_window(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
+    given = operation.attributes
+    sizes = numbers(given.get("window_dimensions", []))
+    rank = len(sizes)
+    return {
+        "window": _window(
+            sizes,
+            _listed(given, 1, rank, "window_strides"),
+            _listed(given, 0, 2 * rank, "padding"),
+            _listed(given, 1, rank, "base_dilations"),
+            _listed(given, 1, rank, "window_dilations"),
+            (0,) * rank,
+        )
+    }
+
+
+def _numbered(field: str) -> Callable[[Operation, list[Shape], list[Shape]], Given]:
+    """Gather and scatter: dimension numbers under the same names as in HLO text."""
+
+    def read(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
+        given = operation.attributes
+        found: dict[str, object] = {}
+        for name, value in (nested(given[field]) if field in given else {}).items():
+            found[name] = number(value) if name == "index_vector_dim" else numbers(value)
+        found.setdefault("index_vector_dim", 0)
+        if "slice_sizes" in given:
+            found["slice_sizes"] = numbers(given["slice_sizes"])
+        return {**found, **{name: True for name in ("indices_are_sorted", "unique_indices") if given.get(name) is True}}
+
+    return read
+
+
+def _slice(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
+    given = operation.attributes
+    ranges = given.get("[")
+    if isinstance(ranges, str):
+        found = [tuple(whole(bound) for bound in item.split(":")) for item in split(ranges[1:-1])]
+        if any(len(bounds) not in (2, 3) for bounds in found):
+            raise Malformed(f"not ranges: {excerpt(ranges)}")
+        return {"slice": tuple(SliceRange(*bounds) for bounds in found)}
+    if "start_indices" not in given:
+        return {}
+    starts, limits = numbers(given["start_indices"]), numbers(given.get("limit_indices", []))
+    strides = numbers(given.get("strides", [])) or (1,) * len(starts)
+    if not len(starts) == len(limits) == len(strides):
+        raise Malformed("a slice whose starts, limits and strides differ in number")
+    return {"slice": tuple(map(SliceRange, starts, limits, strides))}
+
+
+def _pad(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
+    given = operation.attributes
+    names = (("low", "edge_padding_low"), ("high", "edge_padding_high"), ("interior", "interior_padding"))
+    low, high, interior = (numbers(_first(given, *pair) or []) for pair in names)
+    if not len(low) == len(high) == len(interior):
+        raise Malformed("a padding whose low, high and interior differ in number")
+    return {"padding": tuple(map(PadRange, low, high, interior))}
+
+
+def _groups(value: object) -> ReplicaGroups | None:
+    """``dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>``; -1 fills up a group that is smaller than the others."""
+    if not isinstance(value, Typed):
+        return None
+    sizes = [whole(size) for size in _SIZE.findall(value.type)]
+    flat = numbers(value)
+    if len(sizes) != 2 or len(flat) != sizes[0] * sizes[1]:
+        return ReplicaGroups.of_lists((flat,) if flat else ())
+    rows = [flat[start : start + sizes[1]] for start in range(0, len(flat), max(sizes[1], 1))]
+    return ReplicaGroups.of_lists(tuple(tuple(device for device in row if device >= 0) for row in rows))
+
+
+def _collective(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
+    given = operation.attributes
+    found: dict[str, object] = {}
+    if "replica_groups" in given:
+        found["replica_groups"] = _groups(given["replica_groups"])
+    if "channel_handle" in given:
+        found["channel_id"] = number(nested(given["channel_handle"]).get("handle", 0))
+    if given.get("use_global_device_ids") is True:
+        found["use_global_device_ids"] = True
+    dimension = _first(given, "all_gather_dim", "scatter_dimension", "split_dimension")
+    if dimension is not None:
+        found["dimensions"] = numbers(dimension)
+    pairs = given.get("source_target_pairs")
+    if isinstance(pairs, Typed):
+        flat = numbers(pairs)
+        found["source_target_pairs"] = tuple(zip(flat[::2], flat[1::2], strict=False))
+    return found
+
+
+_ALIAS = re.compile(r"output_tuple_indices = \[([\d, ]*)\], operand_index = (\d+), operand_tuple_indices = \[([\d, ]*)\]")
+
+
+def _custom_call(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
+    given = operation.attributes
+    target = next((symbol(name) for name in operation.words if name.startswith("@")), str(given.get("call_target_name", "")))
+    found: dict[str, object] = {"custom_call_target": target.removeprefix("@")}
+    config = given.get("backend_config")
+    if isinstance(given.get("mhlo.backend_config"), dict) or isinstance(config, dict):
+        at = operation.text.find("backend_config = {")
+        at = operation.text.find("{", at)
+        found["backend_config"] = operation.text[at : end_of_nest(operation.text, at)]
+    elif config:
+        found["backend_config"] = str(config)
+    if given.get("has_side_effect") is True:
+        found["custom_call_has_side_effect"] = True
+    aliases = _ALIAS.findall(str(given.get("output_operand_aliases", "")))
+    if aliases:
+        lists = [
+            (tuple(map(int, re.findall(r"\d+", out))), whole(at), tuple(map(int, re.findall(r"\d+", into)))) for out, at, into in aliases
+        ]
+        found["output_to_operand_aliasing"] = tuple(OperandAlias(*parts) for parts in lists)
+    return found
+
+
+def _sharding(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
+    return {"custom_call_target": "Sharding", "sharding": str(_first(operation.attributes, "<", "sharding") or "")}
+
+
+def _compare(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
+    given = operation.attributes
+    words = [name for name in operation.words if name.isupper()]
+    direction = word(given["comparison_direction"]) if "comparison_direction" in given else (words or [""])[0]
+    return {"direction": direction}
+
+
+def _triangular_solve(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
+    given = operation.attributes
+    found: dict[str, object] = {name: True for name in ("left_side", "lower", "unit_diagonal") if given.get(name) is True}
+    return {**found, "transpose_a": word(given.get("transpose_a", "NO_TRANSPOSE"))}
+
+
+_FORMAT = re.compile(r"e(\d+)m(\d+)")
+
+
+def _reduce_precision(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
+    given = operation.attributes
+    match = _FORMAT.fullmatch(str(given.get("format", "")))
+    exponent, mantissa = (match[1], match[2]) if match else (given.get("exponent_bits", 0), given.get("mantissa_bits", 0))
+    return {"exponent_bits": whole(str(exponent)), "mantissa_bits": whole(str(mantissa))}
+
+
+def literal(value: object, shape: Shape) -> tuple[Element, ...] | None:
+    """The elements of a constant; one element stands for all."""
+    if not isinstance(value, Typed) or not shape.is_bounded or shape.elements > MAX_ELEMENTS or value.elements.startswith('"'):
+        return None
+    found = parse_literal(
+        _HEX.sub(lambda match: _float(match[0], shape.dtype), value.elements.replace("[", "{").replace("]", "}")), shape.dtype
+    )
+    if found is None:
+        return None
+    return found * shape.elements if len(found) == 1 else found
+
+
+_HEX = re.compile(r"0x[0-9a-fA-F]+")
+_FLOAT_LETTERS = {"f16": ("H", "e"), "f32": ("I", "f"), "f64": ("Q", "d"), "bf16": ("H", "")}
+
+
+def _float(text: str, dtype: str) -> str:
+    """A float written as its bits: 0x7F800000 is inf."""
+    bits = int(text, 16)
+    if dtype not in _FLOAT_LETTERS:
+        return str(bits)
+    if dtype == "bf16":
+        bits, dtype = bits << 16, "f32"
+    whole_letter, float_letter = _FLOAT_LETTERS[dtype]
+    width = struct.calcsize(whole_letter)
+    return repr(struct.unpack(f"<{float_letter}", (bits % 256**width).to_bytes(width, "little"))[0])
+
+
+def _constant(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
+    value = operation.attributes.get("value")
+    return {"literal": literal(value, results[0])} if results else {}
+
+
+def _one(name: str, *names: str, read: Callable[[object], object] = number) -> Callable[[Operation, list[Shape], list[Shape]], Given]:
+    """A single attribute under another name."""
+
+    def reader(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
+        value = _first(operation.attributes, *names)
+        return {} if value is None else {name: read(value)}
+
+    return reader
+
+
+def _merged(*readers: Callable[[Operation, list[Shape], list[Shape]], Given]) -> Callable[[Operation, list[Shape], list[Shape]], Given]:
+    def read(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
+        found: dict[str, object] = {}
+        for reader in readers:
+            found.update(reader(operation, operands, results))
+        return found
+
+    return read
+
+
+def _is_true(value: object) -> bool:
+    return value is True
+
+
+_COLLECTIVES = "all-reduce all-gather all-to-all reduce-scatter collective-permute collective-broadcast ragged-all-to-all"
+READERS: dict[str, Callable[[Operation, list[Shape], list[Shape]], Given]] = {
+    "dot": _dot,
+    "ragged-dot": _ragged_dot,
+    "convolution": _convolution,
+    "broadcast": _dimensions("dims", "broadcast_dimensions"),
+    "transpose": _dimensions("dims", "permutation"),
+    "concatenate": _dimensions("dim", "dimension"),
+    "reverse": _dimensions("dims", "dimensions"),
+    "reduce": _dimensions("dimensions"),
+    "map": _dimensions("dimensions"),
+    "get-dimension-size": _dimensions("dim", "dimension"),
+    "set-dimension-size": _dimensions("dim", "dimension"),
+    "sort": _merged(_dimensions("dimension"), _one("is_stable", "is_stable", read=_is_true)),
+    "iota": _one("iota_dimension", "dim", "iota_dimension"),
+    "reduce-window": _reduce_window,
+    "select-and-scatter": _reduce_window,
+    "gather": _numbered("dimension_numbers"),
+    "scatter": _numbered("scatter_dimension_numbers"),
+    "slice": _slice,
+    "dynamic-slice": _one("dynamic_slice_sizes", "sizes", "slice_sizes", read=numbers),
+    "pad": _pad,
+    "compare": _compare,
+    "fft": _merged(_one("fft_type", "type", "fft_type", read=word), _one("fft_length", "length", "fft_length", read=numbers)),
+    "cholesky": _one("lower", "lower", read=_is_true),
+    "triangular-solve": _triangular_solve,
+    "rng": _one("distribution", "distribution", "rng_distribution", read=lambda value: f"rng_{word(value).lower()}"),
+    "rng-bit-generator": _one("algorithm", "algorithm", "rng_algorithm", read=lambda value: f"rng_{word(value).lower()}"),
+    "reduce-precision": _reduce_precision,
+    "get-tuple-element": _one("index", "[", "index"),
+    "topk": _merged(_one("k", "k"), lambda operation, operands, results: {"largest": True}),
+    "constant": _constant,
+    **dict.fromkeys(_COLLECTIVES.split(), _collective),
+}
+
+
+def attributes_of(operation: Operation, opcode: str, operands: list[Shape], results: list[Shape]) -> dict[str, object]:
+    """The attributes of the HLO instruction that an operation becomes."""
+    if operation.name.startswith("sdy.") and opcode == "custom-call":
+        found = dict(_sharding(operation, operands, results))
+    elif opcode == "custom-call":
+        found = dict(_custom_call(operation, operands, results))
+    else:
+        reader = READERS.get(opcode)
+        found = dict(reader(operation, operands, results)) if reader is not None else {}
+    given = operation.attributes
+    sharding = _first(given, "mhlo.sharding", "sdy.sharding")
+    if sharding is not None:
+        found["sharding"] = str(sharding)
+    frontend = given.get("mhlo.frontend_attributes")
+    if isinstance(frontend, dict):
+        found["frontend_attributes"] = {name: str(value) for name, value in frontend.items()}
+    return found

@@ -1,0 +1,530 @@
+"""HLO text, scheduled or not, as XLA of any age prints it: one pass over the lines, one regular expression a line.
+
+A line that does not close its brackets goes on in the next ones. Attributes stay text until somebody asks; only what ties
+instructions together (operands, called computations, control predecessors) is read at once.
+"""
+
+import re
+from sys import intern
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from ...errors import SourceError
+from ..ir.attributes import NO_FRAMES, StackFrames
+from ..ir.malformed import Malformed, excerpt, placed
+from ..ir.module import Call, Computation, HloModule, Instruction
+from ..ir.opcodes import LEAVES, asynchronous
+from ..ir.shapes import Shape, parse_shape, whole
+from .lexing import Balance, attributes_of, closing, find_attribute, split, unquote, without_comments, without_line_comment
+from .text_attributes import braced, parse_aliases, parse_frontend_attributes, read_literal, read_value
+
+# A tuple's shape ends at the first ')' that an opcode follows; once found there it stays (an atomic group), or a ')' in a string
+# further on would be tried. The second pattern takes a whole line whose operands hold neither shapes nor strings: nearly all.
+_HEAD = (
+    r"\s*(ROOT\s+)?%?([^\s=%,(){}\"]+)\s*=\s*"
+    r"((?>b?\(.*?\)(?=\s+[a-z][\w\-]*\())|[a-z]\w*\[[^\[\]]*+\](?:\{[^{}]*+\})?)\s+"
+    r"([a-z][\w\-]*+)\("
+)
+_INSTRUCTION = re.compile(_HEAD, re.DOTALL)
+_LINE = re.compile(_HEAD + r"([^()\"]*+)\)(.*)", re.DOTALL)
+_COMPUTATION = re.compile(r"\s*(ENTRY\s+)?%?([^\s=%,(){}\"]+)\s*[({]")
+_OPERAND = re.compile(r"%([^\s,(){}\[\]]+)")
+_NAME = re.compile(r"%?([^\s,{}%\"=]+)")
+_ROLES = {
+    "calls": "calls",
+    "to_apply": "to_apply",
+    "condition": "condition",
+    "body": "body",
+    "true_computation": "branch_computations",
+    "false_computation": "branch_computations",
+    "branch_computations": "branch_computations",
+    "select": "select",
+    "scatter": "scatter",
+    "called_computations": "called_computations",
+}
+_ROLE = re.compile(rf"[,\s](?:{'|'.join(_ROLES)})=")
+_PAIR = re.compile(r"(?<!\w)(\w++)=(-?\d++)")
+_SECTIONS = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
+_ENTRY = re.compile(r'\s*(\d+)\s+(?:"(.*)"|\{(.*)\})\s*\Z')
+
+
+_PLAIN, _PARAMETER, _CONSTANT, _CALLER = range(4)
+
+
+class TextDialect(Struct, frozen=True):
+    """Attributes of HLO text: an instruction keeps what follows its operands."""
+
+    where: str
+
+    def attribute(self, raw: object, name: str) -> object | None:
+        text = str(raw)
+        found = find_attribute(text, name)
+        if found is None:
+            return None
+        start, end = found
+        value = text[start:end]
+        if name == "literal":
+            return read_literal(value)
+        if name == "replica_groups" and value.startswith("mesh[") and "{" not in value:
+            # A mesh that lists its devices has a comma of its own: mesh['a'=2], device_ids=([2]) {'a'}.
+            value = text[start : (find_attribute(text, "device_ids") or found)[1]]
+        return read_value(name, value)
+
+    def names(self, raw: object) -> tuple[str, ...]:
+        return tuple(name for name, _, _ in attributes_of(str(raw)) if name not in ("literal", "parameter_number"))
+
+    def place(self, place: int) -> str:
+        return f"line {place:,}"
+
+
+class _Draft(Struct):
+    """A computation while it is being read."""
+
+    name: str
+    line: int
+    instructions: list[Instruction] = field(default_factory=list)
+    index: dict[str, int] = field(default_factory=dict)
+    root: int | None = None
+    parameters: dict[int, int] = field(default_factory=dict)
+    thread: str = ""
+    # Names that were not yet defined where they were used: position, operands, control predecessors.
+    pending: list[tuple[int, list[str], list[str]]] = field(default_factory=list)
+
+
+def parse_text(text: str, where: str = "HLO text") -> HloModule:
+    """The module that HLO text describes; a `SourceError` names the line of what is wrong."""
+    reader = _Reader(text.split("\n"), where)
+    try:
+        return reader.read()
+    except Malformed as error:
+        raise placed(error, where, "line", reader.line) from None
+    except RecursionError:
+        raise SourceError(f"{where}: line {reader.line:,}: nested too deeply") from None
+
+
+class _Reader:
+    """One pass over the lines; ``line`` is the one being read, counted from 1."""
+
+    def __init__(self, lines: list[str], where: str) -> None:
+        self.lines = lines
+        self.line = 1
+        self.dialect = TextDialect(where)
+        self.shapes: dict[str, Shape] = {}
+        self.opcodes: dict[str, tuple[str, int]] = {}
+        self.drafts: list[_Draft] = []
+        self.numbers: dict[str, int] = {}
+        self.calls: dict[tuple[tuple[str, str], ...], tuple[Call, ...]] = {}
+        # Calls of computations that stand further down: draft, position, role and name of each.
+        self.later: list[tuple[_Draft, int, tuple[tuple[str, str], ...], int]] = []
+        self.entry: int | None = None
+
+    def read(self) -> HloModule:
+        name, header = "", ""
+        sections: dict[str, dict[int, str]] = {}
+        number, lines = 0, self.lines
+        while number < len(lines):
+            self.line = number + 1
+            line = lines[number].strip()
+            if not line or line.startswith(("//", "/*")):
+                number += 1
+            elif line.startswith("HloModule"):
+                if header or self.drafts:
+                    raise Malformed("a second HloModule; split the file, one module each")
+                header, number = self.logical(number)
+                name, _, header = header.strip().removeprefix("HloModule").partition(",")
+                header = header or " "
+            elif line in _SECTIONS:
+                sections[line], number = self.section(number + 1)
+            else:
+                number = self.computation(number)
+        self.line = max(1, len(lines))
+        if not self.drafts:
+            raise Malformed("no computation; is the text cut off, or not HLO?")
+        if self.entry is None:
+            self.entry = len(self.drafts) - 1
+        self.resolve()
+        self.line = 1
+        return self.module(name.strip().lstrip("%"), header, _frames(sections))
+
+    def logical(self, number: int) -> tuple[str, int]:
+        """A line and those it goes on in, because its brackets are open or it ends with a comma; and the number of the next."""
+        balance = Balance()
+        balance.feed(self.lines[number])
+        end = number + 1
+        while balance.is_open or self.lines[end - 1].rstrip()[-1:] in (",", "="):
+            if end == len(self.lines):
+                what = (
+                    "a string never ends"
+                    if balance.in_string
+                    else "a comment never ends"
+                    if balance.in_comment
+                    else "a bracket is never closed"
+                )
+                raise Malformed(f"{what}: {excerpt(self.lines[number].strip())}")
+            self.lines[end] = without_line_comment(self.lines[end]) if "//" in self.lines[end] else self.lines[end]
+            balance.feed("\n")
+            balance.feed(self.lines[end])
+            end += 1
+        return "\n".join(self.lines[number:end]), end
+
+    def section(self, number: int) -> tuple[dict[int, str], int]:
+        """The numbered entries of a table of stack frames, up to the next empty line."""
+        found: dict[int, str] = {}
+        while number < len(self.lines) and (line := self.lines[number].strip()):
+            self.line = number + 1
+            match = _ENTRY.match(line)
+            if match is None:
+                raise Malformed(f"not an entry of a table of stack frames: {excerpt(line)}")
+            found[whole(match[1])] = unquote(f'"{match[2]}"') if match[2] is not None else match[3]
+            number += 1
+        return found, number
+
+    def computation(self, number: int) -> int:
+        """One computation, from its header to its closing brace; the number of the line after it."""
+        lines = self.lines
+        header, number = lines[number], number + 1
+        match = _COMPUTATION.match(header)
+        opened = header.count("(") - header.count(")")
+        ends = header.rstrip().endswith("{")
+        while match is not None and not (ends and opened == 0) and number < len(lines) and opened >= 0:
+            # Parameters on lines of their own.
+            opened += lines[number].count("(") - lines[number].count(")")
+            ends = lines[number].rstrip().endswith("{")
+            number += 1
+        if match is None or not ends or opened:
+            raise Malformed(f"expected a computation, found {excerpt(header.strip())}")
+        draft = _Draft(intern(match[2]), self.line)
+        if match[1]:
+            if self.entry is not None:
+                raise Malformed("a second ENTRY computation")
+            self.entry = -1
+        number = self.body(draft, number)
+        if not draft.instructions:
+            raise Malformed(f"the computation {excerpt(draft.name)} is empty")
+        self.settle(draft)
+        draft.index.clear()  # names have become indices
+        self.add(draft)
+        if match[1]:
+            self.entry = len(self.drafts) - 1
+        return number
+
+    def add(self, draft: _Draft) -> int:
+        if draft.name in self.numbers:
+            self.line = draft.line
+            raise Malformed(f"a second computation named {excerpt(draft.name)}")
+        self.numbers[draft.name] = len(self.drafts)
+        self.drafts.append(draft)
+        return len(self.drafts) - 1
+
+    def body(self, draft: _Draft, number: int) -> int:
+        """The instructions up to the closing brace: the loop that decides how fast a file is read."""
+        lines, shapes, dialect, opcodes = self.lines, self.shapes, self.dialect, self.opcodes
+        instructions, index = draft.instructions, draft.index
+        match_line, find_operands = _LINE.match, _OPERAND.findall
+        count = len(lines)
+        while number < count:
+            place = number + 1
+            line = lines[number]
+            if "//" in line:
+                line = lines[number] = without_line_comment(line)
+            match = match_line(line)
+            if match is not None:
+                root, name, spelling, opcode, inside, rest = match.groups()
+                number = place
+            # Brackets left open, or a comma at the end: the instruction goes on in the next line.
+            if match is None or rest.count("{") != rest.count("}") or rest[-1:] in (",", " "):
+                self.line = place
+                line = line.strip()
+                if line.startswith("}"):
+                    draft.thread = _thread(line)
+                    return place
+                if not line or line.startswith("/*"):
+                    number = place
+                    continue
+                line, number = self.logical(place - 1)
+                root, name, spelling, opcode, inside, rest = _whole_instruction(line)
+            shape = shapes.get(spelling)
+            if shape is None:
+                self.line = place
+                shape = parse_shape(spelling, shapes)
+            kind = opcodes.get(opcode)
+            if kind is None:
+                kind = opcodes[opcode] = (intern(opcode), _kind(opcode))
+            opcode, sort = kind
+            operands: tuple[int, ...] = ()
+            if sort == _PARAMETER:
+                self.line = place
+                self.parameter(draft, inside)
+                rest = f"parameter_number={inside.strip()}{rest}"
+            elif sort == _CONSTANT:
+                rest = f"literal={shape.dtype} {inside.strip()}{rest}"
+            elif inside:
+                names = find_operands(inside) if "%" in inside else _bare(inside)
+                try:
+                    operands = tuple([index[operand] for operand in names])
+                except KeyError:
+                    self.line = place
+                    operands = self.unfold(draft, names)
+            position = len(instructions)
+            if name in index or (root and draft.root is not None):
+                self.line = place
+                raise Malformed(
+                    f"a second instruction named {excerpt(name)} in this computation"
+                    if name in index
+                    else "a second ROOT in this computation"
+                )
+            index[name] = position
+            if root:
+                draft.root = position
+            calls: tuple[Call, ...] = ()
+            if sort == _CALLER:
+                self.line = place
+                opcode, calls = self.link(draft, name, opcode, shape, operands, rest)
+            instructions.append(Instruction(name, opcode, shape, operands, calls, (), place, rest, dialect))
+            if "control-predecessors=" in rest:
+                self.line = place
+                draft.pending.append((position, [], _control(rest)))
+        raise Malformed(f"the computation {excerpt(draft.name)} is never closed; the text is cut off")
+
+    def unfold(self, draft: _Draft, names: list[str]) -> tuple[int, ...]:
+        """Operands some of which were not defined so far: elements of tuples written ``x#1``, or names that stand further down."""
+        for name in names:
+            base, *steps = name.split("#")
+            index = draft.index.get(base)
+            if not steps or index is None:
+                continue
+            for step in steps:
+                base = f"{base}#{step}"
+                if base not in draft.index:
+                    number, parts = whole(step), draft.instructions[index].shape.parts
+                    if not 0 <= number < len(parts):
+                        raise Malformed(f"{excerpt(name)} has no element {number}")
+                    draft.index[base] = len(draft.instructions)
+                    draft.instructions.append(
+                        Instruction(base, "get-tuple-element", parts[number], (index,), (), (), self.line, f"index={number}", self.dialect)
+                    )
+                index = draft.index[base]
+        if all(name in draft.index for name in names):
+            return tuple(draft.index[name] for name in names)
+        draft.pending.append((len(draft.instructions), names, []))
+        return ()
+
+    def parameter(self, draft: _Draft, inside: str) -> None:
+        number = whole(inside)
+        if number < 0 or number in draft.parameters:
+            raise Malformed(f"a second parameter({number})")
+        draft.parameters[number] = len(draft.instructions)
+
+    def link(
+        self, draft: _Draft, name: str, opcode: str, shape: Shape, operands: tuple[int, ...], rest: str
+    ) -> tuple[str, tuple[Call, ...]]:
+        """The computations that the next instruction of a draft calls; short spellings of asynchronous operations are written out."""
+        names = _calls(rest)
+        if opcode == "custom-call":
+            names = tuple(("called_computations", called) for _, called in names)
+        halves = asynchronous(opcode)
+        if halves is None:
+            return opcode, self.call(draft, names)
+        half, operation = halves
+        if half != "async-start":
+            return half, ()
+        return half, (Call("calls", self.wrap(draft, name, intern(operation), shape, operands, rest, names)),)
+
+    def call(self, draft: _Draft, names: tuple[tuple[str, str], ...]) -> tuple[Call, ...]:
+        """Calls by role and name; empty until `resolve` when a computation stands further down."""
+        calls = self.calls.get(names)
+        if calls is None:
+            if not all(name in self.numbers for _, name in names):
+                self.later.append((draft, len(draft.instructions), names, self.line))
+                return ()
+            calls = self.calls[names] = tuple(Call(role, self.numbers[name]) for role, name in names)
+        return calls
+
+    def wrap(
+        self,
+        draft: _Draft,
+        name: str,
+        operation: str,
+        shape: Shape,
+        operands: tuple[int, ...],
+        rest: str,
+        names: tuple[tuple[str, str], ...],
+    ) -> int:
+        """The computation that an async-start in short spelling stands for: its parameters, and the one operation."""
+        inner = _Draft(f"{name}.wrapped", self.line)
+        for number, operand in enumerate(operands):
+            inner.parameters[number] = number
+            taken = draft.instructions[operand].shape
+            raw = f"parameter_number={number}"
+            inner.instructions.append(Instruction(f"{inner.name}.{number}", "parameter", taken, (), (), (), self.line, raw, self.dialect))
+        # An async-start's shape is (operands, result, context…).
+        result = shape.parts[1] if len(shape.parts) > 1 else shape
+        inner.root = len(operands)
+        taken_all = tuple(range(len(operands)))
+        calls = self.call(inner, names)
+        inner.instructions.append(
+            Instruction(f"{name}.{operation}", operation, result, taken_all, calls, (), self.line, rest, self.dialect)
+        )
+        return self.add(inner)
+
+    def settle(self, draft: _Draft) -> None:
+        """Resolves names that were used before they were defined, and checks what only the whole computation can tell."""
+        for position, names, control in draft.pending:
+            instruction = draft.instructions[position]
+            self.line = instruction.place
+            for name in (*names, *control):
+                if name not in draft.index:
+                    raise Malformed(f"{excerpt(instruction.name)} uses {excerpt(name)}, which this computation does not define")
+            operands = tuple(draft.index[name] for name in names) or instruction.operands
+            predecessors = tuple(draft.index[name] for name in control) or instruction.control
+            draft.instructions[position] = replace(instruction, operands=operands, control=predecessors)
+        self.line = draft.line
+        if draft.root is None:
+            draft.root = len(draft.instructions) - 1
+        if sorted(draft.parameters) != list(range(len(draft.parameters))):
+            raise Malformed(f"the parameters of {excerpt(draft.name)} are not numbered 0, 1, 2, …")
+
+    def resolve(self) -> None:
+        """Ties calls to computations that stand after their callers."""
+        for draft, position, names, line in self.later:
+            self.line = line
+            for _, name in names:
+                if name not in self.numbers:
+                    raise Malformed(f"{excerpt(draft.instructions[position].name)} calls {excerpt(name)}, which the module does not define")
+            calls = tuple(Call(role, self.numbers[name]) for role, name in names)
+            draft.instructions[position] = replace(draft.instructions[position], calls=calls)
+
+    def module(self, name: str, header: str, frames: StackFrames) -> HloModule:
+        words: dict[str, str] = {key: header[start:end].strip() for key, start, end in attributes_of(header)}
+        parameters, result = _entry_layout(words.get("entry_computation_layout", ""), self.shapes)
+        return HloModule(
+            name=name,
+            computations=tuple(
+                Computation(
+                    name=draft.name,
+                    instructions=tuple(draft.instructions),
+                    root=draft.root or 0,
+                    parameters=tuple(draft.parameters[number] for number in range(len(draft.parameters))),
+                    execution_thread=draft.thread,
+                )
+                for draft in self.drafts
+            ),
+            entry=self.entry or 0,
+            form="hlo text",
+            is_scheduled=words.get("is_scheduled") == "true",
+            replica_count=whole(words.get("replica_count", "1")),
+            num_partitions=whole(words.get("num_partitions", "1")),
+            aliases=parse_aliases(words.get("input_output_alias", "")),
+            parameter_shapes=parameters,
+            result_shape=result,
+            frontend_attributes=parse_frontend_attributes(words.get("frontend_attributes", "{}")),
+            frames=frames,
+        )
+
+
+def _kind(opcode: str) -> int:
+    """What is to be done with an instruction beside its operands. An opcode nobody knows may call."""
+    if opcode == "parameter":
+        return _PARAMETER
+    if opcode == "constant":
+        return _CONSTANT
+    return _PLAIN if opcode in LEAVES else _CALLER
+
+
+def _whole_instruction(line: str) -> tuple[str | None, str, str, str, str, str]:
+    """The parts of an instruction that is more than a plain line: shapes or strings among its operands, or several lines."""
+    match = _INSTRUCTION.match(line)
+    if match is None:
+        raise Malformed(f"expected 'name = shape opcode(…)', found {excerpt(line.strip())}")
+    end = closing(line, match.end())
+    root, name, spelling, opcode = match.groups()
+    return root, name, spelling, opcode, line[match.end() : end], line[end + 1 :]
+
+
+def _bare(inside: str) -> list[str]:
+    """Operands without the percent sign, with or without shapes before them."""
+    inside = without_comments(inside)
+    items = split(inside) if "[" in inside else inside.split(",")
+    return [words[-1] for item in items if (words := item.split())]
+
+
+def _calls(rest: str) -> tuple[tuple[str, str], ...]:
+    """Role and name of each computation that the attributes after an instruction's operands call."""
+    last = -1
+    for match in _ROLE.finditer(rest):
+        last = match.end()
+    found: list[tuple[str, str]] = []
+    if last >= 0:
+        for role, start, end in attributes_of(rest):
+            if role in _ROLES:
+                found += [(_ROLES[role], name) for name in _called(role, rest[start:end])]
+            if start >= last:
+                break
+    return tuple(found)
+
+
+def _called(role: str, value: str) -> list[str]:
+    names = braced(value) if value.startswith("{") else value
+    if "\n" in names.strip():
+        raise Malformed(f"{role} holds a whole computation; print the module with computations on their own")
+    return [name.strip().lstrip("%") for name in names.split(",") if name.strip()]
+
+
+def _control(rest: str) -> list[str]:
+    found = find_attribute(rest, "control-predecessors")
+    if found is None:
+        return []
+    return [match[1] for item in split(braced(rest[slice(*found)])) if (match := _NAME.fullmatch(item))]
+
+
+def _thread(line: str) -> str:
+    """The execution thread a computation runs on, when its closing brace names one."""
+    if line == "}":
+        return ""
+    words = {name: line[1:][start:end] for name, start, end in attributes_of(line[1:].partition("//")[0])}
+    return unquote(words.get("execution_thread", ""))
+
+
+def _entry_layout(text: str, shapes: dict[str, Shape]) -> tuple[tuple[Shape, ...], Shape | None]:
+    """The entry's parameters and result from ``{(f32[2]{0})->f32[2]{0}}``."""
+    if not text:
+        return (), None
+    inner = braced(text)
+    if not inner.startswith("("):
+        raise Malformed(f"not the layout of an entry computation: {excerpt(text)}")
+    end = closing(inner, 1)
+    arrow, result = inner[end + 1 :].strip()[:2], inner[end + 1 :].strip()[2:]
+    if arrow != "->":
+        raise Malformed(f"no '->' in the layout of the entry computation: {excerpt(text)}")
+    return parse_shape(inner[: end + 1], shapes).parts, parse_shape(result.strip(), shapes)
+
+
+def _frames(sections: dict[str, dict[int, str]]) -> StackFrames:
+    """The tables of stack frames. Text prints a frame's parent one too high: the outermost frame's is 1, its own number or not."""
+    if "StackFrames" not in sections:
+        return NO_FRAMES
+    frames = [_fields(entry, "file_location_id", "parent_frame_id") for entry in _ordered(sections["StackFrames"])]
+    # A text that prints parents as they are has a frame whose parent is 0.
+    shift = 0 if any(parent == 0 for _, parent in frames) else 1
+    return StackFrames(
+        files=tuple(_ordered(sections.get("FileNames", {}))),
+        functions=tuple(_ordered(sections.get("FunctionNames", {}))),
+        locations=tuple(
+            (file, function, line, column)
+            for entry in _ordered(sections.get("FileLocations", {}))
+            for file, function, line, column in [_fields(entry, "file_name_id", "function_name_id", "line", "column")]
+        ),
+        frames=tuple((location, parent - shift) for location, parent in frames),
+    )
+
+
+def _ordered(table: dict[int, str]) -> list[str]:
+    if list(table) != list(range(1, len(table) + 1)):
+        raise Malformed("a table of stack frames is not numbered 1, 2, 3, …")
+    return list(table.values())
+
+
+def _fields(entry: str, *names: str) -> tuple[int, ...]:
+    found = dict(_PAIR.findall(entry))
+    return tuple(whole(found.get(name, "0")) for name in names)

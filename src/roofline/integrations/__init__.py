@@ -1,0 +1,1 @@
+"""Views inside other programs: notebooks."""

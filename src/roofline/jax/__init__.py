@@ -1,0 +1,142 @@
+"""JAX functions on the roofline, without running them.
+
+    import roofline.jax
+    report = roofline.jax.analyze(train_step, chip="h100")(params, batch)
+
+Arguments are arrays or `jax.ShapeDtypeStruct`s; nothing is executed. When the chip is the one JAX runs on, the function is compiled and
+what the compiler emits is priced. For a chip that is not here, the program as JAX wrote it down is priced after this project's own
+model of fusion, and the report says that this is an estimate. A function that is sharded over devices is compiled in any case, because
+only the compiler's partitioner knows the exchanges; its costs are those of one device.
+"""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from .. import analysis
+from ..errors import MachineError, MissingExtra, UsageError
+from ..hlo.fusion.compiler_model import fuse
+from ..hlo.ir.module import HloModule
+from ..hlo.ir.platforms import Platform, platform_of
+from ..hlo.price.collectives import network_of
+from ..hlo.price.program import program
+from ..hlo.read import parse
+from ..machine import Machine
+from ..machines import load
+from ..placement import IDEAL, Corrections
+from ..report import Report
+from ..workload import Recording
+
+ESTIMATE = "an estimate: the program as JAX wrote it down, fused by roofline's own model, not what a compiler for {chip} would emit"
+BORROWED = "an estimate: partitioned and fused by the compiler for {backend}, held against {chip}"
+
+
+class Lowered(Struct, frozen=True):
+    """A function as a program: what was priced, for which platform, and what is to be said about it."""
+
+    module: HloModule
+    platform: Platform
+    notes: tuple[str, ...] = ()
+
+
+def analyze(
+    function: Callable[..., Any],
+    *,
+    chip: str | Machine | None = None,
+    compiled: bool | None = None,
+    link: str | None = None,
+    trips: Mapping[str, int] | None = None,
+    corrections: Corrections = IDEAL,
+    **jit: Any,
+) -> Callable[..., Report]:
+    """A function of the same arguments that returns the report on one call of it.
+
+    ``chip`` is a name of the catalogue or a machine, by default the device JAX runs on. ``compiled`` forces one of the two ways: what
+    the compiler here emits, or the program as written down. ``trips`` gives the trip counts of loops that only the data decide, by
+    the name of the while. Further options go to `jax.jit`.
+    """
+
+    def report(*args: Any, **kwargs: Any) -> Report:
+        machine = _machine(chip)
+        found = lower(function, machine, compiled=compiled, **jit)(*args, **kwargs)
+        workload = program(found.module, found.platform, link=network_of(machine, link), trips=trips)
+        recording = Recording(workload=workload, format="jax", notes=found.notes)
+        return analysis.analyze(recording, machine, corrections)
+
+    return report
+
+
+def lower(function: Callable[..., Any], machine: Machine, *, compiled: bool | None = None, **jit: Any) -> Callable[..., Lowered]:
+    """A function of the same arguments that returns the program of one call of it, for a machine that may not be here."""
+    jax = require_jax()
+    jitted = function if hasattr(function, "lower") and not jit else jax.jit(function, **jit)
+    target = platform_of(machine)
+
+    def lowered(*args: Any, **kwargs: Any) -> Lowered:
+        backend = _backend(jax)
+        if backend == target if compiled is None else compiled:
+            return _compiled(jitted.lower(*args, **kwargs), target, machine, backend)
+        written, notes = _written_down(jitted, args, kwargs, machine, target, backend)
+        module = parse(written.as_text(debug_info=True), getattr(function, "__name__", "function"))
+        if module.num_partitions > 1:
+            return _compiled(jitted.lower(*args, **kwargs), target, machine, backend)
+        return Lowered(fuse(module, target), target, (ESTIMATE.format(chip=machine.name), *notes))
+
+    return lowered
+
+
+def _written_down(
+    jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], machine: Machine, target: Platform, backend: str
+) -> tuple[Any, list[str]]:
+    """The program as JAX writes it down for the machine's platform, else for the one that is here, with a note.
+
+    The platform matters: a ragged product or a Pallas kernel stays one operation only where that platform has it.
+    """
+    names = {"gpu": "rocm" if machine.vendor == "AMD" else "cuda", "tpu": "tpu", "cpu": "cpu"}
+    try:
+        return jitted.trace(*args, **kwargs).lower(lowering_platforms=(names[target],)), []
+    except Exception as error:  # what a primitive without a rule for that platform raises is its own affair
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return jitted.lower(*args, **kwargs), [f"written down for {backend}, because for {names[target]} JAX says: {why}"]
+
+
+def _compiled(trace: Any, target: Platform, machine: Machine, backend: str) -> Lowered:
+    """What the compiler at hand emits, read from its own protobuf."""
+    module = parse(trace.compile().runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto(), "compiled program")
+    devices = module.num_partitions * module.replica_count
+    notes = [f"one of {devices} devices"] if devices > 1 else []
+    if backend != target:
+        notes.append(BORROWED.format(backend=backend, chip=machine.name))
+    return Lowered(module, target, tuple(notes))
+
+
+def _machine(chip: str | Machine | None) -> Machine:
+    """The machine asked for, as one framework device sees it; without one, the device JAX runs on."""
+    if isinstance(chip, Machine):
+        return chip
+    if chip is None:
+        kind = require_jax().devices()[0].device_kind
+        try:
+            machine = load(kind)
+        except MachineError:
+            raise UsageError(f"JAX runs on {kind!r}, which the catalogue does not know; name a chip: analyze(f, chip='h100')") from None
+        return machine.per_device() if machine.devices > 1 else replace(machine, notes=(*machine.notes, f"JAX runs on {kind}"))
+    machine = load(chip)
+    return machine.per_device() if machine.devices > 1 else machine
+
+
+def _backend(jax: Any) -> str:
+    """The platform JAX runs on: cpu, gpu or tpu."""
+    name = str(jax.default_backend())
+    return "gpu" if name in ("cuda", "rocm") else name
+
+
+def require_jax() -> Any:
+    """JAX itself, or an error that says how to get it."""
+    try:
+        return import_module("jax")
+    except ImportError:
+        raise MissingExtra("jax", "jax") from None

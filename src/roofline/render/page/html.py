@@ -1,0 +1,152 @@
+"""The page: a report as one HTML file that opens anywhere, offline, or as the same page served live.
+
+Callers: the command line and notebooks take `page(...)` as it is, a file that asks the network for nothing; the server adds
+`live=Live(nonce=...)` and sends `live_policy(nonce)` as its content security policy. The modules in `static/` import each other by
+the names `#page/NAME.js`; an import map in the page says where these are: inside the file, or below the server's static folder.
+"""
+
+import base64
+import hashlib
+import html
+import json
+import re
+from functools import lru_cache
+from importlib import resources
+from urllib.parse import quote
+
+from msgspec import Struct
+
+STATIC = "static"  # the folder of the page's parts, beside this file
+_MARK = re.compile(r"<!--\{(\w+)\}-->")
+# Comments that take whole lines, which is how ours are written.
+_COMMENT = re.compile(r"^[ \t]*(?:/\*\*.*?\*/|//[^\n]*)[ \t]*\n", re.MULTILINE | re.DOTALL)
+_INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
+# What a data URL may hold as it is. Not < (it could end the element), nor % and # (they mean something in a URL), nor line ends.
+_PLAIN = " !\"$&'()*+,-./:;=>?@[\\]^_`{|}~"
+_CLOSED = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data: blob:; "
+
+
+class Live(Struct, frozen=True, kw_only=True):
+    """What a served page is told besides its report.
+
+    ``nonce`` is the one that `live_policy` allows, fresh for every answer. ``home`` is the page that lists the runs, ``twin`` the
+    address of this page's JSON (its very bytes), and ``events`` a stream of server-sent events: any message makes the page load
+    itself again, its state kept in the fragment.
+    """
+
+    nonce: str
+    static: str = "/static"
+    home: str = "/"
+    twin: str | None = None
+    events: str | None = None
+
+
+def page(
+    report: bytes,
+    *,
+    title: str,
+    before: bytes | None = None,
+    pairs: bytes | None = None,
+    catalogue: bytes = b"[]",
+    live: Live | None = None,
+) -> str:
+    """The page of a report, given as the bytes that ``--json`` writes; these stand in it unchanged but for `escaped`.
+
+    Two runs are compared when ``before`` holds the earlier report and ``pairs`` the JSON of their comparison (`Comparison` of
+    `roofline.comparison`: its ``deltas`` say which ops belong together). ``catalogue`` is a JSON list of machines, each in the
+    shape of the report's own, under whose roofs the work can be put.
+    """
+    parts = {
+        "title": html.escape(title),
+        "policy": "" if live else _policy_tag(),
+        "style": f'<link rel="stylesheet" href="{html.escape(live.static)}/page.css">' if live else f"<style>{_style()}</style>",
+        "imports": _script(_imports(live.static if live else None), "importmap", live),
+        "live": _live_tag(live),
+        "report": _data("report", report),
+        "before": _data("before", before),
+        "pairs": _data("pairs", pairs),
+        "catalogue": _data("catalogue", catalogue),
+        "start": _script(_START, "module", live),
+    }
+    return _MARK.sub(lambda mark: parts[mark[1]], part("page.html"))
+
+
+def escaped(data: bytes) -> str:
+    """JSON that cannot end or open an element of HTML: the same values, spelled ``<\\/`` for ``</`` and ``\\u003c!--`` for ``<!--``.
+
+    >>> escaped(b'{"name": "</script><!-- x"}')
+    '{"name": "<\\\\/script>\\\\u003c!-- x"}'
+    """
+    return data.decode().replace("</", "<\\/").replace("<!--", "\\u003c!--")
+
+
+def unescaped(text: str) -> bytes:
+    """The bytes that were escaped, for JSON that does not itself spell these two so (ours never does)."""
+    return text.replace("<\\/", "</").replace("\\u003c!--", "<!--").encode()
+
+
+def live_policy(nonce: str) -> str:
+    """The content security policy for a live page: modules, styles and data from the server itself and from nowhere else."""
+    return (
+        f"default-src 'none'; script-src 'self' 'nonce-{nonce}'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+
+
+@lru_cache(maxsize=1)
+def modules() -> tuple[str, ...]:
+    """The names of the page's modules."""
+    folder = resources.files(__package__).joinpath(STATIC)
+    return tuple(sorted(found.name for found in folder.iterdir() if found.name.endswith(".js")))
+
+
+@lru_cache(maxsize=64)
+def part(name: str) -> str:
+    """One part of the page, by its file name."""
+    return resources.files(__package__).joinpath(STATIC, name).read_text("utf-8")
+
+
+_START = 'import "#page/app.js";'
+
+
+def _style() -> str:
+    return part("page.css")
+
+
+def _imports(static: str | None) -> str:
+    """The import map: each module where it is, or itself as a data URL."""
+    return json.dumps({"imports": {f"#page/{name}": f"{static}/{name}" if static else _data_url(name) for name in modules()}})
+
+
+@lru_cache(maxsize=64)
+def _data_url(name: str) -> str:
+    return "data:text/javascript;charset=utf-8," + quote(_INDENT.sub("", _COMMENT.sub("", part(name))), safe=_PLAIN)
+
+
+def _script(text: str, kind: str, live: Live | None) -> str:
+    nonce = f' nonce="{html.escape(live.nonce)}"' if live else ""
+    return f'<script type="{kind}"{nonce}>{text}</script>'
+
+
+def _data(name: str, data: bytes | None) -> str:
+    return "" if data is None else f'<script type="application/json" id="{name}">{escaped(data)}</script>'
+
+
+def _live_tag(live: Live | None) -> str:
+    """Where a live page finds its server, as attributes of one element."""
+    if live is None:
+        return ""
+    told = {"home": live.home, "twin": live.twin, "events": live.events}
+    attributes = " ".join(f'data-{key}="{html.escape(value)}"' for key, value in told.items() if value)
+    return f'<meta name="roofline-live" {attributes}>'
+
+
+def _policy_tag() -> str:
+    """The policy of the one-file page: its own inline parts by their hashes, modules from data URLs, and no network at all."""
+    hashes = " ".join(f"'{_hash(text)}'" for text in (_imports(None), _START))
+    policy = f"{_CLOSED}script-src data: {hashes}; style-src '{_hash(_style())}'"
+    return f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

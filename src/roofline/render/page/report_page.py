@@ -1,0 +1,58 @@
+"""Reports as pages: what the command line, the server and notebooks call to get one HTML file, its catalogue of chips included."""
+
+from functools import lru_cache
+from pathlib import PurePath
+
+from ...analysis import describe
+from ...comparison import compare
+from ...machines import catalogue as chips
+from ...report import Report
+from ..export import to_json
+from .data import catalogue_json
+from .html import Live, page
+
+
+def report_page(report: Report, *, title: str | None = None, live: Live | None = None) -> str:
+    """The page of one report."""
+    return page(to_json(report), title=title or title_of(report), catalogue=catalogue(), live=live)
+
+
+def comparison_page(
+    before: Report,
+    after: Report,
+    *,
+    title: str | None = None,
+    written: tuple[bytes | None, bytes | None] = (None, None),
+    live: Live | None = None,
+) -> str:
+    """The page of two reports: the later one, with arrows from where its ops stood in the earlier one.
+
+    ``written`` are their bytes where they are known: a report read back need not be written with the same digits.
+    """
+    named = title or f"{title_of(before)} → {title_of(after)}"
+    old, new = (data or to_json(report) for data, report in zip(written, (before, after), strict=True))
+    return page(new, title=named, before=old, pairs=pairs(before, after), catalogue=catalogue(), live=live)
+
+
+def title_of(report: Report) -> str:
+    """What a report is about: its first file and how many more; without files its only op, or its machine."""
+    files = [PurePath(name).name for name in report.input.files]
+    if not files:
+        return report.ops[0].name if len(report.ops) == 1 else report.machine.title or report.machine.name
+    return files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+
+
+def pairs(before: Report, after: Report) -> bytes:
+    """Which ops of two reports belong together: the part of their comparison's JSON that says so."""
+    import msgspec
+
+    deltas = compare(before, after).deltas
+    return msgspec.json.encode(
+        {"deltas": [{"before": {"ops": d.before.ops}, "after": {"ops": d.after.ops}, "matched": d.matched} for d in deltas]}
+    )
+
+
+@lru_cache(maxsize=1)
+def catalogue() -> bytes:
+    """Every chip of the catalogue as JSON, with what a page needs to put work under its roofs: rates and where they come from."""
+    return catalogue_json(map(describe, chips()))
