@@ -152,6 +152,9 @@ def test_fuse_lists_groupings_and_names_the_best(capsys: Capture) -> None:
     assert kept["bytes"] > json_of(capsys, *words, "--groups", "4")["groupings"][0]["bytes"]  # written although fused
     tight = json_of(capsys, *words, "--on-chip", "4 KB")["groupings"]  # a row of 4096 bf16 does not fit
     assert not all(one["legal"] for one in tight)
+    header, row = out_of(capsys, *words, "--groups", "layernorm+gelu,dropout+add", "--csv", "-").splitlines()
+    assert header.startswith("kernels,groups,legal,best,bytes")
+    assert row.startswith('2,"layernorm+gelu,dropout+add",True,False,')
 
 
 def test_compare_two_reports(capsys: Capture, tmp_path: Path) -> None:

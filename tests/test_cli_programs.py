@@ -136,6 +136,7 @@ def test_without_jax_there_is_theory_alone(capsys: Capture, monkeypatch: pytest.
         (["jax-compare", "math:pi", "--args", "4x4"], "is not a function"),
         (["jax-compare", "math", "--args", "4x4"], "write MODULE:FUNCTION"),
         (["jax-compare", "math:sqrt"], "say what the function takes"),
+        (["jax-compare", "--args", "4x4"], "name it, or give the size of the product with --size"),
         (["jax-compare", "--size", "0"], "a size is a positive whole number"),
         (["jax-compare", "math:sqrt", "--args", "four"], "write a shape like 512x4096"),
     ],

@@ -7,7 +7,6 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
 from msgspec.structs import asdict
 
 from ..errors import UsageError
@@ -16,7 +15,7 @@ from ..ledger import Ledger
 from ..machine import Machine
 from ..render.tables import Paper, facts
 from ..render.text import notes_text
-from ..solving import INFINITE, Crossing, cross
+from ..solving import INFINITE, Crossing, cross, crossing_report
 from ..units import plain
 from .formula import add_options, chosen_options, listing, number
 from .options import Parser, chosen_machine, machine_options, output_options
@@ -25,28 +24,9 @@ from .output import draw, emit
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SCHEMA = "roofline.crossing/1"
 DOUBLINGS = 4  # of the size that a figure shows on either side
 AROUND = 1000  # where a figure is centred when nothing crosses
 EXAMPLE = "roofline cross matmul --free m --k inf --n inf --chip v5e"
-
-
-class Answer(Struct, frozen=True, kw_only=True):
-    """A crossing as JSON."""
-
-    schema: str = SCHEMA
-    formula: str
-    machine: str
-    free: tuple[str, ...]
-    regime: str
-    real: float | None
-    integer: int | None
-    intensity: float | None
-    ridge: float | None
-    compute: tuple[str, ...]
-    level: tuple[str, ...]
-    others: tuple[float, ...]
-    notes: tuple[str, ...]
 
 
 def parser(formula: Formula) -> Parser:
@@ -80,13 +60,13 @@ def run(words: Sequence[str]) -> int:
     machine = chosen_machine(args)
     price = partial(formula.function, **chosen_options(args, formula))
     found = cross(price, free, machine, level=args.against, **given)
-    answer = _answer(found, formula, machine)
-    row = {key: ",".join(map(str, value)) if isinstance(value, tuple) else value for key, value in asdict(answer).items()}
+    report = crossing_report(found, formula.name, machine)
+    row = {key: ",".join(map(str, value)) if isinstance(value, tuple) else value for key, value in asdict(report).items()}
     if args.output:
         draw(
             args, _figure(found, formula.name, price, free, {name: INFINITE if size == inf else size for name, size in given.items()}, args)
         )
-    emit(args, lambda page: _text(found, formula, machine, given, page), answer, lambda: [row])
+    emit(args, lambda page: _text(found, formula, machine, given, page), report, lambda: [row])
     return 0
 
 
@@ -101,27 +81,6 @@ def _figure(
     curve = [(float(size), price(**dict.fromkeys(free, size), **fixed).cost.intensity(args.against) or 0.0) for size in sizes]
     ridge = (f"{' + '.join(map(str, found.compute))} over {args.against}", found.ridge)
     return intensity_against_size({name: [spot for spot in curve if spot[1]]}, [ridge], size=" = ".join(free), theme=args.theme)
-
-
-def _answer(found: Crossing, formula: Formula, machine: Machine) -> Answer:
-    return Answer(
-        formula=formula.name,
-        machine=machine.name,
-        free=found.free,
-        regime=found.regime,
-        real=found.real,
-        integer=found.integer,
-        intensity=_finite(found.intensity),
-        ridge=_finite(found.ridge),
-        compute=tuple(resource.name for resource in found.compute),
-        level=tuple(resource.name for resource in found.level),
-        others=found.others,
-        notes=machine.notes,
-    )
-
-
-def _finite(value: float) -> float | None:
-    return value if abs(value) != float("inf") else None
 
 
 def _text(found: Crossing, formula: Formula, machine: Machine, given: Mapping[str, object], page: Paper) -> str:

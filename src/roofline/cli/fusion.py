@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from msgspec import Struct
 from msgspec.structs import asdict
 
 from ..analysis import analyze
-from ..hlo.fusion.fusion_report import Boundary, Fragmentation, FusionReport, KernelShare, fragments
+from ..hlo.fusion.fusion_report import Boundary, Fragmentation, FusionReport, FusionReports, KernelShare, fragments
 from ..hlo.price.collectives import network_of
 from ..machine import Machine
 from ..render.tables import Paper, facts, table
@@ -18,15 +17,6 @@ from ..units import percent, plain, show
 from .options import Parser, at_least, chosen_machine, machine_options, output_options
 from .output import draw, emit
 from .progress import progress
-
-SCHEMA = "roofline.fusion-report/1"
-
-
-class Answer(Struct, frozen=True, kw_only=True):
-    """The fusion reports of a file or folder as JSON."""
-
-    schema: str = SCHEMA
-    reports: tuple[FusionReport, ...]
 
 
 def parser() -> Parser:
@@ -55,12 +45,11 @@ def run(words: Sequence[str]) -> int:
         from ..render.plot import roofline_chart
 
         draw(args, roofline_chart(analyze(read(Path(args.path), machine), machine), theme=args.theme))
-    answer = Answer(reports=tuple(report for report, _ in reports))
     emit(
         args,
         lambda page: "\n\n\n".join(_text(report, machine, [*notes, *machine.notes], args.top, page) for report, notes in reports),
-        answer,
-        lambda: [{**asdict(one), "consumers": " ".join(one.consumers)} for report in answer.reports for one in report.boundaries],
+        FusionReports(reports=tuple(report for report, _ in reports)),
+        lambda: [{**asdict(one), "consumers": " ".join(one.consumers)} for report, _ in reports for one in report.boundaries],
     )
     return 0
 

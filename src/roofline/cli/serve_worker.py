@@ -17,7 +17,6 @@ from ..errors import RooflineError, SourceError
 from ..report import Report
 from ..sources import all_of, read
 from ..sources.report_json import read_report
-from .compare import answer_of
 from .options import Parser, chosen_machine, machine_options
 
 NICENESS = 5  # below the server, whose answers somebody is waiting for
@@ -70,7 +69,7 @@ def _comparison(request: dict[str, Any]) -> bytes:
 
     before, after = (msgspec.json.decode(sys.stdin.buffer.read(length), type=Report) for length in request["lengths"])
     first, second = request["names"]
-    return to_json(answer_of(first, second, compare(before, after)))
+    return to_json(compare(before, after, (first, second)))
 
 
 class _Telling:

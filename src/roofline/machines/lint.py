@@ -10,12 +10,21 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec import Struct
+
 from ..errors import RooflineError, did_you_mean
 from ..machine import Machine
 from .card import Card
 from .catalogue import card as look_up
 from .catalogue import read_card
 from .problem import Problem
+
+
+class LintReport(Struct, frozen=True, kw_only=True):
+    """The problems that the linter found, as JSON."""
+
+    schema: str = "roofline.lint/1"
+    problems: tuple[Problem, ...]
 
 
 def lint(target: str | Path | Machine | Card) -> tuple[Problem, ...]:

@@ -36,8 +36,9 @@ from .compiler_model import ESTIMATED
 from .fusion_blockers import Reason, obstacle
 from .intermediates import Handover, handovers
 
-__all__ = ["Boundary", "Fragmentation", "FusionReport", "KernelShare", "boundary_rows", "fragments", "kernel_rows"]
+__all__ = ["Boundary", "Fragmentation", "FusionReport", "FusionReports", "KernelShare", "boundary_rows", "fragments", "kernel_rows"]
 
+SCHEMA = "roofline.fusion-report/1"
 Number = TypeVar("Number", Amount, float)
 
 
@@ -124,6 +125,13 @@ class FusionReport(Struct, frozen=True, kw_only=True):
         for one in self.boundaries:
             found[one.reason] = found.get(one.reason, 0) + one.avoidable_bytes
         return tuple(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+class FusionReports(Struct, frozen=True, kw_only=True):
+    """The fusion reports of the programs in a file or folder, as JSON."""
+
+    schema: str = SCHEMA
+    reports: tuple[FusionReport, ...]
 
 
 def fragments(
