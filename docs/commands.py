@@ -10,6 +10,24 @@ from roofline.cli import COMMANDS, main
 PAGE = Path(__file__).parent / "commands.md"
 SHOWN = {"op": (["op", "--help"], ["op", "matmul", "--help"]), "cross": (["cross", "matmul", "--help"],), "plot": (["plot", "--help"],)}
 
+# The page that says more about a command.
+PAGES = {
+    "analyze": "profiles.md",
+    "capture": "capture.md",
+    "op": "formulas.md",
+    "place": "guide.md",
+    "cross": "solving.md",
+    "fuse": "fusing.md",
+    "hlo": "hlo.md",
+    "fusion-report": "fusion_report.md",
+    "compare": "comparison.md",
+    "jax-compare": "jax.md",
+    "chips": "machines.md",
+    "plot": "figures.md",
+    "cache": "hosts.md",
+    "serve": "serve.md",
+}
+
 
 def said(words: list[str]) -> str:
     """What a command prints, at a fixed width."""
@@ -31,7 +49,8 @@ def page() -> str:
         "`--chip` is not given.",
     ]
     for name, (_, summary) in {"": ("", "the commands"), **COMMANDS}.items():
-        parts += ["", f"## roofline {name}".rstrip(), "", f"{summary[0].upper()}{summary[1:]}."]
+        more = f" More: [{PAGES[name]}]({PAGES[name]})." if name else ""
+        parts += ["", f"## roofline {name}".rstrip(), "", f"{summary[0].upper()}{summary[1:]}.{more}"]
         for words in SHOWN.get(name, ([name, "--help"] if name else ["--help"],)):
             parts += ["", "```text", f"$ roofline {' '.join(words)}", said(words), "```"]
     return "\n".join(parts) + "\n"

@@ -35,6 +35,13 @@ def test_help_names_every_command(capsys: Capture) -> None:
     assert all(name in text for name in COMMANDS)
 
 
+def test_a_former_name_of_a_command_still_works_and_is_not_listed(capsys: Capture) -> None:
+    assert "  fusion " not in out_of(capsys, "--help")
+    with pytest.raises(SystemExit):
+        main(["fusion", "--help"])
+    assert capsys.readouterr().out.startswith("usage: roofline fusion-report ")
+
+
 def test_the_version_is_the_packages(capsys: Capture) -> None:
     from importlib.metadata import version
 

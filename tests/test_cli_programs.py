@@ -66,7 +66,7 @@ def test_a_program_that_was_not_compiled_is_an_estimate(capsys: Capture, tmp_pat
 
 
 def test_what_a_program_did_not_fuse_is_ranked_with_its_reason(capsys: Capture, tmp_path: Path) -> None:
-    words = ["fusion", str(SCAN), "--chip", "h200"]
+    words = ["fusion-report", str(SCAN), "--chip", "h200"]
     (report,) = json_of(capsys, *words)["reports"]
     first = report["boundaries"][0]
     # The scores of attention cross memory between a library product and the softmax: 4·16·1024² of bf16, written and read, 8 times.

@@ -20,7 +20,7 @@ COMMANDS = {
     "cross": ("cross", "find the size at which a formula becomes compute bound"),
     "fuse": ("fuse", "price a chain of ops in every grouping into kernels, and find the best"),
     "hlo": ("hlo", "what a compiled XLA program costs, by scope, source line or category"),
-    "fusion": ("fusion", "what a program did not fuse, why, and what that costs"),
+    "fusion-report": ("fusion_report", "what a program did not fuse, why, and what that costs"),
     "compare": ("compare", "two reports, op by op"),
     "jax-compare": ("jax_compare", "theory beside XLA's cost analysis of a JAX function, instruction by instruction"),
     "chips": ("chips", "the machines: list, show, compare, check a machine file"),
@@ -28,6 +28,7 @@ COMMANDS = {
     "cache": ("cache", "what is kept of runs that were read, and how to forget it"),
     "serve": ("serve", "the pages of runs, live in a browser on this machine"),
 }
+ALIASES = {"fusion": "fusion-report"}  # former names, not listed
 _USAGE = "usage: roofline COMMAND [arguments]   (roofline COMMAND --help says more)"
 
 
@@ -69,7 +70,7 @@ def _run(words: list[str]) -> int:
 
         sys.stdout.write(f"roofline {version('roofline')}\n")
         return 0
-    name, *rest = words
+    name, rest = ALIASES.get(words[0], words[0]), words[1:]
     if name not in COMMANDS:
         raise UsageError(f"no command named {name!r}{did_you_mean(name, COMMANDS) or '; commands: ' + ', '.join(COMMANDS)}")
     command = import_module(f".{COMMANDS[name][0]}", __name__)

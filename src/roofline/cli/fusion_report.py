@@ -1,4 +1,4 @@
-"""`roofline fusion`: what a program did not fuse, why, and what that costs."""
+"""`roofline fusion-report`: what a program did not fuse, why, and what that costs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from msgspec.structs import asdict
 
 from ..analysis import analyze
-from ..hlo.fusion.fusion_report import Boundary, Fragmentation, FusionReport, FusionReports, KernelShare, fragments
+from ..hlo.fusion.fusion_report import Boundary, Fragmentation, FusionReport, FusionReports, KernelShare, fusion_report
 from ..hlo.price.collectives import network_of
 from ..machine import Machine
 from ..render.tables import Paper, facts, table
@@ -21,10 +21,10 @@ from .progress import progress
 
 def parser() -> Parser:
     made = Parser(
-        "fusion",
+        "fusion-report",
         "What a program did not fuse: values written by one kernel and read by another, the reason the program shows,\n"
         "and the gain if they were fused; kernels by avoidable traffic; how fragmented the program is.",
-        "roofline fusion program.hlo --chip h200",
+        "roofline fusion-report program.hlo --chip h200",
     )
     made.add_argument("path", metavar="PROGRAM", help="an HLO or StableHLO file, or a folder that --xla_dump_to wrote")
     made.add_argument("--top", type=at_least(0), default=12, metavar="N", help="rows to show in each table (default 12)")
@@ -40,7 +40,7 @@ def run(words: Sequence[str]) -> int:
     with progress(f"pricing {args.path}"):
         for module in read_modules(Path(args.path)):
             ready, platform, notes = prepared(module, machine)
-            reports.append((fragments(ready, platform, machine, link=network_of(machine)), notes))
+            reports.append((fusion_report(ready, platform, machine, link=network_of(machine)), notes))
     if args.output:
         from ..render.plot import roofline_chart
 
