@@ -38,7 +38,21 @@ def test_every_source_has_a_page() -> None:
         assert (DOCS / pages[source]).exists(), f"{source} has no page"
 
 
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     for page in [*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]:
-        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name} points to {target}, which is not there"
+        for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text()):
+            there = page.parent / target if target else page
+            assert there.exists(), f"{page.name} points to {target}, which is not there"
+            assert not anchor or anchor in anchors(there), f"{page.name} points to {target}#{anchor}, which is not there"
+
+
+def test_snippets_use_the_public_names_alone() -> None:
+    inner = re.compile(r"^(?:>>>|\.\.\.) +(?:from roofline\b|import roofline\.(?!jax\b)).*", re.MULTILINE)
+    for page in [*DOCS.glob("*.md"), ROOT / "README.md"]:
+        assert inner.findall(page.read_text()) == [], page.name
