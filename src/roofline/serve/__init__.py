@@ -5,7 +5,7 @@
     /compare/A/B         two on one chart              /compare/A/B.json      what `roofline compare --json` writes
     /run/ID/state.json   how far the reading is        /events/…              server-sent events: load the page again
 
-Ids are digests that only the list of runs can turn into paths. Reading and analysing happens in processes of their own (`desk`), so the
+Ids are digests that only the list of runs can turn into paths. Reading and analysing happens in processes of their own (`jobs`), so the
 loop here only hands out bytes.
 """
 
@@ -256,7 +256,7 @@ class Site:
 
 
 def application(roots: Sequence[Path | str], *, worker: Sequence[str], port: int, workers: int = 1) -> Guard:
-    """The ASGI application for some files and folders, behind its guard; ``worker`` is the command that analyses (see `desk`)."""
+    """The ASGI application for some files and folders, behind its guard; ``worker`` is the command that analyses (see `jobs`)."""
     desk = Desk(worker, workers=workers)
     site = Site(Lookout(roots), desk)
 
