@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "roofline"
-HEAVY = ("numpy", "polars", "matplotlib", "msgspec", "rich", "jax", "torch")
+HEAVY = ("numpy", "pyarrow", "matplotlib", "msgspec", "rich", "jax", "torch")
 
 
 def loaded_by(code: str) -> set[str]:

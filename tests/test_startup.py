@@ -16,7 +16,7 @@ from roofline.machines import toml
 from test_xspace_tpu import US, breakdown, op, ran, tpu
 from xspace_writer import space
 
-LIBRARIES = ("numpy", "polars", "matplotlib", "msgspec", "starlette", "uvicorn", "fsspec", "distributed", "jax")
+LIBRARIES = ("numpy", "pyarrow", "matplotlib", "msgspec", "starlette", "uvicorn", "fsspec", "distributed", "jax")
 STANDARD = (
     *(
         "typing",
