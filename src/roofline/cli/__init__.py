@@ -28,6 +28,7 @@ COMMANDS = {
     "plot": ("plot", "draw a figure"),
     "cache": ("cache", "what is kept of runs that were read, and how to forget it"),
     "serve": ("serve", "the pages of runs, live in a browser on this machine"),
+    "completion": ("completion", "print a script that completes commands and options in bash, zsh or fish"),
 }
 RARELY = 100_000  # new containers between two looks for cycles among them
 SWITCH_S = 0.0005
