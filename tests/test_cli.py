@@ -281,7 +281,7 @@ BAD = [
     (["op", "matmul", "3", "4", "5", "--wieghts", "int8"], 2, "unrecognized arguments"),
     (["place", "--flops", "1e12", "--dtype", "fp8", "--chip", "a100"], 1, "no unit of a100-sxm4-80 is rated for matrix/fp8"),
     (["place", "--flops", "ten"], 1, "'ten' is not a quantity"),
-    (["place", "--flops", "1", "--time", "-5ms"], 2, "place"),
+    (["place", "--flops", "1", "--time=-5ms"], 1, "negative"),
     (["place"], 2, "nothing to place"),
     (["cross", "matmul", "--free", "m", "--chip", "v5e"], 2, "also needs --k, --n"),
     (["cross", "matmul", "--free", "q", "--k", "1", "--n", "1", "--m", "1"], 2, "no argument 'q'"),

@@ -157,10 +157,10 @@ def test_a_file_system_that_refuses_is_one_line() -> None:
 
 def test_a_library_that_a_remote_file_needs_is_named(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def lacking(*_: object) -> None:
-        raise MissingExtra("polars", "tables")
+        raise MissingExtra("pyarrow", "parquet")
 
     monkeypatch.setattr("roofline.sources.hosts.find", lacking)
-    with pytest.raises(MissingExtra, match="polars is not installed"):
+    with pytest.raises(MissingExtra, match="pyarrow is not installed"):
         roofline.read(f"{bucket}/ops.csv")
 
 

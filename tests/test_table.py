@@ -1,7 +1,9 @@
 """Tables of ops: what people write in a spreadsheet becomes costs and times, and mistakes name their row and column."""
 
 import gzip
+import io
 import json
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roofline.errors import RooflineError, SourceError
+from roofline.render.export import to_parquet
 from roofline.sources import read
 from roofline.workload import Op
 
@@ -59,11 +62,32 @@ def test_json_lines_and_json_say_the_same_as_csv(tmp_path: Path) -> None:
 
 
 def test_parquet_is_read(tmp_path: Path) -> None:
-    import polars
+    import pyarrow
+    from pyarrow import parquet
 
-    polars.DataFrame({"name": ["a", "b"], "time": [0.001, None], "matrix/bf16": [1e12, 2e12]}).write_parquet(tmp_path / "ops.parquet")
+    table = pyarrow.table({"name": ["a", "b"], "time": [0.001, None], "matrix/bf16": [1e12, 2e12]})
+    parquet.write_table(table, tmp_path / "ops.parquet")
     first, second = read(tmp_path / "ops.parquet").workload.ops
     assert (first.time_s, second.time_s, second.cost["matrix/bf16"]) == (0.001, None, 2e12)
+
+
+def test_damaged_parquet_is_one_line(tmp_path: Path) -> None:
+    whole = to_parquet([{"name": f"op {row}", "time": 0.001} for row in range(9)])
+    letters = whole.replace(b"op 0", b"op \xff")  # which is not UTF-8
+    for damaged in (whole[:-1], whole[:4], letters):
+        (tmp_path / "ops.parquet").write_bytes(damaged)
+        with pytest.raises(SourceError, match=r"ops.parquet: not a readable Parquet file: .+"):
+            read(tmp_path / "ops.parquet")
+
+
+def test_parquet_keeps_whole_numbers_while_they_fit() -> None:
+    from pyarrow import parquet
+
+    cells = {"fit": [2**60 + 1, 1], "mixed": [2**60 + 1, 0.5], "long": [2**70, None], "fraction": [Fraction(1, 2), 1]}
+    rows = [{name: column[row] for name, column in cells.items()} for row in range(2)]
+    back = parquet.read_table(io.BytesIO(to_parquet(rows))).to_pydict()
+    assert back == {**cells, "mixed": [float(2**60 + 1), 0.5]}
+    assert {name: type(column[0]) for name, column in back.items()} == {"fit": int, "mixed": float, "long": float, "fraction": float}
 
 
 def test_gzip_is_opened(tmp_path: Path) -> None:

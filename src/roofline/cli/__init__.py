@@ -27,6 +27,7 @@ COMMANDS = {
     "plot": ("plot", "draw a figure"),
     "cache": ("cache", "what is kept of runs that were read, and how to forget it"),
     "serve": ("serve", "the pages of runs, live in a browser on this machine"),
+    "completion": ("completion", "print a script that completes commands and options in bash, zsh or fish"),
 }
 _USAGE = "usage: roofline COMMAND [arguments]   (roofline COMMAND --help says more)"
 

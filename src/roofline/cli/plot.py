@@ -31,18 +31,25 @@ def run(words: Sequence[str]) -> int:
     name, *rest = words
     if name == "fusion":
         return _fusion(rest)
+    args = parser(name, rest).parse_args(rest)
+    draw(args, FIGURES[name].draw(args, args.theme))
+    return 0
+
+
+def parser(name: str, words: Sequence[str]) -> Parser:
+    """The options of a figure; some depend on the words that follow its name."""
+    if name == "fusion":
+        return fuse.parser()
     if name not in FIGURES:
         raise UsageError(f"plot: no figure named {name!r}{did_you_mean(name, FIGURES) or '; figures: ' + ', '.join(FIGURES)}")
     figure = FIGURES[name]
-    parser = Parser(f"plot {name}", figure.summary, f"roofline plot {name} {figure.example} -o {name}.svg")
-    figure.arguments(parser, rest)
-    machine_options(parser)
-    parser.add_argument("--compute", metavar="RESOURCE", help="the compute roof, such as matrix/fp8 (default: bf16, else the fastest)")
-    parser.add_argument("--level", default="hbm", metavar="LEVEL", help="the memory level or link (default hbm)")
-    figure_options(parser, required=True)
-    args = parser.parse_args(rest)
-    draw(args, figure.draw(args, args.theme))
-    return 0
+    made = Parser(f"plot {name}", figure.summary, f"roofline plot {name} {figure.example} -o {name}.svg")
+    figure.arguments(made, words)
+    machine_options(made)
+    made.add_argument("--compute", metavar="RESOURCE", help="the compute roof, such as matrix/fp8 (default: bf16, else the fastest)")
+    made.add_argument("--level", default="hbm", metavar="LEVEL", help="the memory level or link (default hbm)")
+    figure_options(made, required=True)
+    return made
 
 
 def _help() -> str:

@@ -33,10 +33,15 @@ def parser() -> Parser:
 
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
-    from ..serve import application
-    from ..serve.listen import LOOPBACK, bind, listen
+    from ..errors import MissingExtra
     from ..sources.processes import cores
     from ..sources.samples import sample_or_path
+
+    try:
+        from ..serve import application
+        from ..serve.listen import LOOPBACK, bind, listen
+    except ModuleNotFoundError as error:
+        raise MissingExtra(str(error.name).partition(".")[0], "serve") from None
 
     if args.chip or args.set:
         chosen_machine(args)  # one that does not exist is refused before anything is served
