@@ -44,7 +44,7 @@ class Resource:
     def __post_init__(self) -> None:
         unit, slash, kind = self.name.partition("/") if isinstance(self.name, str) else ("", "", "")
         if not unit or unit[0] not in _LETTERS or unit.strip(f"{_WORD}.") or bool(slash) != bool(kind) or kind.strip(_WORD):
-            raise UnitError(f"{self.name!r} is not a resource; write it like 'matrix/bf16', 'hbm' or 'ici/hop'")
+            raise UnitError(f"{self.name!r} is not a resource; write one like 'matrix/bf16', 'hbm' or 'ici/hop'")
         compute, link = unit in COMPUTE_UNITS, unit.partition(".")[0] in LINK_UNITS
         facts = {
             "unit": unit,
@@ -83,8 +83,20 @@ def vector(number: str | DType) -> Resource:
 named = cache(Resource)  # programs name the same few for each of their operations
 
 
+def bound_words(bound: str | None) -> str:
+    """What a bound is called in a sentence.
+
+    >>> bound_words("matrix"), bound_words("hbm"), bound_words("ici"), bound_words("latency")
+    ('compute-bound (matrix)', 'memory-bound (hbm)', 'communication-bound (ici)', 'latency-bound')
+    """
+    if bound is None or bound == "latency":
+        return "no known bound" if bound is None else "latency-bound"
+    resource = named(bound)
+    return f"{'compute' if resource.is_compute else 'communication' if resource.is_link else 'memory'}-bound ({bound})"
+
+
 HBM = Resource("hbm")  # main memory, whatever its technology
 PCIE = Resource("pcie")  # the bus to the host, one direction of it
 HOST = Resource("host")  # the host's memory, seen from an accelerator
 TRANSCENDENTAL = Resource("vector/transcendental")
-UNNAMED_WORK = Resource("compute")  # arithmetic on a unit that nobody can name
+UNNAMED_WORK = Resource("compute")  # arithmetic on an unknown unit

@@ -15,7 +15,7 @@ from .advice import KINDS
 from .patterns import pattern
 from .report import DeviceInfo, DeviceShare, Finding, OpInfo
 from .resource import SCALE_UP
-from .units import percent, plain, show
+from .units import percent, plain
 from .value import value
 
 KIND = "straggler"
@@ -115,8 +115,8 @@ def _slow(ops: Sequence[OpInfo], table: Mapping[int, Mapping[str, tuple[float, f
     return Finding(
         kind=KIND,
         message=(
-            f"{by} {place}{others} is {plain(slow[place].ratio, 3)} times as slow as the median {by}, in ops that hold "
-            f"{percent(slow[place].slower / slow[place].seconds)} of its time: {show(waiting, 's')} of the others' time wait for it."
+            f"{by} {place}{others} takes {plain(slow[place].ratio, 3)} times as long as the median {by}, in ops that make up "
+            f"{percent(slow[place].slower / slow[place].seconds)} of its time; the others wait for it."
         ),
         ops=ids,
         saving_s=waiting,
@@ -139,8 +139,8 @@ def _late(ops: Sequence[OpInfo], table: Mapping[int, Mapping[str, tuple[float, f
     return Finding(
         kind=KIND,
         message=(
-            f"{by} {place} comes last where devices meet: the others wait {show(waiting, 's')} longer in "
-            f"{', '.join(op.name for op in meetings[:3])}, while its own ops are no slower; look at what starts it."
+            f"{by} {place} arrives last at collectives: the others wait for it in {', '.join(op.name for op in meetings[:3])}, "
+            "while its own ops are no slower; check what delays its launches."
         ),
         ops=tuple(op.id for op in meetings),
         saving_s=waiting,
