@@ -76,7 +76,7 @@ class LimitInfo:
 
 @value
 class MachineInfo:
-    """The machine everything was held against."""
+    """The machine of a report."""
 
     name: str
     ceilings: tuple[CeilingInfo, ...]
@@ -242,7 +242,7 @@ class Finding:
 
 @value
 class Report:
-    """A program held against a machine."""
+    """A program compared with a machine's limits."""
 
     schema: str = SCHEMA
     input: InputInfo
