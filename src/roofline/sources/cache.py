@@ -87,7 +87,7 @@ class Cache:
             with tempfile.TemporaryFile(dir=made.folder):
                 pass
         except OSError as error:
-            raise UsageError(f"{folder}: cannot keep a cache there: {error.strerror}; name another folder, or --no-cache") from None
+            raise UsageError(f"{folder}: cannot write the cache: {error.strerror}; use another folder, or --no-cache") from None
         return made
 
     def get(self, key: str) -> Part | None:
