@@ -14,8 +14,8 @@ from ...resource import TRANSCENDENTAL, matrix, vector
 from ...value import value
 
 CAUSAL = "causal counts half the square"
-WINDOWED = "queries see a window of keys; its ends are counted half"
-FULL_LENGTHS = "sequence lengths are data: every sequence is taken to be full"
+WINDOWED = "queries see a window of keys; its ends count half"
+FULL_LENGTHS = "sequence lengths are known only at run time: assuming full sequences"
 
 
 @value

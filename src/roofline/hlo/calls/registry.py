@@ -90,7 +90,7 @@ def register_call(target: str, function: UserFunction) -> None:
     _import(LIBRARIES)
     if target in _USERS or target in _EXACT or target in _PREFIXES:
         owner = "one of yours" if target in _USERS else "one of this package's"
-        raise UsageError(f"the custom call {target!r} already has a function, {owner}; forget_call takes away yours")
+        raise UsageError(f"the custom call {target!r} already has a function, {owner}; remove yours with forget_call")
     _USERS[target] = function
 
 
