@@ -49,5 +49,5 @@ def test_negative_amounts_are_refused() -> None:
 
 
 def test_columns_no_unit_is_rated_for_are_an_error() -> None:
-    with pytest.raises(MachineError, match="no unit of toy is rated for matrix/int4"):
+    with pytest.raises(MachineError, match="toy has no known rate for matrix/int4"):
         place_columns(Columns.of([Cost.of({INT4: 1})]), toy())

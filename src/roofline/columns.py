@@ -33,7 +33,7 @@ class Columns:
         if self.amounts.shape != self.unknown.shape or self.amounts.shape[0] != len(self.resources):
             raise FormulaError(f"columns of shape {self.amounts.shape} do not match {len(self.resources)} resources")
         if (self.amounts < 0).any() or not np.isfinite(self.amounts).all():
-            raise FormulaError("a cost is negative or not a number; amounts are 0 or more")
+            raise FormulaError("an amount is negative or not a number; amounts are 0 or more")
 
     def __len__(self) -> int:
         return int(self.amounts.shape[1])

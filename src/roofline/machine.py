@@ -70,10 +70,10 @@ class Ceiling:
     def __post_init__(self) -> None:
         if not self.rate > 0:
             raise MachineError(
-                f"{self.resource}: a rate of {show(self.rate, self.resource.per)} is impossible; leave the resource out instead"
+                f"{self.resource}: a rate of {show(self.rate, self.resource.per)} is not positive; leave the resource out instead"
             )
         if self.provenance not in PROVENANCES:
-            raise MachineError(f"{self.resource}: provenance {self.provenance!r} is none of {', '.join(PROVENANCES)}")
+            raise MachineError(f"{self.resource}: unknown provenance {self.provenance!r}; use one of {', '.join(PROVENANCES)}")
 
 
 @value
@@ -100,7 +100,7 @@ class Limit:
 
     def __post_init__(self) -> None:
         if not 0 < self.fraction <= 1:
-            raise MachineError(f"limit {self.name!r}: a fraction of {self.fraction:g} is not in (0, 1]")
+            raise MachineError(f"limit {self.name!r}: fraction {self.fraction:g} is not in (0, 1]")
 
 
 @value
@@ -134,7 +134,7 @@ class Machine:
         if twice := {str(resource) for resource in seen if seen.count(resource) > 1}:
             raise MachineError(f"machine {self.name!r} rates {', '.join(sorted(twice))} twice; keep one and put the other under others")
         if self.devices < 1 or self.cores < 1:
-            raise MachineError(f"machine {self.name!r}: devices and cores are counted from 1")
+            raise MachineError(f"machine {self.name!r}: devices and cores must be 1 or more")
 
     @classmethod
     def of(cls, name: str, rates: Mapping[str, str | float], **details: object) -> "Machine":
@@ -166,7 +166,7 @@ class Machine:
         if found is None:
             rated = [ceiling.resource.name for ceiling in self.ceilings]
             raise MachineError(
-                f"{self.name} has no rate for {resource}{did_you_mean(str(resource), rated) or '; rated: ' + ', '.join(rated)}"
+                f"{self.name} has no known rate for {resource}{did_you_mean(str(resource), rated) or '; known: ' + ', '.join(rated)}"
             )
         return found.rate
 
@@ -235,7 +235,7 @@ class Machine:
                 ceilings.append(ceiling)
                 continue
             if not 0 < fraction <= 1:
-                raise MachineError(f"{why}: a fraction of {fraction:g} on {ceiling.resource} is not in (0, 1]")
+                raise MachineError(f"{why}: fraction {fraction:g} for {ceiling.resource} is not in (0, 1]")
             kept = Figure(ceiling.rate, ceiling.citation, f"full rate; {why}")
             note = f"{ceiling.note}; {why}" if ceiling.note else why
             ceilings.append(replace(ceiling, rate=ceiling.rate * fraction, others=(kept, *ceiling.others), note=note))
