@@ -110,7 +110,10 @@ def _program(report: Report, paper: Paper, feeds: bool = True) -> str:
     priced = percent(cover.priced_s / cover.busy_s) if cover.priced_s is not None and cover.busy_s else ""
     return facts(
         [
-            ("time", f"{show(total.time_s, 's')}; per-op roofline: {percent(total.op_efficiency)} of it" if total.time_s else ""),
+            (
+                "time",
+                f"{show(total.time_s, 's')}; per-op roofline: {percent(total.op_efficiency)} of the measured time" if total.time_s else "",
+            ),
             ("busy", _busy(total)),
             ("lost", _lost(total)),
             ("minimum", f"{show(total.floor_s, 's')} if all ops overlapped, {bound_words(total.bound)}"),
