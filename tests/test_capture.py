@@ -83,7 +83,7 @@ def test_a_script_runs_as_it_would_and_its_report_follows(tmp_path: Path, writte
     report = report_in(tmp_path)
     assert products(report) == STEPS
     assert len([point for point in report["points"] if point["scope"] == "step" and point["infeed_outfeed"]]) == STEPS
-    assert "of roof" in done.stdout  # the usual table
+    assert "efficiency" in done.stdout  # the usual table
     assert "<!doctype html>" in (tmp_path / "run" / "report.html").read_text("utf-8")[:100]
 
 
@@ -108,7 +108,7 @@ def test_whatever_starts_python_is_recorded(tmp_path: Path, written, form: str) 
 def test_a_failure_keeps_its_status_and_what_was_recorded(tmp_path: Path, written, ending: str, status: int) -> None:
     done = captured(tmp_path, sys.executable, written(f"train()\n{ending}"))
     assert done.returncode == status
-    assert f"the program ended with exit status {status}" in done.stderr
+    assert f"the program failed with exit status {status}" in done.stderr
     assert products(report_in(tmp_path)) == STEPS
 
 
@@ -138,7 +138,7 @@ def test_an_order_to_stop_ends_the_program_and_the_report_follows(tmp_path: Path
 def test_a_hard_crash_is_explained(tmp_path: Path, written) -> None:
     done = captured(tmp_path, sys.executable, written("train()\nos.kill(os.getpid(), signal.SIGKILL)"))
     assert done.returncode == 128 + signal.SIGKILL
-    assert "was killed by signal 9 before its profile was written; --duration writes it while the program runs" in done.stderr
+    assert "was killed by signal 9 before its profile was written; use --duration to write it while the program runs" in done.stderr
     assert profiles(tmp_path) == []
 
 
@@ -167,9 +167,9 @@ def test_steps_are_counted_to_choose_what_is_recorded(tmp_path: Path, written) -
 @pytest.mark.parametrize(
     ("body", "options", "said"),
     [
-        ("train()", ["--delay", "1 h"], "ended within the delay; give a shorter --delay"),
-        ("train()", ["--skip", "9"], f"ended after {STEPS} annotated steps; give a smaller --skip"),
-        ("", [], "ended without running anything on a device through JAX"),
+        ("train()", ["--delay", "1 h"], "ended before the delay was over; use a shorter --delay"),
+        ("train()", ["--skip", "9"], f"ended after {STEPS} annotated steps; use a smaller --skip"),
+        ("", [], "ended without running anything on a device with JAX"),
     ],
 )
 def test_a_program_that_ends_too_early_says_why_nothing_was_recorded(
@@ -183,7 +183,7 @@ def test_a_program_that_ends_too_early_says_why_nothing_was_recorded(
 def test_a_program_without_jax_is_an_error_of_one_line(tmp_path: Path) -> None:
     done = captured(tmp_path, sys.executable, "-c", "print('hello')")
     assert (done.returncode, done.stdout) == (1, "hello\n")
-    assert "ended without importing JAX, so there is nothing to analyse" in done.stderr
+    assert "ended without importing JAX, so nothing was recorded" in done.stderr
     assert done.stderr.count("\n") == 1
     failed = captured(tmp_path, sys.executable, "-I", "-c", "raise SystemExit(7)")
     assert failed.returncode == 7
@@ -201,7 +201,7 @@ def test_a_profile_of_the_programs_own_comes_first(tmp_path: Path, written) -> N
     body = f"train()\nwith jax.profiler.trace({str(tmp_path / 'own')!r}):\n    train(2)"
     done = captured(tmp_path, sys.executable, written(body))
     assert done.returncode == 0, done.stderr
-    assert "the program took a profile of its own from then on" in done.stderr
+    assert "the program started its own profile, which ended this recording" in done.stderr
     assert len(list((tmp_path / "own").rglob("*.xplane.pb"))) == 1
     assert products(report_in(tmp_path)) == STEPS
 
@@ -238,7 +238,7 @@ def test_what_cannot_be_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFix
     for words, said in [
         (["--"], "no program given"),
         (["--", "no-such-program"], "'no-such-program' not found"),
-        (["--delay", "1s", "--steps", "2", "--", "python"], "after a delay or after some steps, not both"),
+        (["--delay", "1s", "--steps", "2", "--", "python"], "--delay and --skip exclude each other"),
         (["--steps", "0", "--", "python"], "steps to record 1 or more"),
         (["--chip", "h10", "--", "python"], "did you mean"),
         (["--stepz", "2", "--", "python"], "unrecognized arguments: --stepz"),

@@ -166,7 +166,7 @@ def _floors(ops: Sequence[OpInfo]) -> float | None:
 
 
 def _efficiency(ops: Sequence[OpInfo]) -> float | None:
-    """Summed floors over summed times of the ops that were timed; those that nobody could price count with no floor."""
+    """Summed minimum times over summed times of the timed ops; ops of unknown cost count with a minimum of 0."""
     timed = [op for op in ops if op.time_s]
     time, floor = sum(op.time_s or 0.0 for op in timed), _floors(timed)
     return floor / time if time and floor else None

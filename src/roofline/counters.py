@@ -265,7 +265,7 @@ class Comparison:
 
 
 def model_against_counters(ops: Iterable[Op]) -> tuple[Comparison, ...]:
-    """The model beside the counters, a row for each op and quantity that either of them has.
+    """The model and the counters, a row for each op and quantity that either of them has.
 
     Matrix FLOP and bytes of main memory should agree. Vector FLOP by counters exceed the model's, which counts mathematics and not
     machine code (GELU is 9 FLOP per element by the convention, 21 in fp32 instructions): the ratio is shown, not forced.

@@ -157,7 +157,7 @@ def chain(
 
 @value
 class Kernel:
-    """One group of stages as one kernel: the tensors that cross main memory, its cost, and where that stands."""
+    """One group of stages as one kernel: the tensors read and written in main memory, its cost and placement."""
 
     stages: tuple[str, ...]
     reads: tuple[str, ...]
@@ -190,7 +190,7 @@ class Kernel:
 
     @property
     def time_s(self) -> float:
-        """The floor, after the corrections asked for."""
+        """The minimum time, with the corrections."""
         return self.placement.expected_s
 
     @property
@@ -245,7 +245,7 @@ class Fusion:
 
     @property
     def time_s(self) -> float:
-        """The same, after the corrections asked for."""
+        """The same, with the corrections."""
         return sum(kernel.time_s for kernel in self.kernels)
 
     @property
@@ -346,7 +346,7 @@ def _spans(chain: Chain, groups: Sequence[Sequence[str]] | Sequence[int]) -> tup
 
 
 def _room(chain: Chain, machine: Machine, given: float | None) -> tuple[float | None, tuple[str, ...]]:
-    """Bytes of a row that one core can hold, and a note when nobody knows."""
+    """Bytes of a row that one core can hold, and a note when that is unknown."""
     if given is not None:
         if not given >= 0:
             raise UsageError(f"on-chip memory of {given:g} B is negative; give 0 or more")

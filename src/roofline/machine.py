@@ -200,7 +200,7 @@ class Machine:
 
     @property
     def best_matrix(self) -> Ceiling | None:
-        """The roof a chart draws when nobody names one: bf16, else fp16, else the fastest compute."""
+        """The compute ceiling a chart draws by default: bf16, else fp16, else the fastest."""
         for name in ("matrix/bf16", "matrix/fp16"):
             if found := self.ceiling(name):
                 return found

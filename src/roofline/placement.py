@@ -71,11 +71,11 @@ IDEAL = Corrections()
 
 @value
 class Placement:
-    """Where a cost stands on a machine.
+    """A cost on a machine: its time on each unit, bound and efficiency.
 
     ``times`` are seconds on each unit of hardware, longest first; ``roofs`` the rated resources that the work ran under after
-    fallbacks; ``compute`` the arithmetic that takes the most time; ``unrated`` are resources the machine has no rate for;
-    ``unknown`` those whose amount nobody knows. Either makes the floor a lower bound only.
+    fallbacks; ``compute`` the arithmetic that takes the most time; ``unrated`` are resources without a known rate;
+    ``unknown`` those of unknown amount. With either, ``floor_s`` may be too low.
     """
 
     machine: Machine = field(repr=False)

@@ -152,7 +152,7 @@ class CounterInfo:
 
 @value
 class OpInfo:
-    """One operation and where it stands: totals over all executions.
+    """One operation on the machine: totals over all executions.
 
     ``rate`` is its FLOP/s and ``bandwidth`` its B/s over each memory level and link, by its own time; ``intensities`` its FLOP over the
     bytes of each of them, of which ``intensity`` is that of main memory. ``attainable`` is the best rate that its roofs allow.

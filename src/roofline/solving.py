@@ -201,7 +201,7 @@ def _name(formula: Formula) -> str:
 
 
 def _check_names(formula: Formula, free: tuple[str, ...], fixed: Mapping[str, object]) -> None:
-    """Refuse names the formula does not have, and dimensions nobody gave."""
+    """Reject unknown names and missing dimensions."""
     if not free:
         raise UsageError(f"{_name(formula)}: no free dimension; name the one to vary")
     if both := [name for name in free if name in fixed]:

@@ -1,4 +1,4 @@
-"""Stragglers: how the time of each op differs between the devices and hosts that ran it, and who holds the others up.
+"""Stragglers: how the time of each op differs between devices and hosts, and which one delays the others.
 
 An op's time on a device is its mean over the executions there, so that devices which ran it more often compare. Devices that work in
 step wait for the slowest:
@@ -102,7 +102,7 @@ def straggler(ops: Sequence[OpInfo], shares: Sequence[DeviceShare], devices: Seq
 
 
 def _slow(ops: Sequence[OpInfo], table: Mapping[int, Mapping[str, tuple[float, float]]], by: str) -> Finding | None:
-    """Who takes longer in its own work."""
+    """The place that takes longer in its own work."""
     mine = [op for op in ops if not is_exchange(op)]
     standing = _standings(mine, table)
     slow = {place: one for place, one in standing.items() if one.ratio >= SLOWER and one.slower >= CONSISTENT * one.seconds}
@@ -125,7 +125,7 @@ def _slow(ops: Sequence[OpInfo], table: Mapping[int, Mapping[str, tuple[float, f
 
 
 def _late(ops: Sequence[OpInfo], table: Mapping[int, Mapping[str, tuple[float, float]]], by: str) -> Finding | None:
-    """Who is not slower in its own work, and yet the others wait for it where they meet."""
+    """The place that is not slower in its own work, yet arrives last at collectives."""
     meetings = [op for op in ops if is_exchange(op)]
     standing = _standings(meetings, table)
     if len(standing) < 2:

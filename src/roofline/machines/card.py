@@ -77,7 +77,7 @@ class Link:
 
 @value
 class Sustained:
-    """A rate that somebody reached, and the share of the vendor's peak it is; ``limit`` names the lower roof it makes."""
+    """A measured rate, and its fraction of the vendor's peak; ``limit`` names the lower ceiling it makes."""
 
     what: str
     rate: float
@@ -101,7 +101,7 @@ class Disagreement:
 
 @value
 class KnownError:
-    """A figure in circulation that is wrong for this chip, kept so that nobody trusts it again."""
+    """A published figure that is wrong for this chip, kept so that the linter recognises it."""
 
     resource: Resource
     rate: float

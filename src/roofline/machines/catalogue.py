@@ -1,4 +1,4 @@
-"""The catalogue: one TOML file a chip, found by any name a person or a tool uses.
+"""The catalogue: one TOML file per chip, found by any of its names.
 
 >>> load("NVIDIA H100 80GB HBM3").name
 'h100-sxm'

@@ -31,7 +31,7 @@ AT_MOST: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 def sources(card: Card) -> Iterator[Problem]:
-    """Every figure says where it comes from."""
+    """Every figure names its source."""
     figures: list[tuple[object, Ceiling | Capacity]] = [(each.resource, each) for each in card.machine.ceilings]
     figures += [(each.level, each) for each in card.machine.capacities]
     for resource, figure in figures:

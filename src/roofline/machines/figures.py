@@ -126,7 +126,7 @@ def spec(name: str, table: Table) -> Spec:
 
 
 def sustained(table: Table) -> Sustained:
-    """A ``[[sustained]]`` table: what somebody reached, by which means."""
+    """A ``[[sustained]]`` table: a measured rate and how it was measured."""
     table.only("what", "resource", "rate", "fraction", "limit", "source", "note")
     resource = resource_of(table, "resource", "matrix/bf16") if "resource" in table.data else None
     per = resource.per if resource else "B/s"

@@ -132,7 +132,7 @@ def roof(machine: "Machine | Roof", compute: str | None = None, level: str = HBM
 
 
 def ceilings(machine: Machine, compute: str | None = None, level: str = HBM.name) -> tuple[Roof, ...]:
-    """The named lower roofs inside a machine's roof, one a limit that lowers it, highest peak first, then widest bandwidth."""
+    """The named lower ceilings of a machine, one per limit, highest peak first, then widest bandwidth."""
     whole = roof(machine, compute, level)
     names = dict.fromkeys(limit.name for limit in machine.limits)
     lowered = [roof(machine.limited(name), whole.compute, level, name) for name in names]

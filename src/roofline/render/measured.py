@@ -13,7 +13,7 @@ AGREES, DIFFERS = 0.05, 0.25  # of counted over modelled from 1: where the colou
 
 
 def counters_text(rows: Sequence[Comparison], paper: Paper = PLAIN, top: int = 20) -> str:
-    """The model beside the counters, op by op: each unit's FLOP and each memory's bytes, and counted over modelled."""
+    """The model and the counters, op by op: each unit's FLOP and each memory's bytes, and counted over modelled."""
     ops = [list(mine) for _, mine in groupby(rows, key=lambda row: row.op_index)]
     lines: list[list[str | Cell]] = []
     for mine in ops[:top]:

@@ -80,7 +80,7 @@ class Cache:
 
     @classmethod
     def at(cls, folder: Path | str) -> "Cache":
-        """The cache in a folder that somebody named: it has to be possible to write there, and files of any size are kept."""
+        """The cache in a given folder, which must be writable; files of any size are cached."""
         made = cls(Path(folder), largest_bytes=None)
         try:
             made._make()

@@ -113,7 +113,7 @@ def known_targets() -> tuple[str, ...]:
 
 
 def price_call(site: Site) -> Price | None:
-    """The price of one execution of a custom call; ``None`` when nobody knows its target.
+    """The price of one execution of a custom call; ``None`` for an unknown target.
 
     A call whose configuration does not fit its shapes moves its bytes, and its arithmetic is unknown.
     """
