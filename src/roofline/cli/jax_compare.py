@@ -74,13 +74,15 @@ class Answer(Struct, frozen=True, kw_only=True):
 def parser() -> Parser:
     made = Parser(
         "jax-compare",
-        "Theory, with and without the accumulator, beside what XLA's cost_analysis() says here, instruction by instruction.\n"
-        "Without a function: a square matrix product. Nothing is executed. Without JAX: theory alone.",
+        "Compare our FLOP and byte counts with XLA's cost_analysis() of a JAX function, instruction by instruction.\n"
+        "Without a function: a square matrix product, also counted by hand. Compiles but does not run it. Without JAX: hand counts only.",
         "roofline jax-compare\n  roofline jax-compare mymodule:layer --args 512x4096 4096x4096",
     )
-    made.add_argument("function", nargs="?", metavar="MODULE:FUNCTION", help="a function of arrays; the current folder is searched first")
-    made.add_argument("--args", nargs="+", default=[], metavar="SHAPE", help="its arguments: 512x4096, or f32[512,4096] to fix the format")
-    made.add_argument("--size", type=int, default=SIZE, metavar="N", help=f"size of the square product (default {SIZE})")
+    made.add_argument("function", nargs="?", metavar="MODULE:FUNCTION", help="function of arrays; the current folder is searched first")
+    made.add_argument(
+        "--args", nargs="+", default=[], metavar="SHAPE", help="shapes of its arguments: 512x4096, or f32[512,4096] with a number format"
+    )
+    made.add_argument("--size", type=int, default=SIZE, metavar="N", help=f"size of the square matrix product (default {SIZE})")
     made.add_argument("--dtype", action="append", metavar="FORMAT", help=f"number formats to try (default {' and '.join(FORMATS)})")
     output_options(made, figure=False)
     return made
@@ -89,10 +91,10 @@ def parser() -> Parser:
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     if args.size < 1:
-        raise UsageError(f"jax-compare: --size {args.size}; a size is a positive whole number")
+        raise UsageError(f"jax-compare: --size {args.size} is not a positive whole number")
     formats = [dtype(name) for name in args.dtype or FORMATS]
     if args.function and not args.args:
-        raise UsageError("jax-compare: say what the function takes with --args, such as --args 512x4096 4096x4096")
+        raise UsageError("jax-compare: give the shapes of the function's arguments: --args 512x4096 4096x4096")
     shapes = [_shape(text) for text in args.args] or [("", (args.size, args.size)), ("", (args.size, args.size))]
     comparisons, notes = [], []
     for number in formats:
@@ -102,7 +104,7 @@ def run(words: Sequence[str]) -> int:
         except MissingExtra as missing:
             if args.function:
                 raise
-            notes = [f"theory alone: {missing}"]
+            notes = [f"hand counts only: {missing}"]
             comparisons.append(Comparison(format=number.name, backend="", counts=tuple(theory), lines=()))
     answer = Answer(function=args.function or f"matmul {args.size}", comparisons=tuple(comparisons), notes=tuple(notes))
     emit(args, lambda page: _text(answer, page), answer, lambda: _rows(answer))
@@ -113,7 +115,7 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
     """A number format, or none, and sizes."""
     match = _SHAPE.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"--args {text!r}: write a shape like 512x4096 or f32[512,4096]")
+        raise UsageError(f"--args {text!r}: not a shape; write it like 512x4096 or f32[512,4096]")
     return match["format"] or "", tuple(int(size) for size in re.findall(r"\d+", match["sizes"]))
 
 
@@ -121,9 +123,9 @@ def _theory(size: int, number: DType) -> list[Count]:
     """The hand counts of a square product: operands and output, and the accumulator besides."""
     accumulator = ACCUMULATORS.get(number.bits)
     plain_count, taxed = matmul(size, size, size, dtype=number.name), matmul(size, size, size, dtype=number.name, accumulator=accumulator)
-    counts = [_count("theory: operands and output", plain_count.cost.flops, plain_count.cost.bytes())]
+    counts = [_count("by hand: operands and output", plain_count.cost.flops, plain_count.cost.bytes())]
     if accumulator:
-        counts.append(_count(f"theory: and the accumulator, {accumulator}", taxed.cost.flops, taxed.cost.bytes()))
+        counts.append(_count(f"by hand: with {accumulator} accumulator", taxed.cost.flops, taxed.cost.bytes()))
     return counts
 
 
@@ -204,7 +206,7 @@ def _load(name: str) -> Callable[..., Any]:
     """The function that MODULE:FUNCTION names, from the current folder or the installed packages."""
     module, colon, function = name.partition(":")
     if not colon:
-        raise UsageError(f"jax-compare: {name!r}; write MODULE:FUNCTION")
+        raise UsageError(f"jax-compare: {name!r} is not a function name; write MODULE:FUNCTION")
     sys.path.insert(0, str(Path.cwd()))
     try:
         found = getattr(importlib.import_module(module), function)
@@ -220,18 +222,18 @@ def _load(name: str) -> Callable[..., Any]:
 def _why(line: Line, priced: bool) -> str:
     """The conventions that explain a difference, if there is one."""
     if not priced:
-        return "costs nothing here: it moves no data of its own"
+        return "roofline: no cost, it moves no data"
     if line.flops is None or line.bytes is None:
-        return "unknown here where XLA says 0"
+        return "roofline: unknown cost; XLA counts 0"
     reasons = []
     if (line.xla_flops or 0) > line.flops:
-        reasons.append("XLA counts conversions, comparisons and selects as a FLOP an element; here they are 0")
+        reasons.append("XLA counts 1 FLOP per element for conversions, comparisons and selects; roofline counts 0")
     elif (line.xla_flops or 0) < line.flops:
-        reasons.append("XLA does not see into library calls and counts a loop's body once")
+        reasons.append("XLA does not count inside library calls, and counts a loop body once")
     if (line.xla_bytes or 0) > line.bytes:
-        reasons.append("XLA counts whole operands where only a part is touched, or one that is read twice")
+        reasons.append("XLA counts whole operands where only part is accessed, or an operand twice")
     elif (line.xla_bytes or 0) < line.bytes:
-        reasons.append("XLA leaves out operands or results that this count includes")
+        reasons.append("XLA leaves out operands or results that roofline counts")
     return "; ".join(reasons)
 
 
@@ -248,18 +250,18 @@ def _number(value: float | None) -> str:
 
 
 def _text(answer: Answer, page: Paper) -> str:
-    parts = [f"{page.paint(answer.function, 'bold')}: what it does, counted every way"]
+    parts = [f"{page.paint(answer.function, 'bold')}: FLOP and bytes by each method"]
     reasons = list(dict.fromkeys(line.why for one in answer.comparisons for line in one.lines if line.why))
     for one in answer.comparisons:
         parts.append(table([one.format, "FLOP", "bytes", "FLOP/B"], [_cells(count) for count in one.counts], page))
         if one.lines:
-            headers = ["  instruction", "opcode", "FLOP here", "XLA", "bytes here", "XLA", "why"]
+            headers = ["  instruction", "opcode", "FLOP", "XLA", "bytes", "XLA", "note"]
             parts.append(table(headers, [_line_cells(line, reasons) for line in one.lines], page, left=2))
     notes = [f"{number}. {reason}" for number, reason in enumerate(reasons, start=1)] + list(answer.notes)
     if any(one.lines for one in answer.comparisons):
         notes.append(
-            f"compiled for {answer.comparisons[0].backend}: its compiler may widen operands and split the product into several "
-            "instructions, each of which reads and writes memory; the accumulator of the hand count stays on chip in real kernels"
+            f"compiled for {answer.comparisons[0].backend}: the compiler may widen operands and split the product into several "
+            "instructions, each reading and writing memory; in real kernels the accumulator stays on chip"
         )
     return "\n\n".join(part for part in (*parts, notes_text(notes, page)) if part)
 

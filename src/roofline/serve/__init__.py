@@ -170,9 +170,7 @@ class Site:
 
     async def error(self, request: Request, error: Exception) -> Response:
         """Anything that is not there, as a page or as JSON like what was asked for."""
-        status, words = (
-            (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "something went wrong in the server")
-        )
+        status, words = (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "internal error of the server")
         if request.url.path.endswith(".json"):
             return _json(request, to_json({"error": words}), status=status)
         return HTMLResponse(error_page("roofline", words), status_code=status)
@@ -210,10 +208,10 @@ class Site:
         if id not in self._by_id and self._looking is not None:
             await asyncio.wait({self._looking})  # it may have come a moment ago
         if id not in self._by_id:
-            raise HTTPException(404, "no such run; it may be gone: see the list")
+            raise HTTPException(404, "no such run; reload the list of runs")
         run = self._known(id)
         if run is None:
-            raise HTTPException(410, f"{self._by_id[id].name}: its file is gone; it was there when the list was made")
+            raise HTTPException(410, f"{self._by_id[id].name}: its file no longer exists; reload the list of runs")
         return run
 
     async def _pair(self, request: Request) -> tuple[Run, Run]:
