@@ -9,18 +9,16 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 ROOT = Path("src/roofline")
-XSPACE = ROOT / "sources" / "xspace"
-CORE = sorted(str(path) for path in (XSPACE / "core").glob("*.c"))
-BINDING = [str(XSPACE / name) for name in ("_scan.c", "binding_index.c", "binding_jobs.c")]
-HEADERS = sorted(str(path) for path in ROOT.glob("**/*.h"))
+HEADERS = sorted(str(path) for path in ROOT.rglob("*.h"))
 
 
-def native(name: str, sources: list[str], folders: list[Path]) -> Extension:
+def native(module: Path) -> Extension:
+    """An extension module: the C file it is named after, and the C beside and below it."""
     return Extension(
-        name,
-        sources=sources,
+        ".".join(module.relative_to("src").with_suffix("").parts),
+        sources=sorted(str(path) for path in module.parent.rglob("*.c")),
         depends=HEADERS,
-        include_dirs=[str(folder) for folder in folders],
+        include_dirs=[str(ROOT), str(module.parent)],
         define_macros=[("Py_LIMITED_API", "0x030B0000")],
         extra_compile_args=["/std:c11", "/O2"] if sys.platform == "win32" else ["-std=c11", "-O3", "-fvisibility=hidden"],
         py_limited_api=True,
@@ -28,9 +26,6 @@ def native(name: str, sources: list[str], folders: list[Path]) -> Extension:
 
 
 setup(
-    ext_modules=[
-        native("roofline.hlo.read._wire", [str(ROOT / "hlo" / "read" / "_wire.c")], [ROOT]),
-        native("roofline.sources.xspace._scan", BINDING + CORE, [ROOT, XSPACE]),
-    ],
+    ext_modules=[native(path) for path in sorted(ROOT.rglob("_*.c"))],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

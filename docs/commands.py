@@ -1,4 +1,4 @@
-"""Write docs/commands.md: what every command says of itself. Run: python docs/commands.py"""
+"""Write docs/commands.md from the help of every command. Run: python docs/commands.py"""
 
 import contextlib
 import io
@@ -26,11 +26,12 @@ PAGES = {
     "plot": "figures.md",
     "cache": "hosts.md",
     "serve": "serve.md",
+    "completion": "install.md",
 }
 
 
 def said(words: list[str]) -> str:
-    """What a command prints, at a fixed width."""
+    """The output of a command at a fixed width."""
     os.environ["COLUMNS"] = "120"
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
@@ -43,12 +44,11 @@ def page() -> str:
     parts = [
         "# Commands",
         "",
-        "Every command prints a table for people and takes `--json FILE`, `--csv FILE` and `--parquet FILE` (`-` is standard output) and,",
-        "where there is something to draw, `-o FILE` for a figure. Standard output is data, standard error is talk. Exit 0 is fine, 1 an",
-        "error, 2 wrong usage, 3 a check that failed. `NO_COLOR` and pipes mean plain text. `ROOFLINE_CHIP` names the chip to use when",
-        "`--chip` is not given.",
+        "Every command prints a table and takes `--json FILE`, `--csv FILE` and `--parquet FILE` (`-` is standard output); commands with a",
+        "figure take `-o FILE`. Data goes to standard output, messages to standard error. Exit status: 0 success, 1 error, 2 wrong usage,",
+        "3 a failed check. Output is plain text in pipes and with `NO_COLOR`. `ROOFLINE_CHIP` is the default for `--chip`.",
     ]
-    for name, (_, summary) in {"": ("", "the commands"), **COMMANDS}.items():
+    for name, summary in {"": "the commands", **COMMANDS}.items():
         more = f" More: [{PAGES[name]}]({PAGES[name]})." if name else ""
         parts += ["", f"## roofline {name}".rstrip(), "", f"{summary[0].upper()}{summary[1:]}.{more}"]
         for words in SHOWN.get(name, ([name, "--help"] if name else ["--help"],)):

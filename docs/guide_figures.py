@@ -1,7 +1,6 @@
-"""Every figure of the guide, one function each: `python docs/guide_figures.py` writes them into docs/figures.
+"""The figures of the guide, one function each: `python docs/guide_figures.py` writes them into docs/figures.
 
-The chips are the catalogue's with the rates that the guide uses, so the figures show the numbers of its tables. They are PNG files of
-few colours: a tenth of the SVG's size, whose letters are outlines.
+Chips have the rates that the guide uses, so that the figures match its tables. PNG files with few colours are a tenth of the SVG's size.
 """
 
 import sys
@@ -33,11 +32,11 @@ V7X_BF16 = FOUR_ROOFS[1]
 
 
 def times() -> Axes:
-    """The clocks of three products: memory bound, at the ridge, and with a link between two chips."""
+    """Time per unit of three matmuls: memory-bound, at the ridge, and split over two chips."""
     products = {
         "a batch of 64": matmul(64, 8192, 8192),
         "a batch of 240": matmul(240, 8192, 8192),
-        "half of a product, k split": sharded_matmul(512, 8192, 4096),
+        "half of a matmul, k split": sharded_matmul(512, 8192, 4096),
     }
     return plot.time_bars({name: rl.place(ledger.cost, V5E) for name, ledger in products.items()})
 
@@ -48,7 +47,7 @@ def anatomy() -> Axes:
 
 
 def chips() -> Axes:
-    """Four operations under four roofs."""
+    """Four operations on four rooflines."""
     ops = {
         "LayerNorm": layernorm(65536, 4096, reads=2),
         "QK^T, heads as rows": matmul(1024, 128, 2048),
@@ -59,13 +58,13 @@ def chips() -> Axes:
 
 
 def sizes() -> Axes:
-    """Square products from 64 to 16384 against the ridges of four roofs."""
+    """Arithmetic intensity of square matmuls from 64 to 16384, with the ridges of four rooflines."""
     curve = [(float(n), matmul(n, n, n).cost.intensity() or 0.0) for n in (2**power for power in range(6, 15))]
-    return plot.intensity_against_size({"square product in bf16, N/3": curve}, FOUR_ROOFS)
+    return plot.intensity_against_size({"square matmul in bf16, N/3": curve}, FOUR_ROOFS)
 
 
 def batches() -> Axes:
-    """A layer of 8192 x 8192 against its batch, by the format of its weights."""
+    """Arithmetic intensity of an 8192 x 8192 layer by batch size, for three weight formats."""
     formats = {"bf16": "bf16", "int8 weights": "int8", "int4 weights": "int4"}
     rows = [2**power for power in range(4, 11)]
     curves = {
@@ -86,30 +85,30 @@ def fusion() -> Axes:
 
 
 def communication() -> Axes:
-    """A fifth, two fifths and three fifths of the time spent communicating."""
+    """20%, 40% and 60% of the time spent communicating."""
     return plot.communication(V7X, (0.2, 0.4, 0.6))
 
 
 def hierarchy() -> Axes:
-    """The roofs of HBM and VMEM, and a well-tiled kernel between them."""
+    """HBM and VMEM ceilings, and a well-tiled kernel between them."""
     chip = V7X.override({"vmem": "150 TB/s"})
     well_tiled = 3.5 * chip.attainable(50, "matrix/bf16")
     return plot.hierarchy(chip, ["hbm", "vmem"], points=[("well-tiled kernel", 50.0, well_tiled)])
 
 
 def ceilings() -> Axes:
-    """What code with a habit can reach on the vector unit of an H100."""
+    """Lower ceilings of the vector unit of an H100."""
     return plot.ceilings(rl.chip("h100"), compute="vector/fp32")
 
 
 def measurements() -> Axes:
-    """Four kernels at 92, 55, 35 and 78% of their roof."""
+    """Four kernels at 92, 55, 35 and 78% of their roofline."""
     shares = {"A": (2.0, 0.92), "B": (12.0, 0.55), "C": (150.0, 0.35), "D": (2000.0, 0.78)}
     return plot.prediction_and_measurement(V7X_BF16, [_point(f"kernel {name}", *place) for name, place in shares.items()])
 
 
 def distance() -> Axes:
-    """92% of the memory roof beside 25% of the compute roof."""
+    """92% of the memory ceiling and 25% of the compute ceiling."""
     return plot.distance_to_roof(V7X_BF16, [_point("elementwise", 5.0, 0.92), _point("matmul", 500.0, 0.25)])
 
 
@@ -118,7 +117,7 @@ def _point(name: str, intensity: float, share: float) -> tuple[str, float, float
 
 
 def sample() -> Axes:
-    """The kernels of a GPT training step on an H200, by hardware counters."""
+    """The kernels of a GPT training step on an H200, from hardware counters."""
     return plot.roofline_chart(rl.analyze(rl.read(str(SAMPLE)), rl.chip("h200")))
 
 

@@ -237,7 +237,7 @@ def test_a_folder_that_cannot_be_used_is_an_empty_cache_unless_it_was_named(prof
     silent = Cache(blocked / "inside")
     assert read_host(profile, Reading(cache=silent)) == read_part(profile)
     assert (silent.entries(), silent.clear()) == ([], 0)
-    with pytest.raises(UsageError, match=r"inside: cannot keep a cache there: Not a directory; name another folder, or --no-cache"):
+    with pytest.raises(UsageError, match=r"inside: cannot write the cache: Not a directory; use another folder, or --no-cache"):
         Cache.at(blocked / "inside")
 
 

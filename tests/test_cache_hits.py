@@ -33,10 +33,10 @@ def test_a_launch_faster_than_memory_counts_on_the_cache() -> None:
     assert found.cost == Cost.of({"l2": 80, "vector/fp32": 1})
     report = analyze(Recording(workload=Workload((op(80, 4),)), format="xspace"), TOY)
     assert (report.ops[0].bound, report.ops[0].efficiency) == ("l2", 0.5)
-    assert "ran at 200% of the hbm roof, so l2 served it" in report.ops[0].notes[0]
+    assert "faster than hbm allows (200%), so its 80 B per launch are counted on l2" in report.ops[0].notes[0]
     told = next(finding for finding in report.findings if finding.kind == "between-roofs")
     assert told.ops == (0,)
-    assert told.message == "faster than hbm allows, so a cache served them and their bytes count there: copy."
+    assert told.message == "faster than hbm allows, so their bytes are counted on the cache: copy."
 
 
 def test_memory_is_charged_with_what_the_cache_cannot_hold_at_each_launch() -> None:

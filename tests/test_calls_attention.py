@@ -74,7 +74,7 @@ def test_softmax_runs_on_the_vector_unit() -> None:
 
 def test_notes_say_what_was_assumed() -> None:
     assert calls("attention_forward")["dot_product_attention_fwd.8"].notes == ("causal counts half the square",)
-    assert any("taken to be full" in note for note in calls("attention_windows")["dot_product_attention_fwd.20"].notes)
+    assert any("assuming full sequences" in note for note in calls("attention_windows")["dot_product_attention_fwd.20"].notes)
 
 
 def test_a_mask_nobody_knows_leaves_the_arithmetic_unknown() -> None:

@@ -150,7 +150,7 @@ def test_a_loop_between_unknown_bounds_is_unknown() -> None:
     body = Block((INDEX,), (Operation("scf.yield", (), ()),))
     loop = Operation("scf.for", ((2, I32), (2, I32), (2, I32)), ((9, F32),), regions=((body,),))
     start = Operation("tt.get_program_id", (), ((2, I32),), (0,))
-    with pytest.raises(FormulaError, match="no constants"):
+    with pytest.raises(FormulaError, match="without constant bounds"):
         kernel_work(kernel(start, loop, STORE), 1)
 
 
@@ -182,7 +182,7 @@ def test_a_product_of_fp32_runs_as_its_precision_says(precision: int, unit: str)
 
 def test_an_operation_that_nobody_counts_makes_the_kernel_unknown() -> None:
     strange = Operation("tt.elementwise_inline_asm", ((1, F32),), ((9, F32),))
-    with pytest.raises(FormulaError, match="nobody counts"):
+    with pytest.raises(FormulaError, match="whose cost is unknown"):
         kernel_work(kernel(LOAD, strange, STORE), 1)
     with pytest.raises(FormulaError, match="without floating-point"):
         kernel_work(kernel(LOAD, Operation("tt.store", ((0, POINTERS), (1, F32)), ())), 1)

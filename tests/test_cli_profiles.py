@@ -88,7 +88,7 @@ def test_counters_stand_beside_the_model_and_agree_with_it(capsys: Capture) -> N
     assert points["hardware"]["time_s"] == points["total"]["time_s"]  # every kernel was counted
     assert points["hardware"]["bytes"]["hbm"] == sum(op["counters"]["bytes"]["hbm"] for op in report["ops"])
     assert report["coverage"]["counted_s"] == pytest.approx(report["coverage"]["busy_s"])
-    assert "counters: l2 bytes are only what L2 sent out: reads" in report["input"]["notes"]
+    assert "counters: l2 bytes: reads only" in report["input"]["notes"]
 
 
 def test_counters_join_the_hosts_of_a_run(capsys: Capture, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_counters_join_the_hosts_of_a_run(capsys: Capture, tmp_path: Path) -> No
 def test_the_table_shows_the_model_against_the_counters(capsys: Capture) -> None:
     assert main(["analyze", str(FUSION), "--counters", str(COUNTERS), "--name", "^fusion.4$"]) == 0
     said = capsys.readouterr().out
-    table = said.partition("Model against counters")[2].partition("What next")[0].split("\n")
+    table = said.partition("Model and hardware counters")[2].partition("What to do next")[0].split("\n")
     assert [line.split()[-3:] for line in table if " hbm " in line] == [["10.51", "GB", "0.979"]]
     assert "hardware" in said
 
@@ -109,12 +109,12 @@ def test_the_table_shows_the_model_against_the_counters(capsys: Capture) -> None
 def test_counters_of_another_program_are_an_error(capsys: Capture) -> None:
     assert main(["analyze", str(FUSION), "--counters", str(DATA.parent / "ncu_torch_eager.csv.gz")]) == 1
     said = capsys.readouterr().err
-    assert "no kernel in it was launched in" in said
+    assert "none of its kernels ran in" in said
     assert said.count("\n") == 1
 
 
 def test_without_counters_only_main_memory_is_said_to_be_known(capsys: Capture) -> None:
-    assert any("only hbm is known" in note for note in analysed(capsys, str(FUSION))["input"]["notes"])
+    assert any("only hbm traffic is modelled" in note for note in analysed(capsys, str(FUSION))["input"]["notes"])
 
 
 def test_the_time_of_every_point_is_at_the_roofs_or_lost(capsys: Capture) -> None:
@@ -127,19 +127,19 @@ def test_a_cut_off_profile_is_salvaged_and_says_where_it_ends(capsys: Capture, t
     path = tmp_path / "cut.xplane.pb"
     path.write_bytes(FUSION.read_bytes()[:140_000])
     assert main(["analyze", str(path)]) == 1
-    assert "--salvage reads what is there" in capsys.readouterr().err
+    assert "read the rest with --salvage" in capsys.readouterr().err
     report = analysed(capsys, str(path), "--salvage")
     assert len(report["ops"]) == 10
     (note,) = [note for note in report["input"]["notes"] if "truncated" in note]
     assert "truncated after 140,000 bytes (in plane '/host:CPU', line 'python3')" in note
-    assert "salvaged" in note
+    assert "the undamaged part was read" in note
 
 
 def test_what_nothing_can_be_salvaged_of_says_where_the_damage_is(capsys: Capture, tmp_path: Path) -> None:
     path = tmp_path / "cut.xplane.pb"
     path.write_bytes(FUSION.read_bytes()[:60_000])
     assert main(["analyze", str(path), "--salvage"]) == 1
-    assert "truncated after 60,000 bytes (in plane '/host:metadata'); nothing that ran on a device" in capsys.readouterr().err
+    assert "truncated after 60,000 bytes (in plane '/host:metadata'); no device activity" in capsys.readouterr().err
 
 
 def table_of(capsys: Capture, *words: str) -> list[dict[str, str]]:
@@ -178,8 +178,8 @@ def test_an_exported_table_is_read_back(capsys: Capture, tmp_path: Path) -> None
         (["--step", "99"], "no step '99'; the steps are 0 to 29"),
         (["--device", "7"], "no device 7; the devices are 0"),
         (["--step", "1", "--device", "0"], "not by both"),
-        (["--by", "step", "--step", "1"], "--by step takes ops apart itself"),
-        (["--depth", "1"], "--depth is for --by scope"),
+        (["--by", "step", "--step", "1"], "--by step cannot be combined with"),
+        (["--depth", "1"], "--depth needs --by scope"),
     ],
 )
 def test_a_table_that_cannot_be_is_refused_in_one_line(capsys: Capture, words: list[str], complaint: str) -> None:
@@ -204,4 +204,4 @@ def test_stragglers_are_shown_and_exported(capsys: Capture, tmp_path: Path) -> N
     assert len(rows) == 10
     assert {row["spread"] for row in rows} == {"1.0"}  # twice the same host
     assert main(["analyze", str(tmp_path), "--stragglers", "host"]) == 0
-    assert "Spread over hosts, an execution" in capsys.readouterr().out
+    assert "Time per execution across hosts" in capsys.readouterr().out

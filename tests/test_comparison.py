@@ -98,7 +98,7 @@ def test_self_times_are_compared_where_ops_nest() -> None:
 def test_ops_timed_on_one_side_only_are_left_out_and_said_so() -> None:
     found = compare(report(op(0, "a", None), op(1, "b", 2.0)), report(op(0, "a", 3.0), op(1, "b", 1.0)))
     assert found.change_s == -1.0
-    assert found.notes == ("1 of 2 rows were not timed on both sides and are left out of the change",)
+    assert found.notes == ("1 of 2 rows have no measured time on both sides and are not in the total change",)
 
 
 def test_formulas_are_compared_by_their_floors() -> None:
@@ -119,9 +119,9 @@ def test_another_machine_is_noted_roof_by_roof() -> None:
     assert compare(report(), report(machine=other)).notes == (
         "the machine changed from toy to toy2",
         "hbm: 10 B/s before, 20 B/s after",
-        "matrix/bf16: not rated before, 100 FLOP/s after",
+        "matrix/bf16: unknown before, 100 FLOP/s after",
     )
-    assert compare(report(machine=other), report()).notes[-1] == "matrix/bf16: 100 FLOP/s before, not rated after"
+    assert compare(report(machine=other), report()).notes[-1] == "matrix/bf16: 100 FLOP/s before, unknown after"
 
 
 def test_empty_reports_compare() -> None:

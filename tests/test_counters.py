@@ -55,7 +55,7 @@ def test_an_op_gets_what_its_launches_counted_and_says_how_many() -> None:
     )
     assert dot.cost == op("dot").cost  # beside the model, never instead of it
     assert dot.notes == ("counters: counted 2 of 10 launches",)
-    assert joined.notes == ("counters: 2 of 2 launches joined to 1 of 1 ops with kernels",)
+    assert joined.notes == ("counters: 2 of 2 launches matched to 1 of 1 ops with kernels",)
 
 
 def test_one_use_an_event_and_one_with_a_count_join_alike() -> None:
@@ -80,7 +80,7 @@ def test_a_kernel_that_was_never_counted_leaves_the_total_unknown() -> None:
     (one,) = joined.workload
     assert counters(one).cost["matrix/bf16"] == 100
     assert counters(one).total is None
-    assert "counters: only some kernels were counted of x" in joined.notes
+    assert "counters: incomplete (some kernels not counted) for x" in joined.notes
     assert hardware(joined.workload) is None
     assert scaled(joined).workload.ops[0].counters is None
 
@@ -97,9 +97,9 @@ def test_what_found_no_partner_is_named() -> None:
         recording(op("x"), op("y"), op("idle")), [launch("a"), launch("z"), launch("z")], [KernelUse(0, "a", 0), KernelUse(1, "b", 1)]
     )
     assert joined.notes == (
-        "counters: 1 of 3 launches joined to 1 of 2 ops with kernels",
-        "counters: no op launched z (2 times)",
-        "counters: none for y",
+        "counters: 1 of 3 launches matched to 1 of 2 ops with kernels",
+        "counters: not matched to any op: z (2 times)",
+        "counters: missing for y",
     )
     assert [one.counters is None for one in joined.workload] == [False, True, True]
 
@@ -178,7 +178,7 @@ def test_the_fusion_capture_joins_by_order() -> None:
                 order += 1
     launches = read_launches(DATA / "ncu_jax_fusion.csv.gz")
     joined = join(recording(*ops), launches, uses)
-    assert joined.notes == ("counters: 10 of 10 launches joined to 10 of 10 ops with kernels",)
+    assert joined.notes == ("counters: 10 of 10 launches matched to 10 of 10 ops with kernels",)
     for one, seen in zip(joined.workload, launches, strict=True):  # the file has the programs in this order, once
         assert counters(one).cost == seen.cost
         assert (counters(one).launches, counters(one).of) == (1, 10)
@@ -216,7 +216,7 @@ def test_our_own_price_of_the_captured_programs_agrees_with_the_counters() -> No
         ]
     ops = [replace(priced[key], cost=priced[key].cost * times, count=times) for key, times in executed.items()]
     joined = join(recording(*ops), read_launches(DATA / "ncu_jax_fusion.csv.gz"), uses)
-    assert joined.notes[0] == "counters: 10 of 10 launches joined to 10 of 10 ops with kernels"
+    assert joined.notes[0] == "counters: 10 of 10 launches matched to 10 of 10 ops with kernels"
     for row in model_against_counters(joined.workload):
         if row.quantity != "hbm":
             continue
@@ -239,7 +239,7 @@ def test_the_kernels_of_a_step_join_the_ops_that_launched_them() -> None:
     uses = [KernelUse(names.index(name), name, place, tuple(map(int, grid.split("x")))) for place, (name, grid) in enumerate(rows)]
     launches = read_launches(DATA / "ncu_torch_eager.csv.gz")
     joined = join(recording(*(Op(name=name, cost=Cost()) for name in names)), launches, uses)
-    assert joined.notes[0].startswith("counters: 200 of 200 launches joined to ")
+    assert joined.notes[0].startswith("counters: 200 of 200 launches matched to ")
     had = {one.name: counters(one) for one in joined.workload if one.counters is not None}
     flash = next(counted for name, counted in had.items() if "flash_fprop" in name)
     assert (flash.launches, flash.of) == (4, 12)  # four layers, three steps
@@ -272,13 +272,13 @@ def test_counters_beside_a_profile_are_totals_and_cover_what_they_cover() -> Non
     assert x.counters is not None
     assert (x.counters.cost["matrix/bf16"], y.counters) == (10, None)
     assert found.coverage.counted_s == 2.0  # of x, and not of y
-    assert "counters: none for y" in found.notes
+    assert "counters: missing for y" in found.notes
 
 
 def test_counters_that_match_nothing_are_refused() -> None:
-    with pytest.raises(SourceError, match=r"n.csv: no kernel in it was launched in run.xplane.pb \(z\)"):
+    with pytest.raises(SourceError, match=r"n.csv: none of its kernels ran in run.xplane.pb \(z\)"):
         counted(profile(op("x"), kernels=(KernelUse(0, "a", 0),)), [launch("z")], "n.csv")
-    with pytest.raises(SourceError, match=r"counters join the kernels of a GPU profile, and run\.xplane\.pb has none"):
+    with pytest.raises(SourceError, match=r"counters need a GPU profile, but run\.xplane\.pb has no kernels"):
         counted(profile(op("x"), kernels=(KernelUse(0, "Memcpy D2H", 0),)), [launch("z")], "n.csv")
 
 

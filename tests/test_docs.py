@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from roofline.cli import COMMANDS
+from roofline.cli import COMMANDS, module_of
 from roofline.sources import SOURCES
 
 ROOT = Path(__file__).parent.parent
@@ -31,8 +31,7 @@ def test_every_command_has_its_section() -> None:
 def test_one_word_finds_a_commands_module_test_and_page(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(DOCS)
     page = import_module("commands").PAGES[name]
-    assert COMMANDS[name][0] == name.replace("-", "_")
-    assert hasattr(import_module(f"roofline.cli.{COMMANDS[name][0]}"), "run")
+    assert callable(module_of(name).run)
     assert re.search(rf"roofline {name}\b", (DOCS / page).read_text()), f"{page} does not mention roofline {name}"
     assert any(f'"{name}"' in test.read_text() for test in Path(__file__).parent.glob("test_*.py")), f"no test runs {name}"
 
@@ -49,7 +48,21 @@ def test_every_source_has_a_page() -> None:
         assert (DOCS / pages[source]).exists(), f"{source} has no page"
 
 
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     for page in [*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]:
-        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name} points to {target}, which is not there"
+        for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text()):
+            there = page.parent / target if target else page
+            assert there.exists(), f"{page.name} points to {target}, which is not there"
+            assert not anchor or anchor in anchors(there), f"{page.name} points to {target}#{anchor}, which is not there"
+
+
+def test_snippets_use_the_public_names_alone() -> None:
+    inner = re.compile(r"^(?:>>>|\.\.\.) +(?:from roofline\b|import roofline\.(?!jax\b)).*", re.MULTILINE)
+    for page in [*DOCS.glob("*.md"), ROOT / "README.md"]:
+        assert inner.findall(page.read_text()) == [], page.name

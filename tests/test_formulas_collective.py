@@ -107,9 +107,9 @@ def test_the_chips_own_part_is_counted_when_asked_for() -> None:
 
 
 def test_axes_belong_to_a_torus() -> None:
-    with pytest.raises(FormulaError, match="all_reduce: over_y and over_z are axes of a torus"):
+    with pytest.raises(FormulaError, match="all_reduce: over_y and over_z need algorithm 'torus'"):
         all_reduce(1000, over=4, over_y=4)
-    with pytest.raises(FormulaError, match=r"all_gather: over is 0\.5; a group has one chip or more"):
+    with pytest.raises(FormulaError, match=r"all_gather: over is 0\.5; a group needs one chip or more"):
         all_gather(1000, over=0.5)
 
 

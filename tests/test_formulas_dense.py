@@ -238,5 +238,5 @@ def test_splitting_rows_or_columns_exchanges_only_what_is_gathered() -> None:
 def test_the_split_operand_is_not_gathered() -> None:
     with pytest.raises(FormulaError, match="gather is 'activations' with m split; choose one of none, weights, out"):
         sharded_matmul(8, 8, 8, shard="m", gather="activations")
-    with pytest.raises(FormulaError, match=r"over is 0\.5; a group has one chip or more"):
+    with pytest.raises(FormulaError, match=r"over is 0\.5; a group needs one chip or more"):
         sharded_matmul(8, 8, 8, over=0.5)

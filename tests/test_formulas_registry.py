@@ -162,7 +162,7 @@ def test_a_name_is_registered_once() -> None:
         return Ledger("another")
 
     for name, aliases in (("matmul", ()), ("another", ("gemm",))):
-        with pytest.raises(ValueError, match="already belongs to the formula 'matmul'"):
+        with pytest.raises(ValueError, match="already used by the formula 'matmul'"):
             formula(name, group="dense", example=(1,), aliases=aliases)(another)
     assert "another" not in FORMULAS
     with pytest.raises(FormulaError, match="no formula named 'another'"):
@@ -199,10 +199,10 @@ def test_the_signature_is_the_functions_own() -> None:
         (lambda: lookup("conv2d")(1, 1, 1, 8, 8, stride=0), "conv2d: stride is 0; it is a positive number"),
         (lambda: lookup("conv2d")(1, 1, 1, 8, 8, stride=1.5), "conv2d: stride is 1.5; it is a whole number"),
         (lambda: lookup("conv2d")(1, 1, 1, 8, 8, padding=-1), "conv2d: padding is -1; it is 0 or more"),
-        (lambda: lookup("attention")(1, 1, 8, 8, 8, causal=1), "attention: causal is 1; it is either True or False"),
+        (lambda: lookup("attention")(1, 1, 8, 8, 8, causal=1), "attention: causal is 1; give True or False"),
         (
             lambda: lookup("attention")(1, 6, 8, 8, 8, kv_heads=4),
-            "attention: 6 heads do not divide among 4 kv_heads; choose a divisor of 6",
+            "attention: 6 heads cannot be divided among 4 kv_heads; choose a divisor of 6",
         ),
     ],
 )

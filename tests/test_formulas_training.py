@@ -77,7 +77,7 @@ def test_micro_batches_share_one_update() -> None:
 
 
 def test_a_step_without_weights_needs_a_number_of_parameters() -> None:
-    with pytest.raises(FormulaError, match="training_step: copy reads no weights; say how many"):
+    with pytest.raises(FormulaError, match="training_step: copy reads no weights; give the number"):
         training_step(copy(1000))
 
 

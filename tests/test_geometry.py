@@ -79,7 +79,7 @@ def test_a_roof_without_a_named_compute_takes_the_usual_one() -> None:
     assert roof(toy(), "matrix/fp8").peak == 200
     # bf16 on the vector unit runs as fp32 there.
     assert roof(toy(), "vector/bf16").peak == 20
-    with pytest.raises(MachineError, match="no compute rate"):
+    with pytest.raises(MachineError, match="no known compute rate"):
         roof(Machine.of("memory", {"hbm": 10}))
 
 
@@ -137,13 +137,13 @@ def test_a_chart_shows_every_ridge_and_every_point(spots: list[tuple[float, floa
 
 
 def test_what_has_no_place_is_refused() -> None:
-    with pytest.raises(UsageError, match="needs a roof"):
+    with pytest.raises(UsageError, match="no roofline to draw"):
         extent_of([])
-    with pytest.raises(UsageError, match="no place on logarithmic axes"):
+    with pytest.raises(UsageError, match="cannot draw a point"):
         extent_of([ONE], [(0.0, 5.0)])
-    with pytest.raises(UsageError, match="shows nothing"):
+    with pytest.raises(UsageError, match="is empty"):
         Extent(left=1, right=1, bottom=1, top=2)
-    with pytest.raises(MachineError, match="above 0 and finite"):
+    with pytest.raises(MachineError, match="finite and above 0"):
         Roof("bad", math.inf, 1.0)
 
 

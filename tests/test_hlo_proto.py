@@ -197,7 +197,7 @@ def test_what_is_wrong_is_said_with_its_byte(data: bytes, complaint: str) -> Non
 
 
 def test_mlir_bytecode_is_refused_with_advice() -> None:
-    with pytest.raises(SourceError, match="as text"):
+    with pytest.raises(SourceError, match="use text"):
         parse(b"ML\xefR\x01", "m")
 
 

@@ -91,7 +91,7 @@ def test_every_primitive_type_has_a_number_format() -> None:
         ("f32[2]{1}", "does not order"),
         ("f32[2] junk", "after a shape"),
         ("q32[2]", "element type"),
-        (")", "closes nothing"),
+        (")", "unmatched"),
         ("", "not a shape"),
     ],
 )

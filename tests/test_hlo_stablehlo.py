@@ -302,9 +302,9 @@ def test_a_module_in_generic_form_is_the_same() -> None:
         (["%0 = func.call @nowhere(%arg0) : (tensor<4xf32>) -> tensor<4xf32>"], "no function is named"),
         (["%0 = func.call @main(%arg0) : (tensor<4xf32>) -> tensor<4xf32>"], "calls itself"),
         (['"stablehlo.case"(%arg0) ({' * 2000], "nested deeper"),
-        (["%0 = stablehlo.constant dense<" + "[" * 5000], "closes nothing"),
+        (["%0 = stablehlo.constant dense<" + "[" * 5000], "unmatched"),
         (["%0 = stablehlo.abs %arg0 {a = " + "[" * 5000 + "]" * 5000 + "} : tensor<4xf32>"], "nested deeper"),
-        (['%0 = stablehlo.constant dense<"0x00> : tensor<4xf32>'], "never ends"),
+        (['%0 = stablehlo.constant dense<"0x00> : tensor<4xf32>'], "unterminated"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(lines: list[str], complaint: str) -> None:

@@ -318,7 +318,7 @@ def test_modules_compare_hash_and_survive_pickling() -> None:
     [
         ("", None, "empty"),
         ("HloModule m\n", 2, "no computation"),
-        ("HloModule m\nENTRY e {\n p = f32[] parameter(0)\n", 4, "never closed"),
+        ("HloModule m\nENTRY e {\n p = f32[] parameter(0)\n", 4, "not closed"),
         ("HloModule m\nENTRY e {\n}\n", 3, "is empty"),
         ("HloModule m\nENTRY e {\n p = f32[] parameter(0)\n p = f32[] negate(p)\n}\n", 4, "second instruction named 'p'"),
         ("HloModule m\nENTRY e {\n p = f32[] parameter(0)\n q = f32[] negate(z)\n}\n", 4, "does not define"),
@@ -327,7 +327,7 @@ def test_modules_compare_hash_and_survive_pickling() -> None:
         ("HloModule m\nENTRY e {\n p = f32[] parameter(0)\n q = f32[] parameter(0)\n}\n", 4, "second parameter"),
         ("HloModule m\nENTRY e {\n ROOT p = f32[] parameter(0)\n ROOT q = f32[] negate(p)\n}\n", 4, "second ROOT"),
         ("HloModule m\na {\n p = f32[] parameter(0)\n}\na {\n p = f32[] parameter(0)\n}\n", 5, "second computation named 'a'"),
-        ('HloModule m\nENTRY e {\n p = f32[2]{0} parameter(0), metadata={op_name="x\n}\n', 3, "never ends"),
+        ('HloModule m\nENTRY e {\n p = f32[2]{0} parameter(0), metadata={op_name="x\n}\n', 3, "unterminated"),
         ("HloModule m\nENTRY e {\n p = f32[-2] parameter(0)\n}\n", 3, "0 or more"),
         ("HloModule m\nENTRY e {\n p = zzz[2] parameter(0)\n}\n", 3, "element type"),
         ("HloModule m\nENTRY e {\n what is this\n}\n", 3, "expected 'name = shape opcode"),

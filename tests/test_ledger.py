@@ -40,5 +40,5 @@ def test_a_scalar_has_an_empty_shape() -> None:
 
 
 def test_a_row_is_read_written_or_sent() -> None:
-    with pytest.raises(FormulaError, match="not 'pushed'"):
+    with pytest.raises(FormulaError, match="unknown tensor access 'pushed'"):
         Row("A", (1,), dtype("bf16"), "pushed")

@@ -40,7 +40,7 @@ def test_an_fp32_product_never_runs_as_tf32_by_itself() -> None:
 
 def test_narrow_formats_do_not_fall_back_to_the_vector_unit() -> None:
     assert toy().resolve("matrix/int8") is None
-    with pytest.raises(MachineError, match="toy has no rate for matrix/int4"):
+    with pytest.raises(MachineError, match="toy has no known rate for matrix/int4"):
         toy().rate("matrix/int4")
 
 

@@ -23,4 +23,4 @@ def test_this_computer_is_rated_by_experiment() -> None:
 def test_a_cpu_in_a_profile_is_this_computer_and_the_report_says_so() -> None:
     machine = of_device(Device(id=0, name="CPU"))
     assert machine is measure()  # once a process
-    assert "held against this computer" in machine.notes[0]
+    assert "using this computer" in machine.notes[0]

@@ -201,7 +201,7 @@ def test_the_roofline_set_counts_the_same_but_caches_by_their_reads() -> None:
             float((cost(full, kernel).flops or 0) - cost(full, kernel).known("vector/int32")), rel=1e-3
         )
     assert cost(roofline, "copy")["l2"] == pytest.approx(2**28, rel=0.01)  # what L2 sent out
-    assert "l2 bytes are only what L2 sent out: reads" in read(roofline).notes
+    assert "l2 bytes: reads only" in read(roofline).notes
 
 
 def test_what_was_not_counted_is_unknown_and_said() -> None:
@@ -212,7 +212,7 @@ def test_what_was_not_counted_is_unknown_and_said() -> None:
     assert {str(resource) for resource in first.cost.unknown} == {"matrix", "vector/fp16", "vector/fp32", "vector/fp64"}
     missing = recording.notes[-1]
     assert "fp32 arithmetic (smsp__sass_thread_inst_executed_op_{fadd,fmul,ffma}_pred_on.sum)" in missing
-    assert missing.endswith("to have it all, collect with: ncu --set full --csv --page raw")
+    assert missing.endswith("collect everything with: ncu --set full --csv --page raw")
     assert recording.coverage.priced_s == 0
 
 
@@ -336,13 +336,13 @@ def test_counter_files_are_known_by_their_content() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name,time\nx,1\n", "no table of kernels; print one with: ncu --set full --csv --page raw"),
-        ("==PROF== Connected\n==PROF== Disconnected\n", "no table of kernels"),
-        ('"ID","Kernel Name","dram__bytes.sum"\n"","","byte"\n', "the table has no kernels; did the profiled range launch any?"),
+        ("name,time\nx,1\n", "no kernel table; create one with: ncu --set full --csv --page raw"),
+        ("==PROF== Connected\n==PROF== Disconnected\n", "no kernel table"),
+        ('"ID","Kernel Name","dram__bytes.sum"\n"","","byte"\n', "no kernels in the table; check that the profiled range launches any"),
         ('"ID","Kernel Name","dram__bytes.sum"\n"","","byte"\n"0","k","many"\n', "row 1, column 'dram__bytes.sum': 'many' is not a number"),
         ('"ID","Kernel Name","dram__bytes.sum"\n"","","byte"\n"0","k","-4"\n', "row 1, column 'dram__bytes.sum': '-4' is negative"),
-        ('"ID","Kernel Name","dram__bytes.sum"\n"","","stone"\n"0","k","4"\n', "row 1, column 'dram__bytes.sum': unit 'stone' is none of"),
-        ('"ID","Kernel Name","dram__bytes.sum"\n"0","k","4"\n"1","k"\n', "row 2: 2 cells where the header has 3; the copy is incomplete"),
+        ('"ID","Kernel Name","dram__bytes.sum"\n"","","stone"\n"0","k","4"\n', "row 1, column 'dram__bytes.sum': unknown unit 'stone'"),
+        ('"ID","Kernel Name","dram__bytes.sum"\n"0","k","4"\n"1","k"\n', "row 2: 2 cells, but the header has 3; the copy is incomplete"),
         ('"ID","Kernel Name","Metric Name","Metric Value"\n"0","k","x","4"\n', "the table has 'Metric Name' but no 'Metric Unit'"),
     ],
 )

@@ -90,7 +90,7 @@ def test_where_scripts_may_not_run_a_figure_and_a_table_stand_in() -> None:
 
 def test_a_machine_without_a_roof_still_has_a_table() -> None:
     cell = notebook.to_html(_report("op", machine=Machine.of("memory", {"hbm": 10})), CODE)
-    assert "no chart: memory has no compute rate" in cell
+    assert "no chart: memory has no known compute rate" in cell
     assert "<td" in cell
 
 

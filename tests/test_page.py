@@ -195,4 +195,4 @@ def test_the_command_line_compares_two_reports_in_one_page(tmp_path: Path) -> No
 
 def test_a_command_without_a_page_refuses_one_before_it_works(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["chips", "-o", "chips.html"]) == 2
-    assert "a figure ends in .svg, .png, .pdf" in capsys.readouterr().err
+    assert "not a figure format; use .svg, .png, .pdf" in capsys.readouterr().err

@@ -56,7 +56,7 @@ def test_an_unrated_resource_leaves_the_floor_to_the_rated_units() -> None:
 
 
 def test_work_no_unit_is_rated_for_is_an_error_that_says_what_to_do() -> None:
-    with pytest.raises(MachineError, match=r"no unit of toy is rated for matrix/int4; rated: .*; add a rate with --set"):
+    with pytest.raises(MachineError, match=r"toy has no known rate for matrix/int4; known: .*; add one with --set"):
         place(Cost.of({"matrix/int4": 50}), toy())
 
 
@@ -177,5 +177,5 @@ def test_one_op_that_no_unit_is_rated_for_does_not_spoil_a_program() -> None:
     report = analyze(Recording(workload=Workload(ops), format="table"), toy())
     assert {op.name: op.efficiency for op in report.ops} == {"exchange": None, "copy": 0.5}
     assert "unrated" in {finding.kind for finding in report.findings}
-    with pytest.raises(MachineError, match="no unit of toy is rated for dcn"):
+    with pytest.raises(MachineError, match="toy has no known rate for dcn"):
         analyze(Recording(workload=Workload(ops[:1]), format="table"), toy())

@@ -216,7 +216,7 @@ def test_the_check_for_overlaps_sees_them() -> None:
 
 def test_points_in_one_place_are_named_once() -> None:
     ax = plot.prediction_and_measurement(V7X, [(f"twin {index}", 10.0, BF16.at(10) / 2) for index in range(20)])
-    assert [text for text, _ in _boxes(ax) if "twin" in text] == ["twin 0\n50% of roof\nand 19 more in this place"]
+    assert [text for text, _ in _boxes(ax) if "twin" in text] == ["twin 0\nefficiency 50%\nand 19 more here"]
     assert _faults(ax) == []
 
 
@@ -295,12 +295,12 @@ def test_measurements_and_their_roofs_are_joined_and_named() -> None:
     assert best == [(x, BF16.at(x)) for _, x, _ in MEASURED]
     assert found == [(x, rate) for _, x, rate in MEASURED]
     words = {text.get_text() for text in ax.texts}
-    assert {"A\n92% of roof", "B\n55% of roof", "C\n35% of roof", "D\n78% of roof"} <= words
+    assert {"A\nefficiency 92%", "B\nefficiency 55%", "C\nefficiency 35%", "D\nefficiency 78%"} <= words
 
 
 def test_gaps_are_eight_and_seventy_five_percent() -> None:
     words = {text.get_text() for text in FIGURES["distance_to_roof"]().texts}
-    assert {"8% gap", "75% gap", "add\n92% of the memory roof", "mm\n25% of the compute roof"} <= words
+    assert {"8% gap", "75% gap", "add\nmemory-bound, efficiency 92%", "mm\ncompute-bound, efficiency 25%"} <= words
 
 
 def test_the_hierarchy_has_a_slope_a_level_and_a_zone_between_each_pair() -> None:
@@ -310,7 +310,7 @@ def test_the_hierarchy_has_a_slope_a_level_and_a_zone_between_each_pair() -> Non
     assert ends == {(V7X.ridge("matrix/bf16", level), V7X.rate("matrix/bf16")) for level in ("hbm", "vmem")}
     assert [patch.get_gid() for patch in ax.patches] == ["zone-1"]
     # At 50 FLOP/B memory allows 360 TFLOP/s; 3.5 times that is 1260.
-    assert {"HBM roof: 360 TFLOP/s", "well tiled: 1.26 PFLOP/s\n3.5x the HBM roof"} <= {text.get_text() for text in ax.texts}
+    assert {"HBM roofline: 360 TFLOP/s", "well tiled: 1.26 PFLOP/s\n3.5x the HBM roofline"} <= {text.get_text() for text in ax.texts}
 
 
 def test_any_number_of_levels_can_be_drawn() -> None:
@@ -332,7 +332,7 @@ def test_ceilings_lie_inside_the_roof() -> None:
     lower = _lines(FIGURES["ceilings"](), "ceiling")
     assert {line.get_label() for line in lower} == {"no FMA", "sustained", "uncoalesced"}
     assert all(y <= BF16.at(x) * 1.000001 for line in lower for x, y in _path(line))
-    with pytest.raises(UsageError, match="names no limit"):
+    with pytest.raises(UsageError, match="has no lower ceiling"):
         plot.ceilings(V6E)
 
 
@@ -354,10 +354,10 @@ def test_the_chart_of_a_report_has_dots_a_strip_roofs_and_coverage() -> None:
     assert len(dots.get_offsets()) == len(timed)
     assert {(float(x), float(y)) for x, y in dots.get_offsets()} == {(op.intensity, op.flops / op.time_s) for op in timed}
     (strip,) = ax.child_axes
-    assert strip.get_ylabel() == "share of bandwidth"
+    assert strip.get_ylabel() == "fraction of bandwidth"
     words = " ".join(text.get_text() for text in _texts(ax))
-    assert "98% is attributed, 93% is priced" in words
-    assert "bound by HBM" in words
+    assert "98% of busy time is matched to ops; 93% of it has a known cost" in words
+    assert "memory-bound (hbm)" in words
 
 
 def test_areas_are_as_times() -> None:
@@ -372,7 +372,7 @@ def test_a_chart_can_be_coloured_by_category() -> None:
     legend = plot.roofline_chart(_report(25), colour_by="category").get_legend()
     assert legend is not None
     assert "all-reduce" in [text.get_text() for text in legend.get_texts()]
-    with pytest.raises(UsageError, match="colour_by is 'bound' or 'category'"):
+    with pytest.raises(UsageError, match="use 'bound' or 'category'"):
         plot.roofline_chart(_report(3), colour_by="mood")
 
 
@@ -482,12 +482,12 @@ def test_a_format_we_do_not_write_is_refused_in_one_line(tmp_path: Path) -> None
 def test_requests_that_make_no_sense_are_refused() -> None:
     for draw, words in (
         (lambda: plot.anatomy(V7X, theme="drak"), "did you mean 'dark'"),
-        (lambda: plot.rooflines([]), "needs a roof"),
-        (lambda: plot.rooflines([V7X], [("bad", -1.0)]), "no place on logarithmic axes"),
-        (lambda: plot.fusion_path(V7X, []), "needs a scenario"),
+        (lambda: plot.rooflines([]), "no roofline to draw"),
+        (lambda: plot.rooflines([V7X], [("bad", -1.0)]), "cannot draw a point"),
+        (lambda: plot.fusion_path(V7X, []), "give scenarios"),
         (lambda: plot.prediction_and_measurement(V7X, []), "no measured point"),
-        (lambda: plot.intensity_against_size({}, CHIPS), "needs a curve and a ridge"),
-        (lambda: plot.intensity_against_size({"one": [(1, 1)]}, CHIPS), "two \\(size, intensity\\) samples"),
+        (lambda: plot.intensity_against_size({}, CHIPS), "give a curve and a ridge"),
+        (lambda: plot.intensity_against_size({"one": [(1, 1)]}, CHIPS), "two or more \\(size, intensity\\) samples"),
         (lambda: plot.hierarchy(V7X, []), "no memory level to draw"),
     ):
         with pytest.raises(UsageError, match=words):

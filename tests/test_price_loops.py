@@ -86,7 +86,7 @@ def test_a_loop_that_only_the_data_end_is_unknown() -> None:
     workload = program(module)
     assert workload.cost["vector/fp32"] is None
     assert workload.cost.known("vector/fp32") == 8  # one step
-    assert all("only the data decide how often w runs" in op.notes[-1] for op in workload)
+    assert all("the trip count of w is known only at run time" in op.notes[-1] for op in workload)
     # Who knows can say.
     assert program(module, trips={"w": 7}).cost["vector/fp32"] == 56
 
@@ -171,7 +171,7 @@ def test_a_conditional_is_priced_at_its_dearest_branch_with_the_cheapest_beside(
     # The other branch adds 1 to 48 x 48 elements, after broadcasting it.
     assert found.least is not None
     assert found.least["vector/fp32"] == 48 * 48
-    assert found.notes[0].startswith("the dearest of 2 branches; the cheapest needs 2.304 kFLOP")
+    assert found.notes[0].startswith("most expensive of 2 branches; cheapest: 2.304 kFLOP")
 
 
 def test_a_loop_until_convergence_is_marked_unknown_and_one_step_is_shown() -> None:

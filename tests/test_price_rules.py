@@ -137,7 +137,7 @@ def test_a_product_runs_on_the_unit_its_formats_and_precision_choose(
 def test_passes_are_said_and_flop_counted_once() -> None:
     found = priced(DOT.format("f32") + ", operand_precision={highest,highest}", "f32[8,16]{1,0}", "f32[16,4]{1,0}", platform="tpu")
     assert found.cost["matrix/bf16"] == FLOPS
-    assert found.notes == ("runs as 6 passes of bf16; its FLOP are counted once",)
+    assert found.notes == ("runs as 6 passes of bf16; FLOP counted once",)
 
 
 def test_a_complex_product_is_four_real_ones() -> None:
@@ -232,7 +232,7 @@ def test_sorting_compares_and_does_not_compute() -> None:
     less = "%less {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %c = pred[] compare(%a, %b), direction=LT\n}"
     found = priced("f32[4,1024]{1,0} sort(%0), dimensions={1}, to_apply=%less", "f32[4,1024]{1,0}", computations=less)
     assert amounts(found.cost) == {"hbm": 2 * 4 * 4096}
-    assert found.notes == ("about 40,960 comparisons, which are no FLOP",)  # 4 lines of 1,024 · log2 1,024
+    assert found.notes == ("about 40,960 comparisons, not counted as FLOP",)  # 4 lines of 1,024 · log2 1,024
 
 
 def test_the_largest_few_are_read_once_and_written_once() -> None:
@@ -330,7 +330,7 @@ def test_a_dimension_without_bound_leaves_the_cost_unknown() -> None:
 def test_a_dimension_that_varies_counts_at_its_upper_bound_and_says_so() -> None:
     found = priced("f32[<=10,4]{1,0} add(%0, %1)", "f32[<=10,4]{1,0}", "f32[<=10,4]{1,0}")
     assert found.cost["vector/fp32"] == 40
-    assert found.notes == ("dimensions that vary are counted at their upper bound",)
+    assert found.notes == ("dynamic dimensions are counted at their upper bound",)
 
 
 def test_a_custom_call_nobody_knows_keeps_its_bytes() -> None:

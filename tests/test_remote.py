@@ -106,7 +106,7 @@ def test_what_is_wrong_names_the_address(bucket: str, capsys: Capture) -> None:
     expected = {
         "half.xplane.pb": "memory://bucket/half.xplane.pb: truncated after",
         "empty.xplane.pb": "memory://bucket/empty.xplane.pb: the file is empty",
-        "noise.bin": "memory://bucket/noise.bin: not a format that roofline reads",
+        "noise.bin": "memory://bucket/noise.bin: unknown format",
         "bad.csv": "memory://bucket/bad.csv",
         "gone.csv": "memory://bucket/gone.csv: no such file or folder",
         "gone.csv.gz": "memory://bucket/gone.csv.gz: no such file or folder",
@@ -130,7 +130,7 @@ def test_a_damaged_profile_at_an_address_can_be_salvaged(bucket: str, capsys: Ca
 
 def test_an_unknown_scheme_and_a_missing_package_are_told(capsys: Capture) -> None:
     assert main(["analyze", "nowhere://bucket/host.xplane.pb"]) == 1
-    assert "nowhere://bucket/host.xplane.pb: cannot be read: ValueError: Protocol not known: nowhere" in capsys.readouterr().err
+    assert "nowhere://bucket/host.xplane.pb: cannot read: ValueError: Protocol not known: nowhere" in capsys.readouterr().err
 
 
 def test_without_fsspec_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,17 +150,17 @@ def test_a_file_system_that_refuses_is_one_line() -> None:
     with pytest.raises(SourceError) as refused:
         roofline.read("refusing://bucket/ops.csv")
     assert str(refused.value) == (
-        "refusing://bucket/ops.csv: cannot be read: RuntimeError: Anonymous caller does not have storage.objects.get access; "
-        "check the address and your credentials"
+        "refusing://bucket/ops.csv: cannot read: RuntimeError: Anonymous caller does not have storage.objects.get access; "
+        "check the URL and your credentials"
     )
 
 
 def test_a_library_that_a_remote_file_needs_is_named(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def lacking(*_: object) -> None:
-        raise MissingExtra("polars", "tables")
+        raise MissingExtra("pyarrow", "parquet")
 
     monkeypatch.setattr("roofline.sources.hosts.find", lacking)
-    with pytest.raises(MissingExtra, match="polars is not installed"):
+    with pytest.raises(MissingExtra, match="pyarrow is not installed"):
         roofline.read(f"{bucket}/ops.csv")
 
 

@@ -25,7 +25,7 @@ def test_commands_take_a_sample_where_they_take_a_path(words: list[str], tmp_pat
 
 def test_a_cluster_is_not_asked_to_read_a_sample(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyze", "sample:train", "--cluster", "tcp://127.0.0.1:1"]) == 2
-    assert "sample:train: not a profile; --cluster is for the files of a run" in capsys.readouterr().err
+    assert "sample:train: not a profile; --cluster reads profiles only" in capsys.readouterr().err
 
 
 def test_the_tests_hold_no_second_copy() -> None:
@@ -35,5 +35,5 @@ def test_the_tests_hold_no_second_copy() -> None:
 def test_a_wrong_name_is_answered_with_the_right_one() -> None:
     with pytest.raises(SourceError, match="no sample named 'trian'; did you mean 'train'"):
         rl.read("sample:trian")
-    with pytest.raises(SourceError, match="there are train, counters"):
+    with pytest.raises(SourceError, match="known: train, counters"):
         rl.read("sample:")

@@ -129,8 +129,8 @@ def test_scopes_are_grouped_to_a_depth() -> None:
     [
         ("catgory", None, "cannot group by 'catgory'; did you mean 'category'?"),
         ("zzz", None, "choose category, scope, location"),
-        ("scope", 0, "a depth of 0 for scope makes no sense"),
-        ("dtype", 2, "a depth of 2 for dtype makes no sense"),
+        ("scope", 0, "depth 0 with scope: only --by scope takes a depth"),
+        ("dtype", 2, "depth 2 with dtype: only --by scope takes a depth"),
     ],
 )
 def test_a_grouping_that_makes_no_sense_is_refused(by: str, depth: int | None, words: str) -> None:
@@ -214,7 +214,7 @@ def test_a_step_has_its_share_of_each_op() -> None:
     assert dot.utilization == {"matrix": 3 / 7, "hbm": 0.75 / 7}
     assert dot.counters is not None
     assert (dot.counters.flops, dot.counters.bytes, dot.counters.time_s) == (303, {"hbm": 33}, 7.5)
-    assert dot.notes == ("the part of 3 of 4 executions",)
+    assert dot.notes == ("3 of 4 executions",)
 
 
 def test_steps_are_named_by_number_or_by_name() -> None:
@@ -235,7 +235,7 @@ def test_devices_and_hosts_have_their_shares_and_what_ran_nowhere_there_is_gone(
         ({"step": ["9"]}, "no step '9'; the steps are 0 to 1, named 'warm', 'train'"),
         ({"device": [5]}, "no device 5; the devices are 0, 1"),
         ({"host": "gamma"}, "no host named 'gamma'; the hosts are alpha, beta"),
-        ({"step": [0], "device": [0]}, "by step and by device, not by both"),
+        ({"step": [0], "device": [0]}, "by step and by device, but not by both"),
     ],
 )
 def test_a_part_that_is_not_there_is_refused(filters: dict[str, object], words: str) -> None:
@@ -248,7 +248,7 @@ def test_an_input_without_steps_or_devices_says_so() -> None:
     bare = replace(shared(), by_step=(), by_device=())
     with pytest.raises(UsageError, match="no steps"):
         narrow(bare, step=[0])
-    with pytest.raises(UsageError, match="does not say on which device"):
+    with pytest.raises(UsageError, match="does not record devices"):
         narrow(bare, device=[0])
 
 

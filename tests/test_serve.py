@@ -105,7 +105,7 @@ def test_a_folder_that_cannot_be_read_is_a_note(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(listing.os, "listdir", refusing)
     found = Lookout([tmp_path]).look()
     assert [run.name for run in found.runs] == ["ops.csv"]
-    assert found.notes == (f"{tmp_path / 'private'}: cannot be read: Permission denied",)
+    assert found.notes == (f"{tmp_path / 'private'}: cannot read: Permission denied",)
 
 
 def test_very_many_files_come_in_several_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def test_very_many_files_come_in_several_looks(tmp_path: Path, monkeypatch: pyte
         table(tmp_path, f"{number:02}.csv")
     lookout = Lookout([tmp_path])
     first = lookout.look()
-    assert (len(first.runs), first.notes) == (30, ("20 more files to look into",))
+    assert (len(first.runs), first.notes) == (30, ("20 more files to scan",))
     assert len(lookout.look().runs) == 50
 
 
@@ -233,7 +233,7 @@ def test_a_file_that_went_away_is_gone_and_not_an_error_of_the_server(tmp_path: 
         (row,) = runs(server).values()
         path.unlink()
         assert server.get(str(row["page"])).status_code in (404, 410)  # before the next look, or after it
-        assert "gone" in server.get(str(row["json"])).json()["error"]
+        assert "no longer exists" in server.get(str(row["json"])).json()["error"]
         until(lambda: runs(server) == {}, "off the list")
 
 
@@ -397,7 +397,7 @@ def test_a_reader_that_raises_gives_its_last_line() -> None:
 
 def test_a_reader_that_cannot_start_is_an_error_too() -> None:
     desk = Desk(["/nowhere/python"])
-    assert "could not be started" in (desk.report(a_run("a")).outcome.result(20).error or "")
+    assert "cannot start the worker" in (desk.report(a_run("a")).outcome.result(20).error or "")
     desk.close()
 
 
@@ -479,7 +479,7 @@ def test_a_taken_port_is_passed_over_unless_it_was_asked_for() -> None:
         ports = [made.getsockname() for made in (first, second)]
         assert ports[0][0] == ports[1][0] == "127.0.0.1"
         assert ports[0][1] != ports[1][1]
-        with pytest.raises(UsageError, match="is taken"):
+        with pytest.raises(UsageError, match="is in use"):
             bind(ports[0][1])
     with pytest.raises(UsageError, match="between 0 and 65535"):
         bind(70000)
@@ -498,7 +498,7 @@ def test_an_unknown_chip_is_refused_before_anything_is_served(tmp_path: Path, ca
 
 def test_a_number_of_workers_that_makes_no_sense_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", str(tmp_path), "--workers", "0"]) == 2
-    assert "--workers: '0' is not a whole number of 1 or more" in capsys.readouterr().err
+    assert "--workers: '0' is not a whole number ≥ 1" in capsys.readouterr().err
 
 
 def test_the_worker_tells_the_machine_it_was_given(tmp_path: Path) -> None:

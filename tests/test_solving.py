@@ -124,7 +124,7 @@ def test_a_product_with_small_weights_never_crosses() -> None:
     found = cross(product, "m", V5E, k=64, n=64)
     assert (found.crosses, found.real, found.integer, found.regime) == (False, None, None, "always memory")
     assert (found.intensity, round(found.ridge, 2)) == (32.0, 240.24)
-    assert found.words == "hbm bound for every m: the intensity tends to 32 FLOP/B, the ridge is 240.2 FLOP/B"
+    assert found.words == "memory-bound (hbm) for every m: intensity tends to 32 FLOP/B, ridge 240.2 FLOP/B"
 
 
 def test_work_that_is_compute_bound_from_the_start_says_so() -> None:
@@ -151,7 +151,7 @@ def test_more_chips_end_compute_boundness() -> None:
 
     found = cross(shared_out, "n", toy(), level="ici")
     assert (found.regime, found.real, found.integer) == ("compute below", 5.0, 5)
-    assert found.words == "matrix bound up to n = 5 (they cross at 5), else ici bound"
+    assert found.words == "compute-bound (matrix) for n ≤ 5 (crossover 5), else communication-bound (ici)"
 
 
 def test_a_formula_that_turns_back_lists_its_other_crossings() -> None:
@@ -246,11 +246,11 @@ def test_hops_take_their_time_on_the_link() -> None:
     [
         ({"free": "q", "k": 1, "n": 1}, "product has no argument 'q'"),
         ({"free": "m", "k": 1, "nn": 1}, "did you mean 'n'"),
-        ({"free": "m", "k": 1}, "product also needs n; give each a size, or inf"),
+        ({"free": "m", "k": 1}, "product: missing n; give each a size, or inf"),
         ({"free": ("m", "k"), "k": 1, "n": 1}, "k is both free and fixed"),
-        ({"free": (), "m": 1, "k": 1, "n": 1}, "nothing is free"),
-        ({"free": "m", "k": 1, "n": 1, "level": "ici"}, "moves nothing over ici; it bills hbm, matrix/bf16"),
-        ({"free": "m", "k": 1, "n": 1, "compute": "vector"}, "does no work on vector; it bills hbm, matrix/bf16"),
+        ({"free": (), "m": 1, "k": 1, "n": 1}, "no free dimension"),
+        ({"free": "m", "k": 1, "n": 1, "level": "ici"}, "has no ici traffic; it uses hbm, matrix/bf16"),
+        ({"free": "m", "k": 1, "n": 1, "compute": "vector"}, "has no work on vector; it uses hbm, matrix/bf16"),
     ],
 )
 def test_a_question_that_makes_no_sense_is_refused_in_one_line(arguments: dict[str, object], words: str) -> None:
@@ -261,7 +261,7 @@ def test_a_question_that_makes_no_sense_is_refused_in_one_line(arguments: dict[s
 
 
 def test_a_level_without_a_rate_is_the_machines_error() -> None:
-    with pytest.raises(MachineError, match="h100 has no rate for ici"):
+    with pytest.raises(MachineError, match="h100 has no known rate for ici"):
         cross(two_chips, "d", H100, level="ici", b=1, f=1)
 
 
@@ -288,7 +288,7 @@ def test_what_is_no_formula_is_refused() -> None:
     def flops(n):
         return 2 * n
 
-    with pytest.raises(UsageError, match="flops returns int, not a ledger or a cost"):
+    with pytest.raises(UsageError, match="flops returns int; a formula returns a Ledger or a Cost"):
         cross(flops, "n", toy())
 
 

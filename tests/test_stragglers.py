@@ -61,7 +61,7 @@ def test_a_device_that_is_slower_throughout_is_a_straggler() -> None:
     one = (FOUR[0], FOUR[1], FOUR[2], DeviceInfo(id=3, name="chip", host="a"))
     alone = straggler([DOT, ADD], [*rows(DOT, 1.0, 1.0, 1.0, 1.2), *rows(ADD, 2.0, 2.0, 2.0, 2.2)], [d for d in one if d.id != 2])
     assert alone is not None
-    assert alone.message.startswith("device 3 is 1.13 times as slow as the median device")  # 3.4 s where the median takes 3
+    assert alone.message.startswith("device 3 takes 1.13 times as long as the median device")  # 3.4 s where the median takes 3
     assert alone.saving_s == pytest.approx(2 * 0.4)  # two others, 0.4 s each
     assert alone.ops == (0, 1)
     assert alone.levers
@@ -76,7 +76,7 @@ def test_who_waits_least_where_devices_meet_came_last() -> None:
     devices = tuple(DeviceInfo(id=id, name="chip", host="a") for id in range(4))
     found = straggler([DOT, REDUCE], [*rows(DOT, 1.0, 1.0, 1.0, 1.0), *rows(REDUCE, 3.0, 3.0, 3.0, 1.0)], devices)
     assert found is not None
-    assert found.message.startswith("device 3 comes last where devices meet: the others wait 6 s longer in all-reduce.1")
+    assert found.message.startswith("device 3 arrives last at collectives: the others wait for it in all-reduce.1")
     assert found.ops == (REDUCE.id,)
 
 
@@ -84,7 +84,7 @@ def test_a_slow_device_is_not_blamed_for_the_others_waits_as_slow() -> None:
     devices = tuple(DeviceInfo(id=id, name="chip", host="a") for id in range(4))
     found = straggler([DOT, REDUCE], [*rows(DOT, 1.0, 1.0, 1.0, 2.0), *rows(REDUCE, 3.0, 3.0, 3.0, 2.0)], devices)
     assert found is not None
-    assert "device 3 is 2 times as slow" in found.message  # not one of those that wait longest in the exchange
+    assert "device 3 takes 2 times as long" in found.message  # not one of those that wait longest in the exchange
 
 
 def test_even_devices_are_not_accused() -> None:
@@ -118,7 +118,7 @@ def test_a_slow_host_of_a_run_is_found_in_its_profiles(tmp_path: Path) -> None:
     recording = read_many(files)
     report = analyze(recording, toy())
     (found,) = [finding for finding in report.findings if finding.kind == "straggler"]
-    assert found.message.startswith("host host2 is 3 times as slow as the median host")
+    assert found.message.startswith("host host2 takes 3 times as long as the median host")
     (one,) = spreads(report.ops, report.by_device, report.input.devices)
     assert (one.slowest, one.slowest_s, one.median_s) == ("2 on host2", pytest.approx(3e-6), pytest.approx(1e-6))
 

@@ -1,7 +1,9 @@
 """Tables of ops: what people write in a spreadsheet becomes costs and times, and mistakes name their row and column."""
 
 import gzip
+import io
 import json
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roofline.errors import RooflineError, SourceError
+from roofline.render.export import to_parquet
 from roofline.sources import read
 from roofline.workload import Op
 
@@ -59,11 +62,32 @@ def test_json_lines_and_json_say_the_same_as_csv(tmp_path: Path) -> None:
 
 
 def test_parquet_is_read(tmp_path: Path) -> None:
-    import polars
+    import pyarrow
+    from pyarrow import parquet
 
-    polars.DataFrame({"name": ["a", "b"], "time": [0.001, None], "matrix/bf16": [1e12, 2e12]}).write_parquet(tmp_path / "ops.parquet")
+    table = pyarrow.table({"name": ["a", "b"], "time": [0.001, None], "matrix/bf16": [1e12, 2e12]})
+    parquet.write_table(table, tmp_path / "ops.parquet")
     first, second = read(tmp_path / "ops.parquet").workload.ops
     assert (first.time_s, second.time_s, second.cost["matrix/bf16"]) == (0.001, None, 2e12)
+
+
+def test_damaged_parquet_is_one_line(tmp_path: Path) -> None:
+    whole = to_parquet([{"name": f"op {row}", "time": 0.001} for row in range(9)])
+    letters = whole.replace(b"op 0", b"op \xff")  # which is not UTF-8
+    for damaged in (whole[:-1], whole[:4], letters):
+        (tmp_path / "ops.parquet").write_bytes(damaged)
+        with pytest.raises(SourceError, match=r"ops.parquet: not a readable Parquet file: .+"):
+            read(tmp_path / "ops.parquet")
+
+
+def test_parquet_keeps_whole_numbers_while_they_fit() -> None:
+    from pyarrow import parquet
+
+    cells = {"fit": [2**60 + 1, 1], "mixed": [2**60 + 1, 0.5], "long": [2**70, None], "fraction": [Fraction(1, 2), 1]}
+    rows = [{name: column[row] for name, column in cells.items()} for row in range(2)]
+    back = parquet.read_table(io.BytesIO(to_parquet(rows))).to_pydict()
+    assert back == {**cells, "mixed": [float(2**60 + 1), 0.5]}
+    assert {name: type(column[0]) for name, column in back.items()} == {"fit": int, "mixed": float, "long": float, "fraction": float}
 
 
 def test_gzip_is_opened(tmp_path: Path) -> None:
@@ -91,19 +115,19 @@ def test_the_sample_of_real_counters_is_read_whole() -> None:
     [
         ("name,time,hbm\nx,3 GHz,1\n", r"ops.csv: row 1: column 'time': '3 GHz' is in Hz, not in s"),
         ("name,time,hbm\nok,1,1\nx,-1 ms,1\n", r"row 2: column 'time': '-1 ms' is negative"),
-        ("name,tme,hbm\nx,1,1\n", r"column 'tme' is not known; did you mean 'time'"),
-        ("name,time,hbm\nx,1\n", r"line 2: 2 cells where the header has 3"),
+        ("name,tme,hbm\nx,1,1\n", r"unknown column 'tme'; did you mean 'time'"),
+        ("name,time,hbm\nx,1\n", r"line 2: 2 cells, but the header has 3"),
         ("name,time,hbm\n", r"the table has no rows"),
-        ("name,color\nx,red\n", r"no column gives a time, FLOP or bytes"),
+        ("name,color\nx,red\n", r"no column with a time, FLOP or bytes"),
         ("name,time,flops,dtype\nx,1,1,bf61\n", r"row 1: no number format named 'bf61'; did you mean"),
-        ("name,time,hbm,bytes\nx,1,1,1\n", r"both 'bytes' and 'hbm'"),
-        ("name,time,hbm\n,1,1\n", r"row 1: the op has no name"),
-        ("name,time,flops,unit\nx,1,1,hbm\n", r"unit 'hbm' does no arithmetic"),
+        ("name,time,hbm,bytes\nx,1,1,1\n", r"'bytes' and 'hbm' are both"),
+        ("name,time,hbm\n,1,1\n", r"row 1: no name"),
+        ("name,time,flops,unit\nx,1,1,hbm\n", r"unit 'hbm' is not a compute unit"),
         ('{"name": 1', r"not JSON at line 1"),
         ("[1, 2]", r"a JSON table is a list of objects"),
         ("", r"the file is empty"),
         ("PAR1nonsense", r"not a readable Parquet file"),
-        ("hello world\n", r"not a format that roofline reads"),
+        ("hello world\n", r"unknown format"),
     ],
 )
 def test_a_bad_table_says_where_and_what(tmp_path: Path, text: str, says: str) -> None:
@@ -115,7 +139,7 @@ def test_a_bad_table_says_where_and_what(tmp_path: Path, text: str, says: str) -
 def test_columns_nobody_understands_are_said(tmp_path: Path) -> None:
     path = tmp_path / "ops.csv"
     path.write_text("name,time,hbm,grid size\nx,1,1,128\n")
-    assert read(path).notes == ("columns not used: grid size",)
+    assert read(path).notes == ("ignored columns: grid size",)
 
 
 def test_a_missing_file_is_said() -> None:

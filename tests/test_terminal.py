@@ -90,7 +90,7 @@ def test_ops_without_flop_stand_in_the_strip_at_their_share_of_bandwidth() -> No
     (line,) = [line for line in text.splitlines() if re.match(r"\s*\d*%?[|+]1", line)]
     assert line.startswith(" 25%+1")
     assert "no FLOP" in text
-    assert "share of bandwidth" in text
+    assert "fraction of bandwidth" in text
 
 
 def test_marks_are_the_rows_of_the_table_and_the_key_says_who_stands_behind_whom() -> None:
@@ -100,8 +100,8 @@ def test_marks_are_the_rows_of_the_table_and_the_key_says_who_stands_behind_whom
     # Row 2 of the table is the op of unknown work, which has no place on the chart; row 3 stands where row 1 does.
     assert re.search(r"^3→1 +same1", text, re.MULTILINE)
     assert "unknown" not in [line.split()[1] for line in text.splitlines() if line.startswith(("1", "2", "3"))]
-    assert "3→1: 3 stands behind 1." in text
-    assert "Not drawn: 1 op of unknown work." in text
+    assert "3→1: 3 is behind 1." in text
+    assert "Not drawn: 1 op with unknown work." in text
 
 
 def test_roofs_axes_and_units_are_named() -> None:
@@ -134,7 +134,7 @@ def test_an_encoding_without_braille_gets_ascii() -> None:
 
 def test_a_machine_without_a_roof_has_no_chart_and_the_text_says_why() -> None:
     memory = Machine.of("memory", {"hbm": 10})
-    assert chart_text(_report(_op("copy", 4.0, hbm=10), machine=memory), Paper(80)).startswith("no chart: memory has no compute rate")
+    assert chart_text(_report(_op("copy", 4.0, hbm=10), machine=memory), Paper(80)).startswith("no chart: memory has no known compute rate")
 
 
 def test_a_report_without_ops_still_shows_its_roof() -> None:

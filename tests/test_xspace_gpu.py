@@ -139,15 +139,15 @@ def test_an_operation_without_its_program_is_known_but_not_priced(tmp_path: Path
     ]
     recording = recorded(tmp_path, gpu(events), programs({7: TWICE}))
     ops = by_name(recording)
-    assert ops["fusion.9"].notes == ("the profile does not carry its program",)
-    assert ops["gone"].notes == ("its program has no such instruction",)
+    assert ops["fusion.9"].notes == ("the profile has no program for it",)
+    assert ops["gone"].notes == ("its instruction is not in the program",)
     assert (recording.coverage.attributed_s, recording.coverage.priced_s) == (pytest.approx(2e-6), 0)
 
 
 def test_a_program_that_cannot_be_read_is_a_note(tmp_path: Path) -> None:
     recording = recorded(tmp_path, gpu([kernel("k", 0, US, hlo_op="add.1", program_id=7)]), programs({7: TWICE[: len(TWICE) // 2]}))
     assert not recording.workload.ops[0].priced
-    assert any("jit_f(7)" in note and "no cost" in note for note in recording.notes)
+    assert any("jit_f(7)" in note and "is unknown" in note for note in recording.notes)
 
 
 @pytest.mark.parametrize("asked", [True, False])

@@ -115,7 +115,7 @@ def test_calls_in_a_row_that_nothing_parts_are_a_doubt() -> None:
     of = program({"main": [X, fusion("a.1"), library("call.1"), library("call.2"), fusion("b.1")]})
     ((found, doubts),) = resolved(of, graph({0: "a_1", 4: "one", 5: "two", 6: "three", 3: "b_1"}, commands=4))
     assert set(found.values()) == {"a.1", "b.1", "call.1", "call.2"}
-    assert doubts == ["library calls in a row have more kernels than calls"]
+    assert doubts == ["consecutive library calls have more kernels than calls"]
 
 
 def test_what_does_not_agree_is_said() -> None:
@@ -125,10 +125,10 @@ def test_what_does_not_agree_is_said() -> None:
         resolved(of, shifted),
         resolved(of, graph({0: "a_1", 1: "b_1", 5: "z", 3: "c_1"}, commands=9)),
     )
-    assert names_disagree == ["2 of 4 kernels do not bear their instruction's name"]
+    assert names_disagree == ["2 of 4 kernels do not match their instruction's name"]
     assert too_many[0] == "the host launched 9 commands, the schedule has 4"
     late = graph({0: "a_1", 1: "b_1", 3: "c_1", 4: "gemm"}, commands=4)
-    assert resolved(of, late)[0][1] == ["1 of 1 library kernels ran outside their place in the schedule"]
+    assert resolved(of, late)[0][1] == ["1 of 1 library kernels ran out of schedule order"]
 
 
 def test_branches_that_look_alike_and_cannot_be_told_are_a_doubt() -> None:
@@ -147,7 +147,7 @@ def test_branches_that_look_alike_and_cannot_be_told_are_a_doubt() -> None:
     # Own nodes 0 to 3; the first branch would be 4 and 5, and its call nobody knows how many: 8 is the second's or the third's.
     ((found, doubts),) = resolved(of, graph({0: CASE_SETTER, 8: "a_1", 10: "gemm"}, commands=1))
     assert found[0] == "cond.1"
-    assert doubts == ["branches look alike, and which of them ran cannot be told"]
+    assert doubts == ["branches look alike, so the one that ran is unknown"]
 
 
 @dataclass
@@ -304,7 +304,7 @@ def test_a_loop_inside_of_a_graph_is_attributed_and_said_to_be_short() -> None:
     recording = read(DATA / "jax_loop_in_graph.xplane.pb.gz")
     assert recording.coverage.attributed_s == recording.coverage.busy_s
     (note,) = recording.notes
-    assert note.startswith("jit_step, command_buffer_1: loops run inside of this CUDA graph")
+    assert note.startswith("jit_step, command_buffer_1: the profiler records one iteration of each loop")
 
 
 def test_a_profile_without_the_hosts_side_still_resolves_its_graphs(tmp_path: Path) -> None:
@@ -322,5 +322,7 @@ def test_a_profile_without_the_hosts_side_still_resolves_its_graphs(tmp_path: Pa
     doubted = recorded(
         tmp_path, gpu(events), programs({7: module}), host([execute, launch(0, US, name="cuGraphLaunch (CudaGraph:5)", cuda_graph_id=5)])
     )
-    assert doubted.notes == ("doubtful attribution in jit_f, command_buffer_1: the host launched 5 commands, the schedule has 2",)
-    assert all("doubtful attribution" in op.notes[-1] for op in doubted.workload)
+    assert doubted.notes == (
+        "uncertain match of kernels to ops in jit_f, command_buffer_1: the host launched 5 commands, the schedule has 2",
+    )
+    assert all("uncertain match" in op.notes[-1] for op in doubted.workload)

@@ -117,7 +117,7 @@ def test_source_lines_and_scopes_come_with_the_operations() -> None:
 def test_counters_join_the_kernels_of_a_profile() -> None:
     recording = read(capture("jax_fusion"))
     joined = join(recording, read_launches(DATA / "ncu_jax_fusion.csv.gz"))
-    assert joined.notes == ("counters: 10 of 10 launches joined to 10 of 10 ops with kernels",)
+    assert joined.notes == ("counters: 10 of 10 launches matched to 10 of 10 ops with kernels",)
     assert {use.grid for use in recording.kernels} >= {(16384, 1, 1), (524288, 1, 1)}
 
 
@@ -241,7 +241,7 @@ def test_steps_of_one_number_are_counted() -> None:
 
 
 def test_a_profile_in_which_nothing_ran_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="nothing ran on a device"):
+    with pytest.raises(SourceError, match="no device activity"):
         read(write(tmp_path, [host([annotation(0, 0, US)])]))
     with pytest.raises(SourceError, match="no profile"):
         read_many([])
@@ -264,7 +264,7 @@ def test_what_the_profiler_complains_of_is_a_note(tmp_path: Path) -> None:
     path = tmp_path / "a.xplane.pb"
     path.write_bytes(space([gpu([kernel("k", 0, US)], stats={"dropped_traces": "7 events"})], errors=["lost"], warnings=["slow"]))
     notes = read(path).notes
-    assert notes[:2] == ("the profiler says: lost", "the profiler says: slow")
+    assert notes[:2] == ("profiler message: lost", "profiler message: slow")
     assert any("dropped events (7 events)" in note for note in notes)
 
 

@@ -171,7 +171,7 @@ def test_a_clock_that_is_turned_back_is_told_and_its_stretches_are_merged() -> N
     assert (list(totals.time_ps), list(totals.self_ps), totals.rewinds) == ([1000], [1000], 1)
     # The union of a hundred intervals of 5 with themselves.
     assert (totals.busy_ps, len(totals.intervals)) == (500, 200)
-    assert totals.notes == ("plane '/device:GPU:0', line 'ops': the clock is turned back 1 times",)
+    assert totals.notes == ("plane '/device:GPU:0', line 'ops': the clock goes backwards 1 times",)
 
 
 def test_async_pairs_go_from_start_to_done_and_share_their_link() -> None:

@@ -177,7 +177,7 @@ def test_a_half_without_its_partner_is_said(tmp_path: Path) -> None:
     start, done = pair("copy.1", "(f32[8]{0}, f32[8]{0:S(5)}, u32[])", "f32[8]{0:S(5)}", moved=32)
     recording = recorded(tmp_path, tpu([ran(done, 0, US), ran(start, 2 * US, US), ran(done, 4 * US, US)], [start, done]))
     assert recording.workload.ops[0].count == 1
-    assert recording.notes == ("/device:TPU:0: 1 halves of asynchronous operations found no partner",)
+    assert recording.notes == ("/device:TPU:0: 1 asynchronous starts or ends have no counterpart",)
 
 
 def test_halves_that_do_not_name_each_other_have_no_bandwidth(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_without_marks_the_runs_of_the_main_program_are_steps(tmp_path: Path) ->
     plane = tpu([ran(fusion, (n * 10 + 1) * US, US) for n in range(3)], [fusion, *modules], lines=[Line("XLA Modules", runs, id=2)])
     recording = recorded(tmp_path, plane)
     assert [(step.name, step.number) for step in recording.steps] == [("jit_step", 0), ("jit_step", 1), ("jit_step", 2)]
-    assert recording.notes == ("no steps were marked: each run of jit_step counts as one",)
+    assert recording.notes == ("no steps marked: each run of jit_step counts as a step",)
     assert recording.workload.ops[0].module == "jit_step"
 
 

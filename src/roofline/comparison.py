@@ -92,7 +92,7 @@ def compare(before: Report, after: Report, files: tuple[str, str] = ("before", "
     total = sum(known) if known else None
     deltas = [replace(row, share=row.change_s / total) if total and row.change_s is not None else row for row in rows]
     half = len(rows) - len(known)
-    notes = [f"{half} of {len(rows)} rows were not timed on both sides and are left out of the change"] if half and known else []
+    notes = [f"{half} of {len(rows)} rows have no measured time on both sides and are not in the total change"] if half and known else []
     mine, theirs = _totals(before), _totals(after)
     return Comparison(
         files=files,
@@ -170,7 +170,7 @@ def _floors(ops: Sequence[OpInfo]) -> float | None:
 
 
 def _efficiency(ops: Sequence[OpInfo]) -> float | None:
-    """Summed floors over summed times of the ops that were timed; those that nobody could price count with no floor."""
+    """Summed minimum times over summed times of the timed ops; ops of unknown cost count with a minimum of 0."""
     timed = [op for op in ops if op.time_s]
     time, floor = sum(op.time_s or 0.0 for op in timed), _floors(timed)
     return floor / time if time and floor else None
@@ -212,7 +212,7 @@ def _totals(report: Report) -> Totals:
 
 
 def _machine_notes(before: MachineInfo, after: MachineInfo) -> list[str]:
-    """What is different about the machines the reports were held against."""
+    """How the machines of the two reports differ."""
     notes = [f"the machine changed from {before.name} to {after.name}"] if before.name != after.name else []
     mine, theirs = ({ceiling.resource: ceiling for ceiling in machine.ceilings} for machine in (before, after))
     for resource in sorted(mine.keys() | theirs.keys()):
@@ -220,7 +220,7 @@ def _machine_notes(before: MachineInfo, after: MachineInfo) -> list[str]:
         if old and new and old.rate != new.rate:
             notes.append(f"{resource}: {show(old.rate, old.per)} before, {show(new.rate, new.per)} after")
         elif old and not new:
-            notes.append(f"{resource}: {show(old.rate, old.per)} before, not rated after")
+            notes.append(f"{resource}: {show(old.rate, old.per)} before, unknown after")
         elif new and not old:
-            notes.append(f"{resource}: not rated before, {show(new.rate, new.per)} after")
+            notes.append(f"{resource}: unknown before, {show(new.rate, new.per)} after")
     return notes

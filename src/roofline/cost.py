@@ -39,7 +39,7 @@ class Cost(Struct, frozen=True):
             if amount is None:
                 unknown.add(resource)
             elif not amount >= 0:  # a NaN too
-                raise FormulaError(f"a cost of {amount} {resource.measure} on {resource} is impossible; amounts are 0 or more")
+                raise FormulaError(f"amount of {amount} {resource.measure} on {resource}; amounts are 0 or more")
             elif amount:
                 known[resource] = known.get(resource, 0) + amount
         return cls(tuple(sorted(known.items(), key=_name)), frozenset(unknown))
@@ -93,7 +93,7 @@ class Cost(Struct, frozen=True):
         if not isinstance(times, Amount):
             return NotImplemented
         if not times >= 0:
-            raise FormulaError(f"cannot do work {times} times; a count is 0 or more")
+            raise FormulaError(f"cannot repeat work {times} times; give 0 or more")
         if not times:
             return Cost()
         return Cost(tuple((resource, amount * times) for resource, amount in self.amounts), self.unknown)

@@ -6,7 +6,7 @@
     ├── MachineError    an unknown chip, a machine file that is wrong, work no unit is rated for
     ├── FormulaError    shapes or number formats for which a formula has no meaning
     ├── SourceError     an input file that cannot be read: where in it, and why
-    └── MissingExtra    an optional library that is not installed
+    └── MissingExtra    a library that is not installed
 
 A message says where, what, and what to do next, on one line.
 """
@@ -39,10 +39,11 @@ class SourceError(RooflineError):
 
 
 class MissingExtra(RooflineError):
-    """An optional library that is not installed."""
+    """A library that is not installed; without an extra it is one that roofline always needs."""
 
-    def __init__(self, library: str, extra: str) -> None:
-        super().__init__(f"{library} is not installed; run: pip install 'roofline[{extra}]'")
+    def __init__(self, library: str, extra: str = "") -> None:
+        wanted = f"'roofline[{extra}]'" if extra else library
+        super().__init__(f"{library} is not installed; run: pip install {wanted}")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

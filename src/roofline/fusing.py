@@ -1,4 +1,4 @@
-"""Fusing: a chain of operations grouped into kernels, and what each grouping moves, takes and gains.
+"""Fusing: a chain of operations grouped into kernels, with the traffic, time and speed-up of each grouping.
 
 A kernel reads every tensor that its stages need and that none of them made, once, and writes every tensor that it made and
 that something outside needs; what is made and used up inside never leaves the chip. The arithmetic stays the same, so fewer
@@ -48,7 +48,7 @@ class Tensor(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if any(size < 0 for size in self.shape):
-            raise FormulaError(f"tensor {self.name!r} of shape {self.shape} is impossible; sizes are 0 or more")
+            raise FormulaError(f"tensor {self.name!r} of shape {self.shape} has a negative size")
 
     @property
     def bytes(self) -> int:
@@ -87,16 +87,16 @@ class Chain(Struct, frozen=True, kw_only=True):
         for stage in self.stages:
             for name in (*stage.reads, *stage.writes):
                 if name not in known:
-                    raise FormulaError(f"stage {stage.name!r} uses tensor {name!r}, which is not there{did_you_mean(name, known)}")
+                    raise FormulaError(f"stage {stage.name!r} uses unknown tensor {name!r}{did_you_mean(name, known)}")
             for name in stage.reads:
                 if name in later and name not in made:
-                    raise FormulaError(f"stage {stage.name!r} reads {name!r} before a stage has made it; put them in order")
+                    raise FormulaError(f"stage {stage.name!r} reads {name!r} before a stage writes it; reorder the stages")
             for name in stage.writes:
                 if name in made:
-                    raise FormulaError(f"stages {made[name]!r} and {stage.name!r} both write {name!r}; give each result its own name")
+                    raise FormulaError(f"stages {made[name]!r} and {stage.name!r} both write {name!r}; rename one result")
                 made[name] = stage.name
         if lost := [name for name in self.keep if name not in known]:
-            raise FormulaError(f"cannot keep tensor {lost[0]!r}, which is not there{did_you_mean(lost[0], known)}")
+            raise FormulaError(f"cannot keep unknown tensor {lost[0]!r}{did_you_mean(lost[0], known)}")
 
     def __len__(self) -> int:
         return len(self.stages)
@@ -143,7 +143,7 @@ def chain(
         for extra in spec.extra_inputs:
             tensor = extra if isinstance(extra, Tensor) else tensors.get(extra, Tensor(extra, sizes, form))
             if tensors.setdefault(tensor.name, tensor) != tensor:
-                raise FormulaError(f"stage {name!r}: tensor {tensor.name!r} has two shapes; give one of them another name")
+                raise FormulaError(f"stage {name!r}: tensor {tensor.name!r} has two shapes; rename one of them")
             reads.append(tensor.name)
         current = f"{name}.out"
         tensors[current] = Tensor(current, sizes, form)
@@ -154,7 +154,7 @@ def chain(
 
 
 class Kernel(Struct, frozen=True, kw_only=True):
-    """One group of stages as one kernel: the tensors that cross main memory, its cost, and where that stands."""
+    """One group of stages as one kernel: the tensors read and written in main memory, its cost and placement."""
 
     stages: tuple[str, ...]
     reads: tuple[str, ...]
@@ -187,7 +187,7 @@ class Kernel(Struct, frozen=True, kw_only=True):
 
     @property
     def time_s(self) -> float:
-        """The floor, after the corrections asked for."""
+        """The minimum time, with the corrections."""
         return self.placement.expected_s
 
     @property
@@ -241,7 +241,7 @@ class Fusion(Struct, frozen=True, kw_only=True):
 
     @property
     def time_s(self) -> float:
-        """The same, after the corrections asked for."""
+        """The same, with the corrections."""
         return sum(kernel.time_s for kernel in self.kernels)
 
     @property
@@ -361,7 +361,7 @@ def every_fusion(
     """Every grouping of a short chain, legal or not, for a table."""
     if len(chain) > ENUMERABLE:
         raise UsageError(
-            f"{len(chain)} stages can be grouped in 2^{len(chain) - 1} ways; list up to {ENUMERABLE} stages, or ask for the best"
+            f"{len(chain)} stages have 2^{len(chain) - 1} groupings; list at most {ENUMERABLE} stages, or ask for the best one only"
         )
     return tuple(fuse(chain, groups, machine, on_chip_bytes=on_chip_bytes, corrections=corrections) for groups in groupings(chain))
 
@@ -393,26 +393,24 @@ def _spans(chain: Chain, groups: Sequence[Sequence[str]] | Sequence[int]) -> tup
     spelled = [name for group in groups if not isinstance(group, int) for name in group]
     if min(sizes, default=0) < 1 or sum(sizes) != len(names) or (spelled and spelled != names):
         given = " ".join("+".join(group) if not isinstance(group, int) else str(group) for group in groups) or "nothing"
-        raise UsageError(f"the groups {given} are not the stages {', '.join(names)} in order; each group is a run of neighbours")
+        raise UsageError(f"the groups {given} do not match the stages {', '.join(names)}; give contiguous groups in order")
     return tuple(pairwise(accumulate(sizes, initial=0)))
 
 
 def _room(chain: Chain, machine: Machine, given: float | None) -> tuple[float | None, tuple[str, ...]]:
-    """Bytes of a row that one core can hold, and a note when nobody knows."""
+    """Bytes of a row that one core can hold, and a note when that is unknown."""
     if given is not None:
         if not given >= 0:
-            raise UsageError(f"an on-chip memory of {given:g} B is impossible; give 0 or more")
+            raise UsageError(f"on-chip memory of {given:g} B is negative; give 0 or more")
         return given, ()
     if all(stage.row_bytes is None for stage in chain.stages):
         return None, ()
     for level in ON_CHIP:
         if held := machine.capacity(level):
             whole = level in SPREAD and machine.cores == 1
-            note = (
-                f"{show(held, 'B')} of {level} are those of all of {machine.name}, and a row lies in one core's part; say how much that is"
-            )
-            return held / machine.cores, (f"{note} with on_chip_bytes",) if whole else ()
-    return None, (f"{machine.name} names no on-chip memory: every reduced row is taken to fit; say how much with on_chip_bytes",)
+            note = f"{level} of {machine.name} is {show(held, 'B')} in total, but a row must fit in one core: set on_chip_bytes"
+            return held / machine.cores, (note,) if whole else ()
+    return None, (f"on-chip memory of {machine.name} is unknown: assuming every reduced row fits (set it with on_chip_bytes)",)
 
 
 def _illegal(chain: Chain, span: tuple[int, int], room: float | None) -> list[str]:
@@ -421,7 +419,7 @@ def _illegal(chain: Chain, span: tuple[int, int], room: float | None) -> list[st
     if stop - start == 1 or room is None:
         return []
     return [
-        f"{stage.name} reduces a row of {show(stage.row_bytes, 'B')}, but {show(room, 'B')} fit on chip; leave it a kernel of its own"
+        f"{stage.name} reduces a row of {show(stage.row_bytes, 'B')}, but only {show(room, 'B')} fit on chip: it needs its own kernel"
         for stage in chain.stages[start:stop]
         if stage.row_bytes is not None and stage.row_bytes > room
     ]

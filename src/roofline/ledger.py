@@ -1,4 +1,4 @@
-"""Ledgers: the cost of an operation written out, one row a tensor, so that nobody under-counts.
+"""Ledgers: the cost of an operation written out, one row per tensor.
 
 >>> row = Row("A", (8, 4), dtype("bf16"), "read")
 >>> Ledger("demo", work=Cost.of({"matrix/bf16": 100}), rows=(row,)).cost["hbm"]
@@ -35,7 +35,7 @@ class Row(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.access not in ACCESSES:
-            raise FormulaError(f"a tensor is {', '.join(ACCESSES)}, not {self.access!r}")
+            raise FormulaError(f"unknown tensor access {self.access!r}; use one of {', '.join(ACCESSES)}")
 
     @property
     def size(self) -> Amount:

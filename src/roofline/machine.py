@@ -71,10 +71,10 @@ class Ceiling(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.rate > 0:
             raise MachineError(
-                f"{self.resource}: a rate of {show(self.rate, self.resource.per)} is impossible; leave the resource out instead"
+                f"{self.resource}: a rate of {show(self.rate, self.resource.per)} is not positive; leave the resource out instead"
             )
         if self.provenance not in PROVENANCES:
-            raise MachineError(f"{self.resource}: provenance {self.provenance!r} is none of {', '.join(PROVENANCES)}")
+            raise MachineError(f"{self.resource}: unknown provenance {self.provenance!r}; use one of {', '.join(PROVENANCES)}")
 
 
 class Capacity(Struct, frozen=True, kw_only=True):
@@ -99,7 +99,7 @@ class Limit(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not 0 < self.fraction <= 1:
-            raise MachineError(f"limit {self.name!r}: a fraction of {self.fraction:g} is not in (0, 1]")
+            raise MachineError(f"limit {self.name!r}: fraction {self.fraction:g} is not in (0, 1]")
 
 
 class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its cached property
@@ -130,7 +130,7 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
         if twice := {str(resource) for resource in seen if seen.count(resource) > 1}:
             raise MachineError(f"machine {self.name!r} rates {', '.join(sorted(twice))} twice; keep one and put the other under others")
         if self.devices < 1 or self.cores < 1:
-            raise MachineError(f"machine {self.name!r}: devices and cores are counted from 1")
+            raise MachineError(f"machine {self.name!r}: devices and cores must be 1 or more")
 
     @classmethod
     def of(cls, name: str, rates: Mapping[str, str | float], **details: object) -> "Machine":
@@ -166,7 +166,7 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
         if found is None:
             rated = [ceiling.resource.name for ceiling in self.ceilings]
             raise MachineError(
-                f"{self.name} has no rate for {resource}{did_you_mean(str(resource), rated) or '; rated: ' + ', '.join(rated)}"
+                f"{self.name} has no known rate for {resource}{did_you_mean(str(resource), rated) or '; known: ' + ', '.join(rated)}"
             )
         return found.rate
 
@@ -200,7 +200,7 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
 
     @property
     def best_matrix(self) -> Ceiling | None:
-        """The roof a chart draws when nobody names one: bf16, else fp16, else the fastest compute."""
+        """The compute ceiling a chart draws by default: bf16, else fp16, else the fastest."""
         for name in ("matrix/bf16", "matrix/fp16"):
             if found := self.ceiling(name):
                 return found
@@ -235,7 +235,7 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
                 ceilings.append(ceiling)
                 continue
             if not 0 < fraction <= 1:
-                raise MachineError(f"{why}: a fraction of {fraction:g} on {ceiling.resource} is not in (0, 1]")
+                raise MachineError(f"{why}: fraction {fraction:g} for {ceiling.resource} is not in (0, 1]")
             kept = Figure(ceiling.rate, ceiling.citation, f"full rate; {why}")
             note = f"{ceiling.note}; {why}" if ceiling.note else why
             ceilings.append(replace(ceiling, rate=ceiling.rate * fraction, others=(kept, *ceiling.others), note=note))

@@ -37,11 +37,11 @@ class Corrections(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not 0 <= self.communication < 1:
-            raise UsageError(f"a communication fraction of {self.communication:g} is not in [0, 1)")
+            raise UsageError(f"communication fraction {self.communication:g} is not in [0, 1)")
         if not 0 <= self.overlap <= 1:
-            raise UsageError(f"an overlap of {self.overlap:g} is not in [0, 1]")
+            raise UsageError(f"overlap {self.overlap:g} is not in [0, 1]")
         if not self.launches >= 0:
-            raise UsageError(f"{self.launches:g} launches; a count is 0 or more")
+            raise UsageError(f"{self.launches:g} launches; give 0 or more")
 
     def lower(self, machine: Machine) -> Machine:
         """The machine with the first two corrections in its rates."""
@@ -66,11 +66,11 @@ IDEAL = Corrections()
 
 
 class Placement(Struct, frozen=True, kw_only=True):
-    """Where a cost stands on a machine.
+    """A cost on a machine: its time on each unit, bound and efficiency.
 
     ``times`` are seconds on each unit of hardware, longest first; ``roofs`` the rated resources that the work ran under after
-    fallbacks; ``compute`` the arithmetic that takes the most time; ``unrated`` are resources the machine has no rate for;
-    ``unknown`` those whose amount nobody knows. Either makes the floor a lower bound only.
+    fallbacks; ``compute`` the arithmetic that takes the most time; ``unrated`` are resources without a known rate;
+    ``unknown`` those of unknown amount. With either, ``floor_s`` may be too low.
     """
 
     machine: Machine
@@ -152,14 +152,14 @@ def place(cost: Cost, machine: Machine, time_s: float | None = None, corrections
     if found.unrated and not found.times:
         asked = ", ".join(map(str, found.unrated))
         rated = ", ".join(ceiling.resource.name for ceiling in machine.ceilings)
-        raise MachineError(f"no unit of {machine.name} is rated for {asked}; rated: {rated}; add a rate with --set {found.unrated[0]}=…")
+        raise MachineError(f"{machine.name} has no known rate for {asked}; known: {rated}; add one with --set {found.unrated[0]}=…")
     return found
 
 
 def hold(cost: Cost, machine: Machine, time_s: float | None = None, corrections: Corrections = IDEAL, executions: float = 1) -> Placement:
     """The same for one op of many: work that no unit is rated for has no floor, and its placement says so."""
     if time_s is not None and not time_s >= 0:
-        raise UsageError(f"a measured time of {time_s:g} s is impossible; give 0 or more")
+        raise UsageError(f"measured time of {time_s:g} s; give 0 or more")
     machine = corrections.lower(machine)
     times: dict[str, float] = {}
     heaviest: tuple[float, Resource] | None = None

@@ -70,7 +70,7 @@ class LimitInfo(Struct, frozen=True, kw_only=True):
 
 
 class MachineInfo(Struct, frozen=True, kw_only=True):
-    """The machine everything was held against."""
+    """The machine of a report."""
 
     name: str
     ceilings: tuple[CeilingInfo, ...]
@@ -142,7 +142,7 @@ class CounterInfo(Struct, frozen=True, kw_only=True):
 
 
 class OpInfo(Struct, frozen=True, kw_only=True):
-    """One operation and where it stands: totals over all executions.
+    """One operation on the machine: totals over all executions.
 
     ``rate`` is its FLOP/s and ``bandwidth`` its B/s over each memory level and link, by its own time; ``intensities`` its FLOP over the
     bytes of each of them, of which ``intensity`` is that of main memory. ``attainable`` is the best rate that its roofs allow.
@@ -227,7 +227,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """A program held against a machine."""
+    """A program compared with a machine's limits."""
 
     schema: str = SCHEMA
     input: InputInfo

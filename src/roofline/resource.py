@@ -35,7 +35,7 @@ class Resource:
 
     def __init__(self, name: str) -> None:
         if not isinstance(name, str) or not _SPELLING.fullmatch(name):
-            raise UnitError(f"{name!r} is not a resource; write it like 'matrix/bf16', 'hbm' or 'ici/hop'")
+            raise UnitError(f"{name!r} is not a resource; write one like 'matrix/bf16', 'hbm' or 'ici/hop'")
         self.name = name
         self.unit, _, self.kind = name.partition("/")
         self.is_compute = self.unit in COMPUTE_UNITS
@@ -78,8 +78,20 @@ def vector(number: str | DType) -> Resource:
 named = cache(Resource)  # programs name the same few for each of their operations
 
 
+def bound_words(bound: str | None) -> str:
+    """What a bound is called in a sentence.
+
+    >>> bound_words("matrix"), bound_words("hbm"), bound_words("ici"), bound_words("latency")
+    ('compute-bound (matrix)', 'memory-bound (hbm)', 'communication-bound (ici)', 'latency-bound')
+    """
+    if bound is None or bound == "latency":
+        return "no known bound" if bound is None else "latency-bound"
+    resource = named(bound)
+    return f"{'compute' if resource.is_compute else 'communication' if resource.is_link else 'memory'}-bound ({bound})"
+
+
 HBM = Resource("hbm")  # main memory, whatever its technology
 PCIE = Resource("pcie")  # the bus to the host, one direction of it
 HOST = Resource("host")  # the host's memory, seen from an accelerator
 TRANSCENDENTAL = Resource("vector/transcendental")
-UNNAMED_WORK = Resource("compute")  # arithmetic on a unit that nobody can name
+UNNAMED_WORK = Resource("compute")  # arithmetic on an unknown unit

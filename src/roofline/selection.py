@@ -101,7 +101,7 @@ def narrow(
     if step is None and device is None and host is None:
         return report.ops
     if step is not None and (device is not None or host is not None):
-        raise UsageError("a report has the time of each op by step and by device, not by both; filter by one of them")
+        raise UsageError("a report has times by step and by device, but not by both; filter by one of them")
     if step is not None:
         chosen = _step_keys(report, step)
         rows = [(share.op, share.count, share.time_s) for share in report.by_step if share.step in chosen]
@@ -139,7 +139,7 @@ def _named_steps(report: Report) -> str:
 def _device_ids(report: Report, device: Sequence[int] | None, host: Words) -> set[int]:
     ids = {share.device for share in report.by_device}
     if not ids:
-        raise UsageError("this input does not say on which device its ops ran")
+        raise UsageError("this input does not record devices; leave out --device and --host")
     wanted = set(ids if device is None else device)
     if missing := sorted(wanted - ids):
         raise UsageError(f"no device {missing[0]}; the devices are {', '.join(map(str, sorted(ids)))}")
@@ -178,7 +178,7 @@ def _part(op: OpInfo, count: float, time_s: float) -> OpInfo:
         times=times,
         utilization={unit: seconds / time_s for unit, seconds in times.items()} if time_s else {},
         counters=_part_of_counters(op.counters, count, op.count, time_s),
-        notes=(*op.notes, f"the part of {count:g} of {op.count:g} executions"),
+        notes=(*op.notes, f"{count:g} of {op.count:g} executions"),
     )
 
 
@@ -214,10 +214,11 @@ def _cut_all(amounts: Amounts, count: float, of: float) -> Amounts:
 
 def group(ops: Iterable[OpInfo], by: str, *, depth: int | None = None) -> tuple[Group, ...]:
     """The ops summed by one of `KEYS`, longest first; ``depth`` keeps so many levels of a scope."""
+    by = "module" if by == "program" else by
     if by not in KEYS:
         raise UsageError(f"cannot group by {by!r}{did_you_mean(by, KEYS) or '; choose ' + ', '.join(KEYS)}")
     if depth is not None and (by != "scope" or depth < 1):
-        raise UsageError(f"a depth of {depth} for {by} makes no sense; scopes have depths, from 1")
+        raise UsageError(f"depth {depth} with {by}: only --by scope takes a depth, from 1")
     key = KEYS[by]
     members: dict[str, list[OpInfo]] = {}
     for op in ops:
@@ -287,7 +288,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise UsageError(f"{text!r} is not a regular expression: {error}; write special characters with a backslash") from None
+        raise UsageError(f"{text!r} is not a regular expression: {error}; escape special characters with a backslash") from None
 
 
 def _sum(key: str, ops: list[OpInfo]) -> Group:

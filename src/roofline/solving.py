@@ -1,4 +1,4 @@
-"""Solving: where a formula crosses the ridge as one of its dimensions grows.
+"""Solving: the size at which an operation becomes compute-bound as one of its dimensions grows.
 
 The crossing of a formula is the size x at which the time on its compute unit equals the time on a memory level or link:
 
@@ -32,7 +32,7 @@ from .cost import Cost
 from .errors import FormulaError, UsageError, did_you_mean
 from .ledger import Ledger
 from .machine import Machine
-from .resource import HBM, Resource
+from .resource import HBM, Resource, bound_words
 from .units import plain, show
 
 Formula = Callable[..., Ledger | Cost]
@@ -80,12 +80,11 @@ class Crossing(Struct, frozen=True, kw_only=True):
         """The result as one sentence."""
         name = " = ".join(self.free)
         if self.integer is None:
-            bound = self.compute_unit if self.regime == "always compute" else self.level_unit
-            limit = f"the intensity tends to {show(self.intensity, 'FLOP/B')}, the ridge is {show(self.ridge, 'FLOP/B')}"
-            return f"{bound} bound for every {name}: {limit}"
-        where = "from" if self.regime == "compute above" else "up to"
-        exactly = f" (they cross at {plain(self.real, 6)})" if self.real is not None else ""
-        return f"{self.compute_unit} bound {where} {name} = {self.integer:,}{exactly}, else {self.level_unit} bound"
+            bound = bound_words(self.compute_unit if self.regime == "always compute" else self.level_unit)
+            return f"{bound} for every {name}: intensity tends to {show(self.intensity, 'FLOP/B')}, ridge {show(self.ridge, 'FLOP/B')}"
+        sign = "≥" if self.regime == "compute above" else "≤"
+        exactly = f" (crossover {plain(self.real, 6)})" if self.real is not None else ""
+        return f"{bound_words(self.compute_unit)} for {name} {sign} {self.integer:,}{exactly}, else {bound_words(self.level_unit)}"
 
 
 class CrossingReport(Struct, frozen=True, kw_only=True):
@@ -187,7 +186,7 @@ def cross(
         priced = formula(**dict.fromkeys(names, size), **given)
         cost = priced.cost if isinstance(priced, Ledger) else priced
         if not isinstance(cost, Cost):
-            raise UsageError(f"{_name(formula)} returns {type(cost).__name__}, not a ledger or a cost; it is no formula")
+            raise UsageError(f"{_name(formula)} returns {type(cost).__name__}; a formula returns a Ledger or a Cost")
         return _sides(cost, machine, compute, str(level))
 
     samples = _scan(at)
@@ -238,9 +237,9 @@ def _name(formula: Formula) -> str:
 
 
 def _check_names(formula: Formula, free: tuple[str, ...], fixed: Mapping[str, object]) -> None:
-    """Refuse names the formula does not have, and dimensions nobody gave."""
+    """Reject unknown names and missing dimensions."""
     if not free:
-        raise UsageError(f"{_name(formula)}: nothing is free; name the dimension to vary")
+        raise UsageError(f"{_name(formula)}: no free dimension; name the one to vary")
     if both := [name for name in free if name in fixed]:
         raise UsageError(f"{_name(formula)}: {both[0]} is both free and fixed; leave one out")
     parameters = inspect.signature(formula).parameters
@@ -252,16 +251,16 @@ def _check_names(formula: Formula, free: tuple[str, ...], fixed: Mapping[str, ob
                 f"{_name(formula)} has no argument {name!r}{did_you_mean(name, parameters) or '; it has ' + ', '.join(parameters)}"
             )
     if missing := [name for name, one in parameters.items() if one.default is one.empty and name not in (*free, *fixed)]:
-        raise UsageError(f"{_name(formula)} also needs {', '.join(missing)}; give each a size, or inf")
+        raise UsageError(f"{_name(formula)}: missing {', '.join(missing)}; give each a size, or inf")
 
 
 def _check_sides(samples: list[_Sides], compute: Resource | str | None, level: str) -> None:
     """Refuse a comparison in which one side never does anything."""
     billed = ", ".join(map(str, samples[-1].billed)) or "nothing"
     if not any(sides.compute.resources for sides in samples):
-        raise UsageError(f"the formula does no work on {compute or 'any compute unit'}; it bills {billed}")
+        raise UsageError(f"the formula has no work on {compute or 'any compute unit'}; it uses {billed}")
     if not any(sides.level.resources for sides in samples):
-        raise UsageError(f"the formula moves nothing over {level}; it bills {billed}")
+        raise UsageError(f"the formula has no {level} traffic; it uses {billed}")
 
 
 def _scan(at: At) -> list[tuple[int, _Sides]]:

@@ -1,4 +1,4 @@
-"""Analysis: a recording held against a machine, once, for everybody. The command line and every other front door call this."""
+"""Analysis: a recording compared with a machine's limits. The command line and every other entry point call this."""
 
 from collections.abc import Iterable
 
@@ -28,7 +28,7 @@ from .advice import Placed, advise, in_order
 from .cache_hits import resident, served
 from .program_points import amounts, number, points
 
-ONLY_HBM = "a GPU's profile has no counters, so of its memory only hbm is known; --counters FILE.csv adds l2 and l1 (Nsight Compute)"
+ONLY_HBM = "GPU profiles have no counters: only hbm traffic is modelled; add l2 and l1 with --counters FILE.csv (Nsight Compute)"
 
 
 def analyze(recording: Recording, machine: Machine, corrections: Corrections = IDEAL) -> Report:

@@ -1,8 +1,8 @@
-"""Advice: what a placement means and what to do next, as small pure rules.
+"""Advice: what limits an op and what to do next, as small pure rules.
 
-A rule looks at one op and returns a finding or ``None``. The first of `PRIMARY` that speaks says what holds the op back; each
-of `EXTRA` may add something; `PROGRAM` looks at all ops at once. Doubt comes first (an op above its roof: a count or a
-ceiling is wrong), then the seconds a change could save. Every kind of finding has its levers in `KINDS`.
+A rule looks at one op and returns a finding or ``None``. The first of `PRIMARY` that applies names what limits the op; each
+of `EXTRA` may add something; `PROGRAM` looks at all ops at once. Suspect ops come first (faster than the roofline allows: a count or
+a ceiling is wrong), then by the seconds a change could save. Every kind of finding has its levers in `KINDS`.
 
     >>> from roofline.cost import Cost
     >>> from roofline.placement import place
@@ -11,7 +11,7 @@ ceiling is wrong), then the seconds a change could save. Every kind of finding h
     >>> found.kind, found.saving_s
     ('memory-far', 4.0)
     >>> found.message
-    'copy is hbm bound and far from that roof: 20% of it, 5 s where 1 s would do.'
+    'copy is memory-bound (hbm) at 20% of its roofline: 5 s, minimum 1 s.'
 """
 
 import re
@@ -23,18 +23,18 @@ from msgspec.structs import replace
 from ..machine import LATENCY, Ceiling, Machine
 from ..placement import Placement
 from ..report import Finding
-from ..resource import COMPUTE_UNITS, HBM, Resource, named
+from ..resource import COMPUTE_UNITS, HBM, Resource, bound_words, named
 from ..units import percent, plain, show
 from ..workload import Op
 
-CLOSE = 0.7  # of the roof
+CLOSE = 0.7  # of the roofline
 FAR = 0.4
 FAR_BELOW = 0.1
 NEAR_RIDGE = 1.25
-SERIAL_BAND = 0.1  # a time within this of T_max means that nothing overlaps
+SERIAL_BAND = 0.1  # a time within this of the serial time means that nothing overlaps
 NOTABLE = 0.01  # of the program's time: below that the middle zone and the unknown are not worth a line
 SEPARATE = 5  # ops of one kind that get a line each; more share one
-ROUNDING = 1e-9  # efficiencies this close above 1 are on the roof
+ROUNDING = 1e-9  # efficiencies this close above 1 count as 1
 
 # Words for a matrix product in names and categories: dot_general, sgemm, conv2d, but not convert.
 PRODUCT = re.compile(r"(?<![a-z])(matmul|dot|[a-z]?gemm|bmm|addmm|einsum|conv(olution|\d?d)?)(?![a-z])")
@@ -49,7 +49,7 @@ class Placed(Struct, frozen=True):
 
 
 class Kind(Struct, frozen=True):
-    """What ops with one kind of finding have in common, and what can be done about it."""
+    """What ops with one kind of finding have in common, and what to do about it."""
 
     phrase: str
     levers: tuple[str, ...]
@@ -57,159 +57,159 @@ class Kind(Struct, frozen=True):
 
 KINDS: dict[str, Kind] = {
     "above-roof": Kind(
-        "run faster than their roof allows",
+        "are faster than the roofline allows",
         (
-            "check the count: bytes served by a cache, work that was skipped, executions counted twice",
-            "check the ceiling: the right chip, a whole chip or one device of it, the right number format",
+            "check the count: bytes served by a cache, skipped work, executions counted twice",
+            "check the ceiling: the right chip, whole chip or one device, the right number format",
             "check the time: does it cover every kernel of the op?",
         ),
     ),
     "between-roofs": Kind(
-        "run above the main-memory roof and below that of a faster memory",
+        "exceed main-memory bandwidth: part of their data stays on chip",
         (
             "tile so that more of the working set stays in the faster memory",
-            "order the work so that neighbouring tiles find their data still there",
-            "count bytes per memory level, to see which roof is the true one",
+            "order tiles so that neighbours reuse data that is still on chip",
+            "count bytes per memory level to see which one limits",
         ),
     ),
     "latency": Kind(
-        "are too small to fill the time of their launch",
+        "are latency-bound: too little work per launch",
         (
             "batch small operations into one, or fuse them with a neighbour",
             "compile or capture the sequence (a jitted step, a graph) so that no Python runs between kernels",
-            "use a persistent kernel that takes many pieces of work in one launch",
+            "use a persistent kernel that does many pieces of work in one launch",
         ),
     ),
     "no-overlap": Kind(
-        "take as long as all their units one after the other",
+        "take the sum of the times on their units: nothing overlaps",
         (
             "prefetch: load the next tile or weight while this one is computed (double buffering, asynchronous copies)",
-            "start communication early and let it run under independent work",
+            "start communication early and overlap it with independent work",
             "give the scheduler more independent work: more tiles or blocks in flight",
         ),
     ),
     "far-below": Kind(
-        "are far below every roof",
+        f"run below {FAR_BELOW:.0%} of their roofline",
         (
-            "look for the host: Python between small kernels, synchronisations and transfers leave the device idle",
+            "check for host overhead: Python between small kernels, synchronisation and transfers leave the device idle",
             "launch fewer, larger kernels: batch, fuse, or make them persistent",
-            "look at access patterns: strided or irregular access lowers the bandwidth itself",
+            "check access patterns: strided or irregular access lowers the achievable bandwidth",
             "check that the work fills the device: enough blocks, no long tail",
         ),
     ),
     "network-bound": Kind(
-        "wait for a link",
+        "are communication-bound",
         (
-            "overlap the exchange with work that does not need it",
-            "send fewer bytes: a sharding that exchanges less, a narrower number format for what is sent",
-            "keep the chattiest axis inside the fastest domain; shard over the slow network only what talks little",
+            "overlap communication with work that does not depend on it",
+            "send fewer bytes: a sharding with less communication, a narrower number format",
+            "keep the axis with the most communication inside the fastest domain; use the slow network only for axes with little",
             "use more links at once: a collective that follows the topology",
         ),
     ),
     "memory-far": Kind(
-        "are memory bound and far from that roof",
+        f"are memory-bound below {FAR:.0%} of their roofline",
         (
             "make access contiguous and wide: coalesced loads, a layout without transposes or padding",
-            "put more loads in flight: occupancy, larger blocks, asynchronous copies",
+            "keep more loads in flight: occupancy, larger blocks, asynchronous copies",
             "fuse with neighbours, so that intermediates never reach memory",
         ),
     ),
     "memory-middle": Kind(
-        "are memory bound and some way from that roof",
+        f"are memory-bound at {FAR:.0%} to {CLOSE:.0%} of their roofline",
         (
             "tune tiles, vector width and loads in flight before changing the algorithm",
             "fuse with neighbours, so that intermediates never reach memory",
         ),
     ),
     "memory-close": Kind(
-        "are memory bound and close to that roof, so only fewer bytes help",
+        f"are memory-bound above {CLOSE:.0%} of their roofline and need fewer bytes or more bandwidth",
         (
             "fuse with neighbours, so that intermediates never reach memory",
-            "narrow what is stored: bf16, fp8, int8 or int4 weights",
-            "reuse more per byte: tiling, a larger batch",
-            "use a faster tier: keep the data on chip, or a chip with more bandwidth",
+            "store narrower number formats: bf16, fp8, int8 or int4 weights",
+            "reuse each byte more: tiling, a larger batch",
+            "use a faster memory: keep data on chip, or choose a chip with more bandwidth",
         ),
     ),
     "compute-far": Kind(
-        "are compute bound and far from that roof",
+        f"are compute-bound below {FAR:.0%} of their roofline",
         (
             "fill the unit: shapes in multiples of its tile, more blocks than units, no tail",
-            "raise occupancy or instruction parallelism, so that the unit never waits",
-            "check that the matrix unit is used, in the number format that was meant",
+            "raise occupancy or instruction parallelism, so that the unit stays busy",
+            "check that the matrix unit is used, in the intended number format",
         ),
     ),
     "compute-middle": Kind(
-        "are compute bound and some way from that roof",
+        f"are compute-bound at {FAR:.0%} to {CLOSE:.0%} of their roofline",
         (
             "tune tile sizes and pipelining; try the vendor's kernel or an autotuned one",
             "check clocks and power: a chip at its power limit runs below its peak",
         ),
     ),
     "compute-close": Kind(
-        "are compute bound and close to that roof, so only less work or more hardware helps",
+        f"are compute-bound above {CLOSE:.0%} of their roofline and need less work or faster hardware",
         (
             "do fewer FLOP: sparsity, low rank, a better algorithm, less recomputation",
-            "use a narrower number format with a higher roof, where accuracy allows",
-            "spread it over more devices, if the links permit",
+            "use a narrower number format with a higher peak, where accuracy allows",
+            "spread the work over more devices, if the links are fast enough",
         ),
     ),
     "memory-bound": Kind(
-        "are bound by memory",
+        "are memory-bound",
         (
-            "raise the intensity: a larger batch, tiling, fusion with neighbours",
-            "narrow what is stored: bf16, fp8, int8 or int4 weights",
-            "use a faster tier: keep the data on chip, or a chip with more bandwidth",
+            "raise the arithmetic intensity: a larger batch, tiling, fusion with neighbours",
+            "store narrower number formats: bf16, fp8, int8 or int4 weights",
+            "use a faster memory: keep data on chip, or choose a chip with more bandwidth",
         ),
     ),
     "compute-bound": Kind(
-        "are bound by compute",
+        "are compute-bound",
         (
             "do fewer FLOP: sparsity, low rank, a better algorithm",
-            "use a unit or number format with a higher roof",
-            "spread it over more devices, if the links permit",
+            "use a unit or number format with a higher peak",
+            "spread the work over more devices, if the links are fast enough",
         ),
     ),
     "near-ridge": Kind(
-        "stand near the ridge, where compute and memory take the same time",
+        "are near the ridge point, where compute and memory take the same time",
         (
-            "watch both: a small change of batch, tiling or number format flips what binds",
-            "make them overlap: here a kernel without overlap takes nearly twice as long",
+            "check both: a small change of batch, tiling or number format changes the bound",
+            "overlap compute and memory: without overlap the kernel takes nearly twice as long",
         ),
     ),
     "vector-instead-of-matrix": Kind(
         "multiply matrices on the vector unit",
         (
-            "use a number format that the matrix unit takes (tf32, bf16, fp16, fp8) for the product",
+            "use a number format that the matrix unit supports (tf32, bf16, fp16, fp8)",
             "write it as a matrix product that the compiler recognises; pad small or odd dimensions",
         ),
     ),
     "low-batch": Kind(
-        "multiply too few rows for each weight they read",
+        "use each weight they read for too few rows",
         (
             "batch more rows (requests, tokens, examples): each weight is read once for all of them",
             "quantize the weights (int8, int4): half the bytes need half the batch",
         ),
     ),
     "unrated": Kind(
-        "use a resource that the machine has no rate for",
+        "use a resource without a known rate",
         (
             "give the rate with --set, or in a machine file",
             "measure it with a small benchmark",
         ),
     ),
     "straggler": Kind(
-        "wait for one device or host that is slower than the others",
+        "wait for one slow device or host",
         (
             "compare its clocks, power and temperature with the others': a throttled device is slower in every op by the same factor",
-            "look at its host: input pipeline, other processes, launches that come late",
+            "check its host: input pipeline, other processes, late launches",
             "check the partition: the same shapes everywhere, no device with more experts, longer sequences or more padding",
-            "exchange it for a spare, and measure again",
+            "replace it and measure again",
         ),
     ),
     "unknown": Kind(
-        "have a cost that nobody knows",
+        "have an unknown cost",
         (
-            "give their FLOP and bytes by hand, or by a formula",
+            "give their FLOP and bytes by hand or with a formula",
             "collect hardware counters for them",
         ),
     ),
@@ -220,7 +220,7 @@ ProgramRule = Callable[[Sequence[Placed], Machine], Finding | None]
 
 
 def advise(placed: Iterable[Placed], machine: Machine) -> tuple[Finding, ...]:
-    """Every finding about a program: doubt first, then by seconds saved. The order of the ops does not matter."""
+    """Every finding about a program: suspect ops first, then by seconds saved. The order of the ops does not matter."""
     ops = sorted(placed, key=lambda one: one.id)
     total = sum(one.placement.time_s or 0.0 for one in ops)
     found = [finding for one in ops for finding in _about(one) if _matters(finding, total)]
@@ -230,12 +230,12 @@ def advise(placed: Iterable[Placed], machine: Machine) -> tuple[Finding, ...]:
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Doubt first, then by seconds saved."""
+    """Suspect ops first, then by seconds saved."""
     return tuple(sorted(findings, key=_order))
 
 
 def explain(placement: Placement, name: str = "it") -> Finding | None:
-    """The one finding about a single piece of work, measured or not: what binds it and which levers there are."""
+    """The main finding about a single piece of work, measured or not: its bound and what to do about it."""
     one = Placed(0, Op(name=name, cost=placement.cost, time_s=placement.time_s), placement)
     rules = (near_ridge, *PRIMARY) if placement.time_s is None else PRIMARY
     found = next((finding for rule in rules if (finding := rule(one))), None)
@@ -243,7 +243,7 @@ def explain(placement: Placement, name: str = "it") -> Finding | None:
 
 
 def _about(one: Placed) -> list[Finding]:
-    """What one op gets told. Of an op that nobody can price the floor is too low: only a time below even that says something."""
+    """The findings about one op. Where its cost is not fully known the minimum is too low: only a time below even that means something."""
     main = next((finding for rule in (PRIMARY if one.op.priced else DOUBTS) if (finding := rule(one))), None)
     if not one.op.priced or (main and main.kind in ("above-roof", "between-roofs")):
         return [main] if main else []
@@ -252,7 +252,7 @@ def _about(one: Placed) -> list[Finding]:
 
 
 def above_roof(one: Placed) -> Finding | None:
-    """Efficiency above 1: never clipped, always doubted."""
+    """Efficiency above 1: never clipped, always reported."""
     placement, efficiency = one.placement, one.placement.efficiency
     if efficiency is None or efficiency <= 1 + ROUNDING:
         return None
@@ -260,12 +260,12 @@ def above_roof(one: Placed) -> Finding | None:
     return _finding(
         "above-roof",
         one,
-        f"runs at {percent(efficiency)} of its {placement.unit} roof: {took} where {least} is the least; do not trust it yet.",
+        f"is faster than the roofline allows ({took}, minimum {least} on {placement.unit}): check the count and the ceiling.",
     )
 
 
 def between_roofs(one: Placed) -> Finding | None:
-    """Faster than main memory allows, but not than the next faster memory: the data stays there in part."""
+    """Faster than main memory allows, but not than the next faster memory: part of the data stays there."""
     placement = one.placement
     if (placement.efficiency or 0) <= 1 + ROUNDING or placement.unit != HBM.name or placement.time_s is None:
         return None
@@ -279,8 +279,8 @@ def between_roofs(one: Placed) -> Finding | None:
     return _finding(
         "between-roofs",
         one,
-        f"moves its bytes at {show(needed, 'B/s')}, above {HBM} ({show(main, 'B/s')}) and below {roof.resource} "
-        f"({show(roof.rate, 'B/s')}): part of its data stays on chip, and tiling is the lever.",
+        f"achieves {show(needed, 'B/s')}, between the bandwidth of {HBM} ({show(main, 'B/s')}) and {roof.resource} "
+        f"({show(roof.rate, 'B/s')}): part of its data stays on chip; improve its tiling.",
         saving=max(placement.time_s - max(moved / roof.rate, others), 0.0),
     )
 
@@ -294,13 +294,13 @@ def latency(one: Placed) -> Finding | None:
     return _finding(
         "latency",
         one,
-        f"is too small for its launch: {show(each, 's')} a launch, of which the work needs {show(needed, 's')}.",
+        f"is latency-bound: {show(each, 's')} per launch, of which the work needs {show(needed, 's')}.",
         _headroom(one),
     )
 
 
 def no_overlap(one: Placed) -> Finding | None:
-    """A time near T_max and not close to the roof: the units wait for one another."""
+    """A time near the serial time and a low efficiency: the units wait for one another."""
     placement = one.placement
     if not placement.time_s or placement.efficiency is None or placement.efficiency >= CLOSE:
         return None
@@ -313,8 +313,7 @@ def no_overlap(one: Placed) -> Finding | None:
     return _finding(
         "no-overlap",
         one,
-        f"takes {show(placement.time_s, 's')}, about the sum of its times on {units} ({serial}) and not the longest ({floor}): "
-        "nothing overlaps.",
+        f"takes {show(placement.time_s, 's')}, about its serial time on {units} ({serial}; minimum {floor}): nothing overlaps.",
         _headroom(one),
     )
 
@@ -327,28 +326,28 @@ def _paths(placement: Placement) -> list[tuple[str, float]]:
 
 
 def far_below(one: Placed) -> Finding | None:
-    """Below a tenth of the roof: seldom the kernel itself, mostly what surrounds it."""
+    """Below a tenth of the roofline: seldom the kernel itself, mostly what surrounds it."""
     efficiency = one.placement.efficiency
     if efficiency is None or efficiency >= FAR_BELOW:
         return None
     took, least = show(one.placement.time_s, "s"), show(one.placement.floor_s, "s")
-    message = f"is far below everything: {percent(efficiency)} of its {one.placement.unit} roof, {took} where {least} would do."
+    message = f"runs at {percent(efficiency)} of its roofline ({one.placement.unit}): {took}, minimum {least}."
     return _finding("far-below", one, message, _headroom(one))
 
 
 def bound(one: Placed) -> Finding | None:
-    """What binds, and how far from that roof the op is: the middle of every decision table."""
+    """The bound and the efficiency of an op."""
     unit, efficiency = one.placement.unit, one.placement.efficiency
     if unit is None:
         return None
     resource = named(unit)
     family = "network" if resource.is_link else "compute" if resource.is_compute else "memory"
     if efficiency is None:
-        return _finding(f"{family}-bound", one, f"is {unit} bound: {show(one.placement.floor_s, 's')} at least{_against(one.placement)}.")
-    zone, words = _zone(efficiency)
+        least = show(one.placement.floor_s, "s")
+        return _finding(f"{family}-bound", one, f"is {bound_words(unit)}{_against(one.placement)}: minimum time {least}.")
     took, least = show(one.placement.time_s, "s"), show(one.placement.floor_s, "s")
-    message = f"is {unit} bound and {words} that roof: {percent(efficiency)} of it, {took} where {least} would do."
-    return _finding("network-bound" if family == "network" else f"{family}-{zone}", one, message, _headroom(one))
+    message = f"is {bound_words(unit)} at {percent(efficiency)} of its roofline: {took}, minimum {least}."
+    return _finding("network-bound" if family == "network" else f"{family}-{_zone(efficiency)}", one, message, _headroom(one))
 
 
 def near_ridge(one: Placed) -> Finding | None:
@@ -361,12 +360,12 @@ def near_ridge(one: Placed) -> Finding | None:
         return None
     if max(computing[0], moving[0]) > NEAR_RIDGE * min(computing[0], moving[0]):
         return None
-    times = f"{computing[1]} needs {show(computing[0], 's')} and {moving[1]} {show(moving[0], 's')}"
-    return _finding("near-ridge", one, f"stands near the ridge{_against(placement)}: {times}.")
+    times = f"{computing[1]} needs {show(computing[0], 's')}, {moving[1]} {show(moving[0], 's')}"
+    return _finding("near-ridge", one, f"is near the ridge point{_against(placement)}: {times}.")
 
 
 def vector_instead_of_matrix(one: Placed) -> Finding | None:
-    """A matrix product that the vector unit does, on a machine that has a matrix unit."""
+    """A matrix product on the vector unit of a machine that has a matrix unit."""
     placement, machine = one.placement, one.placement.machine
     if placement.unit != "vector":
         return None
@@ -385,14 +384,14 @@ def vector_instead_of_matrix(one: Placed) -> Finding | None:
     return _finding(
         "vector-instead-of-matrix",
         one,
-        f"does {show(flops, 'FLOP')} of products in {', '.join(r.kind or r.name for r in billed)} on the vector unit; on {roof.resource} "
-        f"its floor would be {show(floor, 's')} instead of {show(placement.floor_s, 's')}.",
+        f"does {show(flops, 'FLOP')} of {', '.join(r.kind or r.name for r in billed)} products on the vector unit: minimum "
+        f"{show(placement.floor_s, 's')}, on {roof.resource} {show(floor, 's')}.",
         saving=max(placement.floor_s - floor, 0.0) if placement.time_s else None,
     )
 
 
 def low_batch(one: Placed) -> Finding | None:
-    """A matrix product that reads its weights for too few rows: main memory binds, at half the ridge or less."""
+    """A matrix product that reads its weights for too few rows: memory-bound, at half the ridge or less."""
     placement = one.placement
     if placement.unit != HBM.name or placement.compute is None or _unit(placement.machine, placement.compute) != "matrix":
         return None
@@ -401,24 +400,25 @@ def low_batch(one: Placed) -> Finding | None:
         return None
     more = plain(ridge / intensity, 2)
     message = (
-        f"does {show(intensity, 'FLOP/B')} where the {placement.compute} ridge is {show(ridge, 'FLOP/B')}: about {more} times the rows "
-        "per weight would take the same time."
+        f"has {show(intensity, 'FLOP/B')}, far below the {placement.compute} ridge at {show(ridge, 'FLOP/B')}: about {more} times as many "
+        "rows would take the same time."
     )
     return _finding("low-batch", one, message)
 
 
 def unrated(ops: Sequence[Placed], machine: Machine) -> Finding | None:
-    """Work on resources the machine has no rate for: floors leave it out."""
+    """Work on resources without a known rate: minimum times leave it out."""
     mine = [one for one in ops if one.placement.unrated]
     if not mine:
         return None
     missing = ", ".join(sorted({resource.name for one in mine for resource in one.placement.unrated}))
-    message = f"{machine.name} has no rate for {missing}: the floors of {_listed([_short(one.op.name) for one in mine])} leave it out."
+    names = _listed([_short(one.op.name) for one in mine])
+    message = f"{machine.name} has no known rate for {missing}: the minimum time of {names} leaves it out."
     return Finding(kind="unrated", message=message, ops=tuple(one.id for one in mine), levers=KINDS["unrated"].levers)
 
 
 def unknown(ops: Sequence[Placed], machine: Machine) -> Finding | None:
-    """The share of time, or of ops, that nobody can price."""
+    """The share of time, or of ops, whose cost is not known."""
     mine = sorted((one for one in ops if not one.op.priced), key=lambda one: (-(one.placement.time_s or 0.0), one.id))
     total = sum(one.placement.time_s or 0.0 for one in ops)
     spent = sum(one.placement.time_s or 0.0 for one in mine)
@@ -426,7 +426,7 @@ def unknown(ops: Sequence[Placed], machine: Machine) -> Finding | None:
         return None
     names = _listed([_short(one.op.name) for one in mine])
     share = f"{percent(spent / total)} of the measured time ({show(spent, 's')})" if total else f"{len(mine)} of {len(ops)} ops"
-    message = f"{share} cannot be priced: the cost of {names} is not known."
+    message = f"the cost of {share} is not known: {names}."
     return Finding(kind="unknown", message=message, ops=tuple(one.id for one in mine), levers=KINDS["unknown"].levers)
 
 
@@ -440,16 +440,14 @@ def _finding(kind: str, one: Placed, says: str, saving: float | None = None) -> 
     return Finding(kind=kind, message=f"{_short(one.op.name)} {says}", ops=(one.id,), saving_s=saving, levers=KINDS[kind].levers)
 
 
-def _zone(efficiency: float) -> tuple[str, str]:
-    if efficiency >= CLOSE:
-        return "close", "close to"
-    return ("far", "far from") if efficiency < FAR else ("middle", "some way from")
+def _zone(efficiency: float) -> str:
+    return "close" if efficiency >= CLOSE else "far" if efficiency < FAR else "middle"
 
 
 def _against(placement: Placement) -> str:
-    """The intensity beside the ridge, where both are known."""
+    """The intensity and the ridge, where both are known."""
     intensity, ridge = placement.intensity(), placement.ridge()
-    return f", at {show(intensity, 'FLOP/B')} against a ridge of {show(ridge, 'FLOP/B')}" if intensity and ridge else ""
+    return f" at {show(intensity, 'FLOP/B')} (ridge {show(ridge, 'FLOP/B')})" if intensity and ridge else ""
 
 
 def _headroom(one: Placed) -> float:
@@ -487,8 +485,7 @@ def _merged(findings: Sequence[Finding], names: dict[int, str]) -> list[Finding]
         ops = tuple(id for finding in mine for id in finding.ops)
         savings = [finding.saving_s for finding in mine if finding.saving_s is not None]
         saving = sum(savings) if savings else None
-        tail = f"; together they could save {show(saving, 's')}" if saving else ""
-        message = f"{len(mine)} ops {KINDS[kind].phrase}: {_listed([names[id] for id in ops])}{tail}."
+        message = f"{len(mine)} ops {KINDS[kind].phrase}: {_listed([names[id] for id in ops])}."
         merged.append(Finding(kind=kind, message=message, ops=ops, saving_s=saving, levers=KINDS[kind].levers))
     return merged
 

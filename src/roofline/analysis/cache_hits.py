@@ -40,8 +40,8 @@ def resident(op: Op, placed: Placement) -> Op | None:
         enough = outside <= placed.machine.rate(HBM) * op.time_s and moved <= placed.machine.rate(cache) * op.time_s * TOLERANCE
         if enough and cache not in op.cost:
             note = (
-                f"ran at {percent(placed.efficiency)} of the {HBM} roof, so {cache} served it: its {show(float(moved / op.launches), 'B')} "
-                f"a launch count there, and on {HBM} only what {cache} cannot hold"
+                f"faster than {HBM} allows ({percent(placed.efficiency)}), so its {show(float(moved / op.launches), 'B')} per launch are "
+                f"counted on {cache}, and on {HBM} only what does not fit there"
             )
             others = {resource: op.cost[resource] for resource in op.cost if resource != HBM}
             return replace(op, cost=Cost.of({**others, HBM: outside, cache: moved}), notes=(*op.notes, note))
@@ -49,9 +49,9 @@ def resident(op: Op, placed: Placement) -> Op | None:
 
 
 def served(moved: Sequence[Placed]) -> Finding:
-    """What is told of the ops whose bytes were moved: nobody should take a cache's roof for main memory's."""
+    """The finding about ops whose bytes are counted on a cache."""
     names = ", ".join(one.op.name for one in moved[:3]) + (f" and {len(moved) - 3} more" if len(moved) > 3 else "")
-    message = f"faster than {HBM} allows, so a cache served them and their bytes count there: {names}."
+    message = f"faster than {HBM} allows, so their bytes are counted on the cache: {names}."
     return Finding(kind=KIND, message=message, ops=tuple(one.id for one in moved), levers=KINDS[KIND].levers)
 
 

@@ -1,4 +1,4 @@
-"""Counters: what hardware measured, launch by launch, joined to the operations of a profile and held against the model.
+"""Counters: what hardware measured, launch by launch, matched to the operations of a profile and compared with the model.
 
 A counter file (Nsight Compute) knows kernels, a profile knows operations. The source of the profile says which kernels each operation
 launched (`KernelUse`); `join` finds the operation of each counted launch, by the kernel's name, the order of launches and the grid.
@@ -45,12 +45,12 @@ def counted(recording: Recording, launches: Sequence[Launch], source: str) -> Re
     profile = ", ".join(recording.files) or "the input"
     if not launches_kernels(recording):
         raise SourceError(
-            f"{source}: counters join the kernels of a GPU profile, and {profile} has none; analyse the counters by themselves"
+            f"{source}: counters need a GPU profile, but {profile} has no kernels; analyse the counters alone: roofline analyze {source}"
         )
     joined = join(recording, launches)
     if all(op.counters is None for op in joined.workload):
         names = _names(Counter(named(launch.name) for launch in launches))
-        raise SourceError(f"{source}: no kernel in it was launched in {profile} ({names}); count the same program as was profiled")
+        raise SourceError(f"{source}: none of its kernels ran in {profile} ({names}); use counters of the profiled program")
     whole = scaled(joined)
     seconds = sum(op.self_time_s or op.time_s or 0.0 for op in whole.workload if op.counters is not None)
     return replace(whole, coverage=replace(whole.coverage, counted_s=seconds))
@@ -141,16 +141,16 @@ def _is_copy(name: str) -> bool:
 def _notes(launches: Sequence[Launch], owners: list[int | None], ops: tuple[Op, ...], used: set[int]) -> list[str]:
     joined = sum(owner is not None for owner in owners)
     having = [op for op in ops if op.counters is not None]
-    notes = [f"counters: {joined} of {len(launches)} launches joined to {len(having)} of {len(used)} ops with kernels"]
+    notes = [f"counters: {joined} of {len(launches)} launches matched to {len(having)} of {len(used)} ops with kernels"]
     lost = Counter(launch.name for launch, owner in zip(launches, owners, strict=True) if owner is None)
     if lost:
-        notes.append(f"counters: no op launched {_names(lost)}")
+        notes.append(f"counters: not matched to any op: {_names(lost)}")
     bare = Counter(op.name for index, op in enumerate(ops) if index in used and op.counters is None)
     if bare:
-        notes.append(f"counters: none for {_names(bare)}")
+        notes.append(f"counters: missing for {_names(bare)}")
     partial = Counter(op.name for op in having if isinstance(op.counters, LaunchCounters) and op.counters.total is None)
     if partial:
-        notes.append(f"counters: only some kernels were counted of {_names(partial)}")
+        notes.append(f"counters: incomplete (some kernels not counted) for {_names(partial)}")
     return notes
 
 
@@ -174,7 +174,7 @@ def _scaled(op: Op) -> Op:
     if not isinstance(counters, LaunchCounters):
         return op
     if counters.total is None:
-        return replace(op, counters=None, notes=(*op.notes, "counters: not shown, since some kernels of this op were not counted"))
+        return replace(op, counters=None, notes=(*op.notes, "counters: left out, because some kernels of this op were not counted"))
     whole = replace(counters, cost=counters.total, time_s=counters.total_s)
     if counters.launches == counters.of:
         return replace(op, counters=whole)
@@ -247,10 +247,10 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 
 def model_against_counters(ops: Iterable[Op]) -> tuple[Comparison, ...]:
-    """The model beside the counters, a row for each op and quantity that either of them has.
+    """The model and the counters, a row for each op and quantity that either of them has.
 
     Matrix FLOP and bytes of main memory should agree. Vector FLOP by counters exceed the model's, which counts mathematics and not
-    machine code (GELU is 9 FLOP an element by the convention, 21 in fp32 instructions): the ratio is shown, not forced.
+    machine code (GELU is 9 FLOP per element by the convention, 21 in fp32 instructions): the ratio is shown, not forced.
     """
     return tuple(row for index, op in enumerate(ops) if op.counters is not None for row in _rows(index, op))
 

@@ -1,15 +1,15 @@
-"""Losses: where the time of a program went that its ops, each at its own roof, would not have needed.
+"""Losses: the time of a program beyond the minimum time of its ops, by cause.
 
-An op holds its device for its self time s. Of that, min(s, T_min) is time at the roof; the rest is lost to what binds the op:
+An op occupies its device for its self time s. Of that, min(s, minimum time) is needed; the rest is lost, by the bound of the op:
 
-    memory          a memory level binds it
-    compute         the matrix or vector unit binds it
-    communication   a link binds it
-    latency         its launches do, or it needs nothing of any unit: control flow, waiting
-    unpriced        its cost is not wholly known, or no unit it uses is rated: the rest may be lost or needed
+    memory          memory-bound
+    compute         compute-bound
+    communication   communication-bound
+    latency         latency-bound, or no work on any unit: control flow, waiting
+    unpriced        its cost is not fully known, or no unit it uses has a known rate: the rest may be lost or needed
     idle            wall time in which nothing ran: wall − busy
 
-All of it adds up to the wall time, summed over devices: time at the roof + the losses = wall.
+They add up to the wall time, summed over devices: minimum times + losses = wall.
 """
 
 from collections.abc import Iterable

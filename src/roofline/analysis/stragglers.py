@@ -1,4 +1,4 @@
-"""Stragglers: how the time of each op differs between the devices and hosts that ran it, and who holds the others up.
+"""Stragglers: how the time of each op differs between devices and hosts, and which one delays the others.
 
 An op's time on a device is its mean over the executions there, so that devices which ran it more often compare. Devices that work in
 step wait for the slowest:
@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from ..report import DeviceInfo, DeviceShare, Finding, OpInfo
 from ..resource import SCALE_UP
-from ..units import percent, plain, show
+from ..units import percent, plain
 from .advice import KINDS
 
 KIND = "straggler"
@@ -102,7 +102,7 @@ def straggler(ops: Sequence[OpInfo], shares: Sequence[DeviceShare], devices: Seq
 
 
 def _slow(ops: Sequence[OpInfo], table: Mapping[int, Mapping[str, tuple[float, float]]], by: str) -> Finding | None:
-    """Who takes longer in its own work."""
+    """The place that takes longer in its own work."""
     mine = [op for op in ops if not is_exchange(op)]
     standing = _standings(mine, table)
     slow = {place: one for place, one in standing.items() if one.ratio >= SLOWER and one.slower >= CONSISTENT * one.seconds}
@@ -115,8 +115,8 @@ def _slow(ops: Sequence[OpInfo], table: Mapping[int, Mapping[str, tuple[float, f
     return Finding(
         kind=KIND,
         message=(
-            f"{by} {place}{others} is {plain(slow[place].ratio, 3)} times as slow as the median {by}, in ops that hold "
-            f"{percent(slow[place].slower / slow[place].seconds)} of its time: {show(waiting, 's')} of the others' time wait for it."
+            f"{by} {place}{others} takes {plain(slow[place].ratio, 3)} times as long as the median {by}, in ops that make up "
+            f"{percent(slow[place].slower / slow[place].seconds)} of its time; the others wait for it."
         ),
         ops=ids,
         saving_s=waiting,
@@ -125,7 +125,7 @@ def _slow(ops: Sequence[OpInfo], table: Mapping[int, Mapping[str, tuple[float, f
 
 
 def _late(ops: Sequence[OpInfo], table: Mapping[int, Mapping[str, tuple[float, float]]], by: str) -> Finding | None:
-    """Who is not slower in its own work, and yet the others wait for it where they meet."""
+    """The place that is not slower in its own work, yet arrives last at collectives."""
     meetings = [op for op in ops if is_exchange(op)]
     standing = _standings(meetings, table)
     if len(standing) < 2:
@@ -139,8 +139,8 @@ def _late(ops: Sequence[OpInfo], table: Mapping[int, Mapping[str, tuple[float, f
     return Finding(
         kind=KIND,
         message=(
-            f"{by} {place} comes last where devices meet: the others wait {show(waiting, 's')} longer in "
-            f"{', '.join(op.name for op in meetings[:3])}, while its own ops are no slower; look at what starts it."
+            f"{by} {place} arrives last at collectives: the others wait for it in {', '.join(op.name for op in meetings[:3])}, "
+            "while its own ops are no slower; check what delays its launches."
         ),
         ops=tuple(op.id for op in meetings),
         saving_s=waiting,

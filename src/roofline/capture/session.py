@@ -49,9 +49,9 @@ class Window(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.delay_s and (self.skip or self.steps):
-            raise UsageError("a capture begins after a delay or after some steps, not both; leave one of them out")
+            raise UsageError("--delay and --skip exclude each other; leave one out")
         if self.skip < 0 or (self.steps is not None and self.steps < 1):
-            raise UsageError("steps to skip are 0 or more, and steps to record 1 or more")
+            raise UsageError("steps to skip must be 0 or more, steps to record 1 or more")
 
 
 class Profiled(Struct, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ class Capture:
 
     def __enter__(self) -> "Capture":
         if self._jax is not None:
-            raise UsageError("this capture has been used; make another: roofline.capture(folder)")
+            raise UsageError("a capture can be used once; create another: roofline.capture(folder)")
         from ..jax import require_jax
 
         jax = require_jax()
@@ -94,7 +94,7 @@ class Capture:
             hook.start(jax, str(staging))
         except RuntimeError as error:
             shutil.rmtree(staging, ignore_errors=True)
-            raise UsageError(f"JAX takes one profile at a time, and says: {error}") from None
+            raise UsageError(f"cannot start JAX's profiler (it records one profile at a time): {error}") from None
         self._jax, self._staging = jax, staging
         return self
 
@@ -111,7 +111,7 @@ class Capture:
     def report(self) -> Report:
         """The report on the profile, made when first asked for."""
         if self.folder is None:
-            raise UsageError("nothing is captured yet; ask for the report after the with block")
+            raise UsageError("no profile yet; the report is available after the with block")
         if self._report is None:
             self._report = held(self.folder, self._chip)
         return self._report
@@ -121,7 +121,7 @@ def held(folder: Path, chip: str | Machine | None = None) -> Report:
     """The report on the profiles in a run folder, against a chip or the device that they are of."""
     recording = read(folder)
     if chip is None and not recording.devices:
-        raise RooflineError(f"{folder}: nothing ran on a device while this was recorded; record longer, or later")
+        raise RooflineError(f"{folder}: no device activity was recorded; record longer, or start later")
     machine = load(chip) if isinstance(chip, str) else chip or of_device(recording.devices[0])
     return analyze(recording, machine)
 
@@ -158,12 +158,12 @@ def profile(
 def runnable(command: Sequence[str]) -> list[str]:
     """The command as the system runs it: a Python file that is not a program itself is run by this Python."""
     if not command:
-        raise UsageError("no program given; write it last: roofline capture -o run -- python train.py")
+        raise UsageError("no program given; example: roofline capture -o run -- python train.py")
     first = command[0]
     if first.endswith(".py") and Path(first).is_file() and not os.access(first, os.X_OK):
         return [sys.executable, *command]
     if shutil.which(first) is None:
-        raise UsageError(f"no program named {first!r}; write it as you would run it: roofline capture -o run -- python train.py")
+        raise UsageError(f"{first!r} not found; give the command as you would run it: roofline capture -o run -- python train.py")
     return list(command)
 
 
@@ -213,14 +213,14 @@ def _staging(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix=".capture-", dir=folder))
     except OSError as error:
-        raise UsageError(f"{folder}: no profile can be written there: {error.strerror}") from None
+        raise UsageError(f"{folder}: cannot write the profile: {error.strerror}") from None
 
 
 def _run(command: Sequence[str], variables: Mapping[str, str], stdout: IO[Any] | int | None) -> int:
     try:
         process = subprocess.Popen(command, env=dict(variables), stdout=stdout)
     except OSError as error:
-        raise UsageError(f"{command[0]}: cannot be run: {error.strerror}") from None
+        raise UsageError(f"{command[0]}: cannot run: {error.strerror}") from None
     with _passed_on(process):
         status = process.wait()
     return status if status >= 0 else 128 - status  # as shells say "killed by signal n"
@@ -251,18 +251,18 @@ def _why_nothing(command: Sequence[str], status: int, said: Sequence[Mapping[str
     program = " ".join(command)
     ended = f"was killed by signal {status - 128}" if status > 128 else f"ended with exit status {status}" if status else "ended"
     if not said:
-        blind = " (options -I, -E and -S keep Python from seeing the profiler)" if {"-I", "-E", "-S"} & set(command) else ""
-        return f"{program}: {ended} without importing JAX, so there is nothing to analyse{blind}"
+        blind = " (Python's options -I, -E and -S disable the profiler hook)" if {"-I", "-E", "-S"} & set(command) else ""
+        return f"{program}: {ended} without importing JAX, so nothing was recorded{blind}"
     if any(one["state"] == "recording" for one in said):
-        return f"{program}: {ended} before its profile was written; --duration writes it while the program runs"
+        return f"{program}: {ended} before its profile was written; use --duration to write it while the program runs"
     if failures := [note for one in said if one["state"] == "failed" for note in one["notes"]]:
         return f"{program}: {failures[0]}"
     if not any(one["compiled"] for one in said):
-        return f"{program}: {ended} without running anything on a device through JAX"
+        return f"{program}: {ended} without running anything on a device with JAX"
     if asked.delay_s:
-        return f"{program}: {ended} within the delay; give a shorter --delay"
+        return f"{program}: {ended} before the delay was over; use a shorter --delay"
     seen = max(one["steps"] for one in said)
-    return f"{program}: {ended} after {seen} annotated steps; give a smaller --skip, or mark steps with jax.profiler.StepTraceAnnotation"
+    return f"{program}: {ended} after {seen} annotated steps; use a smaller --skip, or mark steps with jax.profiler.StepTraceAnnotation"
 
 
 def checked(profiled: Profiled) -> Profiled:

@@ -1,6 +1,6 @@
-"""The command line: one module a command, imported when it is chosen, so that help is instant.
+"""The command line: one module per command, imported when it is chosen, so that help is instant.
 
-Standard output is data, standard error is talk. Exit 0 is fine, 1 our error, 2 usage, 3 a check that failed.
+Data goes to standard output, messages to standard error. Exit status: 0 success, 1 error, 2 wrong usage, 3 a failed check.
 """
 
 import errno
@@ -8,37 +8,35 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 from ..errors import RooflineError, UsageError, did_you_mean
 
-# name -> (module, one line of help)
+# name -> one line of help; the module is the name with underscores
 COMMANDS = {
-    "analyze": ("analyze", "hold a program or a file of ops against a machine: bounds, efficiency, what to do next"),
-    "capture": ("capture", "run a JAX program under the profiler, and analyse what it did"),
-    "op": ("op", "price one operation from its shapes: roofline op matmul 8192 8192 8192 --chip v5e"),
-    "place": ("place", "put FLOP, bytes and a time on a machine's roofline"),
-    "cross": ("cross", "find the size at which a formula becomes compute bound"),
-    "fuse": ("fuse", "price a chain of ops in every grouping into kernels, and find the best"),
-    "hlo": ("hlo", "what a compiled XLA program costs, by scope, source line or category"),
-    "fusion-report": ("fusion_report", "what a program did not fuse, why, and what that costs"),
-    "compare": ("compare", "two reports, op by op"),
-    "jax-compare": ("jax_compare", "theory beside XLA's cost analysis of a JAX function, instruction by instruction"),
-    "chips": ("chips", "the machines: list, show, compare, check a machine file"),
-    "plot": ("plot", "draw a figure"),
-    "cache": ("cache", "what is kept of runs that were read, and how to forget it"),
-    "serve": ("serve", "the pages of runs, live in a browser on this machine"),
+    "analyze": "compare a profile, program or op table with a chip's limits: bounds, efficiency, what to do next",
+    "capture": "run a JAX program under the profiler and analyse the profile",
+    "op": "cost and minimum time of one operation from its shapes",
+    "place": "place given FLOP, bytes and a measured time on a chip's roofline",
+    "cross": "find the size at which an operation becomes compute-bound",
+    "fuse": "compare every way to fuse a chain of ops into kernels, and find the fastest",
+    "hlo": "cost of an XLA program by scope, source location or category",
+    "fusion-report": "what the compiler left unfused in a program, why, and what that costs",
+    "compare": "compare two reports op by op",
+    "jax-compare": "compare our FLOP and byte counts with XLA's cost analysis of a JAX function",
+    "chips": "list, show and compare chips; check a machine file",
+    "plot": "draw a figure",
+    "cache": "show or clear the profile cache",
+    "serve": "browse the reports of local runs in a web browser",
+    "completion": "print a script that completes commands and options in bash, zsh or fish",
 }
 ALIASES = {"fusion": "fusion-report"}  # former names, not listed
-_USAGE = "usage: roofline COMMAND [arguments]   (roofline COMMAND --help says more)"
+_USAGE = "usage: roofline COMMAND [arguments]   (details: roofline COMMAND --help)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status."""
-    return _checked(list(sys.argv[1:] if argv is None else argv))
-
-
-def _checked(words: list[str]) -> int:
-    """The exit status of a command; what is wrong with it is one line."""
+    """Run one command; the exit status. An error is one line."""
+    words = list(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # an encoding without µ shows a question mark, and no traceback
@@ -55,7 +53,7 @@ def _checked(words: list[str]) -> int:
     except OSError as error:
         if error.errno != errno.ENOSPC or error.filename is not None:
             raise
-        sys.stderr.write(f"roofline: standard output cannot be written: {error.strerror}\n")
+        sys.stderr.write(f"roofline: cannot write to standard output: {error.strerror}\n")
         return 1
     except KeyboardInterrupt:
         return 130
@@ -73,19 +71,23 @@ def _run(words: list[str]) -> int:
     name, rest = ALIASES.get(words[0], words[0]), words[1:]
     if name not in COMMANDS:
         raise UsageError(f"no command named {name!r}{did_you_mean(name, COMMANDS) or '; commands: ' + ', '.join(COMMANDS)}")
-    command = import_module(f".{COMMANDS[name][0]}", __name__)
-    status: int = command.run(rest)
+    status: int = module_of(name).run(rest)
     sys.stdout.flush()
     return status
+
+
+def module_of(name: str) -> Any:
+    """The module of a command, with its `run`."""
+    return import_module(f".{name.replace('-', '_')}", __name__)
 
 
 def help_text() -> str:
     """What `roofline --help` prints."""
     widest = max(map(len, COMMANDS))
-    lines = [f"  {name.ljust(widest)}  {summary}" for name, (_, summary) in COMMANDS.items()]
+    lines = [f"  {name.ljust(widest)}  {summary}" for name, summary in COMMANDS.items()]
     return "\n".join(
         [
-            "roofline: how far an accelerator program is from what the hardware allows, why, and what to do next.",
+            "roofline: how close a program runs to its chip's limits, what holds it back, and what to do next.",
             "",
             _USAGE,
             "",

@@ -1,4 +1,4 @@
-"""`roofline cache`: what is kept of the runs that were read."""
+"""`roofline cache`: show or clear the profile cache."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,12 +15,12 @@ from .output import emit, talk
 def parser() -> Parser:
     made = Parser(
         "cache",
-        "What is kept of runs that were read: where, how many files of profiles, how many bytes.\n"
-        "Nothing that is kept is ever wrong: a changed file, option or version of roofline is read anew.",
+        "Show or clear the profile cache: its folder, entries and size.\n"
+        "An entry is not used once its file, the options or the version of roofline changed.",
         "roofline cache --clear",
     )
-    made.add_argument("--cache", metavar="FOLDER", help="a cache other than the one in $ROOFLINE_CACHE or the user's cache folder")
-    made.add_argument("--clear", action="store_true", help="forget everything")
+    made.add_argument("--cache", metavar="FOLDER", help="cache folder (default: $ROOFLINE_CACHE, else the user's cache folder)")
+    made.add_argument("--clear", action="store_true", help="delete every entry")
     output_options(made, figure=False)
     return made
 

@@ -1,4 +1,4 @@
-"""`roofline capture`: run a JAX program under the profiler, then hold what was recorded against the machine."""
+"""`roofline capture`: run a JAX program under the profiler and analyse the profile."""
 
 import argparse
 import sys
@@ -17,21 +17,21 @@ DATA = ("json", "csv", "parquet")
 def parser() -> Parser:
     made = Parser(
         "capture",
-        "Run a JAX program, unchanged, under JAX's profiler and analyse it when it ends; on TPU, GPU and CPU.\n"
-        "The program keeps its input, output, exit status and signals. Whatever starts Python will do: a script, python -m, a console\n"
-        "script; processes that it starts are recorded too. Steps marked with jax.profiler.StepTraceAnnotation are analysed one by one.\n"
-        "The folder then holds plugins/profile/NAME/HOST.xplane.pb (TensorBoard reads it too), report.json and report.html.",
+        "Run an unmodified JAX program under JAX's profiler and analyse the profile when it ends; on TPU, GPU and CPU.\n"
+        "Works with any command that starts Python (script, python -m, console script), child processes included. Input, output,\n"
+        "exit status and signals pass through. Steps marked with jax.profiler.StepTraceAnnotation are analysed one by one.\n"
+        "Writes plugins/profile/NAME/HOST.xplane.pb (readable by TensorBoard), report.json and report.html.",
         "roofline capture -o run --skip 2 --steps 5 -- python train.py --batch 64",
     )
     made.usage = "roofline capture [options] -- PROGRAM [arguments]"
-    made.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="the program and its arguments, as you would run it")
-    made.add_argument("-o", "--output", default="run", metavar="FOLDER", help="where profile and report go (default: run)")
-    made.add_argument("--name", metavar="NAME", help="the run's name (default: the time); captures that share it are hosts of one run")
+    made.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="the command to run, with its arguments")
+    made.add_argument("-o", "--output", default="run", metavar="FOLDER", help="output folder (default: run)")
+    made.add_argument("--name", metavar="NAME", help="name of the run (default: the time); captures of the same name are hosts of one run")
     made.add_argument("--top", type=at_least(0), default=20, metavar="N", help="ops to show in the table (default 20)")
-    window = made.add_argument_group("what to record (default: everything from the first program on)")
-    window.add_argument("--delay", metavar="TIME", default="0 s", help="begin this long after the first compilation: 20s")
-    window.add_argument("--duration", metavar="TIME", help="record this long, and write the profile then, while the program runs on")
-    window.add_argument("--skip", type=at_least(0), default=0, metavar="N", help="begin after this many annotated steps")
+    window = made.add_argument_group("what to record (default: everything from the first compiled program on)")
+    window.add_argument("--delay", metavar="TIME", default="0 s", help="start this long after the first compilation, such as 20s")
+    window.add_argument("--duration", metavar="TIME", help="record this long, then write the profile while the program continues")
+    window.add_argument("--skip", type=at_least(0), default=0, metavar="N", help="start after this many annotated steps")
     window.add_argument("--steps", type=int, metavar="N", help="record this many annotated steps")
     machine_options(made)
     output_options(made, figure=False)
@@ -48,7 +48,7 @@ def run(words: Sequence[str]) -> int:
         steps=args.steps,
     )
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
-    chosen_machine(args)  # a chip that nobody knows is better refused before the program runs than after
+    chosen_machine(args)  # reject an unknown chip before the program runs
     data_to_stdout = any(getattr(args, option) == "-" for option in DATA)
     sys.stdout.flush()
     taken = profile(command, Path(args.output), window=window, name=args.name, stdout=sys.stderr.fileno() if data_to_stdout else None)
@@ -59,11 +59,11 @@ def run(words: Sequence[str]) -> int:
 
 
 def _after_failure(args: argparse.Namespace, taken: Profiled) -> int:
-    """What was recorded until a program failed is analysed too; the exit status stays the program's."""
+    """Analyse what was recorded before the program failed; the exit status is the program's."""
     if taken.missing:
         talk(taken.missing)
     else:
-        talk(f"the program ended with exit status {taken.status}; this is what it did until then")
+        talk(f"the program failed with exit status {taken.status}; analysing what was recorded before")
         _analyse(args, taken)
     return taken.status
 

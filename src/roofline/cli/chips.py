@@ -1,4 +1,4 @@
-"""`roofline chips`: the machines — list them, show one, compare several, check a machine file."""
+"""`roofline chips`: list, show and compare chips; check a machine file."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -25,13 +25,13 @@ CHECK_FAILED = 3
 def parser() -> Parser:
     made = Parser(
         "chips",
-        "The machines: list them all, show some in full, compare several, or check a machine file.",
+        "List all chips, show some in full, compare several, or check a machine file.",
         "roofline chips h200\n  roofline chips --compare v5p,v6e,h100\n  roofline chips --lint my_chip.toml",
     )
-    made.add_argument("name", nargs="*", metavar="NAME|FILE", help="show these in full, with the source of each figure")
-    made.add_argument("--compare", metavar="A,B,…", help="put several side by side")
-    made.add_argument("--lint", metavar="FILE", action="append", help="check a machine file: exit 3 if a figure cannot be right")
-    made.add_argument("--lint-all", action="store_true", help="check the whole catalogue")
+    made.add_argument("name", nargs="*", metavar="NAME|FILE", help="show these in full, with the source of every figure")
+    made.add_argument("--compare", metavar="A,B,…", help="show several side by side")
+    made.add_argument("--lint", metavar="FILE", action="append", help="check a machine file; exit status 3 if a figure is impossible")
+    made.add_argument("--lint-all", action="store_true", help="check every chip of the catalogue")
     output_options(made)
     return made
 
@@ -39,13 +39,13 @@ def parser() -> Parser:
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     if sum(map(bool, (args.name, args.compare, args.lint or args.lint_all))) > 1:
-        raise UsageError("chips: show, --compare and --lint are three questions; ask one at a time")
+        raise UsageError("chips: NAME, --compare and --lint exclude each other; use one")
     if args.lint or args.lint_all:
         return _check(args)
     if args.compare:
         cards = tuple(card(name.strip()) for name in args.compare.split(",") if name.strip())
         if len(cards) < 2:
-            raise UsageError("chips --compare: name at least two, separated by commas")
+            raise UsageError("chips --compare: give two or more chips, separated by commas")
         machines = tuple(each.machine for each in cards)
         _emit(args, lambda page: comparison_text(machines, page), machines)
     elif args.name:
@@ -66,7 +66,7 @@ def _figure(machines: Sequence[Machine], theme: str) -> "Axes":
 
     rated = [machine for machine in machines if machine.compute and machine.ceiling("hbm")]
     if not rated:
-        raise UsageError("chips: no compute rate is published for this chip, so it has no roof to draw")
+        raise UsageError("chips: no compute rate is known for this chip, so it has no roofline to draw")
     return hierarchy(rated[0], theme=theme) if len(machines) == 1 else rooflines(rated, theme=theme)
 
 

@@ -1,11 +1,11 @@
-"""`roofline compare`: two reports, op by op."""
+"""`roofline compare`: compare two reports op by op."""
 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..analysis import analyze
-from ..comparison import Comparison, Delta, compare
+from ..comparison import Comparison, Delta, Totals, compare
 from ..render.export import Row
 from ..render.op_table import efficiency_cell
 from ..render.tables import Cell, Paper, facts, table
@@ -21,8 +21,8 @@ from .reading import host_options, read_input, stored_report
 def parser() -> Parser:
     made = Parser(
         "compare",
-        "Two reports op by op: what became faster, what slower, what is new.\n"
-        "Each is a JSON report that roofline wrote, or any file or folder that analyze reads, held against --chip.",
+        "Compare two reports op by op: what got faster, what got slower, what is new.\n"
+        "Each is a JSON report of roofline, or any file or folder that analyze reads (analysed for --chip).",
         "roofline compare before.json after.json",
     )
     made.add_argument("before", metavar="A", help="the report before")
@@ -38,7 +38,7 @@ def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
 
     def report(name: str) -> Report:
-        # A report keeps the machine it was held against, unless another is asked for.
+        # A report keeps its machine, unless another is asked for.
         if not (args.chip or args.set or args.per_device) and (kept := stored_report(name)) is not None:
             return kept
         recording = read_input(args, [name], lambda: chosen_machine(args))
@@ -83,11 +83,11 @@ def _row(delta: Delta) -> Row:
 
 
 def _text(found: Comparison, top: int, page: Paper) -> str:
-    speed = f"{found.speedup:.3g}x as fast" if found.speedup else "not timed on both sides"
+    speed = f"{found.speedup:.3g}x as fast" if found.speedup else "not measured on both sides"
     total = facts(
         [
-            ("before", f"{show(found.before.time_s, 's')}, {percent(found.before.efficiency)} of the roof, {found.before.ops:,} ops"),
-            ("after", f"{show(found.after.time_s, 's')}, {percent(found.after.efficiency)} of the roof, {found.after.ops:,} ops"),
+            ("before", _side(found.before)),
+            ("after", _side(found.after)),
             ("change", f"{_signed(found.change_s)}: {speed}"),
         ],
         page,
@@ -95,7 +95,7 @@ def _text(found: Comparison, top: int, page: Paper) -> str:
     rows: list[list[str | Cell]] = [
         [
             delta.name,
-            delta.matched,
+            delta.matched.replace("module", "program"),
             show(delta.before.time_s, "s"),
             show(delta.after.time_s, "s"),
             Cell(_signed(delta.change_s), _colour(delta.change_s)),
@@ -106,12 +106,16 @@ def _text(found: Comparison, top: int, page: Paper) -> str:
         ]
         for delta in found.deltas[:top]
     ]
-    headers = ["op", "matched by", "before", "after", "change", "share", "of roof", "then", "bound"]
-    more = f"\n… and {len(found.deltas) - top:,} more; --top shows them" if len(found.deltas) > top else ""
-    head = " against ".join(page.paint(name, "bold") for name in found.files)
+    headers = ["op", "matched by", "before", "after", "change", "share", "eff. before", "eff. after", "bound"]
+    more = f"\n… and {len(found.deltas) - top:,} more; show them with --top" if len(found.deltas) > top else ""
+    head = " compared with ".join(page.paint(name, "bold") for name in found.files)
     return "\n\n".join(
         part for part in (head, total, table(headers, rows, page, left=2) + more, notes_text(list(found.notes), page)) if part
     )
+
+
+def _side(total: Totals) -> str:
+    return f"{show(total.time_s, 's')}, roofline efficiency {percent(total.efficiency)}, {total.ops:,} ops"
 
 
 def _signed(seconds: float | None) -> str:

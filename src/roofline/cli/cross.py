@@ -1,4 +1,4 @@
-"""`roofline cross`: the size at which a formula becomes compute bound."""
+"""`roofline cross`: the size at which an operation becomes compute-bound."""
 
 import argparse
 import sys
@@ -32,15 +32,15 @@ EXAMPLE = "roofline cross matmul --free m --k inf --n inf --chip v5e"
 def parser(formula: Formula) -> Parser:
     made = Parser(
         f"cross {formula.name}",
-        f"Where does {formula.name} turn from memory bound to compute bound?\nGive every dimension but the free ones a size, or inf.",
+        f"The size at which {formula.name} becomes compute-bound.\nGive every dimension except the free ones a size, or inf.",
         EXAMPLE,
     )
     made.add_argument(
-        "--free", required=True, metavar="NAME[,NAME…]", help="the dimension to vary; several vary together: m,k,n is a square product"
+        "--free", required=True, metavar="NAME[,NAME…]", help="dimension to vary; several vary together: m,k,n is a square product"
     )
     for parameter in formula.dimensions:
         made.add_argument(f"--{parameter.name.replace('_', '-')}", dest=parameter.name, metavar="SIZE|inf", help=parameter.meaning)
-    made.add_argument("--against", default="hbm", metavar="LEVEL", help="the memory level or link on the other side (default hbm)")
+    made.add_argument("--against", default="hbm", metavar="LEVEL", help="memory level or link to compare compute with (default hbm)")
     add_options(made, formula)
     machine_options(made)
     output_options(made)
@@ -56,7 +56,7 @@ def run(words: Sequence[str]) -> int:
     free = tuple(name.strip() for name in args.free.split(","))
     given: dict[str, Any] = {p.name: number(getattr(args, p.name), p) for p in formula.dimensions if getattr(args, p.name) is not None}
     if missing := [p.name for p in formula.dimensions if p.required and p.name not in (*free, *given)]:
-        raise UsageError(f"cross {formula.name}: also needs {', '.join('--' + name for name in missing)}; give each a size, or inf")
+        raise UsageError(f"cross {formula.name}: missing {', '.join('--' + name for name in missing)}; give each a size, or inf")
     machine = chosen_machine(args)
     price = partial(formula.function, **chosen_options(args, formula))
     found = cross(price, free, machine, level=args.against, **given)
@@ -73,7 +73,7 @@ def run(words: Sequence[str]) -> int:
 def _figure(
     found: Crossing, name: str, price: Callable[..., Ledger], free: tuple[str, ...], fixed: Mapping[str, object], args: argparse.Namespace
 ) -> "Axes":
-    """Intensity against the free size, a few doublings to either side of the crossing."""
+    """Intensity by the free size, a few doublings to either side of the crossing."""
     from ..render.plot import intensity_against_size
 
     middle = found.integer or AROUND
@@ -85,16 +85,16 @@ def _figure(
 
 def _text(found: Crossing, formula: Formula, machine: Machine, given: Mapping[str, object], page: Paper) -> str:
     fixed = ", ".join(f"{name} = {size}" for name, size in given.items())
-    compared = f"{' + '.join(map(str, found.compute))} against {' + '.join(map(str, found.level))}"
+    compared = f"{' + '.join(map(str, found.compute))} over {' + '.join(map(str, found.level))}"
     lines = facts(
         [
             ("answer", found.words),
-            ("real crossing", plain(found.real, 8) if found.real is not None else ""),
-            ("first integer", f"{found.integer:,}" if found.integer is not None else ""),
-            ("intensity", f"{plain(found.intensity)} FLOP/B" + (" there" if found.crosses else " in the limit")),
+            ("crossover", plain(found.real, 8) if found.real is not None else ""),
+            ("first size", f"{found.integer:,}" if found.integer is not None else ""),
+            ("intensity", f"{plain(found.intensity)} FLOP/B " + ("at the crossover" if found.crosses else "in the limit")),
             ("ridge", f"{plain(found.ridge)} FLOP/B, {compared}"),
-            ("also crosses at", ", ".join(plain(other, 6) for other in found.others)),
-            ("unrated", ", ".join(map(str, found.unrated))),
+            ("other crossovers", ", ".join(plain(other, 6) for other in found.others)),
+            ("no known rate", ", ".join(map(str, found.unrated))),
         ],
         page,
     )

@@ -1,4 +1,4 @@
-"""Formulas on the command line: their dimensions and options, made from what the registry knows of each."""
+"""Formulas on the command line: their dimensions and options, taken from the registry."""
 
 import argparse
 import shlex
@@ -51,7 +51,7 @@ def chosen_ledger(args: argparse.Namespace, formula: Formula) -> Ledger:
     sizes = [number(getattr(args, parameter.name), parameter) for parameter in formula.dimensions]
     for parameter, size in zip(formula.dimensions, sizes, strict=True):
         if size == inf:
-            raise UsageError(f"{formula.name}: {parameter.name} cannot be infinite here; roofline cross takes limits")
+            raise UsageError(f"{formula.name}: {parameter.name} cannot be infinite here; use roofline cross for limits")
     return formula(*sizes, **chosen_options(args, formula))
 
 
@@ -96,7 +96,7 @@ def _amount(word: str, parameter: Parameter) -> float:
     for text, dimension in ((word, "1"), (word, "B"), (f"{word}B", "B")):
         with suppress(UnitError):
             return parse(text, dimension)
-    raise UsageError(f"{parameter.name} is {word!r}; write a positive number such as 8192, 64Ki or 1e6")
+    raise UsageError(f"{parameter.name}: {word!r} is not a number; write 8192, 64Ki or 1e6")
 
 
 def _metavar(parameter: Parameter) -> str:

@@ -1,4 +1,4 @@
-"""`roofline fuse`: a chain of ops in every grouping into kernels, and the best legal one."""
+"""`roofline fuse`: every way to fuse a chain of ops into kernels, and the fastest that is possible."""
 
 import argparse
 from collections.abc import Sequence
@@ -19,12 +19,14 @@ from .output import draw, emit
 def parser() -> Parser:
     made = Parser(
         "fuse",
-        f"Price a chain of ops in every grouping into kernels, and find the best legal one.\nops: {', '.join(POINTWISE)}",
+        f"Compare every way to fuse a chain of ops into kernels, and find the fastest that is possible.\nops: {', '.join(POINTWISE)}",
         "roofline fuse layernorm gelu dropout add --shape 32x2048x4096 --chip v7x",
     )
-    made.add_argument("op", nargs="+", metavar="OP", help="the ops in order; NAME:FLOPS is one of your own, with its FLOP per element")
-    made.add_argument("--shape", required=True, metavar="AxBxC", help="the tensor that flows through; reductions are along its last axis")
-    made.add_argument("--dtype", default="bf16", metavar="FORMAT", help="its number format (default bf16)")
+    made.add_argument("op", nargs="+", metavar="OP", help="the ops in order; NAME:FLOPS defines your own, with its FLOP per element")
+    made.add_argument(
+        "--shape", required=True, metavar="AxBxC", help="shape of the tensor between the ops; reductions run along the last axis"
+    )
+    made.add_argument("--dtype", default="bf16", metavar="FORMAT", help="number format of the tensor (default bf16)")
     made.add_argument(
         "--second-operands",
         action=argparse.BooleanOptionalAction,
@@ -32,12 +34,16 @@ def parser() -> Parser:
         help="binary ops such as a residual add read a second tensor of the same shape (default)",
     )
     made.add_argument(
-        "--keep", action="append", default=[], metavar="OP", help="the result of this op is used elsewhere, so it is written in any case"
+        "--keep", action="append", default=[], metavar="OP", help="the result of this op is used elsewhere and always written"
     )
     made.add_argument(
-        "--groups", action="append", default=[], metavar="N,N…|A+B,C", help="only this grouping: 2,2 or layernorm+gelu,dropout+add"
+        "--groups",
+        action="append",
+        default=[],
+        metavar="N,N…|A+B,C",
+        help="only this grouping, by size or name: 2,2 or layernorm+gelu,dropout+add",
     )
-    made.add_argument("--on-chip", metavar="BYTES", help="how much of a row one kernel can hold (default: the chip's own memory)")
+    made.add_argument("--on-chip", metavar="BYTES", help="on-chip memory for a reduced row (default: the chip's)")
     machine_options(made)
     correction_options(made)
     output_options(made)
@@ -75,7 +81,7 @@ def _stage(word: str, number: int, second_operands: bool) -> StageSpec:
         return StageSpec(name, parse(flops, "1"))
     facts = POINTWISE.get(name)
     if facts is None:
-        raise UsageError(f"fuse: no op named {name!r}{did_you_mean(name, POINTWISE) or '; write NAME:FLOPS for one of your own'}")
+        raise UsageError(f"fuse: no op named {name!r}{did_you_mean(name, POINTWISE) or '; write NAME:FLOPS to define your own'}")
     extras = tuple(f"{name}.{number}.operand{extra}" for extra in range(facts.inputs)) if second_operands else ()
     return StageSpec(name, facts.flops, facts.transcendentals, extra_inputs=extras, reduces=facts.reduces)
 
@@ -94,9 +100,9 @@ def _shape(text: str) -> tuple[int, ...]:
     try:
         sizes = tuple(int(part) for part in text.replace("×", "x").replace(",", "x").split("x"))
     except ValueError:
-        raise UsageError(f"--shape {text}: write the sizes like 32x2048x4096") from None
+        raise UsageError(f"--shape {text}: not a shape; write it like 32x2048x4096") from None
     if not all(size > 0 for size in sizes):
-        raise UsageError(f"--shape {text}: every size is a positive whole number")
+        raise UsageError(f"--shape {text}: sizes must be positive whole numbers")
     return sizes
 
 
@@ -114,7 +120,7 @@ def _row(one: Grouping) -> Row:
 def _text(report: ChainReport, page: Paper) -> str:
     rows: list[list[str | Cell]] = []
     for one in report.groupings:
-        verdict = Cell("best", "green") if one.best else Cell("" if one.legal else "not legal", "" if one.legal else "red")
+        verdict = Cell("best", "green") if one.best else Cell("" if one.legal else "not possible", "" if one.legal else "red")
         rows.append(
             [
                 " | ".join("+".join(group) for group in one.groups),
@@ -129,6 +135,6 @@ def _text(report: ChainReport, page: Paper) -> str:
             ]
         )
     head = f"{page.paint('fusion', 'bold')} of {'x'.join(map(str, report.shape))} {report.dtype} on {report.machine}"
-    body = table(["kernels (one a group)", "n", "traffic", "FLOP/B", "attainable", "bound", "T_min", "speed-up", ""], rows, page)
+    body = table(["kernels", "n", "traffic", "FLOP/B", "attainable", "bound", "minimum", "speed-up", ""], rows, page)
     reasons = [reason for one in report.groupings for reason in one.reasons]
     return "\n\n".join(part for part in (head, body, notes_text([*report.notes, *reasons], page)) if part)

@@ -1,4 +1,4 @@
-"""`roofline fusion-report`: what a program did not fuse, why, and what that costs."""
+"""`roofline fusion-report`: what the compiler left unfused in a program, why, and what that costs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,11 +22,11 @@ from .progress import progress
 def parser() -> Parser:
     made = Parser(
         "fusion-report",
-        "What a program did not fuse: values written by one kernel and read by another, the reason the program shows,\n"
-        "and the gain if they were fused; kernels by avoidable traffic; how fragmented the program is.",
+        "What the compiler left unfused: tensors that one kernel writes and another reads, the reason, and the time that fusing\n"
+        "them would save; kernels by avoidable traffic; how fragmented the program is.",
         "roofline fusion-report program.hlo --chip h200",
     )
-    made.add_argument("path", metavar="PROGRAM", help="an HLO or StableHLO file, or a folder that --xla_dump_to wrote")
+    made.add_argument("path", metavar="PROGRAM", help="HLO or StableHLO file, or a folder written by --xla_dump_to")
     made.add_argument("--top", type=at_least(0), default=12, metavar="N", help="rows to show in each table (default 12)")
     machine_options(made)
     output_options(made)
@@ -37,7 +37,7 @@ def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     machine = chosen_machine(args)
     reports = []
-    with progress(f"pricing {args.path}"):
+    with progress(f"analysing {args.path}"):
         for module in read_modules(Path(args.path)):
             ready, platform, notes = prepared(module, machine)
             reports.append((fusion_report(ready, platform, machine, link=network_of(machine)), notes))
@@ -68,13 +68,13 @@ def _text(report: FusionReport, machine: Machine, notes: list[str], top: int, pa
 def _fragmentation(found: Fragmentation, page: Paper) -> str:
     small = ""
     if found.small_kernels is not None:
-        small = f"{found.small_kernels:,} with a floor below one launch ({show(found.launch_latency_s, 's')})"
-        small += f", {percent(found.small_bytes_share)} of the bytes and {percent(found.small_floor_share)} of the floor"
+        small = f"{found.small_kernels:,} with a minimum time below one launch latency ({show(found.launch_latency_s, 's')})"
+        small += f", {percent(found.small_bytes_share)} of the bytes and {percent(found.small_floor_share)} of the minimum time"
     median = show(None if found.median_bytes is None else float(found.median_bytes), "B")
     return facts(
         [
             ("kernels", f"{found.kernels:,} launches of {found.distinct:,} kernels"),
-            ("median kernel", f"{median}, {show(found.median_floor_s, 's')} at least"),
+            ("median kernel", f"{median}, minimum time {show(found.median_floor_s, 's')}"),
             ("small kernels", small),
             ("by scope", ", ".join(f"{scope or '(none)'} {count:,}" for scope, count in found.scopes[:6])),
         ],
@@ -84,7 +84,7 @@ def _fragmentation(found: Fragmentation, page: Paper) -> str:
 
 def _boundaries(found: Sequence[Boundary], top: int, page: Paper) -> str:
     if not found:
-        return "every value stays inside its kernel: nothing is left to fuse"
+        return "no tensor passes from one kernel to another: nothing is left to fuse"
     rows = [
         [
             one.producer,
@@ -97,8 +97,8 @@ def _boundaries(found: Sequence[Boundary], top: int, page: Paper) -> str:
         ]
         for one in found[:top]
     ]
-    title = page.paint("Values that leave their kernel", "bold")
-    headers = ["from", "to", "why", "times", "moved", "avoidable", "gain"]
+    title = page.paint("Tensors passed between kernels", "bold")
+    headers = ["from", "to", "reason", "count", "traffic", "avoidable", "saving"]
     return f"{title}\n{table(headers, rows, page, left=3)}{_more(len(found) - top)}"
 
 
@@ -115,9 +115,9 @@ def _kernels(found: Sequence[KernelShare], top: int, page: Paper) -> str:
         for one in ranked[:top]
     ]
     title = page.paint("Kernels by avoidable traffic", "bold")
-    headers = ["kernel", "category", "times", "moves", "avoidable", "T_min"]
+    headers = ["kernel", "category", "count", "traffic", "avoidable", "minimum"]
     return f"{title}\n{table(headers, rows, page, left=2)}{_more(len(ranked) - top)}"
 
 
 def _more(left: int) -> str:
-    return f"\n… and {left:,} more; --top shows them, --json and --csv have them all" if left > 0 else ""
+    return f"\n… and {left:,} more; show them with --top, --json or --csv" if left > 0 else ""

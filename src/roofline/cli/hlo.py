@@ -1,4 +1,4 @@
-"""`roofline hlo`: what a compiled program costs, by scope, source line, category or phase, without running it."""
+"""`roofline hlo`: cost of an XLA program by scope, source location, category or phase, without running it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +12,10 @@ from .options import Parser, at_least, chosen_corrections, chosen_machine, corre
 from .output import emit_report
 from .progress import progress
 
-# what the command says -> the field of an op
+# the option's value -> the field of an op
 KEYS = {
     "scope": "scope",
+    "location": "location",
     "source": "location",
     "category": "category",
     "phase": "phase",
@@ -27,13 +28,13 @@ KEYS = {
 def parser() -> Parser:
     made = Parser(
         "hlo",
-        "What a compiled XLA program costs: every instruction that runs, with loops and calls multiplied out, priced exactly.\n"
-        "HLO text or protobuf, StableHLO, plain or gzipped, or a folder that --xla_dump_to wrote. No JAX needed.",
+        "Cost of an XLA program: FLOP and bytes of every instruction that runs, with loops and calls multiplied out.\n"
+        "Reads HLO text or protobuf and StableHLO, plain or gzipped, or a folder written by --xla_dump_to. Needs no JAX.",
         "roofline hlo program.hlo --by scope --chip h200",
     )
     made.add_argument("path", metavar="PROGRAM", help="the file or folder")
-    made.add_argument("--by", choices=KEYS, help="sum by named scope, source line, category, phase (forward, backward), …")
-    made.add_argument("--depth", type=int, metavar="N", help="levels of a scope to keep apart (with --by scope)")
+    made.add_argument("--by", choices=KEYS, metavar="KEY", help="group ops by scope, location, category, phase, dtype, bound or name")
+    made.add_argument("--depth", type=int, metavar="N", help="scope levels to keep (with --by scope)")
     made.add_argument("--top", type=at_least(0), default=20, metavar="N", help="rows to show (default 20)")
     machine_options(made)
     correction_options(made)
@@ -44,13 +45,13 @@ def parser() -> Parser:
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     machine = chosen_machine(args)
-    with progress(f"pricing {args.path}"):
+    with progress(f"analysing {args.path}"):
         report = analyze(read(Path(args.path), machine), machine, chosen_corrections(args))
     groups = group(report.ops, KEYS[args.by], depth=args.depth) if args.by else None
     emit_report(
         args,
         report,
-        lambda page: report_text(report, page, args.top, None, (args.by, groups) if groups is not None else None),
+        lambda page: report_text(report, page, args.top, None, (KEYS[args.by], groups) if groups is not None else None),
         rows=lambda: group_rows(groups) if groups is not None else op_rows(report.ops),
     )
     return 0

@@ -35,13 +35,15 @@ _SHAPE = re.compile(r"(?:(?P<format>\w+)\[)?(?P<sizes>[\dx, ]*)\]?")
 def parser() -> Parser:
     made = Parser(
         "jax-compare",
-        "Theory, with and without the accumulator, beside what XLA's cost_analysis() says here, instruction by instruction.\n"
-        "Without a function: a square matrix product. Nothing is executed. Without JAX: theory alone.",
+        "Compare our FLOP and byte counts with XLA's cost_analysis() of a JAX function, instruction by instruction.\n"
+        "Without a function: a square matrix product, also counted by hand. Compiles but does not run it. Without JAX: hand counts only.",
         "roofline jax-compare\n  roofline jax-compare mymodule:layer --args 512x4096 4096x4096",
     )
-    made.add_argument("function", nargs="?", metavar="MODULE:FUNCTION", help="a function of arrays; the current folder is searched first")
-    made.add_argument("--args", nargs="+", default=[], metavar="SHAPE", help="its arguments: 512x4096, or f32[512,4096] to fix the format")
-    made.add_argument("--size", type=int, default=SIZE, metavar="N", help=f"size of the square product (default {SIZE})")
+    made.add_argument("function", nargs="?", metavar="MODULE:FUNCTION", help="function of arrays; the current folder is searched first")
+    made.add_argument(
+        "--args", nargs="+", default=[], metavar="SHAPE", help="shapes of its arguments: 512x4096, or f32[512,4096] with a number format"
+    )
+    made.add_argument("--size", type=int, default=SIZE, metavar="N", help=f"size of the square matrix product (default {SIZE})")
     made.add_argument("--dtype", action="append", metavar="FORMAT", help=f"number formats to try (default {' and '.join(FORMATS)})")
     output_options(made, figure=False)
     return made
@@ -50,23 +52,23 @@ def parser() -> Parser:
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     if args.size < 1:
-        raise UsageError(f"jax-compare: --size {args.size}; a size is a positive whole number")
+        raise UsageError(f"jax-compare: --size {args.size} is not a positive whole number")
     formats = [dtype(name) for name in args.dtype or FORMATS]
     notes: list[str] = []
     if args.function:
         if not args.args:
-            raise UsageError("jax-compare: say what the function takes with --args, such as --args 512x4096 4096x4096")
+            raise UsageError("jax-compare: give the shapes of the function's arguments: --args 512x4096 4096x4096")
         shapes = [_shape(text) for text in args.args]
         require_jax()
         function = _load(args.function)
         found = [compare_function(function, args.function, shapes, number) for number in formats]
     elif args.args:
-        raise UsageError("jax-compare: --args are the arguments of a function; name it, or give the size of the product with --size")
+        raise UsageError("jax-compare: --args are the shapes of a function's arguments; give the function too")
     else:
         try:
             found = [compare_product(args.size, number) for number in formats]
         except MissingExtra as missing:
-            notes = [f"theory alone: {missing}"]
+            notes = [f"hand counts only: {missing}"]
             found = [FormatComparison(format=one.name, backend="", counts=hand_counts(args.size, one), lines=()) for one in formats]
     comparison = XlaComparison(function=args.function or f"matmul {args.size}", comparisons=tuple(found), notes=tuple(notes))
     emit(args, lambda page: _text(comparison, page), comparison, lambda: _rows(comparison))
@@ -77,7 +79,7 @@ def _shape(text: str) -> Shape:
     """A number format, or none, and sizes."""
     match = _SHAPE.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"--args {text!r}: write a shape like 512x4096 or f32[512,4096]")
+        raise UsageError(f"--args {text!r}: not a shape; write it like 512x4096 or f32[512,4096]")
     return match["format"] or "", tuple(int(size) for size in re.findall(r"\d+", match["sizes"]))
 
 
@@ -85,7 +87,7 @@ def _load(name: str) -> Callable[..., Any]:
     """The function that MODULE:FUNCTION names, from the current folder or the installed packages."""
     module, colon, function = name.partition(":")
     if not colon:
-        raise UsageError(f"jax-compare: {name!r}; write MODULE:FUNCTION")
+        raise UsageError(f"jax-compare: {name!r} is not a function name; write MODULE:FUNCTION")
     sys.path.insert(0, str(Path.cwd()))
     try:
         found = getattr(importlib.import_module(module), function)
@@ -111,18 +113,18 @@ def _number(value: float | None) -> str:
 
 
 def _text(found: XlaComparison, page: Paper) -> str:
-    parts = [f"{page.paint(found.function, 'bold')}: what it does, counted every way"]
+    parts = [f"{page.paint(found.function, 'bold')}: FLOP and bytes by each method"]
     reasons = list(dict.fromkeys(line.why for one in found.comparisons for line in one.lines if line.why))
     for one in found.comparisons:
         parts.append(table([one.format, "FLOP", "bytes", "FLOP/B"], [_cells(count) for count in one.counts], page))
         if one.lines:
-            headers = ["  instruction", "opcode", "FLOP here", "XLA", "bytes here", "XLA", "why"]
+            headers = ["  instruction", "opcode", "FLOP", "XLA", "bytes", "XLA", "note"]
             parts.append(table(headers, [_line_cells(line, reasons) for line in one.lines], page, left=2))
     notes = [f"{number}. {reason}" for number, reason in enumerate(reasons, start=1)] + list(found.notes)
     if any(one.lines for one in found.comparisons):
         notes.append(
-            f"compiled for {found.comparisons[0].backend}: its compiler may widen operands and split the product into several "
-            "instructions, each of which reads and writes memory; the accumulator of the hand count stays on chip in real kernels"
+            f"compiled for {found.comparisons[0].backend}: the compiler may widen operands and split the product into several "
+            "instructions, each reading and writing memory; in real kernels the accumulator stays on chip"
         )
     return "\n\n".join(part for part in (*parts, notes_text(notes, page)) if part)
 

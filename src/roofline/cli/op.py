@@ -1,4 +1,4 @@
-"""`roofline op`: price one operation from its shapes, by any formula."""
+"""`roofline op`: cost and minimum time of one operation from its shapes."""
 
 import argparse
 import sys
@@ -15,7 +15,7 @@ from .formula import add_dimensions, add_options, chosen_ledger, listing
 from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
 from .output import emit_report
 
-SUMMARY = "Price one operation from its shapes: what it moves and computes, what binds it, how long it must take."
+SUMMARY = "Cost and minimum time of one operation from its shapes: FLOP, bytes, bound, attainable rate."
 EXAMPLE = "roofline op matmul 8192 8192 8192 --chip v5e --dtype bf16 --weights int8"
 
 
@@ -25,7 +25,7 @@ def parser(formula: Formula) -> Parser:
     )
     add_dimensions(made, formula)
     add_options(made, formula)
-    made.add_argument("--time", metavar="TIME", help="a measured time to hold against the roof, such as 5ms")
+    made.add_argument("--time", metavar="TIME", help="measured time to compare with the minimum, such as 5ms")
     machine_options(made)
     correction_options(made)
     output_options(made, page=True)
@@ -59,7 +59,7 @@ def _own_link(args: argparse.Namespace, formula: Formula, machine: Machine) -> s
     args.link = own.resource.name
     if args.links is None and "switch" in own.topology.lower() and own.count > 1:
         args.links = str(own.count)
-        return f"over all {own.count} {own.resource} links of the chip, which a switch joins"
+        return f"uses all {own.count} {own.resource} links of the chip (switched)"
     return ""
 
 
@@ -70,5 +70,5 @@ def _room(needed: float, machine: Machine) -> str:
         return ""
     there = f"{show(held.capacity, 'B')} on {machine.name}"
     if held.fits:
-        return f"memory: {show(needed, 'B')} of {there}, {show(held.spare, 'B')} to spare"
+        return f"memory: {show(needed, 'B')} of {there}, {show(held.spare, 'B')} free"
     return f"memory: {show(needed, 'B')} does not fit in {there}; {show(-held.spare, 'B')} too much"

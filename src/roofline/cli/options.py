@@ -1,6 +1,6 @@
-"""Options that commands share: which machine, which corrections, where the output goes.
+"""Options that commands share: which chip, which corrections, where the output goes.
 
-They are declared before anything is read; what they stand for is imported when it is asked for.
+They are declared before anything is read; their implementations are imported when needed.
 """
 
 import argparse
@@ -58,7 +58,7 @@ def at_least(least: int) -> Callable[[str], int]:
 
     def number(text: str) -> int:
         if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {least} or more")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number ≥ {least}")
         return int(text)
 
     return number
@@ -66,34 +66,40 @@ def at_least(least: int) -> Callable[[str], int]:
 
 def machine_options(parser: argparse.ArgumentParser) -> None:
     """Which machine, and what to change on it."""
-    group = parser.add_argument_group("machine")
+    group = parser.add_argument_group("chip")
     group.add_argument(
         "--chip",
         metavar="NAME|FILE",
-        help=f"a chip by any name, or a TOML file (default: ${CHIP_VARIABLE}, else the device that a profile names, else {DEFAULT_CHIP})",
+        help=f"chip name or machine file (TOML); default: ${CHIP_VARIABLE}, else the device named in the profile, else {DEFAULT_CHIP}",
     )
-    group.add_argument("--set", metavar="RESOURCE=RATE", action="append", default=[], help='replace or add a rate: --set hbm="7.2 TB/s"')
-    group.add_argument("--per-device", action="store_true", help="one framework device of the chip instead of the whole chip")
+    group.add_argument("--set", metavar="RESOURCE=RATE", action="append", default=[], help='override or add a rate: --set hbm="7.2 TB/s"')
+    group.add_argument("--per-device", action="store_true", help="use the limits of one framework device, not of the whole chip")
 
 
 def correction_options(parser: argparse.ArgumentParser) -> None:
-    """What keeps real programs off the ideal roof; all off by default."""
+    """Corrections of the ideal roofline; all off by default."""
     group = parser.add_argument_group("corrections (all off by default)")
     group.add_argument(
-        "--sustained", metavar="FRACTION|RESOURCE=FRACTION", action="append", default=[], help="rates times this: 0.85, or matrix=0.8"
+        "--sustained",
+        metavar="FRACTION|RESOURCE=FRACTION",
+        action="append",
+        default=[],
+        help="sustained fraction of the peak rates: 0.85 for all, or matrix=0.8",
     )
-    group.add_argument("--communication", metavar="FRACTION", default="0", help="share of time spent communicating: lowers the roofs")
-    group.add_argument("--overlap", metavar="FRACTION", default="1", help="1: units overlap fully (T_min); 0: not at all (T_max)")
-    group.add_argument("--launches", metavar="N", default="0", help="kernel launches: at least this many launch latencies")
-    group.add_argument("--limit", metavar="NAME", help="a named lower roof of the machine, such as 'no FMA'")
+    group.add_argument("--communication", metavar="FRACTION", default="0", help="fraction of time spent communicating, without overlap")
+    group.add_argument(
+        "--overlap", metavar="FRACTION", default="1", help="how far units overlap: 1 fully (minimum time), 0 not at all (serial time)"
+    )
+    group.add_argument("--launches", metavar="N", default="0", help="number of kernel launches; each takes one launch latency")
+    group.add_argument("--limit", metavar="NAME", help="apply a named lower ceiling of the chip, such as 'no FMA'")
 
 
 def output_options(parser: argparse.ArgumentParser, *, figure: bool = True, page: bool = False) -> None:
     """Where the answer goes besides the terminal."""
     group = parser.add_argument_group("output")
-    group.add_argument("--json", metavar="FILE", help="the whole answer as JSON; - is standard output")
-    group.add_argument("--csv", metavar="FILE", help="the table as CSV; - is standard output")
-    group.add_argument("--parquet", metavar="FILE", help="the table as Parquet; - is standard output")
+    group.add_argument("--json", metavar="FILE", help="write the full result as JSON; - is standard output")
+    group.add_argument("--csv", metavar="FILE", help="write the table as CSV; - is standard output")
+    group.add_argument("--parquet", metavar="FILE", help="write the table as Parquet; - is standard output")
     if figure:
         figure_options(group, page=page)
 
@@ -104,21 +110,23 @@ PAGES = (".html", ".htm")
 
 def figure_options(parser: argparse._ActionsContainer, *, required: bool = False, page: bool = False) -> None:
     """Where a figure, or a page where there is one, goes, and for which background a figure is drawn."""
-    kinds = "a page, .html, or a figure: .svg, .png or .pdf" if page else "a figure, by extension: .svg, .png or .pdf"
+    kinds = "write a web page (.html) or a figure (.svg, .png, .pdf)" if page else "write a figure (.svg, .png, .pdf)"
     parser.add_argument("-o", "--output", type=_figure_or_page if page else _figure, required=required, metavar="FILE", help=kinds)
-    parser.add_argument("--dark", dest="theme", action="store_const", const="dark", default="light", help="draw it for a dark background")
+    parser.add_argument(
+        "--dark", dest="theme", action="store_const", const="dark", default="light", help="use colours for a dark background"
+    )
 
 
 def _figure(name: str) -> str:
-    """Refuse a format nobody can draw before any work is done."""
+    """Reject an unsupported format before any work is done."""
     if not name.lower().endswith(FIGURES):
-        raise UsageError(f"{name}: a figure ends in {', '.join(FIGURES)}")
+        raise UsageError(f"{name}: not a figure format; use {', '.join(FIGURES)}")
     return name
 
 
 def _figure_or_page(name: str) -> str:
     if not is_page(name) and not name.lower().endswith(FIGURES):
-        raise UsageError(f"{name}: a page ends in .html, a figure in {', '.join(FIGURES)}")
+        raise UsageError(f"{name}: unknown format; use .html for a page, {', '.join(FIGURES)} for a figure")
     return name
 
 
@@ -141,7 +149,7 @@ def chosen_machine(args: argparse.Namespace, devices: "Sequence[Device]" = ()) -
         machine = of_device(devices[0])
     else:
         machine = load(DEFAULT_CHIP)
-        machine = replace(machine, notes=(*machine.notes, f"no --chip given: held against {machine.name}"))
+        machine = replace(machine, notes=(*machine.notes, f"no --chip given: using {machine.name}"))
     if args.per_device:
         machine = machine.per_device()
     if args.set:
@@ -180,7 +188,7 @@ def _sustained(words: Sequence[str]) -> float | dict[str, float] | None:
     for word in words:
         name, equals, fraction = word.partition("=")
         if not equals:
-            raise UsageError(f"--sustained {word}: give one fraction for everything, or RESOURCE=FRACTION each time")
+            raise UsageError(f"--sustained {word}: give one fraction for all resources, or RESOURCE=FRACTION each time")
         fractions[Resource(name).name] = _fraction(fraction, f"--sustained {name}")
     return fractions
 
@@ -190,5 +198,5 @@ def _fraction(text: str, option: str) -> float:
 
     value = parse(text, "1")
     if value > 1:
-        raise UsageError(f"{option} {text}: a fraction is between 0 and 1; write 0.85 or 85%")
+        raise UsageError(f"{option} {text}: not between 0 and 1; write 0.85 or 85%")
     return value

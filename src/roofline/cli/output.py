@@ -1,4 +1,4 @@
-"""Where answers go: the terminal, files, standard output."""
+"""Output to the terminal, files and standard output."""
 
 import argparse
 import os
@@ -80,9 +80,9 @@ def write(target: str, data: bytes) -> None:
         with open(target, "wb") as file:
             file.write(data)
     except OSError as error:
-        raise UsageError(f"{target}: cannot be written: {error.strerror}") from None
+        raise UsageError(f"{target}: cannot write: {error.strerror}") from None
 
 
 def talk(message: str) -> None:
-    """A word to the person, beside the data."""
+    """A message on standard error."""
     sys.stderr.write(f"roofline: {message}\n")

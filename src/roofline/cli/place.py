@@ -1,4 +1,4 @@
-"""`roofline place`: FLOP, bytes and a time on a machine's roofline."""
+"""`roofline place`: given FLOP, bytes and a time on a chip's roofline."""
 
 from collections.abc import Sequence
 
@@ -17,16 +17,18 @@ from .output import emit_report
 def parser() -> Parser:
     made = Parser(
         "place",
-        "Put FLOP, bytes and a measured time on a machine's roofline.",
+        "Place given FLOP, bytes and a measured time on a chip's roofline.",
         "roofline place --flops 2e12 --bytes 3e9 --time 5ms --chip h100",
     )
-    made.add_argument("--flops", metavar="AMOUNT", help='arithmetic: 2e12 or "2 TFLOP"')
-    made.add_argument("--bytes", metavar="AMOUNT", help='bytes of main memory: 3e9 or "3 GB"')
-    made.add_argument("--time", metavar="TIME", help="the measured time: 5ms")
-    made.add_argument("--dtype", default="bf16", metavar="FORMAT", help="the number format of the arithmetic (default bf16)")
-    made.add_argument("--unit", default="matrix", choices=("matrix", "vector"), help="the unit that does the arithmetic (default matrix)")
-    made.add_argument("--use", action="append", default=[], metavar="RESOURCE=AMOUNT", help='any other resource: --use nvlink="1 GB"')
-    made.add_argument("--name", default="work", metavar="NAME", help="what to call it")
+    made.add_argument("--flops", metavar="AMOUNT", help='FLOP: 2e12 or "2 TFLOP"')
+    made.add_argument("--bytes", metavar="AMOUNT", help='main-memory traffic: 3e9 or "3 GB"')
+    made.add_argument("--time", metavar="TIME", help="measured time: 5ms")
+    made.add_argument("--dtype", default="bf16", metavar="FORMAT", help="number format of the arithmetic (default bf16)")
+    made.add_argument("--unit", default="matrix", choices=("matrix", "vector"), help="unit that does the arithmetic (default matrix)")
+    made.add_argument(
+        "--use", action="append", default=[], metavar="RESOURCE=AMOUNT", help='amount on any other resource: --use nvlink="1 GB"'
+    )
+    made.add_argument("--name", default="work", metavar="NAME", help="name of the op in the output")
     machine_options(made)
     correction_options(made)
     output_options(made, page=True)

@@ -31,31 +31,38 @@ def run(words: Sequence[str]) -> int:
     name, *rest = words
     if name == "fusion":
         return _fusion(rest)
+    args = parser(name, rest).parse_args(rest)
+    draw(args, FIGURES[name].draw(args, args.theme))
+    return 0
+
+
+def parser(name: str, words: Sequence[str]) -> Parser:
+    """The options of a figure; some depend on the words that follow its name."""
+    if name == "fusion":
+        return fuse.parser()
     if name not in FIGURES:
         raise UsageError(f"plot: no figure named {name!r}{did_you_mean(name, FIGURES) or '; figures: ' + ', '.join(FIGURES)}")
     figure = FIGURES[name]
-    parser = Parser(f"plot {name}", figure.summary, f"roofline plot {name} {figure.example} -o {name}.svg")
-    figure.arguments(parser, rest)
-    machine_options(parser)
-    parser.add_argument("--compute", metavar="RESOURCE", help="the compute roof, such as matrix/fp8 (default: bf16, else the fastest)")
-    parser.add_argument("--level", default="hbm", metavar="LEVEL", help="the memory level or link (default hbm)")
-    figure_options(parser, required=True)
-    args = parser.parse_args(rest)
-    draw(args, figure.draw(args, args.theme))
-    return 0
+    made = Parser(f"plot {name}", figure.summary, f"roofline plot {name} {figure.example} -o {name}.svg")
+    figure.arguments(made, words)
+    machine_options(made)
+    made.add_argument("--compute", metavar="RESOURCE", help="compute ceiling, such as matrix/fp8 (default: bf16, else the fastest)")
+    made.add_argument("--level", default="hbm", metavar="LEVEL", help="memory level or link (default hbm)")
+    figure_options(made, required=True)
+    return made
 
 
 def _help() -> str:
     widest = max(map(len, [*FIGURES, "fusion"]))
     lines = [f"  {name.ljust(widest)}  {figure.summary}" for name, figure in FIGURES.items()]
-    lines.append(f"  {'fusion'.ljust(widest)}  a chain of ops from unfused to fused (the arguments of roofline fuse)")
-    usage = "usage: roofline plot FIGURE [options] -o FILE   (roofline plot FIGURE --help says more)"
+    lines.append(f"  {'fusion'.ljust(widest)}  a chain of ops from unfused to fused (same arguments as roofline fuse)")
+    usage = "usage: roofline plot FIGURE [options] -o FILE   (details: roofline plot FIGURE --help)"
     return "\n".join(["Draw a figure.", "", usage, "", *lines, "", "example:", "  roofline plot anatomy --chip v7x -o anatomy.svg", ""])
 
 
 def _fusion(words: Sequence[str]) -> int:
     if "-o" not in words and "--output" not in words and not {"-h", "--help"} & set(words):
-        raise UsageError("plot fusion: say where the figure goes with -o FILE")
+        raise UsageError("plot fusion: no output file; add -o FILE")
     return fuse.run(words)
 
 
@@ -77,9 +84,9 @@ def _anatomy(args: argparse.Namespace, theme: str) -> "Axes":
 
 
 def _chip_arguments(parser: Parser, words: Sequence[str]) -> None:
-    parser.add_argument("--chips", required=True, metavar="A,B,…", help="the chips; NAME:fp8 holds one under another number format's roof")
-    parser.add_argument("--op", action="append", default=[], metavar="'FORMULA SIZES…'", help="an operation to mark on every roof")
-    parser.add_argument("--point", action="append", default=[], metavar="NAME,INTENSITY", help="a point to mark on every roof")
+    parser.add_argument("--chips", required=True, metavar="A,B,…", help="chips to draw; NAME:fp8 uses the fp8 peak of that chip")
+    parser.add_argument("--op", action="append", default=[], metavar="'FORMULA SIZES…'", help="operation to mark on every roofline")
+    parser.add_argument("--point", action="append", default=[], metavar="NAME,INTENSITY", help="point to mark on every roofline")
 
 
 def _roofs(args: argparse.Namespace) -> list["Roof"]:
@@ -103,24 +110,24 @@ def _chips(args: argparse.Namespace, theme: str) -> "Axes":
     for words in args.op:
         intensity = spelled(words).cost.intensity(args.level)
         if not intensity:
-            raise UsageError(f"--op {words!r} does no arithmetic or moves nothing over {args.level}, so it has no place on this chart")
+            raise UsageError(f"--op {words!r} has no FLOP or no {args.level} traffic, so it has no arithmetic intensity to draw")
         points.append((words, intensity))
     return rooflines(_roofs(args), points, theme=theme)
 
 
 def _size_arguments(parser: Parser, words: Sequence[str]) -> None:
     if not words or words[0].startswith("-"):
-        parser.add_argument("formula", metavar="FORMULA", help="the formula whose size is varied")
+        parser.add_argument("formula", metavar="FORMULA", help="operation whose size varies")
         return
     formula = lookup(words[0])
-    parser.add_argument("formula", metavar="FORMULA", help="the formula whose size is varied")
-    parser.add_argument("--free", required=True, metavar="NAME[,NAME…]", help="the dimension on the axis; m,k,n together are a square")
+    parser.add_argument("formula", metavar="FORMULA", help="operation whose size varies")
+    parser.add_argument("--free", required=True, metavar="NAME[,NAME…]", help="dimension on the x axis; m,k,n vary together")
     for parameter in formula.dimensions:
         parser.add_argument(f"--{parameter.name.replace('_', '-')}", dest=parameter.name, metavar="SIZE", help=parameter.meaning)
     add_options(parser, formula, skip=("compute", "level"))
-    parser.add_argument("--chips", required=True, metavar="A,B,…", help="the chips whose ridges are drawn; NAME:fp8 takes another roof")
-    parser.add_argument("--from", dest="smallest", type=int, default=64, metavar="N", help="the smallest size (default 64)")
-    parser.add_argument("--to", dest="largest", type=int, default=16384, metavar="N", help="the largest size (default 16384)")
+    parser.add_argument("--chips", required=True, metavar="A,B,…", help="chips whose ridge points are drawn; NAME:fp8 uses the fp8 peak")
+    parser.add_argument("--from", dest="smallest", type=int, default=64, metavar="N", help="smallest size (default 64)")
+    parser.add_argument("--to", dest="largest", type=int, default=16384, metavar="N", help="largest size (default 16384)")
 
 
 def _sizes(args: argparse.Namespace, theme: str) -> "Axes":
@@ -131,7 +138,7 @@ def _sizes(args: argparse.Namespace, theme: str) -> "Axes":
     fixed: dict[str, Any] = {p.name: number(getattr(args, p.name), p) for p in formula.dimensions if getattr(args, p.name) is not None}
     price = partial(formula.function, **chosen_options(args, formula), **fixed)
     if not 0 < args.smallest < args.largest:
-        raise UsageError(f"plot sizes: --from {args.smallest} --to {args.largest}: give two sizes, the smaller first")
+        raise UsageError(f"plot sizes: --from {args.smallest} --to {args.largest}: not a range; give the smaller size first")
     ratio = args.largest / args.smallest
     sizes = sorted({round(args.smallest * ratio ** (step / (SIZES - 1))) for step in range(SIZES)})
     curve = [(float(size), price(**dict.fromkeys(free, size)).cost.intensity(args.level) or 0.0) for size in sizes]
@@ -144,7 +151,7 @@ def _point_arguments(parser: Parser, words: Sequence[str]) -> None:
         action="append",
         required=True,
         metavar="NAME,INTENSITY,RATE",
-        help="a measured kernel; RATE may be 92%% of the roof",
+        help="measured kernel; RATE in FLOP/s, or 92%% of the attainable rate",
     )
 
 
@@ -159,14 +166,14 @@ def _points(words: Sequence[str]) -> list[tuple[str, float, str]]:
 
 
 def _measured(args: argparse.Namespace, machine: Machine) -> list[tuple[str, float, float]]:
-    """Points with rates; a percentage is of the roof at that intensity."""
+    """Points with rates; a percentage is of the attainable rate at that intensity."""
     from ..render.geometry import roof
 
     one = roof(machine, args.compute, args.level)
     measured = []
     for name, intensity, rate in _points(args.point):
         if not rate:
-            raise UsageError(f"--point {name!r}: a measured point needs a rate: NAME,INTENSITY,RATE")
+            raise UsageError(f"--point {name!r}: no rate; write NAME,INTENSITY,RATE")
         measured.append((name, intensity, parse(rate, "1") * one.at(intensity) if rate.endswith("%") else parse(rate, "FLOP/s")))
     return measured
 
@@ -188,8 +195,8 @@ def _distance(args: argparse.Namespace, theme: str) -> "Axes":
 
 
 def _hierarchy_arguments(parser: Parser, words: Sequence[str]) -> None:
-    parser.add_argument("--levels", metavar="A,B,…", help="the memory levels (default: every one that is rated)")
-    parser.add_argument("--point", action="append", default=[], metavar="NAME,INTENSITY,RATE", help="a measured kernel")
+    parser.add_argument("--levels", metavar="A,B,…", help="memory levels to draw (default: all with a known rate)")
+    parser.add_argument("--point", action="append", default=[], metavar="NAME,INTENSITY,RATE", help="measured kernel to mark")
 
 
 def _hierarchy(args: argparse.Namespace, theme: str) -> "Axes":
@@ -202,7 +209,7 @@ def _hierarchy(args: argparse.Namespace, theme: str) -> "Axes":
 
 def _communication_arguments(parser: Parser, words: Sequence[str]) -> None:
     parser.add_argument(
-        "--fractions", default="0.2,0.4,0.6", metavar="F,F,…", help="shares of time spent communicating (default 0.2,0.4,0.6)"
+        "--fractions", default="0.2,0.4,0.6", metavar="F,F,…", help="fractions of time spent communicating (default 0.2,0.4,0.6)"
     )
 
 
@@ -220,7 +227,7 @@ def _ceilings(args: argparse.Namespace, theme: str) -> "Axes":
 
 
 def _time_arguments(parser: Parser, words: Sequence[str]) -> None:
-    parser.add_argument("--op", action="append", required=True, metavar="'FORMULA SIZES…'", help="an operation to draw the times of")
+    parser.add_argument("--op", action="append", required=True, metavar="'FORMULA SIZES…'", help="operation to draw")
 
 
 def _times(args: argparse.Namespace, theme: str) -> "Axes":
@@ -231,13 +238,19 @@ def _times(args: argparse.Namespace, theme: str) -> "Axes":
 
 
 FIGURES = {
-    "anatomy": Figure("one chip's roofline: regions, ridge, feasible area", "--chip v7x", _no_arguments, _anatomy),
-    "chips": Figure("several chips, with operations on them", "--chips v7x,v6e,v5p --op 'matmul 600 600 600'", _chip_arguments, _chips),
-    "sizes": Figure("intensity against size, with ridges", "matmul --free m,k,n --chips v7x,v6e,v5p", _size_arguments, _sizes),
-    "measurements": Figure("prediction against measurement", "--chip v7x --point 'softmax,2,92%'", _point_arguments, _measurements),
-    "distance": Figure("distance to the roof", "--chip v7x --point 'add,5,92%' --point 'matmul,500,25%'", _point_arguments, _distance),
-    "hierarchy": Figure("one roof a memory level, the zones between them", "--chip h100", _hierarchy_arguments, _hierarchy),
-    "communication": Figure("roofs lowered by communication", "--chip v7x", _communication_arguments, _communication),
-    "ceilings": Figure("named lower roofs inside the roof", "--chip h100 --compute vector/fp32", _no_arguments, _ceilings),
-    "times": Figure("time on each unit, T_min and T_max", "--chip v5e --op 'matmul 240 8192 8192'", _time_arguments, _times),
+    "anatomy": Figure("one chip's roofline: memory-bound and compute-bound regions, ridge point", "--chip v7x", _no_arguments, _anatomy),
+    "chips": Figure(
+        "rooflines of several chips, with operations marked", "--chips v7x,v6e,v5p --op 'matmul 600 600 600'", _chip_arguments, _chips
+    ),
+    "sizes": Figure(
+        "arithmetic intensity by size, with the chips' ridge points", "matmul --free m,k,n --chips v7x,v6e,v5p", _size_arguments, _sizes
+    ),
+    "measurements": Figure("measured and attainable rates", "--chip v7x --point 'softmax,2,92%'", _point_arguments, _measurements),
+    "distance": Figure(
+        "roofline efficiency of measured kernels", "--chip v7x --point 'add,5,92%' --point 'matmul,500,25%'", _point_arguments, _distance
+    ),
+    "hierarchy": Figure("one roofline per memory level", "--chip h100", _hierarchy_arguments, _hierarchy),
+    "communication": Figure("roofline lowered by communication", "--chip v7x", _communication_arguments, _communication),
+    "ceilings": Figure("named lower ceilings of a chip", "--chip h100 --compute vector/fp32", _no_arguments, _ceilings),
+    "times": Figure("time on each unit, minimum and serial time", "--chip v5e --op 'matmul 240 8192 8192'", _time_arguments, _times),
 }

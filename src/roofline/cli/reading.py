@@ -1,4 +1,4 @@
-"""How commands read what they are given: by how many processes or on which cluster, with what cache, and how far it is."""
+"""How commands read their input: processes, cluster, cache and progress."""
 
 import argparse
 import os
@@ -20,18 +20,18 @@ REPORTS = (".json", ".json.gz")
 
 
 def host_options(parser: argparse.ArgumentParser) -> None:
-    """Who reads the files of a run, and what of them is kept."""
-    group = parser.add_argument_group("many hosts")
-    group.add_argument("--jobs", type=at_least(1), metavar="N", help="processes that read the files of a run (default: one a processor)")
-    group.add_argument("--cluster", metavar="ADDRESS", help="read them on a Dask cluster instead: tcp://scheduler:8786")
+    """How the files of a run are read and cached."""
+    group = parser.add_argument_group("runs of many files")
+    group.add_argument("--jobs", type=at_least(1), metavar="N", help="processes that read the files of a run (default: one per core)")
+    group.add_argument("--cluster", metavar="ADDRESS", help="read the files on a Dask cluster: tcp://scheduler:8786")
     kept = group.add_mutually_exclusive_group()
     kept.add_argument(
         "--cache",
         metavar="FOLDER",
-        help="keep what was read there, whatever it is (default: of runs of several files and remote ones what is worth it, "
+        help="cache parsed profiles in FOLDER (default: only remote files and runs of several files, "
         "in $ROOFLINE_CACHE or the user's cache folder)",
     )
-    kept.add_argument("--no-cache", action="store_true", help="read everything anew, and keep nothing")
+    kept.add_argument("--no-cache", action="store_true", help="do not read or write the cache")
 
 
 def read_input(
@@ -44,9 +44,7 @@ def read_input(
     """The recording in a file or folder, or in the files of several hosts, read as the options of `host_options` say."""
     several = len(paths) > 1
     if several and not all(path.endswith(PROFILES) for path in paths):
-        raise UsageError(
-            "several files are the hosts of one run and end in .xplane.pb; hold two inputs against each other with: roofline compare A B"
-        )
+        raise UsageError("several files must be the .xplane.pb files of one run; to compare two inputs use: roofline compare A B")
     with progress(f"reading {len(paths)} files" if several else f"reading {paths[0]}") as tell:
         if not several and not _is_run(args, paths[0]):
             return read(paths[0], target, salvage=salvage, progress=tell)
@@ -89,7 +87,7 @@ def _is_run(args: argparse.Namespace, path: str) -> bool:
     else:
         profile = asked and find(path).__name__.endswith(PROFILE_SOURCE)
     if args.cluster and not profile:
-        raise UsageError(f"{path}: not a profile; --cluster is for the files of a run")
+        raise UsageError(f"{path}: not a profile; --cluster reads profiles only")
     return profile
 
 

@@ -1,4 +1,4 @@
-"""What `roofline analyze` answers: the report everywhere it is asked for, and of its ops those that were, as they were."""
+"""The output of `roofline analyze`: the report, and the ops that were asked for, filtered and grouped."""
 
 import argparse
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def columns(args: argparse.Namespace) -> list[str]:
 
 
 def answer(args: argparse.Namespace, recording: Recording) -> None:
-    """Hold a recording against its machine, and say what comes of it."""
+    """Analyse a recording on its chip and write the result."""
     if args.counters:
         recording = _counted(recording, args.counters)
     report = analyze(recording, chosen_machine(args, recording.devices), chosen_corrections(args))
@@ -57,7 +57,7 @@ def _counted(recording: Recording, files: Sequence[str]) -> Recording:
 
 
 def _emit(args: argparse.Namespace, recording: Recording, report: Report, names: Sequence[str]) -> None:
-    """The report everywhere, and of its ops those that were asked for, as they were asked for."""
+    """The report in every format asked for; the table shows the selected ops."""
     part = narrow(report, step=args.step, device=args.device, host=args.host)
     shown = select(
         part,
@@ -97,15 +97,15 @@ def _emit(args: argparse.Namespace, recording: Recording, report: Report, names:
 def _groups(args: argparse.Namespace, report: Report, shown: Sequence[OpInfo]) -> tuple[Group, ...] | None:
     if args.by in PLACES:
         if args.step or args.device or args.host:
-            raise UsageError(f"--by {args.by} takes ops apart itself; leave out --step, --device and --host")
+            raise UsageError(f"--by {args.by} cannot be combined with --step, --device or --host; leave those out")
         return group_parts(report, shown, args.by)
     if args.depth is not None and not args.by:
-        raise UsageError("--depth is for --by scope")
+        raise UsageError("--depth needs --by scope")
     return group(shown, args.by, depth=args.depth) if args.by else None
 
 
 def _against(args: argparse.Namespace, recording: Recording, shown: Sequence[OpInfo], page: Paper) -> list[str]:
-    """The model against the counters, where counters were given."""
+    """The model compared with the counters, where counters were given."""
     if not args.counters:
         return []
     from ..analysis.counters import model_against_counters

@@ -1,6 +1,6 @@
-"""What reads and analyses for `roofline serve`, one request in a process of its own: ``python -m roofline.cli.serve_worker [--chip …]``.
+"""The worker of `roofline serve`, one process per request: ``python -m roofline.cli.serve_worker [--chip …]``.
 
-`roofline.serve.jobs` says how the two talk.
+The protocol is described in `roofline.serve.jobs`.
 """
 
 import argparse
@@ -45,8 +45,8 @@ def _report(request: dict[str, Any], args: argparse.Namespace) -> bytes:
 
     path, files = Path(request["path"]), [Path(file) for file in request["files"]]
     if gone := [file for file in files if not file.exists()]:
-        raise SourceError(f"{gone[0]}: is gone; it was there when the list was made")
-    # A report keeps the machine it was held against, and its very bytes, unless another machine is asked for.
+        raise SourceError(f"{gone[0]}: no longer exists; reload the list of runs")
+    # A report keeps its machine and its exact bytes, unless another machine is asked for.
     if request["kind"] == "report" and not (args.chip or args.set or args.per_device):
         report = read_report(path)
         _say_summary(report)

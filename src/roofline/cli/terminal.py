@@ -1,4 +1,4 @@
-"""Options of commands that draw their chart as text, in front of what they say."""
+"""Options of commands that draw the roofline chart as text above their output."""
 
 import argparse
 import sys
@@ -11,10 +11,8 @@ from ..report import Report
 def chart_options(parser: argparse.ArgumentParser) -> None:
     """Whether to draw a chart in the terminal, and with which characters."""
     group = parser.add_argument_group("chart in the terminal")
-    group.add_argument(
-        "--chart", action="store_true", help="draw the roofline as text, in a pipe too; ops have the number of their row in the table"
-    )
-    group.add_argument("--ascii", action="store_true", help="the same without braille, which is also what other encodings than UTF-8 get")
+    group.add_argument("--chart", action="store_true", help="draw the roofline as text; ops are numbered as in the table")
+    group.add_argument("--ascii", action="store_true", help="the chart in plain ASCII (automatic where the output is not UTF-8)")
 
 
 def charted(args: argparse.Namespace, report: "Report", text: "Callable[[Paper], str]") -> "Callable[[Paper], str]":

@@ -24,8 +24,8 @@ class PerElement(Struct, frozen=True, kw_only=True):
 
 
 POINTWISE: dict[str, PerElement] = {
-    "cast": PerElement(flops=0, why="x in another format: a conversion is no FLOP"),
-    "scale": PerElement(flops=1, why="x·s: one multiply by a number"),
+    "cast": PerElement(flops=0, why="x in another format: conversions are not counted as FLOP"),
+    "scale": PerElement(flops=1, why="x·s: one multiply by a scalar"),
     "bias": PerElement(flops=1, why="x + b: one add; the row b is small and not counted"),
     "add": PerElement(flops=1, inputs=1, why="x + y: one add"),
     "sub": PerElement(flops=1, inputs=1, why="x − y: one add"),

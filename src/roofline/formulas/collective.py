@@ -24,8 +24,8 @@ from .notation import Dim, Format, Link, ratio
 from .registry import formula
 
 Algorithm = Literal["ring", "bidirectional", "torus", "switch"]
-NO_MEMORY = "the exchange's own traffic in main memory is not counted"
-COUNTED_ON_REQUEST = f"{NO_MEMORY}; on_chip=True counts it"
+NO_MEMORY = "main-memory traffic of the exchange is not counted"
+COUNTED_ON_REQUEST = f"{NO_MEMORY}; count it with on_chip=True"
 
 
 class Route(Struct, frozen=True, kw_only=True):
@@ -86,9 +86,9 @@ def route(name: str, over: Dim, over_y: Dim, over_z: Dim, algorithm: Algorithm, 
     """The route these options describe; only a torus has more than one axis."""
     for option, side in (("over", over), ("over_y", over_y), ("over_z", over_z)):
         if side < 1:
-            raise FormulaError(f"{name}: {option} is {side}; a group has one chip or more")
+            raise FormulaError(f"{name}: {option} is {side}; a group needs one chip or more")
     if algorithm != "torus" and (over_y, over_z) != (1, 1):
-        raise FormulaError(f"{name}: over_y and over_z are axes of a torus; give algorithm 'torus', or all chips as over")
+        raise FormulaError(f"{name}: over_y and over_z need algorithm 'torus'; otherwise give all chips as over")
     return Route(sides=(over, over_y, over_z), algorithm=algorithm, links=links)
 
 
@@ -119,7 +119,7 @@ def all_gather(
     link: Link = "ici",
     on_chip: bool = False,
 ) -> Ledger:
-    """Every chip ends with all `elements`, of which it held a p-th: (p−1)/p of them come in over its lanes.
+    """All-gather: every chip holds 1/p of `elements` and receives the other (p−1)/p over its lanes.
 
     bytes = size · (p−1)/(p · lanes · links); hops = p−1 on a ring, p//2 in both directions, the sum of side//2 on a torus, 1 through
     a switch. `elements` counts the gathered result.
@@ -145,9 +145,9 @@ def reduce_scatter(
     link: Link = "ici",
     on_chip: bool = False,
 ) -> Ledger:
-    """Every chip holds `elements` and ends with the sum of a p-th of them: (p−1)/p of them go out over its lanes.
+    """Reduce-scatter: every chip holds `elements`, ends with the sum of 1/p of them and sends (p−1)/p over its lanes.
 
-    The reverse of an all-gather, with its bytes and hops. `elements` counts one chip's input. On chip it does (p−1)/p adds an element.
+    The reverse of an all-gather, with its bytes and hops. `elements` counts one chip's input. On chip it does (p−1)/p adds per element.
     """
     way, one = route("reduce_scatter", over, over_y, over_z, algorithm, links), number(dtype)
     rows = sends("partial", (elements,), one.name, way.gathered, link)
@@ -176,9 +176,9 @@ def all_reduce(
     link: Link = "ici",
     on_chip: bool = False,
 ) -> Ledger:
-    """Every chip ends with the sum of everyone's `elements`: a reduce-scatter, then an all-gather, so twice the bytes and hops of one.
+    """All-reduce: every chip ends with the sum of all `elements`: a reduce-scatter and an all-gather, twice the bytes and hops of one.
 
-    bytes = 2 · size · (p−1)/(p · lanes · links). On chip the payload is read once and written once, with (p−1)/p adds an element.
+    bytes = 2 · size · (p−1)/(p · lanes · links). On chip the payload is read once and written once, with (p−1)/p adds per element.
     """
     way, one = route("all_reduce", over, over_y, over_z, algorithm, links), number(dtype)
     rows = sends("payload", (elements,), one.name, 2 * way.gathered, link)
@@ -203,7 +203,7 @@ def all_to_all(
     link: Link = "ici",
     on_chip: bool = False,
 ) -> Ledger:
-    """Every chip sends a different p-th of its `elements` to every other, each over as many links as lie between them.
+    """All-to-all: every chip sends a different 1/p of its `elements` to every other, over the links between them.
 
     bytes = size times (p−1)/2 on a ring, p/8 in both directions (as (p²−1)/(8p) for odd p), s/8 on a torus whose longest side is s,
     (p−1)/p through a switch; divided by `links`. `elements` counts one chip's buffer.
@@ -220,7 +220,7 @@ def all_to_all(
 def permute(
     elements: Dim, *, dtype: Format = "bf16", distance: int = 1, links: int = 1, link: Link = "ici", on_chip: bool = False
 ) -> Ledger:
-    """Every chip sends its `elements` to the chip `distance` steps along a ring, so each link carries `distance` payloads.
+    """Permute: every chip sends its `elements` to the chip `distance` steps along a ring; each link carries `distance` payloads.
 
     bytes = size · distance / links; hops = distance. Through a switch the distance is 1.
     """

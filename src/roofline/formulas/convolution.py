@@ -118,7 +118,7 @@ def convolution(
 def _axis(name: str, option: str, size: Dim, kernel: Dim, stride: int, padding: int, dilation: int, same: bool) -> Axis:
     require_whole(name, **{option: size, "kernel": kernel})
     if same and padding:
-        raise FormulaError(f"{name}: same=True chooses the padding; leave padding out")
+        raise FormulaError(f"{name}: same=True sets the padding; leave out padding")
     if same:
         return Axis.same(int(size), int(kernel), stride, dilation)
     return Axis(size=int(size), kernel=int(kernel), stride=stride, low=padding, high=padding, dilation=dilation)

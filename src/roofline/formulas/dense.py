@@ -54,7 +54,7 @@ class ProductFormats(Struct, frozen=True, kw_only=True):
         if self.activations.rate != self.weights.rate:
             said.append(f"{self.activations} activations times {self.weights} weights, computed in {self.compute}")
         if self.accumulator:
-            said.append(f"an accumulator of {self.accumulator} is written besides the result")
+            said.append(f"an accumulator of {self.accumulator} is written in addition to the result")
         return tuple(said)
 
 
@@ -109,7 +109,7 @@ def batched_matmul(
     accumulator: Format = None,
     compute: Format = None,
 ) -> Ledger:
-    """Z[b, m, n] = X[b, m, k] · W[b, k, n]: `batch` products that share nothing, 2·b·m·k·n FLOP.
+    """Z[b, m, n] = X[b, m, k] · W[b, k, n]: `batch` independent products, 2·b·m·k·n FLOP.
 
     bytes = b(mk + kn + mn) elements in their formats, so the intensity is that of one product.
     """
@@ -134,7 +134,7 @@ def per_example_weights(
     out: Format = None,
     compute: Format = None,
 ) -> Ledger:
-    """Z[b, f] = X[b, d] · Y[b, d, f]: every example has weights of its own, so nothing is reused: 2bdf FLOP.
+    """Z[b, f] = X[b, d] · Y[b, d, f]: every example has its own weights, so nothing is reused: 2bdf FLOP.
 
     bytes = b(d + df + f) elements, so the intensity DF/(D + DF + F) tends to 1 FLOP/B in bf16 whatever the batch.
     """
@@ -160,7 +160,7 @@ def tiled_matmul(
     accumulator: Format = None,
     compute: Format = None,
 ) -> Ledger:
-    """Z[m, n] = X[m, k] · W[k, n] in tiles: an operand tile crosses `level` once for every output tile that needs it.
+    """Z[m, n] = X[m, k] · W[k, n] in tiles: an operand tile is read from `level` once for every output tile that needs it.
 
     With t = ceil(size/tile) tiles a side: FLOP = 2·t_m·t_n·t_k·b_m·b_k·b_n; bytes = t_m·t_n·t_k(b_m·b_k + b_k·b_n) elements read
     and mn written. The intensity b_m·b_n/(b_m + b_n) of bf16 (writes aside) depends on the tile alone. Edge tiles are done in full.
@@ -179,5 +179,5 @@ def tiled_matmul(
     if level != "hbm":
         rows += (read("activations", (m, k), formats.activations), read("weights", (k, n), formats.weights), *formats.written((m, n)))
     flops = 2 * t_m * t_n * t_k * tile_m * tile_k * tile_n
-    note = f"{t_m} x {t_k} x {t_n} tiles of {tile_m} x {tile_k} x {tile_n}, edges done in full"
+    note = f"{t_m} x {t_k} x {t_n} tiles of {tile_m} x {tile_k} x {tile_n}, partial tiles counted as full"
     return Ledger("tiled_matmul", formats.work(flops), rows, (note, *formats.notes))

@@ -109,7 +109,7 @@ def attention_decode(
     compute: Format = None,
     vector: Format = None,
 ) -> Ledger:
-    """One new token of each sequence against its cache: attention with one query, which reads the whole cache.
+    """Attention of one new token per sequence: a single query reads the whole cache.
 
     2·b·h·kv·(d + d_v) FLOP over b·kv_heads·kv·(d + d_v) cached elements: heads/kv_heads FLOP/B in bf16, whatever the batch.
     `append` adds the write of the new token's keys and values. Causal changes nothing: the newest token sees every key.
@@ -155,7 +155,7 @@ def latent_attention(
     compute: Format = None,
     vector: Format = None,
 ) -> Ledger:
-    """Attention over a cache of one latent vector and one rotary key a token, shared by all heads (MLA).
+    """Attention over a cache of one latent vector and one rotary key per token, shared by all heads (MLA).
 
     Absorbed (decode): queries are multiplied into the latent space, attention reads the cache itself, 2·b·h·q·kv·(2·latent + rope)
     FLOP over b·kv·(latent + rope) elements, and outputs are multiplied back. Expanded (prefill): keys and values of every head are
@@ -238,7 +238,7 @@ def kv_append(
     dtype: Format = "bf16",
     cache: Format = None,
 ) -> Ledger:
-    """New keys and values written into the cache: only the new tokens' elements are touched.
+    """New keys and values written to the cache: only the new tokens' elements are counted.
 
     bytes = layers·b·kv_heads·tokens·(d + d_v) elements read as made and written as cached.
     """

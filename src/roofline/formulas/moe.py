@@ -42,7 +42,7 @@ def _exchange(tensor: str, tokens: Dim, width: Dim, top_k: Dim, one: str, way: R
 def moe_router(
     tokens: Dim, width: Dim, experts: Dim, *, top_k: Dim = 2, dtype: Format = "bf16", weights: Format = None, compute: Format = None
 ) -> Ledger:
-    """A score for every expert and token, and the best k of them: a matmul, a softmax, and a choice.
+    """A score for every expert and token, and the top k of them: a matmul, a softmax and a selection.
 
     2·tokens·width·experts FLOP; choosing compares: 0 FLOP. k indices and k fp32 weights a token are written.
     """
@@ -100,7 +100,7 @@ def moe_experts(
     compute: Format = None,
     vector: Format = None,
 ) -> Ledger:
-    """The feed-forward layers of the experts: tokens·k rows through experts of which only the touched ones' weights are read.
+    """The feed-forward layers of the experts: tokens·k rows; only the weights of visited experts are read.
 
     6·tokens·k·width·hidden FLOP with a gate, 4· without. The touched experts default to the most there can be, min(experts,
     tokens·k); the number expected of even routing is E(1 − (1 − k/E)^tokens), in a note.
@@ -109,7 +109,7 @@ def moe_experts(
     _check(name, experts, top_k)
     here = ratio(experts, over)
     if touched is not None and touched > here:
-        raise FormulaError(f"{name}: touched is {touched}, but a chip has {here} experts; give no more than that")
+        raise FormulaError(f"{name}: touched is {touched}, but a chip has {here} experts; give a smaller number")
     visited = min(here, tokens * top_k) if touched is None else touched
     formats = ProductFormats.of(dtype, None, weights, None, None, compute)
     layer = feed_forward(tokens * top_k, width, hidden, copies=visited, gated=gated, fused=fused, formats=formats, vector=vector)
@@ -131,7 +131,7 @@ def moe_combine(
     dtype: Format = "bf16",
     compute: Format = None,
 ) -> Ledger:
-    """The weighted sum of what a token's k experts made: k multiplies and k − 1 adds an element.
+    """The weighted sum of the outputs of a token's k experts: k multiplies and k − 1 adds per element.
 
     bytes = tokens·k·width elements read and k shares a token, tokens·width written; over p chips, the all-to-all back.
     """

@@ -46,36 +46,36 @@ def concatenate(elements: Dim, *, parts: int = 2, dtype: Format = "bf16") -> Led
 
 @formula("gather", group="movement", example=(8192, 4096), aliases=("take", "index_select", "aten::index_select"))
 def gather(rows: Dim, width: Dim, *, dtype: Format = "bf16", indices: Format = "int32") -> Ledger:
-    """Y[i] = X[index[i]]: as many rows of X as are asked for are read, whatever its size, and written.
+    """Y[i] = X[index[i]]: only the selected rows of X are read, and written.
 
     bytes = rows·width elements read and written, and one index a row.
     """
     one = number(dtype)
     moved = (read("indices", (rows,), number(indices)), read("x", (rows, width), one), write("out", (rows, width), one))
-    return Ledger("gather", rows=moved, notes=("only the rows that are touched are counted",))
+    return Ledger("gather", rows=moved, notes=("only the selected rows are counted",))
 
 
 @formula("scatter", group="movement", example=(8192, 4096), aliases=("index_put", "index_add", "dynamic_update_slice"))
 def scatter(
     rows: Dim, width: Dim, *, accumulate: bool = False, dtype: Format = "bf16", indices: Format = "int32", compute: Format = None
 ) -> Ledger:
-    """X[index[i]] = Y[i], in place: only the rows that are touched are written; adding to them reads them too.
+    """X[index[i]] = Y[i], in place: only the selected rows are written; adding to them reads them too.
 
-    bytes = rows·width elements read and written, and one index a row; `accumulate` reads the target rows and does 1 FLOP an element.
+    bytes = rows·width elements read and written, and one index a row; `accumulate` reads the target rows and does 1 FLOP per element.
     """
     one = number(dtype)
     moved = (read("indices", (rows,), number(indices)), read("updates", (rows, width), one), write("x", (rows, width), one))
     if not accumulate:
-        return Ledger("scatter", rows=moved, notes=("only the rows that are touched are counted",))
+        return Ledger("scatter", rows=moved, notes=("only the selected rows are counted",))
     work = vector_work(rows * width, 0, compute, one)
-    return Ledger("scatter", work, (*moved, read("x", (rows, width), one)), ("only the rows that are touched are counted",))
+    return Ledger("scatter", work, (*moved, read("x", (rows, width), one)), ("only the selected rows are counted",))
 
 
 @formula("embedding", group="movement", example=(8192, 4096), aliases=("embedding_lookup", "aten::embedding"))
 def embedding(
     tokens: Dim, width: Dim, *, vocabulary: Dim | None = None, dtype: Format = "bf16", indices: Format = "int32", out: Format = None
 ) -> Ledger:
-    """One row of a table for each token: tokens x width gathered, whatever the size of the table.
+    """One row of a table for each token: tokens x width elements are gathered, whatever the size of the table.
 
     bytes = tokens·width elements read and written, and one index a token. With `vocabulary`, a row that several tokens share is
     read once, so no more than the whole table is.
@@ -87,4 +87,4 @@ def embedding(
         read("table", (distinct, width), one),
         write("out", (tokens, width), number(out, dtype)),
     )
-    return Ledger("embedding", rows=rows, notes=("only the rows that are touched are counted",))
+    return Ledger("embedding", rows=rows, notes=("only the selected rows are counted",))

@@ -25,7 +25,7 @@ def layernorm(
     weights: Format = None,
     compute: Format = None,
 ) -> Ledger:
-    """(x − mean)/σ · scale + shift over each row: 10 FLOP an element, one read and one write, plus scale and shift.
+    """(x − mean)/σ · scale + shift over each row: 10 FLOP per element, one read and one write, plus scale and shift.
 
     bytes = (reads + 1)·rows·columns + 2·columns elements. One read assumes that a row stays on chip between its statistics and its
     use; `reads=2` is a kernel that cannot keep it.
@@ -45,7 +45,7 @@ def rmsnorm(
     weights: Format = None,
     compute: Format = None,
 ) -> Ledger:
-    """x/rms · scale over each row: 4 FLOP an element, one read and one write, plus scale.
+    """x/rms · scale over each row: 4 FLOP per element, one read and one write, plus scale.
 
     bytes = (reads + 1)·rows·columns + columns elements.
     """
@@ -71,7 +71,7 @@ def _normalisation(
         write("out", (rows, columns), number(out, dtype)),
     )
     work = vector_work(rows * columns * flops, rows * facts.per_row, compute, operand)
-    return Ledger(name, work, moved, (f"{flops} FLOP an element: {facts.why}", "one root a row is a transcendental"))
+    return Ledger(name, work, moved, (f"{flops} FLOP per element: {facts.why}", "one root per row counts as a transcendental"))
 
 
 @formula("softmax", group="normalisation", example=(65536, 4096), aliases=("aten::softmax",))
@@ -85,7 +85,7 @@ def softmax(
     compute: Format = None,
     comparisons: bool = False,
 ) -> Ledger:
-    """exp(x − max)/sum over each row: 3 FLOP and 1 transcendental an element, one read and one write.
+    """exp(x − max)/sum over each row: 3 FLOP and 1 transcendental per element, one read and one write.
 
     bytes = (reads + 1)·rows·columns elements. One read assumes that a row stays on chip.
     """
@@ -108,7 +108,7 @@ def cross_entropy(
     out: Format = "fp32",
     compute: Format = None,
 ) -> Ledger:
-    """log Σ exp(x) − x[target] of each token: 2 FLOP and 1 transcendental a logit, 2 FLOP and a log a token.
+    """log Σ exp(x) − x[target] of each token: 2 FLOP and 1 transcendental per logit, 2 FLOP and a log per token.
 
     bytes = the logits and the targets read, one loss a token written. With `gradient`, softmax(x) − onehot(target) is written in
     the same pass: 1 FLOP a logit (times 1/sum) and 1 a token more.

@@ -41,10 +41,10 @@ def require_whole(formula: str, **sizes: Dim) -> None:
     """Refuse sizes between whole numbers, for formulas that count positions one by one."""
     for name, size in sizes.items():
         if size != int(size):
-            raise FormulaError(f"{formula}: {name} is {size}; this formula counts positions, so give a whole number")
+            raise FormulaError(f"{formula}: {name} is {size}; give a whole number")
 
 
 def require_shared(formula: str, many: str, count: Dim, few: str, groups: Dim) -> None:
     """Refuse groups that do not share their members evenly; between whole numbers every split is even."""
     if isinstance(count, int) and isinstance(groups, int) and count % groups:
-        raise FormulaError(f"{formula}: {count} {many} do not divide among {groups} {few}; choose a divisor of {count}")
+        raise FormulaError(f"{formula}: {count} {many} cannot be divided among {groups} {few}; choose a divisor of {count}")

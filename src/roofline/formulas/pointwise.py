@@ -1,4 +1,4 @@
-"""Pointwise operations: a few FLOP an element on the vector unit, each tensor crossing main memory once."""
+"""Pointwise operations: a few FLOP per element on the vector unit, each tensor crossing main memory once."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ def elementwise(
     out: Format = None,
     compute: Format = None,
 ) -> Ledger:
-    """Any operation that treats elements alike: `flops` and `transcendentals` an element, `inputs` tensors read, `outputs` written.
+    """Any operation that treats elements alike: `flops` and `transcendentals` per element, `inputs` tensors read, `outputs` written.
 
     FLOP = elements · flops; bytes = passes · inputs · elements read, and outputs · elements written, in their formats.
     """
@@ -61,7 +61,7 @@ def _pointwise(name: str, *aliases: str) -> Callable[..., Ledger]:
 
 def _words(facts: PerElement) -> str:
     roots = f"{facts.transcendentals} transcendental{'' if facts.transcendentals == 1 else 's'}"
-    return f"{facts.flops} FLOP and {roots} an element, {1 + facts.inputs} read and 1 written"
+    return f"{facts.flops} FLOP and {roots} per element, {1 + facts.inputs} read and 1 written"
 
 
 cast = _pointwise("cast", "convert", "convert_element_type", "astype")
@@ -94,7 +94,7 @@ rope = _pointwise("rope", "rotary_embedding")
 
 @formula("dropout", group="pointwise", example=(2**28,))
 def dropout(elements: Dim, *, dtype: Format = "bf16", out: Format = None, mask: Format = None, compute: Format = None) -> Ledger:
-    """x times 0 or 1/keep: 1 FLOP an element; a mask kept for the backward pass is one more tensor written.
+    """x times 0 or 1/keep: 1 FLOP per element; a mask kept for the backward pass is one more tensor written.
 
     bytes = elements read and written; with `mask`, elements of that format besides. Random numbers are not counted.
     """

@@ -59,7 +59,7 @@ class Parameter(Struct, frozen=True, kw_only=True):
                 raise FormulaError(f"{formula}: {self.name} is {value!r}{hint}")
         elif self.kind == "bool":
             if not isinstance(value, bool):
-                raise FormulaError(f"{formula}: {self.name} is {value!r}; it is either True or False")
+                raise FormulaError(f"{formula}: {self.name} is {value!r}; give True or False")
         else:
             self._check_number(formula, value)
 
@@ -196,7 +196,7 @@ def _add(new: Formula) -> None:
     spellings = [_plain(spelling) for spelling in (new.name, *new.aliases)]
     for spelling in spellings:
         if spelling in _ALIASES:
-            raise ValueError(f"the name {spelling!r} already belongs to the formula {_ALIASES[spelling]!r}; choose another")
+            raise ValueError(f"the name {spelling!r} is already used by the formula {_ALIASES[spelling]!r}; choose another")
     _ALIASES.update(dict.fromkeys(spellings, new.name))
     FORMULAS[new.name] = new
 

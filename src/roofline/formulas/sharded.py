@@ -34,7 +34,7 @@ def sharded_matmul(
     accumulator: Format = None,
     compute: Format = None,
 ) -> Ledger:
-    """One chip's part of Z[m, n] = X[m, k] · W[k, n] with one dimension split over p chips: 2mkn/p FLOP, and its exchange.
+    """One chip's part of Z[m, n] = X[m, k] · W[k, n] with one dimension split over p chips: 2mkn/p FLOP, and its communication.
 
     Split k leaves partial sums of all of Z, which are exchanged: 2(p−1)/p of Z over each link in a ring all-reduce, half of that in a
     reduce-scatter. Two chips all-reduce by sending each other their partial sums whole: k·m·n FLOP and 2mn bytes of bf16 a chip.

@@ -113,7 +113,7 @@ def training_step(
     """
     count = count_parameters(forward) if parameters is None else parameters
     if not count > 0:
-        raise FormulaError(f"training_step: {forward.name} reads no weights; say how many numbers are trained with parameters=")
+        raise FormulaError(f"training_step: {forward.name} reads no weights; give the number of trained weights with parameters=")
     update = optimizer_update(count, optimizer=optimizer, weights=weights, gradients=gradients, state=state, master=master, compute=compute)
     passes = forward + forward if recompute else forward
     return (passes + backward(forward, gradients=gradients) + part("update", update)).named(f"training step of {forward.name}")

@@ -49,7 +49,7 @@ def ffn(
     compute: Format = None,
     vector: Format = None,
 ) -> Ledger:
-    """Up to `hidden`, an activation, and down again: 4·tokens·width·hidden FLOP with GELU, 6· with a SwiGLU gate.
+    """Feed-forward layer, up to `hidden`, activation and down: 4·tokens·width·hidden FLOP with GELU, 6· with a SwiGLU gate.
 
     Three kernels, with the hidden activations written and read between them; `fused` runs the activation inside the first product.
     """

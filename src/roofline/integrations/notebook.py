@@ -52,7 +52,7 @@ def _shortened(report: Report) -> tuple[Report, str]:
     )
     return (
         shorter,
-        f"The longest {MOST_OPS:,} of {len(report.ops):,} ops; roofline analyze PATH -o report.html writes a page with all of them.",
+        f"The longest {MOST_OPS:,} of {len(report.ops):,} ops; for all of them: roofline analyze PATH -o report.html",
     )
 
 

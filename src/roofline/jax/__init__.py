@@ -30,12 +30,12 @@ from ..placement import IDEAL, Corrections
 from ..report import Report
 from ..workload import Recording
 
-ESTIMATE = "an estimate: the program as JAX wrote it down, fused by roofline's own model, not what a compiler for {chip} would emit"
-BORROWED = "an estimate: partitioned and fused by the compiler for {backend}, held against {chip}"
+ESTIMATE = "estimate: the program as lowered by JAX, fused by roofline's model, not by a compiler for {chip}"
+BORROWED = "estimate: partitioned and fused by the compiler for {backend}, analysed for {chip}"
 
 
 class Lowered(Struct, frozen=True):
-    """A function as a program: what was priced, for which platform, and what is to be said about it."""
+    """A function as a program, its platform, and notes."""
 
     module: HloModule
     platform: Platform
@@ -100,7 +100,7 @@ def _written_down(
         return jitted.trace(*args, **kwargs).lower(lowering_platforms=(names[target],)), []
     except Exception as error:  # what a primitive without a rule for that platform raises is its own affair
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return jitted.lower(*args, **kwargs), [f"written down for {backend}, because for {names[target]} JAX says: {why}"]
+        return jitted.lower(*args, **kwargs), [f"lowered for {backend}, because lowering for {names[target]} failed: {why}"]
 
 
 def _compiled(trace: Any, target: Platform, machine: Machine, backend: str) -> Lowered:
@@ -122,7 +122,7 @@ def _machine(chip: str | Machine | None) -> Machine:
         try:
             machine = load(kind)
         except MachineError:
-            raise UsageError(f"JAX runs on {kind!r}, which the catalogue does not know; name a chip: analyze(f, chip='h100')") from None
+            raise UsageError(f"JAX runs on {kind!r}, which is not in the catalogue; name a chip: analyze(f, chip='h100')") from None
         return machine.per_device() if machine.devices > 1 else replace(machine, notes=(*machine.notes, f"JAX runs on {kind}"))
     machine = load(chip)
     return machine.per_device() if machine.devices > 1 else machine

@@ -86,10 +86,10 @@ def hand_counts(size: int, number: DType) -> tuple[Count, ...]:
     """The hand counts of a square product: operands and output, and the accumulator besides."""
     accumulator = ACCUMULATORS.get(number.bits)
     bare = matmul(size, size, size, dtype=number.name)
-    counts = [_count("theory: operands and output", bare.cost)]
+    counts = [_count("by hand: operands and output", bare.cost)]
     if accumulator:
         taxed = matmul(size, size, size, dtype=number.name, accumulator=accumulator)
-        counts.append(_count(f"theory: and the accumulator, {accumulator}", taxed.cost))
+        counts.append(_count(f"by hand: with {accumulator} accumulator", taxed.cost))
     return tuple(counts)
 
 
@@ -154,16 +154,16 @@ def _jax_format(jax: Any, number: DType) -> Any:
 def _why(line: InstructionCounts, priced: bool) -> str:
     """The conventions that explain a difference, if there is one."""
     if not priced:
-        return "costs nothing here: it moves no data of its own"
+        return "roofline: no cost, it moves no data"
     if line.flops is None or line.bytes is None:
-        return "unknown here where XLA says 0"
+        return "roofline: unknown cost; XLA counts 0"
     reasons = []
     if (line.xla_flops or 0) > line.flops:
-        reasons.append("XLA counts conversions, comparisons and selects as a FLOP an element; here they are 0")
+        reasons.append("XLA counts 1 FLOP per element for conversions, comparisons and selects; roofline counts 0")
     elif (line.xla_flops or 0) < line.flops:
-        reasons.append("XLA does not see into library calls and counts a loop's body once")
+        reasons.append("XLA does not count inside library calls, and counts a loop body once")
     if (line.xla_bytes or 0) > line.bytes:
-        reasons.append("XLA counts whole operands where only a part is touched, or one that is read twice")
+        reasons.append("XLA counts whole operands where only part is accessed, or an operand twice")
     elif (line.xla_bytes or 0) < line.bytes:
-        reasons.append("XLA leaves out operands or results that this count includes")
+        reasons.append("XLA leaves out operands or results that roofline counts")
     return "; ".join(reasons)

@@ -1,4 +1,4 @@
-"""What XLA's own cost analysis says of a compiled program, instruction by instruction, to hold beside our prices.
+"""XLA's own cost analysis of a compiled program, instruction by instruction, to compare with ours.
 
 XLA reports one sum for a program. To ask it about one instruction, the program's protobuf is cut down to that instruction: its operands
 become parameters, everything it calls is kept. Field numbers are those of HloModuleProto, HloComputationProto and

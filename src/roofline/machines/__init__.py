@@ -1,4 +1,4 @@
-"""Machines: hardware as data. One TOML file a chip, a loader that knows every name of it, and a linter."""
+"""Machines: hardware as data. One TOML file per chip, a loader that knows every name of it, and a linter."""
 
 from .card import Card
 from .catalogue import card, cards, catalogue, load, names, read

@@ -71,7 +71,7 @@ class Link(Struct, frozen=True, kw_only=True):
 
 
 class Sustained(Struct, frozen=True, kw_only=True):
-    """A rate that somebody reached, and the share of the vendor's peak it is; ``limit`` names the lower roof it makes."""
+    """A measured rate, and its fraction of the vendor's peak; ``limit`` names the lower ceiling it makes."""
 
     what: str
     rate: float
@@ -93,7 +93,7 @@ class Disagreement(Struct, frozen=True, kw_only=True):
 
 
 class KnownError(Struct, frozen=True, kw_only=True):
-    """A figure in circulation that is wrong for this chip, kept so that nobody trusts it again."""
+    """A published figure that is wrong for this chip, kept so that the linter recognises it."""
 
     resource: Resource
     rate: float

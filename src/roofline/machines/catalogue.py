@@ -1,4 +1,4 @@
-"""The catalogue: one TOML file a chip, found by any name a person or a tool uses.
+"""The catalogue: one TOML file per chip, found by any of its names.
 
 >>> load("NVIDIA H100 80GB HBM3").name
 'h100-sxm'
@@ -88,7 +88,7 @@ def read_card(path: str | Path) -> Card:
     if _is_path(extends):
         beside = os.path.join(os.path.dirname(path), extends)
         if os.path.realpath(beside) == os.path.realpath(path):
-            raise table.error("extends", "a file cannot extend itself; name a chip of the catalogue")
+            raise table.error("extends", "a machine file cannot extend itself; name a chip of the catalogue")
         return build(table, read_card(beside))
     try:
         return build(table, card(extends))
@@ -108,7 +108,7 @@ def _known(words: str) -> Card:
     found = _chip(name)
     if not family:
         return found
-    note = f"{words!r} is a family; this is its usual member {name}"
+    note = f"{words!r} is a family of chips; using {name}"
     return replace(found, machine=replace(found.machine, notes=(*found.machine.notes, note)))
 
 
@@ -162,7 +162,7 @@ def _suggest(words: str) -> str:
         scores[name] = max(scores.get(name, 0.0), SequenceMatcher(None, key, known).ratio())
     best = max(scores.values())
     if best < _ALIKE:
-        return "; run `roofline chips` for all of them"
+        return "; list all with: roofline chips"
     close = sorted((name for name, score in scores.items() if score >= max(_ALIKE, best - _AS_GOOD)), key=lambda name: -scores[name])[:3]
     *others, last = [repr(name) for name in close]
     return f"; did you mean {', '.join(others) + ' or ' if others else ''}{last}?"

@@ -31,14 +31,14 @@ AT_MOST: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 def sources(card: Card) -> Iterator[Problem]:
-    """Every figure says where it comes from."""
+    """Every figure names its source."""
     figures: list[tuple[object, Ceiling | Capacity]] = [(each.resource, each) for each in card.machine.ceilings]
     figures += [(each.level, each) for each in card.machine.capacities]
     for resource, figure in figures:
         if not figure.citation:
             own = figure.provenance in ("user", "measured", "profile")
             what = "capacity" if isinstance(figure, Capacity) else "rate"
-            message = f"the {what} has no source; say where it comes from, like source = ['datasheet, page 2']"
+            message = f"the {what} has no source; cite one, like source = ['datasheet, page 2']"
             yield problem("source", card, resource, message, "warning" if own else "error")
 
 
@@ -48,7 +48,7 @@ def names(card: Card) -> Iterator[Problem]:
     chips = sorted({found[0] for found in meant.values()})
     if len(chips) > 1:
         belongs = "; ".join(f"{alias!r} is {found[0]}" for alias, found in meant.items())
-        yield problem("names", card, "aliases", f"the aliases name {len(chips)} chips: {belongs}; keep those of one")
+        yield problem("names", card, "aliases", f"the aliases belong to {len(chips)} chips: {belongs}; keep those of one")
 
 
 def ranges(card: Card) -> Iterator[Problem]:
@@ -73,7 +73,7 @@ def capacities(card: Card) -> Iterator[Problem]:
         among = peers.by_memory if level == HBM else peers.by_maker
         yield from _within("capacity", card, level, held.bytes, "B", among(card, _capacity_of(level)))
         if main and level.name not in ("hbm", "host") and held.bytes >= main:
-            yield problem("capacity", card, level, f"{show(held.bytes, 'B')} on the chip is no less than main memory's {show(main, 'B')}")
+            yield problem("capacity", card, level, f"{show(held.bytes, 'B')} on chip is not less than main memory's {show(main, 'B')}")
 
 
 def powers(card: Card) -> Iterator[Problem]:
@@ -99,11 +99,11 @@ def _capacity_of(level: Resource) -> peers.Measure:
 def _within(check: str, card: Card, resource: object, value: float, per: str, allowed: peers.Range | None) -> Iterator[Problem]:
     if allowed is None or value in allowed:
         return
-    message = f"{show(value, per)} is far from {allowed.among}, which allow {show(allowed.low, per)} to {show(allowed.high, per)}"
+    message = f"{show(value, per)} is outside the range of {allowed.among}, {show(allowed.low, per)} to {show(allowed.high, per)}"
     if value / THOUSAND in allowed:
-        message += "; is it 1000 times too much (T written for G)?"
+        message += "; 1000 times too large (T written for G)?"
     elif value * THOUSAND in allowed:
-        message += "; is it 1000 times too little (G written for T)?"
+        message += "; 1000 times too small (G written for T)?"
     yield problem(check, card, resource, message)
 
 
@@ -116,7 +116,7 @@ def ridges(card: Card) -> Iterator[Problem]:
     allowed = peers.by_maker(card, _ridge, peers.RIDGE_MARGIN)
     if allowed and ridge not in allowed:
         span = f"{plain(allowed.low, 3)} to {plain(allowed.high, 3)}"
-        message = f"{matrix.resource} over hbm gives a ridge of {plain(ridge, 3)} FLOP/B; {allowed.among} allow {span}; check both figures"
+        message = f"{matrix.resource} over hbm gives a ridge of {plain(ridge, 3)} FLOP/B; {allowed.among} have {span}; check both"
         yield problem("ridge", card, matrix.resource, message)
 
 
@@ -162,14 +162,14 @@ def sparsity(card: Card) -> Iterator[Problem]:
             continue
         rate = show(ceiling.rate, "FLOP/s")
         if ceiling.sparse and ceiling.sparse <= ceiling.rate * (1 + SAME):
-            message = f"{rate} dense is no less than {show(ceiling.sparse, 'FLOP/s')} with sparsity; give the dense rate"
+            message = f"{rate} dense is not less than {show(ceiling.sparse, 'FLOP/s')} with sparsity; give the dense rate"
             yield problem("sparse", card, ceiling.resource, message)
         elif ceiling.sparse and off(ceiling.sparse / ceiling.rate, 2) > SAME:
             message = f"sparsity multiplies {rate} by {plain(ceiling.sparse / ceiling.rate, 3)}; usual: 2"
             yield problem("sparse", card, ceiling.resource, message)
         elif not any(each.machine.ceiling(ceiling.resource) for each in known) and (copied := _sparse_of(card, ceiling)):
             dense = show(_rate(copied, ceiling.resource), "FLOP/s")
-            message = f"{rate} is what {copied.machine.name} does with sparsity; its dense rate is {dense}"
+            message = f"{rate} is the rate of {copied.machine.name} with sparsity; its dense rate is {dense}"
             yield problem("sparse", card, ceiling.resource, message)
 
 
@@ -193,7 +193,7 @@ def links(card: Card) -> Iterator[Problem]:
             yield problem("link", card, name, f"the rate {show(link.rate, 'B/s')} is above the peak {show(link.peak, 'B/s')}")
         one = link.peak or link.rate
         if one and link.count and link.chip and off(one * link.count, link.chip) > SAME:
-            message = f"{link.count} links of {show(one, 'B/s')} are {show(one * link.count, 'B/s')}, not {show(link.chip, 'B/s')} a chip"
+            message = f"{link.count} links of {show(one, 'B/s')} are {show(one * link.count, 'B/s')}, not {show(link.chip, 'B/s')} per chip"
             yield problem("link", card, name, message)
         if link.chip and link.chip_both_ways and off(link.chip_both_ways, 2 * link.chip) > SAME:
             message = f"{show(link.chip_both_ways, 'B/s')} both ways is not twice {show(link.chip, 'B/s')} one way"
@@ -205,11 +205,11 @@ def levels(card: Card) -> Iterator[Problem]:
     main = card.machine.ceiling(HBM)
     for ceiling in card.machine.memories:
         if main and ceiling.resource.name not in ("hbm", "host") and ceiling.rate <= main.rate:
-            message = f"{show(ceiling.rate, 'B/s')} on the chip is no faster than main memory's {show(main.rate, 'B/s')}"
+            message = f"{show(ceiling.rate, 'B/s')} on chip is not faster than main memory's {show(main.rate, 'B/s')}"
             yield problem("level", card, ceiling.resource, message)
     inner, outer = card.machine.ceiling("l1"), card.machine.ceiling("l2")
     if inner and outer and inner.rate <= outer.rate:
-        yield problem("level", card, "l1", f"{show(inner.rate, 'B/s')} is no faster than l2's {show(outer.rate, 'B/s')}")
+        yield problem("level", card, "l1", f"{show(inner.rate, 'B/s')} is not faster than l2's {show(outer.rate, 'B/s')}")
 
 
 def sustained(card: Card) -> Iterator[Problem]:

@@ -38,10 +38,12 @@ def of_device(device: Device) -> Machine:
     for name, rate in device.rates.items():
         mine = machine.ceiling(name)
         if mine is not None and mine.resource.is_compute and machine.kind == "gpu":
-            machine = machine.beside(name, Figure(rate, CITATION, "units times the highest clock"))
+            machine = machine.beside(name, Figure(rate, CITATION, "units times maximum clock"))
         elif mine is None or PLAUSIBLE[0] <= rate / mine.rate <= PLAUSIBLE[1]:
             believed[name] = rate
         else:
             theirs, ours = show(rate, mine.resource.per), show(mine.rate, mine.resource.per)
-            notes.append(f"the profile reports {theirs} of {name}, {percent(rate / mine.rate)} of the catalogue's {ours}, which is used")
+            notes.append(
+                f"the profile reports {theirs} for {name}, {percent(rate / mine.rate)} of the catalogue's {ours}; using the catalogue's"
+            )
     return replace(machine.override(believed, "profile", CITATION), notes=(*machine.notes, *notes))

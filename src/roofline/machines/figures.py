@@ -27,7 +27,7 @@ def compute(table: Table) -> Found:
     table.only("resource", "rate", "sparse", "accumulate", *FIGURE)
     resource = resource_of(table, "resource", "matrix/bf16")
     if not resource.is_compute:
-        raise table.error("resource", f"{str(resource)!r} does not compute; its unit must be one of {', '.join(COMPUTE_UNITS)}")
+        raise table.error("resource", f"{str(resource)!r} is not a compute resource; its unit must be one of {', '.join(COMPUTE_UNITS)}")
     accumulate = table.text("accumulate")
     others, errors = _others(table, resource)
     ceiling = _ceiling(table, resource, others, f"{accumulate} accumulate" if accumulate else "", sparse=table.quantity("sparse", "FLOP/s"))
@@ -126,7 +126,7 @@ def spec(name: str, table: Table) -> Spec:
 
 
 def sustained(table: Table) -> Sustained:
-    """A ``[[sustained]]`` table: what somebody reached, by which means."""
+    """A ``[[sustained]]`` table: a measured rate and how it was measured."""
     table.only("what", "resource", "rate", "fraction", "limit", "source", "note")
     resource = resource_of(table, "resource", "matrix/bf16") if "resource" in table.data else None
     per = resource.per if resource else "B/s"
@@ -155,7 +155,9 @@ def disagreement(table: Table) -> Disagreement:
 def excuse(table: Table) -> Excuse:
     """An ``[[exception]]`` table: a check that does not hold here, and why."""
     table.only("check", "resource", "reason")
-    return Excuse(check=table.need("check", "ratio"), resource=table.text("resource"), reason=table.need("reason", "the datasheet says so"))
+    return Excuse(
+        check=table.need("check", "ratio"), resource=table.text("resource"), reason=table.need("reason", "stated in the datasheet")
+    )
 
 
 def resource_of(table: Table, key: str, example: str) -> Resource:
@@ -225,7 +227,7 @@ def _figure(row: Table, key: str, dimension: str) -> Figure:
     row.only(key, "source", "note", "wrong")
     value = row.quantity(key, dimension)
     if value is None:
-        raise row.error(key, "missing; another figure needs its value")
+        raise row.error(key, "missing; every other figure needs a value")
     note = row.text("note")
     return Figure(value, row.citation(), f"wrong: {note}" if row.flag("wrong") else note)
 
@@ -237,7 +239,7 @@ def _opinion(row: Table, value: str | int | float) -> Opinion:
 
 def _link_opinion(row: Table) -> Opinion:
     row.only("rate", "chip", "chip_both_ways", "count", "source", "note", "wrong")
-    for key, words in (("rate", ""), ("chip", " a chip"), ("chip_both_ways", " a chip, both ways")):
+    for key, words in (("rate", ""), ("chip", " per chip"), ("chip_both_ways", " per chip, both ways")):
         if row.quantity(key, "B/s") is not None:
             return Opinion(row.text(key) + words, row.citation(), row.text("note"))
     return Opinion(f"{row.whole('count')} links", row.citation(), row.text("note"))

@@ -1,4 +1,4 @@
-"""Identity: a machine that names a chip of the catalogue is held against that chip, figure by figure."""
+"""Identity: a machine that names a chip of the catalogue is compared with that chip, figure by figure."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ def off(value: float, other: float) -> float:
 def identities(card: Card) -> tuple[Card, ...]:
     """The chips of the catalogue that this card is about: by name, title, alias, or because it extends one.
 
-    None for a chip of the catalogue itself, which is held against its peers.
+    None for a chip of the catalogue itself, which is compared with its peers.
     """
     machine = card.machine
     if any(each.machine.name == machine.name and each == card for each in cards()):
@@ -80,7 +80,7 @@ def devices(card: Card) -> Iterator[Problem]:
     known = identities(card)
     if known and card.machine.scope == "chip" and all(each.machine.devices != card.machine.devices for each in known):
         right = known[0].machine
-        message = f"devices = {card.machine.devices}, but a {right.name} is {right.devices}; give that, and the figures of the whole chip"
+        message = f"devices = {card.machine.devices}, but {right.name} has {right.devices}; use that, with figures of the whole chip"
         yield problem("devices", card, "devices", message)
 
 
@@ -101,7 +101,7 @@ def _explain(ceiling: Ceiling, known: Card) -> str:
         return f"{value} is the figure with sparsity; the dense rate of {chip} is {right}"
     count = known.machine.devices
     if known.machine.scope == "chip" and count > 1 and off(ceiling.rate * count, figure.rate) <= SAME:
-        return f"{value} is the share of one of the {count} devices of {chip}; a chip's file has {right}"
+        return f"{value} is the rate of one of the {count} devices of {chip}; the whole chip has {right}"
     return f"{value} is {_times(ceiling.rate / figure.rate)} {right} for {chip}"
 
 

@@ -1,6 +1,6 @@
 """Lint: what in a machine file cannot be, or needs a reason.
 
-A file that names a chip of the catalogue is held against that chip; any other against its peers. A file may declare an
+A file that names a chip of the catalogue is compared with that chip; any other with its peers. A file may declare an
 ``[[exception]]`` to a check, with its reason; one that is not needed is a problem too.
 """
 
@@ -60,7 +60,7 @@ def _excused(card: Card, found: list[Problem], checks: tuple[str, ...]) -> Itera
         where = f"{card.where}: exception"
         if check not in checks:
             hint = did_you_mean(check, checks) or f"; known: {', '.join(checks)}"
-            yield Problem(check="exception", resource=resource, where=where, message=f"no check is named {check!r}{hint}")
+            yield Problem(check="exception", resource=resource, where=where, message=f"no check named {check!r}{hint}")
         else:
             message = f"the exception to {check!r} on {resource or 'the machine'} is not needed; remove it"
             yield Problem(check="exception", resource=resource, where=where, message=message)

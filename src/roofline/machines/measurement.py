@@ -29,7 +29,7 @@ def measure() -> Machine:
     """This computer as a machine: its fp32 and fp64 rates and its memory's, measured when first asked for."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     title = processor()
-    product, copy = f"a {SIDE} x {SIDE} product by numpy's BLAS, best of {TRIES}", f"a copy by {cores} threads, best of {TRIES}"
+    product, copy = f"a {SIDE} x {SIDE} matrix product with numpy's BLAS, best of {TRIES}", f"a copy by {cores} threads, best of {TRIES}"
     return Machine(
         name=re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "cpu",
         title=title,
@@ -41,12 +41,12 @@ def measure() -> Machine:
             Ceiling(resource=vector("fp64"), rate=_product("float64"), provenance="measured", citation=product),
             Ceiling(resource=HBM, rate=_copy(cores), provenance="measured", citation=copy),
         ),
-        notes=(f"held against this computer ({cores} cores), measured just now; --chip names another",),
+        notes=(f"using this computer ({cores} cores), measured just now; choose another chip with --chip",),
     )
 
 
 def processor() -> str:
-    """What the processor calls itself."""
+    """The processor's model name."""
     try:
         found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:

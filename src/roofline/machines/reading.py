@@ -37,9 +37,9 @@ def parse_file(path: str | Path) -> Table:
     except FileNotFoundError:
         raise MachineError(f"{path}: no such file; give a machine file's path or a chip's name") from None
     except OSError as error:
-        raise MachineError(f"{path}: cannot be read: {error.strerror}") from None
+        raise MachineError(f"{path}: cannot read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise MachineError(f"{path}: not text in UTF-8; a machine file is TOML") from None
+        raise MachineError(f"{path}: not UTF-8 text; a machine file is TOML") from None
     except ValueError as error:
         raise MachineError(f"{path}: not TOML: {error}") from None
 
@@ -48,7 +48,7 @@ def build(table: Table, base: Card | None = None) -> Card:
     """The card that a file describes, on top of the card of the chip it extends."""
     table.only(*_KEYS)
     if (schema := table.text("schema", SCHEMA)) != SCHEMA:
-        raise table.error("schema", f"{schema!r} is not {SCHEMA!r}, the format this version reads")
+        raise table.error("schema", f"{schema!r} is not supported; this version reads {SCHEMA!r}")
     found = [
         reader(each)
         for key, reader in (("compute", figures.compute), ("memory", figures.memory), ("link", figures.link))
@@ -103,7 +103,7 @@ def _machine(table: Table, found: list[Found], names: tuple[Names, ...], base: C
         raise table.error("", "no rates; give at least one [[compute]], [[memory]] or [[link]] with a rate")
     name = table.text("name", Path(table.file).stem)
     if "/" in name or not name:
-        raise table.error("name", f"{name!r} is not a name; leave out the slash, which marks a device of a chip")
+        raise table.error("name", f"{name!r} is not a valid name; leave out the slash")
     power = table.table("power")
     notes = (*(old.notes if old else ()), *table.texts("notes"), *((f"extends {old.name}",) if old else ()))
     return Machine(
@@ -193,7 +193,7 @@ def _limits(table: Table, card: Card) -> tuple[Limit, ...]:
     seen = [(limit.name, limit.resource.name) for limit in limits]
     for name, resource_name in seen:
         if seen.count((name, resource_name)) > 1:
-            raise table.error("", f"two limits named {name!r} on {resource_name}; give one of them another name (limit = '…')")
+            raise table.error("", f"two limits named {name!r} on {resource_name}; rename one (limit = '…')")
     return tuple(limits)
 
 

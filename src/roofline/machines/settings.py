@@ -21,12 +21,12 @@ def _setting(text: str) -> tuple[str, float]:
     if not equals or not name or not value:
         raise UsageError(f"--set {text!r}: write RESOURCE=RATE, like --set hbm='7.2 TB/s'")
     if name.partition(".")[0] == "capacity":
-        raise UsageError(f"--set {text!r}: sets rates only; for a capacity, write a machine file that extends the chip")
+        raise UsageError(f"--set {text!r}: --set changes rates only; for a capacity, write a machine file that extends the chip")
     try:
         resource = Resource(name)
         rate = parse(value, resource.per)
     except RooflineError as error:
         raise UsageError(f"--set {text!r}: {error}") from None
     if not rate > 0:
-        raise UsageError(f"--set {text!r}: a rate is more than 0")
+        raise UsageError(f"--set {text!r}: a rate must be above 0")
     return resource.name, rate

@@ -49,13 +49,13 @@ class Table(Struct, frozen=True):
     def choice(self, key: str, choices: tuple[str, ...], default: str) -> str:
         value = self.text(key, default)
         if value not in (*choices, default):
-            raise self.error(key, f"{value!r} is none of {', '.join(choices)}")
+            raise self.error(key, f"{value!r} is not one of {', '.join(choices)}")
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
         value = self.data.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self.error(key, f"{value!r} is not a list of texts; write it like {key} = ['…']")
+            raise self.error(key, f"{value!r} is not a list of strings; write it like {key} = ['…']")
         return tuple(value)
 
     def citation(self, key: str = "source") -> str:
@@ -76,7 +76,7 @@ class Table(Struct, frozen=True):
         """A count, from 1 on."""
         value = self.data.get(key)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise self.error(key, f"{value!r} is not a count; write a whole number from 1 on, without quotes")
+            raise self.error(key, f"{value!r} is not a count; write a whole number of 1 or more, without quotes")
         return value
 
     def fraction(self, key: str) -> float | None:
@@ -85,7 +85,7 @@ class Table(Struct, frozen=True):
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
-            raise self.error(key, f"{value!r} is not a share in (0, 1]; write it like {key} = 0.8")
+            raise self.error(key, f"{value!r} is not a fraction in (0, 1]; write it like {key} = 0.8")
         return float(value)
 
     def quantity(self, key: str, dimension: str) -> float | None:
@@ -96,10 +96,10 @@ class Table(Struct, frozen=True):
         try:
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 parse(f"{value} {dimension}", dimension)  # a negative or senseless number is the greater complaint
-                raise UnitError(f"{value!r} has no unit; write it with its value, like '{value} {dimension}'")
+                raise UnitError(f"{value!r} has no unit; write it like '{value} {dimension}'")
             number = parse(value, dimension)  # type: ignore[arg-type]
             if isinstance(value, str) and _BARE.fullmatch(value):
-                raise UnitError(f"{value!r} has no unit; write it with its value, like '{value} {dimension}'")
+                raise UnitError(f"{value!r} has no unit; write it like '{value} {dimension}'")
         except UnitError as error:
             raise self.error(key, str(error)) from None
         return number

@@ -1,8 +1,7 @@
-"""The chart of a report: which roofs, which dots, and what is left out, as values that a figure or a page can draw.
+"""The chart of a report: its rooflines, dots and what is left out, as values that a figure or a page can draw.
 
-A dot stands at its intensity over one memory level or link and at its measured rate; without a measured time it stands on its
-roof. Work without FLOP has no place on a logarithmic axis: it stands in a strip of its own, at its share of the bandwidth that
-binds it.
+A dot is placed at its intensity over one memory level or link and at its achieved rate; without a measured time, at its attainable
+rate. Ops without FLOP cannot be shown on a logarithmic axis: they are in a strip beside it, by the fraction of bandwidth they reach.
 """
 
 from collections import Counter
@@ -18,7 +17,7 @@ from .geometry import Extent, Roof, extent_of, roof, title
 
 
 class Dot(Struct, frozen=True, kw_only=True):
-    """One operation on the chart; ``weight`` is the time that its area shows, measured or else the floor, in seconds."""
+    """One operation on the chart; its area shows ``weight``, the measured or else the minimum time, in seconds."""
 
     name: str
     intensity: float
@@ -31,7 +30,7 @@ class Dot(Struct, frozen=True, kw_only=True):
 
 
 class StripDot(Struct, frozen=True, kw_only=True):
-    """One operation without FLOP, at its share of the bandwidth of one unit; 1 when nobody measured its time."""
+    """One operation without FLOP, at its share of the bandwidth of one unit; 1 without a measured time."""
 
     name: str
     share: float
@@ -68,8 +67,9 @@ class Chart(Struct, frozen=True, kw_only=True):
 
     @property
     def caption(self) -> str:
-        """How much of the time is explained, and what is not on the chart."""
-        said = [f"Of the busy time {', '.join(f'{percent(share)} is {what}' for what, share in self.covered)}."] if self.covered else []
+        """How much of busy time is matched to ops and has a known cost, and what is not drawn."""
+        shares = [f"{percent(share)} of {'it' if index else 'busy time'} {what}" for index, (what, share) in enumerate(self.covered)]
+        said = [f"{'; '.join(shares)}."] if shares else []
         if self.left_out:
             said.append(f"Not drawn: {', '.join(f'{_ops(number)} {why}' for why, number in self.left_out)}.")
         return " ".join(said)
@@ -128,7 +128,7 @@ def _machine(info: MachineInfo) -> Machine:
 def _place(op: OpInfo, level: str) -> Dot | StripDot | str:
     """An op's dot, or why it has none."""
     if op.flops is None:
-        return "of unknown work"
+        return "with unknown work"
     moved = _bytes(op.bytes, level)
     weight = op.self_time_s or op.time_s or op.floor_s or 0.0
     if not op.flops:
@@ -138,12 +138,12 @@ def _place(op: OpInfo, level: str) -> Dot | StripDot | str:
         unit = max(op.times, key=lambda unit: op.times[unit], default="")
         return StripDot(name=op.name, share=share, unit=unit, weight=weight, bound=op.bound, category=op.category, op=op.id)
     if moved is None:
-        return f"of unknown {title(level)} traffic"
+        return f"with unknown {title(level)} traffic"
     if not moved:
         return f"without {title(level)} traffic"
     seconds = op.time_s or op.floor_s
     if not seconds:
-        return "without a time or a floor"
+        return "without a measured or minimum time"
     return Dot(
         name=op.name,
         intensity=op.flops / moved,
@@ -189,5 +189,5 @@ def _compute(op: OpInfo, machine: Machine) -> str | None:
 
 def _covered(report: Report) -> tuple[tuple[str, float], ...]:
     coverage = report.coverage
-    known: Iterable[tuple[str, float | None]] = (("attributed", coverage.attributed_s), ("priced", coverage.priced_s))
+    known: Iterable[tuple[str, float | None]] = (("is matched to ops", coverage.attributed_s), ("has a known cost", coverage.priced_s))
     return tuple((what, seconds / coverage.busy_s) for what, seconds in known if seconds is not None and coverage.busy_s)

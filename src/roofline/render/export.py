@@ -105,9 +105,18 @@ def _is_amount(column: str) -> bool:
 def to_parquet(rows: Sequence[Row]) -> bytes:
     """Rows as a Parquet file; unknown is null."""
     try:
-        import polars
+        import pyarrow
+        from pyarrow import parquet
     except ImportError:
-        raise MissingExtra("polars", "parquet") from None
+        raise MissingExtra("pyarrow", "parquet") from None
+
+    def column(cells: list[Any]) -> Any:
+        try:
+            return pyarrow.array(cells)
+        except (pyarrow.ArrowInvalid, OverflowError):  # fractions, and whole numbers beyond 64 bits or, among floats, beyond 53
+            return pyarrow.array([None if cell is None else float(cell) for cell in cells])
+
     out = io.BytesIO()
-    polars.DataFrame(list(rows), infer_schema_length=None, strict=False).write_parquet(out)
+    names = list(rows[0]) if rows else []
+    parquet.write_table(pyarrow.table({name: column([row[name] for row in rows]) for name in names}), out)
     return out.getvalue()

@@ -48,7 +48,7 @@ class Extent(Struct, frozen=True, kw_only=True):
         finite = all(map(math.isfinite, (self.left, self.right, self.bottom, self.top)))
         positive = (self.left > 0 or not self.x_log) and (self.bottom > 0 or not self.y_log)
         if not (finite and positive and self.left < self.right and self.bottom < self.top):
-            raise UsageError(f"a chart from {self.left:g} to {self.right:g} and {self.bottom:g} to {self.top:g} shows nothing")
+            raise UsageError(f"a chart from {self.left:g} to {self.right:g} and {self.bottom:g} to {self.top:g} is empty")
 
     def unit(self, x: float, y: float) -> Spot:
         """A place as fractions of the chart's width and height: (0, 0) bottom left, (1, 1) top right."""
@@ -84,7 +84,7 @@ class Roof(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not (0 < self.peak < math.inf and 0 < self.bandwidth < math.inf):
-            raise MachineError(f"roof {self.name!r}: a peak and a bandwidth are above 0 and finite")
+            raise MachineError(f"roof {self.name!r}: peak and bandwidth must be finite and above 0")
 
     @property
     def ridge(self) -> float:
@@ -126,13 +126,13 @@ def roof(machine: "Machine | Roof", compute: str | None = None, level: str = HBM
     if compute is None:
         best = machine.best_matrix
         if best is None:
-            raise MachineError(f"{machine.name} has no compute rate, so no roof; add one with --set matrix/bf16=…")
+            raise MachineError(f"{machine.name} has no known compute rate; add one with --set matrix/bf16=…")
         compute = best.resource.name
     return Roof(machine.name if name is None else name, machine.rate(compute), machine.rate(level), compute, level)
 
 
 def ceilings(machine: Machine, compute: str | None = None, level: str = HBM.name) -> tuple[Roof, ...]:
-    """The named lower roofs inside a machine's roof, one a limit that lowers it, highest peak first, then widest bandwidth."""
+    """The named lower ceilings of a machine, one per limit, highest peak first, then widest bandwidth."""
     whole = roof(machine, compute, level)
     names = dict.fromkeys(limit.name for limit in machine.limits)
     lowered = [roof(machine.limited(name), whole.compute, level, name) for name in names]
@@ -172,7 +172,7 @@ def extent_of(roofs: Iterable[Roof], spots: Iterable[Spot] = (), *, right_of_rid
     drawn, shown = tuple(roofs), tuple(spots)
     check_spots(shown)
     if not drawn:
-        raise UsageError("a roofline chart needs a roof; name a machine")
+        raise UsageError("no roofline to draw; name a machine")
     left = min([*(one.ridge / 10**LEFT_OF_RIDGE for one in drawn), *(x / 10**AROUND_SPOTS for x, _ in shown)])
     right = max([*(one.ridge * 10**right_of_ridge for one in drawn), *(x * 10**AROUND_SPOTS for x, _ in shown)])
     low, high = min(one.at(left) for one in drawn), max([*(one.peak for one in drawn), *(y for _, y in shown)])
@@ -186,7 +186,7 @@ def check_spots(spots: Iterable[Spot]) -> None:
     """Refuse what has no place on logarithmic axes."""
     for x, y in spots:
         if not (0 < x < math.inf and 0 < y < math.inf):
-            raise UsageError(f"a point at {x:g} FLOP/B and {y:g} FLOP/s has no place on logarithmic axes; give numbers above 0")
+            raise UsageError(f"cannot draw a point at {x:g} FLOP/B and {y:g} FLOP/s; give numbers above 0")
 
 
 def crossings(curve: Sequence[Spot], level: float) -> tuple[float, ...]:
@@ -269,7 +269,7 @@ def _merged(major: Iterable[float], minor: Iterable[float], label: Callable[[flo
 
 
 def title(resource: str) -> str:
-    """A resource as people write it on a chart.
+    """A resource as written on a chart.
 
     >>> title("hbm"), title("matrix/bf16"), title("vmem.read"), title("nvlink")
     ('HBM', 'matrix bf16', 'VMEM read', 'NVLink')

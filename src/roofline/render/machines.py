@@ -1,4 +1,4 @@
-"""Machines as text: a list, a card with the source of each figure, several side by side."""
+"""Chips as text: a list, one in full with the source of each figure, several side by side."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -30,7 +30,7 @@ def chips_text(machines: Sequence[Machine], paper: Paper = PLAIN) -> str:
         for machine in machines
     ]
     headers = ["chip", "name", "bf16", "fp8", "int8", "fp32 vector", "memory", "hbm", "ridge", "links (one way)"]
-    note = "dense rates of a whole chip; the ridge, in FLOP/B, is the bf16 (else fp16) matrix rate over hbm; roofline chips NAME says more"
+    note = "dense rates per chip; ridge (FLOP/B) = bf16 (else fp16) matrix rate / hbm bandwidth; details: roofline chips NAME"
     return table(headers, rows, paper, left=2, elastic=1) + "\n\n" + notes_text([note], paper)
 
 
@@ -69,13 +69,13 @@ def card_text(card: "Card", paper: Paper = PLAIN) -> str:
     for ceiling in machine.ceilings:
         rows.append([ceiling.resource.name, _rate(ceiling), _beside(ceiling), ceiling.provenance, ceiling.citation])
         for other in ceiling.others:
-            said = ["", show(other.value, ceiling.resource.per), other.note, "also said", other.citation]
+            said = ["", show(other.value, ceiling.resource.per), other.note, "other source", other.citation]
             rows.append([Cell(text, "dim") for text in said])
-    rates = table(["resource", "rate", "beside it", "provenance", "source"], rows, paper, left=5, elastic=4)
+    rates = table(["resource", "rate", "details", "provenance", "source"], rows, paper, left=5, elastic=4)
     held = [[each.level.name, show(each.bytes, "B"), each.provenance, each.citation] for each in machine.capacities]
     memories = table(["memory", "capacity", "provenance", "source"], held, paper, left=4, elastic=3) if held else ""
     roofs = [[limit.name, limit.resource.name, f"{limit.fraction:.3g}", limit.citation] for limit in machine.limits]
-    limits = table(["lower roof", "of", "fraction", "source"], roofs, paper, left=4, elastic=3) if roofs else ""
+    limits = table(["lower ceiling", "resource", "fraction", "source"], roofs, paper, left=4, elastic=3) if roofs else ""
     differ = [f"sources differ on {each.about}: {each.note}" for each in card.disagreements]
     return "\n\n".join(part for part in (head, about, rates, memories, limits, notes_text([*machine.notes, *differ], paper)) if part)
 
@@ -92,7 +92,7 @@ def _beside(ceiling: Ceiling) -> str:
 
 
 def comparison_text(machines: Sequence[Machine], paper: Paper = PLAIN) -> str:
-    """Several machines side by side, one row a figure."""
+    """Several chips side by side, one row per figure."""
     resources = dict.fromkeys(ceiling.resource for machine in machines for ceiling in machine.ceilings)
     rows = [[str(resource), *(_rate(machine.ceiling(resource)) for machine in machines)] for resource in resources]
     levels = dict.fromkeys(held.level for machine in machines for held in machine.capacities)
@@ -118,7 +118,7 @@ def _ridge_rows(machines: Sequence[Machine]) -> list[list[str]]:
 def lint_text(targets: Sequence[str], problems: Sequence["Problem"], paper: Paper = PLAIN) -> str:
     """What the linter found, worst first."""
     if not problems:
-        return f"{len(targets)} machine files checked: nothing impossible found"
+        return f"{len(targets)} machine files checked: no problems"
     ordered = sorted(problems, key=lambda problem: problem.severity != "error")
     lines = [paper.paragraph(f"{problem.severity}: {problem.where}: {problem.message}", "", "    ") for problem in ordered]
     errors = sum(problem.severity == "error" for problem in problems)

@@ -1,4 +1,4 @@
-"""What was measured beside the model, as text: counters against it, and how devices differ."""
+"""Measurements as text: hardware counters compared with the model, and how devices differ."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -13,7 +13,7 @@ AGREES, DIFFERS = 0.05, 0.25  # of counted over modelled from 1: where the colou
 
 
 def counters_text(rows: Sequence[Comparison], paper: Paper = PLAIN, top: int = 20) -> str:
-    """The model beside the counters, op by op: each unit's FLOP and each memory's bytes, and counted over modelled."""
+    """The model and the counters, op by op: each unit's FLOP and each memory's bytes, and counted over modelled."""
     ops = [list(mine) for _, mine in groupby(rows, key=lambda row: row.op_index)]
     lines: list[list[str | Cell]] = []
     for mine in ops[:top]:
@@ -25,8 +25,8 @@ def counters_text(rows: Sequence[Comparison], paper: Paper = PLAIN, top: int = 2
             lines.append([row.name if first else "", row.quantity, *amounts, _ratio(row.ratio), counted])
     if not lines:
         return ""
-    title = paper.paint("Model against counters", "bold")
-    headers = ["op", "what", "model", "counters", "ratio", "counted"]
+    title = paper.paint("Model and hardware counters", "bold")
+    headers = ["op", "resource", "model", "counters", "ratio", "launches"]
     return f"{title}\n{table(headers, lines, paper, left=2)}{more(len(ops) - top)}"
 
 
@@ -39,13 +39,13 @@ def _ratio(ratio: float | None) -> Cell:
 
 def stragglers_text(rows: Sequence[Spread], by: str, paper: Paper = PLAIN, top: int = 20) -> str:
     """How the time of an execution differs between devices or hosts, op by op."""
-    title = paper.paint(f"Spread over {by}s, an execution", "bold")
+    title = paper.paint(f"Time per execution across {by}s", "bold")
     if not rows:
-        return f"{title}\nno op ran on several {by}s"
+        return f"{title}\nno op ran on more than one {by}"
     lines: list[list[str | Cell]] = [
         [
             one.name,
-            "meets" if one.exchange else "",
+            "collective" if one.exchange else "",
             f"{one.places:,}",
             f"{show(one.fastest_s, 's')} on {one.fastest}",
             show(one.median_s, "s"),
@@ -56,5 +56,5 @@ def stragglers_text(rows: Sequence[Spread], by: str, paper: Paper = PLAIN, top: 
         for one in rows[:top]
     ]
     headers = ["op", "", f"{by}s", "fastest", "median", "slowest", "spread", "waiting"]
-    foot = "\nmeets: devices wait for each other there, so the fastest came last" if any(one.exchange for one in rows[:top]) else ""
+    foot = f"\ncollective: {by}s wait for each other, so the fastest arrived last" if any(one.exchange for one in rows[:top]) else ""
     return f"{title}\n{table(headers, lines, paper, left=2)}{more(len(rows) - top)}{foot}"

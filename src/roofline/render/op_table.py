@@ -1,7 +1,7 @@
 """The table of ops: which columns there are, and how a cell of each is written.
 
 A column is one of `COLUMNS`, or is made from a resource: ``hbm`` is its amount, ``hbm/s`` its rate by the op's own time, ``flop/hbm`` the
-intensity over it, ``counted:hbm`` what hardware counters saw.
+intensity over it, ``counted:hbm`` what hardware counters measured.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,9 +14,9 @@ from ..resource import MEMORY_UNITS, Resource
 from ..units import percent, plain, show
 from .tables import PLAIN, Cell, Paper, table
 
-CLOSE, FAR = 0.7, 0.4  # of the roof: where the colours change
-TIMED = ("op", "category", "count", "time", "share", "bound", "intensity", "floor", "roof")
-UNTIMED = ("op", "category", "count", "work", "hbm", "intensity", "bound", "floor", "share")
+CLOSE, FAR = 0.7, 0.4  # efficiencies where the colours change
+TIMED = ("op", "category", "count", "time", "share", "bound", "intensity", "minimum", "efficiency")
+UNTIMED = ("op", "category", "count", "work", "hbm", "intensity", "bound", "minimum", "share")
 NOTHING = "–"
 
 
@@ -79,14 +79,14 @@ COLUMNS: Mapping[str, Column] = {
     "unit": Column("unit", _word("unit")),
     "dtype": Column("dtype", _word("dtype")),
     "work": Column("work", lambda op, context: show(op.flops, "FLOP")),
-    "rate": Column("rate", _quantity("rate", "FLOP/s")),
-    "optimal": Column("optimal", _quantity("attainable", "FLOP/s")),
+    "achieved": Column("achieved", _quantity("rate", "FLOP/s")),
+    "attainable": Column("attainable", _quantity("attainable", "FLOP/s")),
     "intensity": Column("FLOP/B", lambda op, context: plain(op.intensity) if op.intensity else NOTHING),
     "ridge": Column("ridge", lambda op, context: plain(op.ridge) if op.ridge else NOTHING),
     "bound": Column("bound", _word("bound")),
-    "floor": Column("T_min", lambda op, context: show(op.floor_s, "s") if op.times else NOTHING),
-    "serial": Column("T_max", lambda op, context: show(op.serial_s, "s") if op.times else NOTHING),
-    "roof": Column("of roof", lambda op, context: efficiency_cell(op.efficiency)),
+    "minimum": Column("minimum", lambda op, context: show(op.floor_s, "s") if op.times else NOTHING),
+    "serial": Column("serial", lambda op, context: show(op.serial_s, "s") if op.times else NOTHING),
+    "efficiency": Column("efficiency", lambda op, context: efficiency_cell(op.efficiency)),
     "from": Column("from", lambda op, context: "/".join(dict.fromkeys(op.provenance.values())) or NOTHING),
     "counted": Column("counted", _counted),
     "steps": Column("steps", lambda op, context: context.steps.get(op.id, NOTHING)),
@@ -96,7 +96,10 @@ ALIASES = {
     "name": "op",
     "module": "program",
     "flops": "work",
-    "efficiency": "roof",
+    "rate": "achieved",
+    "optimal": "attainable",
+    "floor": "minimum",
+    "roof": "efficiency",
     "step": "steps",
     "device": "devices",
     "self_time": "self",
@@ -108,7 +111,7 @@ def column(name: str) -> Column:
     word = ALIASES.get(name, name)
     made = COLUMNS.get(word) or _of_resource(word)
     if made is None:
-        hint = did_you_mean(word, COLUMNS) or f"; columns: {', '.join(COLUMNS)}, or of a resource: hbm, hbm/s, flop/hbm, counted:hbm"
+        hint = did_you_mean(word, COLUMNS) or f"; columns: {', '.join(COLUMNS)}; for a resource: hbm, hbm/s, flop/hbm, counted:hbm"
         raise UsageError(f"no column named {name!r}{hint}")
     return made
 
@@ -129,7 +132,7 @@ def _of_resource(word: str) -> Column | None:
 
 
 def _known(name: str) -> Resource | None:
-    """A resource that somebody could mean; a memory of no known name is a misspelling."""
+    """A known resource; an unknown memory name is taken for a misspelling."""
     try:
         resource = Resource(name)
     except UnitError:
@@ -171,12 +174,12 @@ def _plain(number: float | None) -> str:
 def ops_text(
     report: Report, ops: Sequence[OpInfo], paper: Paper = PLAIN, top: int = 20, columns: Sequence[str] = (), whole_s: float | None = None
 ) -> str:
-    """The first ``top`` of some ops of a report. Shares are of ``whole_s``, or of the time (else the floors) of all its ops."""
+    """The first ``top`` of some ops of a report. Shares are of ``whole_s``, or of the time (else the minimum time) of all its ops."""
     timed = any(op.time_s for op in report.ops)
     names = list(columns) or list(TIMED if timed else UNTIMED)
     chosen = [column(name) for name in names]
     if not ops:
-        return "no op passes these filters" if report.ops else ""
+        return "no op matches these filters" if report.ops else ""
     if whole_s is None:
         whole_s = sum((op.time_s if timed else op.floor_s) or 0.0 for op in report.ops)
     context = Context(
@@ -217,11 +220,11 @@ def ranges(keys: Iterable[int]) -> str:
 
 def more(left: int) -> str:
     """How many rows a table leaves out."""
-    return f"\n… and {left:,} more; --top shows them, --json and --csv have them all" if left > 0 else ""
+    return f"\n… and {left:,} more; show them with --top, --json or --csv" if left > 0 else ""
 
 
 def efficiency_cell(efficiency: float | None) -> Cell:
-    """An efficiency in the colour of its distance from the roof; above it is doubtful."""
+    """An efficiency, coloured by how close it is to 1; above 1 is suspect."""
     if efficiency is None:
         return Cell(percent(None))
     style = "yellow" if efficiency > 1 else "green" if efficiency >= CLOSE else "red" if efficiency < FAR else ""

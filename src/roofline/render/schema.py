@@ -43,7 +43,7 @@ def report_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": SCHEMA,
-        "description": "A program held against a machine. Amounts are totals over all executions, in base units; unknown is null.",
+        "description": "A program on a machine. Amounts are totals over all executions, in base units; unknown is null.",
         **whole,
         "$defs": dict(sorted(parts.items())),
     }

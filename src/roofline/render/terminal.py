@@ -118,7 +118,7 @@ def glyphs_for(encoding: str | None, ascii: bool = False) -> Glyphs:
 def chart_text(report: Report, paper: Paper = PLAIN, *, level: str = HBM.name, numbered: int = NUMBERED, glyphs: Glyphs = BRAILLE) -> str:
     """The chart of a report, as wide as the paper (40 to 200 columns), and the key to its numbers.
 
-    A report whose machine has no roof over this level has no chart; the text says why.
+    If the machine has no roofline over this level, the text says so instead.
     """
     width = min(max(paper.width, NARROWEST), WIDEST)
     sheet = Paper(width, paper.colour)
@@ -147,12 +147,12 @@ def _picture(drawn: Chart, report: Report, paper: Paper, numbered: int, glyphs: 
         yield f"{strip[number]}{y_ticks.get(number, '').rjust(margin)}{axis}{canvas.row(number, paper)}".rstrip()
     yield from _x_axis(canvas, gutter, margin, glyphs, "no FLOP" if drawn.strip else "", f"FLOP/B of {title(drawn.level)}")
     yield from _key(drawn, report, marks, under, paper, glyphs)
-    said = [f"Roofs: {', '.join(unsaid)}."] if unsaid else []
+    said = [f"Rooflines: {', '.join(unsaid)}."] if unsaid else []
     if drawn.strip:
-        said.append("Ops without FLOP stand at the left, at their share of bandwidth.")
+        said.append("Ops without FLOP are at the left, by the fraction of bandwidth they reach.")
     if under:
         hidden, front = next((marks[op], front) for op, front in under.items())
-        said.append(f"{hidden}→{front}: {hidden} stands behind {front}.")
+        said.append(f"{hidden}→{front}: {hidden} is behind {front}.")
     if told := " ".join(part for part in (*said, drawn.caption) if part):
         yield paper.paragraph(_one_wide(told))
 
@@ -271,8 +271,9 @@ def _key(drawn: Chart, report: Report, marks: dict[int, str], under: dict[int, s
     seconds = {op.id: op.time_s if drawn.timed else op.floor_s for op in report.ops}
     whole = sum(second or 0.0 for second in seconds.values())
     places = {mark.op: mark for mark in drawn.marks}
-    columns = ["share", "bound", "FLOP/B", "rate", "of roof"] if paper.width >= 72 else ["share", "bound", "of roof"]
-    columns = columns if paper.width >= 48 else ["share", "of roof"]
+    rate = "achieved" if drawn.timed else "attainable"
+    columns = ["share", "bound", "FLOP/B", rate, "efficiency"] if paper.width >= 72 else ["share", "bound", "efficiency"]
+    columns = columns if paper.width >= 48 else ["share", "efficiency"]
     rows: list[list[str | Cell]] = []
     for op in report.ops:
         if op.id in marks and op.id in places:
@@ -292,10 +293,10 @@ def _key_cells(place: Dot | StripDot, share: str, efficiency: float | None, colu
         "share": Cell(share),
         "bound": Cell(shorten(place.bound or "–", 10), STYLES.get(place.bound or "", "")),
         "FLOP/B": Cell(shorten(plain(place.intensity), 9) if isinstance(place, Dot) else "–"),
-        "rate": Cell(shorten(show(place.rate, "FLOP/s"), 14) if isinstance(place, Dot) else "–"),
-        "of roof": Cell(shorten(percent(efficiency), 7)),
+        "efficiency": Cell(shorten(percent(efficiency), 7)),
     }
-    return (said[column] for column in columns)
+    rate = Cell(shorten(show(place.rate, "FLOP/s"), 14) if isinstance(place, Dot) else "–")
+    return (said.get(column, rate) for column in columns)
 
 
 def _one_wide(text: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from ..report import Finding, OpInfo, Point, Report
+from ..resource import bound_words
 from ..selection import Group
 from ..units import percent, plain, show
 from .op_table import efficiency_cell, more, ops_text
@@ -37,7 +38,7 @@ def report_text(
 
 
 def op_text(report: Report, paper: Paper = PLAIN, room: str = "") -> str:
-    """One op in full: its ledger, its times on each unit, whether it fits, and what to do next."""
+    """One op in full: its ledger, its time on each unit, whether it fits, and what to do next."""
     op = report.ops[0]
     parts = [f"{paper.paint(op.name, 'bold')} on {machine_line(report, [op])}", ledger_text(op, paper), placement_text(report, op, paper)]
     parts += [room, findings_text(report.findings, paper)]
@@ -46,7 +47,7 @@ def op_text(report: Report, paper: Paper = PLAIN, room: str = "") -> str:
 
 
 def machine_line(report: Report, ops: list[OpInfo]) -> str:
-    """The machine and those of its roofs that these ops are held against."""
+    """The machine and the ceilings that these ops use."""
     used = {roof for op in ops for roof in op.roofs}
     roofs = [ceiling for ceiling in report.machine.ceilings if ceiling.resource in used]
     said = ", ".join(f"{roof.resource} {show(roof.rate, roof.per)} ({roof.provenance})" for roof in roofs)
@@ -54,13 +55,13 @@ def machine_line(report: Report, ops: list[OpInfo]) -> str:
 
 
 def ledger_text(op: OpInfo, paper: Paper = PLAIN) -> str:
-    """One row a tensor, then the arithmetic."""
+    """One row per tensor, then the arithmetic."""
     rows = [[r.tensor, _shape(r.shape), r.dtype, r.access, r.level, show(r.bytes, "B"), _grouped(r.bytes)] for r in op.ledger]
     if not op.ledger:
         rows += [["traffic", "", "", "", name, show(amount, "B"), _grouped(amount)] for name, amount in op.bytes.items()]
     rows += [["work", "", "", "", name, show(amount, "FLOP"), _grouped(amount)] for name, amount in op.work.items()]
     rows += [["hops", "", "", "", name, show(amount, "hop"), _grouped(amount)] for name, amount in op.hops.items()]
-    return table(["tensor", "shape", "dtype", "access", "where", "amount", "exactly"], rows, paper, left=5) if rows else ""
+    return table(["tensor", "shape", "dtype", "access", "resource", "amount", "exact"], rows, paper, left=5) if rows else ""
 
 
 def _grouped(amount: float | None) -> str:
@@ -72,27 +73,23 @@ def _shape(shape: tuple[float, ...]) -> str:
 
 
 def placement_text(report: Report, op: OpInfo, paper: Paper = PLAIN) -> str:
-    """Where one op stands, line by line."""
+    """Bound, minimum time and efficiency of one op, line by line."""
     share = _peak_share(report, op)
     return facts(
         [
-            ("bound", f"{op.bound or 'nothing'}{_kind_of_bound(op)}"),
+            ("bound", bound_words(op.bound)),
             ("intensity", f"{plain(op.intensity)} FLOP/B" if op.intensity else ""),
             ("ridge", f"{plain(op.ridge)} FLOP/B for {op.unit}/{op.dtype} over hbm" if op.ridge else ""),
-            ("T_min", f"{show(op.floor_s, 's')}   everything overlaps"),
-            ("T_max", f"{show(op.serial_s, 's')}   nothing overlaps"),
-            ("expected", f"{show(op.expected_s, 's')}   with the corrections asked for" if op.expected_s != op.floor_s else ""),
-            ("times", ", ".join(f"{unit} {show(seconds, 's')}" for unit, seconds in op.times.items())),
+            ("minimum time", f"{show(op.floor_s, 's')} (full overlap)"),
+            ("serial time", f"{show(op.serial_s, 's')} (no overlap)"),
+            ("expected time", f"{show(op.expected_s, 's')} (with the corrections)" if op.expected_s != op.floor_s else ""),
+            ("time per unit", ", ".join(f"{unit} {show(seconds, 's')}" for unit, seconds in op.times.items())),
             ("attainable", f"{show(op.attainable, 'FLOP/s')}{share}" if op.attainable else ""),
-            ("measured", f"{show(op.time_s, 's')}: {percent(op.efficiency)} of the roof" if op.time_s is not None else ""),
-            ("unrated", f"{', '.join(op.unrated)}: this machine has no rate for it, so the true floor may be higher" if op.unrated else ""),
+            ("measured", f"{show(op.time_s, 's')}, roofline efficiency {percent(op.efficiency)}" if op.time_s is not None else ""),
+            ("no known rate", f"{', '.join(op.unrated)}: not included, the true minimum may be longer" if op.unrated else ""),
         ],
         paper,
     )
-
-
-def _kind_of_bound(op: OpInfo) -> str:
-    return " (compute)" if op.bound in ("matrix", "vector") else ""
 
 
 def _peak_share(report: Report, op: OpInfo) -> str:
@@ -113,15 +110,18 @@ def _program(report: Report, paper: Paper, feeds: bool = True) -> str:
     priced = percent(cover.priced_s / cover.busy_s) if cover.priced_s is not None and cover.busy_s else ""
     return facts(
         [
-            ("time", f"{show(total.time_s, 's')}; the ops' floors add up to {percent(total.op_efficiency)} of it" if total.time_s else ""),
+            (
+                "time",
+                f"{show(total.time_s, 's')}; per-op roofline: {percent(total.op_efficiency)} of the measured time" if total.time_s else "",
+            ),
             ("busy", _busy(total)),
             ("lost", _lost(total)),
-            ("floor", f"{show(total.floor_s, 's')} if everything overlapped, bound by {total.bound or 'nothing'}"),
+            ("minimum", f"{show(total.floor_s, 's')} if all ops overlapped, {bound_words(total.bound)}"),
             ("work", _amounts(total)),
             ("intensity", f"{plain(total.intensity)} FLOP/B" if total.intensity else ""),
             ("hardware", _hardware(report)),
             ("steps", _steps(points)),
-            ("priced", f"{priced} of the time" if priced else ""),
+            ("known cost", f"{priced} of busy time" if priced else ""),
         ],
         paper,
     )
@@ -134,31 +134,33 @@ def _amounts(point: Point) -> str:
 def _busy(total: Point) -> str:
     if total.busy_s is None or not total.time_s or total.busy_s >= total.time_s:
         return ""
-    return f"{show(total.busy_s, 's')}, {percent(total.busy_s / total.time_s)} of it; idle {show(total.time_s - total.busy_s, 's')}"
+    return f"{show(total.busy_s, 's')} ({percent(total.busy_s / total.time_s)}); idle {show(total.time_s - total.busy_s, 's')}"
 
 
 def _lost(total: Point) -> str:
-    """The losses, largest first, beside what the ops need at their roofs; together they are the time."""
+    """The losses, largest first, and the ops' minimum times; together they are the time."""
     if not total.time_s or total.at_roof_s is None:
         return ""
     time_s = total.time_s
     causes = sorted((item for item in total.lost.items() if item[1] > 0), key=lambda item: -item[1])
-    said = ", ".join(f"{cause} {show(seconds, 's')} ({percent(seconds / time_s)})" for cause, seconds in causes)
-    at_roof = f"{show(total.at_roof_s, 's')} ({percent(total.at_roof_s / time_s)}) are at the roofs"
+    said = ", ".join(
+        f"{cause.replace('unpriced', 'unknown cost')} {show(seconds, 's')} ({percent(seconds / time_s)})" for cause, seconds in causes
+    )
+    at_roof = f"{show(total.at_roof_s, 's')} ({percent(total.at_roof_s / time_s)}) is the minimum the model allows"
     return f"{said}; {at_roof}" if said else f"nothing; {at_roof}"
 
 
 def _hardware(report: Report) -> str:
-    """What counters saw of the program, and how much of it."""
+    """What hardware counters measured, and for how much of the program."""
     seen = next((point for point in report.points if point.scope == "hardware"), None)
     if seen is None:
         return ""
     cover = report.coverage
     if cover.counted_s is None:
         busy = ", ".join(f"{unit} {percent(share)}" for unit, share in seen.utilization.items())
-        return f"busy by counters of the whole chip: {busy}"
-    share = f"; counted {percent(cover.counted_s / cover.busy_s)} of the busy time" if cover.busy_s else ""
-    return f"{_amounts(seen)} by counters, {percent(seen.efficiency)} of the {seen.bound} roof{share}"
+        return f"busy, from whole-chip counters: {busy}"
+    share = f"; covers {percent(cover.counted_s / cover.busy_s)} of busy time" if cover.busy_s else ""
+    return f"{_amounts(seen)} counted, {bound_words(seen.bound)}, roofline efficiency {percent(seen.efficiency)}{share}"
 
 
 def _steps(points: Sequence[Point]) -> str:
@@ -166,9 +168,9 @@ def _steps(points: Sequence[Point]) -> str:
     average = next((point for point in points if point.scope == "average"), None)
     if average is None or not steps:
         return ""
-    held = f", {percent(average.efficiency)} of the {average.bound} roof" if average.efficiency else ""
-    span = f", from {show(min(steps), 's')} to {show(max(steps), 's')}" if len(steps) > 1 else ""
-    return f"{len(steps):,} complete, {show(average.time_s, 's')} on average{span}{held}"
+    held = f", roofline efficiency {percent(average.efficiency)}" if average.efficiency else ""
+    span = f" ({show(min(steps), 's')} to {show(max(steps), 's')})" if len(steps) > 1 else ""
+    return f"{len(steps):,} complete, mean {show(average.time_s, 's')}{span}{held}"
 
 
 def _groups(by: str, groups: Sequence[Group], paper: Paper, top: int) -> str:
@@ -189,7 +191,7 @@ def _groups(by: str, groups: Sequence[Group], paper: Paper, top: int) -> str:
         else:
             row.append(_share(one.floor_s, floors))
         rows.append(row)
-    headers = [by, "ops", "count", "work", "hbm", "bound", "T_min", *(["time", "share", "of roof"] if timed else ["share"])]
+    headers = [by, "ops", "count", "work", "hbm", "bound", "minimum", *(["time", "share", "efficiency"] if timed else ["share"])]
     return table(headers, rows, paper) + more(len(groups) - top)
 
 
@@ -198,19 +200,19 @@ def _share(part: float | None, whole: float) -> str:
 
 
 def findings_text(findings: tuple[Finding, ...], paper: Paper = PLAIN) -> str:
-    """What to do next, in order, with the levers of each finding; the first few of many."""
+    """The first few findings, each with what to do about it."""
     if not findings:
         return ""
-    blocks = [paper.paint("What next", "bold")]
+    blocks = [paper.paint("What to do next", "bold")]
     for number, finding in enumerate(findings[:FINDINGS], start=1):
         saving = f"saves up to {show(finding.saving_s, 's')}: " if finding.saving_s else ""
         blocks.append(paper.paragraph(f"{saving}{finding.message}", f"{number:>2}. ", "    "))
         blocks += [paper.paragraph(lever, "    - ", "      ") for lever in finding.levers]
     if len(findings) > FINDINGS:
-        blocks.append(f"    … and {len(findings) - FINDINGS} smaller ones in --json")
+        blocks.append(f"    … and {len(findings) - FINDINGS} more in --json")
     return "\n".join(blocks)
 
 
 def notes_text(notes: list[str], paper: Paper = PLAIN) -> str:
-    """What was assumed."""
+    """Notes and assumptions, each once."""
     return "\n".join(paper.paint(paper.paragraph(note, "note: ", "      "), "dim") for note in dict.fromkeys(notes))

@@ -5,7 +5,7 @@
     /compare/A/B         two on one chart              /compare/A/B.json      what `roofline compare --json` writes
     /run/ID/state.json   how far the reading is        /events/…              server-sent events: load the page again
 
-Ids are digests that only the list of runs can turn into paths. Reading and analysing happens in processes of their own (`desk`), so the
+Ids are digests that only the list of runs can turn into paths. Reading and analysing happens in processes of their own (`jobs`), so the
 loop here only hands out bytes.
 """
 
@@ -170,9 +170,7 @@ class Site:
 
     async def error(self, request: Request, error: Exception) -> Response:
         """Anything that is not there, as a page or as JSON like what was asked for."""
-        status, words = (
-            (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "something went wrong in the server")
-        )
+        status, words = (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "internal error of the server")
         if request.url.path.endswith(".json"):
             return _json(request, to_json({"error": words}), status=status)
         return HTMLResponse(error_page("roofline", words), status_code=status)
@@ -210,10 +208,10 @@ class Site:
         if id not in self._by_id and self._looking is not None:
             await asyncio.wait({self._looking})  # it may have come a moment ago
         if id not in self._by_id:
-            raise HTTPException(404, "no such run; it may be gone: see the list")
+            raise HTTPException(404, "no such run; reload the list of runs")
         run = self._known(id)
         if run is None:
-            raise HTTPException(410, f"{self._by_id[id].name}: its file is gone; it was there when the list was made")
+            raise HTTPException(410, f"{self._by_id[id].name}: its file no longer exists; reload the list of runs")
         return run
 
     async def _pair(self, request: Request) -> tuple[Run, Run]:
@@ -256,7 +254,7 @@ class Site:
 
 
 def application(roots: Sequence[Path | str], *, worker: Sequence[str], port: int, workers: int = 1) -> Guard:
-    """The ASGI application for some files and folders, behind its guard; ``worker`` is the command that analyses (see `desk`)."""
+    """The ASGI application for some files and folders, behind its guard; ``worker`` is the command that analyses (see `jobs`)."""
     desk = Desk(worker, workers=workers)
     site = Site(Lookout(roots), desk)
 

@@ -54,11 +54,11 @@ class Guard:
         given = [(name.decode("latin-1").lower(), value.decode("latin-1").lower()) for name, value in scope["headers"]]
         hosts = [value for name, value in given if name == "host"]
         if len(hosts) != 1 or hosts[0] not in self._hosts:
-            return 403, "this server answers to 127.0.0.1 and localhost on its own port, and to no other name"
+            return 403, "this server accepts only 127.0.0.1 and localhost on its own port"
         if any(name == "origin" and value.removeprefix("http://") not in self._hosts for name, value in given):
-            return 403, "this server answers its own pages only"
+            return 403, "this server accepts requests from its own pages only"
         if scope["method"] not in METHODS:
-            return 405, "this server only shows: GET and HEAD"
+            return 405, "this server accepts GET and HEAD only"
         return None
 
 

@@ -122,7 +122,7 @@ class Desk:
         try:
             outcome = self._run(job, request, blobs)
         except OSError as error:
-            outcome = Outcome(error=f"the reader could not be started: {error}")
+            outcome = Outcome(error=f"cannot start the worker: {error}")
         with self._lock:
             if job.summary:
                 self._summaries[job.key] = job.summary
@@ -160,8 +160,8 @@ class Desk:
         if process.returncode == 0:
             return Outcome(body=body)
         if process.returncode < 0:
-            return Outcome(error=f"the reader was ended by {Signals(-process.returncode).name}; the machine may have run out of memory")
-        return Outcome(error=(said[-1] if said else f"the reader failed with status {process.returncode}").removeprefix("roofline: "))
+            return Outcome(error=f"the worker was killed by {Signals(-process.returncode).name}, possibly out of memory")
+        return Outcome(error=(said[-1] if said else f"the worker failed with exit status {process.returncode}").removeprefix("roofline: "))
 
 
 def _listen(talk: IO[bytes], job: Job, said: list[str]) -> None:

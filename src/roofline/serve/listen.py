@@ -28,14 +28,14 @@ def bind(port: int | None = None) -> socket.socket:
         except (OSError, OverflowError) as error:
             made.close()
             if isinstance(error, OverflowError):
-                raise UsageError(f"port {one}: a port is between 0 and 65535") from None
+                raise UsageError(f"port {one}: not between 0 and 65535") from None
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise UsageError(f"port {one}: {error.strerror}; choose another with --port") from None
         else:
             return made
     if port is not None:
-        raise UsageError(f"port {port} is taken or not allowed; leave --port out for the next free one")
-    raise UsageError(f"ports {PORT} to {PORT + TRIES - 1} are all taken; choose one with --port")
+        raise UsageError(f"port {port} is in use or not permitted; leave out --port to use the next free one")
+    raise UsageError(f"ports {PORT} to {PORT + TRIES - 1} are all in use; choose another with --port")
 
 
 def listen(app: Guard, on: socket.socket) -> None:

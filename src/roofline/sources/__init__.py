@@ -47,7 +47,7 @@ def head_of(path: Path | str) -> bytes:
     except IsADirectoryError:
         raise SourceError(f"{path}: is a folder; name a file in it") from None
     except OSError as error:
-        raise SourceError(f"{path}: cannot be read: {error}") from None
+        raise SourceError(f"{path}: cannot read: {error}") from None
     return _unpacked_head(path) if head.startswith(GZIP_MAGIC) else head
 
 
@@ -59,7 +59,7 @@ def _unpacked_head(path: Path | str) -> bytes:
         with gzip.open(path, "rb") as unzipped:
             return unzipped.read(HEAD_BYTES)
     except (OSError, EOFError, zlib.error) as error:
-        raise SourceError(f"{path}: cannot be read: {error}") from None
+        raise SourceError(f"{path}: cannot read: {error}") from None
 
 
 def all_of(path: Path) -> bytes:
@@ -73,7 +73,7 @@ def all_of(path: Path) -> bytes:
     except FileNotFoundError:
         raise SourceError(f"{path}: no such file") from None
     except (OSError, EOFError, zlib.error) as error:
-        raise SourceError(f"{path}: cannot be read: {error}") from None
+        raise SourceError(f"{path}: cannot read: {error}") from None
 
 
 def profiles_in(folder: Path) -> list[Path]:
@@ -100,9 +100,7 @@ def find(path: Path | str) -> Source:
         source = _source(name)
         if source.sniff(head, path):
             return source
-    raise SourceError(
-        f"{path}: not a format that roofline reads; it takes profiles, HLO programs, Nsight Compute CSVs, tables, its reports"
-    )
+    raise SourceError(f"{path}: unknown format; roofline reads profiles, HLO programs, Nsight Compute CSVs, op tables and its own reports")
 
 
 def read(
@@ -110,7 +108,7 @@ def read(
 ) -> Recording:
     """Whatever the file is, as a recording.
 
-    ``target`` is the machine it will be held against, or what loads it: only a program that was not compiled has to know. ``salvage`` reads
+    ``target`` is the machine it will be analysed for, or what loads it: only a program that was not compiled has to know. ``salvage`` reads
     a damaged profile as far as it goes; ``progress`` is told the bytes of a profile that were read, and all of them.
     """
 

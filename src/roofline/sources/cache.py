@@ -90,14 +90,14 @@ class Cache(Struct, frozen=True):
 
     @classmethod
     def at(cls, folder: Path | str) -> "Cache":
-        """The cache in a folder that somebody named: it has to be possible to write there, and files of any size are kept."""
+        """The cache in a given folder, which must be writable; files of any size are cached."""
         made = cls(Path(folder), largest_bytes=None)
         try:
             made._make()
             with tempfile.TemporaryFile(dir=made.folder):
                 pass
         except OSError as error:
-            raise UsageError(f"{folder}: cannot keep a cache there: {error.strerror}; name another folder, or --no-cache") from None
+            raise UsageError(f"{folder}: cannot write the cache: {error.strerror}; use another folder, or --no-cache") from None
         return made
 
     def get(self, key: str) -> Part | None:

@@ -43,7 +43,7 @@ def read_run(
     """
     files = host_files(paths)
     if not files:
-        raise SourceError("no profile to read; name the .xplane.pb files of a run")
+        raise SourceError("no profile given; name the .xplane.pb files of a run")
     how = Reading(target=target, salvage=salvage, shared=len(files) > 1, cache=cache)
     if cluster is None:
         return merge(read_files(files, how, jobs=jobs, progress=progress))
@@ -57,7 +57,7 @@ def read_on_cluster(address: str, files: Sequence[str], how: Reading, progress: 
     address; all others are sent to it, no more of them at once than there are workers.
     """
     if calls_of_users():
-        raise UsageError(f"--cluster {address}: workers do not know the custom calls that were registered in this process; read without it")
+        raise UsageError(f"--cluster {address}: registered custom calls are not available on workers; read without --cluster")
     with _client(address) as client:
         code = fingerprint(compiled=False)
         workers = _checked(client, address, code)
@@ -107,7 +107,7 @@ class _Errand:
         except FileNotFoundError:
             raise SourceError(f"{file}: no such file") from None
         except OSError as error:
-            raise SourceError(f"{file}: cannot be read: {error.strerror}") from None
+            raise SourceError(f"{file}: cannot read: {error.strerror}") from None
         return self._client.submit(_read_sent, file, self._client.scatter(content, hash=False), self._how, self._code, pure=False)
 
     def _answer(self, future: Any, number: int) -> Answer:
@@ -115,7 +115,7 @@ class _Errand:
             answer: Answer = future.result()
         except _dask().KilledWorker:
             raise SourceError(
-                f"{self._files[number]}: the workers that read it died, most likely because memory ran out; give them more of it"
+                f"{self._files[number]}: the workers reading it died, probably out of memory; give them more memory"
             ) from None
         return answer
 
@@ -142,7 +142,7 @@ def _other_code(code: str) -> Answer | None:
     return None if code == fingerprint(compiled=False) else ("refused", (UsageError, _MISMATCH.format(who="a worker that joined late")))
 
 
-_MISMATCH = "{who} runs another version of roofline; install the same one everywhere"
+_MISMATCH = "{who} runs a different version of roofline; install the same version everywhere"
 
 
 def _stamp(file: str) -> Stamp:
@@ -167,7 +167,7 @@ def _client(address: str) -> Any:
         return _dask().Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise UsageError(f"--cluster {address}: no Dask scheduler answers there ({reason}); start one with: dask scheduler") from None
+        raise UsageError(f"--cluster {address}: no Dask scheduler found ({reason}); start one with: dask scheduler") from None
 
 
 def _checked(client: Any, address: str, code: str) -> int:

@@ -30,7 +30,7 @@ def read_modules(path: Path) -> tuple[HloModule, ...]:
         return (read_module(path),)
     files = program_files(path)
     if not files:
-        raise SourceError(f"{path}: no HLO program in this folder; name a file, or a folder that --xla_dump_to wrote")
+        raise SourceError(f"{path}: no HLO program in this folder; name a file, or a folder written by --xla_dump_to")
     return tuple(read_module(file) for file in files)
 
 
@@ -40,7 +40,7 @@ def program_files(folder: Path) -> tuple[Path, ...]:
     try:
         files = sorted(file for file in folder.iterdir() if file.is_file())
     except OSError as error:
-        raise SourceError(f"{folder}: cannot be read: {error}") from None
+        raise SourceError(f"{folder}: cannot read: {error}") from None
     for file in files:
         match = _DUMPED.match(file.name)
         if match is not None:

@@ -44,7 +44,7 @@ def host_files(paths: Iterable[Path | str]) -> list[str]:
     for file in files:
         place = file if is_remote(file) else str(Path(file).resolve())
         if place in seen:
-            raise UsageError(f"{file}: named twice, as {seen[place]} too; the hosts of a run have a file each")
+            raise UsageError(f"{file}: given twice (also as {seen[place]}); each host of a run has its own file")
         seen[place] = file
     return files
 

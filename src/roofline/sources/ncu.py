@@ -21,7 +21,7 @@ from .ncu_table import TIME, Entry, decode, entries, is_header, writes_decimal_c
 
 TALK = ("==PROF==", "==WARNING==", "==ERROR==")
 COLLECT = "ncu --set full --csv --page raw"
-COLD = "counted by Nsight Compute, one kernel at a time and by default with caches flushed before each: traffic is that of cold caches"
+COLD = "counted by Nsight Compute, one kernel at a time with caches flushed before each (its default): traffic with cold caches"
 LOCAL = ("127.0.0.1", "localhost", "::1")
 MOST_GRIDS = 3  # that a note spells out
 
@@ -125,10 +125,10 @@ class _Table:
         notes = [COLD]
         for level in (L2, L1):
             ways = {caveat for metrics in self._metrics for moved, caveat in (bytes_over(metrics, level),) if moved is not None and caveat}
-            notes += [f"{level} bytes are {caveat}" for caveat in sorted(ways)]
+            notes += [f"{level} bytes: {caveat}" for caveat in sorted(ways)]
         missing = [label for label, absent in self._missing(launches) if absent]
         if missing:
-            notes.append(f"not counted: {', '.join(missing)}; to have it all, collect with: {COLLECT}")
+            notes.append(f"not counted: {', '.join(missing)}; collect everything with: {COLLECT}")
         return tuple(notes)
 
     def _missing(self, launches: Sequence[Launch]) -> Iterable[tuple[str, bool]]:
@@ -152,8 +152,8 @@ def _entries(path: Path) -> list[Entry]:
     if found:
         return found
     if any(is_header(line) for line in text.splitlines()):
-        raise SourceError(f"{path}: the table has no kernels; did the profiled range launch any?")
-    raise SourceError(f"{path}: no table of kernels; print one with: {COLLECT}")
+        raise SourceError(f"{path}: no kernels in the table; check that the profiled range launches any")
+    raise SourceError(f"{path}: no kernel table; create one with: {COLLECT}")
 
 
 def _op(name: str, launches: list[Launch]) -> Op:

@@ -74,16 +74,16 @@ LEVELS: dict[Resource, tuple[Way, ...]] = {
     L2: (
         ((("lts__t_sectors_srcunit_tex",),), SECTOR, ""),
         ((("l1tex__m_xbar2l1tex_read_bytes",), ("l1tex__m_l1tex2xbar_write_bytes",)), 1, ""),
-        ((("lts__t_bytes",),), 1, "all that L2 looked up: also what its halves exchange, up to half as much again"),
-        ((("lts__t_sectors",),), SECTOR, "all that L2 looked up: also what its halves exchange, up to half as much again"),
-        ((("lts__lts2xbar_cycles_active",),), SECTOR, "only what L2 sent out: reads"),
-        ((("derived__lts__lts2xbar_bytes",),), 1, "only what L2 sent out: reads"),
+        ((("lts__t_bytes",),), 1, "all L2 lookups, including traffic between its two partitions (up to 50% extra)"),
+        ((("lts__t_sectors",),), SECTOR, "all L2 lookups, including traffic between its two partitions (up to 50% extra)"),
+        ((("lts__lts2xbar_cycles_active",),), SECTOR, "reads only"),
+        ((("derived__lts__lts2xbar_bytes",),), 1, "reads only"),
     ),
     L1: (
         ((("l1tex__t_bytes",),), 1, ""),
         ((("l1tex__t_sectors",),), SECTOR, ""),
         (tuple((f"l1tex__t_sectors_pipe_{access}",) for access in ACCESSES), SECTOR, ""),
-        ((("l1tex__lsu_writeback_active_mem_lgds", "l1tex__lsu_writeback_active_mem_lg"),), WAVEFRONT, "only loads, without shared memory"),
+        ((("l1tex__lsu_writeback_active_mem_lgds", "l1tex__lsu_writeback_active_mem_lg"),), WAVEFRONT, "loads only, without shared memory"),
     ),
 }
 SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared"

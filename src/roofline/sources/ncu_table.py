@@ -101,7 +101,7 @@ def _wide(rows: Iterable[list[str]], header: list[str], used: Callable[[str], bo
             continue
         row += 1
         if len(cells) != len(header):
-            raise SourceError(f"{where}: row {row}: {len(cells)} cells where the header has {len(header)}; the copy is incomplete")
+            raise SourceError(f"{where}: row {row}: {len(cells)} cells, but the header has {len(header)}; the copy is incomplete")
         yield Entry(row, {name: cells[place] for place, name in words}, {name: (units[place], cells[place]) for place, name in metrics})
 
 
@@ -178,7 +178,7 @@ def number(cell: str, unit: str, *, commas: bool = False) -> Fraction | None:
     text = re.sub(r"[.\s'’]", "", text).replace(",", ".") if commas else text.replace(",", "")
     factor = scale(unit)
     if factor is None:
-        raise SourceError(f"unit {unit[:40]!r} is none of Nsight Compute's; print it again with --print-units base")
+        raise SourceError(f"unknown unit {unit[:40]!r}; print it again with ncu --print-units base")
     value = Fraction(text) * factor
     if value < 0 or value > LARGEST:
         raise SourceError(f"{text[:40]!r} is negative or larger than any counter")

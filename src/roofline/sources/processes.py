@@ -164,9 +164,9 @@ class _Helper:
     def _epitaph(self) -> str:
         status = self._process.wait()
         if status == -9:
-            return "the process that read it was killed, most likely because memory ran out; try --jobs 1, or a larger machine"
+            return "the process reading it was killed, probably out of memory; try --jobs 1 or a larger machine"
         how = f"by signal {-status}" if status < 0 else f"with status {status}"
-        return f"the process that read it ended {how}; --jobs 1 reads it in this one"
+        return f"the process reading it ended {how}; try --jobs 1"
 
     def kill(self) -> None:
         """End it, whatever it is doing."""
@@ -226,7 +226,7 @@ def answer_of(
     except RooflineError as error:
         return "refused", (type(error), str(error))
     except MemoryError:
-        return "refused", (SourceError, f"{file}: memory ran out while it was read; try --jobs 1, or a larger machine")
+        return "refused", (SourceError, f"{file}: out of memory while reading it; try --jobs 1 or a larger machine")
     except Exception:
         from traceback import format_exc
 

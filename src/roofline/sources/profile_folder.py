@@ -26,13 +26,11 @@ def one_run(files: Sequence[str], folder: str) -> list[str]:
     A file that lies there gzipped too is one host, not two.
     """
     if not files:
-        raise SourceError(f"{folder}: no .xplane.pb file in this folder; it is where jax.profiler, or `roofline capture`, wrote to")
+        raise SourceError(f"{folder}: no .xplane.pb file in this folder; name a folder written by jax.profiler or roofline capture")
     runs = sorted({file.rpartition("/")[0] for file in files})
     if len(runs) > 1:
         root = f"{folder.rstrip('/')}/"
         names = ", ".join(run.removeprefix(root) for run in runs[:4])
         more = f" and {len(runs) - 4} more" if len(runs) > 4 else ""
-        raise SourceError(
-            f"{folder}: {len(runs)} runs in this folder ({names}{more}); name one, or hold two against each other with: roofline compare"
-        )
+        raise SourceError(f"{folder}: {len(runs)} runs in this folder ({names}{more}); name one, or compare two with: roofline compare")
     return [file for file in files if not (file.endswith(".gz") and file.removesuffix(".gz") in files)]

@@ -17,7 +17,7 @@ from .hlo_dump import read_modules, sniff
 
 __all__ = ["is_compiled", "prepared", "read", "sniff"]
 
-ESTIMATE = "{name} was not compiled: an estimate, fused by roofline's own model"
+ESTIMATE = "{name} is not compiled: estimate, fused by roofline's own model"
 
 
 def read(path: Path, target: Machine | None = None) -> Recording:
@@ -34,7 +34,7 @@ def read(path: Path, target: Machine | None = None) -> Recording:
 def prepared(module: HloModule, target: Machine | None = None) -> tuple[HloModule, Platform, list[str]]:
     """A program as it is priced, the platform it is for, and what is to be said about that.
 
-    A compiled program says itself what it was compiled for; one that was not is for the machine it is held against.
+    A compiled program names its platform; one that was not compiled is for the machine it is analysed for.
     """
     if is_compiled(module):
         return module, detect_platform(module), []

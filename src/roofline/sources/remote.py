@@ -96,10 +96,10 @@ def _said_of(url: str) -> Iterator[None]:
     except FileNotFoundError:
         raise SourceError(f"{url}: no such file or folder") from None
     except ImportError as error:
-        raise SourceError(f"{url}: {_line(error)}; {url.split(SCHEME)[0]}:// needs that package besides roofline[remote]") from None
+        raise SourceError(f"{url}: {_line(error)}; {url.split(SCHEME)[0]}:// needs that package in addition to roofline[remote]") from None
     except Exception as error:
         what = f"{type(error).__name__}: {_line(error)}"
-        raise SourceError(f"{url}: cannot be read: {what}; check the address and your credentials") from None
+        raise SourceError(f"{url}: cannot read: {what}; check the URL and your credentials") from None
 
 
 def _line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Reports that roofline itself wrote: read back whole for a comparison, or as work to hold against another machine."""
+"""Reports that roofline itself wrote: read back whole for a comparison, or as work to analyse for another machine."""
 
 from pathlib import Path
 
@@ -24,12 +24,12 @@ def read_report(path: Path) -> Report:
     except msgspec.MsgspecError as error:
         raise SourceError(f"{path}: not a roofline report: {error}") from None
     if report.schema != SCHEMA:
-        raise SourceError(f"{path}: schema {report.schema!r}; this version reads {SCHEMA!r}")
+        raise SourceError(f"{path}: schema {report.schema!r} is not supported; this version reads {SCHEMA!r}")
     return report
 
 
 def read(path: Path, target: Machine | None = None) -> Recording:
-    """The report's ops as work, without the machine they were held against."""
+    """The report's ops as work, without their machine."""
     report = read_report(path)
     steps, devices = _shares(report)
     return Recording(
@@ -43,7 +43,7 @@ def read(path: Path, target: Machine | None = None) -> Recording:
             for one in report.steps
         ),
         coverage=report.coverage,
-        notes=(*report.input.notes, f"read back from a report on {report.machine.name}"),
+        notes=(*report.input.notes, f"read from a report on {report.machine.name}"),
     )
 
 

@@ -21,7 +21,7 @@ def rows_of(path: Path) -> Iterator[Mapping[str, Cell]]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise SourceError(f"{path}: not text at byte {error.start:,}; save the table as UTF-8") from None
+        raise SourceError(f"{path}: not UTF-8 text at byte {error.start:,}; save the table as UTF-8") from None
     if text.lstrip()[:1] in ("[", "{"):
         yield from _json(text, path)
     else:
@@ -38,7 +38,7 @@ def _csv(text: str, path: Path) -> Iterator[Mapping[str, Cell]]:
             if not any(cell.strip() for cell in cells) or cells[0].startswith("#"):
                 continue
             if len(cells) != len(headers):
-                raise SourceError(f"{path}: line {lines.line_num}: {len(cells)} cells where the header has {len(headers)}")
+                raise SourceError(f"{path}: line {lines.line_num}: {len(cells)} cells, but the header has {len(headers)}")
             yield {header: cell.strip() for header, cell in zip(headers, cells, strict=True)}
     except csv.Error as error:
         raise SourceError(f"{path}: line {lines.line_num}: {error}") from None
@@ -59,17 +59,17 @@ def _json(text: str, path: Path) -> Iterator[Mapping[str, Cell]]:
     if isinstance(rows, dict):
         rows = rows.get("ops", [rows] if "name" in rows else None)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise SourceError(f"{path}: a JSON table is a list of objects, one an op, or an object with such a list under 'ops'")
+        raise SourceError(f"{path}: not a table; a JSON table is a list of objects, one per op, or an object with such a list under 'ops'")
     yield from rows
 
 
 def _parquet(data: bytes, path: Path) -> Iterator[Mapping[str, Cell]]:
     try:
-        import polars
+        from pyarrow import parquet
     except ImportError:
-        raise MissingExtra("polars", "parquet") from None
+        raise MissingExtra("pyarrow", "parquet") from None
     try:
-        frame = polars.read_parquet(io.BytesIO(data))
-    except Exception as error:  # polars raises several types of its own, and panics on some damage
+        rows = parquet.read_table(io.BytesIO(data)).to_pylist()
+    except Exception as error:  # of several types, some its own
         raise SourceError(f"{path}: not a readable Parquet file: {str(error).splitlines()[0]}") from None
-    yield from frame.iter_rows(named=True)
+    yield from rows

@@ -111,15 +111,15 @@ class _Glance:
 
     @property
     def notes(self) -> list[str]:
-        later = [f"{self._postponed:,} more files to look into"] if self._postponed else []
-        full = [f"stopped after {MOST_ENTRIES:,} files; name the folders of runs themselves"] if self._entries <= 0 else []
+        later = [f"{self._postponed:,} more files to scan"] if self._postponed else []
+        full = [f"stopped after {MOST_ENTRIES:,} files; name the folders of the runs directly"] if self._entries <= 0 else []
         return [*self._own_notes, *later, *full]
 
     def below(self, root: Path) -> Iterator[Run]:
         """Every run of a file or folder that was named."""
         state = _state(root)
         if state is None:
-            self._own_notes.append(f"{root}: is gone")
+            self._own_notes.append(f"{root}: no longer exists")
         elif not S_ISDIR(state.st_mode):
             yield _run(root, root.name, self._kind(root, state) or "file", [(root, state)])
         else:
@@ -139,7 +139,7 @@ class _Glance:
         try:
             names = sorted(os.listdir(folder))
         except OSError as error:
-            self._own_notes.append(f"{folder}: cannot be read: {error.strerror}")
+            self._own_notes.append(f"{folder}: cannot read: {error.strerror}")
             return [], []
         self._entries -= len(names)
         inner: list[Path] = []

@@ -21,7 +21,7 @@ def sample(name: str) -> Path:
     word = name.removeprefix(SAMPLE)
     known = SAMPLES.get(word)
     if known is None:
-        raise SourceError(f"no sample named {word!r}{did_you_mean(word, SAMPLES) or '; there are ' + ', '.join(SAMPLES)}")
+        raise SourceError(f"no sample named {word!r}{did_you_mean(word, SAMPLES) or '; known: ' + ', '.join(SAMPLES)}")
     return FOLDER / known
 
 

@@ -85,20 +85,18 @@ def read(path: Path, target: Machine | None = None) -> Recording:
     if "name" not in fields:
         raise SourceError(f"{path}: no column 'name'; found {', '.join(repr(str(h)) for h in list(rows[0])[:8])}")
     if not any(column.resource or column.field in ("flops", "bytes", "time") for column in columns):
-        raise SourceError(
-            f"{path}: no column gives a time, FLOP or bytes; add 'time', 'flops', 'bytes' or a resource such as 'matrix/bf16'"
-        )
+        raise SourceError(f"{path}: no column with a time, FLOP or bytes; add 'time', 'flops', 'bytes' or a resource such as 'matrix/bf16'")
     ops = []
     for number, row in enumerate(rows, start=1):
         try:
             ops.append(_op(row, columns))
         except RooflineError as error:
             raise SourceError(f"{path}: row {number}: {error}") from None
-    notes = [f"columns not used: {', '.join(ignored)}"] if ignored else []
+    notes = [f"ignored columns: {', '.join(ignored)}"] if ignored else []
     named = any(column.resource and column.resource.is_arithmetic for column in columns)
     bare = sum(1 for row in rows if "flops" in fields and not named and not _word(row, columns, "dtype"))
     if bare:
-        notes.append(f"{bare} of {len(rows)} rows give FLOP without a dtype; taken as {_DEFAULT_DTYPE}")
+        notes.append(f"{bare} of {len(rows)} rows have FLOP but no dtype; assuming {_DEFAULT_DTYPE}")
     if fields & {"step", "device"}:
         ops = _merge(ops)
     return Recording(workload=Workload(tuple(ops)), format="table", files=(str(path),), coverage=_coverage(ops), notes=tuple(notes))
@@ -123,7 +121,7 @@ def _columns(headers: Iterable[str], path: Path) -> tuple[list[Column], list[str
         elif _is_resource(name):
             columns.append(Column(header, name, Resource(name), unit))
         elif hint := did_you_mean(name, [known for known in PLAIN if known not in ("unit", "step", "device")]):
-            raise SourceError(f"{path}: column {header!r} is not known{hint}")
+            raise SourceError(f"{path}: unknown column {header!r}{hint}")
         else:
             ignored.append(header)
     twice = [column.field for column in columns]
@@ -145,11 +143,11 @@ def _is_resource(name: str) -> bool:
 def _op(row: Mapping[str, Cell], columns: list[Column]) -> Op:
     name = _word(row, columns, "name")
     if not name:
-        raise SourceError("the op has no name")
+        raise SourceError("no name")
     numbers = {field: _number(row, columns, field, "1") for field in NUMBERS}
     provenance = _word(row, columns, "provenance") or "user"
     if provenance not in COST_PROVENANCES:
-        raise SourceError(f"provenance {provenance!r} is none of {', '.join(COST_PROVENANCES)}")
+        raise SourceError(f"unknown provenance {provenance!r}; use one of {', '.join(COST_PROVENANCES)}")
     time_s = _number(row, columns, "time", "s")
     count = 1 if numbers["count"] is None else numbers["count"]
     shares = {field: _share(row, columns, field, count, time_s) for field in ("step", "device")}
@@ -187,7 +185,7 @@ def _cost(row: Mapping[str, Cell], columns: list[Column]) -> Cost:
         amounts[work] = _number(row, columns, "flops", "FLOP")
     if "bytes" in fields or not any(resource.measure == "B" for resource in amounts):
         if "bytes" in fields and HBM in amounts:
-            raise SourceError("both 'bytes' and 'hbm' give the bytes of main memory; keep one")
+            raise SourceError("'bytes' and 'hbm' are both main-memory traffic; keep one")
         amounts[HBM] = _number(row, columns, "bytes", "B")
     return Cost.of(amounts)
 
@@ -195,7 +193,7 @@ def _cost(row: Mapping[str, Cell], columns: list[Column]) -> Cost:
 def _work_resource(row: Mapping[str, Cell], columns: list[Column]) -> Resource:
     unit = _word(row, columns, "unit") or "matrix"
     if unit not in ("matrix", "vector"):
-        raise SourceError(f"unit {unit!r} does no arithmetic; write 'matrix' or 'vector'")
+        raise SourceError(f"unit {unit!r} is not a compute unit; write 'matrix' or 'vector'")
     return Resource(f"{unit}/{dtype(_word(row, columns, 'dtype') or _DEFAULT_DTYPE).rate}")
 
 

@@ -99,9 +99,7 @@ class Recorder:
         """A word about compilations in the profile: compilers for accelerators try kernels on them."""
         if not self.meanwhile or self.jax.default_backend() == "cpu":
             return ""
-        return (
-            f"{self.meanwhile} programs were compiled while this was recorded, and their tuning is in it; --skip or --delay leaves it out"
-        )
+        return f"{self.meanwhile} programs were compiled and tuned during the recording; exclude that with --skip or --delay"
 
     def _on_event(self, event: str, duration_s: float, **_: object) -> None:
         if event == COMPILED and self.state == "recording":
@@ -142,7 +140,7 @@ class Recorder:
         original = self.start_trace
 
         def start_trace(*args: Any, **kwargs: Any) -> Any:
-            self.end("the program took a profile of its own from then on")
+            self.end("the program started its own profile, which ended this recording")
             return original(*args, **kwargs)
 
         self.jax.profiler.start_trace = start_trace
@@ -280,7 +278,7 @@ class _Finder:
             try:
                 self.recorder.arm(module)
             except Exception as error:  # a JAX without what is asked of it; the program goes on
-                self.recorder.finish("failed", f"this JAX cannot be watched: {error}")
+                self.recorder.finish("failed", f"this version of JAX is not supported: {error}")
 
         loader.exec_module = exec_module
 

@@ -82,12 +82,12 @@ Rule = Callable[[HloModule, Intermediate, _Side, list[_Side]], Blocker | None]
 
 
 def _only_moves(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
-    """A kernel that computes nothing says itself why it is there, whatever stands on the other side."""
+    """A kernel that only moves data explains itself, whatever is on the other side."""
     for side in (producer, *readers):
         if side.opcodes <= _MOVING and (_changes_layout(module, found, side) or "transpose" in side.opcodes):
-            return Blocker("layout change", f"{side.name} does nothing but write elements in another order")
+            return Blocker("layout change", f"{side.name} only reorders elements")
         if side.opcodes <= _MOVING and (taken := sorted(_INDEXED & side.opcodes)):
-            return Blocker("indexing pattern", f"{side.name} does nothing but a {taken[0]}")
+            return Blocker("indexing pattern", f"{side.name} is only a {taken[0]}")
     return None
 
 
@@ -95,7 +95,7 @@ def _custom_call(module: HloModule, found: Intermediate, producer: _Side, reader
     for side in (producer, *readers):
         for one in (side.instruction, *side.near):
             if one.opcode == "custom-call":
-                return Blocker("custom call", f"{side.name} calls {one.custom_call_target}, whose inside no compiler sees")
+                return Blocker("custom call", f"{side.name} calls {one.custom_call_target}, which the compiler cannot fuse into")
     return None
 
 
@@ -108,7 +108,7 @@ def _collective(module: HloModule, found: Intermediate, producer: _Side, readers
 
 def _forced(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
     if any(reader.past_barrier for reader in found.readers):
-        return Blocker("explicit materialisation", "an optimization barrier keeps its sides apart")
+        return Blocker("explicit materialisation", "an optimization barrier separates them")
     for side in (producer, *readers):
         opcode = side.instruction.opcode
         if opcode.startswith(_FORCED) and not _changes_layout(module, found, side):
@@ -118,18 +118,18 @@ def _forced(module: HloModule, found: Intermediate, producer: _Side, readers: li
 
 def _dynamic(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
     if found.shape.is_dynamic or any("set-dimension-size" in side.opcodes for side in (producer, *readers)):
-        return Blocker("dynamic shape", f"the size of {found.shape} is known only when it runs")
+        return Blocker("dynamic shape", f"the size of {found.shape} is known only at run time")
     return None
 
 
 def _atomics(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
     for one in producer.near:
         if one.opcode == "scatter" and reads_target(module, one):
-            return Blocker("atomics", f"{producer.name} adds to it in no order; it is whole when the last update is in")
+            return Blocker("atomics", f"{producer.name} updates it in any order; it is complete only after the last update")
     if "reduce" in producer.nearby:
         for side in readers:
             if "reduce" in side.nearby and side.instruction.shape.elements < found.shape.elements:
-                return Blocker("atomics", f"a reduction split in two: {producer.name} leaves partial results to {side.name}")
+                return Blocker("atomics", f"a reduction in two kernels: {producer.name} writes partial results for {side.name}")
     return None
 
 
@@ -151,7 +151,7 @@ def _layout(module: HloModule, found: Intermediate, producer: _Side, readers: li
 def _product(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
     for side in (producer, *readers):
         if PRODUCTS & side.opcodes:
-            what = "its result; only elementwise work on it could join" if side is producer else "an operand; only its loads could join"
+            what = "its result; only elementwise ops could be fused" if side is producer else "an operand; only its loads could be fused"
             return Blocker("matrix product", f"{side.name} is a product and this is {what}")
     return None
 
@@ -165,18 +165,20 @@ def _reduction(module: HloModule, found: Intermediate, producer: _Side, readers:
             again = (
                 "reads the same operand again" if read & _sources(found.computation, side.instruction) else "spreads it over more elements"
             )
-            return Blocker("reduction before use", f"{producer.name} must have read all of a row before {side.name} {again}")
+            return Blocker("reduction before use", f"{producer.name} must read a whole row before {side.name} {again}")
     for side in readers:
         if "reduce" in side.opcodes:
-            return Blocker("reduction before use", f"{producer.name} reduces before it makes this, and {side.name} reduces it in turn")
+            return Blocker("reduction before use", f"{producer.name} reduces to compute it, and {side.name} reduces it again")
     return None
 
 
 def _kept(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
     if found.is_needed:
-        return Blocker("explicit materialisation", "it is also a result, or the next step or another computation takes it")
+        return Blocker(
+            "explicit materialisation", "it is also a result of the program, or used by the next iteration or another computation"
+        )
     if all(reader.is_late for reader in found.readers):
-        return Blocker("explicit materialisation", f"it is saved: {readers[0].name} also waits for kernels that come between")
+        return Blocker("explicit materialisation", f"it is stored for later: {readers[0].name} also depends on kernels in between")
     return None
 
 

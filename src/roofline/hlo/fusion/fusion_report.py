@@ -270,11 +270,11 @@ def _median(values: Sequence[tuple[Number, int]]) -> Number | None:
 def _notes(module: HloModule, ran: Sequence[Executed]) -> list[str]:
     notes = []
     if ESTIMATED in module.frontend_attributes:
-        notes.append("the program was not compiled: its kernels are this project's estimate of what a compiler would make")
+        notes.append("the program is not compiled: its kernels are estimated by roofline's fusion model")
     elif not module.is_scheduled and all(one.site.instruction.opcode != "fusion" for one in ran):
-        notes.append("the program was not compiled: every instruction counts as a kernel; fuse it first to see what a compiler would make")
+        notes.append("the program is not compiled: every instruction counts as a kernel")
     if any(not one.is_certain for one in ran):
-        notes.append("only the data decide how often some loops run: one step of each is counted")
+        notes.append("trip counts of some loops are known only at run time: one iteration of each is counted")
     return notes
 
 

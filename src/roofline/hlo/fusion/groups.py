@@ -2,7 +2,7 @@
 
 Every instruction is decided once, when all its users are. It starts as a kernel of its own, and joins others only where that moves no
 more bytes: with one kernel that takes it, with several that become one, repeated in each where repeating reads less than storing, or
-written by the first of them for the others to read. The rules themselves are told in `fusion_model`.
+written by the first of them for the others to read. The rules themselves are told in `compiler_model`.
 """
 
 from collections.abc import Iterator

@@ -24,9 +24,9 @@ def callees_first(module: HloModule) -> tuple[int, ...]:
                 order.append(number)
                 if depth[number] > MAX_DEPTH:
                     name = module.computations[number].name
-                    raise SourceError(f"{module.name}: {name}: calls nested deeper than {MAX_DEPTH}; no compiler writes that")
+                    raise SourceError(f"{module.name}: {name}: calls nested deeper than {MAX_DEPTH}; is the file damaged?")
             elif called in path:
-                raise SourceError(f"{module.name}: {module.computations[called].name} calls itself; no compiler writes that")
+                raise SourceError(f"{module.name}: {module.computations[called].name} calls itself; is the file damaged?")
             elif called not in depth:
                 path[called] = None
                 stack.append((called, iter(called_by[called])))
@@ -58,7 +58,7 @@ def in_order(computation: Computation) -> tuple[int, ...]:
                     done.add(index)
                     order.append(index)
             elif any(operand in open_ for operand in waiting) or index in waiting:
-                raise SourceError(f"{computation.name}: {computation[index].name} needs its own result")
+                raise SourceError(f"{computation.name}: {computation[index].name} depends on its own result")
             else:
                 open_.add(index)
                 stack += waiting

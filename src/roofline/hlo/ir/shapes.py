@@ -100,7 +100,7 @@ class Shape(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.dtype not in _NUMBERS and self.dtype not in ("tuple", "buffer", *VALUELESS):
-            raise Malformed(f"no element type is called {excerpt(self.dtype)}")
+            raise Malformed(f"unknown element type {excerpt(self.dtype)}")
         if len(self.dims) > MAX_RANK:
             raise Malformed(f"a shape of {len(self.dims):,} dimensions; {MAX_RANK} is the most this reader takes")
         if self.dims:
@@ -233,7 +233,7 @@ def _parse(text: str, known: dict[str, Shape]) -> Shape:
             stack.append(("buffer" if match["open"] == "b(" else "tuple", []))
         elif kind == "close":
             if not stack:
-                raise Malformed(f"')' closes nothing in the shape {excerpt(text)}")
+                raise Malformed(f"unmatched ')' in the shape {excerpt(text)}")
             dtype_name, parts = stack.pop()
             complete = Shape(dtype_name, parts=tuple(parts))
         if complete is not None:

@@ -197,7 +197,7 @@ def _opaque(site: Site) -> Work:
     found = price_call(site) if site.instruction.opcode == "custom-call" else None
     if found is None:
         what = site.instruction.custom_call_target or site.instruction.opcode
-        return Work(Cost.of({UNNAMED_WORK: None}), (f"nobody knows what {what} computes",))
+        return Work(Cost.of({UNNAMED_WORK: None}), (f"the cost of {what} is unknown",))
     amounts = tuple((resource, amount) for resource, amount in found.cost.amounts if resource.is_compute)
     return Work(Cost(amounts, frozenset(resource for resource in found.cost.unknown if resource.is_compute)), found.notes)
 

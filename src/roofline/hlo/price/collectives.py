@@ -68,7 +68,7 @@ def collective(site: Site, network: Network, kind: str = "") -> Price:
         crosses = any(source != target for source, target in site.instruction.source_target_pairs)
         chips = 2 if crosses else 1
     if chips == 1:
-        return Price(Cost.of({"hbm": 2 * size}), opcode, ("a group of one device: nothing crosses a link",))
+        return Price(Cost.of({"hbm": 2 * size}), opcode, ("a group of one device: no link traffic",))
     notes: tuple[str, ...] = ()
     if opcode == "ragged-all-to-all":
         size = site.operands[0].shape.bytes if site.operands else 0

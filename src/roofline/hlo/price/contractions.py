@@ -44,7 +44,7 @@ def ragged_dot(site: Site, inner: Inner) -> Work:
     if any(axis in contracted for axis in ragged):  # the result has the groups as a dimension of its own
         elements //= max(1, sizes.shape.dims[-1])
     work = product(site, 2 * depth * elements, left.shape, right.shape)
-    return Work(work.cost, (*work.notes, "the groups are taken to fill the ragged dimension"))
+    return Work(work.cost, (*work.notes, "assuming the groups fill the ragged dimension"))
 
 
 def convolution(site: Site, inner: Inner) -> Work:
@@ -75,7 +75,7 @@ def product(site: Site, flops: int, left: Shape, right: Shape) -> Work:
     if left.dtype in _COMPLEX or right.dtype in _COMPLEX:
         flops *= 4
     unit, passes = unit_of(site, left.number, right.number)
-    notes = (f"runs as {passes} passes of {unit.kind}; its FLOP are counted once",) if passes > 1 else ()
+    notes = (f"runs as {passes} passes of {unit.kind}; FLOP counted once",) if passes > 1 else ()
     return Work(Cost.of({unit: flops}), notes)
 
 

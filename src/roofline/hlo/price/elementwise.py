@@ -21,7 +21,7 @@ Amounts = tuple[tuple[Resource, Amount], ...]
 
 
 class PerElement(Struct, frozen=True):
-    """FLOP and transcendentals an element."""
+    """FLOP and transcendentals per element."""
 
     flops: int = 0
     transcendentals: int = 0
@@ -50,7 +50,7 @@ ARITHMETIC, BITS, TRANSCENDENTALS, COMPARISONS, SIGNS, SPECIAL, SPECIAL_COMPARIS
 CHLO = SPECIAL | SPECIAL_COMPARISONS
 ELEMENTWISE = ARITHMETIC | BITS | TRANSCENDENTALS | COMPARISONS | SIGNS | CONVERSIONS | CHLO
 
-# Why our count of an opcode differs from XLA's, which is 1 an element: the name of the convention in docs/hlo.md.
+# Why our count of an opcode differs from XLA's, which is 1 per element: the name of the convention in docs/hlo.md.
 CONVENTIONS: dict[str, str] = {
     **dict.fromkeys(COMPARISONS, "comparisons"),
     **dict.fromkeys(SIGNS, "signs"),
@@ -96,7 +96,7 @@ def each_element(computation: Computation, instruction: Instruction) -> Amounts:
 
 
 def elementwise(site: Site, inner: Inner) -> Work:
-    """As many FLOP and transcendentals an element as `per_element` says."""
+    """As many FLOP and transcendentals per element as `per_element` says."""
     each = each_element(site.computation, site.instruction)
     if not each:
         return NO_WORK

@@ -71,7 +71,7 @@ class Pricer:
             where = f"{instruction.dialect.where}: {instruction.dialect.place(instruction.place)}: {instruction.name}"
             raise SourceError(f"{where}: its attributes do not fit its operands ({error}); is the file damaged?") from None
         if (found.cost.amounts or found.cost.unknown) and instruction.shape.is_dynamic:
-            return replace(found, notes=(*found.notes, "dimensions that vary are counted at their upper bound"))
+            return replace(found, notes=(*found.notes, "dynamic dimensions are counted at their upper bound"))
         return found
 
     def sites(self, computation: Computation) -> list[Site]:
@@ -209,7 +209,7 @@ def _loop(pricer: Pricer, site: Site) -> Price:
     least: Cost = sum((run.least for run in runs), NOTHING)
     trips = pricer.trip_count(site)
     if trips is None:
-        note = f"only the data decide how often {site.instruction.name} runs: one step is counted, the rest is unknown"
+        note = f"the trip count of {site.instruction.name} is known only at run time: one iteration is counted, the rest is unknown"
         return Price(uncertain(each), "while", (note,))
     least = least * trips
     return Price(each * trips, "while", (f"{trips:,} times",), None if least == each * trips else least)
@@ -230,7 +230,7 @@ def _branches(pricer: Pricer, site: Site) -> Price:
 
 def branch_note(count: int, least: Cost) -> str:
     """What is said about a conditional."""
-    return f"the dearest of {count} branches; the cheapest needs {show(_float(least.flops), 'FLOP')} and {show(_float(least.bytes()), 'B')}"
+    return f"most expensive of {count} branches; cheapest: {show(_float(least.flops), 'FLOP')} and {show(_float(least.bytes()), 'B')}"
 
 
 def _float(amount: object) -> float | None:
@@ -274,7 +274,7 @@ def _unknown(pricer: Pricer, site: Site) -> Price:
     traffic.write(site.instruction.shape)
     what = site.instruction.custom_call_target or site.instruction.opcode
     cost = traffic.cost(moves_only=False) + Cost.of({UNNAMED_WORK: None})
-    return Price(cost, "custom call" if site.instruction.opcode == "custom-call" else "unknown", (f"nobody knows what {what} computes",))
+    return Price(cost, "custom call" if site.instruction.opcode == "custom-call" else "unknown", (f"the cost of {what} is unknown",))
 
 
 def _collective(pricer: Pricer, site: Site) -> Price:

@@ -107,7 +107,9 @@ def _steps(pricer: Pricer, site: Site) -> Iterator[tuple[int, int, bool, str]]:
     else:
         trips = pricer.trip_count(site)
         note = (
-            "" if trips is not None else f"only the data decide how often {instruction.name} runs: one step is counted, the rest is unknown"
+            ""
+            if trips is not None
+            else f"the trip count of {instruction.name} is known only at run time: one iteration is counted, the rest is unknown"
         )
         for role in ("condition", "body"):
             for called in instruction.called(role):

@@ -28,20 +28,20 @@ def _applied(site: Site, inner: Inner, role: str = "to_apply") -> Work:
 
 
 def reduce(site: Site, inner: Inner) -> Work:
-    """(elements in − elements out) applications; several arrays reduced together are one application an element."""
+    """(elements in − elements out) applications; several arrays reduced together are one application per element."""
     before = prod(site.operands[0].shape.dims)
     return _times(_applied(site, inner), before - prod(result_dims(site.instruction.shape)))
 
 
 def mapped(site: Site, inner: Inner) -> Work:
-    """One application an element."""
+    """One application per element."""
     return _times(_applied(site, inner), site.instruction.shape.elements)
 
 
 def reduce_window(site: Site, inner: Inner) -> Work:
     """(valid taps − 1) applications a window that meets an input: padding is the starting value, and adds nothing.
 
-    A window as long as its dimension, moved from one end to the other, is a running total: one application an element but the first.
+    A window as long as its dimension, moved from one end to the other, is a running total: one application per element but the first.
     """
     running = _running_total(site)
     if running is not None:
@@ -95,7 +95,7 @@ def scatter(site: Site, inner: Inner) -> Work:
 
 
 def select_and_scatter(site: Site, inner: Inner) -> Work:
-    """(valid taps − 1) selections a window, and one scatter an element of the source."""
+    """(valid taps − 1) selections a window, and one scatter per element of the source."""
     source, result = site.operands[0].shape.dims, site.operands[1].shape.dims
     sides = tuple(zip(site.instruction.window, source, result, strict=True))
     taps = prod(pairs(side, size, out) for side, size, out in sides)
@@ -110,12 +110,12 @@ def sort(site: Site, inner: Inner) -> Work:
     axis = site.instruction.dimensions[0] if site.instruction.dimensions else len(dims) - 1
     line = dims[axis] if dims else 1
     comparisons = round(prod(dims) * log2(line)) if line > 1 else 0
-    return Work(notes=(f"about {comparisons:,} comparisons, which are no FLOP",))
+    return Work(notes=(f"about {comparisons:,} comparisons, not counted as FLOP",))
 
 
 def topk(site: Site, inner: Inner) -> Work:
-    """Comparisons only: one an element at least."""
-    return Work(notes=(f"at least {prod(site.operands[0].shape.dims):,} comparisons, which are no FLOP",))
+    """Comparisons only: one per element at least."""
+    return Work(notes=(f"at least {prod(site.operands[0].shape.dims):,} comparisons, not counted as FLOP",))
 
 
 def fft(site: Site, inner: Inner) -> Work:
@@ -127,7 +127,7 @@ def fft(site: Site, inner: Inner) -> Work:
     elements = max(prod(site.operands[0].shape.dims), site.instruction.shape.elements)
     each = 5 * points * log2(points) / (2 if half else 1) if points > 1 else 0
     flops = round(elements // max(1, points) * each)
-    return Work(Cost.of({vector(site.instruction.shape.number): flops}), ("5 n log2 n FLOP a transform of n complex points",))
+    return Work(Cost.of({vector(site.instruction.shape.number): flops}), ("5 n log2 n FLOP per transform of n complex points",))
 
 
 def cholesky(site: Site, inner: Inner) -> Work:

@@ -29,7 +29,7 @@ def pairs(window: WindowDimension, size: int, out: int) -> int:
         # o + j − low runs over a rectangle; those below a bound are two triangles less two.
         return _below(size + window.low, out, window.size) - _below(window.low, out, window.size)
     if window.size > MOST_STEPS:
-        raise FormulaError(f"a window of {window.size:,} taps is more than anybody counts one by one")
+        raise FormulaError(f"a window of {window.size:,} taps is too large to count")
     if window.base_dilation == 1:
         return _axis(window, size).taps
     return sum(_met(window, tap, size, out) for tap in range(window.size))
@@ -39,7 +39,7 @@ def pairs_within(window: WindowDimension, size: int, outputs: range) -> int:
     """Pairs of one of these outputs and a tap whose input exists."""
     _check(window)
     if len(outputs) * (window.size if window.base_dilation > 1 else 1) > MOST_STEPS:
-        raise FormulaError(f"{len(outputs):,} windows of {window.size:,} taps are more than anybody counts one by one")
+        raise FormulaError(f"{len(outputs):,} windows of {window.size:,} taps are too many to count")
     return sum(_taps_at(window, size, place) for place in outputs)
 
 
@@ -62,7 +62,7 @@ def met(window: WindowDimension, size: int, out: int) -> int:
     if size and plain and window.low <= reach and window.high <= reach:
         return out
     if out * window.size > MOST_STEPS:
-        raise FormulaError(f"{out:,} windows of {window.size:,} taps are more than anybody counts one by one")
+        raise FormulaError(f"{out:,} windows of {window.size:,} taps are too many to count")
     return sum(_meets(place * window.stride - window.low, window, size) for place in range(out))
 
 

@@ -33,7 +33,7 @@ def parse(data: bytes | str, where: str = "program") -> HloModule:
     if isinstance(data, str):
         text = data.removeprefix("\ufeff")
     elif data.startswith(_BYTECODE):
-        raise SourceError(f"{where}: MLIR bytecode; print the module as text instead, as lowered.as_text() does")
+        raise SourceError(f"{where}: MLIR bytecode is not supported; use text, as from lowered.as_text()")
     elif re.search(_CONTROL, data[:HEAD]):
         from .proto import parse_proto
 

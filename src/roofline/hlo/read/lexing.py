@@ -85,11 +85,11 @@ def end_of_value(text: str, start: int) -> int:
             stack.append(mark)
         elif mark in "})]":
             if not stack or stack.pop() != _CLOSES[mark]:
-                raise Malformed(f"{mark!r} closes nothing in {excerpt(text[start:])}")
+                raise Malformed(f"unmatched {mark!r} in {excerpt(text[start:])}")
         elif mark == '"':
-            raise Malformed(f"a string never ends: {excerpt(text[match.start() :])}")
+            raise Malformed(f"unterminated string: {excerpt(text[match.start() :])}")
     if stack:
-        raise Malformed(f"{stack[0]!r} is never closed in {excerpt(text[start:])}")
+        raise Malformed(f"unclosed {stack[0]!r} in {excerpt(text[start:])}")
     return len(text)
 
 
@@ -116,7 +116,7 @@ def without_comments(text: str) -> str:
         pieces.append(text[position:start])
         end = text.find("*/", start + 2)
         if end < 0:
-            raise Malformed(f"a comment never ends: {excerpt(text[start:])}")
+            raise Malformed(f"unterminated comment: {excerpt(text[start:])}")
         position = end + 2
     return "".join([*pieces, text[position:]])
 
@@ -178,5 +178,5 @@ def closing(text: str, start: int) -> int:
             if depth == 0:
                 return match.start()
         elif mark == '"':
-            raise Malformed(f"a string never ends: {excerpt(text[match.start() :])}")
-    raise Malformed(f"'(' is never closed: {excerpt(text[start:])}")
+            raise Malformed(f"unterminated string: {excerpt(text[match.start() :])}")
+    raise Malformed(f"unclosed '(': {excerpt(text[start:])}")

@@ -1,7 +1,7 @@
 """MLIR text as a tree of operations: results, operands, attributes, regions, types; in pretty and in generic form.
 
 Only the shape of the text is understood here, the same for every dialect that prints like StableHLO: what an operation means is for
-`lowering` to say.
+`stablehlo_to_hlo` to say.
 """
 
 import re

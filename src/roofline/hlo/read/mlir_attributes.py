@@ -56,13 +56,13 @@ def end_of_nest(text: str, position: int) -> int:
         if mark in _SHUT:
             stack.append(_SHUT[mark])
         elif mark == '"':
-            raise Malformed(f"a string never ends: {excerpt(text[match.start() :])}")
+            raise Malformed(f"unterminated string: {excerpt(text[match.start() :])}")
         elif mark in (">", "}", ")", "]"):
             if not stack or stack.pop() != mark:
-                raise Malformed(f"{mark!r} closes nothing after {excerpt(text[position:])}")
+                raise Malformed(f"unmatched {mark!r} after {excerpt(text[position:])}")
             if not stack:
                 return match.end()
-    raise Malformed(f"a bracket is never closed: {excerpt(text[position:])}")
+    raise Malformed(f"unclosed bracket: {excerpt(text[position:])}")
 
 
 def parse_value(text: str, position: int = 0, depth: int = 0, typed: bool = True) -> tuple[object, int]:
@@ -81,7 +81,7 @@ def parse_value(text: str, position: int = 0, depth: int = 0, typed: bool = True
     if mark == '"':
         match = _STRING.match(text, position)
         if match is None:
-            raise Malformed(f"a string never ends: {excerpt(text[position:])}")
+            raise Malformed(f"unterminated string: {excerpt(text[position:])}")
         return unescape(match[0][1:-1]), _past_type(text, match.end())[1] if typed else match.end()
     if mark in "<(":
         end = end_of_nest(text, position) if mark == "<" else end_of_type(text, position)

@@ -102,4 +102,4 @@ def element_type(text: str) -> str:
         return "f32" if text == "tf32" else text
     if re.fullmatch(r"f[468]E\w+", text):
         return text.lower()
-    raise Malformed(f"no element type is called {excerpt(text)}")
+    raise Malformed(f"unknown element type {excerpt(text)}")

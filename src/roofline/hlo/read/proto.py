@@ -82,7 +82,7 @@ class ProtoDialect(Struct, frozen=True):
 
     def _payload(self, number: int) -> str:
         if not 0 <= number < len(self.payloads):
-            raise Malformed(f"there is no payload {number}; the module has {len(self.payloads)}")
+            raise Malformed(f"there is no payload {number}; the program has {len(self.payloads)}")
         return self.payloads[number].decode("utf-8", "backslashreplace")
 
     def names(self, raw: object) -> tuple[str, ...]:
@@ -126,7 +126,7 @@ class _Reader:
         whole = unpack(_MODULE, data, start, end)
         name, entry_name, bodies, identity, entry, payloads, shapes, schedule, aliases, devices, frames, attributes = whole
         if not bodies:
-            raise Malformed("no computation; is the data cut off, or not an HLO module?", start)
+            raise Malformed("no computation; is the data cut off, or not an HLO program?", start)
         self.dialect = replace(self.dialect, payloads=payloads)
         if schedule is not None:
             self.schedule = {computation: order[0] for computation, order in schedule[0] if order is not None}
@@ -220,7 +220,7 @@ class _Reader:
         calls = []
         for position, identity in enumerate(called):
             if identity not in self.numbers:
-                raise Malformed(f"{excerpt(name)} calls the computation {identity}, which the module does not have", offset)
+                raise Malformed(f"{excerpt(name)} calls the computation {identity}, which the program does not have", offset)
             calls.append(Call(roles[min(position, len(roles) - 1)], self.numbers[identity]))
         return tuple(reversed(calls)) if opcode == "while" else tuple(calls)
 

@@ -28,7 +28,7 @@ def _shape(data: bytes, start: int, end: int, known: dict[bytes, Shape], depth: 
     kind, dims, dynamic, inner, layout = unpack(_PLAN, data, start, end)
     name = PRIMITIVE_TYPES.get(kind)
     if name is None:
-        raise Malformed(f"no element type has the number {kind}", start)
+        raise Malformed(f"unknown element type number {kind}", start)
     if name in _WITHOUT_DIMENSIONS:
         return Shape(name, parts=tuple([read_shape(data, part, known, depth + 1) for part in inner]))
     moves = tuple(flag != 0 for flag in dynamic) if any(dynamic) else ()

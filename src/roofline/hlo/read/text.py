@@ -130,7 +130,7 @@ class _Reader:
                 number += 1
             elif line.startswith("HloModule"):
                 if header or self.drafts:
-                    raise Malformed("a second HloModule; split the file, one module each")
+                    raise Malformed("a second HloModule; split the file, one program each")
                 header, number = self.logical(number)
                 name, _, header = header.strip().removeprefix("HloModule").partition(",")
                 header = header or " "
@@ -154,13 +154,7 @@ class _Reader:
         end = number + 1
         while balance.is_open or self.lines[end - 1].rstrip()[-1:] in (",", "="):
             if end == len(self.lines):
-                what = (
-                    "a string never ends"
-                    if balance.in_string
-                    else "a comment never ends"
-                    if balance.in_comment
-                    else "a bracket is never closed"
-                )
+                what = "unterminated string" if balance.in_string else "unterminated comment" if balance.in_comment else "unclosed bracket"
                 raise Malformed(f"{what}: {excerpt(self.lines[number].strip())}")
             self.lines[end] = without_line_comment(self.lines[end]) if "//" in self.lines[end] else self.lines[end]
             balance.feed("\n")
@@ -285,7 +279,7 @@ class _Reader:
             if "control-predecessors=" in rest:
                 self.line = place
                 draft.pending.append((position, [], _control(rest)))
-        raise Malformed(f"the computation {excerpt(draft.name)} is never closed; the text is cut off")
+        raise Malformed(f"the computation {excerpt(draft.name)} is not closed; is the text cut off?")
 
     def unfold(self, draft: _Draft, names: list[str]) -> tuple[int, ...]:
         """Operands some of which were not defined so far: elements of tuples written ``x#1``, or names that stand further down."""
@@ -391,7 +385,9 @@ class _Reader:
             self.line = line
             for _, name in names:
                 if name not in self.numbers:
-                    raise Malformed(f"{excerpt(draft.instructions[position].name)} calls {excerpt(name)}, which the module does not define")
+                    raise Malformed(
+                        f"{excerpt(draft.instructions[position].name)} calls {excerpt(name)}, which the program does not define"
+                    )
             calls = tuple(Call(role, self.numbers[name]) for role, name in names)
             draft.instructions[position] = replace(draft.instructions[position], calls=calls)
 
@@ -467,7 +463,7 @@ def _calls(rest: str) -> tuple[tuple[str, str], ...]:
 def _called(role: str, value: str) -> list[str]:
     names = braced(value) if value.startswith("{") else value
     if "\n" in names.strip():
-        raise Malformed(f"{role} holds a whole computation; print the module with computations on their own")
+        raise Malformed(f"{role} holds a whole computation; print the program with separate computations")
     return [name.strip().lstrip("%") for name in names.split(",") if name.strip()]
 
 

@@ -201,7 +201,7 @@ def parse_metadata(text: str) -> Metadata:
     fields = {}
     for name, long, short, unclosed in _METADATA.findall(braced(text)):
         if unclosed:
-            raise Malformed(f"a string never ends in {excerpt(text)}")
+            raise Malformed(f"unterminated string in {excerpt(text)}")
         if name in _KEPT:
             fields[name] = long or short
     for name in _KEPT_NUMBERS & fields.keys():

@@ -22,7 +22,7 @@ from ...errors import SourceError
 try:
     from ._wire import fields, unpack
 except ImportError as error:
-    raise SourceError(f"what reads programs is not built ({error}); run: pip install -e .   (it needs a C compiler)") from None
+    raise SourceError(f"the native program reader is not built ({error}); run: pip install -e .   (needs a C compiler)") from None
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 

@@ -6,6 +6,13 @@
 'Roofline of toy'
 """
 
+from ...errors import MissingExtra
+
+try:
+    import matplotlib  # noqa: F401
+except ModuleNotFoundError:
+    raise MissingExtra("matplotlib") from None
+
 from .bars import time_bars
 from .changes import change_bars
 from .points import distance_to_roof, fusion_path, prediction_and_measurement

@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 
 from ...errors import UsageError
 from ...placement import Placement
+from ...resource import bound_words
 from ...units import percent, show
 from ..geometry import Extent, Tick, title
 from .frame import Axis
@@ -22,11 +23,11 @@ _MOST_GROUPS = 24
 def time_bars(
     placements: Mapping[str, Placement] | Iterable[tuple[str, Placement]], *, theme: str = "light", ax: Axes | None = None
 ) -> Axes:
-    """Seconds on each unit of hardware, one group a placement: T_min is the longest bar, T_max all of them end to end."""
+    """Seconds on each unit, one group per placement: the minimum time is the longest bar, the serial time all of them end to end."""
     groups = tuple(placements.items() if isinstance(placements, Mapping) else placements)
     groups = tuple((name, placed) for name, placed in groups if placed.serial_s > 0)
     if not groups:
-        raise UsageError("no placement asks any unit for time; there is nothing to draw")
+        raise UsageError("no placement has a time on any unit: nothing to draw; give operations with FLOP or bytes")
     shown = groups[:_MOST_GROUPS]
     heights = [_HEAD + _ROW * len(placed.times) + _SPACE for _, placed in shown]
     longest = max(max(placed.serial_s, placed.time_s or 0.0) for _, placed in shown)
@@ -38,13 +39,13 @@ def time_bars(
         _draw_group(sheet, name, placed, top)
     ink = sheet.theme.ink
     entries = [
-        Entry(text="T_min, everything overlaps", colour=ink),
-        Entry(text="T_max, nothing overlaps", colour=ink, dash=(3, 2)),
+        Entry(text="minimum time (full overlap)", colour=ink),
+        Entry(text="serial time (no overlap)", colour=ink, dash=(3, 2)),
         *([Entry(text="measured", colour=ink, marker="D")] if any(placed.time_s for _, placed in shown) else []),
     ]
     machines = sorted({placed.machine.name for _, placed in shown})
-    caption = f"The first {_MOST_GROUPS} of {len(groups)} placements are drawn." if len(groups) > len(shown) else ""
-    return sheet.finish(f"Time on each unit of {', '.join(machines)}", legend=entries, caption=caption)
+    caption = f"Showing the first {_MOST_GROUPS} of {len(groups)} operations." if len(groups) > len(shown) else ""
+    return sheet.finish(f"Time per unit on {', '.join(machines)}", legend=entries, caption=caption)
 
 
 def _rows(groups: Sequence[tuple[str, Placement]], tops: Sequence[float]) -> tuple[Tick, ...]:
@@ -74,8 +75,8 @@ def _draw_group(sheet: Sheet, name: str, placed: Placement, top: float) -> None:
 
 
 def _summary(name: str, placed: Placement) -> str:
-    parts = [f"bound by {title(placed.bound)}" if placed.bound else "no bound"]
-    parts += [f"T_min {show(placed.floor_s, 's', 3)}", f"T_max {show(placed.serial_s, 's', 3)}"]
+    parts = [bound_words(placed.bound)]
+    parts += [f"minimum {show(placed.floor_s, 's', 3)}", f"serial {show(placed.serial_s, 's', 3)}"]
     if placed.time_s:
-        parts.append(f"measured {show(placed.time_s, 's', 3)} ({percent(placed.efficiency)} of roof)")
+        parts.append(f"measured {show(placed.time_s, 's', 3)} (efficiency {percent(placed.efficiency)})")
     return f"{short_name(name, 34)}: {', '.join(parts)}"

@@ -22,7 +22,7 @@ def change_bars(comparison: Comparison, *, theme: str = "light", ax: Axes | None
     changed = [delta for delta in comparison.deltas if delta.change_s is not None]
     shown = changed[:_MOST_OPS]
     if not shown:
-        raise UsageError("no op was timed on both sides; there is no change to draw")
+        raise UsageError("no op has a measured time on both sides: nothing to draw")
     height = _HEAD + 2 * _ROW + _SPACE
     tops = [height * (len(shown) - index) for index in range(len(shown))]
     longest = max(max(delta.before.time_s or 0.0, delta.after.time_s or 0.0) for delta in shown)
@@ -38,9 +38,9 @@ def change_bars(comparison: Comparison, *, theme: str = "light", ax: Axes | None
         Entry(text="after, faster", colour=sheet.theme.good, marker="s"),
         Entry(text="after, slower", colour=sheet.theme.compute, marker="s"),
     ]
-    caption = f"The {_MOST_OPS} largest of {len(changed)} changes are drawn." if len(changed) > len(shown) else ""
+    caption = f"Showing the {_MOST_OPS} largest of {len(changed)} changes." if len(changed) > len(shown) else ""
     speed = f": {comparison.speedup:.3g}x as fast" if comparison.speedup else ""
-    return sheet.finish(f"{_signed(comparison.change_s)} in all{speed}", legend=legend, caption=caption)
+    return sheet.finish(f"{_signed(comparison.change_s)} in total{speed}", legend=legend, caption=caption)
 
 
 def _ticks(shown: Sequence[Delta], tops: Sequence[float]) -> tuple[Tick, ...]:

@@ -30,15 +30,15 @@ def fusion_path(
     theme: str = "light",
     ax: Axes | None = None,
 ) -> Axes:
-    """The same arithmetic in fewer kernels: scenarios along the roof, unfused first, and the gain between first and last.
+    """The same arithmetic in fewer kernels: scenarios along the roofline, unfused first, and the gain between first and last.
 
-    A scenario is (name, intensity), on the roof, or a `Fusion`, at the rate of its kernels one after the other.
+    A scenario is (name, intensity), at its attainable rate, or a `Fusion`, at the rate of its kernels run one after the other.
     """
     given = tuple(scenarios)
     one = roof(machine, compute or _fused_compute(machine, given), level)
     steps = tuple(_step(one, scenario) for scenario in given)
     if not steps:
-        raise UsageError("a fusion path needs a scenario; give the unfused one first")
+        raise UsageError("nothing to draw; give scenarios, the unfused one first")
     extent = extent_of([one], [(x, rate) for _, x, rate in steps], right_of_ridge=0.5)
     sheet = Sheet(ax, theme, extent, intensity_axis(one.level or level), RATE)
     _draw_roof(sheet, one, extent)
@@ -53,8 +53,8 @@ def fusion_path(
         sheet.dot(x, rate, colour, radius=5, marker=MARKERS[index % len(MARKERS)])
         sheet.ask(f"{short_name(name)}\n{show(x, 'FLOP/B', 3)}, {show(rate, 'FLOP/s', 3)}", x, rate, radius=5)
     return sheet.finish(
-        f"Fusion on {one.name}: the same FLOP, fewer bytes, {_times(fast / slow)} the rate",
-        subtitle="on the slope a higher intensity is a higher rate; the shaded area is the gain",
+        f"Fusion on {one.name}: same FLOP, fewer bytes, {_times(fast / slow)} the rate",
+        subtitle="memory-bound kernels gain rate with arithmetic intensity; shaded: the gain",
     )
 
 
@@ -65,7 +65,7 @@ def _step(one: Roof, scenario: Fusion | tuple[str, float]) -> tuple[str, float, 
         return name, intensity, one.at(intensity)
     count = len(scenario.kernels)
     if scenario.intensity is None or not scenario.intensity or scenario.attainable is None:
-        raise UsageError("a chain without FLOP, or of unknown traffic, has no place under a roof")
+        raise UsageError("a chain without FLOP or with unknown traffic has no arithmetic intensity to draw")
     return f"{count} kernel{'' if count == 1 else 's'}", scenario.intensity, scenario.attainable
 
 
@@ -101,22 +101,22 @@ def prediction_and_measurement(
     theme: str = "light",
     ax: Axes | None = None,
 ) -> Axes:
-    """What the roof allows and what was measured: points (name, intensity, measured rate), each joined to its roof by the gap."""
+    """Attainable and achieved rates: points (name, intensity, measured rate), each joined to the roofline above it."""
     one, measured = roof(machine, compute, level), _measured(points)
     sheet = _measured_sheet(one, measured, theme, ax)
     colour = sheet.theme.series[3]
     for _, x, rate in measured:
         _draw_gap(sheet, one, x, rate, colour)
     for name, x, rate in measured[:most_labels]:
-        sheet.ask(f"{short_name(name)}\n{percent(rate / one.at(x))} of roof", x, rate, crowd=True)
-    caption = f"The first {most_labels} of {len(measured)} points are named." if len(measured) > most_labels else ""
+        sheet.ask(f"{short_name(name)}\nefficiency {percent(rate / one.at(x))}", x, rate, crowd=True)
+    caption = f"Only the first {most_labels} of {len(measured)} points are labelled." if len(measured) > most_labels else ""
     entries = [
-        Entry(text="what the roof allows", colour=sheet.theme.ink, marker="o", filled=False),
-        Entry(text="measured", colour=colour, marker="o"),
+        Entry(text="attainable", colour=sheet.theme.ink, marker="o", filled=False),
+        Entry(text="achieved", colour=colour, marker="o"),
     ]
     return sheet.finish(
-        f"Prediction and measurement on {one.name}",
-        subtitle="the gap below the roof is the room for improvement; the roof is a bound, not a forecast",
+        f"Achieved and attainable rates on {one.name}",
+        subtitle="the gap to the roofline is the room for improvement",
         legend=entries,
         caption=caption,
     )
@@ -131,7 +131,7 @@ def distance_to_roof(
     theme: str = "light",
     ax: Axes | None = None,
 ) -> Axes:
-    """Points (name, intensity, measured rate) by their gap to the roof: near the memory roof beats far below the compute roof."""
+    """Points (name, intensity, measured rate) coloured by their roofline efficiency."""
     one, measured = roof(machine, compute, level), _measured(points)
     sheet = _measured_sheet(one, measured, theme, ax)
     for _, x, rate in measured:
@@ -142,27 +142,27 @@ def distance_to_roof(
         sheet.ask(_gap(rate / one.at(x)), x, (rate * one.at(x)) ** 0.5, radius=4, size=NORMAL + 2, weight="bold")
     for name, x, rate in measured:
         which = "memory" if x < one.ridge else "compute"
-        sheet.ask(f"{short_name(name)}\n{percent(rate / one.at(x))} of the {which} roof", x, rate, radius=5, size=NORMAL)
+        sheet.ask(f"{short_name(name)}\n{which}-bound, efficiency {percent(rate / one.at(x))}", x, rate, radius=5, size=NORMAL)
     entries = [
-        Entry(text=f"at least {percent(CLOSE)} of the roof", colour=sheet.theme.good, marker="o"),
-        Entry(text="between", colour=sheet.theme.series[3], marker="o"),
-        Entry(text=f"less than {percent(FAR)}", colour=sheet.theme.compute, marker="o"),
+        Entry(text=f"efficiency {percent(CLOSE)} or more", colour=sheet.theme.good, marker="o"),
+        Entry(text=f"{percent(FAR)} to {percent(CLOSE)}", colour=sheet.theme.series[3], marker="o"),
+        Entry(text=f"below {percent(FAR)}", colour=sheet.theme.compute, marker="o"),
     ]
     return sheet.finish(
-        f"Distance to the roof of {one.name}",
-        subtitle="what counts is how near a kernel is to its own roof, not which roof that is",
+        f"Roofline efficiency on {one.name}",
+        subtitle="achieved rate over attainable rate, for memory-bound and compute-bound kernels alike",
         legend=entries,
     )
 
 
 def _gap(share: float) -> str:
-    return f"{percent(1 - share)} gap" if share <= 1 else f"{percent(share - 1)} above the roof"
+    return f"{percent(1 - share)} gap" if share <= 1 else f"{percent(share - 1)} above roofline"
 
 
 def _measured(points: Iterable[tuple[str, float, float]]) -> tuple[tuple[str, float, float], ...]:
     measured = tuple(points)
     if not measured:
-        raise UsageError("no measured point to draw; give (name, intensity, rate)")
+        raise UsageError("no measured point to draw; give --point NAME,INTENSITY,RATE")
     check_spots((x, rate) for _, x, rate in measured)
     return measured
 
@@ -175,7 +175,7 @@ def _measured_sheet(one: Roof, measured: Iterable[tuple[str, float, float]], the
 
 
 def _draw_roof(sheet: Sheet, one: Roof, extent: Extent) -> None:
-    """A roof in its two colours, with its feasible area and the names of its parts."""
+    """A roofline in its two colours, with the attainable area and the names of its parts."""
     for part, colour in zip(feasible(one, extent), (sheet.theme.memory, sheet.theme.compute), strict=True):
         sheet.area(part, colour, strength=0.55, kind="feasible")
     slant, flat = one.slant(extent), one.flat(extent)

@@ -1,4 +1,4 @@
-"""The main chart: every operation of a report under the roofs of its machine."""
+"""The main chart: every operation of a report on the rooflines of its machine."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from matplotlib.ticker import NullFormatter
 
 from ...errors import UsageError
 from ...report import Report
-from ...resource import HBM
+from ...resource import HBM, bound_words
 from ...units import percent
 from ..boxes import Disc, Scene
 from ..chart import Chart, Dot, StripDot, chart
@@ -36,15 +36,15 @@ def roofline_chart(
     theme: str = "light",
     ax: Axes | None = None,
 ) -> Axes:
-    """Every operation of a report under its roofs: dots by their share of time, coloured by what binds them or by category.
+    """Every operation of a report on the roofline: dots by their share of time, coloured by bound or by category.
 
-    Operations without FLOP stand in a strip left of the axis (a child of the returned axes), at their share of bandwidth.
+    Operations without FLOP are in a strip left of the axis (a child of the returned axes), by the fraction of bandwidth they reach.
     """
     if colour_by not in ("bound", "category"):
-        raise UsageError(f"cannot colour by {colour_by!r}; colour_by is 'bound' or 'category'")
+        raise UsageError(f"cannot colour by {colour_by!r}; use 'bound' or 'category'")
     drawn = chart(report, level)
     ends = [rate_title(one.compute, one.peak) for one in drawn.roofs]
-    rate = Axis(label="rate (FLOP/s)" if drawn.timed else "attainable rate (FLOP/s)", dimension="FLOP/s")
+    rate = Axis(label="achieved rate (FLOP/s)" if drawn.timed else "attainable rate (FLOP/s)", dimension="FLOP/s")
     sheet = Sheet(ax, theme, drawn.extent, intensity_axis(level), rate, ends=ends)
     _draw_roofs(sheet, drawn, ends)
     colours, entries = _colours(drawn, colour_by, sheet.theme)
@@ -54,7 +54,7 @@ def roofline_chart(
         sheet.dot(drawn.program.intensity, drawn.program.rate, sheet.theme.ink, radius=6, marker="*", kind="program", z=6)
         entries.append(Entry(text="whole program", colour=sheet.theme.ink, marker="*"))
     left = _draw_strip(sheet, drawn, lambda dot: colours[_group(dot, colour_by)]) if drawn.strip else 0.0
-    what = "time" if drawn.timed else "time at the roof; nothing was measured, so every dot stands on its roof"
+    what = "time" if drawn.timed else "minimum time (no measured times: every dot is at its attainable rate)"
     return sheet.finish(
         f"{count} operation{'' if count == 1 else 's'} on {drawn.machine}",
         subtitle=f"area: {what}",
@@ -92,13 +92,13 @@ def _colours(drawn: Chart, colour_by: str, theme: Theme) -> tuple[dict[str, str]
     entries = [Entry(text=_name_group(group, colour_by), colour=colour, marker="o") for group, colour in named.items()]
     if len(named) < len(colours):
         only_blank = set(colours) - set(named) == {""}
-        text = ("no bound known" if colour_by == "bound" else "no category") if only_blank else "other"
+        text = ("no known bound" if colour_by == "bound" else "no category") if only_blank else "other"
         entries.append(Entry(text=text, colour=theme.muted, marker="o"))
     return colours, entries
 
 
 def _name_group(group: str, colour_by: str) -> str:
-    return f"bound by {title(group)}" if colour_by == "bound" else short_name(group)
+    return bound_words(group) if colour_by == "bound" else short_name(group)
 
 
 def _radii(dots: Sequence[Dot | StripDot], drawn: Chart) -> list[float]:
@@ -120,11 +120,11 @@ def _words(dot: Dot, drawn: Chart, letters: int) -> str:
     if not drawn.timed or not drawn.total:
         return name
     share = f"{percent(dot.weight / drawn.total)} of time"
-    return f"{name}\n{share}" if dot.efficiency is None else f"{name}\n{share}, {percent(dot.efficiency)} of roof"
+    return f"{name}\n{share}" if dot.efficiency is None else f"{name}\n{share}, efficiency {percent(dot.efficiency)}"
 
 
 def _draw_strip(sheet: Sheet, drawn: Chart, colour: Callable[[StripDot], str]) -> float:
-    """Work without FLOP in axes of its own, left of the numbers of the main ones; returns the room it takes there, in points."""
+    """Ops without FLOP on axes of their own, left of the numbers of the main ones; returns the room it takes there, in points."""
     theme = sheet.theme
     label = NORMAL * LINE_SPACING + 8
     right = sheet.numbers + 8 + label + _BESIDE
@@ -150,7 +150,7 @@ def _draw_strip(sheet: Sheet, drawn: Chart, colour: Callable[[StripDot], str]) -
     strip.set_yticks([tick.at for tick in ticks], [tick.label for tick in ticks])
     strip.axhline(1.0, color=theme.memory, linewidth=1.4, linestyle="solid", marker="none", zorder=2)
     strip.set_xlabel("no FLOP", labelpad=6, **text_style(theme.ink))
-    strip.set_ylabel("share of bandwidth", labelpad=6, **text_style(theme.ink))
+    strip.set_ylabel("fraction of bandwidth", labelpad=6, **text_style(theme.ink))
     radii = [min(radius, _STRIP / 7) for radius in _radii(drawn.strip, drawn)]
     heights = [extent.unit(0.0, dot.share)[1] * sheet.height for dot in drawn.strip]
     across = [_STRIP / 2 + shift for shift in swarm(heights, radii, _STRIP - 2 * max(radii))]

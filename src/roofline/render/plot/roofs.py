@@ -32,7 +32,7 @@ def intensity_axis(level: str) -> Axis:
 def anatomy(
     machine: Machine | Roof, *, compute: str | None = None, level: str = HBM.name, theme: str = "light", ax: Axes | None = None
 ) -> Axes:
-    """One roof explained: slope, flat, ridge, the two regions and the area where every kernel lives."""
+    """One roofline explained: slope, flat, ridge point, the two regions and the attainable area."""
     one = roof(machine, compute, level)
     extent = extent_of([one])
     sheet = Sheet(ax, theme, extent, intensity_axis(one.level or level), RATE)
@@ -51,12 +51,12 @@ def anatomy(
     sheet.ask(f"ridge point\n{show(one.ridge, 'FLOP/B')}", *one.corner, radius=4.5, size=NORMAL)
     entries = _name_regions(sheet, one)
     about = " over ".join(title(part) for part in (one.compute, one.level) if part)
-    subtitle = f"{about + ': ' if about else ''}every kernel lives in the shaded area, at best on its edge"
+    subtitle = f"{about + ': ' if about else ''}shaded: attainable rates"
     return sheet.finish(f"Roofline of {one.name}", subtitle=subtitle, legend=entries)
 
 
 def _name_regions(sheet: Sheet, one: Roof) -> list[Entry]:
-    """What holds a kernel back on either side of the ridge, low under the roof where the shaded area is wide.
+    """The bound on either side of the ridge, low under the roofline where the shaded area is wide.
 
     Returns the legend's lines for regions that are too narrow for the words.
     """
@@ -94,7 +94,7 @@ def rooflines(
     theme: str = "light",
     ax: Axes | None = None,
 ) -> Axes:
-    """Many roofs, and operations (name, intensity) on them, each at its attainable rate under each roof."""
+    """Several rooflines, and operations (name, intensity), each at its attainable rate on each of them."""
     drawn, ops = tuple(roof(one) for one in roofs), tuple(points)
     check_spots((x, 1.0) for _, x in ops)
     extent = extent_of(drawn, [(x, one.at(x)) for _, x in ops for one in drawn])
@@ -115,11 +115,11 @@ def rooflines(
         best = _draw_marks(sheet, x, drawn, colours, MARKERS[index % len(MARKERS)] if len(ops) <= len(MARKERS) else "o")
         if index < most_labels:
             sheet.ask(f"{short_name(name)}\n{show(x, 'FLOP/B', 3)}", x, best, crowd=True)
-    caption = f"The first {most_labels} of {len(ops)} operations are named." if len(ops) > most_labels else ""
-    names = f"{len(drawn)} roofs" if len(drawn) > 1 else f"the roof of {drawn[0].name}"
-    heading = f"{_count(len(ops), 'operation')} under {names}" if ops else names[0].upper() + names[1:]
-    rings = "rings are ridges, in FLOP/B"
-    subtitle = f"each mark is the best rate of that operation under that roof; {rings}" if ops else rings
+    caption = f"Only the first {most_labels} of {len(ops)} operations are labelled." if len(ops) > most_labels else ""
+    names = f"{len(drawn)} rooflines" if len(drawn) > 1 else f"the roofline of {drawn[0].name}"
+    heading = f"{_count(len(ops), 'operation')} on {names}" if ops else names[0].upper() + names[1:]
+    rings = "rings: ridge points (FLOP/B)"
+    subtitle = f"marks: attainable rate; {rings}" if ops else rings
     return sheet.finish(heading, subtitle=subtitle, caption=caption)
 
 
@@ -160,14 +160,14 @@ def hierarchy(
     theme: str = "light",
     ax: Axes | None = None,
 ) -> Axes:
-    """Roofs of the chip's memory levels, the zones between them shaded; points are (name, intensity, measured rate).
+    """Rooflines of the chip's memory levels, the zones between them shaded; points are (name, intensity, measured rate).
 
-    The x axis is the intensity over the slowest level drawn. A kernel between two roofs lives off the faster level.
+    The x axis is the intensity over the slowest level drawn. A kernel between two rooflines reuses data in the faster level.
     """
     own = [ceiling.resource.name for ceiling in machine.memories if ceiling.resource != HOST]
     names = tuple(own if levels is None else levels)
     if not names:
-        raise UsageError(f"{machine.name} has no memory level to draw; name one, like levels=['hbm', 'l2']")
+        raise UsageError(f"{machine.name}: no memory level to draw; name one, such as hbm or l2")
     roofs = sorted((roof(machine, compute, name, title(name)) for name in names), key=lambda one: one.bandwidth)
     spots = tuple(points)
     slowest = roofs[0]
@@ -195,9 +195,9 @@ def hierarchy(
         sheet.dot(x, rate, sheet.theme.ink, kind="measured")
         if abs(sheet.spot(x, rate)[1] - sheet.spot(x, below)[1]) > 16:
             sheet.arrow((x, below), (x, rate), sheet.theme.ink)
-        sheet.ask(f"{short_name(name)}: {show(rate, 'FLOP/s')}\n{_times(rate / below)} the {slowest.name} roof", x, rate)
-        sheet.ask(f"{slowest.name} roof: {show(below, 'FLOP/s')}", x, below)
-    subtitle = "a kernel in a shaded zone lives off the faster level" if len(roofs) > 1 else "one memory level"
+        sheet.ask(f"{short_name(name)}: {show(rate, 'FLOP/s')}\n{_times(rate / below)} the {slowest.name} roofline", x, rate)
+        sheet.ask(f"{slowest.name} roofline: {show(below, 'FLOP/s')}", x, below)
+    subtitle = "a kernel in a shaded zone reuses data in the faster level" if len(roofs) > 1 else "one memory level"
     return sheet.finish(f"Hierarchical roofline of {machine.name}", subtitle=subtitle)
 
 
@@ -208,7 +208,7 @@ def _times(ratio: float) -> str:
 def _name_zone(sheet: Sheet, lower: Roof, upper: Roof, colour: str) -> None:
     """Words in the middle of the band between two slopes, parallel to them."""
     middle = Roof("", lower.peak, math.sqrt(lower.bandwidth * upper.bandwidth))
-    text = f"out of {lower.name}'s reach, within {upper.name}'s"
+    text = f"needs reuse in {upper.name}"
     sheet.ask_along(text, middle.slant(sheet.inner), Entry(text=text, colour=colour, marker="s"), prefer=0.55, sides=(0,))
 
 
@@ -221,7 +221,7 @@ def communication(
     theme: str = "light",
     ax: Axes | None = None,
 ) -> Axes:
-    """The roof of a chip that spends these fractions of its time communicating: P x (1 − fraction), beside the ideal one."""
+    """The roofline of a chip that spends these fractions of its time communicating: P x (1 − fraction), and the ideal one."""
     ideal = roof(machine, compute, level)
     lowered = [(share, roof(Corrections(communication=share).lower(machine), ideal.compute, level)) for share in sorted(fractions)]
     ends = [f"ideal: {show(ideal.peak, 'FLOP/s')}", *(f"{percent(share)}: {show(one.peak, 'FLOP/s')}" for share, one in lowered)]
@@ -235,17 +235,17 @@ def communication(
         sheet.ask_end(text, extent.right, one.peak)
     name_slant(sheet, ideal, extent, prefer=0.5)
     return sheet.finish(
-        f"Communication lowers the roof of {machine.name}",
-        subtitle=f"{title(ideal.compute)} over {title(level)}; dashed: the share of time spent communicating, nothing overlapped",
+        f"Roofline of {machine.name} lowered by communication",
+        subtitle=f"{title(ideal.compute)} over {title(level)}; dashed: fraction of time spent communicating, no overlap",
     )
 
 
 def ceilings(machine: Machine, *, compute: str | None = None, level: str = HBM.name, theme: str = "light", ax: Axes | None = None) -> Axes:
-    """The named lower roofs inside a machine's roof: what code without fused multiply-adds, or with strided access, can reach."""
+    """The named lower ceilings of a machine: what code without fused multiply-adds, or with strided access, can reach."""
     whole = roof(machine, compute, level)
     inside = geometry.ceilings(machine, whole.compute, level)
     if not inside:
-        raise UsageError(f"{machine.name} names no limit on {whole.compute} or {level}; add limits to its file, or draw its anatomy")
+        raise UsageError(f"{machine.name} has no lower ceiling for {whole.compute} or {level}; add limits to its machine file")
     lower_peaks = [one for one in inside if one.peak < whole.peak]
     lower_bands = [one for one in inside if one.bandwidth < whole.bandwidth]
     ends = [rate_title(whole.compute, whole.peak), *(f"{one.name}: {show(one.peak, 'FLOP/s')}" for one in lower_peaks)]
@@ -270,6 +270,6 @@ def ceilings(machine: Machine, *, compute: str | None = None, level: str = HBM.n
         path = Roof(one.name, whole.peak, one.bandwidth).slant(extent)
         sheet.ask_along(text, path, Entry(text=text, colour=sheet.theme.memory, dash=(5, 2)), prefer=0.45, sides=(-1, 1))
     return sheet.finish(
-        f"Ceilings inside the roof of {machine.name}",
-        subtitle=f"{title(whole.compute)} over {title(level)}; dashed: what code with that habit can reach",
+        f"Lower ceilings of {machine.name}",
+        subtitle=f"{title(whole.compute)} over {title(level)}; dashed: attainable for code with that limitation",
     )

@@ -35,5 +35,5 @@ def save(drawing: Axes | Figure, path: str | Path, *, dpi: float = _DPI) -> Path
                 target, format=kind, dpi=dpi, facecolor=whole.get_facecolor(), edgecolor="none", transparent=False, metadata=_METADATA[kind]
             )
     except OSError as error:
-        raise UsageError(f"{target}: cannot write the figure ({error.strerror}); choose another place") from None
+        raise UsageError(f"{target}: cannot write the figure: {error.strerror}") from None
     return target

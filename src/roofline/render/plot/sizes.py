@@ -25,7 +25,7 @@ def intensity_against_size(
     theme: str = "light",
     ax: Axes | None = None,
 ) -> Axes:
-    """Intensity of one or more operations against their size, (size, intensity) samples, with the ridges they have to cross.
+    """Intensity of one or more operations by size, (size, intensity) samples, with the ridges they have to cross.
 
     Crossings are read off straight lines between samples on log-log axes, which is exact for power laws such as N/3.
     """
@@ -50,8 +50,8 @@ def intensity_against_size(
                 sheet.ask(_size(x, curve), x, ridge)
     entries = [Entry(text=name, colour=sheet.theme.ink, dash=DASHES[index % len(DASHES)]) for index, name in enumerate(sampled)]
     return sheet.finish(
-        "Intensity against size: where memory stops binding",
-        subtitle=f"dashed: ridges; a ring is the first {size} beyond a ridge",
+        "Arithmetic intensity by size",
+        subtitle=f"dashed: ridge points; rings: the first {size} that is compute-bound",
         legend=entries,
     )
 
@@ -69,10 +69,10 @@ def _ridge(name: str, ridge: float) -> str:
 
 def _check(curves: Mapping[str, Sequence[Spot]], levels: Sequence[tuple[str, float]]) -> None:
     if not curves or not levels:
-        raise UsageError("intensity against size needs a curve and a ridge to compare it with")
+        raise UsageError("nothing to draw; give a curve and a ridge to compare it with")
     for name, curve in curves.items():
         if len(curve) < 2 or not all(0 < value < math.inf for spot in curve for value in spot):
-            raise UsageError(f"curve {name!r}: two (size, intensity) samples or more are needed, all above 0")
+            raise UsageError(f"curve {name!r}: needs two or more (size, intensity) samples, all above 0")
     for name, ridge in levels:
         if not 0 < ridge < math.inf:
             raise UsageError(f"ridge {name!r}: {ridge:g} FLOP/B is not above 0")

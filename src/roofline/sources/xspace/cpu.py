@@ -108,7 +108,7 @@ def _keys(tables: Sequence[Totals], programs: Programs) -> Iterator[_Key]:
 
 
 def _unpriced(name: str, module: str, id: object) -> Subject:
-    why = "the profile does not carry its program, or that has no such instruction"
+    why = "its instruction was not found: the profile has no program for it"
     return Subject(name=name, module=module, program=str(id), category="unknown", cost=UNKNOWN, notes=(why,))
 
 

@@ -88,9 +88,9 @@ class _Device:
         if program and place:
             return _Owner(program.subject(place), program, place)
         if key.node is not None:
-            return _Owner(_lost(key, "the profile does not carry the program of its CUDA graph"))
+            return _Owner(_lost(key, "the profile has no program for its CUDA graph"))
         if key.operation:
-            why = "its program has no such instruction" if program else "the profile does not carry its program"
+            why = "its instruction is not in the program" if program else "the profile has no program for it"
             return _Owner(Subject(name=name, module=key.module, program=str(key.program), category="unknown", cost=UNKNOWN, notes=(why,)))
         if key.is_copy or key.is_memset:
             name, category = (key.kernel, "copy") if key.is_copy else ("Memset", "memset")
@@ -111,24 +111,24 @@ class _Device:
         try:
             found = resolve(program, list(graphs.values()), outside)
         except SourceError as error:  # attributes are read when they are asked for
-            self.notes.append(f"{error}; its CUDA graphs cannot be attributed")
+            self.notes.append(f"{error}; its CUDA graphs cannot be matched to ops")
             found = {id: Resolved() for id in graphs}
         for id, graph in graphs.items():
-            self.notes += [f"doubtful attribution in {program.name}, {graph.label}: {doubt}" for doubt in found[id].doubts]
+            self.notes += [f"uncertain match of kernels to ops in {program.name}, {graph.label}: {doubt}" for doubt in found[id].doubts]
             if graph.loops:
                 self.notes.append(
-                    f"{program.name}, {graph.label}: loops run inside of this CUDA graph, and the profiler shows one pass of each; "
+                    f"{program.name}, {graph.label}: the profiler records one iteration of each loop in this CUDA graph; "
                     "their times and counts are too low"
                 )
         for key in keys:
             resolved = found[key.graph or 0]
             place = resolved.places.get(key.index)
             if place is None:
-                self.owners[key] = _Owner(_lost(key, "its node in a CUDA graph is no instruction's"))
+                self.owners[key] = _Owner(_lost(key, "its CUDA graph node matches no instruction"))
                 continue
             subject = program.subject(place)
             if resolved.doubts:
-                subject = replace(subject, notes=(*subject.notes, f"doubtful attribution: {'; '.join(resolved.doubts)}"))
+                subject = replace(subject, notes=(*subject.notes, f"uncertain match: {'; '.join(resolved.doubts)}"))
             self.owners[key] = _Owner(subject, program, place)
 
     def part(self) -> DevicePart:

@@ -202,15 +202,15 @@ class _Layout:
         if self.missing:
             doubts.append(f"the host launched {graph.commands} commands, the schedule has {len(self.run)}")
         if self.wrong:
-            doubts.append(f"{self.wrong} of {self.checked} kernels do not bear their instruction's name")
+            doubts.append(f"{self.wrong} of {self.checked} kernels do not match their instruction's name")
         if self.late > _OUT_OF_ORDER * self.children:
-            doubts.append(f"{self.late} of {self.children} library kernels ran outside their place in the schedule")
+            doubts.append(f"{self.late} of {self.children} library kernels ran out of schedule order")
         if self.ambiguous:
-            doubts.append("library calls in a row have more kernels than calls")
+            doubts.append("consecutive library calls have more kernels than calls")
         if self.alike:
-            doubts.append("branches look alike, and which of them ran cannot be told")
+            doubts.append("branches look alike, so the one that ran is unknown")
         if lost := len(graph.nodes) - len(self.places):
-            doubts.append(f"{lost} of {len(graph.nodes)} nodes are no instruction's")
+            doubts.append(f"{lost} of {len(graph.nodes)} nodes match no instruction")
         return Resolved(self.places, doubts)
 
     def _aligned(self, planned: list[Slot]) -> list[Slot]:

@@ -240,7 +240,7 @@ class Programs:
         try:
             module = parse_proto(data, where)
         except SourceError as error:
-            return f"{f'{self._space.name}: ' if self._digests else ''}{error}; its operations have no cost"
+            return f"{f'{self._space.name}: ' if self._digests else ''}{error}; the cost of its ops is unknown"
         pricer = Pricer(module, self._platform, network)
         program = Program(id, module, self._platform, pricer, _digest(module) if self._digests else str(id))
         if self._digests:

@@ -108,7 +108,7 @@ class _Reader:
             notes.append(self._complaint(line, *damage.args))
         found = first.take()
         if found["unknown"]:
-            notes.append(f"{self._space.name}: line {line.name!r}: {found['unknown']:,} fields that are not in the schema were skipped")
+            notes.append(f"{self._space.name}: line {line.name!r}: {found['unknown']:,} unknown fields skipped")
         return found, tuple(notes)
 
     def _read_on(self, job: Job, part: Part, tell: Callable[[int], None] | None) -> None:

@@ -48,7 +48,7 @@ def read_many(
     """The recording of one run from the files of its hosts, in any order; ``progress`` begins anew with each."""
     files = list(paths)
     if not files:
-        raise SourceError("no profile to read; name the .xplane.pb files of a run")
+        raise SourceError("no profile given; name the .xplane.pb files of a run")
     known: Known = {}
     return merge([read_part(path, target, salvage=salvage, shared=len(files) > 1, known=known, progress=progress) for path in files])
 
@@ -71,13 +71,13 @@ def read_part(
     with open_space(path, salvage=salvage) if data is None else open_bytes(data, str(path), salvage=salvage) as space:
         devices, instances, notes = _devices(_Request(space, target, shared, known, progress))
         if not devices and salvage and space.notes:
-            raise SourceError(f"{space.notes[0].partition('; ')[0]}; nothing that ran on a device is before that")
+            raise SourceError(f"{space.notes[0].partition('; ')[0]}; no device activity precedes the damage")
         if not devices:
             raise SourceError(
-                f"{path}: nothing ran on a device in this profile; record it while the program runs, as `roofline capture` does"
+                f"{path}: no device activity in this profile; record it while the program runs, for example with roofline capture"
             )
         host = space.hostnames[0] if space.hostnames else os.path.basename(path).removesuffix(".gz").removesuffix(".xplane.pb")
-        said = [f"the profiler says: {text}" for text in (*space.errors, *space.warnings)]
+        said = [f"profiler message: {text}" for text in (*space.errors, *space.warnings)]
         counters, registers = _tpu_counters(space)
         return Part(
             file=str(path),

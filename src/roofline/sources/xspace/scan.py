@@ -201,7 +201,7 @@ def _totals(request: TotalsOf, plane: Plane, found: Mapping[str, Any], notes: tu
     placed = found["end_ps"] >= found["start_ps"]
     rewinds = found["rewinds"]
     if rewinds:
-        notes = (*notes, f"plane {plane.name!r}, line {request.line.name!r}: the clock is turned back {rewinds:,} times")
+        notes = (*notes, f"plane {plane.name!r}, line {request.line.name!r}: the clock goes backwards {rewinds:,} times")
     return Totals(
         line=request.line,
         metadata_id=keys[0::width],

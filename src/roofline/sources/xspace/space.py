@@ -24,7 +24,7 @@ from ...units import parse
 try:
     from . import _scan
 except ImportError as error:
-    NOT_BUILT: str | None = f"the native scanner is not built ({error}); run: pip install -e .   (it needs a C compiler)"
+    NOT_BUILT: str | None = f"the native scanner is not built ({error}); run: pip install -e .   (needs a C compiler)"
 else:
     NOT_BUILT = None
 
@@ -180,7 +180,7 @@ class Space:
         damages = self.index.damages()
         if not any(plane.name or plane.lines for plane in self.planes):
             what = f" (byte {damages[0][1]:,}: {damages[0][0]})" if damages else ""
-            raise SourceError(f"{self.name}: not an XSpace profile{what}; expected a .xplane.pb file as jax.profiler writes it")
+            raise SourceError(f"{self.name}: not an XSpace profile{what}; expected a .xplane.pb file written by jax.profiler")
         notes = []
         for what, offset, truncated, plane, line in damages:
             found = self.planes[plane] if plane >= 0 else None
@@ -189,7 +189,7 @@ class Space:
             if not self.salvage:
                 raise SourceError(notes[0])
         if unknown := self.index.unknown():
-            notes.append(f"{self.name}: {unknown:,} fields that are not in the schema were skipped")
+            notes.append(f"{self.name}: {unknown:,} unknown fields skipped")
         return tuple(notes)
 
     def complaint(self, what: str, offset: int, *, truncated: bool, plane: Plane | None, line: Line | None) -> str:
@@ -198,7 +198,7 @@ class Space:
         places += [f"line {line.name!r}"] if line else []
         place = f" (in {', '.join(places)})" if places else ""
         unpacked = " unpacked" if self._unpacked else ""
-        advice = "; salvaged: what is whole was read" if self.salvage else "; --salvage reads what is there"
+        advice = "; the undamaged part was read" if self.salvage else "; read the rest with --salvage"
         if truncated:
             return f"{self.name}: truncated after {self.size:,}{unpacked} bytes{place}; the copy is incomplete{advice}"
         return f"{self.name}: damaged at{unpacked} byte {offset:,}{place}: {what}{advice}"
@@ -284,7 +284,7 @@ def open_space(path: Path | str, *, salvage: bool = False) -> Space:
     except IsADirectoryError:
         raise SourceError(f"{path}: is a folder; name a file in it") from None
     except (OSError, ValueError) as error:
-        raise SourceError(f"{path}: cannot be read: {error}") from None
+        raise SourceError(f"{path}: cannot read: {error}") from None
     if head != GZIP_MAGIC:
         return Space(data, str(path), salvage=salvage)
     try:
@@ -300,7 +300,7 @@ def open_bytes(data: bytes | bytearray | mmap.mmap, name: str, *, salvage: bool 
         return Space(data, name, salvage=salvage)
     unpacked, complaint = _unpack(data, name)
     if complaint and not salvage:
-        raise SourceError(f"{complaint}; --salvage reads what is there")
+        raise SourceError(f"{complaint}; read the rest with --salvage")
     space = Space(unpacked, name, salvage=salvage, unpacked=True)
     if complaint:
         space.notes = (complaint, *space.notes)
@@ -324,7 +324,7 @@ def _unpack(packed: bytes | bytearray | mmap.mmap, name: str) -> tuple[bytearray
             out += stream.decompress(piece)
             at += len(piece) - len(stream.unused_data)
             if len(out) > limit:
-                raise SourceError(f"{name}: unpacks to more than {limit:,} bytes, which no profile of this size does; unpack it yourself")
+                raise SourceError(f"{name}: decompresses to more than {limit:,} bytes, implausible for its size; decompress it yourself")
             if stream.eof:
                 stream = zlib.decompressobj(GZIP_WINDOW)
                 while packed[at : at + 1] == b"\0":  # archives may be padded

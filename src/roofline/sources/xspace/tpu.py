@@ -189,7 +189,7 @@ class _Core(Struct):
             known.executions += executions
             known.time_ps += time_ps
         if pairs.unpaired:
-            self.notes.append(f"{self.plane.name}: {pairs.unpaired:,} halves of asynchronous operations found no partner")
+            self.notes.append(f"{self.plane.name}: {pairs.unpaired:,} asynchronous starts or ends have no counterpart")
 
 
 def _part(cores: Sequence[_Core], steps: DeviceSteps) -> DevicePart:

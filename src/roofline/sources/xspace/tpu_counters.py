@@ -11,7 +11,7 @@ from .scan import Space
 HOST_PLANE = "/host:CPU"
 STATS = {"matrix_unit_utilization_percent": "matrix", "hbm_utilization_percent": "hbm"}
 REGISTER = "counter_value"
-NOT_USED = "this profile has registers of TPU counters; they are not used, since only for a few of them is it public what one count is"
+NOT_USED = "TPU counter registers in this profile are ignored: the unit of most of them is not public"
 PERCENT = 100
 
 

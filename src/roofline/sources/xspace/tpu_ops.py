@@ -224,14 +224,14 @@ def _cost(op: TpuOp, program: "Program | None") -> tuple[Cost, bool, tuple[str, 
         return (
             (NOTHING if op.is_start else Cost.of({link: None})),
             False,
-            ("half of an asynchronous operation whose other half was not found",),
+            ("start or end of an asynchronous operation without its counterpart",),
         )
     priced = _price(op, program)
     if op.is_collective:
         return _links(op, priced) + _arithmetic(op, op.flops or 0, None), True, ()
     if not op.flops and not op.bytes:
         if priced is not None and op.category.startswith("custom"):
-            return priced, True, ("the profile gives no FLOP and no bytes for it: priced from its program",)
+            return priced, True, ("no FLOP or bytes in the profile: cost taken from its program",)
         return (NOTHING if op.flops is not None or op.bytes is not None else UNKNOWN), False, ()
     traffic: dict[str, Amount] = dict(op.breakdown) or {HBM.name: op.bytes or 0}
     if feeds(op.category) or "host send" in op.category or "host recv" in op.category:
@@ -289,7 +289,7 @@ def _compared(op: TpuOp, priced: Cost | None) -> tuple[str, ...]:
     mine = priced.flops if priced is not None else None
     if not mine or not op.flops or abs(op.flops / mine - 1) < _FAR:
         return ()
-    return (f"the profile counts {op.flops:,} FLOP an execution, its program {round(mine):,}",)
+    return (f"FLOP per execution: {op.flops:,} in the profile, {round(mine):,} from its program",)
 
 
 def weight(start: TpuOp, done: TpuOp) -> float:

@@ -110,7 +110,7 @@ def _runs(space: Space, planes: Sequence[Plane]) -> tuple[dict[str, list[Span]],
     main = max(sorted(time_ps), key=lambda name: time_ps[name])
     short = main.partition("(")[0]
     if most[main] > MOST_RUNS:
-        return {}, [f"no steps were marked, and {short} ran {most[main]:,} times: its runs are not shown one by one"]
+        return {}, [f"no steps marked, and {short} ran {most[main]:,} times: its runs are not shown separately"]
     requests = [RowsOf(line=line, only=_ids(plane.event_names, main)) for plane, line in lines]
     found: dict[str, list[Span]] = {}
     for (plane, _), rows in zip(lines, read_rows(space, requests), strict=True):
@@ -118,7 +118,7 @@ def _runs(space: Space, planes: Sequence[Plane]) -> tuple[dict[str, list[Span]],
         found[plane.name] = [
             (instance, rows.start_ps[row], rows.start_ps[row] + rows.duration_ps[row]) for row, instance in enumerate(instances)
         ]
-    return {name: spans for name, spans in found.items() if spans}, [f"no steps were marked: each run of {short} counts as one"]
+    return {name: spans for name, spans in found.items() if spans}, [f"no steps marked: each run of {short} counts as a step"]
 
 
 def _ids(names: Mapping[int, str], name: str) -> list[int]:

@@ -56,5 +56,5 @@ def callback(site: Site) -> Price:
     crossed = sum(shape.bytes for shape in (*(one.shape for one in site.operands), *results(site)))
     cost = own + Cost.of({UNNAMED_WORK: None})
     return Price(
-        cost + Cost.of({PCIE: crossed}) if site.platform != "cpu" else cost, "host callback", ("what the callback computes is unknown",)
+        cost + Cost.of({PCIE: crossed}) if site.platform != "cpu" else cost, "host callback", ("the cost of the callback is unknown",)
     )

@@ -14,8 +14,8 @@ from ....formulas.chains import POINTWISE
 from ....resource import TRANSCENDENTAL, matrix, vector
 
 CAUSAL = "causal counts half the square"
-WINDOWED = "queries see a window of keys; its ends are counted half"
-FULL_LENGTHS = "sequence lengths are data: every sequence is taken to be full"
+WINDOWED = "queries see a window of keys; its ends count half"
+FULL_LENGTHS = "sequence lengths are known only at run time: assuming full sequences"
 
 
 class Attention(Struct, frozen=True, kw_only=True):

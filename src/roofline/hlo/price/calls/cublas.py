@@ -24,7 +24,7 @@ Sizes = tuple[int, ...]
 
 # What an epilogue does to each element of the result; its parts are joined by underscores. AUX writes one more result.
 _EPILOGUES = {"DEFAULT": (), "BIAS": ("bias",), "RELU": ("relu",), "GELU": ("gelu",), "SILU": ("silu",), "AUX": ()}
-PADDED = "multiplications by zeros that the compiler padded with are not counted"
+PADDED = "multiplications by the compiler's zero padding are not counted"
 
 
 @call("__cublas$gemm", "__cublas$lt$matmul", "__cublas$lt$matmul$f8", "__cublas$lt$matmul$mx")
@@ -68,7 +68,7 @@ def _epilogue(config: Config, of_fp8: bool, number: DType, made: int) -> Cost:
     work += each(made, number, int(scaled) + (0 if not beta else 1 if beta == 1 else 2))
     for part in word(config, "epilogue", "DEFAULT").split("_"):
         if part not in _EPILOGUES:
-            raise Misfit(f"an epilogue {part!r} that nobody knows")
+            raise Misfit(f"unknown epilogue {part!r}")
         work += sum((pointwise(name, made, number) for name in _EPILOGUES[part]), NOTHING)
     return work
 
@@ -86,7 +86,7 @@ def grouped(site: Site) -> Price:
     product = section(config, "gemm_backend_config")
     resource, said = unit(left.number, right.number, precision_of(product), site.platform)
     work = Cost.of({resource: multiply_adds(left.number) * left.elements * columns})
-    return priced(site, work, "matmul", said, "the groups are taken to fill the ragged dimension")
+    return priced(site, work, "matmul", said, "assuming the groups fill the ragged dimension")
 
 
 @call("__cudnn$blockScaledDot", "__op$block_scaled_dot")
@@ -111,4 +111,4 @@ def triangular_solve(site: Site) -> Price:
     columns = right.dims[-1] if left else right.dims[-2]
     each_one = solve_triangle(triangle.dims[-1], columns).flops(complex_numbers=right.number.name.startswith("complex"))
     work = Cost.of({matrix(accumulator(right.number)): prod(right.dims[:-2]) * each_one})
-    return priced(site, work, "linear algebra", "n² FLOP for each right-hand side of a triangular solve (LAPACK Working Note 41)")
+    return priced(site, work, "linear algebra", "triangular solve: n² FLOP per right-hand side (LAPACK Working Note 41)")

@@ -27,7 +27,7 @@ from .settings import Config, real, section, word
 from .traffic import Misfit, operand, output, priced, results
 
 TF32 = "fp32 at default precision runs as tf32"
-# FLOP and transcendentals an element of each activation that cuDNN fuses; a comparison is none.
+# FLOP and transcendentals per element of each activation that cuDNN fuses; a comparison is none.
 _ACTIVATIONS = {
     "kNone": (0, 0),
     "kRelu": (0, 0),
@@ -39,7 +39,7 @@ _ACTIVATIONS = {
     "kElu": (1, 1),
     "kBandPass": (0, 0),
 }
-# Pointwise nodes of a serialized graph: FLOP an element.
+# Pointwise nodes of a serialized graph: FLOP per element.
 _NODES = {"conv": 0, "add": 1, "bias": 1, "scale": 1, "invscale": 1, "relu": 0, "relu6": 0, "leakyrelu": 1, "amax": 0}
 _NODE = re.compile(r":\[\w+\](\w+)\(")
 
@@ -175,13 +175,13 @@ def _epilogue(site: Site, made: int) -> Cost:
 def _activation(config: Config) -> tuple[int, int]:
     name = word(config, "activation_mode", "kNone")
     if name not in _ACTIVATIONS:
-        raise Misfit(f"an activation {name!r} that nobody knows")
+        raise Misfit(f"unknown activation {name!r}")
     return _ACTIVATIONS[name]
 
 
 def _node(name: str) -> int:
     if name not in _NODES:
-        raise Misfit(f"a convolution fused with {name!r}, which nobody knows")
+        raise Misfit(f"a convolution fused with unknown {name!r}")
     return _NODES[name]
 
 
@@ -193,7 +193,7 @@ def reorder(site: Site) -> Price:
 
 @call("__cudnn$norm")
 def norm(site: Site) -> Price:
-    """A layer norm: as many FLOP an element as the formula says, a root a row; backward 13 FLOP an element.
+    """A layer norm: as many FLOP per element as the formula says, a root per row; backward 13 FLOP per element.
 
     Backward, element by element: x̂ (2), g = dy·γ, Σg, g·x̂, Σ (4), the gradient of x from them (4), those of γ and β (3).
     """
@@ -237,4 +237,4 @@ def recurrent(site: Site) -> Price:
     made_all = results(site)
     # The fourth result of a forward call is its workspace.
     written = made_all if backward else made_all[:3] + made_all[4:]
-    return priced(site, work, "recurrent", "sequences are taken to be full", TF32, written=written)
+    return priced(site, work, "recurrent", "assuming full sequences", TF32, written=written)

@@ -17,7 +17,7 @@ def estimated(site: Site, estimate: Config, category: str) -> Price:
     """A call at the price its author wrote down.
 
     Bytes are shared among the memories where its arrays lie, in proportion to the arrays. The unit is not written down: the matrix
-    unit for more than 16 FLOP an element of its arrays, else the vector unit; the number format is that of the largest arrays.
+    unit for more than 16 FLOP per element of its arrays, else the vector unit; the number format is that of the largest arrays.
     """
     flops, transcendentals, accessed = (integer(estimate, name) for name in FIELDS)
     remote = integer(estimate, "remote_bytes_transferred")
@@ -37,8 +37,8 @@ def _unit(site: Site, flops: int) -> tuple[Resource, str]:
     number: DType = wider(*(shape.number for shape in largest))
     touched = sum(shape.elements for shape in (*arrays, *results(site)))
     if flops > MATRIX_FLOPS_AN_ELEMENT * touched:
-        return matrix(number), f"taken as products of {number}: more than {MATRIX_FLOPS_AN_ELEMENT} FLOP an element of its arrays"
-    return vector(number), f"taken as elementwise work in {number}: at most {MATRIX_FLOPS_AN_ELEMENT} FLOP an element of its arrays"
+        return matrix(number), f"counted as {number} matrix work: more than {MATRIX_FLOPS_AN_ELEMENT} FLOP per element of its arrays"
+    return vector(number), f"counted as {number} elementwise work: at most {MATRIX_FLOPS_AN_ELEMENT} FLOP per element of its arrays"
 
 
 def _shared(site: Site, accessed: int) -> Cost:

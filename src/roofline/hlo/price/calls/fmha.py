@@ -61,7 +61,7 @@ def _attention(site: Site, made: Shape) -> Attention:
         raise Misfit(f"{query} does not hold {rows:,} queries")
     mask = word(config, "mask_type", "NO_MASK")
     if mask not in _MASKS:
-        raise Misfit(f"a mask {mask!r} that nobody knows")
+        raise Misfit(f"unknown mask {mask!r}")
     return Attention(
         batch=batch,
         heads=heads,

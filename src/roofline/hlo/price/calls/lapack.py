@@ -20,7 +20,7 @@ from .settings import Config
 from .traffic import Misfit, operand, output, priced
 
 _ROUTINE = re.compile(r"lapack_[sdcz](?P<cpu>[a-z0-9]+?)(?:_ffi)?|(?:cu|hip)(?:solver|blas|sparse)_(?P<gpu>[a-z0-9]+?)(?:_ffi)?")
-_ESTIMATE = "iterates: the usual estimate of its FLOP"
+_ESTIMATE = "iterative: FLOP estimated"
 _LAWN = "LAPACK Working Note 41"
 _YES, _LEFT = ("V", "A", "S", "O"), "L"
 

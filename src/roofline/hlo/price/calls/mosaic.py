@@ -7,7 +7,7 @@ from .registry import call
 from .settings import section
 from .traffic import unpriced
 
-_NO_ESTIMATE = "bytes from its shapes; its arithmetic is unknown: give pallas_call a cost_estimate"
+_NO_ESTIMATE = "bytes from its shapes; FLOP unknown: give pallas_call a cost_estimate"
 
 
 @call("tpu_custom_call", "tpu_custom_call_*")
@@ -23,4 +23,4 @@ def tpu(site: Site) -> Price:
 @call("mosaic_gpu", "mosaic_gpu_v2")
 def gpu(site: Site) -> Price:
     """A kernel of which the program holds machine-readable code and no estimate."""
-    return unpriced(site, "bytes from its shapes; a Mosaic GPU kernel carries no cost estimate")
+    return unpriced(site, "bytes from its shapes; FLOP unknown: Mosaic GPU kernels have no cost estimate")

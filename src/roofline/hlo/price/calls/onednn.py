@@ -30,7 +30,7 @@ def _fused(site: Site, config: Config) -> Cost:
         elif name in _COUNTED:
             work += each(result.elements, result.number, *_COUNTED[name])
         else:
-            raise Misfit(f"a fused operation {name!r} that nobody knows")
+            raise Misfit(f"unknown fused operation {name!r}")
     return work
 
 
@@ -92,14 +92,14 @@ def _spatial(shape: Shape, layout: Config, start: int) -> list[int]:
 
 @call("__onednn$softmax")
 def softmax(site: Site) -> Price:
-    """exp(x − max)/sum: 3 FLOP and a transcendental an element."""
+    """exp(x − max)/sum: 3 FLOP and a transcendental per element."""
     result = output(site)
     return priced(site, pointwise("softmax", result.elements, result.number), "normalisation")
 
 
 @call("__onednn$layernorm")
 def layernorm(site: Site) -> Price:
-    """As many FLOP an element as the formula says, and a root a row."""
+    """As many FLOP per element as the formula says, and a root per row."""
     x, scale = operand(site, 0), operand(site, 1)
     rows = x.elements // scale.elements if scale.elements else 0
     work = pointwise("layernorm", x.elements, x.number) + Cost.of({TRANSCENDENTAL: rows * POINTWISE["layernorm"].per_row})

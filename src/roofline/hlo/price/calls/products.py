@@ -56,7 +56,7 @@ def unit(left: DType, right: DType, precision: Config, platform: Platform) -> tu
     if named is not None:
         passes = int(named[2] or 1)
         rate = dtype(named[1].lower())
-        return matrix(rate), f"runs as {passes} passes of {rate}; its FLOP are counted once" if passes > 1 else ""
+        return matrix(rate), f"runs as {passes} passes of {rate}; FLOP counted once" if passes > 1 else ""
     number = wider(left, right)
     highest = "HIGHEST" in words(precision, "operand_precision")
     if number.rate == "fp32" and platform == "gpu" and not highest:
@@ -80,7 +80,7 @@ def pointwise(name: str, elements: int, number: DType) -> Cost:
 
 
 def each(elements: int, number: DType, flops: int, transcendentals: int = 0) -> Cost:
-    """So many FLOP and transcendentals an element on the vector unit."""
+    """So many FLOP and transcendentals per element on the vector unit."""
     return Cost.of({vector(accumulator(number)): elements * flops, TRANSCENDENTAL: elements * transcendentals})
 
 

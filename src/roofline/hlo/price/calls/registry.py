@@ -89,7 +89,7 @@ def register_call(target: str, function: UserFunction) -> None:
     _import(LIBRARIES)
     if target in _USERS or target in _EXACT or target in _PREFIXES:
         owner = "one of yours" if target in _USERS else "one of this package's"
-        raise UsageError(f"the custom call {target!r} already has a function, {owner}; forget_call takes away yours")
+        raise UsageError(f"the custom call {target!r} already has a function, {owner}; remove yours with forget_call")
     _USERS[target] = function
 
 
@@ -112,7 +112,7 @@ def known_targets() -> tuple[str, ...]:
 
 
 def price_call(site: Site) -> Price | None:
-    """The price of one execution of a custom call; ``None`` when nobody knows its target.
+    """The price of one execution of a custom call; ``None`` for an unknown target.
 
     A call whose configuration does not fit its shapes moves its bytes, and its arithmetic is unknown.
     """

@@ -1,4 +1,4 @@
-"""Sorting, selecting and scanning by libraries: comparisons, which are no FLOP, and for scans one addition an element."""
+"""Sorting, selecting and scanning by libraries: comparisons, which are no FLOP, and for scans one addition per element."""
 
 from ....cost import NOTHING, Cost
 from ....resource import vector
@@ -18,11 +18,11 @@ def sort(site: Site) -> Price:
 @call("TopK", "__gpu$TopK", "ApproxTopK", "PartialReduce", "xla.gpu.ext.raft_select_k*", "__gpu$RaftSelectK*")
 def top_k(site: Site) -> Price:
     """The largest elements of each row and where they were: the whole input read, the selection written."""
-    return priced(site, NOTHING, "sort", "comparisons are no FLOP")
+    return priced(site, NOTHING, "sort", "comparisons are not counted as FLOP")
 
 
 @call("xla.gpu.ext.cub_scan", "xla.gpu.ext.cub_scan_unassigned_scratch_size")
 def scan(site: Site) -> Price:
-    """A running sum: one addition an element, on the vector unit."""
+    """A running sum: one addition per element, on the vector unit."""
     x = operand(site, 0)
     return priced(site, Cost.of({vector(x.number): x.elements}), "reduction")

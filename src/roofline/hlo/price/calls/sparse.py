@@ -20,7 +20,7 @@ def product(site: Site) -> Price:
         raise Misfit(f"{dense} is no vector and no matrix")
     columns = prod(dense.dims[1:])
     work = Cost.of({vector(accumulator(stored.number)): multiply_adds(stored.number) * stored.elements * columns})
-    return priced(site, work, "matmul", "indices are data: the dense side is counted once")
+    return priced(site, work, "matmul", "indices are known only at run time: the dense side is counted once")
 
 
 @call(*(kind % "todense" for kind in _KINDS), *(kind % "fromdense" for kind in _KINDS))

@@ -22,7 +22,7 @@ def attention(site: Site) -> Price:
         name: integer(config, name) for name in ("input_batch", "attn_heads", "q_max_seqlen", "kv_max_seqlen", "qk_head_dim", "v_head_dim")
     }
     if not 0 <= mask < _MASKS or min(sizes.values()) < 1:
-        raise Misfit("attention without sizes, or with a mask that nobody knows")
+        raise Misfit("attention without sizes, or with an unknown mask")
     fused = Attention(
         batch=sizes["input_batch"],
         heads=sizes["attn_heads"],

@@ -20,7 +20,7 @@ _IR = re.compile(rf"\bir = ({STRING})")
 _ESCAPE = re.compile(rb'\\(?:([0-9a-fA-F]{2})|(["\\nt]))')
 _NAMED = {b"n": b"\n", b"t": b"\t"}
 _GRID = ("grid_x", "grid_y", "grid_z")
-_UNREAD = "bytes from its shapes; its arithmetic is unknown"
+_UNREAD = "bytes from its shapes; FLOP unknown"
 
 
 @call("__gpu$xla.gpu.triton", "__gpu$xla.gpu.ptx", "triton_kernel_call", "triton_kernel_call_ffi", "__triton")
@@ -40,10 +40,8 @@ def kernel(site: Site) -> Price:
         work, masked = kernel_work(read_bytecode(code), programs)
     except FormulaError as misfit:
         return unpriced(site, f"{_UNREAD}: {misfit}")
-    said = "lanes that masks turn off are counted" if masked else ""
-    return priced(
-        site, work, "custom call", "counted from its Triton IR; integer arithmetic, which computes addresses, is not counted", said
-    )
+    said = "masked lanes are counted" if masked else ""
+    return priced(site, work, "custom call", "counted from its Triton IR, without integer (address) arithmetic", said)
 
 
 def _code(text: str) -> bytes | None:

@@ -107,7 +107,7 @@ class _Program(Struct):
                 return Cost.of({vector(kind.element): _ARITHMETIC[name] * kind.elements})
             return Cost.of({TRANSCENDENTAL: kind.elements})
         if name not in _FREE:
-            raise Misfit(f"the kernel runs {name}, which nobody counts")
+            raise Misfit(f"the kernel runs {name}, whose cost is unknown")
         return NOTHING
 
     def _fold(self, operation: Operation) -> None:
@@ -127,10 +127,10 @@ class _Program(Struct):
     def _trips(self, operation: Operation) -> int:
         bounds = [self.known.get(number) for number, _ in operation.operands[:3]]
         if len(bounds) < 3 or any(bound is None for bound in bounds):
-            raise Misfit("the kernel loops between bounds that are no constants")
+            raise Misfit("the kernel has a loop without constant bounds")
         low, high, step = (bound or 0 for bound in bounds)
         if step < 1:
-            raise Misfit("the kernel loops without getting on")
+            raise Misfit("the kernel has a loop with step 0")
         return max(0, -(-(high - low) // step))
 
     def _inside(self, operation: Operation) -> Cost:
@@ -179,7 +179,7 @@ def _unit(operation: Operation, left: str, right: str) -> Resource:
     if left == right == "f32":
         precision = operation.options[0] if operation.options else None
         if precision not in _PRECISIONS:
-            raise Misfit("a product of fp32 at a precision that nobody knows")
+            raise Misfit("an fp32 product of unknown precision")
         return matrix(_PRECISIONS[precision])
     names = {_number(left), _number(right)}
     if len(names) > 1:
@@ -203,5 +203,5 @@ def kernel_work(module: Block, programs: int) -> tuple[Cost, bool]:
     program.mark(body)
     work = program.cost(body)
     if not work.amounts:
-        raise Misfit("a kernel without floating-point arithmetic: what its integers do nobody counts")
+        raise Misfit("a kernel without floating-point arithmetic; integer arithmetic is not counted")
     return programs * work, program.masked

@@ -1,0 +1,134 @@
+"""`roofline completion`: a shell script that completes commands, formulas, options, their values and chip names.
+
+The script asks this command what may follow, so it fits whichever version is installed. Where there is no answer the shell offers files.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Sequence
+
+from ..dtypes import DTYPES
+from ..errors import RooflineError
+from ..formulas import all_formulas, lookup
+from ..formulas.chains import POINTWISE
+from ..machines import names
+from . import COMMANDS, module_of
+from .options import Parser
+
+BASH = """\
+_roofline() {
+    local IFS=$'\\n'
+    COMPREPLY=($(roofline completion bash "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+}
+complete -o default -F _roofline roofline
+"""
+ZSH = """\
+#compdef roofline
+_roofline() {
+    local -a found
+    found=(${(f)"$(roofline completion zsh "${(@)words[2,CURRENT]}" 2>/dev/null)"})
+    if (( $#found )); then compadd -a found; else _files; fi
+}
+compdef _roofline roofline
+"""
+FISH = """\
+function __roofline
+    set -l typed (commandline -opc)
+    set -l word (commandline -ct)
+    set -l found (roofline completion fish $typed[2..-1] "$word" 2>/dev/null)
+    if set -q found[1]
+        printf '%s\\n' $found
+    else
+        __fish_complete_path "$word"
+    end
+end
+complete -c roofline -f -a '(__roofline)'
+"""
+SHELLS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
+
+
+def _formulas() -> list[str]:
+    return [formula.name for formula in all_formulas()]
+
+
+def _figures() -> list[str]:
+    from .plot import FIGURES
+
+    return [*FIGURES, "fusion"]
+
+
+# What help calls a value -> the values
+VALUES: dict[str, Callable[[], Iterable[str]]] = {
+    "FORMAT": lambda: DTYPES,
+    "FORMULA": _formulas,
+    "NAME|FILE": names,
+    "OP": lambda: POINTWISE,
+}
+# Commands whose first word decides which options there are
+FIRST: dict[str, Callable[[], Iterable[str]]] = {"op": _formulas, "cross": _formulas, "plot": _figures}
+
+
+def parser() -> Parser:
+    made = Parser(
+        "completion",
+        "Print a script that completes commands, formulas, options, their values and chip names in a shell.\n"
+        'bash: eval "$(roofline completion bash)" in ~/.bashrc; zsh: the same with zsh in ~/.zshrc, after compinit;\n'
+        "fish: roofline completion fish > ~/.config/fish/completions/roofline.fish",
+        'eval "$(roofline completion bash)"',
+    )
+    made.add_argument("shell", choices=SHELLS, help="the shell")
+    made.add_argument("words", nargs=argparse.REMAINDER, metavar="WORD", help="words typed so far: print what the last one may become")
+    return made
+
+
+def run(words: Sequence[str]) -> int:
+    args = parser().parse_args(words[:1])
+    if len(words) == 1:
+        sys.stdout.write(SHELLS[args.shell])
+    else:
+        sys.stdout.writelines(f"{word}\n" for word in completions(words[1:]))
+    return 0
+
+
+def completions(words: Sequence[str]) -> list[str]:
+    """What the last of these words may become; nothing where only files can follow.
+
+    >>> completions(["analyze", "--by", "de"])
+    ['device']
+    """
+    *before, last = words
+    try:
+        following = _following(before, last.startswith("-"))
+    except RooflineError:  # a formula or figure that does not exist
+        return []
+    return [word for word in following if word.startswith(last)]
+
+
+def _following(words: Sequence[str], option: bool) -> Iterable[str]:
+    """What may follow these words: an option, or a value of the option before it or of a positional argument."""
+    if not words:
+        return ("--help", "--version") if option else COMMANDS
+    name, *rest = words
+    if name not in COMMANDS or "--" in rest:
+        return ()
+    if not rest and name in FIRST:
+        return FIRST[name]()
+    actions = _parser(name, rest)._actions
+    options = {flag: action for action in actions for flag in action.option_strings}
+    previous = options.get(words[-1])
+    if previous is not None and previous.nargs != 0:
+        return _values(previous)
+    return options if option else [value for action in actions if not action.option_strings for value in _values(action)]
+
+
+def _parser(name: str, words: Sequence[str]) -> Parser:
+    command = module_of(name)
+    first = (words[0], words[1:]) if name == "plot" else (lookup(words[0]),) if name in FIRST else ()
+    made: Parser = command.parser(*first)
+    return made
+
+
+def _values(action: argparse.Action) -> Iterable[str]:
+    if action.choices is not None:
+        return map(str, action.choices)
+    return VALUES.get(str(action.metavar), tuple)()

@@ -1,0 +1,119 @@
+"""Completion in shells: what each word may become, asked of the function and of the scripts in real shells."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from roofline.cli import COMMANDS, main
+from roofline.cli.completion import SHELLS, completions
+from roofline.formulas import all_formulas
+from roofline.machines import names
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("ca", ["capture", "cache"]),
+        ("--v", ["--version"]),
+        ("analyze --b", ["--by", "--bound"]),
+        ("analyze --by s", ["scope", "step"]),
+        ("analyze run --stragglers h", ["host"]),
+        ("analyze run --salvage --per", ["--per-device"]),  # --salvage takes no value
+        ("analyze run --chip h2", ["h200-sxm"]),
+        ("place --unit v", ["vector"]),
+        ("op matm", ["matmul"]),
+        ("op matmul --we", ["--weights"]),
+        ("op matmul --weights int4", ["int4"]),
+        ("cross softm", ["softmax"]),
+        ("cross matmul --k", ["--k"]),
+        ("fuse layernorm dro", ["dropout"]),
+        ("chips b30", ["b300"]),
+        ("plot di", ["distance"]),
+        ("plot sizes softmax --ro", ["--rows"]),
+        ("plot fusion dro", ["dropout"]),
+        ("completion z", ["zsh"]),
+        ("capture -- python --", []),  # the options of another program
+        ("op matmull --", []),
+        ("plots --", []),
+        ("analyze ru", []),  # files, which the shell knows
+    ],
+)
+def test_a_word_is_completed(words: str, found: list[str]) -> None:
+    assert completions(words.split(" ")) == found
+
+
+def test_nothing_typed_gives_everything() -> None:
+    assert completions([""]) == list(COMMANDS)
+    assert completions(["op", ""]) == [formula.name for formula in all_formulas()]
+    assert completions(["chips", ""]) == list(names())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_completes_its_options(command: str) -> None:
+    subject = {"op": ["matmul"], "cross": ["matmul"], "plot": ["anatomy"]}.get(command, [])
+    assert "--help" in completions([command, *subject, "--"])
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> dict[str, str]:
+    """The environment of a shell that finds this roofline."""
+    program = tmp_path / "roofline"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m roofline "$@"\n')
+    program.chmod(0o755)
+    return {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "HOME": str(tmp_path), "TERM": "dumb"}
+
+
+def run_in(name: str, script: str, environment: dict[str, str]) -> list[str]:
+    if sys.platform == "win32" or shutil.which(name) is None:
+        pytest.skip(f"no {name}")
+    words = {"bash": ["bash", "--norc", "-u"], "zsh": ["zsh", "-f"], "fish": ["fish", "--no-config"]}[name]
+    run = subprocess.run([*words, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
+    assert run.stderr == ""
+    return run.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (["anal"], ["analyze"]),
+        (["analyze", "--by", "s"], ["scope", "step"]),
+        (["op", "matmul", "--chip", "h2"], ["h200-sxm"]),
+        (["hlo", ""], []),
+    ],
+)
+def test_bash_completes(line: list[str], found: list[str], shell: dict[str, str]) -> None:
+    typed = " ".join(map(shlex.quote, ["roofline", *line, "after the cursor"]))
+    answer = 'for one in ${COMPREPLY[@]+"${COMPREPLY[@]}"}; do echo "$one"; done'
+    script = f"{SHELLS['bash']}\nCOMP_WORDS=({typed}) COMP_CWORD={len(line)}\n_roofline\n{answer}"
+    assert run_in("bash", script, shell) == found
+
+
+def test_bash_offers_files_where_nothing_else_fits(shell: dict[str, str]) -> None:
+    assert run_in("bash", f"{SHELLS['bash']}\ncomplete -p roofline", shell) == ["complete -o default -F _roofline roofline"]
+
+
+def test_zsh_completes(shell: dict[str, str]) -> None:
+    # compadd works inside the line editor alone; what it would be given is shown instead.
+    shown = "compdef() { :; }\ncompadd() { print -l $found; }\n_files() { print files; }\n"
+    for line, found in (("analyze --by s", ["scope", "step"]), ("anal", ["analyze"]), ("hlo ''", ["files"])):
+        typed = f"words=(roofline {line}) CURRENT=$#words\n"
+        assert run_in("zsh", f"{shown}{SHELLS['zsh']}{typed}_roofline", shell) == found
+
+
+def test_fish_completes(shell: dict[str, str]) -> None:
+    for line, found in (("analyze --by s", ["scope", "step"]), ("anal", ["analyze"]), ("hlo roof", ["roofline"])):
+        script = f"{SHELLS['fish']}\ncd $HOME\ncomplete -C 'roofline {line}'"
+        assert [word.split("\t")[0] for word in run_in("fish", script, shell)] == found
+
+
+def test_the_command_prints_a_script_or_answers_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "zsh"]) == 0
+    assert capsys.readouterr().out == SHELLS["zsh"]
+    assert main(["completion", "zsh", "chips", "--li"]) == 0
+    assert capsys.readouterr().out == "--lint\n--lint-all\n"
+    assert main(["completion", "csh"]) == 2

@@ -1,0 +1,57 @@
+"""What `pip install roofline` leaves out is asked for in one line that names the extra."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
+# library -> (extra, a command that needs it)
+NEEDED = {
+    "matplotlib": ("", ["op", "matmul", "64", "64", "64", "--chip", "v5e", "-o", "roof.svg"]),
+    "pyarrow": ("parquet", ["op", "matmul", "64", "64", "64", "--chip", "v5e", "--parquet", "ops.parquet"]),
+    "starlette": ("serve", ["serve", "."]),
+    "uvicorn": ("serve", ["serve", "."]),
+    "fsspec": ("remote", ["analyze", "memory://bucket/ops.csv"]),
+    "distributed": ("cluster", ["analyze", "run", "--cluster", "tcp://127.0.0.1:1"]),
+    "jax": ("jax", ["jax-compare", "json:dumps", "--args", "2x2"]),
+}
+
+
+def without(library: str, code: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    """A program in a Python that does not have the library."""
+    program = f"import sys\nsys.modules[{library!r}] = None\n{code}"
+    return subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("library", NEEDED)
+def test_a_missing_library_is_one_line_that_names_its_extra(library: str, tmp_path: Path) -> None:
+    extra, words = NEEDED[library]
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "host.xplane.pb").write_bytes(b"")
+    run = without(library, f"from roofline.cli import main\nsys.exit(main({words}))", tmp_path)
+    wanted = f"'roofline[{extra}]'" if extra else library
+    assert run.stderr == f"roofline: {library} is not installed; run: pip install {wanted}\n"
+    assert run.returncode == 1
+
+
+def test_reading_parquet_names_its_extra(tmp_path: Path) -> None:
+    (tmp_path / "ops.parquet").write_bytes(b"PAR1")
+    run = without("pyarrow", "from roofline.cli import main\nsys.exit(main(['analyze', 'ops.parquet']))", tmp_path)
+    assert run.stderr == "roofline: pyarrow is not installed; run: pip install 'roofline[parquet]'\n"
+
+
+@pytest.mark.parametrize("library", [library for library, (extra, _) in NEEDED.items() if extra])
+def test_every_extra_that_is_named_brings_its_library(library: str) -> None:
+    assert library in names(PROJECT["optional-dependencies"][NEEDED[library][0]])
+
+
+def test_a_plain_install_is_light() -> None:
+    assert names(PROJECT["dependencies"]) == {"matplotlib", "msgspec", "numpy"}
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[<>=\[]", requirement)[0] for requirement in requirements}
