@@ -7,7 +7,7 @@ from .cost import Amount, Cost
 from .ledger import Ledger
 from .machine import Machine
 from .placement import IDEAL, Corrections, hold
-from .points import amounts, number, points
+from .points import amounts, known_parts, number, points
 from .report import (
     CapacityInfo,
     CeilingInfo,
@@ -165,6 +165,7 @@ def _op_info(one: Placed, rank: int) -> OpInfo:
         dtype=compute.kind if compute else None,
         bytes=amounts(op.cost, "B"),
         hops=amounts(op.cost, "hop"),
+        known=known_parts(op.cost),
         intensity=placement.intensity(),
         intensities=_intensities(op.cost, flops),
         rate=placement.achieved,

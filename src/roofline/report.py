@@ -105,6 +105,7 @@ class Point:
     flops: float | None = None
     bytes: Amounts = field(default_factory=dict)
     hops: Amounts = field(default_factory=dict)
+    known: dict[str, float] = field(default_factory=dict)
     intensity: float | None = None
     bound: str | None = None
     floor_s: float | None = None
@@ -155,7 +156,8 @@ class OpInfo:
     """One operation and where it stands: totals over all executions.
 
     ``rate`` is its FLOP/s and ``bandwidth`` its B/s over each memory level and link, by its own time; ``intensities`` its FLOP over the
-    bytes of each of them, of which ``intensity`` is that of main memory. ``attainable`` is the best rate that its roofs allow.
+    bytes of each of them, of which ``intensity`` is that of main memory. ``attainable`` is the best rate that its roofs allow. An amount
+    that is not wholly known is ``None``; its known part, which the minimum time counts, is in ``known``.
     """
 
     id: int
@@ -176,6 +178,7 @@ class OpInfo:
     dtype: str | None = None
     bytes: Amounts = field(default_factory=dict)
     hops: Amounts = field(default_factory=dict)
+    known: dict[str, float] = field(default_factory=dict)
     intensity: float | None = None
     intensities: dict[str, float] = field(default_factory=dict)
     rate: float | None = None
