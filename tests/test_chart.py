@@ -61,14 +61,14 @@ def test_what_is_not_drawn_is_counted_with_its_reason() -> None:
         _op("on chip", 1.0, matrix__bf16=10),
         _op("traffic unknown", 1.0, matrix__bf16=10, hbm=None),
     )
-    assert dict(drawn.left_out) == {"of unknown work": 2, "without HBM traffic": 1, "of unknown HBM traffic": 1}
-    assert drawn.caption == "Not drawn: 2 ops of unknown work, 1 op without HBM traffic, 1 op of unknown HBM traffic."
+    assert dict(drawn.left_out) == {"with unknown work": 2, "without HBM traffic": 1, "with unknown HBM traffic": 1}
+    assert drawn.caption == "Not drawn: 2 ops with unknown work, 1 op without HBM traffic, 1 op with unknown HBM traffic."
 
 
 def test_the_caption_says_how_much_is_explained() -> None:
     coverage = Coverage(wall_s=5, busy_s=4, attributed_s=3, priced_s=2)
     drawn = chart(_report(_op("mm", 2.0, matrix__bf16=50, hbm=10), coverage=coverage))
-    assert drawn.caption == "Of the busy time 75% is attributed, 50% is priced."
+    assert drawn.caption == "75% of busy time is matched to ops; 50% of it has a known cost."
 
 
 def test_another_level_gives_another_intensity() -> None:

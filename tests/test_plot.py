@@ -356,7 +356,7 @@ def test_the_chart_of_a_report_has_dots_a_strip_roofs_and_coverage() -> None:
     (strip,) = ax.child_axes
     assert strip.get_ylabel() == "share of bandwidth"
     words = " ".join(text.get_text() for text in _texts(ax))
-    assert "98% is attributed, 93% is priced" in words
+    assert "98% of busy time is matched to ops; 93% of it has a known cost" in words
     assert "bound by HBM" in words
 
 

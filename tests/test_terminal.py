@@ -101,7 +101,7 @@ def test_marks_are_the_rows_of_the_table_and_the_key_says_who_stands_behind_whom
     assert re.search(r"^3→1 +same1", text, re.MULTILINE)
     assert "unknown" not in [line.split()[1] for line in text.splitlines() if line.startswith(("1", "2", "3"))]
     assert "3→1: 3 stands behind 1." in text
-    assert "Not drawn: 1 op of unknown work." in text
+    assert "Not drawn: 1 op with unknown work." in text
 
 
 def test_roofs_axes_and_units_are_named() -> None:

@@ -17,7 +17,8 @@ from .workload import feeds as is_feed
 
 Words = str | Iterable[str] | None
 
-_NUMBERING = pattern(r"(?:[._](?:\d+|clone|remat\d*))+$")  # what compilers append to tell copies of one op apart
+NUMBERING = r"(?:[._](?:\d+|clone|remat\d*))+$"  # what compilers append to tell copies of one op apart
+_NUMBERING = pattern(NUMBERING)
 
 
 @value

@@ -71,7 +71,8 @@ class Chart:
     @property
     def caption(self) -> str:
         """How much of the time is explained, and what is not on the chart."""
-        said = [f"Of the busy time {', '.join(f'{percent(share)} is {what}' for what, share in self.covered)}."] if self.covered else []
+        shares = [f"{percent(share)} of {'it' if index else 'busy time'} {what}" for index, (what, share) in enumerate(self.covered)]
+        said = [f"{'; '.join(shares)}."] if shares else []
         if self.left_out:
             said.append(f"Not drawn: {', '.join(f'{_ops(number)} {why}' for why, number in self.left_out)}.")
         return " ".join(said)
@@ -130,7 +131,7 @@ def _machine(info: MachineInfo) -> Machine:
 def _place(op: OpInfo, level: str) -> Dot | StripDot | str:
     """An op's dot, or why it has none."""
     if op.flops is None:
-        return "of unknown work"
+        return "with unknown work"
     moved = _bytes(op.bytes, level)
     weight = op.self_time_s or op.time_s or op.floor_s or 0.0
     if not op.flops:
@@ -140,12 +141,12 @@ def _place(op: OpInfo, level: str) -> Dot | StripDot | str:
         unit = max(op.times, key=lambda unit: op.times[unit], default="")
         return StripDot(name=op.name, share=share, unit=unit, weight=weight, bound=op.bound, category=op.category, op=op.id)
     if moved is None:
-        return f"of unknown {title(level)} traffic"
+        return f"with unknown {title(level)} traffic"
     if not moved:
         return f"without {title(level)} traffic"
     seconds = op.time_s or op.floor_s
     if not seconds:
-        return "without a time or a floor"
+        return "without a measured or minimum time"
     return Dot(
         name=op.name,
         intensity=op.flops / moved,
@@ -191,5 +192,5 @@ def _compute(op: OpInfo, machine: Machine) -> str | None:
 
 def _covered(report: Report) -> tuple[tuple[str, float], ...]:
     coverage = report.coverage
-    known: Iterable[tuple[str, float | None]] = (("attributed", coverage.attributed_s), ("priced", coverage.priced_s))
+    known: Iterable[tuple[str, float | None]] = (("is matched to ops", coverage.attributed_s), ("has a known cost", coverage.priced_s))
     return tuple((what, seconds / coverage.busy_s) for what, seconds in known if seconds is not None and coverage.busy_s)

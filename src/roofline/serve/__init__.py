@@ -122,8 +122,8 @@ class Site:
         if both.error is not None:
             return HTMLResponse(error_page(title, both.error, events=_events(before, after)), status_code=422)
         old, new = (job.outcome.result().body for job in jobs)
-        pairs = both.outcome.result().body
-        return await self._page(title, f"/compare/{where}.json", _events(before, after), new, before=old, pairs=pairs)
+        comparison = both.outcome.result().body
+        return await self._page(title, f"/compare/{where}.json", _events(before, after), new, before=old, comparison=comparison)
 
     async def compare_json(self, request: Request) -> Response:
         before, after = await self._pair(request)
@@ -170,9 +170,7 @@ class Site:
 
     async def error(self, request: Request, error: Exception) -> Response:
         """Anything that is not there, as a page or as JSON like what was asked for."""
-        status, words = (
-            (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "something went wrong in the server")
-        )
+        status, words = (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "internal server error")
         if request.url.path.endswith(".json"):
             return _json(request, to_json({"error": words}), status=status)
         return HTMLResponse(error_page("roofline", words), status_code=status)
@@ -210,10 +208,10 @@ class Site:
         if id not in self._by_id and self._looking is not None:
             await asyncio.wait({self._looking})  # it may have come a moment ago
         if id not in self._by_id:
-            raise HTTPException(404, "no such run; it may be gone: see the list")
+            raise HTTPException(404, "no such run; it may have been deleted: see the list of runs")
         run = self._known(id)
         if run is None:
-            raise HTTPException(410, f"{self._by_id[id].name}: its file is gone; it was there when the list was made")
+            raise HTTPException(410, f"{self._by_id[id].name}: the file was deleted after the list was made")
         return run
 
     async def _pair(self, request: Request) -> tuple[Run, Run]:
@@ -227,13 +225,13 @@ class Site:
         return self._desk.comparison(f"{before.version}.{after.version}", (str(before.path), str(after.path)), old, new)
 
     async def _page(
-        self, title: str, twin: str, events: str, report: bytes, *, before: bytes | None = None, pairs: bytes | None = None
+        self, title: str, twin: str, events: str, report: bytes, *, before: bytes | None = None, comparison: bytes | None = None
     ) -> Response:
         nonce = secrets.token_urlsafe(16)
         live = Live(nonce=nonce, twin=twin, events=events)
 
         def made() -> bytes:
-            return page(report, title=title, before=before, pairs=pairs, catalogue=catalogue(), live=live).encode()
+            return page(report, title=title, before=before, comparison=comparison, catalogue=catalogue(), live=live).encode()
 
         return HTMLResponse(await run_in_threadpool(made), headers={"content-security-policy": live_policy(nonce)})
 

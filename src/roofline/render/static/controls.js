@@ -2,13 +2,14 @@
 
 import { chooser, fill, h, menu, named } from "#page/dom.js";
 import { HELP } from "#page/filter.js";
+import { GROUPINGS } from "#page/groups.js";
 import { title as resourceTitle } from "#page/law.js";
-import { GROUPINGS, choices } from "#page/rows.js";
+import { choices } from "#page/rows.js";
 import { DEFAULTS } from "#page/state.js";
 
 const FILTERS = ["filter", "categories", "bounds", "dtypes", "feeds", "step", "device", "host", "group", "depth"];
 
-/** The bar above everything: which ops. */
+/** The bar above everything: which ops to show. */
 export function filterBar({ report, store }) {
   const offered = choices(report);
   const box = h("input", {
@@ -32,11 +33,11 @@ export function filterBar({ report, store }) {
     align: "right",
     build: (panel) => fillHelp(panel, (example) => store.set({ filter: example }), () => help.close(true)),
   });
-  help.button.setAttribute("aria-label", "Help on filters");
+  help.button.setAttribute("aria-label", "Filter help");
   const lists = [
     many({ label: "Category", testid: "category", key: "categories", field: "category", values: offered.categories, report, store }),
     many({ label: "Bound", testid: "bound", key: "bounds", field: "bound", values: offered.bounds, report, store, word: resourceTitle }),
-    many({ label: "Format", testid: "dtype", key: "dtypes", field: "dtype", values: offered.dtypes, report, store }),
+    many({ label: "Number format", testid: "dtype", key: "dtypes", field: "dtype", values: offered.dtypes, report, store }),
   ];
   const every = (what) => ({ key: "", title: `all ${what}` });
   const device = chooser({
@@ -66,7 +67,7 @@ export function filterBar({ report, store }) {
     min: "1",
     max: String(Math.max(1, offered.scopeDepth)),
     step: "1",
-    "aria-label": "Levels of the scope",
+    "aria-label": "Scope depth",
     "data-testid": "depth",
     oninput: () => Number(depth.value) >= 1 && store.set({ depth: Number(depth.value) }),
   });
@@ -80,7 +81,7 @@ export function filterBar({ report, store }) {
   });
   const feedsLabel = h(
     "label",
-    { class: "check", title: offered.hasFeeds ? null : "This program has no infeed or outfeed." },
+    { class: "check", title: offered.hasFeeds ? null : "No infeed or outfeed in this program." },
     feeds,
     h("span", { text: "Infeed and outfeed" }),
   );
@@ -151,7 +152,7 @@ function many({ label, testid, key, field, values, report, store, word = (value)
     build: (panel) =>
       fill(
         panel,
-        h("p", { class: "quiet hint", text: values.length ? "None ticked shows all." : "There is nothing to choose from." }),
+        h("p", { class: "quiet hint", text: values.length ? "Nothing ticked shows all." : "No values in this report." }),
         values.map((value) => {
           const tick = h("input", {
             type: "checkbox",
@@ -255,7 +256,7 @@ export function columnMenu({ store, columns, usual }) {
           type: "button",
           class: "plain-button",
           "data-testid": "columns-usual",
-          text: "The usual ones",
+          text: "Default columns",
           onclick: () => (store.set({ columns: null }), list.refresh()),
         }),
       ),
