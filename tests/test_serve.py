@@ -233,7 +233,7 @@ def test_a_file_that_went_away_is_gone_and_not_an_error_of_the_server(tmp_path: 
         (row,) = runs(server).values()
         path.unlink()
         assert server.get(str(row["page"])).status_code in (404, 410)  # before the next look, or after it
-        assert "deleted" in server.get(str(row["json"])).json()["error"]
+        assert "gone" in server.get(str(row["json"])).json()["error"]
         until(lambda: runs(server) == {}, "off the list")
 
 

@@ -46,7 +46,7 @@ def _report(request: dict[str, Any], args: argparse.Namespace) -> bytes:
 
     path, files = Path(request["path"]), [Path(file) for file in request["files"]]
     if gone := [file for file in files if not file.exists()]:
-        raise SourceError(f"{gone[0]}: deleted after the list was made")
+        raise SourceError(f"{gone[0]}: is gone; it was there when the list was made")
     # A report keeps the machine it was held against, and its very bytes, unless another machine is asked for.
     if request["kind"] == "report" and not (args.chip or args.set or args.per_device):
         report = read_report(path)

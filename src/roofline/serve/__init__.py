@@ -170,7 +170,9 @@ class Site:
 
     async def error(self, request: Request, error: Exception) -> Response:
         """Anything that is not there, as a page or as JSON like what was asked for."""
-        status, words = (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "internal server error")
+        status, words = (
+            (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "something went wrong in the server")
+        )
         if request.url.path.endswith(".json"):
             return _json(request, to_json({"error": words}), status=status)
         return HTMLResponse(error_page("roofline", words), status_code=status)
@@ -208,10 +210,10 @@ class Site:
         if id not in self._by_id and self._looking is not None:
             await asyncio.wait({self._looking})  # it may have come a moment ago
         if id not in self._by_id:
-            raise HTTPException(404, "no such run; it may have been deleted: see the list of runs")
+            raise HTTPException(404, "no such run; it may be gone: see the list")
         run = self._known(id)
         if run is None:
-            raise HTTPException(410, f"{self._by_id[id].name}: the file was deleted after the list was made")
+            raise HTTPException(410, f"{self._by_id[id].name}: its file is gone; it was there when the list was made")
         return run
 
     async def _pair(self, request: Request) -> tuple[Run, Run]:

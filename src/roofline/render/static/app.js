@@ -1,4 +1,4 @@
-/** The page: reads what stands in it, keeps one state, and lets every view draw what the state says. */
+/** The page: reads the embedded data, keeps one state, and redraws every view when the state changes. */
 
 import { card } from "#page/card.js";
 import { chart } from "#page/chart.js";
@@ -315,10 +315,10 @@ function update() {
   }
 }
 
-const QUIET = new Set(["window", "selected", "factors", "filter", "panel"]); // changes that take the place of the last address
+const QUIET = new Set(["window", "selected", "factors", "filter", "panel"]); // changes that make no entry in the history
 let noted = 0;
 let loud = false;
-/** The state into the address: a step back undoes the last choice, not the last pixel. */
+/** Writes the state into the address: Back undoes the last choice, not the last pixel. */
 function note(changed) {
   if (location.protocol === "about:") return; // a frame in a notebook has no address of its own
   loud ||= [...changed].some((key) => !QUIET.has(key));
@@ -356,5 +356,5 @@ listen(live);
 update();
 document.documentElement.dataset.ready = "true";
 
-// For tests and the curious: where a dot is on screen, and what the page shows.
+// For tests: where a dot is on screen, and the state.
 window.roofline = Object.freeze({ spot: drawing.spot, state: store.get });

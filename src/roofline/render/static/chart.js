@@ -1,5 +1,5 @@
 /**
- * One roofline chart: a canvas for what stands still, one above it for what follows the mouse, and the gestures over both.
+ * One roofline chart: a canvas for axes and roofs, layers of dots, a canvas for what follows the mouse, and the gestures over them.
  *
  * Wheel or pinch zooms, dragging pans, Shift and dragging (or the box button) zooms into a box, Alt and dragging selects a box,
  * double click resets. Keys: arrows go from dot to dot in order of time, Enter selects, + and - zoom, 0 resets, Shift and arrows pan.
@@ -31,10 +31,10 @@ import { clamp, box as boxWindow, gridIndex, pan, zoom } from "#page/scale.js";
 
 const MARGIN = 0.4; // of the plot, painted on each side of it so that panning only pushes
 const SETTLED_MS = 60; // without a movement, after which a gesture is over
-const TELL_MS = 200; // the same, after which the address is told
+const TELL_MS = 200; // the same, after which the state is updated
 
 /**
- * `onwindow(window | null)` and `onselect(ids, extend)` are told what a hand did; `card` shows what the mouse is over (see card.js).
+ * `onwindow(window | null)` and `onselect(ids, extend)` are called on zooming and selecting; `card` shows what the mouse is over (see card.js).
  * @returns {{root, surface, show(scene), point(id | null), reveal(id), spot(id), reset(), zoomBy(factor), boxes(on), redraw()}}
  *   scene {model, colourOf(dot), theme, window, selected: Set, names: boolean, ariaLabel}
  */
@@ -66,13 +66,13 @@ export function chart({ testid, label, onwindow, onselect, card }) {
   let dots = null;
   let stampOf = null;
   let looks = null; // of each dot: as usual, faint, or selected
-  let painted = null; // where the layer of dots stands: {x, y} of a reference on screen, the window's shape, and its margins
+  let painted = null; // where the layer of dots was painted: a reference point on screen, the window's shape, and the margins
   let family = "";
   let lines = [];
   let index = null; // of dots under the mouse, built when first asked for
   let names = [];
   let written = []; // round places that the names of roofs cover
-  let view = null; // the window on screen; runs ahead of the state while a hand is moving
+  let view = null; // the window on screen; ahead of the state during a gesture
   let hovered = null;
   let pointed = null; // an id that something else on the page points to
   let cursor = -1; // where the keyboard is, in order of time
@@ -85,7 +85,7 @@ export function chart({ testid, label, onwindow, onselect, card }) {
   const style = () => ({ theme: scene.theme, font: font(), lit: hovered?.roof?.id ?? null, moving });
   const ratio = () => Math.min(3, window.devicePixelRatio || 1);
   const inSight = (number) => inWindow(dots, number, place);
-  /** What is drawn, for those who place words on it or look for what is under the mouse. */
+  /** What is drawn, for placing labels and for hit testing. */
   const drawn = () => ({ place, at, dots, lines, roofs: scene.model.roofs, program: scene.model.program, grid });
 
   function resize() {
@@ -122,7 +122,7 @@ export function chart({ testid, label, onwindow, onselect, card }) {
     drawOver();
   }
 
-  /** The layer of dots where the window wants it: pushed while that is enough, else painted again. */
+  /** Moves the layer of dots with the window; paints it again when its margin is used up or the scale changed. */
   function pushDots() {
     const { plot } = place;
     const [across, along] = [at.x.at(1), at.y.at(1)]; // where (1, 1) of the plane is on screen, in or out of sight
@@ -182,7 +182,7 @@ export function chart({ testid, label, onwindow, onselect, card }) {
     return context;
   }
 
-  /** What stands above the dots: arrows, the program, names, what the mouse or the keyboard is on, and the box being drawn. */
+  /** Everything above the dots: arrows, the program, names, the dot under the mouse or keyboard, and the box being drawn. */
   function drawOver() {
     const context = clear(over);
     if (!place || !at) return;
@@ -404,7 +404,7 @@ export function chart({ testid, label, onwindow, onselect, card }) {
     },
     /** Brings the dot of an op into sight. */
     reveal: (id) => place && reveal(dots.all.findIndex((dot) => dot.ops.includes(id))),
-    /** Where a dot is on screen, for people who write tests: {x, y, r} relative to the surface, or null. */
+    /** Where a dot is on screen, for tests: {x, y, r} relative to the surface, or null. */
     spot: (id) => {
       const number = dots.all.findIndex((dot) => dot.ops.includes(id));
       return number < 0 ? null : { x: dots.x[number], y: dots.y[number], r: dots.size[number] };

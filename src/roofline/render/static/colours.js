@@ -1,4 +1,4 @@
-/** Colours that survive colour blindness, the same as in the figures (`plot/style.py`), and who gets which. */
+/** Colours, safe for colour blindness and the same as in the figures (`plot/style.py`), and how groups get them. */
 
 import { GROUPINGS } from "#page/groups.js";
 import { LATENCY, resource, title } from "#page/law.js";

@@ -71,7 +71,7 @@ export function filterBar({ report, store }) {
     "data-testid": "depth",
     oninput: () => Number(depth.value) >= 1 && store.set({ depth: Number(depth.value) }),
   });
-  const steps = slider(offered.steps, stepNames(report), store);
+  const steps = slider(offered.steps, offered.stepTitles, store);
   const feeds = h("input", {
     type: "checkbox",
     id: "feeds",
@@ -202,16 +202,8 @@ function fillHelp(panel, use, close) {
   );
 }
 
-/** What steps are called: a step's name and number where the report has them. */
-function stepNames(report) {
-  return new Map((report.steps ?? []).map(({ step, name, number }) => [
-    step,
-    [name, number ?? step].filter((word) => word !== null && word !== "").join(" "),
-  ]));
-}
-
 /** One step, or all of them at the left end. */
-function slider(steps, names, store) {
+function slider(steps, titles, store) {
   const input = h("input", {
     type: "range",
     min: "0",
@@ -226,7 +218,7 @@ function slider(steps, names, store) {
     root: h("label", { class: "slider" }, h("span", { class: "quiet", text: "Step" }), input, shown),
     update: ({ step }) => {
       input.value = String(step === null ? 0 : steps.indexOf(step) + 1);
-      shown.textContent = step === null ? "all" : (names.get(step) ?? String(step));
+      shown.textContent = step === null ? "all" : (titles[step] ?? String(step));
       input.setAttribute("aria-valuetext", step === null ? "all steps" : `step ${step}`);
     },
   };

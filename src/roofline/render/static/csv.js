@@ -1,6 +1,5 @@
 /** Tables as CSV by RFC 4180, numbers raw in base units, so that `roofline analyze` and spreadsheets read them back. */
 
-import { costOf } from "#page/law.js";
 import { per } from "#page/rows.js";
 import { ranges } from "#page/units.js";
 import { VOCABULARY } from "#page/vocabulary.js";
@@ -18,28 +17,28 @@ export function toCsv(rows, columns) {
  * intensities over each level, what counters saw, and the steps and devices they ran in.
  */
 export function opsCsv(rows) {
-  const counters = rows.map((row) => row.counters);
-  const resources = named(rows.flatMap(({ op }) => [op.work, op.bytes, op.hops]));
-  const levels = named(rows.map(({ op }) => op.bytes));
-  const counted = named(counters.filter(Boolean).flatMap((seen) => [seen.work, seen.bytes]));
+  const amountsOf = (row) => ({ ...row.work, ...row.moved, ...row.hops });
+  const resources = named(rows.map(amountsOf));
+  const levels = named(rows.map((row) => row.moved));
+  const counted = named(rows.flatMap(({ counters }) => (counters ? [counters.work, counters.bytes] : [])));
   const about = counted.length ? ["launches", "of", "time_s"] : [];
   const heading = [
     ...VOCABULARY.csv, "work_provenance", "bytes_provenance", ...resources,
     ...levels.map((level) => `bandwidth:${level}`), ...levels.map((level) => `intensity:${level}`),
     ...[...about, ...counted].map((name) => `counted:${name}`), "steps", "devices",
   ];
-  const cells = ({ op, counters: seen, steps, devices }) => {
-    const amounts = costOf(op);
+  const cells = (row) => {
+    const [amounts, seen] = [amountsOf(row), row.counters];
     const measured = { ...seen?.work, ...seen?.bytes };
     return [
-      ...VOCABULARY.csv.map((field) => op[field]),
-      op.provenance.work, op.provenance.bytes,
+      ...VOCABULARY.csv.map((field) => (field in row.main ? row.main[field] : row[field])),
+      row.provenance.work, row.provenance.bytes,
       ...resources.map((name) => (name in amounts ? amounts[name] ?? UNKNOWN_AMOUNT : 0)),
-      ...levels.map((level) => per(op.bytes[level] ?? null, op.time_s)),
-      ...levels.map((level) => op.intensities?.[level]),
+      ...levels.map((level) => per(row.moved[level] ?? null, row.time_s)),
+      ...levels.map((level) => row.main.intensities[level]),
       ...about.map((name) => seen?.[name]),
       ...counted.map((name) => (seen && !(name in measured) ? 0 : measured[name])),
-      ranges(steps), ranges(devices),
+      ranges(row.steps), ranges(row.devices),
     ];
   };
   return written([heading, ...rows.map(cells)]);

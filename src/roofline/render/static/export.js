@@ -35,7 +35,7 @@ export function exporter({ scene, name }) {
   return list;
 }
 
-/** The table as it stands: ops under the headings that roofline reads back, anything else under those of the screen. */
+/** The table as shown: ops under the headings that roofline reads back, anything else under those of the screen. */
 function csvOf({ rows, columns }) {
   return rows.every((row) => row.kind === "op") ? opsCsv(rows) : toCsv(rows, columns);
 }

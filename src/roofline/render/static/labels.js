@@ -122,7 +122,7 @@ export function drawNames(context, { dots, place }, names, { theme, font, moving
   context.restore();
 }
 
-/** Words that stay readable over dots and lines; while things move nobody reads, and a halo is most of the work. */
+/** Words that stay readable over dots and lines; during a gesture the halo, which is most of the work, is left out. */
 function haloed(context, text, x, y, moving) {
   if (!moving) context.strokeText(text, x, y);
   context.fillText(text, x, y);

@@ -48,7 +48,7 @@ export function rateTitle(name, rate) {
 
 /**
  * The machine that a report's JSON, or the catalogue in the page, describes: `resolve` gives the ceiling that work on a resource runs
- * under (its own, or the first rated one of its fallbacks), `ridge` FLOP/B, and `bestMatrix` the roof a chart draws when nobody names one.
+ * under (its own, or the first rated one of its fallbacks), `ridge` FLOP/B, and `bestMatrix` the peak that a chart draws by default.
  */
 export function machine(info) {
   const rated = new Map(info.ceilings.map((one) => [one.resource, one]));
@@ -114,13 +114,13 @@ export function place(cost, one, { time_s = null, launches = 1, level = "hbm", k
     const seconds = amount / ceiling.rate;
     roofs.add(ceiling.resource);
     add(times, resource(ceiling.resource).unit, seconds);
-    if (resource(name).isArithmetic) add(peaks, ceiling.resource, seconds);
+    if (isArithmetic(name)) add(peaks, ceiling.resource, seconds);
     if (resource(name).isCompute && (heaviest === null || seconds > heaviest.seconds)) heaviest = { seconds, name };
   }
   const ordered = [...times].sort(([u, s], [v, t]) => t - s || byTie(u, v));
   const floor_s = ordered.length ? ordered[0][1] : 0;
   const unit = floor_s > 0 ? ordered[0][0] : null;
-  const flops = flopsOf(cost);
+  const [flops, moved] = [added(cost, isArithmetic), bytesOf(cost, level)];
   const compute = heaviest?.name ?? null;
   return {
     times: Object.fromEntries(ordered),
@@ -132,7 +132,7 @@ export function place(cost, one, { time_s = null, launches = 1, level = "hbm", k
     utilization: time_s ? Object.fromEntries(ordered.map(([name, seconds]) => [name, seconds / time_s])) : {},
     attainable: flops && floor_s ? flops / floor_s : null,
     achieved: flops !== null && time_s ? flops / time_s : null,
-    intensity: intensityOf(cost, level),
+    intensity: flops === null || !moved ? null : flops / moved,
     ridge: compute === null ? null : one.ridge(compute, level),
     compute,
     peak: heaviestKey(peaks),
@@ -162,9 +162,8 @@ function latencyBinds(latency, floor_s, time_s) {
   return floor_s < latency && time_s < VOCABULARY.latency.times * latency;
 }
 
-/** All arithmetic, transcendentals apart; `null` if any of it is unknown. */
-function flopsOf(cost) {
-  return added(cost, (name) => resource(name).isArithmetic);
+function isArithmetic(name) {
+  return resource(name).isArithmetic;
 }
 
 /** Bytes over one memory level or link, its directions summed; `null` when any of them is unknown. */
@@ -175,15 +174,15 @@ export function bytesOf(cost, level) {
   });
 }
 
+/** The sum of some amounts; `null` when one of them is unknown. */
 function added(cost, mine) {
-  const amounts = Object.keys(cost).filter(mine).sort().map((name) => cost[name]);
-  return amounts.includes(null) ? null : amounts.reduce((sum, amount) => sum + amount, 0);
-}
-
-/** FLOP per byte over one memory level or link; `null` when it is unknown or no byte crosses there. */
-function intensityOf(cost, level) {
-  const [flops, moved] = [flopsOf(cost), bytesOf(cost, level)];
-  return flops === null || !moved ? null : flops / moved;
+  let sum = 0;
+  for (const name of Object.keys(cost).sort()) {
+    if (!mine(name)) continue;
+    if (cost[name] === null) return null;
+    sum += cost[name];
+  }
+  return sum;
 }
 
 /** The cost of an op or of a point of a report. */

@@ -11,7 +11,7 @@ import { VOCABULARY } from "#page/vocabulary.js";
 export function programRows(report, { feeds = true, level = "hbm" } = {}, machine = null) {
   const own = ownMachine(report);
   const wanted = report.points.filter((point) => point.infeed_outfeed === feeds);
-  // What counters saw cannot be parted, so that one stands beside both variants.
+  // Counters cannot tell infeed and outfeed apart, so their point belongs to both variants.
   const counted = report.points.filter((point) => point.scope === "hardware" && !wanted.includes(point));
   const points = wanted.length ? [...wanted.slice(0, 1), ...counted, ...wanted.slice(1)] : report.points;
   const titles = choices(report).stepTitles;

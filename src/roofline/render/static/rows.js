@@ -1,8 +1,8 @@
 /**
  * Rows of the table: one an op, from a report, a choice of steps and devices, and a machine.
  *
- * A row has the fields of the report's op, in base units, `null` where unknown; its `op` is what the report would say of that part of the
- * op on that machine. What depends on the level of the x axis is the row's own: `level`, `bytes` over it, `bandwidth`, `intensity`, `ridge`.
+ * A row has the fields of the report's op, in base units, `null` where unknown, for that part of the op on that machine. `bytes`, `bandwidth`,
+ * `intensity` and `ridge` are over the `level` of the x axis; `moved` are the bytes by resource.
  */
 
 import { compareText, total } from "#page/groups.js";
@@ -11,8 +11,7 @@ import { VOCABULARY } from "#page/vocabulary.js";
 
 export const OWN_LEVEL = "bound"; // the x axis on which every op stands over the level that binds it
 const ALL = Object.freeze({ fraction: 1, time: 1 });
-const ABSENT = { category: "", module: "", scope: "", location: "", phase: "", counters: null, attainable: null, expected_s: null };
-const EMPTY = { hops: {}, known: {}, times: {}, utilization: {}, provenance: {}, roofs: [], unrated: [], notes: [] };
+const ABSENT = { phase: "", attainable: null, expected_s: null, hops: {}, known: {}, times: {}, intensities: {}, roofs: [], unrated: [], notes: [] };
 
 const indexed = new WeakMap();
 
@@ -22,7 +21,7 @@ function indexOf(report) {
   if (!found) {
     const [steps, devices] = [byOp(report.by_step, "step"), byOp(report.by_device, "device")];
     const ops = report.ops.map((op) => ({
-      op: { ...ABSENT, ...EMPTY, ...op },
+      op: op.known ? op : { ...ABSENT, ...op }, // fields that reports of other writers need not have
       steps: steps.get(op.id) ?? new Map(),
       devices: devices.get(op.id) ?? new Map(),
       feeds: isFeed(op),
@@ -118,63 +117,67 @@ function partOf({ op, steps, devices }, step, chosen) {
   };
 }
 
-function rowOf({ op: whole, steps, devices, feeds }, part, machine, asReported, chosen) {
-  const reported = cut(whole, part);
-  const { time_s } = reported;
-  const launches = reported.kernels || reported.count;
-  const found = place(costOf(reported), machine, { time_s, launches, known: reported.known });
-  const op = asReported ? reported : placed(reported, found);
-  const level = chosen === OWN_LEVEL ? slowestLevel(op.times) : chosen;
-  const bytes = bytesOf(op.bytes, level);
-  const arithmetic = [op.unit, op.dtype].filter(Boolean).join("/");
+function rowOf({ op, steps, devices, feeds }, part, machine, asReported, chosen) {
+  const run = part === ALL ? op : cut(op, part);
+  const { count, kernels, time_s, self_time_s, flops, work, bytes: moved, hops } = run;
+  const found = place(costOf(run), machine, { time_s, launches: kernels || count, known: run.known });
+  const { floor_s, serial_s, bound, efficiency, attainable, times, utilization, roofs, unrated, intensity, ridge } = asReported ? run : found;
+  const { unit, kind: dtype } = asReported ? { unit: op.unit, kind: op.dtype } : found.compute ? resource(found.compute) : NO_ARITHMETIC;
+  const level = chosen === OWN_LEVEL ? slowestLevel(times) : chosen;
+  const bytes = bytesOf(moved, level);
+  const arithmetic = dtype ? `${unit}/${dtype}` : unit;
+  const { id, rank, name, category, module, scope, location, phase, notes, provenance, counters, intensities } = op;
+  // Every row has the same shape, field by field: spreading an op into 20,000 of them takes the browser a second.
   return {
-    ...op,
-    kind: "op",
-    op,
-    ops: [op.id],
-    weight: op.self_time_s || time_s || op.floor_s || 0, // the seconds that its size shows
+    kind: "op", id, ops: [id], rank, name, category, module, scope, location, phase, notes, provenance, counters,
+    count, kernels, time_s, self_time_s, flops, work, moved, hops,
+    floor_s, serial_s, bound, efficiency, attainable, times, utilization, roofs, unrated, unit, dtype,
+    weight: self_time_s || time_s || floor_s || 0, // the seconds that its size shows
     share: null,
-    rate: per(op.flops, time_s),
+    // Corrections for overlap and launches are the report's; on another machine only a report without them has the figure.
+    expected_s: asReported ? run.expected_s : op.expected_s === op.floor_s ? floor_s : null,
+    lost_s: efficiency === null ? null : time_s - floor_s,
+    rate: per(flops, time_s),
     level,
     bytes,
     bandwidth: per(bytes, time_s),
-    intensity: per(op.flops, bytes),
+    intensity: per(flops, bytes),
     ridge: arithmetic ? machine.ridge(arithmetic, level) : null,
+    main: { intensity, ridge, intensities }, // over main memory, and over each level
     peak: found.peak,
-    lost_s: op.efficiency === null ? null : time_s - op.floor_s,
     unknown: found.unknown,
-    moved: op.bytes,
     feeds,
     steps: [...steps.keys()],
     devices: [...devices.keys()],
   };
 }
 
+const NO_ARITHMETIC = { unit: null, kind: null };
+
 /** Some executions of an op, as `selection.narrow` gives them: what binds an op stays what binds it in all. */
 function cut(op, { fraction, time }) {
-  if (fraction === 1 && time === 1) return op;
   const of = (value) => (value === null ? null : value * fraction);
   const all = (amounts) => Object.fromEntries(Object.entries(amounts).map(([name, amount]) => [name, of(amount)]));
-  const scaled = Object.fromEntries(["count", "kernels", "flops", "floor_s", "serial_s", "expected_s"].map((key) => [key, of(op[key])]));
-  const amounts = Object.fromEntries(["work", "bytes", "hops", "known", "times"].map((key) => [key, all(op[key])]));
   const time_s = op.time_s === null ? null : op.time_s * time;
+  const [floor_s, times] = [of(op.floor_s), all(op.times)];
   return {
     ...op,
-    ...scaled,
-    ...amounts,
+    count: of(op.count),
+    kernels: of(op.kernels),
     time_s,
     self_time_s: op.self_time_s === null ? null : op.self_time_s * time,
-    rate: per(scaled.flops, time_s),
-    efficiency: op.efficiency === null ? null : per(scaled.floor_s, time_s),
-    utilization: time_s ? Object.fromEntries(Object.entries(amounts.times).map(([unit, seconds]) => [unit, seconds / time_s])) : {},
+    flops: of(op.flops),
+    work: all(op.work),
+    bytes: all(op.bytes),
+    hops: all(op.hops),
+    known: all(op.known),
+    floor_s,
+    serial_s: of(op.serial_s),
+    expected_s: of(op.expected_s),
+    efficiency: op.efficiency === null ? null : per(floor_s, time_s),
+    times,
+    utilization: time_s ? Object.fromEntries(Object.entries(times).map(([unit, seconds]) => [unit, seconds / time_s])) : {},
   };
-}
-
-/** An op on another machine than its report's. */
-function placed(op, { unknown, peak, compute, achieved, ...found }) {
-  const { unit, kind } = compute === null ? { unit: null, kind: null } : resource(compute);
-  // Corrections for overlap and launches are the report's; on another machine only a report without them has the figure.
-  return { ...op, ...found, unit, dtype: kind, expected_s: op.expected_s === op.floor_s ? found.floor_s : null };
 }
 
 /** One amount over another; `null` when one is unknown or the second is 0. */

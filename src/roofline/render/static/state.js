@@ -59,7 +59,7 @@ const FIELDS = {
   labels: [true, FLAG],
 };
 
-/** The state of a page that nobody touched. */
+/** The default state. */
 export const DEFAULTS = Object.freeze(Object.fromEntries(Object.entries(FIELDS).map(([name, [value]]) => [name, frozen(value)])));
 
 function frozen(value) {

@@ -128,7 +128,7 @@ function recorder() {
   return context;
 }
 
-/** Text that cannot leave its place: names come from other people's programs. Characters that XML forbids become question marks. */
+/** Text as XML; characters that XML forbids become question marks. */
 function escaped(value) {
   const clean = String(value).replace(CONTROLS, "?").replace(HALVES, "?");
   return clean.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&quot;");
