@@ -112,6 +112,15 @@ test("unknown work stays unknown and never counts as nothing", () => {
   assert.deepEqual(row.unknown, ["hbm", "matrix/bf16"]);
 });
 
+test("a report with no more than the fields that the contract requires is shown", () => {
+  const required = "id rank name category module scope location count kernels time_s self_time_s work flops unit dtype bytes intensity floor_s serial_s bound efficiency utilization provenance counters".split(" ");
+  const bare = { ...odd, ops: odd.ops.map((op) => Object.fromEntries(required.map((key) => [key, op[key]]))) };
+  for (const choice of [{}, { step: 0 }, { level: "bound" }]) {
+    const [all, whole] = [select(bare, choice), select(odd, choice)];
+    assert.deepEqual(all.map((row) => [row.name, row.time_s, row.floor_s]), whole.map((row) => [row.name, row.time_s, row.floor_s]));
+  }
+});
+
 test("groups are what Python sums up", () => {
   for (const { name, report, groups, scopes } of REPORTS) {
     const check = (found, expected, by) => {

@@ -194,9 +194,7 @@ export function drawRoofs(context, place, at, lines, { theme, lit }) {
 export function drawProgram(context, place, at, marks, { theme }) {
   context.save();
   clip(context, place.plot);
-  for (const mark of marks) {
-    sign(context, mark.scope, at.x.at(mark.x), at.y.at(mark.y), theme);
-  }
+  for (const mark of [...marks].reverse()) sign(context, mark.scope, at.x.at(mark.x), at.y.at(mark.y), theme); // the whole program on top
   context.restore();
 }
 

@@ -1,5 +1,5 @@
 /**
- * Rows of the table: one an op, from a report, a choice of steps and devices, and a machine.
+ * Rows of the table, one per op, from a report, a choice of steps and devices, and a machine.
  *
  * A row has the fields of the report's op, in base units, `null` where unknown, for that part of the op on that machine. `bytes`, `bandwidth`,
  * `intensity` and `ridge` are over the `level` of the x axis; `moved` are the bytes by resource.
