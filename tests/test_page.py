@@ -17,7 +17,7 @@ from roofline.cli import main
 from roofline.formulas import matmul
 from roofline.render.export import to_json
 from roofline.render.page.html import Live, escaped, live_policy, modules, page, part, unescaped
-from roofline.render.page.report_page import catalogue, comparison_page, pairs, report_page, title_of
+from roofline.render.page.report_page import catalogue, comparison_page, report_page, title_of
 from roofline.report import InputInfo, MachineInfo, OpInfo, Report
 
 HOSTILE = ["</script><script>alert(1)</script>", "<!--<script>", "\"'`", "\u202eleft\u202c", "x" * 10_000, "]]>", "\u2028"]
@@ -74,7 +74,7 @@ def test_any_text_survives_the_escape(text: str) -> None:
 
 
 def test_hostile_names_open_no_element() -> None:
-    # Every element of the page stands in the template or is one of the six scripts; names add none, in the title or anywhere.
+    # Every element of the page stands in the template or is one of its scripts; names add none, in the title or anywhere.
     plain, hostile = (Elements(report_page(report, title=report.ops[0].name)) for report in (matmuls("a"), matmuls(*HOSTILE)))
     assert [tag for tag, _ in hostile.started] == [tag for tag, _ in plain.started]
 
@@ -150,15 +150,14 @@ def test_a_live_page_loads_its_parts_from_the_server_and_says_where_that_is() ->
     assert "unsafe" not in live_policy("abc")
 
 
-def test_two_runs_stand_in_one_page_with_their_pairs() -> None:
+def test_two_runs_stand_in_one_page_with_their_comparison() -> None:
     before, after = matmuls("a", "b"), matmuls("b", "c")
     found = Elements(comparison_page(before, after))
     assert unescaped(found.block("report")) == to_json(after)
     assert unescaped(found.block("before")) == to_json(before)
-    ways = {(tuple(one["before"]["ops"]), tuple(one["after"]["ops"])) for one in json.loads(found.block("pairs"))["deltas"]}
+    ways = {(tuple(one["before"]["ops"]), tuple(one["after"]["ops"])) for one in json.loads(found.block("comparison"))["deltas"]}
     assert ways == {(delta.before.ops, delta.after.ops) for delta in compare(before, after).deltas}
     assert ((1,), (0,)) in ways, "b is op 1 before and op 0 after"
-    assert json.loads(pairs(before, after))["deltas"][0]["matched"]
 
 
 def test_the_catalogue_in_the_page_has_every_chip_with_its_roofs() -> None:

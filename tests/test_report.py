@@ -12,6 +12,7 @@ from roofline.render.export import to_json
 from roofline.render.schema import report_schema
 from roofline.report import SCHEMA
 from roofline.sources.report_json import read_report
+from roofline.workload import Op, Recording, Workload
 
 PACKAGE = Path(rl.__file__).parent
 SAMPLE = PACKAGE / "samples" / "gpt_training_h200.csv"
@@ -89,3 +90,14 @@ def test_something_that_is_not_a_report_is_refused(tmp_path: Path) -> None:
     path.write_text('{"schema": "roofline.report/9", "input": {"format": "x"}, "machine": {"name": "x", "ceilings": []}}')
     with pytest.raises(rl.SourceError, match="this version reads"):
         rl.read(path)
+
+
+def test_the_known_part_of_an_unknown_amount_is_kept(tmp_path: Path) -> None:
+    # 30 FLOP are known and some more are not: the amount is unknown, and its minimum time is that of the 30.
+    toy = rl.Machine.of("toy", {"vector/fp32": 20, "hbm": 10})
+    cost = rl.Cost.of({"vector/fp32": 30, "hbm": 5}) + rl.Cost.of({"vector/fp32": None})
+    report = rl.analyze(Recording(workload=Workload((Op(name="x", cost=cost),)), format="table"), toy)
+    for one in (report.ops[0], report.points[0]):
+        assert (one.work, one.known, one.floor_s) == ({"vector/fp32": None}, {"vector/fp32": 30}, 1.5)
+    (tmp_path / "report.json").write_bytes(to_json(report))
+    assert rl.analyze(rl.read(tmp_path / "report.json"), toy).ops[0].floor_s == 1.5

@@ -187,6 +187,7 @@ def shared() -> Report:
         work={"matrix/bf16": 400},
         flops=400,
         bytes={"hbm": 40, "l2": None},
+        known={"l2": 60},
         times={"matrix": 4.0, "hbm": 1.0},
         counters=CounterInfo(work={"matrix/bf16": 404}, flops=404, bytes={"hbm": 44}, time_s=10.0),
     )
@@ -209,6 +210,7 @@ def test_a_step_has_its_share_of_each_op() -> None:
     (dot,) = narrow(shared(), step=[0])
     # Three of four executions: three quarters of the work, bytes and floor; the time is the step's own.
     assert (dot.count, dot.kernels, dot.time_s, dot.floor_s, dot.flops, dot.bytes) == (3, 6, 7.0, 3.0, 300, {"hbm": 30, "l2": None})
+    assert dot.known == {"l2": 45}
     assert dot.self_time_s == 6.0 * 7 / 8
     assert (dot.efficiency, dot.rate, dot.bandwidth) == (3 / 7, 300 / 7, {"hbm": 30 / 7})
     assert dot.utilization == {"matrix": 3 / 7, "hbm": 0.75 / 7}

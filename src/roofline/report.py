@@ -98,6 +98,7 @@ class Point(Struct, frozen=True, kw_only=True):
     flops: float | None = None
     bytes: Amounts = field(default_factory=dict)
     hops: Amounts = field(default_factory=dict)
+    known: dict[str, float] = field(default_factory=dict)
     intensity: float | None = None
     bound: str | None = None
     floor_s: float | None = None
@@ -145,7 +146,8 @@ class OpInfo(Struct, frozen=True, kw_only=True):
     """One operation on the machine: totals over all executions.
 
     ``rate`` is its FLOP/s and ``bandwidth`` its B/s over each memory level and link, by its own time; ``intensities`` its FLOP over the
-    bytes of each of them, of which ``intensity`` is that of main memory. ``attainable`` is the best rate that its roofs allow.
+    bytes of each of them, of which ``intensity`` is that of main memory. ``attainable`` is the best rate that its roofs allow. An amount
+    that is not wholly known is ``None``; its known part, which the minimum time counts, is in ``known``.
     """
 
     id: int
@@ -166,6 +168,7 @@ class OpInfo(Struct, frozen=True, kw_only=True):
     dtype: str | None = None
     bytes: Amounts = field(default_factory=dict)
     hops: Amounts = field(default_factory=dict)
+    known: dict[str, float] = field(default_factory=dict)
     intensity: float | None = None
     intensities: dict[str, float] = field(default_factory=dict)
     rate: float | None = None

@@ -18,7 +18,8 @@ from .workload import feeds as is_feed
 
 Words = str | Iterable[str] | None
 
-_NUMBERING = re.compile(r"(?:[._](?:\d+|clone|remat\d*))+$")  # what compilers append to tell copies of one op apart
+NUMBERING = r"(?:[._](?:\d+|clone|remat\d*))+$"  # what compilers append to tell copies of one op apart
+_NUMBERING = re.compile(NUMBERING)
 
 
 class Group(Struct, frozen=True, kw_only=True):
@@ -169,6 +170,7 @@ def _part(op: OpInfo, count: float, time_s: float) -> OpInfo:
         flops=flops,
         bytes=moved,
         hops=_cut_all(op.hops, count, op.count),
+        known={name: amount * share for name, amount in op.known.items()},
         rate=flops / time_s if flops is not None and time_s else None,
         bandwidth={level: amount / time_s for level, amount in moved.items() if amount is not None} if time_s else {},
         floor_s=floor,

@@ -91,7 +91,7 @@ def _units() -> dict[str, tuple[str, int, int]]:
     return table
 
 
-_UNITS = _units()
+UNITS = _units()
 
 
 def parse(value: str | float, dimension: str) -> float:
@@ -131,7 +131,7 @@ def _split(text: str, dimension: str) -> tuple[float, int, str]:
     number, _, unit = text.partition(" ")
     mantissa, _, power = number.partition("e")
     whole, _, rest = mantissa.partition(".")
-    if whole.isdecimal() and (whole + rest + power).isdecimal() and len(power) < _LONGEST_EXPONENT and unit in _UNITS:
+    if whole.isdecimal() and (whole + rest + power).isdecimal() and len(power) < _LONGEST_EXPONENT and unit in UNITS:
         return int(whole + rest) * 10 ** int(power or 0), 10 ** len(rest), unit  # "3.35 TB/s", as nearly all are written
     match = _NUMBER.match(text)
     if match is None or len(match["exponent"] or "") > _LONGEST_EXPONENT:
@@ -144,8 +144,8 @@ def _split(text: str, dimension: str) -> tuple[float, int, str]:
 
 
 def _lookup(unit: str, value: object, dimension: str) -> tuple[str, int, int]:
-    if unit in _UNITS:
-        return _UNITS[unit]
+    if unit in UNITS:
+        return UNITS[unit]
     if re.fullmatch(r"[kKMGTP]i?b(/s|ps)?", unit):
         better = unit.replace("ps", "/s")
         raise UnitError(f"{value!r}: {unit!r} may mean bits or bytes; write {better.replace('b', 'bit')!r} or {better.replace('b', 'B')!r}")

@@ -165,7 +165,7 @@ def html(name: str) -> str:
     if name not in BEFORE:
         return page(to_json(report), title=name, catalogue=catalogue())
     before = BEFORE[name]()
-    return page(to_json(report), title=name, before=to_json(before), pairs=to_json(compare(before, report)), catalogue=catalogue())
+    return page(to_json(report), title=name, before=to_json(before), comparison=to_json(compare(before, report)), catalogue=catalogue())
 
 
 def made(folder: Path, name: str) -> Path:

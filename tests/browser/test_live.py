@@ -153,7 +153,7 @@ def test_the_list_sorts_and_filters(watch: Watch, server: httpx.Client) -> None:
     heading.click()
     assert names(page) == ["before.csv", "after.csv"]
     page.locator("#filter").fill("nothing")
-    expect(page.get_by_text("No run passes this filter.")).to_be_visible()
+    expect(page.get_by_text("No runs match this filter.")).to_be_visible()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

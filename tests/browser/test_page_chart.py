@@ -22,8 +22,8 @@ def op_named(page: Page, name: str) -> int:
 
 def test_axes_and_roofs_are_written_with_their_units(show: Opener) -> None:
     said = words(show("train"))
-    assert "Intensity (FLOP per byte of HBM)" in said
-    assert "Rate (FLOP/s)" in said
+    assert "Arithmetic intensity (FLOP per byte of HBM)" in said
+    assert "Achieved FLOP/s" in said
     assert "HBM 4.814 TB/s" in said  # what the device says of itself
     assert "matrix bf16 989.4 TFLOP/s" in said
 
@@ -37,7 +37,7 @@ def test_hovering_says_everything_about_an_op(show: Opener) -> None:
     said = card.inner_text()
     assert f"{1000 * longest['time_s']:.4g} ms" in said
     assert f"{100 * longest['efficiency']:.0f}%" in said
-    for word in ("Time", "Could be", "Of the roof", "Rate", "Intensity", "Executions", "HBM"):
+    for word in ("Time", "Minimum time", "Roofline efficiency", "Achieved", "Intensity", "Executions", "HBM"):
         assert word in said
     page.mouse.move(5, 5)
     expect(card).to_be_hidden()
@@ -246,14 +246,14 @@ def test_the_level_on_the_x_axis_can_be_chosen(show: Opener) -> None:
     assert offered[0] == "hbm"
     assert "bound" in offered
     at(page, "level").select_option("bound")
-    written(page, "FLOP per byte of what binds")
+    written(page, "FLOP per byte of each op's bottleneck")
 
 
 def test_ops_without_flop_stand_in_their_strip(show: Opener) -> None:
     page = show("feeds")
     said = words(page)
     assert "no FLOP" in said
-    assert "share of roof" in said
+    assert "efficiency" in said
     copy = next(op for op in report(page)["ops"] if op["name"] == "copy.3")
     card = hover(page, copy["id"])
     # 5 GB in 2 ms are 2.5 TB/s of 4.8.
@@ -316,7 +316,7 @@ def test_ceiling_sliders_redraw_the_roofs_and_every_figure(show: Opener) -> None
     written(page, "matrix bf16 495.7 TFLOP/s")  # 0.501 times 989.4
     slide(page, "factor-bandwidth", 0.3)
     written(page, "HBM 9.6 TB/s")  # twice 4.8
-    expect(at(page, "notice")).to_contain_text("compute at 50%")
+    expect(at(page, "notice")).to_contain_text("peak compute at 50%")
     # dot.1: 1 TFLOP at 495.7 TFLOP/s takes 2.017 ms of its 10: 20%. add.2: 8 GB at 9.6 TB/s 0.833 ms of its 4: 21%.
     cells = dict(zip(column(page, "name"), column(page, "efficiency"), strict=True))
     assert (cells["dot.1"], cells["add.2"]) == ("20%", "21%")

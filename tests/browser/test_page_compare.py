@@ -31,28 +31,28 @@ def test_the_svg_has_an_arrow_for_each_op_that_moved(show: Opener, tmp_path: Pat
     with_arrows = lines()
     at(page, "arrows").uncheck()
     settled(page)
-    matched = sum(1 for delta in report(page, "pairs")["deltas"] if delta["before"]["ops"] and delta["after"]["ops"])
+    matched = sum(1 for delta in report(page, "comparison")["deltas"] if delta["before"]["ops"] and delta["after"]["ops"])
     assert 0 < with_arrows - lines() <= 3 * matched  # a shaft and at most two strokes of a head
 
 
 def test_the_differences_are_those_of_the_command(show: Opener) -> None:
     page = show("compare")
     at(page, "tab-compare").click()
-    pairs = report(page, "pairs")
+    found = report(page, "comparison")
     summary = at(page, "difference-summary")
-    expect(summary).to_contain_text("slower" if pairs["change_s"] > 0 else "faster")
+    expect(summary).to_contain_text("slower" if found["change_s"] > 0 else "faster")
     expect(rows(page, "difference-table").first).to_be_visible()
     # The largest change comes first.
-    assert column(page, "name", "difference-table")[0] == pairs["deltas"][0]["name"]
-    assert len(pairs["deltas"]) == int(page.locator("[data-testid=difference-table]").get_attribute("aria-rowcount") or 0) - 1
+    assert column(page, "name", "difference-table")[0] == found["deltas"][0]["name"]
+    assert len(found["deltas"]) == int(page.locator("[data-testid=difference-table]").get_attribute("aria-rowcount") or 0) - 1
 
 
 def test_a_difference_selects_its_op(show: Opener) -> None:
     page = show("compare", "tab=compare")
-    pairs = report(page, "pairs")
-    index = next(number for number, delta in enumerate(pairs["deltas"]) if delta["after"]["ops"])
+    found = report(page, "comparison")
+    index = next(number for number, delta in enumerate(found["deltas"]) if delta["after"]["ops"])
     rows(page, "difference-table").nth(index).click()
-    assert state(page)["selected"] == pairs["deltas"][index]["after"]["ops"]
+    assert state(page)["selected"] == found["deltas"][index]["after"]["ops"]
 
 
 def test_differences_sort(show: Opener) -> None:
@@ -64,7 +64,7 @@ def test_differences_sort(show: Opener) -> None:
 
 def test_the_csv_of_a_comparison_has_a_row_a_difference(show: Opener, tmp_path: Path) -> None:
     page = show("compare", "tab=compare")
-    assert len(table_of(download(page, "export-csv", tmp_path))) == len(report(page, "pairs")["deltas"])
+    assert len(table_of(download(page, "export-csv", tmp_path))) == len(report(page, "comparison")["deltas"])
 
 
 def test_both_reports_stand_in_the_page(show: Opener, tmp_path: Path) -> None:

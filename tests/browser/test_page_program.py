@@ -14,14 +14,14 @@ def test_the_program_has_a_chart_and_a_table_of_its_points(show: Opener) -> None
     names = column(page, "name", "program-table")
     assert len(set(names)) == len(points)  # the whole, the average, six steps
     said = words(page, "program-chart")
-    assert "Rate (FLOP/s)" in said
+    assert "Achieved FLOP/s" in said
     assert "matrix bf16 989.4 TFLOP/s" in said
 
 
 def test_the_table_of_the_program_has_what_is_asked_of_it(show: Opener) -> None:
     page = show("train", "tab=program")
     headings = " ".join(page.locator("[data-testid=program-table] [role=columnheader]").all_inner_texts())
-    for word in ("time", "work", "rate", "intensity", "bound by", "of roof", "of peak FLOP rate", "max memory use"):
+    for word in ("time", "work", "achieved", "intensity", "bound by", "roofline efficiency", "compute utilization", "memory utilization"):
         assert word in headings
     total = next(point for point in report(page)["points"] if point["scope"] == "total")
     assert column(page, "time_s", "program-table")[0] == f"{1000 * total['time_s']:.4g} ms"
@@ -87,10 +87,10 @@ def test_the_figures_at_the_top_are_those_of_the_report(show: Opener) -> None:
     expect(at(page, "figure-ops")).to_contain_text("231")
 
 
-def test_a_program_that_was_not_timed_shows_its_floor(show: Opener) -> None:
+def test_a_program_that_was_not_timed_shows_its_minimum_time(show: Opener) -> None:
     page = show("untimed")
-    expect(at(page, "figure-floor")).to_contain_text("no time was measured")
-    written(page, "Attainable rate (FLOP/s)")
+    expect(at(page, "figure-floor")).to_contain_text("no measured times")
+    written(page, "Attainable FLOP/s")
     assert count(page) == len(report(page)["ops"])
 
 

@@ -132,7 +132,7 @@ def test_a_filter_that_makes_no_sense_says_so_and_hides_nothing(show: Opener) ->
     expect(at(page, "filter")).to_have_attribute("aria-invalid", "true")
     assert count(page) == before
     at(page, "filter").fill("nothing is called this")
-    expect(page.get_by_text("No operation passes the filters.")).to_be_visible()
+    expect(page.get_by_text("No operations match the filters.")).to_be_visible()
 
 
 def test_the_help_on_filters_is_made_of_examples_that_work(show: Opener) -> None:
@@ -251,7 +251,7 @@ def test_findings_select_their_ops(show: Opener) -> None:
     assert state(page)["selected"] == []
 
 
-def test_bars_show_where_a_perfect_kernel_would_save_most(show: Opener) -> None:
+def test_bars_show_which_ops_lose_most_time(show: Opener) -> None:
     page = show("train")
     at(page, "panel-lost").click()
     bars = page.locator("[data-testid=lost] button.bar-row")

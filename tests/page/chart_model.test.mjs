@@ -15,8 +15,8 @@ test("the chart of an untouched page is the figures' chart", () => {
     const model = chartModel(report, DEFAULTS);
     const dots = model.dots.map((dot) => ({ name: dot.name, intensity: dot.x, rate: dot.y, weight: dot.weight, bound: dot.bound, category: dot.category, efficiency: dot.efficiency, op: dot.id }));
     close(dots, chart.dots, `${name} dots`);
-    const strip = model.strip.map((dot) => ({ name: dot.name, share: dot.share, unit: dot.strip, weight: dot.weight, bound: dot.bound, category: dot.category, op: dot.id }));
-    close(strip, chart.strip, `${name} strip`);
+    const strip = model.strip.map((dot) => ({ name: dot.name, share: dot.share, weight: dot.weight, bound: dot.bound, category: dot.category, op: dot.id }));
+    close(strip, chart.strip.map(({ unit, ...dot }) => dot), `${name} strip`);
     const shown = model.roofs.filter((roof) => roof.kind === "compute" && !roof.hidden);
     close(shown.map((roof) => [roof.id, roof.title, roof.rate]), chart.roofs.map((roof) => [roof.compute, roof.name, roof.peak]), `${name} roofs`);
     const { left, right, bottom, top } = chart.extent;
@@ -106,7 +106,7 @@ test("the same work stands under another chip's roof, and under scaled ceilings"
   assert.equal(chartModel(report, DEFAULTS, { machine: other }).machine, other.title);
   const twice = machineOf(report, { ...DEFAULTS, factors: { compute: 2, bandwidth: 2 } });
   close(rowsOf(report, DEFAULTS, twice).totals.floor_s, own.totals.floor_s / 2, "", 1e-9);
-  assert.ok(chartModel(report, DEFAULTS, { machine: twice }).roofs.some((roof) => roof.details.some((line) => line.startsWith("200% of"))));
+  assert.ok(chartModel(report, DEFAULTS, { machine: twice }).roofs.some((roof) => roof.details.some((line) => line.startsWith("scaled to 200% of"))));
   assert.equal(machineOf(report, { ...DEFAULTS, chip: "no such chip" }, CATALOGUE).name, report.machine.name);
 });
 
@@ -130,7 +130,7 @@ test("the program's own chart shows its points closely", () => {
 
 test("arrows lead from where an op was to where it is", () => {
   for (const { before, after, comparison } of cases("pair")) {
-    const model = chartModel(after, DEFAULTS, { before, pairs: comparison });
+    const model = chartModel(after, DEFAULTS, { before, comparison });
     const partners = new Map(comparison.deltas.filter((delta) => delta.before.ops.length === 1 && delta.after.ops.length === 1).map((delta) => [delta.after.ops[0], delta.before.ops[0]]));
     const then = new Map(chartModel(before, DEFAULTS).dots.map((dot) => [dot.id, dot]));
     const wanted = model.dots.filter((dot) => then.has(partners.get(dot.id)));
@@ -139,7 +139,7 @@ test("arrows lead from where an op was to where it is", () => {
       const was = then.get(partners.get(row.id));
       close([from, to], [[was.x, was.y], [row.intensity, row.rate]]);
     }
-    assert.deepEqual(chartModel(after, { ...DEFAULTS, compare: false }, { before }).arrows, []);
+    assert.deepEqual(chartModel(after, { ...DEFAULTS, compare: false }, { before, comparison }).arrows, []);
   }
 });
 

@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { HELP, parse } from "../../src/roofline/render/page/static/filter.js";
+import { HELP, parse, read } from "../../src/roofline/render/page/static/filter.js";
 import { select, totals } from "../../src/roofline/render/page/static/rows.js";
-import { cases } from "./cases.mjs";
+import { cases, VECTORS } from "./cases.mjs";
+import { close } from "./close.mjs";
 
 const ROWS = [
   { name: "fusion.1", category: "loop fusion", bound: "hbm", dtype: "fp32", module: "jit_step", time_s: 8, self_time_s: 8, efficiency: 0.4, intensity: 0.5, flops: 5e8, bytes: 1e9, count: 4, rank: 1, steps: [0, 1], notes: [] },
@@ -77,8 +78,8 @@ test("every form of the language chooses the rows it says", () => {
 
 test("what is wrong is said, with its place, and everything passes", () => {
   const expected = {
-    "(fusion": ["bracket", 0], "fusion)": ["bracket", 6], "()": ["bracket", 1], "/[/": ["regular expression", 0], "/open": ["closing", 0], '"open': ["never closed", 0],
-    "/a/g": ["flags", 0], "colour=red": ["no field", 0], "time>": ["value", 5], "time>fast": ["not a number", 5], "time>3MB": ["is in s", 5], "rate>5%": ["total", 5],
+    "(fusion": ["parenthesis", 0], "fusion)": ["parenthesis", 6], "()": ["parenthesis", 1], "/[/": ["regular expression", 0], "/open": ["closing", 0], '"open': ["closing quote", 0],
+    "/a/g": ["flags", 0], "colour=red": ["unknown field", 0], "time>": ["value", 5], "time>fast": ["not a number", 5], "time>3MB": ["is in s", 5], "achieved>5%": ["total", 9],
     "bound<3": ["text", 5], "step:x": ["whole number", 5], or: ["before", 0], "fusion or": ["after", 7], "fusion and": ["after", 7], not: ["after", 0], "bound=,": ["missing", 6],
   };
   for (const [text, [words, at]] of Object.entries(expected)) {
@@ -88,6 +89,20 @@ test("what is wrong is said, with its place, and everything passes", () => {
     assert.equal(problem.at, at, text);
     assert.ok(ROWS.every((row) => passes(row, TOTALS)));
   }
+});
+
+test("quantities that people write mean what Python takes them for", () => {
+  for (const [text, dimension, value] of VECTORS.parse) {
+    if (/^-?[\d.]+ (G)$/.test(text)) continue; // a bare prefix is a number here
+    const found = read(text);
+    const fits = found && found.value >= 0 && (found.dimension === "" || found.dimension === dimension);
+    close(fits ? found.value : null, value, `${text} in ${dimension}`);
+  }
+  assert.deepEqual([read("1G"), read("2Ki")], [{ value: 1e9, dimension: "" }, { value: 2048, dimension: "" }]);
+});
+
+test("earlier names of fields still work", () => {
+  assert.deepEqual(ranks("module:step format=bf16 source=none"), ranks("program:step dtype=bf16 location=none"));
 });
 
 test("no text makes it throw", () => {

@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { COLUMNS, PROGRAM_COLUMNS, USUAL_COLUMNS } from "../../src/roofline/render/page/static/columns.js";
+import { COLUMNS, PROGRAM_COLUMNS, UNTIMED_COLUMNS, USUAL_COLUMNS } from "../../src/roofline/render/page/static/columns.js";
+import { group, stem } from "../../src/roofline/render/page/static/groups.js";
 import { machine, scaled } from "../../src/roofline/render/page/static/law.js";
 import { programRows } from "../../src/roofline/render/page/static/program_rows.js";
-import { choices, group, levels, ownMachine, select, sort, stem, totals } from "../../src/roofline/render/page/static/rows.js";
+import { choices, levels, ownMachine, select, sort, totals } from "../../src/roofline/render/page/static/rows.js";
 import { cases, VECTORS } from "./cases.mjs";
 import { close } from "./close.mjs";
 
@@ -24,7 +25,7 @@ test("work held against an equal machine gives the same rows", () => {
   for (const { name, report } of REPORTS) {
     const [mine, other] = [select(report), select(report, {}, machine(report.machine))];
     mine.forEach((row, index) => {
-      for (const key of ["floor_s", "bound", "efficiency", "unit", "dtype", "compute", "lost_s", "attainable", "roofs"]) {
+      for (const key of ["floor_s", "bound", "efficiency", "unit", "dtype", "peak", "lost_s", "attainable", "roofs"]) {
         close(other[index][key], row[key], `${name} ${row.name} ${key}`, 1e-9);
       }
     });
@@ -111,6 +112,15 @@ test("unknown work stays unknown and never counts as nothing", () => {
   assert.deepEqual(row.unknown, ["hbm", "matrix/bf16"]);
 });
 
+test("a report with no more than the fields that the contract requires is shown", () => {
+  const required = "id rank name category module scope location count kernels time_s self_time_s work flops unit dtype bytes intensity floor_s serial_s bound efficiency utilization provenance counters".split(" ");
+  const bare = { ...odd, ops: odd.ops.map((op) => Object.fromEntries(required.map((key) => [key, op[key]]))) };
+  for (const choice of [{}, { step: 0 }, { level: "bound" }]) {
+    const [all, whole] = [select(bare, choice), select(odd, choice)];
+    assert.deepEqual(all.map((row) => [row.name, row.time_s, row.floor_s]), whole.map((row) => [row.name, row.time_s, row.floor_s]));
+  }
+});
+
 test("groups are what Python sums up", () => {
   for (const { name, report, groups, scopes } of REPORTS) {
     const check = (found, expected, by) => {
@@ -163,7 +173,7 @@ test("every column has a value that it can show for every row", () => {
     }
     for (const row of programRows(report)) for (const { key, format } of PROGRAM_COLUMNS) assert.ok(key in row && !/NaN|undefined/.test(format(row[key])), key);
   }
-  assert.ok(USUAL_COLUMNS.every((key) => COLUMNS.some((column) => column.key === key)));
+  assert.ok([...USUAL_COLUMNS, ...UNTIMED_COLUMNS].every((key) => COLUMNS.some((column) => column.key === key)));
 });
 
 test("the program's rows are the report's points", () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { attainable, box, clamp, extent, flat, gridIndex, linearScale, linearTicks, logScale, logTicks, pan, placeLabels, polyline, radius, ridge, slant, zoom } from "../../src/roofline/render/page/static/scale.js";
+import { attainable, box, clamp, extent, flat, gridIndex, linearScale, linearTicks, logScale, logTicks, pan, placeLabels, radius, ridge, slant, zoom } from "../../src/roofline/render/page/static/scale.js";
 import { VECTORS } from "./cases.mjs";
 import { close } from "./close.mjs";
 
@@ -66,11 +66,10 @@ test("a window stays within reach of its home", () => {
 test("a roof is straight on both sides of its ridge", () => {
   assert.equal(ridge(TOY), 10);
   assert.deepEqual([attainable(TOY, 1), attainable(TOY, 10), attainable(TOY, 1000)], [10, 100, 100]);
-  assert.deepEqual(polyline(TOY, WINDOW), [[1, 10], [10, 100], [1000, 100]]);
+  assert.deepEqual([slant(TOY, WINDOW), flat(TOY, WINDOW)], [[[1, 10], [10, 100]], [[10, 100], [1000, 100]]]);
+  assert.deepEqual([slant(TOY, [100, 1000, 1, 1000]), flat(TOY, [1, 1000, 200, 1000])], [[], []]); // right of the ridge, below the window
   assert.deepEqual(slant(TOY, WINDOW, true), [[1, 10], [100, 1000]]);
   assert.deepEqual(flat(TOY, WINDOW, true), [[1, 100], [1000, 100]]);
-  assert.deepEqual(polyline(TOY, [100, 1000, 1, 1000]), [[100, 100], [1000, 100]]); // right of the ridge
-  assert.deepEqual(polyline(TOY, [1, 1000, 200, 1000]), []); // below the window
 });
 
 test("an extent shows every roof and spot, and nothing at all is still a window", () => {

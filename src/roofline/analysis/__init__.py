@@ -26,7 +26,7 @@ from ..report import (
 from ..workload import Op, Recording, Workload
 from .advice import Placed, advise, in_order
 from .cache_hits import resident, served
-from .program_points import amounts, number, points
+from .program_points import amounts, known_parts, number, points
 
 ONLY_HBM = "GPU profiles have no counters: only hbm traffic is modelled; add l2 and l1 with --counters FILE.csv (Nsight Compute)"
 
@@ -165,6 +165,7 @@ def _op_info(one: Placed, rank: int) -> OpInfo:
         dtype=compute.kind if compute else None,
         bytes=amounts(op.cost, "B"),
         hops=amounts(op.cost, "hop"),
+        known=known_parts(op.cost),
         intensity=placement.intensity(),
         intensities=_intensities(op.cost, flops),
         rate=placement.achieved,

@@ -209,6 +209,7 @@ def _point(scope: str, step: int | None, part: _Part, machine: Machine, correcti
         flops=number(part.cost.flops),
         bytes=amounts(part.cost, "B"),
         hops=amounts(part.cost, "hop"),
+        known=known_parts(part.cost),
         intensity=found.intensity(),
         bound=found.bound,
         floor_s=found.floor_s,
@@ -224,6 +225,11 @@ def _point(scope: str, step: int | None, part: _Part, machine: Machine, correcti
 def amounts(cost: Cost, measure: str) -> Amounts:
     """The amounts of a cost that are counted in FLOP, B or hop, by name."""
     return {resource.name: number(amount) for resource, amount in cost.items() if resource.measure == measure}
+
+
+def known_parts(cost: Cost) -> dict[str, float]:
+    """The known part of each amount that is not wholly known."""
+    return {resource.name: number(amount) or 0 for resource, amount in cost.amounts if resource in cost.unknown}
 
 
 def number(amount: Amount | None) -> float | None:

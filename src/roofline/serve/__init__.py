@@ -122,8 +122,8 @@ class Site:
         if both.error is not None:
             return HTMLResponse(error_page(title, both.error, events=_events(before, after)), status_code=422)
         old, new = (job.outcome.result().body for job in jobs)
-        pairs = both.outcome.result().body
-        return await self._page(title, f"/compare/{where}.json", _events(before, after), new, before=old, pairs=pairs)
+        comparison = both.outcome.result().body
+        return await self._page(title, f"/compare/{where}.json", _events(before, after), new, before=old, comparison=comparison)
 
     async def compare_json(self, request: Request) -> Response:
         before, after = await self._pair(request)
@@ -225,13 +225,13 @@ class Site:
         return self._desk.comparison(f"{before.version}.{after.version}", (str(before.path), str(after.path)), old, new)
 
     async def _page(
-        self, title: str, twin: str, events: str, report: bytes, *, before: bytes | None = None, pairs: bytes | None = None
+        self, title: str, twin: str, events: str, report: bytes, *, before: bytes | None = None, comparison: bytes | None = None
     ) -> Response:
         nonce = secrets.token_urlsafe(16)
         live = Live(nonce=nonce, twin=twin, events=events)
 
         def made() -> bytes:
-            return page(report, title=title, before=before, pairs=pairs, catalogue=catalogue(), live=live).encode()
+            return page(report, title=title, before=before, comparison=comparison, catalogue=catalogue(), live=live).encode()
 
         return HTMLResponse(await run_in_threadpool(made), headers={"content-security-policy": live_policy(nonce)})
 

@@ -51,21 +51,21 @@ def index_page(title: str) -> str:
     return _frame(
         f"{title} · roofline",
         f"""
-<header class="bar"><h1>{html.escape(title)}</h1><p id="count" role="status" aria-live="polite">looking…</p></header>
+<header class="bar"><h1>{html.escape(title)}</h1><p id="count" role="status" aria-live="polite">loading…</p></header>
 <main>
 <form id="tools" role="search">
 <label for="filter">Filter</label>
 <input id="filter" type="search" autocomplete="off" spellcheck="false" placeholder="name, device or kind" aria-describedby="keys">
-<span id="pair" role="status" aria-live="polite">Tick two runs to compare them.</span>
+<span id="pair" role="status" aria-live="polite">Tick two runs to compare.</span>
 <a id="compare" class="button" hidden>Compare</a>
 <button id="swap" type="button" hidden>Swap</button>
 </form>
 <div id="runs"></div>
 <p><button id="more" type="button" hidden>Show more</button></p>
 <ul id="notes"></ul>
-<p id="keys" class="quiet"><kbd>/</kbd> filters, <kbd>↓</kbd> and <kbd>↑</kbd> move, <kbd>Enter</kbd> opens, <kbd>Space</kbd> ticks.
-The same list as <a href="/index.json">JSON</a>.</p>
-<noscript><p>Scripts are off, so this list stays empty: read it as <a href="/index.json">JSON</a>.</p></noscript>
+<p id="keys" class="quiet"><kbd>/</kbd> filter, <kbd>↓</kbd> <kbd>↑</kbd> move, <kbd>Enter</kbd> open, <kbd>Space</kbd> tick.
+This list as <a href="/index.json">JSON</a>.</p>
+<noscript><p>JavaScript is disabled; see the list as <a href="/index.json">JSON</a>.</p></noscript>
 </main>""",
         script="live_index.js",
     )
@@ -81,8 +81,8 @@ def waiting_page(title: str, *, progress: float | None, state: str) -> str:
 <header class="bar"><h1>{html.escape(title)}</h1><p><a href="/">all runs</a></p></header>
 <main id="waiting" data-state="{html.escape(state)}">
 <p role="status" aria-live="polite" id="word">{html.escape(word)}</p>
-<progress id="progress" aria-label="share of the profile that was read" max="1" value="{share:.2f}"></progress>
-<noscript><p>Scripts are off: load this page again in a moment.</p></noscript>
+<progress id="progress" aria-label="reading progress" max="1" value="{share:.2f}"></progress>
+<noscript><p>JavaScript is disabled; reload this page in a moment.</p></noscript>
 </main>""",
         script="live_wait.js",
     )

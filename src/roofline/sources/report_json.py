@@ -50,7 +50,7 @@ def read(path: Path, target: Machine | None = None) -> Recording:
 def _op(op: OpInfo, by_step: tuple[Share, ...], by_device: tuple[Share, ...]) -> Op:
     return Op(
         name=op.name,
-        cost=Cost.of({**op.work, **op.bytes, **op.hops}),
+        cost=Cost.of({**op.work, **op.bytes, **op.hops}) + Cost.of(op.known),
         count=op.count,
         kernels=op.kernels,
         time_s=op.time_s,

@@ -1,9 +1,106 @@
-"""What the page embeds beside reports: the catalogue, so that it can put the same work under another chip's roof."""
+"""What the page embeds beside reports: the catalogue of chips, and the names, units, headings and fallbacks that Python defines."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 
+from ...machine import FALLBACKS, LATENCY, LATENCY_TIMES, LAUNCH_LATENCY_S
 from ...report import CeilingInfo, MachineInfo
+from ...resource import COMPUTE_UNITS, LINK_UNITS, MEMORY_UNITS
+from ...selection import NUMBERING
+from ...units import BINARY, DECIMAL, UNITS
+from ...workload import FEEDS
+from ..export import COLUMNS
+from ..geometry import title
 
+# Columns of the page's tables: key of a row, heading, how a cell is written (a dimension, or one of text, unit, number, share, ratio),
+# and what it means.
+_WORK = ("flops", "work", "FLOP", "arithmetic, excluding transcendentals")
+_ACHIEVED = ("rate", "achieved", "FLOP/s", "work / time")
+_BYTES = ("bytes", "bytes", "B", "bytes over the selected memory level or link")
+_BANDWIDTH = ("bandwidth", "bandwidth", "B/s", "achieved bandwidth: bytes / time")
+_INTENSITY = ("intensity", "intensity", "FLOP/B", "arithmetic intensity: work / bytes")
+_CATEGORY = ("category", "category", "text", "kind of operation")
+_PROGRAM = ("module", "program", "text", "compiled program that the op belongs to")
+OPS = (
+    ("rank", "rank", "number", "position by time, longest first"),
+    ("name", "operation", "text", "name of the op"),
+    _CATEGORY,
+    _PROGRAM,
+    ("scope", "scope", "text", "named scope in the model"),
+    ("location", "location", "text", "file and line of the source code"),
+    ("phase", "phase", "text", "forward or backward pass, where known"),
+    ("count", "count", "number", "executions"),
+    ("kernels", "kernels", "number", "kernel launches"),
+    ("time_s", "time", "s", "kernel time, summed over executions"),
+    ("self_time_s", "self time", "s", "time excluding nested ops and overlap with earlier events on the stream"),
+    ("share", "share", "share", "share of the self time of all selected ops"),
+    _WORK,
+    _ACHIEVED,
+    ("attainable", "attainable", "FLOP/s", "work / minimum time"),
+    _BYTES,
+    _BANDWIDTH,
+    _INTENSITY,
+    ("ridge", "ridge point", "FLOP/B", "arithmetic intensity from which the op is compute-bound"),
+    ("unit", "unit", "unit", "compute unit with the longest time"),
+    ("dtype", "number format", "text", "number format with the longest time on that unit"),
+    ("bound", "bound by", "unit", "the unit with the longest time, or latency"),
+    ("floor_s", "minimum time", "s", "roofline bound: the longest time on any unit, with full overlap"),
+    ("serial_s", "serial time", "s", "sum of the times on all units, with no overlap"),
+    ("lost_s", "time lost", "s", "time minus minimum time"),
+    ("efficiency", "roofline efficiency", "share", "minimum time / time; above 100%, check the count and the ceiling"),
+)
+PROGRAM = (
+    ("name", "part", "text", "the whole program, hardware counters, the average step or one step"),
+    ("time_s", "time", "s", "wall time summed over devices, including idle time"),
+    ("busy_s", "busy", "s", "time in which at least one op ran"),
+    _WORK,
+    _ACHIEVED,
+    _BYTES,
+    _BANDWIDTH,
+    _INTENSITY,
+    ("bound", "bound by", "unit", "the unit with the longest time"),
+    ("floor_s", "minimum time", "s", "roofline bound of all the work, with full overlap"),
+    ("efficiency", "roofline efficiency", "share", "minimum time / time"),
+    ("op_efficiency", "per-op roofline", "share", "sum of the ops' minimum times / time"),
+    ("peak_share", "compute utilization", "share", "share of peak FLOP/s, of the busiest compute unit"),
+    ("memory_utilization", "memory utilization", "share", "share of peak bandwidth, of the busiest memory level"),
+    ("link_utilization", "link utilization", "share", "share of peak bandwidth, of the busiest link"),
+)
+DIFFERENCES = (
+    ("name", "operation", "text", "name of the op, or the category where ops were matched by category"),
+    _CATEGORY,
+    _PROGRAM,
+    ("matched", "matched by", "text", "how ops of the two runs were matched"),
+    ("before_s", "before", "s", "self time before"),
+    ("after_s", "after", "s", "self time after"),
+    ("change_s", "change", "s", "after minus before; negative is faster"),
+    ("share", "share of change", "share", "share of the total change; negative if it goes the other way"),
+    ("speedup", "speedup", "ratio", "time before / time after"),
+    ("before_efficiency", "efficiency before", "share", "roofline efficiency before"),
+    ("after_efficiency", "efficiency after", "share", "roofline efficiency after"),
+    ("before_bound", "bound before", "unit", "what bounded the op before"),
+    ("after_bound", "bound after", "unit", "what bounds the op after"),
+)
+GROUPINGS = (  # of `selection.KEYS`
+    ("category", "category"),
+    ("scope", "scope"),
+    ("location", "location"),
+    ("name", "name without number"),
+    ("module", "program"),
+    ("phase", "phase"),
+    ("dtype", "number format"),
+    ("unit", "unit"),
+    ("bound", "bound"),
+)
+POINTS = {"total": "whole program", "hardware": "hardware counters", "average": "average step", "step": "step"}
+CAUSES = {  # of `losses.CAUSES`
+    "memory": "memory-bound ops",
+    "compute": "compute-bound ops",
+    "communication": "communication-bound ops",
+    LATENCY: "launch latency",
+    "unpriced": "ops of unknown cost",
+    "idle": "idle",
+}
 LONGEST_CITATION = 48  # letters: the page says where a figure comes from, the catalogue says it in full
 
 
@@ -15,6 +112,30 @@ def catalogue_json(machines: Iterable[MachineInfo]) -> bytes:
     import msgspec
 
     return msgspec.json.encode([_machine(one) for one in machines])
+
+
+@lru_cache(maxsize=1)
+def vocabulary_json() -> bytes:
+    """What the page would otherwise have to define a second time, as compact JSON."""
+    import msgspec
+
+    kinds = {"compute": COMPUTE_UNITS, "link": LINK_UNITS, "memory": MEMORY_UNITS, "": (LATENCY,)}
+    return msgspec.json.encode(
+        {
+            "units": {unit: (title(unit), kind) for kind, units in kinds.items() for unit in units},
+            "fallbacks": FALLBACKS,
+            "latency": {"launch_s": LAUNCH_LATENCY_S, "times": LATENCY_TIMES},
+            "quantities": UNITS,
+            "prefixes": {**DECIMAL, **BINARY},
+            "numbering": NUMBERING,
+            "feeds": FEEDS,
+            "columns": {"ops": OPS, "program": PROGRAM, "differences": DIFFERENCES},
+            "groupings": GROUPINGS,
+            "points": POINTS,
+            "causes": CAUSES,
+            "csv": COLUMNS,
+        }
+    )
 
 
 def _machine(one: MachineInfo) -> dict[str, object]:

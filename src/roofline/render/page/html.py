@@ -16,6 +16,8 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
+from .data import vocabulary_json
+
 STATIC = "static"  # the folder of the page's parts, beside this file
 _MARK = re.compile(r"<!--\{(\w+)\}-->")
 # Comments that take whole lines, which is how ours are written.
@@ -46,15 +48,15 @@ def page(
     *,
     title: str,
     before: bytes | None = None,
-    pairs: bytes | None = None,
+    comparison: bytes | None = None,
     catalogue: bytes = b"[]",
     live: Live | None = None,
 ) -> str:
     """The page of a report, given as the bytes that ``--json`` writes; these stand in it unchanged but for `escaped`.
 
-    Two runs are compared when ``before`` holds the earlier report and ``pairs`` the JSON of their comparison (`Comparison` of
-    `roofline.comparison`: its ``deltas`` say which ops belong together). ``catalogue`` is a JSON list of machines, each in the
-    shape of the report's own, under whose roofs the work can be put.
+    Two runs are compared when ``before`` holds the earlier report and ``comparison`` the JSON of their comparison (`Comparison` of
+    `roofline.comparison`, or what `roofline compare --json` writes). ``catalogue`` is a JSON list of machines, each in the shape of the
+    report's own, that the page can show the same work on.
     """
     parts = {
         "title": html.escape(title),
@@ -62,9 +64,10 @@ def page(
         "style": f'<link rel="stylesheet" href="{html.escape(live.static)}/page.css">' if live else f"<style>{_style()}</style>",
         "imports": _script(_imports(live.static if live else None), "importmap", live),
         "live": _live_tag(live),
+        "vocabulary": _data("vocabulary", vocabulary_json()),
         "report": _data("report", report),
         "before": _data("before", before),
-        "pairs": _data("pairs", pairs),
+        "comparison": _data("comparison", comparison),
         "catalogue": _data("catalogue", catalogue),
         "start": _script(_START, "module", live),
     }

@@ -31,7 +31,7 @@ def comparison_page(
     """
     named = title or f"{title_of(before)} → {title_of(after)}"
     old, new = (data or to_json(report) for data, report in zip(written, (before, after), strict=True))
-    return page(new, title=named, before=old, pairs=pairs(before, after), catalogue=catalogue(), live=live)
+    return page(new, title=named, before=old, comparison=compared(before, after), catalogue=catalogue(), live=live)
 
 
 def title_of(report: Report) -> str:
@@ -42,14 +42,11 @@ def title_of(report: Report) -> str:
     return files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
 
 
-def pairs(before: Report, after: Report) -> bytes:
-    """Which ops of two reports belong together: the part of their comparison's JSON that says so."""
+def compared(before: Report, after: Report) -> bytes:
+    """The comparison of two reports as compact JSON."""
     import msgspec
 
-    deltas = compare(before, after).deltas
-    return msgspec.json.encode(
-        {"deltas": [{"before": {"ops": d.before.ops}, "after": {"ops": d.after.ops}, "matched": d.matched} for d in deltas]}
-    )
+    return msgspec.json.encode(compare(before, after))
 
 
 @lru_cache(maxsize=1)

@@ -12,14 +12,14 @@ const COLUMNS = [
   { key: "bytes", title: "Size", text: (run) => show(run.bytes, "B", DIGITS), numeric: true },
   { key: "device", title: "Device", text: (run) => run.summary?.device ?? run.summary?.machine ?? "" },
   { key: "time_s", title: "Time", text: (run) => known(run.summary?.time_s, (time_s) => show(time_s, "s", DIGITS)), numeric: true },
-  { key: "efficiency", title: "Of the roof", text: (run) => known(run.summary?.efficiency, percent), numeric: true },
+  { key: "efficiency", title: "Roofline efficiency", text: (run) => known(run.summary?.efficiency, percent), numeric: true },
 ];
 
 const found = { runs: [], notes: [] };
 const view = { sort: "modified_s", descending: true, most: STEP, ticked: [] };
 const part = (id) => document.getElementById(id);
 
-/** What is written of a figure; unknown is an empty cell, since nobody has looked yet. */
+/** A figure in words; unknown is an empty cell, as the run may not have been read yet. */
 function known(value, write) {
   return value === null || value === undefined ? "" : write(value);
 }
@@ -68,7 +68,7 @@ function line(run) {
     const cell = element("td", { class: column.numeric ? "number" : null, "data-title": column.title });
     if (column.key === "name") {
       cell.append(element("a", { href: run.page, title: run.path }, run.name));
-      if (run.state === "failed") cell.append(element("span", { class: "wrong", title: run.error }, " cannot be read"));
+      if (run.state === "failed") cell.append(element("span", { class: "wrong", title: run.error }, " failed"));
       if (run.state === "reading" || run.state === "waiting") cell.append(element("span", { class: "quiet" }, " reading…"));
     } else cell.textContent = column.text(run);
     return cell;
@@ -98,7 +98,7 @@ function draw() {
 }
 
 function nothing() {
-  return found.runs.length ? "No run passes this filter." : "No runs yet: this list fills by itself when a profile is written below these folders.";
+  return found.runs.length ? "No runs match this filter." : "No runs found yet. New profiles in these folders appear here automatically.";
 }
 
 /** What is ticked: the first is before, the second after. */
@@ -107,7 +107,7 @@ function drawPair() {
   const ready = runs.length === 2;
   part("pair").textContent = ready
     ? `before: ${runs[0].name} → after: ${runs[1].name}`
-    : runs.length ? `before: ${runs[0].name}. Tick the run after it.` : "Tick two runs to compare them.";
+    : runs.length ? `before: ${runs[0].name}. Tick a second run.` : "Tick two runs to compare.";
   part("compare").hidden = part("swap").hidden = !ready;
   if (ready) part("compare").href = `/compare/${runs[0].id}/${runs[1].id}`;
 }
@@ -164,7 +164,7 @@ async function ask() {
       draw();
     }
   } catch {
-    part("count").textContent = "the server does not answer; it may have been stopped";
+    part("count").textContent = "no response from the server; it may have stopped";
     last = null;
   }
 }

@@ -14,7 +14,7 @@ async function follow(address) {
       }
       show(told.progress);
     } catch {
-      word.textContent = "the server does not answer; it may have been stopped";
+      word.textContent = "no response from the server; it may have stopped";
     }
     await new Promise((done) => setTimeout(done, EVERY_MS));
   }
@@ -24,7 +24,7 @@ const word = document.getElementById("word");
 const bar = document.getElementById("progress");
 
 function show(progress) {
-  word.textContent = progress === null ? "waiting for its turn" : progress >= 1 ? "analysing…" : `reading… ${Math.round(100 * progress)}%`;
+  word.textContent = progress === null ? "queued" : progress >= 1 ? "analysing…" : `reading… ${Math.round(100 * progress)}%`;
   bar.value = progress ?? 0;
 }
 

@@ -1,12 +1,12 @@
-/** The page: reads what stands in it, keeps one state, and lets every view draw what the state says. */
+/** The page: reads the embedded data, keeps one state, and redraws every view when the state changes. */
 
 import { card } from "#page/card.js";
 import { chart } from "#page/chart.js";
 import { chartBar } from "#page/chart_bar.js";
 import { chartModel, machineOf, programModel, rowsOf } from "#page/chart_model.js";
 import { THEMES, assign } from "#page/colours.js";
-import { COLUMNS, DIFFERENCE_COLUMNS, USUAL_COLUMNS } from "#page/columns.js";
-import { comparison } from "#page/comparison.js";
+import { COLUMNS, DIFFERENCE_COLUMNS, UNTIMED_COLUMNS, USUAL_COLUMNS } from "#page/columns.js";
+import { comparisonView } from "#page/comparison.js";
 import { columnMenu, filterBar } from "#page/controls.js";
 import { details } from "#page/details.js";
 import { device } from "#page/device.js";
@@ -27,7 +27,7 @@ import { plain, show } from "#page/units.js";
 const given = (id) => JSON.parse(document.getElementById(id)?.textContent ?? "null");
 const report = given("report");
 const before = given("before");
-const pairs = given("pairs");
+const comparison = given("comparison");
 const catalogue = given("catalogue") ?? [];
 const liveTag = document.querySelector("meta[name=roofline-live]");
 const live = liveTag ? { ...liveTag.dataset } : null;
@@ -64,29 +64,17 @@ const ROWS = [
 const DRAWN = ["size", "hidden", "shown", "compare", "scopes", "feeds"];
 const keyOf = (state, names) => JSON.stringify(names.map((name) => state[name]));
 
-const heldAgainst = remembered(() => machineOf(report, store.get(), catalogue));
+const machineFor = remembered(() => machineOf(report, store.get(), catalogue));
 const rowsFor = remembered((key, machine) => rowsOf(report, store.get(), machine));
 const modelFor = remembered((key, { rows, all }, machine) => {
-  const model = chartModel(report, store.get(), { rows, all, machine, before, pairs });
+  const model = chartModel(report, store.get(), { rows, all, machine, before, comparison });
   // The steps stand on the chart of the program; here they would hide ops.
   return { ...model, program: model.program.filter(({ scope }) => scope === "total" || scope === "hardware") };
 });
 const programFor = remembered((feeds, level, machine) => programRows(report, { feeds, level }, machine));
 const programModelFor = remembered((key, { all }, machine) => programModel(report, store.get(), { all, machine }));
 const colouring = remembered((all, colour, theme) => assign(all, colour, theme));
-// Without a measured time there is no rate, and nothing is lost.
-const usual = report.ops.some((op) => op.time_s !== null) || !report.ops.length ? USUAL_COLUMNS : [
-  "rank",
-  "name",
-  "category",
-  "count",
-  "flops",
-  "bytes",
-  "intensity",
-  "attainable",
-  "bound",
-  "floor_s",
-];
+const usual = report.ops.some((op) => op.time_s !== null) || !report.ops.length ? USUAL_COLUMNS : UNTIMED_COLUMNS;
 const columnsFor = remembered((chosen, colourOf) => {
   const keys = chosen ? JSON.parse(chosen) : usual;
   return COLUMNS.filter(({ key }) => keys.includes(key) || key === "name").map((column) => dressed(column, colourOf));
@@ -107,7 +95,7 @@ function dressed(column, colourOf) {
 }
 
 function derive(state) {
-  const machine = heldAgainst(keyOf(state, ["chip", "factors"]));
+  const machine = machineFor(keyOf(state, ["chip", "factors"]));
   const rows = rowsFor(keyOf(state, ROWS), machine);
   const model = modelFor(keyOf(state, [...DRAWN, "level"]), rows, machine);
   const theme = THEMES[themeName()];
@@ -140,7 +128,7 @@ const select = (ids, extend) => {
 const hovering = card();
 const drawing = chart({
   testid: "chart",
-  label: "Roofline of the operations",
+  label: "Roofline chart of the operations",
   card: hovering,
   onwindow: (window) => store.set({ window }),
   onselect: (ids, extend) => {
@@ -151,7 +139,7 @@ const drawing = chart({
 const list = table({
   testid: "table",
   label: "Operations",
-  empty: report.ops.length ? "No operation passes the filters." : "This report has no operations.",
+  empty: report.ops.length ? "No operations match the filters." : "No operations in this report.",
   onsort: (sort, descending) => store.set({ sort, descending }),
   onselect: (ids, extend) => {
     select(ids, extend);
@@ -171,7 +159,7 @@ const panels = {
   device: { title: "Device", view: device({ report }) },
 };
 const panelBar = tabList({
-  label: "Beside the chart",
+  label: "Panels",
   kind: "tabs small",
   tabs: Object.entries(panels).map(([key, { title }]) => ({ key, title })),
   attributes: (key) => ({ id: `panel-tab-${key}`, "aria-controls": `panel-${key}`, "data-testid": `panel-${key}` }),
@@ -188,17 +176,17 @@ const panelBodies = new Map(
     ),
   ]),
 );
-const side = h("aside", { class: "side", "aria-label": "Beside the chart" }, panelBar.root, [...panelBodies.values()]);
+const side = h("aside", { class: "side", "aria-label": "Panels" }, panelBar.root, [...panelBodies.values()]);
 
 const filters = filterBar({ report, store });
 const bar = chartBar({ report, store, catalogue, comparing: Boolean(before), chart: drawing });
 const colours = legend({ store });
 const columnChooser = columnMenu({ store, columns: COLUMNS, usual });
 const count = h("p", { class: "quiet", "data-testid": "count", role: "status" });
-const compared = before ? comparison({ report, before, pairs, select, reveal: (id) => drawing.reveal(id) }) : null;
+const compared = before ? comparisonView({ comparison, select, reveal: (id) => drawing.reveal(id) }) : null;
 const opsBelow = h(
   "section",
-  { class: "below", "aria-label": "Operation-level statistics" },
+  { class: "below", "aria-label": "Table of operations" },
   h("div", { class: "table-head" }, h("h2", { text: "Operations" }), count, columnChooser.root),
   list.root,
 );
@@ -209,7 +197,7 @@ const opsView = h(
   h(
     "div",
     { class: "split" },
-    h("section", { class: "stage", "aria-label": "Operation-level roofline" }, bar.root, drawing.root, colours.root),
+    h("section", { class: "stage", "aria-label": "Chart of operations" }, bar.root, drawing.root, colours.root),
     side,
   ),
   opsBelow,
@@ -263,7 +251,7 @@ fill(
   document.getElementById("foot"),
   h("p", {
     class: "quiet",
-    text: `roofline · ${report.schema} · ${report.input.format} · amounts are totals over all executions; G is 10⁹ and Gi is 2³⁰`,
+    text: `roofline · ${report.schema} · ${report.input.format} · amounts are totals over all executions; G = 10⁹, Gi = 2³⁰`,
   }),
 );
 document.body.append(hovering.root);
@@ -273,8 +261,8 @@ document.getElementById("skip").addEventListener("click", (event) => {
 });
 
 function chartLabel({ dots, strip }) {
-  const without = strip.length ? ` and ${plain(strip.length)} without FLOP` : "";
-  const keys = "Arrow keys go from one to the next, Enter selects, plus and minus zoom, 0 resets.";
+  const without = strip.length ? `, and ${plain(strip.length)} without FLOP` : "";
+  const keys = "Arrow keys move between operations, Enter selects, plus and minus zoom, 0 resets the zoom.";
   return `Roofline of ${plain(dots.length)} operations${without}. ${keys}`;
 }
 
@@ -327,10 +315,10 @@ function update() {
   }
 }
 
-const QUIET = new Set(["window", "selected", "factors", "filter", "panel"]); // changes that take the place of the last address
+const QUIET = new Set(["window", "selected", "factors", "filter", "panel"]); // changes that make no entry in the history
 let noted = 0;
 let loud = false;
-/** The state into the address: a step back undoes the last choice, not the last pixel. */
+/** Writes the state into the address: Back undoes the last choice, not the last pixel. */
 function note(changed) {
   if (location.protocol === "about:") return; // a frame in a notebook has no address of its own
   loud ||= [...changed].some((key) => !QUIET.has(key));
@@ -368,5 +356,5 @@ listen(live);
 update();
 document.documentElement.dataset.ready = "true";
 
-// For tests and the curious: where a dot is on screen, and what the page shows.
+// For tests: where a dot is on screen, and the state.
 window.roofline = Object.freeze({ spot: drawing.spot, state: store.get });

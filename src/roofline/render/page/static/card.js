@@ -1,4 +1,4 @@
-/** The card beside the mouse: everything about a dot, a point of the program or a roof. */
+/** The tooltip: everything about a dot, a point of the program or a roof. */
 
 import { fill, h, named } from "#page/dom.js";
 import { amounts, counted, factList, facts, spoken } from "#page/facts.js";
@@ -47,10 +47,7 @@ function ofRow(row) {
 
 /** A roof and where its height comes from. */
 function ofRoof(roof) {
-  const counts = [
-    roof.binds ? `binds ${plain(roof.binds)} ops` : "binds no op",
-    roof.used ? `${plain(roof.used)} ops use it` : "",
-  ].filter(Boolean);
+  const counts = [`bounds ${plain(roof.binds)} ops`, roof.used ? `used by ${plain(roof.used)}` : ""].filter(Boolean);
   return [
     h("p", { class: "card-name", text: roof.title }),
     factList([[roof.kind === "memory" ? "Bandwidth" : "Peak", show(roof.rate, roof.per), counts.join(", ")]], "figures"),

@@ -1,41 +1,40 @@
 /**
- * One roofline chart: a canvas for what stands still, one above it for what follows the mouse, and the gestures over both.
+ * One roofline chart: a canvas for axes and roofs, layers of dots, a canvas for what follows the mouse, and the gestures over them.
  *
  * Wheel or pinch zooms, dragging pans, Shift and dragging (or the box button) zooms into a box, Alt and dragging selects a box,
  * double click resets. Keys: arrows go from dot to dot in order of time, Enter selects, + and - zoom, 0 resets, Shift and arrows pan.
  */
 
 import { roofLines } from "#page/chart_model.js";
-import { announce, framed, h, shortName } from "#page/dom.js";
+import { announce, framed, h } from "#page/dom.js";
 import { gestures } from "#page/gestures.js";
-import { title as resourceTitle } from "#page/law.js";
+import { under as hit } from "#page/hits.js";
+import { drawNames, drawRoofNames, placeNames } from "#page/labels.js";
 import { LOOKS, layer, stamps } from "#page/layer.js";
 import {
   LARGEST_DOT,
-  SIGN,
+  axisTitles,
+  byWeight,
   drawArrows,
   drawAxes,
-  drawNames,
   drawProgram,
-  drawRoofNames,
   drawRoofs,
   drawStrip,
   frame,
+  highestShare,
+  inSight as inWindow,
   locate,
   prepared,
   scales,
 } from "#page/paint.js";
-import { clamp, box as boxWindow, gridIndex, pan, placeLabels, zoom } from "#page/scale.js";
+import { clamp, box as boxWindow, gridIndex, pan, zoom } from "#page/scale.js";
 
-const NAMED = 24; // dots that may carry their name, heaviest first
-const CROWD = 400; // dots that names keep clear of, heaviest first
 const MARGIN = 0.4; // of the plot, painted on each side of it so that panning only pushes
-const REACH = 8; // pixels from a dot or a roof at which it is meant
 const SETTLED_MS = 60; // without a movement, after which a gesture is over
-const TELL_MS = 200; // the same, after which the address is told
+const TELL_MS = 200; // the same, after which the state is updated
 
 /**
- * `onwindow(window | null)` and `onselect(ids, extend)` are told what a hand did; `card` shows what the mouse is over (see card.js).
+ * `onwindow(window | null)` and `onselect(ids, extend)` are called on zooming and selecting; `card` shows what the mouse is over (see card.js).
  * @returns {{root, surface, show(scene), point(id | null), reveal(id), spot(id), reset(), zoomBy(factor), boxes(on), redraw()}}
  *   scene {model, colourOf(dot), theme, window, selected: Set, names: boolean, ariaLabel}
  */
@@ -67,13 +66,13 @@ export function chart({ testid, label, onwindow, onselect, card }) {
   let dots = null;
   let stampOf = null;
   let looks = null; // of each dot: as usual, faint, or selected
-  let painted = null; // where the layer of dots stands: {x, y} of a reference on screen, the window's shape, and its margins
+  let painted = null; // where the layer of dots was painted: a reference point on screen, the window's shape, and the margins
   let family = "";
   let lines = [];
   let index = null; // of dots under the mouse, built when first asked for
   let names = [];
   let written = []; // round places that the names of roofs cover
-  let view = null; // the window on screen; runs ahead of the state while a hand is moving
+  let view = null; // the window on screen; ahead of the state during a gesture
   let hovered = null;
   let pointed = null; // an id that something else on the page points to
   let cursor = -1; // where the keyboard is, in order of time
@@ -85,9 +84,9 @@ export function chart({ testid, label, onwindow, onselect, card }) {
   const font = () => (family ||= getComputedStyle(document.body).fontFamily);
   const style = () => ({ theme: scene.theme, font: font(), lit: hovered?.roof?.id ?? null, moving });
   const ratio = () => Math.min(3, window.devicePixelRatio || 1);
-  const byTime = () => (
-    dots.byTime ??= [...dots.all.keys()].sort((one, other) => dots.all[other].weight - dots.all[one].weight || one - other)
-  );
+  const inSight = (number) => inWindow(dots, number, place);
+  /** What is drawn, for placing labels and for hit testing. */
+  const drawn = () => ({ place, at, dots, lines, roofs: scene.model.roofs, program: scene.model.program, grid });
 
   function resize() {
     const { width, height } = surface.getBoundingClientRect();
@@ -110,29 +109,20 @@ export function chart({ testid, label, onwindow, onselect, card }) {
 
   function draw() {
     if (!place) return;
-    const share = highest();
+    const share = highestShare(scene.model);
     const context = clear(base);
     at = scales(place, view, share);
     index = null;
     lines = roofLines(scene.model, view);
-    const drawn = style();
-    const level = scene.model.level;
-    const xTitle = level === "bound" ? "FLOP per byte of what binds" : `FLOP per byte of ${resourceTitle(level)}`;
-    drawAxes(
-      context,
-      place,
-      at,
-      view,
-      { ...drawn, xTitle: `Intensity (${xTitle})`, yTitle: scene.model.timed ? "Rate (FLOP/s)" : "Attainable rate (FLOP/s)" },
-    );
-    if (place.strip) drawStrip(context, place, at, share, drawn);
+    drawAxes(context, place, at, view, { ...style(), ...axisTitles(scene.model) });
+    if (place.strip) drawStrip(context, place, at, share, style());
     locate(dots, at, place);
-    drawRoofs(context, place, at, lines, drawn);
+    drawRoofs(context, place, at, lines, style());
     pushDots();
     drawOver();
   }
 
-  /** The layer of dots where the window wants it: pushed while that is enough, else painted again. */
+  /** Moves the layer of dots with the window; paints it again when its margin is used up or the scale changed. */
   function pushDots() {
     const { plot } = place;
     const [across, along] = [at.x.at(1), at.y.at(1)]; // where (1, 1) of the plane is on screen, in or out of sight
@@ -182,18 +172,6 @@ export function chart({ testid, label, onwindow, onselect, card }) {
     if (looks) dots.order.sort((one, other) => looks[one] - looks[other] || dots.size[other] - dots.size[one] || one - other);
   }
 
-  /** Round places that names should keep clear of: the heaviest dots and the points of the program. */
-  function obstacles(most = NAMED) {
-    const heavy = byTime()
-      .slice(0, most)
-      .filter((number) => number < dots.onPlot && inSight(number))
-      .map((number) => ({ x: dots.x[number], y: dots.y[number], r: dots.size[number] }));
-    return [
-      ...heavy,
-      ...scene.model.program.map((mark) => ({ x: at.x.at(mark.x), y: at.y.at(mark.y), r: (SIGN[mark.scope] ?? SIGN.step) + 1 }))
-    ];
-  }
-
   const redraw = framed(draw);
   const redrawOver = framed(drawOver);
 
@@ -204,27 +182,18 @@ export function chart({ testid, label, onwindow, onselect, card }) {
     return context;
   }
 
-  function highest() {
-    return scene.model.strip.reduce((most, dot) => Math.max(most, dot.share), 1);
-  }
-
-  function roofsById() {
-    return new Map(scene.model.roofs.map((roof) => [roof.id, roof]));
-  }
-
-  /** What stands above the dots: arrows, the program, names, what the mouse or the keyboard is on, and the box being drawn. */
+  /** Everything above the dots: arrows, the program, names, the dot under the mouse or keyboard, and the box being drawn. */
   function drawOver() {
     const context = clear(over);
     if (!place || !at) return;
     const { theme } = scene;
-    const drawn = style();
-    if (scene.model.arrows.length) drawArrows(context, place, at, scene.model.arrows, drawn);
-    drawProgram(context, place, at, scene.model.program, drawn);
-    written = drawRoofNames(context, place, at, lines, roofsById(), obstacles(), drawn);
-    drawNames(context, place, dots, names, drawn);
+    if (scene.model.arrows.length) drawArrows(context, place, at, scene.model.arrows, style());
+    drawProgram(context, place, at, scene.model.program, style());
+    written = drawRoofNames(context, drawn(), style());
+    drawNames(context, drawn(), names, style());
     const lit = hovered?.dot ?? (pointed === null ? -1 : dots.all.findIndex((dot) => dot.ops.includes(pointed)));
     if (lit >= 0 && inSight(lit)) disc(context, lit, scene.colourOf(dots.all[lit]), theme.ink, 2.5);
-    if (document.activeElement === surface && cursor >= 0 && inSight(byTime()[cursor])) ring(context, byTime()[cursor], theme.memory, 5);
+    if (document.activeElement === surface && cursor >= 0 && inSight(byWeight(dots)[cursor])) ring(context, byWeight(dots)[cursor], theme.memory, 5);
     if (marquee) {
       const { x0, y0, x1, y1 } = marquee;
       context.strokeStyle = theme.memory;
@@ -233,13 +202,6 @@ export function chart({ testid, label, onwindow, onselect, card }) {
       context.fillRect(x0, y0, x1 - x0, y1 - y0);
       context.strokeRect(x0, y0, x1 - x0, y1 - y0);
     }
-  }
-
-  function inSight(number) {
-    if (number >= dots.onPlot) return true;
-    const { plot } = place;
-    const [x, y] = [dots.x[number], dots.y[number]];
-    return x >= plot.x && x <= plot.x + plot.w && y >= plot.y && y <= plot.y + plot.h;
   }
 
   function disc(context, number, fill, ink, wide) {
@@ -265,40 +227,10 @@ export function chart({ testid, label, onwindow, onselect, card }) {
     clearTimeout(settled);
     settled = setTimeout(() => {
       moving = false;
-      placeNames();
+      if (scene && place) names = scene.names && !place.narrow ? placeNames(base.getContext("2d"), drawn(), written, font()) : [];
       if (painted && !painted.wide) painted = null; // now with a margin
       redraw();
     }, SETTLED_MS);
-  }
-
-  function placeNames() {
-    if (!scene || !place || !scene.names || place.narrow) {
-      names = [];
-      return;
-    }
-    const context = base.getContext("2d");
-    context.font = `12px ${font()}`;
-    const wanted = byTime()
-      .filter((number) => number < dots.onPlot && inSight(number))
-      .slice(0, NAMED)
-      .map((number) => {
-        const text = shortName(dots.all[number].name, 28);
-        return {
-          number,
-          text,
-          x: dots.x[number],
-          y: dots.y[number],
-          r: dots.size[number],
-          width: context.measureText(text).width,
-          height: 15,
-        };
-      });
-    names = placeLabels(wanted, place.plot, [...obstacles(CROWD), ...written])
-      .map(({ index: which, x, y }) => {
-        const { number, text, height } = wanted[which];
-        // As an offset from its dot, so that a name travels with it.
-        return { text, index: number, dx: x - dots.x[number], dy: y + height / 2 - dots.y[number] };
-      });
   }
 
   /** Where dots are, for the mouse. */
@@ -307,33 +239,7 @@ export function chart({ testid, label, onwindow, onselect, card }) {
     return index;
   }
 
-  /** What is at a place: a dot, a point of the program, a roof, or nothing. */
-  function under(x, y) {
-    if (!place || !at) return null;
-    const { plot, strip } = place;
-    const inside = (area) => area && x >= area.x - 4 && x <= area.x + area.w + 4 && y >= area.y - 4 && y <= area.y + area.h + 4;
-    if (!inside(plot) && !inside(strip)) return null;
-    const near = (mark) => Math.hypot(at.x.at(mark.x) - x, at.y.at(mark.y) - y) <= (SIGN[mark.scope] ?? SIGN.step) + 2;
-    const sign = inside(plot) && scene.model.program.find(near);
-    if (sign) return { program: sign };
-    const number = grid().nearest(x, y, REACH);
-    if (number >= 0 && inSight(number)) return { dot: number };
-    const roof = inside(plot) ? nearestRoof(x, y) : null;
-    return roof && { roof };
-  }
-
-  function nearestRoof(x, y) {
-    let best = null;
-    let least = REACH;
-    for (const { id, points } of lines) {
-      for (let corner = 1; corner < points.length; corner += 1) {
-        const [from, to] = [points[corner - 1], points[corner]];
-        const far = distance(x, y, at.x.at(from[0]), at.y.at(from[1]), at.x.at(to[0]), at.y.at(to[1]));
-        if (far < least) [best, least] = [id, far];
-      }
-    }
-    return best === null ? null : (roofsById().get(best) ?? null);
-  }
+  const under = (x, y) => (place && at ? hit(drawn(), x, y) : null);
 
   function hover(x, y) {
     const found = under(x, y);
@@ -397,7 +303,7 @@ export function chart({ testid, label, onwindow, onselect, card }) {
     if (event.pointerType === "touch") hover(x, y);
     const extend = event.shiftKey || event.ctrlKey || event.metaKey;
     if (found?.dot !== undefined) {
-      cursor = byTime().indexOf(found.dot);
+      cursor = byWeight(dots).indexOf(found.dot);
       onselect(dots.all[found.dot].ops, extend);
     } else if (!found && !extend) onselect([], false);
   }
@@ -423,7 +329,7 @@ export function chart({ testid, label, onwindow, onselect, card }) {
     else if (step) go(cursor < 0 ? 0 : cursor + step);
     else if (event.key === "Home") go(0);
     else if (event.key === "End") go(dots.all.length - 1);
-    else if ((event.key === "Enter" || event.key === " ") && cursor >= 0) onselect(dots.all[byTime()[cursor]].ops, event.shiftKey);
+    else if ((event.key === "Enter" || event.key === " ") && cursor >= 0) onselect(dots.all[byWeight(dots)[cursor]].ops, event.shiftKey);
     else if (event.key === "+" || event.key === "=") zoomBy(0.7);
     else if (event.key === "-" || event.key === "_") zoomBy(1 / 0.7);
     else if (event.key === "0") reset();
@@ -443,7 +349,7 @@ export function chart({ testid, label, onwindow, onselect, card }) {
   function go(rank) {
     if (!dots.all.length) return;
     cursor = Math.max(0, Math.min(dots.all.length - 1, rank));
-    const number = byTime()[cursor];
+    const number = byWeight(dots)[cursor];
     reveal(number);
     card.show({ mark: dots.all[number] }, surface, dots.x[number], dots.y[number]);
     announce(`${cursor + 1} of ${dots.all.length}: ${card.say(dots.all[number])}`);
@@ -498,7 +404,7 @@ export function chart({ testid, label, onwindow, onselect, card }) {
     },
     /** Brings the dot of an op into sight. */
     reveal: (id) => place && reveal(dots.all.findIndex((dot) => dot.ops.includes(id))),
-    /** Where a dot is on screen, for people who write tests: {x, y, r} relative to the surface, or null. */
+    /** Where a dot is on screen, for tests: {x, y, r} relative to the surface, or null. */
     spot: (id) => {
       const number = dots.all.findIndex((dot) => dot.ops.includes(id));
       return number < 0 ? null : { x: dots.x[number], y: dots.y[number], r: dots.size[number] };
@@ -529,11 +435,4 @@ export function chart({ testid, label, onwindow, onselect, card }) {
       }
     },
   };
-}
-
-/** How far a place is from a stretch of line. */
-function distance(x, y, x0, y0, x1, y1) {
-  const long = (x1 - x0) ** 2 + (y1 - y0) ** 2;
-  const along = long ? Math.max(0, Math.min(1, ((x - x0) * (x1 - x0) + (y - y0) * (y1 - y0)) / long)) : 0;
-  return Math.hypot(x - x0 - along * (x1 - x0), y - y0 - along * (y1 - y0));
 }

@@ -1,4 +1,4 @@
-/** The controls of how it is drawn, and of what it is held against: axes, colours, sizes, roofs, machine, zoom. */
+/** The controls of the chart: axes, colours, sizes, roofs, machine, zoom. */
 
 import { COLOURINGS } from "#page/colours.js";
 import { chooser, fill, h, menu } from "#page/dom.js";
@@ -16,10 +16,9 @@ const SIZES = [
   { key: "equal", title: "equal" },
 ];
 
-/** The bar above the chart: axes, colours, sizes, roofs, machine, zoom. */
 export function chartBar({ report, store, catalogue, comparing, chart }) {
   const axis = chooser({
-    label: "Bytes of",
+    label: "Memory level",
     testid: "level",
     options: [],
     value: "hbm",
@@ -42,7 +41,7 @@ export function chartBar({ report, store, catalogue, comparing, chart }) {
     build: (panel) =>
       fill(
         panel,
-        h("p", { class: "quiet hint", text: "A roof is shown when an op is bound by it." }),
+        h("p", { class: "quiet hint", text: "By default, roofs that bound at least one op." }),
         model.roofs.map((roof) => {
           const tick = h("input", {
             type: "checkbox",
@@ -61,7 +60,7 @@ export function chartBar({ report, store, catalogue, comparing, chart }) {
         h("button", {
           type: "button",
           class: "plain-button",
-          text: "As usual",
+          text: "Default",
           "data-testid": "roofs-usual",
           onclick: () => (store.set({ hidden: [], shown: [] }), roofs.refresh()),
         }),
@@ -74,8 +73,8 @@ export function chartBar({ report, store, catalogue, comparing, chart }) {
       type: "button",
       class: "icon",
       "aria-pressed": "false",
-      "aria-label": "Zoom into a box",
-      title: "Zoom into a box (or Shift and drag)",
+      "aria-label": "Zoom to box",
+      title: "Zoom to box (or Shift and drag)",
       "data-testid": "zoom-box",
       onclick: () => setBox(box.getAttribute("aria-pressed") !== "true"),
     },
@@ -134,7 +133,7 @@ export function chartBar({ report, store, catalogue, comparing, chart }) {
     size.root,
     roofs.root,
     held.root,
-    h("label", { class: "check" }, names, h("span", { text: "Names" })),
+    h("label", { class: "check" }, names, h("span", { text: "Labels" })),
     comparing && h("label", { class: "check" }, arrows, h("span", { text: "Arrows" })),
     buttons,
   );
@@ -142,7 +141,7 @@ export function chartBar({ report, store, catalogue, comparing, chart }) {
     root,
     update: (state, derived) => {
       model = derived.model;
-      axis.set(state.level, [...levels(report, derived.machine), { key: "bound", title: "what binds each op" }]);
+      axis.set(state.level, [...levels(report, derived.machine), { key: "bound", title: "per-op bottleneck" }]);
       colour.set(state.colour);
       size.set(state.size);
       names.checked = state.labels;
@@ -153,7 +152,7 @@ export function chartBar({ report, store, catalogue, comparing, chart }) {
   };
 }
 
-/** The state after a roof was switched on or off; what it does by itself needs no word in the address. */
+/** The state after a roof was switched on or off; the default needs no word in the address. */
 function toggled(state, roof, on) {
   const hidden = state.hidden.filter((id) => id !== roof.id);
   const shown = state.shown.filter((id) => id !== roof.id);
@@ -169,7 +168,7 @@ function machineMenu({ report, store, catalogue }) {
     label: "Chip",
     testid: "chip",
     options: [
-      { key: "", title: `${report.machine.title || report.machine.name} (its own)` },
+      { key: "", title: `${report.machine.title || report.machine.name} (of this report)` },
       ...catalogue.map(({ name, title }) => ({ key: name, title: title || name }))
     ],
     value: "",
@@ -203,12 +202,12 @@ function machineMenu({ report, store, catalogue }) {
       },
     };
   };
-  const compute = factor("compute", "Peak");
+  const compute = factor("compute", "Peak FLOP/s");
   const bandwidth = factor("bandwidth", "Bandwidth");
   const back = h("button", {
     type: "button",
     class: "plain-button",
-    text: "Back to its own",
+    text: "Reset",
     "data-testid": "machine-reset",
     onclick: () => store.set({ chip: null, factors: {}, window: null }),
   });
@@ -222,7 +221,7 @@ function machineMenu({ report, store, catalogue }) {
         panel,
         h("p", {
           class: "quiet hint",
-          text: "Put the same work under another roof: every figure is worked out again, the measured times stay.",
+          text: "Recompute every figure for another chip or for scaled ceilings. Measured times are unchanged.",
         }),
         chip.root,
         compute.root,

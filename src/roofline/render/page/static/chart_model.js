@@ -1,79 +1,27 @@
 /**
- * What a chart shows, from a report and the state of the page: roofs, dots, the strip of work without FLOP, the program, and what is left
- * out. For the default state it says the same as `render/chart.py`.
+ * What a chart shows, from a report and the state of the page. For the default state it says the same as `render/chart.py`.
  *
  * A dot stands at its intensity over one memory level or link and at its measured rate; without a measured time it stands on its roof.
+ *
+ *     level, timed, machine   what the axes count, and the machine's title
+ *     roofs                   ceilings: a memory level or link (slanted) or a compute peak (flat), fastest first; `usual` ones are shown
+ *                             unless switched off, `axis` is the level of the x axis, `binds` and `used` count ops
+ *     dots, strip             rows at {x, y} in FLOP/B and FLOP/s, and rows without FLOP at their `share` of a unit's bandwidth; heaviest first
+ *     program                 points of the program at {x, y}
+ *     arrows                  {from, to} spots of an op before and after, and the change of its time
+ *     leftOut, caption        why ops are not drawn and how many, and that in words
+ *     home                    the window that shows everything
  */
 
-import { pairsOf } from "#page/compare.js";
 import { parse } from "#page/filter.js";
-import { machine as machineFrom, rateTitle, resource, scaled, title } from "#page/law.js";
+import { group } from "#page/groups.js";
+import { add, machine as machineFrom, rateTitle, resource, scaled, title } from "#page/law.js";
 import { programRows } from "#page/program_rows.js";
-import { group, OWN_LEVEL, ownMachine, select, sort, totals } from "#page/rows.js";
+import { OWN_LEVEL, ownMachine, select, sort, totals } from "#page/rows.js";
 import { extent, flat, slant } from "#page/scale.js";
 import { percent, show } from "#page/units.js";
 
-/** @typedef {import("#page/law.js").Machine} Machine */
-/** @typedef {import("#page/rows.js").Row} Row */
-/** @typedef {import("#page/state.js").State} State */
-
-/**
- * @typedef {Object} RoofInfo  One part of the roof: a memory level or link (slanted), or a compute peak (flat).
- * @property {string} id  the resource
- * @property {"memory"|"compute"} kind
- * @property {string} title
- * @property {string} label  title and rate
- * @property {number} rate
- * @property {string} per
- * @property {string} provenance  where the rate comes from, in words
- * @property {string[]} details  the same and more, one line each, for a tooltip
- * @property {boolean} hidden
- * @property {boolean} usual  whether it is shown when nobody switched it
- * @property {boolean} axis  whether it is the level that the x axis counts
- * @property {number} binds  how many ops are bound by it
- * @property {number} used  how many ops run under it
- */
-
-/**
- * @typedef {Object} Dot
- * @property {number|string} id
- * @property {number[]} ops
- * @property {string} name
- * @property {number} x  FLOP/B
- * @property {number} y  FLOP/s
- * @property {number} weight  what its area shows
- * @property {string|null} bound
- * @property {string} category
- * @property {string|null} dtype
- * @property {string|null} unit
- * @property {string} phase
- * @property {number|null} efficiency
- * @property {Row} row
- */
-
-/**
- * @typedef {Object} ChartModel
- * @property {string} machine
- * @property {string} level
- * @property {RoofInfo[]} roofs  memory levels first, then compute peaks, each fastest first
- * @property {Dot[]} dots  heaviest first
- * @property {(Dot & {share: number, strip: string})[]} strip  work without FLOP: `share` of the bandwidth of the unit `strip`
- * @property {Object[]} program  points of the program with x and y
- * @property {{from: [number, number], to: [number, number], before: Row, after: Row, change_s: number|null}[]} arrows
- * @property {[string, number][]} leftOut  ops by the reason why they are not drawn
- * @property {[string, number][]} covered  shares of the busy time
- * @property {import("#page/scale.js").Window} home  the window that shows everything
- * @property {boolean} timed
- * @property {string} caption
- */
-
-/**
- * The machine that a state holds the work against: the report's own, or another chip of the catalogue, with its ceilings scaled.
- * @param {Object} report
- * @param {State} state
- * @param {Object[]} [catalogue]
- * @returns {Machine}
- */
+/** The machine of a state: the report's own or another chip of the catalogue, with its ceilings scaled. */
 export function machineOf(report, state, catalogue = []) {
   const other = state.chip === null ? null : catalogue.find((one) => one.name === state.chip);
   const whole = other ? machineFrom(other) : ownMachine(report);
@@ -83,10 +31,6 @@ export function machineOf(report, state, catalogue = []) {
 /**
  * The rows that a state shows. `all` are the ops of the chosen steps and devices, `filtered` those that pass the filters, and `rows` these
  * grouped and sorted; `totals` sum up `all`, `shown` the filtered ones; `problem` says what is wrong with the filter.
- * @param {Object} report
- * @param {State} state
- * @param {Machine} [machine]
- * @returns {{rows: Row[], filtered: Row[], all: Row[], totals: Object, shown: Object, problem: {message: string, at: number}|null}}
  */
 export function rowsOf(report, state, machine = ownMachine(report)) {
   const all = select(report, state, machine);
@@ -100,15 +44,10 @@ export function rowsOf(report, state, machine = ownMachine(report)) {
 }
 
 /**
- * The chart of a report.
- * @param {Object} report
- * @param {State} state
- * @param {{rows?: Row[], all?: Row[], machine?: Machine, before?: Object|null, pairs?: Object|null}} [given]
- *   `rows` are drawn and `all` decide the roofs and the home: both as `rowsOf` gives them, which is asked when they are absent; `before` is
- *   another report to draw arrows from, and `pairs` its comparison with this one
- * @returns {ChartModel}
+ * The chart of a report: `rows` are drawn and `all` decide the roofs and the home, both as `rowsOf` gives them; `before` is another report
+ * to draw arrows from, and `comparison` what Python says of the two.
  */
-export function chartModel(report, state, { rows, all, machine = ownMachine(report), before = null, pairs = null } = {}) {
+export function chartModel(report, state, { rows, all, machine = ownMachine(report), before = null, comparison = null } = {}) {
   const every = all ?? select(report, state, machine);
   const drawn = rows ?? rowsOf(report, state, machine).rows;
   const program = programOf(report, state, machine);
@@ -120,26 +59,19 @@ export function chartModel(report, state, { rows, all, machine = ownMachine(repo
     dots,
     strip,
     program: program.filter((point) => state.scopes.includes(point.scope)),
-    arrows: before && state.compare ? arrowsOf(before, drawn, state, pairsOf(before, report, pairs)) : [],
+    arrows: before && state.compare ? arrowsOf(before, drawn, state, comparison.deltas) : [],
     leftOut,
-    caption: captionOf(coveredOf(report), leftOut),
+    caption: captionOf(report.coverage, leftOut),
   };
 }
 
-/**
- * The chart of the program alone: the same roofs, the points of the program, and a home that shows them closely.
- * @param {Object} report
- * @param {State} state
- * @param {{all?: Row[], machine?: Machine}} [given]
- * @returns {ChartModel}
- */
+/** The chart of the program alone: the same roofs, the points of the program, and a home that shows them closely. */
 export function programModel(report, state, { all, machine = ownMachine(report) } = {}) {
   const program = programOf(report, state, machine);
   const every = all ?? select(report, state, machine);
   const shown = program.filter((point) => state.scopes.includes(point.scope));
-  const nothing = { dots: [], strip: [], arrows: [], leftOut: [] };
-  const frame = framed(report, state, machine, every, program.map(({ x, y }) => [x, y]));
-  return { ...frame, ...nothing, program: shown, caption: captionOf(frame.covered, []) };
+  const nothing = { dots: [], strip: [], arrows: [], leftOut: [], caption: "" };
+  return { ...framed(report, state, machine, every, program.map(({ x, y }) => [x, y])), ...nothing, program: shown };
 }
 
 /** What charts of ops and of the program have in common: the roofs, and the window that shows them and these spots. */
@@ -150,7 +82,6 @@ function framed(report, state, machine, every, spots) {
     level: state.level,
     roofs,
     home: homeOf(roofs, spots, machine, state),
-    covered: coveredOf(report),
     timed: report.ops.some((op) => op.time_s),
   };
 }
@@ -170,13 +101,13 @@ function marksOf(rows, size) {
   for (const row of rows) {
     const reason = reasonAgainst(row);
     if (reason) {
-      reasons.set(reason, (reasons.get(reason) ?? 0) + 1);
+      add(reasons, reason, 1);
       continue;
     }
     const { id, ops, name, bound, category, dtype, unit, phase, efficiency } = row;
     const mark = { id, ops, name, bound, category, dtype, unit, phase, efficiency, weight: SIZES[size](row), row };
     if (!row.flops) {
-      strip.push({ ...mark, share: efficiency ?? 1, strip: longest(row.times) });
+      strip.push({ ...mark, share: efficiency ?? 1 });
     } else {
       const [x, y] = spotOf(row);
       dots.push({ ...mark, x, y });
@@ -187,34 +118,29 @@ function marksOf(rows, size) {
 }
 
 function reasonAgainst(row) {
-  if (row.flops === null) return "of unknown work";
+  if (row.flops === null) return "with unknown work";
   if (!row.flops) return row.efficiency === null && !row.floor_s ? "without work or bytes" : null;
-  if (row.bytes === null) return `of unknown ${title(row.level)} traffic`;
+  if (row.bytes === null) return `with unknown ${title(row.level)} traffic`;
   if (!row.bytes) return `without ${title(row.level)} traffic`;
-  return row.time_s || row.floor_s ? null : "without a time or a floor";
-}
-
-function longest(spent) {
-  return Object.keys(spent).reduce((best, unit) => (best === "" || spent[unit] > spent[best] ? unit : best), "");
+  return row.time_s || row.floor_s ? null : "without a measured or minimum time";
 }
 
 /** Every roof the machine has for this work: the level of the x axis, levels and peaks in use, and the other peaks, switched off. */
 function roofsOf(all, state, machine) {
-  const [binds, used, computing, held] = [new Map(), new Map(), new Set(), new Map()];
-  const count = (map, key) => map.set(key, (map.get(key) ?? 0) + 1);
-  for (const row of [...all].sort((one, other) => (one.rank ?? 0) - (other.rank ?? 0))) {
-    if (row.bound) count(binds, row.bound);
-    for (const name of row.roofs) count(used, name);
-    if (row.compute && row.flops && row.bytes) computing.add(row.compute);
-    if (row.compute && row.bound === resource(row.compute).unit) count(held, row.compute);
+  const [binds, used, computing, bound] = [new Map(), new Map(), new Set(), new Map()];
+  for (const row of [...all].sort((one, other) => one.rank - other.rank)) {
+    if (row.bound) add(binds, row.bound, 1);
+    for (const name of row.roofs) add(used, name, 1);
+    if (row.peak && row.flops && row.bytes) computing.add(row.peak);
+    if (row.peak && row.bound === resource(row.peak).unit) add(bound, row.peak, 1);
   }
   if (!computing.size && machine.bestMatrix) computing.add(machine.bestMatrix.resource);
   const usualPeaks = distinct(computing, machine);
   const info = (ceiling, kind, usual, axis) => {
     const name = ceiling.resource;
     const switched = state.hidden.includes(name) ? true : state.shown.includes(name) ? false : !usual;
-    const bound = kind === "memory" ? binds.get(resource(name).unit) : held.get(name);
-    return { ...described(ceiling), kind, usual, axis, hidden: switched, binds: bound ?? 0, used: used.get(name) ?? 0 };
+    const count = kind === "memory" ? binds.get(resource(name).unit) : bound.get(name);
+    return { ...described(ceiling), kind, usual, axis, hidden: switched, binds: count ?? 0, used: used.get(name) ?? 0 };
   };
   const memory = machine.ceilings.filter((one) => resource(one.resource).measure === "B").map((one) => {
     const axis = one.resource === state.level;
@@ -240,9 +166,9 @@ function described(ceiling) {
   const details = [
     origin,
     note,
-    peak ? `the vendor's peak is ${show(peak, per)}` : "",
-    factor === 1 ? "" : `${percent(factor)} of ${show(rate / factor, per)}`,
-    ...others.map((other) => `${show(other.rate, per)} ${["by", other.citation || other.note].join(" ")}`),
+    peak ? `vendor peak ${show(peak, per)}` : "",
+    factor === 1 ? "" : `scaled to ${percent(factor)} of ${show(rate / factor, per)}`,
+    ...others.map((other) => `other figure ${show(other.rate, per)}: ${other.citation || other.note}`),
   ].filter(Boolean);
   return { id, title: title(id), label: rateTitle(id, rate), rate, per, provenance: origin, details };
 }
@@ -251,7 +177,7 @@ function described(ceiling) {
 function programOf(report, state, machine) {
   const rows = programRows(report, { feeds: state.feeds, level: state.level }, machine);
   const placed = rows.filter((row) => row.flops && row.bytes && row.time_s);
-  return placed.map((row) => ({ ...row, x: row.flops / row.bytes, y: row.rate, chosen: row.step !== null && row.step === state.step }));
+  return placed.map((row) => ({ ...row, x: row.flops / row.bytes, y: row.rate }));
 }
 
 /** The window that shows the usual roofs and these spots, whatever is filtered or switched off. */
@@ -264,12 +190,13 @@ function homeOf(roofs, spots, machine, state) {
 }
 
 /** Arrows from where an op, or a group of ops, stood before to where it stands now. */
-function arrowsOf(before, rows, state, pairs) {
+function arrowsOf(before, rows, state, deltas) {
   const all = select(before, { feeds: state.feeds, level: state.level });
   const old = state.group ? group(all, state.group, state.depth) : all;
   const whole = state.step === null && state.device === null && state.host === null;
   const places = new Map(old.filter((row) => row.flops && !reasonAgainst(row)).map((row) => [row.id, row]));
-  const partner = new Map(pairs.filter(([ours, yours]) => ours.length === 1 && yours.length === 1).map(([[one], [other]]) => [other, one]));
+  const pairs = deltas.filter((delta) => delta.before.ops.length === 1 && delta.after.ops.length === 1);
+  const partner = new Map(pairs.map((delta) => [delta.after.ops[0], delta.before.ops[0]]));
   const arrows = [];
   for (const row of rows) {
     const was = places.get(row.kind === "group" ? row.id : partner.get(row.id));
@@ -284,25 +211,15 @@ function spotOf(row) {
   return [row.flops / row.bytes, row.flops / (row.time_s || row.floor_s)];
 }
 
-function coveredOf({ coverage }) {
-  const known = [["attributed", coverage?.attributed_s], ["priced", coverage?.priced_s]];
-  return known.filter(([, seconds]) => seconds != null && coverage.busy_s).map(([what, seconds]) => [what, seconds / coverage.busy_s]);
-}
-
 /** How much of the time is explained, and what is not on the chart. */
-function captionOf(covered, leftOut) {
-  const said = covered.length ? [`Of the busy time ${covered.map(([what, share]) => `${percent(share)} is ${what}`).join(", ")}.`] : [];
+function captionOf({ busy_s, attributed_s, priced_s }, leftOut) {
+  const known = [["is matched to ops", attributed_s], ["has a known cost", priced_s]].filter(([, seconds]) => busy_s && seconds != null);
+  const shares = known.map(([what, seconds], index) => `${percent(seconds / busy_s)} of ${index ? "it" : "busy time"} ${what}`);
   const reasons = leftOut.map(([why, number]) => `${number} op${number === 1 ? "" : "s"} ${why}`);
-  if (reasons.length) said.push(`Not drawn: ${reasons.join(", ")}.`);
-  return said.join(" ");
+  return [shares.length ? `${shares.join("; ")}.` : "", reasons.length ? `Not drawn: ${reasons.join(", ")}.` : ""].filter(Boolean).join(" ");
 }
 
-/**
- * The visible roofs as lines inside a window: slants up to the highest peak in sight, peaks from the fastest memory in sight.
- * @param {ChartModel} model
- * @param {import("#page/scale.js").Window} window
- * @returns {{id: string, kind: "memory"|"compute", axis: boolean, points: [number, number][]}[]}
- */
+/** The visible roofs as lines inside a window: slants up to the highest peak in sight, peaks from the fastest memory in sight. */
 export function roofLines(model, window) {
   const visible = model.roofs.filter((one) => !one.hidden);
   const memory = visible.filter((one) => one.kind === "memory");
@@ -312,7 +229,7 @@ export function roofLines(model, window) {
     const points = one.kind === "memory"
       ? slant({ peak: peak || Infinity, bandwidth: one.rate }, window, !peak)
       : flat({ peak: one.rate, bandwidth: bandwidth || Infinity }, window, !bandwidth);
-    return { id: one.id, kind: one.kind, axis: one.axis, points };
+    return { ...one, points };
   });
   return lines.filter((line) => line.points.length);
 }

@@ -1,24 +1,12 @@
-/** Colours that survive colour blindness, the same as in the figures (`plot/style.py`), and who gets which. */
+/** Colours, safe for colour blindness and the same as in the figures (`plot/style.py`), and how groups get them. */
 
+import { GROUPINGS } from "#page/groups.js";
 import { LATENCY, resource, title } from "#page/law.js";
-
-/**
- * @typedef {Object} Theme
- * @property {"light"|"dark"} name
- * @property {string} background
- * @property {string} ink
- * @property {string} muted
- * @property {string} grid
- * @property {readonly string[]} series  in the order they are used
- * @property {string} memory
- * @property {string} compute
- * @property {string} good
- */
 
 const LIGHT = ["#0072B2", "#D55E00", "#009E73", "#B0508C", "#2B2470", "#7A1F3D"];
 const DARK = ["#56B4E9", "#E8702A", "#009E73", "#D98CB8", "#F0E442", "#3C7DD9"];
 
-/** The two themes; text has a contrast of at least 4.5 against the background, lines of at least 3. @type {{light: Theme, dark: Theme}} */
+/** The two themes; text has a contrast of at least 4.5 against the background, lines of at least 3. */
 export const THEMES = Object.freeze({
   light: theme("light", "#FFFFFF", "#1B1F24", "#5B636D", "#E7EAEE", LIGHT),
   dark: theme("dark", "#14171B", "#ECEFF3", "#A3ABB5", "#2A3038", DARK),
@@ -30,20 +18,9 @@ function theme(name, background, ink, muted, grid, series) {
 }
 
 /** What dots can be coloured by. */
-export const COLOURINGS = Object.freeze([
-  { key: "bound", title: "bound" },
-  { key: "category", title: "category" },
-  { key: "dtype", title: "number format" },
-  { key: "unit", title: "unit" },
-  { key: "phase", title: "phase" },
-]);
+export const COLOURINGS = ["bound", "category", "dtype", "unit", "phase"].map((key) => GROUPINGS.find((one) => one.key === key));
 
-/**
- * The colour of work bound by a unit of hardware: the same unit looks the same in every figure.
- * @param {Theme} theme
- * @param {string|null} unit
- * @returns {string}
- */
+/** The colour of work bound by a unit of hardware: the same unit looks the same in every figure. */
 export function ofUnit(theme, unit) {
   if (!unit || unit === LATENCY) return theme.muted;
   if (unit === "matrix" || unit === "compute") return theme.compute;
@@ -56,11 +33,6 @@ export function ofUnit(theme, unit) {
  * A colour for each group of marks, the heaviest group first; groups beyond the palette, and those without a name, share one grey.
  *
  * Hand over the marks of the whole report, not only those in sight: then a group keeps its colour whatever the filter.
- * @param {{weight: number}[]} marks
- * @param {string} by  "bound", "category", "dtype", "unit" or "phase"
- * @param {Theme} theme
- * @returns {{colours: Map<string, string>, colourOf: (mark: Object) => string,
- *   legend: {group: string, title: string, colour: string, weight: number, count: number}[]}}
  */
 export function assign(marks, by, theme) {
   const groups = new Map();
@@ -78,15 +50,8 @@ export function assign(marks, by, theme) {
     const free = theme.series.find((colour) => !used.has(colour)) ?? theme.muted;
     colours.set(group, usual === theme.muted || !used.has(usual) ? usual : free);
   }
-  const legend = ordered.map(([group, sum]) => ({ group, title: nameOf(group, by, ofHardware), colour: colours.get(group), ...sum }));
+  const legend = ordered.map(([group, sum]) => ({ group, title: !group ? NAMELESS[by] : ofHardware ? title(group) : group, colour: colours.get(group), ...sum }));
   return { colours, colourOf: (mark) => colours.get(mark[by] ?? "") ?? theme.muted, legend };
 }
 
-const NAMELESS = {
-  bound: "no bound known", category: "no category", dtype: "no arithmetic", unit: "no arithmetic", phase: "no phase known",
-};
-
-function nameOf(group, by, ofHardware) {
-  if (group) return ofHardware ? title(group) : group;
-  return NAMELESS[by] ?? "none";
-}
+const NAMELESS = { bound: "unknown bound", category: "no category", dtype: "no arithmetic", unit: "no arithmetic", phase: "unknown phase" };

@@ -1,16 +1,36 @@
-/** Two runs: what became of each op, largest change first. */
+/** Two runs: what became of each op, by Python's comparison of the two reports, largest change first. */
 
 import { DIFFERENCE_COLUMNS } from "#page/columns.js";
-import { differences, summary } from "#page/compare.js";
-import { fill, h } from "#page/dom.js";
-import { sort } from "#page/rows.js";
+import { h } from "#page/dom.js";
+import { per, sort } from "#page/rows.js";
 import { table } from "#page/table.js";
 import { percent, show } from "#page/units.js";
 
+/** A row for each delta of a comparison; a side without ops has no figures. */
+export function differences({ deltas }) {
+  return deltas.map((delta, id) => {
+    const { before, after } = delta;
+    const [before_s, after_s] = [before, after].map((side) => (side.ops.length ? side.time_s : null));
+    return {
+      ...delta,
+      matched: delta.matched.replace("module", "program"),
+      kind: "pair",
+      id,
+      ops: after.ops,
+      before_s,
+      after_s,
+      speedup: per(before_s, after_s),
+      before_efficiency: before.efficiency,
+      after_efficiency: after.efficiency,
+      before_bound: before.bound,
+      after_bound: after.bound,
+    };
+  });
+}
+
 /** @returns {{root, rows, update(state)}} */
-export function comparison({ report, before, pairs, select, reveal }) {
-  const all = differences(before, report, pairs);
-  const sum = summary(before, report, pairs);
+export function comparisonView({ comparison, select, reveal }) {
+  const all = differences(comparison);
   let order = { sort: null, descending: true };
   let rows = all;
   let selected = new Set();
@@ -21,7 +41,7 @@ export function comparison({ report, before, pairs, select, reveal }) {
   const list = table({
     testid: "difference-table",
     label: "Differences",
-    empty: "Neither run has operations.",
+    empty: "No operations in either run.",
     onsort: (key, descending) => {
       order = { sort: key, descending };
       rows = sort(all, key, descending);
@@ -39,11 +59,11 @@ export function comparison({ report, before, pairs, select, reveal }) {
       "div",
       { class: "table-head" },
       h("h2", { text: "Differences" }),
-      h("p", { class: "quiet", "data-testid": "difference-summary", text: words(sum) }),
+      h("p", { class: "quiet", "data-testid": "difference-summary", text: summary(comparison) }),
     ),
     list.root,
+    comparison.notes.length > 0 && h("ul", { class: "notes" }, comparison.notes.map((note) => h("li", { text: note }))),
   );
-  if (sum.notes?.length) root.append(fill(h("ul", { class: "notes" }), sum.notes.map((note) => h("li", { text: note }))));
   return {
     root,
     get rows() {
@@ -56,12 +76,12 @@ export function comparison({ report, before, pairs, select, reveal }) {
   };
 }
 
-function words({ before, after, change_s, speedup }) {
-  const parts = [`${show(before.time_s, "s")} before, ${show(after.time_s, "s")} after`];
-  if (change_s !== null && change_s !== undefined) parts.push(`${change_s > 0 ? "slower" : "faster"} by ${show(Math.abs(change_s), "s")}`);
-  if (speedup) parts.push(`${show(speedup, "1", 3)} times the speed`);
-  if (before.efficiency && after.efficiency) parts.push(
-    `${percent(before.efficiency)} of the roofs before, ${percent(after.efficiency)} after`,
-  );
-  return parts.join(" · ");
+function summary({ before, after, change_s }) {
+  const speedup = per(before.time_s, after.time_s);
+  return [
+    `${show(before.time_s, "s")} before, ${show(after.time_s, "s")} after`,
+    change_s === null ? "" : `${change_s > 0 ? "slower" : "faster"} by ${show(Math.abs(change_s), "s")}`,
+    speedup ? `${show(speedup, "1", 3)}x speedup` : "",
+    before.efficiency && after.efficiency ? `roofline efficiency ${percent(before.efficiency)} before, ${percent(after.efficiency)} after` : "",
+  ].filter(Boolean).join(" · ");
 }

@@ -2,13 +2,14 @@
 
 import { chooser, fill, h, menu, named } from "#page/dom.js";
 import { HELP } from "#page/filter.js";
+import { GROUPINGS } from "#page/groups.js";
 import { title as resourceTitle } from "#page/law.js";
-import { GROUPINGS, choices } from "#page/rows.js";
+import { choices } from "#page/rows.js";
 import { DEFAULTS } from "#page/state.js";
 
 const FILTERS = ["filter", "categories", "bounds", "dtypes", "feeds", "step", "device", "host", "group", "depth"];
 
-/** The bar above everything: which ops. */
+/** The bar above everything: which ops to show. */
 export function filterBar({ report, store }) {
   const offered = choices(report);
   const box = h("input", {
@@ -32,11 +33,11 @@ export function filterBar({ report, store }) {
     align: "right",
     build: (panel) => fillHelp(panel, (example) => store.set({ filter: example }), () => help.close(true)),
   });
-  help.button.setAttribute("aria-label", "Help on filters");
+  help.button.setAttribute("aria-label", "Filter help");
   const lists = [
     many({ label: "Category", testid: "category", key: "categories", field: "category", values: offered.categories, report, store }),
     many({ label: "Bound", testid: "bound", key: "bounds", field: "bound", values: offered.bounds, report, store, word: resourceTitle }),
-    many({ label: "Format", testid: "dtype", key: "dtypes", field: "dtype", values: offered.dtypes, report, store }),
+    many({ label: "Number format", testid: "dtype", key: "dtypes", field: "dtype", values: offered.dtypes, report, store }),
   ];
   const every = (what) => ({ key: "", title: `all ${what}` });
   const device = chooser({
@@ -66,11 +67,11 @@ export function filterBar({ report, store }) {
     min: "1",
     max: String(Math.max(1, offered.scopeDepth)),
     step: "1",
-    "aria-label": "Levels of the scope",
+    "aria-label": "Scope depth",
     "data-testid": "depth",
     oninput: () => Number(depth.value) >= 1 && store.set({ depth: Number(depth.value) }),
   });
-  const steps = slider(offered.steps, stepNames(report), store);
+  const steps = slider(offered.steps, offered.stepTitles, store);
   const feeds = h("input", {
     type: "checkbox",
     id: "feeds",
@@ -80,7 +81,7 @@ export function filterBar({ report, store }) {
   });
   const feedsLabel = h(
     "label",
-    { class: "check", title: offered.hasFeeds ? null : "This program has no infeed or outfeed." },
+    { class: "check", title: offered.hasFeeds ? null : "No infeed or outfeed in this program." },
     feeds,
     h("span", { text: "Infeed and outfeed" }),
   );
@@ -151,7 +152,7 @@ function many({ label, testid, key, field, values, report, store, word = (value)
     build: (panel) =>
       fill(
         panel,
-        h("p", { class: "quiet hint", text: values.length ? "None ticked shows all." : "There is nothing to choose from." }),
+        h("p", { class: "quiet hint", text: values.length ? "Nothing ticked shows all." : "No values in this report." }),
         values.map((value) => {
           const tick = h("input", {
             type: "checkbox",
@@ -201,16 +202,8 @@ function fillHelp(panel, use, close) {
   );
 }
 
-/** What steps are called: a step's name and number where the report has them. */
-function stepNames(report) {
-  return new Map((report.steps ?? []).map(({ step, name, number }) => [
-    step,
-    [name, number ?? step].filter((word) => word !== null && word !== "").join(" "),
-  ]));
-}
-
 /** One step, or all of them at the left end. */
-function slider(steps, names, store) {
+function slider(steps, titles, store) {
   const input = h("input", {
     type: "range",
     min: "0",
@@ -225,7 +218,7 @@ function slider(steps, names, store) {
     root: h("label", { class: "slider" }, h("span", { class: "quiet", text: "Step" }), input, shown),
     update: ({ step }) => {
       input.value = String(step === null ? 0 : steps.indexOf(step) + 1);
-      shown.textContent = step === null ? "all" : (names.get(step) ?? String(step));
+      shown.textContent = step === null ? "all" : (titles[step] ?? String(step));
       input.setAttribute("aria-valuetext", step === null ? "all steps" : `step ${step}`);
     },
   };
@@ -255,7 +248,7 @@ export function columnMenu({ store, columns, usual }) {
           type: "button",
           class: "plain-button",
           "data-testid": "columns-usual",
-          text: "The usual ones",
+          text: "Default columns",
           onclick: () => (store.set({ columns: null }), list.refresh()),
         }),
       ),

@@ -18,7 +18,7 @@ export function details({ report, store }) {
       // A selected group is itself; a selected op is found even where a filter hides it.
       const chosen = state.group ? rows.filter((row) => row.ops.some((id) => wanted.has(id))) : all.filter((row) => wanted.has(row.id));
       if (!chosen.length) {
-        fill(root, h("p", { class: "empty", text: "Click a dot, a row or a finding; with Ctrl or Shift to add to what is selected." }));
+        fill(root, h("p", { class: "empty", text: "Nothing selected. Click a dot, a row or a finding; hold Ctrl or Shift to add to the selection." }));
         return;
       }
       const clear = h("button", {
@@ -38,12 +38,12 @@ function single(row, ledger) {
   return [
     h("h3", { class: "whole-name", "data-testid": "selected-name" }, named(row.name, { most: 4000, title: null })),
     factList(facts(row), "figures"),
-    h("h4", { text: "Work and traffic" }),
-    factList(amounts(row), "work and traffic"),
+    h("h4", { text: "Work and bytes" }),
+    factList(amounts(row), "work and bytes"),
     counters.length > 0 && [h("h4", { text: "Hardware counters" }), factList(counters, "hardware counters")],
     h("h4", { text: "Origin" }),
     wordList(origin(row)),
-    ledger && [h("h4", { text: "Ledger" }), ledgerTable(ledger)],
+    ledger && [h("h4", { text: "Bytes by tensor" }), ledgerTable(ledger)],
     row.notes?.length > 0 && h("ul", { class: "notes" }, row.notes.map((note) => h("li", { text: note }))),
   ];
 }
@@ -51,7 +51,7 @@ function single(row, ledger) {
 function ledgerTable(ledger) {
   return h(
     "table",
-    { class: "facts ledger", "aria-label": "ledger" },
+    { class: "facts ledger", "aria-label": "bytes by tensor" },
     h(
       "tbody",
       {},
@@ -75,8 +75,8 @@ function several(rows) {
   const sum = totals(rows);
   const figures = [
     ["Time", show(sum.time_s, "s"), ""],
-    ["Could be", show(sum.floor_s, "s"), sum.lost_s === null ? "" : `${show(sum.lost_s, "s")} lost`],
-    ["Of the roof", percent(sum.efficiency), ""],
+    ["Minimum time", show(sum.floor_s, "s"), sum.lost_s === null ? "" : `${show(sum.lost_s, "s")} lost`],
+    ["Roofline efficiency", percent(sum.efficiency), ""],
     ["Work", show(sum.flops, "FLOP"), ""],
     ["Executions", plain(sum.count), ""],
   ];

@@ -1,4 +1,4 @@
-/** Device information: what the report came from, and every ceiling with its figure, its origin and what others say. */
+/** Device information: every ceiling with its origin and other sources' figures, and what was read. */
 
 import { fill, h, named } from "#page/dom.js";
 import { factList } from "#page/facts.js";
@@ -25,8 +25,8 @@ export function device({ report }) {
           factList(machine.capacities.map((one) => [resourceTitle(one.level), show(one.bytes, "B"), one.provenance]), "capacities"),
         ],
         (machine.limits ?? []).length > 0 && [
-          h("h4", { text: "Lower roofs" }),
-          factList(machine.limits.map((one) => [one.name, percent(one.fraction), `of ${resourceTitle(one.resource)}`]), "lower roofs"),
+          h("h4", { text: "Limits" }),
+          factList(machine.limits.map((one) => [one.name, percent(one.fraction), `of ${resourceTitle(one.resource)}`]), "limits"),
         ],
         h("h4", { text: "Input" }),
         h("dl", { class: "words" }, input(report.input)),
@@ -40,7 +40,7 @@ function heading(machine, report) {
   if (machine.launch_latency_s) rows.push(["Launch latency", show(machine.launch_latency_s, "s"), ""]);
   if ((machine.devices_per_chip ?? 1) > 1) rows.push(["Devices per chip", String(machine.devices_per_chip), ""]);
   if (report.input.devices?.length) rows.push([
-    "Devices seen",
+    "Devices",
     String(report.input.devices.length),
     [...new Set(report.input.devices.map((one) => one.name))].join(", "),
   ]);
@@ -50,8 +50,8 @@ function heading(machine, report) {
 function ceiling(one) {
   const { per } = resource(one.resource); // the catalogue in a page leaves out what the name says
   const remarks = [
-    one.factor && one.factor !== 1 ? `${percent(one.factor)} of its own by the slider` : null,
-    one.peak ? `vendor's peak ${show(one.peak, per)}` : null,
+    one.factor && one.factor !== 1 ? `scaled to ${percent(one.factor)}` : null,
+    one.peak ? `vendor peak ${show(one.peak, per)}` : null,
     (one.count ?? 1) > 1 ? `${one.count} links` : null,
     one.note || null,
   ].filter(Boolean);
@@ -68,7 +68,7 @@ function ceiling(one) {
     one.citation && h("span", { class: "quiet citation", text: one.citation }),
     (one.others ?? []).map((other) => h("span", {
       class: "quiet other",
-      text: `also ${show(other.rate, per)}${other.citation ? `: ${other.citation}` : ""}${other.note ? ` (${other.note})` : ""}`,
+      text: `other figure ${show(other.rate, per)}${other.citation ? `: ${other.citation}` : ""}${other.note ? ` (${other.note})` : ""}`,
     })),
   );
 }

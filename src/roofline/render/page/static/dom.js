@@ -1,4 +1,4 @@
-/** Elements: made from values, never from markup, so that a name from somebody's program is text whatever it says. */
+/** Elements are made from values, never from markup, so that names from programs stay text. */
 
 /**
  * An element with attributes, listeners and children. In `attributes`, `on…` are listeners, `text` is the text, `class` and `data-…` are
@@ -138,7 +138,7 @@ function fit(panel) {
 }
 
 /**
- * Tabs [{key, title}] that Left and Right go along; `attributes(key)` are a tab's own, `choose(key)` is told which one is wanted.
+ * Tabs [{key, title}], with Left and Right to move; `attributes(key)` are a tab's own, `choose(key)` is called with the chosen one.
  * @returns {{root, show(key)}}
  */
 export function tabList({ label, kind, tabs, attributes, choose }) {

@@ -24,7 +24,7 @@ export function exporter({ scene, name }) {
         offer("Chart as PNG", "export-png", async () => save(`${name}.png`, "image/png", await pngOf(svgOf(scene())))),
         offer("Report as JSON", "export-json", () => save(`${name}.json`, "application/json", jsonOf("report"))),
         document.getElementById("before") && offer(
-          "Report before as JSON",
+          "Earlier report as JSON",
           "export-before",
           () => save(`${name}.before.json`, "application/json", jsonOf("before")),
         ),
@@ -35,7 +35,7 @@ export function exporter({ scene, name }) {
   return list;
 }
 
-/** The table as it stands: ops under the headings that roofline reads back, anything else under those of the screen. */
+/** The table as shown: ops under the headings that roofline reads back, anything else under those of the screen. */
 function csvOf({ rows, columns }) {
   return rows.every((row) => row.kind === "op") ? opsCsv(rows) : toCsv(rows, columns);
 }
@@ -76,6 +76,6 @@ export async function copyLink(said) {
     await navigator.clipboard.writeText(location.href);
     said("Link copied");
   } catch {
-    said("Copy the address from the address bar");
+    said("Copy the link from the address bar");
   }
 }

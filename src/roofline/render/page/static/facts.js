@@ -1,36 +1,43 @@
 /** What is known about an op, a point of the program or a roof, as pairs of a word and a figure: for cards and for the details. */
 
 import { h, named } from "#page/dom.js";
-import { title as resourceTitle } from "#page/law.js";
+import { LATENCY, resource, title as resourceTitle } from "#page/law.js";
 import { percent, plain, show } from "#page/units.js";
 
-const DASH = "–";
+/** What bounds an op: ["memory-bound", "HBM"]. */
+export function boundWords(bound) {
+  if (!bound) return ["", "unknown"];
+  const { isCompute, isLink } = resource(bound);
+  return [bound === LATENCY ? "" : isCompute ? "compute-bound" : isLink ? "communication-bound" : "memory-bound", resourceTitle(bound)];
+}
 
-/** What a bound is called where people read it. */
-export function boundTitle(bound) {
-  return bound ? resourceTitle(bound) : "unknown";
+/** The same as one phrase: "memory-bound (HBM)". */
+function boundTitle(bound) {
+  const [kind, unit] = boundWords(bound);
+  return kind ? `${kind} (${unit})` : bound ? `${unit}-bound` : "unknown bound";
 }
 
 /** An op or group, or a point of the program, in full: [[word, figure, remark], …]; what is not known is left out. */
 export function facts(row) {
+  const known = (value) => value !== null && value !== undefined;
   const found = [
-    ["Time", show(row.time_s, "s"), row.share === null || row.share === undefined ? "" : `${percent(row.share)} of all`],
-    differs(row.self_time_s, row.time_s) && ["Self time", show(row.self_time_s, "s"), "without what is nested in it"],
-    row.busy_s !== null && row.busy_s !== undefined && ["Busy", show(row.busy_s, "s"), row.time_s ? percent(row.busy_s / row.time_s) : ""],
-    ["Could be", show(row.floor_s, "s"), lostWords(row.lost_s)],
-    ["Of the roof", row.efficiency === null ? DASH : percent(row.efficiency), `bound by ${boundTitle(row.bound)}`],
-    row.op_efficiency !== null && row.op_efficiency !== undefined && ["Its ops need", percent(row.op_efficiency), "of it at their own roofs"],
-    ["Rate", show(row.rate, "FLOP/s"), row.attainable ? `of ${show(row.attainable, "FLOP/s")} attainable` : ""],
-    ["Intensity", show(row.intensity, "FLOP/B"), row.ridge ? `ridge at ${show(row.ridge, "FLOP/B")}` : ""],
-    row.count !== undefined && row.kind !== "point" && ["Executions", plain(row.count), row.kernels ? `${plain(row.kernels)} kernels` : ""],
-    row.kind === "group" && ["Ops", plain(row.ops.length), ""],
+    ["Time", show(row.time_s, "s"), known(row.share) ? `${percent(row.share)} of total` : ""],
+    differs(row.self_time_s, row.time_s) && ["Self time", show(row.self_time_s, "s"), "excluding nested ops"],
+    known(row.busy_s) && ["Busy", show(row.busy_s, "s"), row.time_s ? percent(row.busy_s / row.time_s) : ""],
+    ["Minimum time", show(row.floor_s, "s"), lostWords(row.lost_s)],
+    ["Roofline efficiency", percent(row.efficiency), boundTitle(row.bound)],
+    known(row.op_efficiency) && ["Per-op roofline", percent(row.op_efficiency), "of the measured time"],
+    ["Achieved", show(row.rate, "FLOP/s"), row.attainable ? `of ${show(row.attainable, "FLOP/s")} attainable` : ""],
+    ["Intensity", show(row.intensity, "FLOP/B"), row.ridge ? `ridge point ${show(row.ridge, "FLOP/B")}` : ""],
+    row.kind !== "point" && ["Executions", plain(row.count), row.kernels ? `${plain(row.kernels)} kernels` : ""],
+    row.kind === "group" && ["Operations", plain(row.ops.length), ""],
   ];
   return found.filter(Boolean);
 }
 
 function lostWords(lost_s) {
   if (lost_s === null || lost_s === undefined) return "";
-  return lost_s < 0 ? `${show(-lost_s, "s")} faster than its roof` : `${show(lost_s, "s")} lost`;
+  return lost_s < 0 ? `${show(-lost_s, "s")} above the measured time` : `${show(lost_s, "s")} lost`;
 }
 
 /** Whether two times are told apart in four digits. */
@@ -59,25 +66,25 @@ export function amounts(row) {
 export function counted({ counters }) {
   if (!counters) return [];
   return [
-    ...Object.entries(counters.work ?? {}).map(([name, amount]) => [resourceTitle(name), show(amount, "FLOP"), "by counters"]),
-    ...Object.entries(counters.bytes ?? {}).map(([name, amount]) => [resourceTitle(name), show(amount, "B"), "by counters"]),
-    ...(counters.time_s ? [["Time", show(counters.time_s, "s"), "by counters"]] : []),
+    ...Object.entries(counters.work ?? {}).map(([name, amount]) => [resourceTitle(name), show(amount, "FLOP"), "hardware counters"]),
+    ...Object.entries(counters.bytes ?? {}).map(([name, amount]) => [resourceTitle(name), show(amount, "B"), "hardware counters"]),
+    ...(counters.time_s ? [["Time", show(counters.time_s, "s"), "hardware counters"]] : []),
   ];
 }
 
-/** Where an op comes from, in the program and in our books. */
+/** Where an op and its counts come from. */
 export function origin(row) {
   const found = [
     ["Category", row.category],
-    ["Module", row.module],
+    ["Program", row.module],
     ["Scope", row.scope],
-    ["Source", row.location],
+    ["Location", row.location],
     ["Phase", row.phase],
-    ["Arithmetic", [row.unit, row.dtype].filter(Boolean).join(" ")],
-    ["Work from", row.provenance?.work],
-    ["Bytes from", row.provenance?.bytes],
-    ["Not rated", (row.unrated ?? []).map(resourceTitle).join(", ")],
-    ["Unknown", (row.unknown ?? []).map(resourceTitle).join(", ")],
+    ["Unit", [row.unit, row.dtype].filter(Boolean).join(" ")],
+    ["FLOP count from", row.provenance?.work],
+    ["Byte count from", row.provenance?.bytes],
+    ["No ceiling for", (row.unrated ?? []).map(resourceTitle).join(", ")],
+    ["Unknown amount", (row.unknown ?? []).map(resourceTitle).join(", ")],
   ];
   return found.filter(([, value]) => value);
 }
@@ -115,8 +122,8 @@ export function spoken(row) {
   const parts = [
     row.name.slice(0, 120),
     row.time_s === null ? null : show(row.time_s, "s"),
-    row.efficiency === null ? null : `${percent(row.efficiency)} of the roof`,
-    `bound by ${boundTitle(row.bound)}`,
+    row.efficiency === null ? null : `${percent(row.efficiency)} roofline efficiency`,
+    boundTitle(row.bound),
   ];
   return parts.filter(Boolean).join(", ");
 }

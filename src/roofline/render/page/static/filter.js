@@ -7,17 +7,13 @@
  * Words stand for a part of the name. A broken filter lets everything pass and says what is wrong with it and where.
  */
 
-import { read } from "#page/units.js";
-
-/** @typedef {import("#page/rows.js").Row} Row */
-/** @typedef {(row: Row, totals: Object) => boolean} Test */
-/** @typedef {{message: string, at: number}} Problem  `at` counts characters from 0 */
+import { VOCABULARY } from "#page/vocabulary.js";
 
 // field -> [key of the row, dimension of a number, key of the total that a percentage is of]
 const NUMBERS = {
   time: ["time_s", "s", "self_time_s"], // self times add up to the busy time; times of nested ops would count twice
   self: ["self_time_s", "s", "self_time_s"],
-  floor: ["floor_s", "s", "floor_s"],
+  minimum: ["floor_s", "s", "floor_s"],
   serial: ["serial_s", "s", "self_time_s"],
   lost: ["lost_s", "s", "lost_s"],
   share: ["share", "1", null],
@@ -26,7 +22,7 @@ const NUMBERS = {
   ridge: ["ridge", "FLOP/B", null],
   flops: ["flops", "FLOP", "flops"],
   bytes: ["bytes", "B", "bytes"],
-  rate: ["rate", "FLOP/s", null],
+  achieved: ["rate", "FLOP/s", null],
   attainable: ["attainable", "FLOP/s", null],
   bandwidth: ["bandwidth", "B/s", null],
   count: ["count", "", "count"],
@@ -35,27 +31,39 @@ const NUMBERS = {
   id: ["id", "", null],
 };
 const TEXTS = {
-  name: "name", category: "category", bound: "bound", dtype: "dtype", format: "dtype", unit: "unit", scope: "scope", phase: "phase",
-  program: "module", module: "module", source: "location", location: "location", level: "level", note: "notes", roof: "roofs",
-  unrated: "unrated", unknown: "unknown",
+  name: "name", category: "category", bound: "bound", dtype: "dtype", unit: "unit", scope: "scope", phase: "phase", program: "module",
+  location: "location", level: "level", note: "notes", roof: "roofs", unrated: "unrated", unknown: "unknown",
 };
 const LISTS = { step: "steps", device: "devices" };
 const FIELDS = [...Object.keys(NUMBERS), ...Object.keys(TEXTS), ...Object.keys(LISTS)];
+const ALIASES = { floor: "minimum", rate: "achieved", format: "dtype", module: "program", source: "location" };
 const NONE = "none"; // what stands for no value: bound=none
 
-/** What the language offers, for people: an example and its meaning. @type {readonly {example: string, meaning: string}[]} */
-export const HELP = Object.freeze([
-  { example: "fusion", meaning: "the name contains these letters, in upper or lower case" },
-  { example: '"layer norm"', meaning: "the name contains these words" },
+/** Examples of the language and their meaning. */
+export const HELP = [
+  { example: "fusion", meaning: "the name contains this text, ignoring case" },
+  { example: '"layer norm"', meaning: "the name contains this phrase" },
   { example: "/^fusion\\.\\d+$/i", meaning: "the name matches a regular expression" },
-  { example: "efficiency<0.5", meaning: "numbers compare with < <= > >= = !=; 50% is 0.5" },
-  { example: "time>1%", meaning: "more than so much of the total; also self, floor, lost, flops, bytes, count" },
+  { example: "efficiency<0.5", meaning: "compare numbers with < <= > >= = !=; 50% is 0.5" },
+  { example: "time>1%", meaning: "percentage of the total; also self, minimum, lost, flops, bytes, count" },
   { example: "flops>1G bytes<2MB time>=10us", meaning: "units and prefixes; conditions side by side must all hold" },
-  { example: "category:fusion", meaning: "the field contains these letters; also bound, dtype, unit, scope, phase, program, source" },
-  { example: "bound=hbm,l2", meaning: "the field is exactly one of these; none stands for no value" },
-  { example: "step:3 device:0", meaning: "it ran in this step, on this device" },
-  { example: "-copy or not (bound=hbm)", meaning: "and, or, not, - and brackets" },
-]);
+  { example: "category:fusion", meaning: "the field contains this text; also bound, dtype, unit, scope, phase, program, location" },
+  { example: "bound=hbm,l2", meaning: "the field equals one of these values; none means no value" },
+  { example: "step:3 device:0", meaning: "the op ran in this step, on this device" },
+  { example: "-copy or not (bound=hbm)", meaning: "and, or, not, - and parentheses" },
+];
+
+const QUANTITIES = new Map(Object.entries(VOCABULARY.quantities));
+const PREFIXES = new Map(Object.entries(VOCABULARY.prefixes));
+const NUMBER = /^\s*([+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*(\S*)\s*$/;
+
+/** A quantity that a person wrote, in base units; its dimension is "" for a bare number or prefix ("1G"). `null` when it is none. */
+export function read(text) {
+  const [, digits, unit] = NUMBER.exec(text) ?? [];
+  const [dimension, many, of] = PREFIXES.has(unit) ? ["", PREFIXES.get(unit), 1] : QUANTITIES.get(unit) ?? [];
+  const value = (Number(digits?.replace(/[_,]/g, "")) * many) / of;
+  return Number.isFinite(value) ? { value, dimension } : null;
+}
 
 const QUOTED = /"(?:[^"\\]|\\.)*"?/.source;
 const REGEX = /\/(?:[^/\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\]?)*(?:\/[a-z]*)?/.source; // a slash inside a class of characters does not end it
@@ -72,16 +80,12 @@ class Wrong extends Error {
   }
 }
 
-/**
- * A filter from what a person typed; never throws.
- * @param {string} text
- * @returns {{test: Test, problem: Problem|null}}
- */
+/** A filter from what a person typed; never throws. */
 export function parse(text) {
   try {
     const tokens = tokenize(String(text ?? ""));
     const test = tokens.length ? expression(tokens) : () => true;
-    if (tokens.length) throw new Wrong("this bracket was never opened", tokens[0].at);
+    if (tokens.length) throw new Wrong("unmatched closing parenthesis", tokens[0].at);
     return { test, problem: null };
   } catch (error) {
     if (!(error instanceof Wrong)) return { test: () => true, problem: { message: "the filter is too long", at: 0 } };
@@ -95,7 +99,7 @@ function tokenize(text) {
   while (at < text.length) {
     TOKEN.lastIndex = at;
     const match = TOKEN.exec(text);
-    if (!match) throw new Wrong(`cannot read ${JSON.stringify(text[at])}`, at);
+    if (!match) throw new Wrong(`unexpected ${JSON.stringify(text[at])}`, at);
     const found = match.groups;
     const start = at;
     at = TOKEN.lastIndex;
@@ -117,12 +121,11 @@ function tokenize(text) {
   return tokens;
 }
 
-/** @returns {Test} */
 function expression(tokens) {
   const tests = [conjunction(tokens)];
   while (tokens[0]?.kind === "or") {
     const { at } = tokens.shift();
-    if (!tokens.length) throw new Wrong("or needs something after it", at);
+    if (!tokens.length) throw new Wrong('nothing after "or"', at);
     tests.push(conjunction(tokens));
   }
   return tests.length === 1 ? tests[0] : (row, totals) => tests.some((test) => test(row, totals));
@@ -133,7 +136,7 @@ function conjunction(tokens) {
   while (tokens.length && tokens[0].kind !== "or" && tokens[0].kind !== "close") {
     if (tokens[0].kind === "and") {
       const { at } = tokens.shift();
-      if (!tokens.length) throw new Wrong("and needs something after it", at);
+      if (!tokens.length) throw new Wrong('nothing after "and"', at);
     }
     tests.push(negation(tokens));
   }
@@ -142,16 +145,16 @@ function conjunction(tokens) {
 
 function negation(tokens) {
   const token = tokens.shift();
-  if (!token) throw new Wrong("something is missing at the end", 0);
+  if (!token) throw new Wrong("incomplete filter", 0);
   if (token.kind === "not" || token.kind === "minus") {
-    if (!tokens.length) throw new Wrong(`${token.text} needs something after it`, token.at);
+    if (!tokens.length) throw new Wrong(`nothing after "${token.text}"`, token.at);
     const test = negation(tokens);
     return (row, totals) => !test(row, totals);
   }
   if (token.kind === "open") {
-    if (!tokens.length) throw new Wrong("this bracket is never closed", token.at);
+    if (!tokens.length) throw new Wrong("missing closing parenthesis", token.at);
     const test = expression(tokens);
-    if (tokens.shift()?.kind !== "close") throw new Wrong("this bracket is never closed", token.at);
+    if (tokens.shift()?.kind !== "close") throw new Wrong("missing closing parenthesis", token.at);
     return test;
   }
   if (token.kind === "condition") return condition(token);
@@ -159,14 +162,15 @@ function negation(tokens) {
     const matches = textTest(token.text, token.at, false);
     return (row) => matches(row.name);
   }
-  throw new Wrong(token.kind === "close" ? "this bracket closes nothing" : `${token.text} needs something before it`, token.at);
+  throw new Wrong(token.kind === "close" ? "unexpected closing parenthesis" : `nothing before "${token.text}"`, token.at);
 }
 
 function condition({ field, operator, value, at, valueAt }) {
-  const name = field.toLowerCase();
+  const word = field.toLowerCase();
+  const name = Object.hasOwn(ALIASES, word) ? ALIASES[word] : word;
   if (Object.hasOwn(NUMBERS, name)) return numberTest(name, operator, value, valueAt);
   if (Object.hasOwn(LISTS, name)) return listTest(name, operator, value, valueAt);
-  if (!Object.hasOwn(TEXTS, name)) throw new Wrong(`no field named ${field}; there are ${FIELDS.join(", ")}`, at);
+  if (!Object.hasOwn(TEXTS, name)) throw new Wrong(`unknown field ${field}; fields: ${FIELDS.join(", ")}`, at);
   if ("<>".includes(operator[0])) throw new Wrong(`${field} is text; compare it with : or =`, at + field.length);
   return fieldTest(TEXTS[name], operator, value, valueAt);
 }
@@ -174,7 +178,7 @@ function condition({ field, operator, value, at, valueAt }) {
 /** Whether a text field contains (:) or is (=) one of several words; lists of words match when one of them does. */
 function fieldTest(key, operator, value, at) {
   const words = /^["/]/.test(value) ? [value] : value.split(",").filter(Boolean);
-  if (!words.length) throw new Wrong("a value is missing", at);
+  if (!words.length) throw new Wrong("missing value", at);
   const tests = words.map((word) => textTest(word, at, operator !== ":"));
   const wantsNone = operator !== ":" && words.some((word) => word.toLowerCase() === NONE);
   const holds = (row) => {
@@ -189,11 +193,11 @@ function fieldTest(key, operator, value, at) {
 function textTest(word, at, exact) {
   if (word.startsWith("/") && word.length > 1) {
     const end = word.lastIndexOf("/");
-    if (end === 0) throw new Wrong("this regular expression has no closing /", at);
+    if (end === 0) throw new Wrong("missing closing / of the regular expression", at);
     const pattern = compiled(word.slice(1, end), word.slice(end + 1), at);
     return (text) => pattern.test(text);
   }
-  if (word.startsWith('"') && !/^"(?:[^"\\]|\\.)*"$/.test(word)) throw new Wrong("this quotation is never closed", at);
+  if (word.startsWith('"') && !/^"(?:[^"\\]|\\.)*"$/.test(word)) throw new Wrong("missing closing quote", at);
   const wanted = (word.startsWith('"') ? word.slice(1, -1).replace(/\\(.)/g, "$1") : word).toLowerCase();
   return exact ? (text) => text.toLowerCase() === wanted : (text) => text.toLowerCase().includes(wanted);
 }
@@ -203,7 +207,7 @@ function compiled(source, flags, at) {
   try {
     return new RegExp(source, flags);
   } catch (error) {
-    throw new Wrong(`not a regular expression: ${error.message.split(": ").pop()}`, at);
+    throw new Wrong(`invalid regular expression: ${error.message.split(": ").pop()}`, at);
   }
 }
 
@@ -234,13 +238,13 @@ function numberTest(name, operator, value, at) {
 
 function numberOf(name, value, dimension, whole, at) {
   const found = read(value);
-  if (!found) throw new Wrong(`${JSON.stringify(value)} is not a number${dimension ? ` of ${dimension}` : ""}`, at);
+  if (!found) throw new Wrong(`${JSON.stringify(value)} is not a number${dimension && dimension !== "1" ? ` or a quantity in ${dimension}` : ""}`, at);
   if (value.trim().endsWith("%")) {
     if (dimension !== "1" && whole === null) throw new Wrong(`${name} has no total to take a percentage of`, at);
     return { number: found.value, ofTotal: dimension !== "1" };
   }
   if (found.dimension !== "" && found.dimension !== (dimension || "1")) {
-    throw new Wrong(`${name} is in ${dimension || "numbers"}, not in ${found.dimension}`, at);
+    throw new Wrong(`${name} is ${dimension ? `in ${dimension}` : "a plain number"}, not in ${found.dimension}`, at);
   }
   return { number: found.value, ofTotal: false };
 }

@@ -1,4 +1,4 @@
-/** The findings beside the chart: each says what it means, what to try, and selects its ops. */
+/** The findings: each with its saving and what to try; a click selects its ops. */
 
 import { fill, h } from "#page/dom.js";
 import { show } from "#page/units.js";
@@ -9,10 +9,7 @@ const WORDY = 3; // levers shown before the rest is folded away
 export function findings({ report, store, reveal }) {
   const root = h("div", { class: "findings", "data-testid": "findings" });
   const cards = report.findings.map((finding, index) => one(finding, index, store, reveal));
-  if (!cards.length) fill(
-    root,
-    h("p", { class: "empty", text: report.ops.length ? "Nothing stands out." : "There are no operations to say anything about." }),
-  );
+  if (!cards.length) fill(root, h("p", { class: "empty", text: "No findings." }));
   else fill(root, h("ol", { class: "finding-list" }, cards.map((card) => card.root)));
   const notes = [...(report.input.notes ?? []), ...(report.machine.notes ?? [])];
   if (notes.length) root.append(

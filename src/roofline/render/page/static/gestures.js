@@ -1,8 +1,8 @@
-/** What a hand does on a chart: the wheel and pinching zoom, dragging pans or draws a box, a click points, a double click resets. */
+/** Gestures on a chart: wheel and pinch zoom, dragging pans or draws a box, a click selects, a double click resets. */
 
 import { pan, zoom } from "#page/scale.js";
 
-const CLICK = 4; // pixels that a hand may shake in a click
+const CLICK = 4; // pixels of movement that still make a click
 const [FASTEST, PER_PIXEL, PER_LINE] = [120, 0.0022, 16]; // of the wheel: pixels an event counts for at most, zoom a pixel, pixels a line
 
 /**

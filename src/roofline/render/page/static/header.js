@@ -2,12 +2,12 @@
 
 import { fill, h, menu, named, tabList } from "#page/dom.js";
 import { copyLink } from "#page/export.js";
-import { boundTitle } from "#page/facts.js";
+import { boundWords } from "#page/facts.js";
 import { icon } from "#page/icons.js";
 import { percent, plain, show } from "#page/units.js";
 
 const THEMES = [
-  { key: "auto", title: "As the system" },
+  { key: "auto", title: "System" },
   { key: "light", title: "Light" },
   { key: "dark", title: "Dark" },
 ];
@@ -103,7 +103,7 @@ export function figures({ report, store }) {
         h("button", {
           type: "button",
           class: "plain-button",
-          text: "Back to its own",
+          text: "Reset",
           "data-testid": "notice-reset",
           onclick: () => store.set({ chip: null, factors: {}, window: null }),
         }),
@@ -114,50 +114,33 @@ export function figures({ report, store }) {
 
 function changes(report, state, machine) {
   const own = report.machine.title || report.machine.name;
-  const factors = Object.entries(state.factors).map(([key, factor]) => `${key} at ${percent(factor)}`);
+  const factors = Object.entries(state.factors).map(([key, factor]) => `, ${key === "compute" ? "peak compute" : key} at ${percent(factor)}`);
   if (state.chip === null && !factors.length) return "";
-  const which = state.chip === null ? own : `${machine.title || machine.name} instead of ${own}`;
-  return `Held against ${which}${factors.length ? `, ${factors.join(", ")}` : ""}; the times are those measured.`;
+  const which = state.chip === null ? own : `${machine.title} instead of ${own}`;
+  return `Ceilings of ${which}${factors.join("")}. Measured times are unchanged.`;
 }
 
 function summary(report, program, shown, totals, machine) {
   const total = program.find((row) => row.scope === "total");
   const { coverage } = report;
-  const timed = Boolean(total?.time_s ?? totals.time_s);
-  const part = shown.ops === totals.ops ? `of ${plain(totals.ops)}` : `of ${plain(totals.ops)} shown`;
+  const { time_s } = total ?? totals;
   const found = [];
-  if (timed) {
-    const busy = total?.busy_s ?? null;
-    found.push([
-      "Time",
-      show(total?.time_s ?? totals.time_s, "s"),
-      busy !== null && total.time_s ? `${percent(busy / total.time_s)} busy` : "",
-      "time",
-    ]);
-    found.push(["Ops need", percent(total?.op_efficiency ?? totals.efficiency), "of it at their own roofs", "ops-efficiency"]);
-    if (total) found.push(["Program needs", percent(total.efficiency), `if all overlapped, ${show(total.floor_s, "s")}`, "efficiency"]);
-  } else found.push(["At least", show(total?.floor_s ?? totals.floor_s, "s"), "no time was measured", "floor"]);
+  if (time_s) {
+    found.push(["Time", show(time_s, "s"), total && total.busy_s !== null ? `${percent(total.busy_s / time_s)} busy` : "", "time"]);
+    if (total) found.push(["Roofline efficiency", percent(total.efficiency), `minimum time ${show(total.floor_s, "s")}`, "efficiency"]);
+    found.push(["Per-op roofline", percent(total?.op_efficiency ?? totals.efficiency), "of the measured time", "ops-efficiency"]);
+  } else found.push(["Minimum time", show(total?.floor_s ?? totals.floor_s, "s"), "no measured times", "floor"]);
   if (total) {
-    found.push([
-      "Bound by",
-      boundTitle(total.bound),
-      total.bound && total.utilization?.[total.bound] ? `${percent(total.utilization[total.bound])} used` : "",
-      "bound",
-    ]);
-    found.push([
-      "Intensity",
-      show(total.intensity, "FLOP/B"),
-      `ridge ${show(machine.bestMatrix ? machine.ridge(machine.bestMatrix.resource) : null, "FLOP/B")}`,
-      "intensity",
-    ]);
+    const [kind, unit] = boundWords(total.bound);
+    const used = total.utilization?.[total.bound];
+    found.push(["Bound by", unit, [kind, used ? `${percent(used)} utilized` : ""].filter(Boolean).join(", "), "bound"]);
+    const ridge = machine.bestMatrix ? machine.ridge(machine.bestMatrix.resource) : null;
+    found.push(["Arithmetic intensity", show(total.intensity, "FLOP/B"), `ridge point ${show(ridge, "FLOP/B")}`, "intensity"]);
   }
-  found.push(["Work", show(total?.flops ?? totals.flops, "FLOP"), total?.rate ? show(total.rate, "FLOP/s") : "", "work"]);
-  if (coverage.busy_s && coverage.priced_s !== null) found.push([
-    "Priced",
-    percent(coverage.priced_s / coverage.busy_s),
-    "of the busy time",
-    "priced",
-  ]);
-  found.push(["Ops", plain(shown.ops), part, "ops"]);
+  found.push(["Work", show(total?.flops ?? totals.flops, "FLOP"), total?.rate ? `${show(total.rate, "FLOP/s")} achieved` : "", "work"]);
+  if (coverage.busy_s && coverage.priced_s !== null) {
+    found.push(["Known cost", percent(coverage.priced_s / coverage.busy_s), "of busy time", "priced"]);
+  }
+  found.push(["Operations", plain(shown.ops), shown.ops === totals.ops ? "" : `of ${plain(totals.ops)} shown`, "ops"]);
   return found;
 }

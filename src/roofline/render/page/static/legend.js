@@ -50,7 +50,7 @@ function entry({ group, title, colour, weight, count }, all, key, chosen, groups
         class: "entry",
         "aria-pressed": String(on),
         "data-group": group,
-        title: on ? "Hide (Alt and click: only this)" : "Show",
+        title: on ? "Hide (Alt and click: show only this)" : "Show",
         onclick: toggle,
       },
       words,

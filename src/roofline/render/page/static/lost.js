@@ -1,8 +1,9 @@
-/** Time lost: where a perfect kernel would save most, as bars, and what the program's time went to, where the report says. */
+/** Time lost: measured time above the minimum, of the program by cause and of each op, as bars. */
 
 import { fill, h, named, shortName } from "#page/dom.js";
-import { boundTitle } from "#page/facts.js";
+import { boundWords } from "#page/facts.js";
 import { percent, show } from "#page/units.js";
+import { VOCABULARY } from "#page/vocabulary.js";
 
 const MOST = 15; // bars; the rest is one line
 const LEAST = 1e-6; // of the time: less than this is rounding
@@ -28,18 +29,18 @@ export function lost({ store, reveal }) {
       fill(
         root,
         causes(program),
-        h("h3", { text: "Where a perfect kernel would save most" }),
+        h("h3", { text: "Time lost by operation" }),
         worst.length
           ? h("p", {
             class: "quiet",
-            text: `${show(shown.lost_s, "s")} between the measured time and the roofs, ${percent(shown.lost_s / shown.time_s)} of it.`,
+            text: `${show(shown.lost_s, "s")} above the minimum time, ${percent(shown.lost_s / shown.time_s)} of the measured time.`,
           })
           : h("p", {
             class: "empty",
-            text: rows.some((row) => row.time_s) ? "Everything shown is on its roof." : "Nobody measured a time, so none can be lost.",
+            text: rows.some((row) => row.time_s) ? "All operations run at their roofline." : "No measured times in this report.",
           }),
         h("ol", { class: "bars" }, worst.slice(0, MOST).map((row) => bar(row, most, store, reveal, colourOf(row)))),
-        rest > 0 && h("p", { class: "quiet", text: `and ${show(rest, "s")} in ${worst.length - MOST} more` }),
+        rest > 0 && h("p", { class: "quiet", text: `${worst.length - MOST} more: ${show(rest, "s")}` }),
       );
       for (const one of root.querySelectorAll("button.bar-row")) mark(one, selected);
     },
@@ -47,9 +48,7 @@ export function lost({ store, reveal }) {
 }
 
 function bar(row, most, store, reveal, colour) {
-  const fillBar = h("span", { class: "bar-fill" });
-  fillBar.style.width = `${(100 * row.lost_s) / most}%`;
-  fillBar.style.background = colour;
+  const [, unit] = boundWords(row.bound);
   const button = h(
     "button",
     {
@@ -63,10 +62,13 @@ function bar(row, most, store, reveal, colour) {
         reveal(row.ops[0]);
       },
     },
-    h("span", { class: "bar-name" }, named(row.name, { shown: shortName(row.name, 34) })),
-    h("span", { class: "bar-figure", text: show(row.lost_s, "s") }),
-    h("span", { class: "bar-track" }, fillBar),
-    h("span", { class: "bar-remark quiet", text: `${percent(row.efficiency)} of ${boundTitle(row.bound)}` }),
+    barParts(
+      h("span", { class: "bar-name" }, named(row.name, { shown: shortName(row.name, 34) })),
+      row.lost_s,
+      most,
+      `${percent(row.efficiency)}, ${unit}-bound`,
+      colour,
+    ),
   );
   return h("li", {}, button);
 }
@@ -77,7 +79,7 @@ function mark(button, selected) {
   button.setAttribute("aria-pressed", String(lit));
 }
 
-/** The program's time by cause: what it had to take, and what it lost to what. */
+/** The program's time above the minimum, by cause. */
 export function causes(program) {
   const total = program.find((row) => row.scope === "total");
   const known = Object.entries(total?.lost ?? {}).filter(([, seconds]) => seconds > LEAST * (total.time_s ?? 0));
@@ -86,31 +88,32 @@ export function causes(program) {
   return h(
     "div",
     { class: "causes", "data-testid": "causes" },
-    h("h3", { text: "What the time was lost to" }),
+    h("h3", { text: "Time lost by cause" }),
     h(
       "ul",
       { class: "bars" },
-      known.map(([cause, seconds]) => {
-        const fillBar = h("span", { class: "bar-fill" });
-        fillBar.style.width = `${(100 * seconds) / known[0][1]}%`;
-        return h(
-          "li",
-          { class: "bar-row still" },
-          h("span", { class: "bar-name", text: CAUSES[cause] ?? cause }),
-          h("span", { class: "bar-figure", text: show(seconds, "s") }),
-          h("span", { class: "bar-track" }, fillBar),
-          h("span", { class: "bar-remark quiet", text: `${percent(seconds / total.time_s)} of the wall time` }),
-        );
-      }),
+      known.map(([cause, seconds]) => h(
+        "li",
+        { class: "bar-row still" },
+        barParts(
+          h("span", { class: "bar-name", text: VOCABULARY.causes[cause] ?? cause }),
+          seconds,
+          known[0][1],
+          `${percent(seconds / total.time_s)} of wall time`,
+        ),
+      )),
     ),
   );
 }
 
-const CAUSES = {
-  memory: "memory below its roof",
-  compute: "arithmetic below its roof",
-  communication: "links below their roof",
-  latency: "launches and waiting",
-  unpriced: "work nobody could price",
-  idle: "nothing ran",
-};
+function barParts(name, seconds, most, remark, colour = "") {
+  const length = h("span", { class: "bar-fill" });
+  length.style.width = `${(100 * seconds) / most}%`;
+  length.style.background = colour;
+  return [
+    name,
+    h("span", { class: "bar-figure", text: show(seconds, "s") }),
+    h("span", { class: "bar-track" }, length),
+    h("span", { class: "bar-remark quiet", text: remark }),
+  ];
+}

@@ -1,6 +1,7 @@
-/** Drawing on a canvas: the frame of a chart, its axes, roofs, dots, strip and marks. Everything here is in CSS pixels. */
+/** Drawing a chart on a canvas, or on what writes SVG: its frame, axes, roofs, strip, arrows and points. Everything is in CSS pixels. */
 
-import { linearScale, linearTicks, logScale, logTicks, overlap, radius } from "#page/scale.js";
+import { title } from "#page/law.js";
+import { linearScale, linearTicks, logScale, logTicks, radius } from "#page/scale.js";
 
 export const LARGEST_DOT = 13; // radius of the heaviest op
 const SMALLEST_DOT = 2.5;
@@ -72,7 +73,30 @@ export function locate(dots, at, { strip }) {
   }
 }
 
-function clip(context, { x, y, w, h }) {
+/** Whether a dot is in the part of the plane that is shown; those of the strip always are. */
+export function inSight(dots, number, { plot }) {
+  const [x, y] = [dots.x[number], dots.y[number]];
+  return number >= dots.onPlot || (x >= plot.x && x <= plot.x + plot.w && y >= plot.y && y <= plot.y + plot.h);
+}
+
+/** The numbers of the dots, heaviest first. */
+export function byWeight(dots) {
+  dots.byWeight ??= [...dots.all.keys()].sort((one, other) => dots.all[other].weight - dots.all[one].weight || one - other);
+  return dots.byWeight;
+}
+
+/** What the axes count. */
+export function axisTitles({ level, timed }) {
+  const bytes = level === "bound" ? "each op's bottleneck" : title(level);
+  return { xTitle: `Arithmetic intensity (FLOP per byte of ${bytes})`, yTitle: `${timed ? "Achieved" : "Attainable"} FLOP/s` };
+}
+
+/** The highest share in the strip. */
+export function highestShare({ strip }) {
+  return strip.reduce((most, dot) => Math.max(most, dot.share), 1);
+}
+
+export function clip(context, { x, y, w, h }) {
   context.beginPath();
   context.rect(x, y, w, h);
   context.clip();
@@ -122,7 +146,7 @@ export function drawAxes(context, place, at, [x0, x1, y0, y1], { theme, font, xT
   turned(context, -Math.PI / 2, plot.x - 48, plot.y, () => context.fillText(yTitle, 0, 0));
 }
 
-/** The strip of ops without FLOP, at their share of what binds them. */
+/** The strip of ops without FLOP, at their roofline efficiency. */
 export function drawStrip(context, place, at, highestShare, { theme, font }) {
   const { strip, narrow } = place;
   context.font = `${narrow ? 11 : 12}px ${font}`;
@@ -148,7 +172,7 @@ export function drawStrip(context, place, at, highestShare, { theme, font }) {
   context.textAlign = "center";
   const centre = strip.x + strip.w / 2;
   context.fillText(narrow ? "0" : "no FLOP", centre, strip.y + strip.h + TICK + 14);
-  if (!narrow) context.fillText("share of roof", centre, place.height - 5);
+  if (!narrow) context.fillText("efficiency", centre, place.height - 5);
 }
 
 /** Roofs as thin lines; those of levels that the x axis does not count are dashed. */
@@ -166,89 +190,11 @@ export function drawRoofs(context, place, at, lines, { theme, lit }) {
   context.restore();
 }
 
-/** The name of each roof where there is room for it; returns round places {x, y, r} that cover these names. */
-export function drawRoofNames(context, place, at, lines, roofs, obstacles, { theme, font, moving }) {
-  const { plot, narrow } = place;
-  const boxes = [];
-  context.font = `${narrow ? 11 : 12}px ${font}`;
-  context.lineJoin = "round";
-  context.lineWidth = 3;
-  context.strokeStyle = theme.background;
-  for (const { id, kind, points } of lines) {
-    const text = roofs.get(id)?.label;
-    if (!text || points.length < 2) continue;
-    const name = { text, width: context.measureText(text).width, colour: kind === "memory" ? theme.memory : theme.compute };
-    const offers = kind === "memory" ? alongSlant(plot, at, points, name) : besideFlat(plot, at, points, name);
-    const free = offers.filter((offer) => !boxes.some((other) => clash(other, offer)));
-    const chosen = free.find((offer) => !discs(offer).some((disc) => obstacles.some((dot) => Math.hypot(
-      dot.x - disc.x,
-      dot.y - disc.y,
-    ) < dot.r + disc.r - 2))) ?? free[0];
-    if (!chosen) continue;
-    boxes.push(chosen);
-    context.fillStyle = name.colour;
-    context.textAlign = "left";
-    context.textBaseline = "middle";
-    turned(context, chosen.angle, chosen.left, chosen.base, () => haloed(context, text, 0, 0, moving));
-  }
-  return boxes.flatMap(discs);
-}
-
-/** Places for a name at a flat roof: above its right end, below it, then further left, at last beyond its corner. */
-function besideFlat(plot, at, points, { width }) {
-  const [[x0], [x1, rate]] = [points[0], points[points.length - 1]];
-  const [left, right, y] = [Math.max(at.x.at(x0), plot.x), Math.min(at.x.at(x1), plot.x + plot.w), at.y.at(rate)];
-  if (y < plot.y - 2 || y > plot.y + plot.h - 4) return [];
-  const spots = [
-    right - width - 4,
-    (left + right - width) / 2,
-    left + 6,
-    left - width - 8,
-  ].filter((x) => x >= plot.x + 2 && x + width <= plot.x + plot.w);
-  return spots
-    .flatMap((x) => [y - 10, y + 11].map((base) => ({ left: x, base, angle: 0, x, y: base - 8, w: width, h: 16 })))
-    .filter(({ y: top }) => top > plot.y - 14);
-}
-
-/** Places for a name along a slanted roof, above it: near its lower end, then further up. */
-function alongSlant(plot, at, points, { width }) {
-  const [[x0, y0], [x1, y1]] = points;
-  const [left, bottom, right, top] = [at.x.at(x0), at.y.at(y0), at.x.at(x1), at.y.at(y1)];
-  const length = Math.hypot(right - left, bottom - top);
-  const angle = Math.atan2(top - bottom, right - left);
-  if (length < width + 40) return [];
-  const lift = [Math.sin(angle) * 10, -Math.cos(angle) * 10]; // square to the roof, upwards
-  return [22, 22 + (length - width - 48) / 3, 22 + (2 * (length - width - 48)) / 3, length - width - 26].map((along) => {
-    const [start, base] = [left + Math.cos(angle) * along + lift[0], bottom + Math.sin(angle) * along + lift[1]];
-    const rise = -Math.sin(angle) * width;
-    return { left: start, base, angle, x: start - 8, y: base - rise - 8, w: Math.cos(angle) * width + 16, h: rise + 16 };
-  }).filter(({ x, y }) => x >= plot.x && y >= plot.y);
-}
-
-/** Round places along a name: what is near a slanted one is not what is in its box. */
-function discs({ left, base, angle, w, h }) {
-  const long = angle ? Math.hypot(w - 16, h - 16) : w;
-  const count = Math.ceil(long / 12);
-  return Array.from(
-    { length: count + 1 },
-    (_, index) => ({ x: left + (Math.cos(angle) * long * index) / count, y: base + (Math.sin(angle) * long * index) / count, r: 8 }),
-  );
-}
-
-function clash(one, other) {
-  return overlap(one, other) && discs(one).some((mine) => discs(other).some((yours) => Math.hypot(
-    mine.x - yours.x,
-    mine.y - yours.y,
-  ) < 15));
-}
-
 /** The program as a whole, by counters, its average step and its steps: each its own sign, in ink. */
 export function drawProgram(context, place, at, marks, { theme }) {
   context.save();
   clip(context, place.plot);
-  for (const mark of marks) {
-    sign(context, mark.scope, at.x.at(mark.x), at.y.at(mark.y), theme);
-  }
+  for (const mark of [...marks].reverse()) sign(context, mark.scope, at.x.at(mark.x), at.y.at(mark.y), theme); // the whole program on top
   context.restore();
 }
 
@@ -313,29 +259,6 @@ export function drawArrows(context, place, at, arrows, { theme }) {
   context.restore();
 }
 
-/** Names beside the heaviest dots; `places` hold each name and how far from its dot it stands. */
-export function drawNames(context, place, dots, places, { theme, font, moving }) {
-  context.save();
-  clip(context, place.plot);
-  context.font = `12px ${font}`;
-  context.textBaseline = "middle";
-  context.lineJoin = "round";
-  context.lineWidth = 3;
-  context.strokeStyle = theme.background;
-  context.fillStyle = theme.ink;
-  context.textAlign = "left";
-  for (const { text, index, dx, dy } of places) {
-    haloed(context, text, dots.x[index] + dx, dots.y[index] + dy, moving);
-  }
-  context.restore();
-}
-
-/** Words that stay readable over dots and lines; while things move nobody reads, and a halo is most of the work. */
-function haloed(context, text, x, y, moving) {
-  if (!moving) context.strokeText(text, x, y);
-  context.fillText(text, x, y);
-}
-
 function line(context, colour, trace) {
   context.beginPath();
   trace();
@@ -356,7 +279,7 @@ function level(context, y, from, to) {
   context.lineTo(to, crisp);
 }
 
-function turned(context, angle, x, y, draw) {
+export function turned(context, angle, x, y, draw) {
   context.save();
   context.translate(x, y);
   context.rotate(angle);

@@ -5,13 +5,10 @@ import { PROGRAM_COLUMNS } from "#page/columns.js";
 import { fill, h } from "#page/dom.js";
 import { causes } from "#page/lost.js";
 import { table } from "#page/table.js";
+import { VOCABULARY } from "#page/vocabulary.js";
 
-const SCOPES = [
-  { key: "total", title: "whole program", sign: "★" },
-  { key: "hardware", title: "by counters", sign: "☆" },
-  { key: "average", title: "average step", sign: "□" },
-  { key: "step", title: "each step", sign: "•" },
-];
+const SIGNS = { total: "★", hardware: "☆", average: "□", step: "•" };
+const SCOPES = Object.entries(SIGNS).map(([key, sign]) => ({ key, sign, title: key === "step" ? "steps" : VOCABULARY.points[key] }));
 
 /** The columns in which anything is known. */
 function columnsOf(rows) {
@@ -30,7 +27,7 @@ export function program({ report, store, card }) {
     onwindow: (window) => (view = window),
     onselect: () => {},
   });
-  const list = table({ testid: "program-table", label: "Program-level figures", empty: "The report has no point for the whole program." });
+  const list = table({ testid: "program-table", label: "Program-level figures", empty: "No program-level figures in this report." });
   const present = new Set(report.points.map((point) => point.scope));
   const ticks = new Map(
     SCOPES.filter(({ key }) => present.has(key)).map(({ key }) => {
@@ -78,7 +75,7 @@ export function program({ report, store, card }) {
       ),
       aside,
     ),
-    h("section", { class: "below", "aria-label": "Program-level statistics" }, h("h2", { text: "Program-level statistics" }), list.root),
+    h("section", { class: "below", "aria-label": "Program-level figures" }, h("h2", { text: "Program-level figures" }), list.root),
   );
   let shown = null;
   return {
@@ -105,7 +102,7 @@ export function program({ report, store, card }) {
         aside,
         lost ?? h("p", {
           class: "empty",
-          text: "The star is the whole program, idle time included; the square is the average of its complete steps.",
+          text: "Star: the whole program, including idle time. Square: average of its complete steps.",
         }),
       );
     },

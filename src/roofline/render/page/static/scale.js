@@ -1,16 +1,11 @@
 /**
  * Logarithmic axes and what is drawn on them: the geometry of `geometry.py`, and what only a screen needs.
  *
- * A window is `[x0, x1, y0, y1]` in base units, FLOP/B along x and FLOP/s along y; both axes are logarithmic.
+ * A window is `[x0, x1, y0, y1]` in base units, FLOP/B along x and FLOP/s along y, both logarithmic; a spot is `[x, y]`, a roof
+ * `{peak, bandwidth}` in FLOP/s and B/s, and a tick `{at, label, minor}`.
  */
 
 import { percent, plain, prefixed, show } from "#page/units.js";
-
-/** @typedef {[number, number, number, number]} Window */
-/** @typedef {[number, number]} Spot */
-/** @typedef {{peak: number, bandwidth: number}} Roof  FLOP/s and B/s */
-/** @typedef {{at: number, label: string, minor: boolean}} Tick */
-/** @typedef {{at: (value: number) => number, value: (pixel: number) => number}} Scale */
 
 // Decades of empty chart kept around what is shown, and the least share of a wide chart's height above and below it.
 const [LEFT_OF_RIDGE, RIGHT_OF_RIDGE, AROUND_SPOTS, ABOVE_PEAK, LEAST_SHARE] = [2.6, 1.1, 0.5, 0.4, 0.09];
@@ -18,27 +13,13 @@ const EDGE = 1e-6; // of a step: a tick on the very edge of an axis is on it, wh
 const [MARGIN, CLOSEST] = [2, 0.05]; // decades: how far beyond its home a window goes, and how little it shows
 const UNPREFIXED_BELOW = 1e6; // numbers on an axis without a unit are plain below this
 
-/**
- * A logarithmic scale from values to pixels.
- * @param {number} low
- * @param {number} high
- * @param {number} from  the pixel of `low`
- * @param {number} to  the pixel of `high`
- * @returns {Scale}
- */
+/** A logarithmic scale from values to pixels: `low` is at the pixel `from`, `high` at `to`. */
 export function logScale(low, high, from, to) {
   const [start, slope] = [Math.log(low), (to - from) / Math.log(high / low)];
   return { at: (value) => from + (Math.log(value) - start) * slope, value: (pixel) => Math.exp(start + (pixel - from) / slope) };
 }
 
-/**
- * A linear scale from values to pixels.
- * @param {number} low
- * @param {number} high
- * @param {number} from
- * @param {number} to
- * @returns {Scale}
- */
+/** The same, linear. */
 export function linearScale(low, high, from, to) {
   const slope = (to - from) / (high - low);
   return { at: (value) => from + (value - low) * slope, value: (pixel) => low + (pixel - from) / slope };
@@ -55,11 +36,6 @@ function labeller(dimension) {
 /**
  * At least three labelled ticks on a logarithmic axis: powers of ten, every second or third if there are many, or 1-2-5 steps, or plain
  * steps when less than a decade is shown; minor ones between.
- * @param {number} low
- * @param {number} high
- * @param {string} [dimension]
- * @param {number} [most]
- * @returns {Tick[]}
  */
 export function logTicks(low, high, dimension = "", most = 9) {
   const label = labeller(dimension);
@@ -77,14 +53,7 @@ export function logTicks(low, high, dimension = "", most = 9) {
   return steps.find((ticks) => ticks.length >= 3) ?? steps[2];
 }
 
-/**
- * Labelled ticks at round steps of 1, 2, 2.5 or 5 times a power of ten; about this many of them.
- * @param {number} low
- * @param {number} high
- * @param {string} [dimension]
- * @param {number} [about]
- * @returns {Tick[]}
- */
+/** Labelled ticks at round steps of 1, 2, 2.5 or 5 times a power of ten; about this many of them. */
 export function linearTicks(low, high, dimension = "", about = 5) {
   const rough = (high - low) / about;
   const power = ten(Math.floor(Math.log10(rough)));
@@ -124,39 +93,18 @@ function merged(major, minor, label) {
   return all.map((at) => ({ at, label: labelled.has(at) ? label(at) : "", minor: !labelled.has(at) }));
 }
 
-/**
- * A window zoomed about a place, which stays where it is; a factor below 1 shows less.
- * @param {Window} window
- * @param {number} x
- * @param {number} y
- * @param {number} factorX
- * @param {number} [factorY]
- * @returns {Window}
- */
+/** A window zoomed about a place, which stays where it is; a factor below 1 shows less. */
 export function zoom([x0, x1, y0, y1], x, y, factorX, factorY = factorX) {
   return [x * (x0 / x) ** factorX, x * (x1 / x) ** factorX, y * (y0 / y) ** factorY, y * (y1 / y) ** factorY];
 }
 
-/**
- * A window moved by shares of its width and height; positive shares move what it shows right and up.
- * @param {Window} window
- * @param {number} across
- * @param {number} along
- * @returns {Window}
- */
+/** A window moved by shares of its width and height; positive shares move what it shows right and up. */
 export function pan([x0, x1, y0, y1], across, along) {
   const [right, up] = [(x1 / x0) ** -across, (y1 / y0) ** -along];
   return [x0 * right, x1 * right, y0 * up, y1 * up];
 }
 
-/**
- * The window between two corners in any order; `null` when it shows too little to mean anything.
- * @param {number} x0
- * @param {number} y0
- * @param {number} x1
- * @param {number} y1
- * @returns {Window|null}
- */
+/** The window between two corners in any order; `null` when it shows too little to mean anything. */
 export function box(x0, y0, x1, y1) {
   const window = [Math.min(x0, x1), Math.max(x0, x1), Math.min(y0, y1), Math.max(y0, y1)];
   const [left, right, bottom, top] = window;
@@ -164,12 +112,7 @@ export function box(x0, y0, x1, y1) {
   return Math.log10(right / left) >= CLOSEST && Math.log10(top / bottom) >= CLOSEST ? window : null;
 }
 
-/**
- * A window within reach of its home: never so far away that nothing is in sight, nor so close that its axes have no numbers.
- * @param {Window} window
- * @param {Window} home
- * @returns {Window}
- */
+/** A window within reach of its home: never so far away that nothing is in sight, nor so close that its axes have no numbers. */
 export function clamp(window, home) {
   if (!window.every((value) => value > 0 && Number.isFinite(value))) return home;
   return [...within(window[0], window[1], home[0], home[1]), ...within(window[2], window[3], home[2], home[3])];
@@ -185,31 +128,17 @@ function within(low, high, homeLow, homeHigh) {
   return Math.abs(first / low - 1) < EDGE && Math.abs(last / high - 1) < EDGE ? [low, high] : [first, last];
 }
 
-/**
- * The intensity of a roof's corner, in FLOP/B.
- * @param {Roof} roof
- * @returns {number}
- */
+/** The intensity of a roof's corner, in FLOP/B. */
 export function ridge({ peak, bandwidth }) {
   return peak / bandwidth;
 }
 
-/**
- * The attainable FLOP/s at an intensity: P = min(peak, bandwidth x intensity).
- * @param {Roof} roof
- * @param {number} intensity
- * @returns {number}
- */
+/** The attainable FLOP/s at an intensity: P = min(peak, bandwidth x intensity). */
 export function attainable({ peak, bandwidth }, intensity) {
   return Math.min(peak, bandwidth * intensity);
 }
 
-/**
- * The window that shows every ridge and every spot, with room around them.
- * @param {Roof[]} roofs
- * @param {Spot[]} spots
- * @returns {Window}
- */
+/** The window that shows every ridge and every spot, with room around them. */
 export function extent(roofs, spots) {
   if (!roofs.length && !spots.length) return [0.1, 1000, 1, 10000];
   const lefts = [...roofs.map((one) => ridge(one) / 10 ** LEFT_OF_RIDGE), ...spots.map(([x]) => x / 10 ** AROUND_SPOTS)];
@@ -232,13 +161,7 @@ function largest(values) {
   return values.reduce((most, value) => Math.max(most, value), -Infinity);
 }
 
-/**
- * The bandwidth's part of a roof inside a window, up to the corner or beyond it; empty when it is not in sight.
- * @param {Roof} roof
- * @param {Window} window
- * @param {boolean} [beyond]
- * @returns {Spot[]}
- */
+/** The bandwidth's part of a roof inside a window, up to the corner or beyond it; empty when it is not in sight. */
 export function slant(roof, [left, right, bottom, top], beyond = false) {
   const start = Math.max(left, bottom / roof.bandwidth);
   const end = Math.min(right, top / roof.bandwidth, beyond ? Infinity : ridge(roof));
@@ -247,37 +170,13 @@ export function slant(roof, [left, right, bottom, top], beyond = false) {
   return start < end ? [[start, roof.bandwidth * start], [end, height]] : [];
 }
 
-/**
- * The peak's part of a roof inside a window, from the corner or from before it; empty when it is not in sight.
- * @param {Roof} roof
- * @param {Window} window
- * @param {boolean} [before]
- * @returns {Spot[]}
- */
+/** The peak's part of a roof inside a window, from the corner or from before it; empty when it is not in sight. */
 export function flat(roof, [left, right, bottom, top], before = false) {
   const start = before ? left : Math.max(left, ridge(roof));
   return start < right && bottom < roof.peak && roof.peak <= top ? [[start, roof.peak], [right, roof.peak]] : [];
 }
 
-/**
- * The roof inside a window, its corner exactly at the ridge.
- * @param {Roof} roof
- * @param {Window} window
- * @returns {Spot[]}
- */
-export function polyline(roof, window) {
-  const points = [...slant(roof, window), ...flat(roof, window)];
-  return points.filter(([x, y], index) => index === 0 || x !== points[index - 1][0] || y !== points[index - 1][1]);
-}
-
-/**
- * A dot's radius in pixels: its area is as the weight, and none is too small to see.
- * @param {number} weight
- * @param {number} heaviest
- * @param {number} [largestRadius]
- * @param {number} [smallestRadius]
- * @returns {number}
- */
+/** A dot's radius in pixels: its area is as the weight, and none is too small to see. */
 export function radius(weight, heaviest, largestRadius = 14, smallestRadius = 2.5) {
   return heaviest > 0 ? Math.max(smallestRadius, largestRadius * Math.sqrt(Math.max(0, weight) / heaviest)) : smallestRadius * 2;
 }
@@ -285,13 +184,8 @@ export function radius(weight, heaviest, largestRadius = 14, smallestRadius = 2.
 const MOST_ROWS = 65536; // of cells in an index: one number holds column and row
 
 /**
- * An index of dots in pixels for the mouse.
- *
- * `nearest` prefers a dot under the pointer, the one whose centre is nearest, to one that is only close; -1 when there is none.
- * @param {{x: number, y: number, r: number}[]} points
- * @param {number} [cell]
- * @returns {{nearest: (x: number, y: number, within: number) => number,
- *   inside: (x0: number, y0: number, x1: number, y1: number) => number[]}}
+ * An index of dots {x, y, r} in pixels for the mouse: `inside(x0, y0, x1, y1)` a box, and `nearest(x, y, within)`, which prefers a dot
+ * under the pointer, the one whose centre is nearest, to one that is only close; -1 when there is none.
  */
 export function gridIndex(points, cell = 24) {
   const cells = new Map();
@@ -331,11 +225,8 @@ export function gridIndex(points, cell = 24) {
 const GAP = 3; // pixels between a dot and its label
 
 /**
- * Places for labels beside their dots, the first ones first; those for which there is no room are left out.
- * @param {{x: number, y: number, r: number, width: number, height: number}[]} labels
- * @param {{x: number, y: number, w: number, h: number}} area
- * @param {{x: number, y: number, r: number}[]} [dots]  that labels keep clear of
- * @returns {{index: number, x: number, y: number}[]}  the left and top of each label's box
+ * Places for labels {x, y, r, width, height} beside their dots, the first ones first, as [{index, x, y}] with the left and top of each
+ * box; those for which there is no room in the area, clear of each other and of `dots`, are left out.
  */
 export function placeLabels(labels, area, dots = []) {
   const taken = [];
@@ -362,10 +253,7 @@ function inArea(one, area) {
   return one.x >= area.x && one.y >= area.y && one.x + one.w <= area.x + area.w && one.y + one.h <= area.y + area.h;
 }
 
-/**
- * Whether two boxes {x, y, w, h} share some area.
- * @returns {boolean}
- */
+/** Whether two boxes {x, y, w, h} share some area. */
 export function overlap(one, other) {
   return one.x < other.x + other.w && other.x < one.x + one.w && one.y < other.y + other.h && other.y < one.y + one.h;
 }

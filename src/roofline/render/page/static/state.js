@@ -6,7 +6,7 @@
  */
 
 import { COLOURINGS } from "#page/colours.js";
-import { GROUPINGS } from "#page/rows.js";
+import { GROUPINGS } from "#page/groups.js";
 import { ranges } from "#page/units.js";
 
 const MOST_SELECTED = 100000; // a fragment may say "0-999999999"
@@ -59,50 +59,14 @@ const FIELDS = {
   labels: [true, FLAG],
 };
 
-/**
- * @typedef {Object} State
- * @property {string} tab
- * @property {string} panel
- * @property {"auto"|"light"|"dark"} theme
- * @property {string} level
- * @property {string} colour
- * @property {"time"|"self"|"lost"|"flops"|"bytes"|"equal"} size
- * @property {string} filter
- * @property {string[]} categories
- * @property {string[]} bounds
- * @property {string[]} dtypes
- * @property {boolean} feeds
- * @property {number|null} step
- * @property {number|null} device
- * @property {string|null} host
- * @property {string} group
- * @property {number} depth
- * @property {string} sort
- * @property {boolean} descending
- * @property {string[]|null} columns
- * @property {number[]} selected
- * @property {[number, number, number, number]|null} window
- * @property {string[]} hidden
- * @property {string[]} shown
- * @property {string|null} chip
- * @property {Record<string, number>} factors
- * @property {boolean} compare
- * @property {string[]} scopes
- * @property {boolean} labels
- */
-
-/** The state of a page that nobody touched. @type {State} */
+/** The default state. */
 export const DEFAULTS = Object.freeze(Object.fromEntries(Object.entries(FIELDS).map(([name, [value]]) => [name, frozen(value)])));
 
 function frozen(value) {
   return typeof value === "object" && value !== null ? Object.freeze(value) : value;
 }
 
-/**
- * A state as a fragment, without the leading #.
- * @param {State} state
- * @returns {string}
- */
+/** A state as a fragment, without the leading #. */
 export function encode(state) {
   const parts = [];
   for (const [name, [usual, codec]] of Object.entries(FIELDS)) {
@@ -113,11 +77,7 @@ export function encode(state) {
   return parts.join("&");
 }
 
-/**
- * The state that a fragment describes, with or without its leading #.
- * @param {string} fragment
- * @returns {State}
- */
+/** The state that a fragment describes, with or without its leading #. */
 export function decode(fragment) {
   const state = { ...DEFAULTS };
   for (const part of String(fragment ?? "").replace(/^#/, "").split("&")) {
@@ -191,13 +151,7 @@ function readFactors(text) {
   return factors;
 }
 
-/** @typedef {(state: State, changed: string[]) => void} Listener */
-
-/**
- * A place that holds the state and tells who listens when it changes.
- * @param {State} [initial]
- * @returns {{get: () => State, set: (patch: Partial<State>) => void, on: (listener: Listener) => (() => void)}}
- */
+/** Holds the state: `get()`, `set(patch)`, and `on(listener)`, which is called with the state and the names of what changed. */
 export function store(initial = DEFAULTS) {
   let state = Object.freeze({ ...DEFAULTS, ...initial });
   const listeners = new Set();

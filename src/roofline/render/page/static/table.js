@@ -16,7 +16,7 @@ const SHORTEST_NAME = 190;
 /**
  * `columns` are {key, title, unit, description, numeric, format(value, row)}, and may have `bar(row)`, a share drawn behind the figure,
  * `swatch(row)`, a colour beside the name, and `tone(row)`, a class. `onsort(key, descending)`, `onselect(ids, extend)` and
- * `onpoint(row | null)` are told what a hand did.
+ * `onpoint(row | null)` are called on sorting, selecting and hovering.
  * @returns {{root, grid, show({rows, columns, sort, descending, selected}), scrollTo(id), unroll(count), roll()}}
  */
 export function table({ testid, label, onsort = null, onselect = null, onpoint = null, empty = "No rows." }) {

@@ -1,0 +1,129 @@
+/** Words on a chart: names of roofs along their lines, and of the heaviest dots beside them, where there is room. */
+
+import { shortName } from "#page/dom.js";
+import { byWeight, clip, inSight, SIGN, turned } from "#page/paint.js";
+import { overlap, placeLabels } from "#page/scale.js";
+
+const NAMED = 24; // dots that may carry their name, heaviest first
+const CROWD = 400; // dots that names keep clear of, heaviest first
+const LONGEST = 28; // letters of a name
+
+/** Round places that words keep clear of: the heaviest dots in sight and the points of the program. */
+function marks({ dots, place, at, program }, most) {
+  const heavy = byWeight(dots).slice(0, most).filter((number) => number < dots.onPlot && inSight(dots, number, place));
+  return [
+    ...heavy.map((number) => ({ x: dots.x[number], y: dots.y[number], r: dots.size[number] })),
+    ...program.map((mark) => ({ x: at.x.at(mark.x), y: at.y.at(mark.y), r: (SIGN[mark.scope] ?? SIGN.step) + 1 })),
+  ];
+}
+
+/** The name of each roof where there is room for it; returns round places {x, y, r} that cover these names. */
+export function drawRoofNames(context, chart, { theme, font, moving }) {
+  const { at, lines, place: { plot, narrow } } = chart;
+  const obstacles = marks(chart, NAMED);
+  const boxes = [];
+  context.font = `${narrow ? 11 : 12}px ${font}`;
+  context.lineJoin = "round";
+  context.lineWidth = 3;
+  context.strokeStyle = theme.background;
+  for (const { kind, label: text, points } of lines) {
+    const name = { width: context.measureText(text).width, colour: kind === "memory" ? theme.memory : theme.compute };
+    const offers = kind === "memory" ? alongSlant(plot, at, points, name) : besideFlat(plot, at, points, name);
+    const free = offers.filter((offer) => !boxes.some((other) => clash(other, offer)));
+    const chosen = free.find((offer) => !discs(offer).some((disc) => obstacles.some((dot) => Math.hypot(
+      dot.x - disc.x,
+      dot.y - disc.y,
+    ) < dot.r + disc.r - 2))) ?? free[0];
+    if (!chosen) continue;
+    boxes.push(chosen);
+    context.fillStyle = name.colour;
+    context.textAlign = "left";
+    context.textBaseline = "middle";
+    turned(context, chosen.angle, chosen.left, chosen.base, () => haloed(context, text, 0, 0, moving));
+  }
+  return boxes.flatMap(discs);
+}
+
+/** Places for a name at a flat roof: above its right end, below it, then further left, at last beyond its corner. */
+function besideFlat(plot, at, points, { width }) {
+  const [[x0], [x1, rate]] = [points[0], points[points.length - 1]];
+  const [left, right, y] = [Math.max(at.x.at(x0), plot.x), Math.min(at.x.at(x1), plot.x + plot.w), at.y.at(rate)];
+  if (y < plot.y - 2 || y > plot.y + plot.h - 4) return [];
+  const spots = [
+    right - width - 4,
+    (left + right - width) / 2,
+    left + 6,
+    left - width - 8,
+  ].filter((x) => x >= plot.x + 2 && x + width <= plot.x + plot.w);
+  return spots
+    .flatMap((x) => [y - 10, y + 11].map((base) => ({ left: x, base, angle: 0, x, y: base - 8, w: width, h: 16 })))
+    .filter(({ y: top }) => top > plot.y - 14);
+}
+
+/** Places for a name along a slanted roof, above it: near its lower end, then further up. */
+function alongSlant(plot, at, points, { width }) {
+  const [[x0, y0], [x1, y1]] = points;
+  const [left, bottom, right, top] = [at.x.at(x0), at.y.at(y0), at.x.at(x1), at.y.at(y1)];
+  const length = Math.hypot(right - left, bottom - top);
+  const angle = Math.atan2(top - bottom, right - left);
+  if (length < width + 40) return [];
+  const lift = [Math.sin(angle) * 10, -Math.cos(angle) * 10]; // square to the roof, upwards
+  return [22, 22 + (length - width - 48) / 3, 22 + (2 * (length - width - 48)) / 3, length - width - 26].map((along) => {
+    const [start, base] = [left + Math.cos(angle) * along + lift[0], bottom + Math.sin(angle) * along + lift[1]];
+    const rise = -Math.sin(angle) * width;
+    return { left: start, base, angle, x: start - 8, y: base - rise - 8, w: Math.cos(angle) * width + 16, h: rise + 16 };
+  }).filter(({ x, y }) => x >= plot.x && y >= plot.y);
+}
+
+/** Round places along a name: what is near a slanted one is not what is in its box. */
+function discs({ left, base, angle, w, h }) {
+  const long = angle ? Math.hypot(w - 16, h - 16) : w;
+  const count = Math.ceil(long / 12);
+  return Array.from(
+    { length: count + 1 },
+    (_, index) => ({ x: left + (Math.cos(angle) * long * index) / count, y: base + (Math.sin(angle) * long * index) / count, r: 8 }),
+  );
+}
+
+function clash(one, other) {
+  return overlap(one, other) && discs(one).some((mine) => discs(other).some((yours) => Math.hypot(
+    mine.x - yours.x,
+    mine.y - yours.y,
+  ) < 15));
+}
+
+/** Names of the heaviest dots in sight, each as an offset from its dot so that it travels with it, clear of the places `taken`. */
+export function placeNames(context, chart, taken, font) {
+  const { dots, place } = chart;
+  context.font = `12px ${font}`;
+  const heavy = byWeight(dots).filter((number) => number < dots.onPlot && inSight(dots, number, place)).slice(0, NAMED);
+  const wanted = heavy.map((number) => {
+    const text = shortName(dots.all[number].name, LONGEST);
+    return { number, text, x: dots.x[number], y: dots.y[number], r: dots.size[number], width: context.measureText(text).width, height: 15 };
+  });
+  return placeLabels(wanted, place.plot, [...marks(chart, CROWD), ...taken]).map(({ index, x, y }) => {
+    const { number, text, height } = wanted[index];
+    return { text, index: number, dx: x - dots.x[number], dy: y + height / 2 - dots.y[number] };
+  });
+}
+
+/** The names that `placeNames` found places for. */
+export function drawNames(context, { dots, place }, names, { theme, font, moving }) {
+  context.save();
+  clip(context, place.plot);
+  context.font = `12px ${font}`;
+  context.textBaseline = "middle";
+  context.lineJoin = "round";
+  context.lineWidth = 3;
+  context.strokeStyle = theme.background;
+  context.fillStyle = theme.ink;
+  context.textAlign = "left";
+  for (const { text, index, dx, dy } of names) haloed(context, text, dots.x[index] + dx, dots.y[index] + dy, moving);
+  context.restore();
+}
+
+/** Words that stay readable over dots and lines; during a gesture the halo, which is most of the work, is left out. */
+function haloed(context, text, x, y, moving) {
+  if (!moving) context.strokeText(text, x, y);
+  context.fillText(text, x, y);
+}
