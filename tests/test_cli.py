@@ -371,16 +371,6 @@ def test_a_full_disk_is_said_in_one_line() -> None:
     assert lost.stderr == "roofline: cannot write to standard output: No space left on device\n"
 
 
-def test_the_options_name_every_column_and_everything_ops_are_summed_by() -> None:
-    """They are written out in `cli.analyze`, which is imported before anything that knows them."""
-    from roofline.cli import analyze
-    from roofline.render.op_table import COLUMNS
-    from roofline.selection import KEYS, PLACES
-
-    assert tuple(COLUMNS) == analyze.COLUMNS
-    assert tuple("program" if key == "module" else key for key in (*KEYS, *PLACES)) == analyze.GROUPS
-
-
 def test_wrong_options_are_told_before_anything_is_read(capsys: Capture) -> None:
     for words in (["--columns", "colour"], ["--overlap", "2"], ["--sustained", "hbm=2"]):
         assert main(["analyze", "no-such-file.csv", *words]) == 2

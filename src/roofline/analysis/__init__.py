@@ -27,6 +27,7 @@ from ..workload import Op, Recording, Workload
 from .advice import Placed, advise, in_order
 from .cache_hits import resident, served
 from .program_points import amounts, known_parts, number, points
+from .stragglers import straggler
 
 ONLY_HBM = "GPU profiles have no counters: only hbm traffic is modelled; add l2 and l1 with --counters FILE.csv (Nsight Compute)"
 
@@ -75,8 +76,6 @@ def _findings(
         found = in_order([*found, served(moved)])
     if len(devices) < 2:
         return found
-    from .stragglers import straggler
-
     slow = straggler(ops, shares, devices)
     return in_order([*found, slow]) if slow else found
 
@@ -205,7 +204,7 @@ def _moved(cost: Cost) -> Iterable[tuple[str, Amount]]:
 def _counters(op: Op) -> CounterInfo | None:
     if op.counters is None:
         return None
-    from .counters import LaunchCounters, model_against_counters
+    from .counters import LaunchCounters, model_against_counters  # 5 ms with what it imports; few recordings have counters
 
     counters, cost = op.counters, op.counters.cost
     launches, of = (counters.launches, counters.of) if isinstance(counters, LaunchCounters) else (None, None)

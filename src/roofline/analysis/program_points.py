@@ -167,7 +167,7 @@ def _hardware(recording: Recording, total: _Part, machine: Machine, corrections:
     Its time is the program's when every op that launches kernels was counted; else that of the ops that were.
     """
     if any(op.counters is not None for op in recording.workload):
-        from .counters import hardware, launches_kernels
+        from .counters import hardware, launches_kernels  # see `analysis._counters`
 
         seen = hardware(recording.workload, launches_kernels(recording) or None)
         if seen is not None:

@@ -9,7 +9,9 @@ from msgspec.structs import asdict
 from ..analysis import describe
 from ..errors import UsageError
 from ..machine import Ceiling, Machine
-from ..machines import ChipListing, LintReport, card, catalogue, lint
+from ..machines import card, catalogue
+from ..machines.lint import LintReport, lint
+from ..machines.listing import ChipListing
 from ..render.export import Row
 from ..render.machines import card_text, chips_text, comparison_text, lint_text
 from ..render.tables import Paper

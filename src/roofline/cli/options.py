@@ -1,39 +1,23 @@
-"""Options that commands share: which chip, which corrections, where the output goes.
-
-They are declared before anything is read; their implementations are imported when needed.
-"""
+"""Options that commands share: which chip, which corrections, where the output goes."""
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from msgspec.structs import replace
+
 from ..errors import UsageError
 from ..machine import Machine
+from ..machines import load, parse_settings
+from ..machines.detection import of_device
 from ..placement import Corrections
+from ..resource import Resource
+from ..units import parse
 from ..workload import Device
 
 DEFAULT_CHIP = "h100-sxm"
 CHIP_VARIABLE = "ROOFLINE_CHIP"
-
-
-class _Help(argparse.RawDescriptionHelpFormatter):
-    """Help as wide as the terminal; argparse makes one of these for every option it is told of, and would import `shutil` to know."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=terminal_columns() - 2)
-
-
-def terminal_columns() -> int:
-    """What `shutil.get_terminal_size` says: ``COLUMNS`` if it is set, else the terminal's width, else 80."""
-    said = os.environ.get("COLUMNS", "")
-    if said.isdecimal() and int(said):
-        return int(said)
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
-    except (AttributeError, ValueError, OSError):  # no standard output, a closed one, or no terminal
-        return 80
 
 
 class Parser(argparse.ArgumentParser):
@@ -44,12 +28,12 @@ class Parser(argparse.ArgumentParser):
             prog=f"roofline {command}",
             description=summary,
             epilog=f"example:\n  {example}",
-            formatter_class=_Help,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
         self.command = command
 
-    def error(self, message: str) -> "NoReturn":
+    def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.command}: {message}; see: {self.prog} --help")
 
 
@@ -135,13 +119,8 @@ def is_page(name: str) -> bool:
     return name.lower().endswith(PAGES)
 
 
-def chosen_machine(args: argparse.Namespace, devices: "Sequence[Device]" = ()) -> "Machine":
+def chosen_machine(args: argparse.Namespace, devices: Sequence[Device] = ()) -> Machine:
     """The machine these options name; without a name, the first device that a recording came from, else the default."""
-    from msgspec.structs import replace
-
-    from ..machines import load, parse_settings
-    from ..machines.detection import of_device
-
     name = args.chip or os.environ.get(CHIP_VARIABLE)
     if name:
         machine = load(name)
@@ -164,11 +143,8 @@ def is_corrected(args: argparse.Namespace) -> bool:
     return bool(args.sustained) or (args.communication, args.overlap, args.launches) != ("0", "1", "0")
 
 
-def chosen_corrections(args: argparse.Namespace) -> "Corrections":
+def chosen_corrections(args: argparse.Namespace) -> Corrections:
     """The corrections these options ask for."""
-    from ..placement import Corrections
-    from ..units import parse
-
     return Corrections(
         sustained=_sustained(args.sustained),
         communication=_fraction(args.communication, "--communication"),
@@ -182,8 +158,6 @@ def _sustained(words: Sequence[str]) -> float | dict[str, float] | None:
         return None
     if len(words) == 1 and "=" not in words[0]:
         return _fraction(words[0], "--sustained")
-    from ..resource import Resource
-
     fractions = {}
     for word in words:
         name, equals, fraction = word.partition("=")
@@ -194,8 +168,6 @@ def _sustained(words: Sequence[str]) -> float | dict[str, float] | None:
 
 
 def _fraction(text: str, option: str) -> float:
-    from ..units import parse
-
     value = parse(text, "1")
     if value > 1:
         raise UsageError(f"{option} {text}: not between 0 and 1; write 0.85 or 85%")

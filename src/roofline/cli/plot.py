@@ -1,15 +1,16 @@
-"""`roofline plot`: draw a figure. Heavy imports wait until one is asked for."""
+"""`roofline plot`: draw a figure."""
 
 import argparse
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import UsageError, did_you_mean
 from ..formulas import lookup
 from ..machine import Machine
 from ..placement import place
+from ..render.geometry import Roof, roof
 from ..units import parse
 from . import fuse
 from .formula import add_options, chosen_options, number, spelled
@@ -18,8 +19,6 @@ from .output import draw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from ..render.geometry import Roof
 
 SIZES = 33  # samples of a curve against size
 
@@ -66,11 +65,13 @@ def _fusion(words: Sequence[str]) -> int:
     return fuse.run(words)
 
 
-class Figure:
+class Figure(NamedTuple):
     """One kind of figure: what it takes and how it is drawn."""
 
-    def __init__(self, summary: str, example: str, arguments: Callable[[Parser, Sequence[str]], None], draw: Callable[..., "Axes"]) -> None:
-        self.summary, self.example, self.arguments, self.draw = summary, example, arguments, draw
+    summary: str
+    example: str
+    arguments: Callable[[Parser, Sequence[str]], None]
+    draw: Callable[..., "Axes"]
 
 
 def _no_arguments(parser: Parser, words: Sequence[str]) -> None:
@@ -89,10 +90,8 @@ def _chip_arguments(parser: Parser, words: Sequence[str]) -> None:
     parser.add_argument("--point", action="append", default=[], metavar="NAME,INTENSITY", help="point to mark on every roofline")
 
 
-def _roofs(args: argparse.Namespace) -> list["Roof"]:
+def _roofs(args: argparse.Namespace) -> list[Roof]:
     """One roof a chip; with ``--set`` on each of them."""
-    from ..render.geometry import roof
-
     roofs = []
     for word in args.chips.split(","):
         name, _, number_format = word.strip().partition(":")
@@ -167,8 +166,6 @@ def _points(words: Sequence[str]) -> list[tuple[str, float, str]]:
 
 def _measured(args: argparse.Namespace, machine: Machine) -> list[tuple[str, float, float]]:
     """Points with rates; a percentage is of the attainable rate at that intensity."""
-    from ..render.geometry import roof
-
     one = roof(machine, args.compute, args.level)
     measured = []
     for name, intensity, rate in _points(args.point):
@@ -179,7 +176,6 @@ def _measured(args: argparse.Namespace, machine: Machine) -> list[tuple[str, flo
 
 
 def _measurements(args: argparse.Namespace, theme: str) -> "Axes":
-    from ..render.geometry import roof
     from ..render.plot import prediction_and_measurement
 
     machine = chosen_machine(args)
@@ -187,7 +183,6 @@ def _measurements(args: argparse.Namespace, theme: str) -> "Axes":
 
 
 def _distance(args: argparse.Namespace, theme: str) -> "Axes":
-    from ..render.geometry import roof
     from ..render.plot import distance_to_roof
 
     machine = chosen_machine(args)

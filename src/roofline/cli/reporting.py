@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ..analysis import analyze
+from ..analysis.stragglers import Spread, spreads
 from ..errors import UsageError
 from ..render.export import Row, group_rows, op_rows
 from ..render.op_table import column
@@ -22,7 +23,6 @@ from .terminal import charted
 
 if TYPE_CHECKING:
     from ..analysis.counters import Comparison
-    from ..analysis.stragglers import Spread
 
 SPREAD = ("op", "name", "category", "exchange", "places", "fastest", "fastest_s", "median_s", "slowest", "slowest_s", "spread", "waiting_s")
 
@@ -117,15 +117,13 @@ def _against(args: argparse.Namespace, recording: Recording, shown: Sequence[OpI
     return [counters_text([row for op in shown for row in rows.get(op.id, ())], page, args.top)]
 
 
-def _spread(args: argparse.Namespace, report: Report, shown: Sequence[OpInfo]) -> "tuple[Spread, ...]":
+def _spread(args: argparse.Namespace, report: Report, shown: Sequence[OpInfo]) -> tuple[Spread, ...]:
     if not args.stragglers:
         return ()
-    from ..analysis.stragglers import spreads
-
     return spreads(shown, report.by_device, report.input.devices, args.stragglers)
 
 
-def _spread_text(args: argparse.Namespace, spread: "tuple[Spread, ...]", page: Paper) -> list[str]:
+def _spread_text(args: argparse.Namespace, spread: tuple[Spread, ...], page: Paper) -> list[str]:
     if not args.stragglers:
         return []
     from ..render.measured import stragglers_text

@@ -11,9 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ..analysis import analyze
 from ..comparison import compare
 from ..errors import RooflineError, SourceError
+from ..render.export import to_json
 from ..report import Report
 from ..sources import all_of, read
 from ..sources.report_json import read_report
@@ -41,8 +44,6 @@ def main(words: Sequence[str]) -> int:
 
 
 def _report(request: dict[str, Any], args: argparse.Namespace) -> bytes:
-    from ..render.export import to_json
-
     path, files = Path(request["path"]), [Path(file) for file in request["files"]]
     if gone := [file for file in files if not file.exists()]:
         raise SourceError(f"{gone[0]}: no longer exists; reload the list of runs")
@@ -63,10 +64,6 @@ def _report(request: dict[str, Any], args: argparse.Namespace) -> bytes:
 
 
 def _comparison(request: dict[str, Any]) -> bytes:
-    import msgspec
-
-    from ..render.export import to_json
-
     before, after = (msgspec.json.decode(sys.stdin.buffer.read(length), type=Report) for length in request["lengths"])
     first, second = request["names"]
     return to_json(compare(before, after, (first, second)))

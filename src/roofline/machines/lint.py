@@ -17,6 +17,7 @@ from ..machine import Machine
 from .card import Card
 from .catalogue import card as look_up
 from .catalogue import read_card
+from .checks import CHECKS
 from .problem import Problem
 
 
@@ -33,8 +34,6 @@ def lint(target: str | Path | Machine | Card) -> tuple[Problem, ...]:
     >>> lint(Machine.of("AMD Instinct MI300X", {"hbm": "2479.55 GiB/s"}))[0].message
     "2.662 TB/s is half of the catalogue's 5.3 TB/s for mi300x"
     """
-    from .checks import CHECKS  # only the linter needs them; loading a machine stays quick
-
     try:
         card = _card(target)
     except RooflineError as error:
