@@ -13,7 +13,7 @@ from ..render.text import notes_text
 from ..report import Report
 from ..sources import all_of
 from ..units import percent, show
-from .options import Parser, at_least, chosen_machine, is_page, machine_options, output_options
+from .options import Parser, at_least, chosen_machine, is_page, machine_options, names_machine, output_options
 from .output import draw, emit, write_page
 from .reading import host_options, read_input, stored_report
 
@@ -39,7 +39,7 @@ def run(words: Sequence[str]) -> int:
 
     def report(name: str) -> Report:
         # A report keeps its machine, unless another is asked for.
-        if not (args.chip or args.set or args.per_device) and (kept := stored_report(name)) is not None:
+        if not names_machine(args) and (kept := stored_report(name)) is not None:
             return kept
         recording = read_input(args, [name], lambda: chosen_machine(args))
         return analyze(recording, chosen_machine(args, recording.devices))
@@ -61,7 +61,7 @@ def run(words: Sequence[str]) -> int:
 def _written(args: argparse.Namespace, name: str) -> bytes | None:
     """The bytes of a report that is kept as it was written, so that a page holds those and no others."""
     path = Path(name)
-    kept = not (args.chip or args.set or args.per_device) and path.is_file() and stored_report(name) is not None
+    kept = not names_machine(args) and path.is_file() and stored_report(name) is not None
     return all_of(path) if kept else None
 
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
@@ -17,7 +17,7 @@ from ..render.tables import Paper, facts
 from ..render.text import notes_text
 from ..solving import INFINITE, Crossing, cross, crossing_report
 from ..units import plain
-from .formula import add_options, chosen_options, listing, number
+from .formula import add_options, add_sizes, chosen_options, free_and_fixed, intensities, listing
 from .options import Parser, chosen_machine, machine_options, output_options
 from .output import draw, emit
 
@@ -38,8 +38,7 @@ def parser(formula: Formula) -> Parser:
     made.add_argument(
         "--free", required=True, metavar="NAME[,NAME…]", help="dimension to vary; several vary together: m,k,n is a square product"
     )
-    for parameter in formula.dimensions:
-        made.add_argument(f"--{parameter.name.replace('_', '-')}", dest=parameter.name, metavar="SIZE|inf", help=parameter.meaning)
+    add_sizes(made, formula, "SIZE|inf")
     made.add_argument("--against", default="hbm", metavar="LEVEL", help="memory level or link to compare compute with (default hbm)")
     add_options(made, formula)
     machine_options(made)
@@ -53,8 +52,7 @@ def run(words: Sequence[str]) -> int:
         return 0 if words else 2
     formula = lookup(words[0])
     args = parser(formula).parse_args(words[1:])
-    free = tuple(name.strip() for name in args.free.split(","))
-    given: dict[str, Any] = {p.name: number(getattr(args, p.name), p) for p in formula.dimensions if getattr(args, p.name) is not None}
+    free, given = free_and_fixed(args, formula)
     if missing := [p.name for p in formula.dimensions if p.required and p.name not in (*free, *given)]:
         raise UsageError(f"cross {formula.name}: missing {', '.join('--' + name for name in missing)}; give each a size, or inf")
     machine = chosen_machine(args)
@@ -63,24 +61,21 @@ def run(words: Sequence[str]) -> int:
     report = crossing_report(found, formula.name, machine)
     row = {key: ",".join(map(str, value)) if isinstance(value, tuple) else value for key, value in asdict(report).items()}
     if args.output:
-        draw(
-            args, _figure(found, formula.name, price, free, {name: INFINITE if size == inf else size for name, size in given.items()}, args)
-        )
+        fixed = {name: INFINITE if size == inf else size for name, size in given.items()}
+        draw(args, _figure(found, formula.name, partial(price, **fixed), args))
     emit(args, lambda page: _text(found, formula, machine, given, page), report, lambda: [row])
     return 0
 
 
-def _figure(
-    found: Crossing, name: str, price: Callable[..., Ledger], free: tuple[str, ...], fixed: Mapping[str, object], args: argparse.Namespace
-) -> "Axes":
+def _figure(found: Crossing, name: str, price: Callable[..., Ledger], args: argparse.Namespace) -> "Axes":
     """Intensity by the free size, a few doublings to either side of the crossing."""
     from ..render.plot import intensity_against_size
 
     middle = found.integer or AROUND
     sizes = sorted({max(1, round(middle * 2 ** (step / 4))) for step in range(-4 * DOUBLINGS, 4 * DOUBLINGS + 1)})
-    curve = [(float(size), price(**dict.fromkeys(free, size), **fixed).cost.intensity(args.against) or 0.0) for size in sizes]
+    curve = intensities(price, found.free, sizes, args.against)
     ridge = (f"{' + '.join(map(str, found.compute))} over {args.against}", found.ridge)
-    return intensity_against_size({name: [spot for spot in curve if spot[1]]}, [ridge], size=" = ".join(free), theme=args.theme)
+    return intensity_against_size({name: [spot for spot in curve if spot[1]]}, [ridge], size=" = ".join(found.free), theme=args.theme)
 
 
 def _text(found: Crossing, formula: Formula, machine: Machine, given: Mapping[str, object], page: Paper) -> str:

@@ -119,6 +119,11 @@ def is_page(name: str) -> bool:
     return name.lower().endswith(PAGES)
 
 
+def names_machine(args: argparse.Namespace) -> bool:
+    """Whether these options ask for a machine other than the input's own."""
+    return bool(args.chip or args.set or args.per_device)
+
+
 def chosen_machine(args: argparse.Namespace, devices: Sequence[Device] = ()) -> Machine:
     """The machine these options name; without a name, the first device that a recording came from, else the default."""
     name = args.chip or os.environ.get(CHIP_VARIABLE)

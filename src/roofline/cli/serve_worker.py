@@ -20,7 +20,7 @@ from ..render.export import to_json
 from ..report import Report
 from ..sources import all_of, read
 from ..sources.report_json import read_report
-from .options import Parser, chosen_machine, machine_options
+from .options import Parser, chosen_machine, machine_options, names_machine
 
 NICENESS = 5  # below the server, whose answers somebody is waiting for
 STEPS = 100  # a word of progress for each hundredth
@@ -48,7 +48,7 @@ def _report(request: dict[str, Any], args: argparse.Namespace) -> bytes:
     if gone := [file for file in files if not file.exists()]:
         raise SourceError(f"{gone[0]}: no longer exists; reload the list of runs")
     # A report keeps its machine and its exact bytes, unless another machine is asked for.
-    if request["kind"] == "report" and not (args.chip or args.set or args.per_device):
+    if request["kind"] == "report" and not names_machine(args):
         report = read_report(path)
         _say_summary(report)
         return all_of(path)
