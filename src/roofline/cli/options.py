@@ -11,10 +11,10 @@ from typing import NoReturn
 
 from ..errors import UsageError
 from ..machine import Machine
+from ..machines.detection import DEFAULT_CHIP, machine_for
 from ..placement import Corrections
 from ..workload import Device
 
-DEFAULT_CHIP = "h100-sxm"
 CHIP_VARIABLE = "ROOFLINE_CHIP"
 
 
@@ -137,19 +137,10 @@ def is_page(name: str) -> bool:
 
 def chosen_machine(args: argparse.Namespace, devices: "Sequence[Device]" = ()) -> "Machine":
     """The machine these options name; without a name, the first device that a recording came from, else the default."""
-    from msgspec.structs import replace
-
     from ..machines import load, parse_settings
-    from ..machines.detection import of_device
 
     name = args.chip or os.environ.get(CHIP_VARIABLE)
-    if name:
-        machine = load(name)
-    elif devices:
-        machine = of_device(devices[0])
-    else:
-        machine = load(DEFAULT_CHIP)
-        machine = replace(machine, notes=(*machine.notes, f"no --chip given: using {machine.name}"))
+    machine = load(name) if name else machine_for(devices)
     if args.per_device:
         machine = machine.per_device()
     if args.set:

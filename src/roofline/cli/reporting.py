@@ -38,22 +38,11 @@ def columns(args: argparse.Namespace) -> list[str]:
 def answer(args: argparse.Namespace, recording: Recording) -> None:
     """Analyse a recording on its chip and write the result."""
     if args.counters:
-        recording = _counted(recording, args.counters)
+        from ..analysis.counters import with_counters
+
+        recording = with_counters(recording, args.counters)
     report = analyze(recording, chosen_machine(args, recording.devices), chosen_corrections(args))
     _emit(args, recording, report, columns(args))
-
-
-def _counted(recording: Recording, files: Sequence[str]) -> Recording:
-    """The recording with the counters of these files beside the model."""
-    from pathlib import Path
-
-    from ..analysis.counters import counted
-    from ..sources.ncu import read_counters
-
-    found = [read_counters(Path(file)) for file in files]
-    joined = counted(recording, [launch for launches, _ in found for launch in launches], ", ".join(files))
-    notes = dict.fromkeys(f"counters: {note}" for _, some in found for note in some)
-    return replace(joined, notes=(*joined.notes, *notes))
 
 
 def _emit(args: argparse.Namespace, recording: Recording, report: Report, names: Sequence[str]) -> None:
