@@ -1,9 +1,15 @@
 """Property tests run on shared, busy machines: no deadlines, and slow generation is no failure. No test touches the user's cache."""
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from roofline.sources.files import files_of
+from roofline.sources.xspace.attribute import Part
+from roofline.sources.xspace.recording import read_part
 
 # Scripts that made the data, some of which need an accelerator; and two modules of one name, in which there are no doctests to find.
 collect_ignore_glob = ["data/*", "conftest.py", "browser/conftest.py"]
@@ -17,3 +23,20 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROOFLINE_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of four hosts; what they ran differs, so that a host left out or read twice shows."""
+    folder = tmp_path_factory.mktemp("logs") / "plugins" / "profile" / "monday"
+    folder.mkdir(parents=True)
+    captures = ("jax_scan.xplane.pb.gz", "jax_fusion.xplane.pb", "jax_graphs.xplane.pb.gz", "jax_cond.xplane.pb.gz")
+    for number, name in enumerate(captures):
+        shutil.copy(Path(__file__).parent / "data" / "h200" / name, folder / f"host{number}{name[name.index('.') :]}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def parts(run_folder: Path) -> list[Part]:
+    """What each host of that run says."""
+    return [read_part(file, shared=True) for file in files_of([str(run_folder)])]

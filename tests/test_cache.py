@@ -20,9 +20,9 @@ from roofline.errors import SourceError, UsageError
 from roofline.hlo.price.calls import forget_call
 from roofline.machines import load
 from roofline.sources import cache as caching
-from roofline.sources import hosts
 from roofline.sources.cache import Cache, cache_folder, fingerprint, key_of
-from roofline.sources.hosts import Reading, read_host
+from roofline.sources.reading import Reading, read_file
+from roofline.sources.xspace import recording
 from roofline.sources.xspace.attribute import DevicePart, Instance, Launched, Part, Share, Subject, Tally
 from roofline.sources.xspace.packing import pack, unpack
 from roofline.sources.xspace.recording import read_part
@@ -30,6 +30,7 @@ from roofline.sources.xspace.recording import read_part
 DATA = Path(__file__).parent / "data"
 CAPTURES = sorted([*(DATA / "h200").glob("*.xplane.pb*"), *(DATA / "cpu").glob("*.xplane.pb*")])
 KEY = "0" * 64
+MODULE = "xspace.recording"
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         files.append(str(path))
         return read_part(path, *args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(hosts, "read_part", counting)
+    monkeypatch.setattr(recording, "read_part", counting)
     return files
 
 
@@ -60,39 +61,39 @@ def part(host: str = "a", **more: object) -> Part:
 
 
 def test_the_second_reading_of_a_file_is_the_first_one(profile: str, kept: Cache, readings: list[str]) -> None:
-    first, second = (read_host(profile, Reading(cache=kept)) for _ in range(2))
+    first, second = (read_file(profile, Reading(module=MODULE, cache=kept)) for _ in range(2))
     assert first == second == read_part(profile)
     assert readings == [profile]
 
 
 def test_a_file_with_one_byte_changed_is_read_anew(profile: str, kept: Cache, readings: list[str]) -> None:
-    read_host(profile, Reading(cache=kept))
+    read_file(profile, Reading(module=MODULE, cache=kept))
     data = bytearray(Path(profile).read_bytes())
     before = os.stat(profile)
     data[data.index(b"NVIDIA H200")] = ord("M")
     Path(profile).write_bytes(data)
     os.utime(profile, ns=(before.st_atime_ns, before.st_mtime_ns))  # same name, same size, same time of change
-    assert {device.name for device in read_host(profile, Reading(cache=kept)).devices} == {"MVIDIA H200"}
+    assert {device.name for device in read_file(profile, Reading(module=MODULE, cache=kept)).devices} == {"MVIDIA H200"}
     assert len(readings) == 2
 
 
 @pytest.mark.parametrize("other", [{"salvage": True}, {"shared": True}, {"target": load("h200-sxm")}])
 def test_other_options_are_read_anew(other: dict[str, object], profile: str, kept: Cache, readings: list[str]) -> None:
-    read_host(profile, Reading(cache=kept))
-    read_host(profile, Reading(cache=kept, **other))  # type: ignore[arg-type]
+    read_file(profile, Reading(module=MODULE, cache=kept))
+    read_file(profile, Reading(module=MODULE, cache=kept, **other))  # type: ignore[arg-type]
     assert len(readings) == 2
 
 
 def test_another_name_is_read_anew_because_a_part_tells_it(profile: str, kept: Cache, tmp_path: Path) -> None:
-    read_host(profile, Reading(cache=kept))
+    read_file(profile, Reading(module=MODULE, cache=kept))
     again = str(shutil.copy(profile, tmp_path / "other.xplane.pb"))
-    assert read_host(again, Reading(cache=kept)).file == again
+    assert read_file(again, Reading(module=MODULE, cache=kept)).file == again
 
 
 def test_another_version_of_the_code_is_read_anew(profile: str, kept: Cache, readings: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    read_host(profile, Reading(cache=kept))
+    read_file(profile, Reading(module=MODULE, cache=kept))
     monkeypatch.setattr(caching, "fingerprint", lambda: "another")
-    read_host(profile, Reading(cache=kept))
+    read_file(profile, Reading(module=MODULE, cache=kept))
     assert len(readings) == 2
 
 
@@ -127,7 +128,7 @@ def test_a_source_file_edited_while_we_run_is_not_what_runs(monkeypatch: pytest.
 def test_prices_that_a_user_registered_are_never_kept(profile: str, kept: Cache) -> None:
     roofline.register_call("my_kernel", lambda call: Cost())
     try:
-        read_host(profile, Reading(cache=kept))
+        read_file(profile, Reading(module=MODULE, cache=kept))
     finally:
         forget_call("my_kernel")
     assert kept.entries() == []
@@ -144,10 +145,10 @@ def test_a_large_plain_file_is_read_sooner_than_looked_up(profile: str, tmp_path
         ("d", None, profile, 1),
     ):
         kept = Cache(tmp_path / name, largest_bytes=largest)
-        read_host(file, Reading(cache=kept))
+        read_file(file, Reading(module=MODULE, cache=kept))
         assert len(kept.entries()) == entries
     sent = Cache(tmp_path / "sent", largest_bytes=size - 1)
-    read_host(profile, Reading(cache=sent), data=Path(profile).read_bytes())
+    read_file(profile, Reading(module=MODULE, cache=sent), data=Path(profile).read_bytes())
     assert sent.entries() == []
 
 
@@ -156,9 +157,9 @@ def test_an_error_is_never_kept(kept: Cache, tmp_path: Path) -> None:
         broken = tmp_path / name
         broken.write_bytes(b"nothing of ours")
         with pytest.raises(SourceError, match="not an XSpace profile"):
-            read_host(str(broken), Reading(cache=kept))
+            read_file(str(broken), Reading(module=MODULE, cache=kept))
         with pytest.raises(SourceError, match="no such file"):
-            read_host(str(tmp_path / f"gone-{name}"), Reading(cache=kept))
+            read_file(str(tmp_path / f"gone-{name}"), Reading(module=MODULE, cache=kept))
     assert kept.entries() == []
 
 
@@ -176,11 +177,11 @@ def test_a_damaged_entry_is_no_entry(at: float, flip: int, tmp_path_factory: pyt
 
 
 def test_a_damaged_entry_is_written_again(profile: str, kept: Cache, readings: list[str]) -> None:
-    read_host(profile, Reading(cache=kept))
+    read_file(profile, Reading(module=MODULE, cache=kept))
     ((path, _, _),) = kept.entries()
     path.write_bytes(path.read_bytes()[:-1])
     for _ in range(2):
-        assert read_host(profile, Reading(cache=kept)) == read_part(profile)
+        assert read_file(profile, Reading(module=MODULE, cache=kept)) == read_part(profile)
     assert len(readings) == 2  # once at first, once for the damage
 
 
@@ -195,11 +196,11 @@ def test_an_entry_under_another_key_is_no_entry(kept: Cache) -> None:
 def test_many_processes_share_a_folder(profile: str, kept: Cache) -> None:
     code = (
         "import sys\nfrom pathlib import Path\n"
-        "from roofline.sources.cache import Cache\nfrom roofline.sources.hosts import Reading, read_host\n"
+        "from roofline.sources.cache import Cache\nfrom roofline.sources.reading import Reading, read_file\n"
         "cache = Cache(Path(sys.argv[2]))\n"
         "for _ in range(8):\n"
         "    cache.clear()\n"
-        "    print(read_host(sys.argv[1], Reading(cache=cache)).devices[0].busy_ps)\n"
+        "    print(read_file(sys.argv[1], Reading(module='xspace.recording', cache=cache)).devices[0].busy_ps)\n"
     )
     words = [sys.executable, "-c", code, profile, str(kept.folder)]
     running = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(3)]
@@ -235,7 +236,7 @@ def test_a_folder_that_cannot_be_used_is_an_empty_cache_unless_it_was_named(prof
     blocked = tmp_path / "file"
     blocked.write_text("")
     silent = Cache(blocked / "inside")
-    assert read_host(profile, Reading(cache=silent)) == read_part(profile)
+    assert read_file(profile, Reading(module=MODULE, cache=silent)) == read_part(profile)
     assert (silent.entries(), silent.clear()) == ([], 0)
     with pytest.raises(UsageError, match=r"inside: cannot write the cache: Not a directory; use another folder, or --no-cache"):
         Cache.at(blocked / "inside")
@@ -272,7 +273,7 @@ def test_one_local_file_is_not_kept_unless_asked(profile: str, tmp_path: Path, c
 
 
 def test_the_command_shows_and_clears(profile: str, kept: Cache, capsys: pytest.CaptureFixture[str]) -> None:
-    read_host(profile, Reading(cache=kept))
+    read_file(profile, Reading(module=MODULE, cache=kept))
     size = kept.entries()[0][1]
     assert main(["cache", "--cache", str(kept.folder), "--json", "-"]) == 0
     shown = json.loads(capsys.readouterr().out)

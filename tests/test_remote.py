@@ -13,7 +13,6 @@ import roofline
 from roofline.cli import main
 from roofline.errors import MissingExtra, SourceError
 from roofline.sources import remote
-from roofline.sources.cluster import read_run
 from roofline.sources.remote import is_folder, is_private, is_remote, local_copy
 from roofline.sources.xspace.recording import merge, read_part
 
@@ -47,7 +46,7 @@ def local_run() -> "roofline.Recording":
 def test_a_run_at_an_address_is_the_run_on_a_disk(bucket: str, folder: str) -> None:
     expected = local_run()
     assert roofline.read(bucket + folder).workload == expected.workload
-    recording = read_run([bucket + folder], jobs=2)  # of which one reads: no other process sees this memory
+    recording = roofline.read([bucket + folder], jobs=2)  # of which one reads: no other process sees this memory
     assert recording == expected
     assert recording.files == tuple(
         f"memory://bucket/logs/plugins/profile/monday/{name}" for name in ("host0.xplane.pb", "host1.xplane.pb.gz")
@@ -159,7 +158,7 @@ def test_a_library_that_a_remote_file_needs_is_named(bucket: str, monkeypatch: p
     def lacking(*_: object) -> None:
         raise MissingExtra("pyarrow", "parquet")
 
-    monkeypatch.setattr("roofline.sources.hosts.find", lacking)
+    monkeypatch.setattr("roofline.sources.find", lacking)
     with pytest.raises(MissingExtra, match="pyarrow is not installed"):
         roofline.read(f"{bucket}/ops.csv")
 

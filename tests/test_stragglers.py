@@ -8,7 +8,7 @@ from roofline.analysis import analyze
 from roofline.analysis.stragglers import median, spreads, straggler
 from roofline.cost import Cost
 from roofline.report import DeviceInfo, DeviceShare, OpInfo, Report
-from roofline.sources.xspace.recording import read_many
+from roofline.sources import read
 from roofline.workload import Device, Op, Recording, Share, Workload
 from toys import HBM, toy
 from xspace_profiles import MICROSECOND as US
@@ -115,7 +115,7 @@ def host_file(folder: Path, name: str, each_ps: int) -> Path:
 
 def test_a_slow_host_of_a_run_is_found_in_its_profiles(tmp_path: Path) -> None:
     files = [host_file(tmp_path, f"host{number}", 3 * US if number == 2 else US) for number in range(3)]
-    recording = read_many(files)
+    recording = read(files)
     report = analyze(recording, toy())
     (found,) = [finding for finding in report.findings if finding.kind == "straggler"]
     assert found.message.startswith("host host2 takes 3 times as long as the median host")
@@ -125,7 +125,7 @@ def test_a_slow_host_of_a_run_is_found_in_its_profiles(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not PSUM.exists(), reason="the capture is not here")
 def test_the_chips_of_a_real_run_are_even() -> None:
-    report = analyze(read_many([PSUM]), toy())
+    report = analyze(read([PSUM]), toy())
     found = {one.name: one for one in spreads(report.ops, report.by_device, report.input.devices)}
     assert len(found) == 10  # the broadcast ran on one chip only
     assert max(one.spread or 0 for one in found.values()) < 1.001

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from roofline.analysis import analyze
-from roofline.sources.xspace.recording import read, read_many
+from roofline.sources import read
 from roofline.sources.xspace.tpu_counters import NOT_USED
 from toys import toy
 from xspace_profiles import MICROSECOND as US
@@ -34,9 +34,9 @@ def test_the_two_shares_are_the_hardware_point(tmp_path: Path) -> None:
 def test_hosts_are_averaged_by_their_time(tmp_path: Path) -> None:
     short = write(tmp_path, [chip(busy_us=1), host(hbm_utilization_percent=100.0)], "a.xplane.pb", ["a"])
     long = write(tmp_path, [chip(busy_us=3), host(hbm_utilization_percent=20.0)], "b.xplane.pb", ["b"])
-    assert read_many([short, long]).measured == {"hbm": pytest.approx(0.4)}  # (1 x 1 + 3 x 0.2) / 4
+    assert read([short, long]).measured == {"hbm": pytest.approx(0.4)}  # (1 x 1 + 3 x 0.2) / 4
     bare = write(tmp_path, [chip(), host()], "c.xplane.pb", ["c"])
-    assert read_many([short, bare]).measured == {}  # of a part nobody knows the whole
+    assert read([short, bare]).measured == {}  # of a part nobody knows the whole
 
 
 def test_a_profile_without_counters_has_no_hardware_point(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from roofline.sources.xspace.recording import read
+from roofline.sources import read
 from xspace_profiles import ADD_FLOP, MICROSECOND, Instruction, annotation, by_name, hlo, host, programs, recorded
 from xspace_writer import Event
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read.proto import parse_proto
+from roofline.sources import read
 from roofline.sources.xspace.commands import BRANCHES_AT_ONCE, CASE_SETTER, LOOP_SETTER, commands, slots, stem
 from roofline.sources.xspace.graphs import Graph, Resolved, Seen, resolve
 from roofline.sources.xspace.modules import Place, Program
-from roofline.sources.xspace.recording import read
 from roofline.workload import Op
 from xspace_profiles import MICROSECOND, Instruction, by_name, gpu, hlo, host, kernel, launch, programs, recorded
 from xspace_writer import Event

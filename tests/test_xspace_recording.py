@@ -14,9 +14,10 @@ from roofline.cost import Cost
 from roofline.errors import SourceError
 from roofline.machines import load
 from roofline.placement import place
+from roofline.sources import read
 from roofline.sources.ncu import read_launches
 from roofline.sources.xspace.attribute import DevicePart, Extent, Instance, Part, Share, Subject, Tally, numbered
-from roofline.sources.xspace.recording import merge, read, read_many, read_part, sniff
+from roofline.sources.xspace.recording import merge, read_part, sniff
 from roofline.workload import Recording
 from xspace_profiles import MICROSECOND, Instruction, annotation, gpu, hlo, host, kernel, launch, programs, write
 from xspace_writer import space
@@ -156,7 +157,7 @@ def one_host(folder: Path, name: str, times: int, program: int = 7, module: byte
 
 def test_hosts_of_a_run_merge_into_one_whatever_ids_their_processes_gave(tmp_path: Path) -> None:
     paths = [one_host(tmp_path, "b", 4, program=7), one_host(tmp_path, "a", 6, program=9), one_host(tmp_path, "c", 2, program=1)]
-    merged = [read_many(order) for order in permutations(paths)]
+    merged = [read(order) for order in permutations(paths)]
     assert all(recording == merged[0] for recording in merged)
     recording = merged[0]
     (add,) = recording.workload
@@ -170,20 +171,20 @@ def test_hosts_of_a_run_merge_into_one_whatever_ids_their_processes_gave(tmp_pat
 
 def test_programs_of_one_name_that_differ_stay_apart(tmp_path: Path) -> None:
     other = hlo("jit_f", {"main": [Instruction("x", "parameter", dims=(8,)), Instruction("add.1", "add", ("x", "x"), dims=(8,))]})
-    recording = read_many([one_host(tmp_path, "a", 2), one_host(tmp_path, "b", 2, module=other)])
+    recording = read([one_host(tmp_path, "a", 2), one_host(tmp_path, "b", 2, module=other)])
     assert sorted(op.cost["vector/fp32"] for op in recording.workload) == [16, 2048]
     assert len({op.module for op in recording.workload}) == 2
 
 
 def test_a_step_that_one_host_lacks_is_not_complete(tmp_path: Path) -> None:
-    recording = read_many([one_host(tmp_path, "a", 4), one_host(tmp_path, "b", 1)])
+    recording = read([one_host(tmp_path, "a", 4), one_host(tmp_path, "b", 1)])
     assert [step.complete for step in recording.steps] == [True, False]
 
 
 def test_files_that_name_one_host_are_told_apart(tmp_path: Path) -> None:
     write(tmp_path, [gpu([kernel("k", 0, US)])], "one.xplane.pb", ("vm",))
     write(tmp_path, [gpu([kernel("k", 0, US)])], "two.xplane.pb", ("vm",))
-    recording = read_many(sorted(tmp_path.glob("*.pb")))
+    recording = read(sorted(tmp_path.glob("*.pb")))
     assert recording.hosts == ("vm (one.xplane.pb)", "vm (two.xplane.pb)")
     assert [device.id for device in recording.devices] == [0, 1]
 
@@ -244,7 +245,7 @@ def test_a_profile_in_which_nothing_ran_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no device activity"):
         read(write(tmp_path, [host([annotation(0, 0, US)])]))
     with pytest.raises(SourceError, match="no profile"):
-        read_many([])
+        read([])
 
 
 def test_a_damaged_file_is_an_error_and_salvage_reads_what_is_there(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from roofline.hlo.read.text import parse_text
 from roofline.machine import Machine
 from roofline.machines import load
 from roofline.placement import place
-from roofline.sources.xspace.recording import read
+from roofline.sources import read
 from roofline.sources.xspace.tpu_links import collective_cost
 from xspace_profiles import ELEMENTS, MICROSECOND, Instruction, annotation, by_name, hlo, host, programs, recorded
 from xspace_writer import Event, Line, Metadata, Plane, Value, bytes_field, number_field

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from roofline.sources.xspace.recording import read
+from roofline.sources import read
 from roofline.workload import Op, Recording
 from xspace_writer import Event, Line, Metadata, Plane, Value, bytes_field, number_field, space
 

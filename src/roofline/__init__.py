@@ -20,10 +20,12 @@ from .errors import RooflineError as RooflineError
 from .errors import SourceError as SourceError
 from .errors import UnitError as UnitError
 from .errors import UsageError as UsageError
+from .integrations import show_reports_in_notebooks
 
 if TYPE_CHECKING:
     from . import formulas as formulas
     from . import jax as jax
+    from . import units as units
     from .analysis import analyze as analyze
     from .analysis import price as price
     from .analysis.advice import explain as explain
@@ -35,7 +37,9 @@ if TYPE_CHECKING:
     from .fusing import chain as chain
     from .fusing import fuse as fuse
     from .hlo.price.calls import CustomCall as CustomCall
+    from .hlo.price.calls import forget_call as forget_call
     from .hlo.price.calls import register_call as register_call
+    from .integrations.notebook import show as show
     from .ledger import Ledger as Ledger
     from .ledger import Row as Row
     from .machine import Limit as Limit
@@ -46,6 +50,11 @@ if TYPE_CHECKING:
     from .placement import Placement as Placement
     from .placement import fit as fit
     from .placement import place as place
+    from .render.export import to_json as to_json
+    from .render.views import plot as plot
+    from .render.views import rows as rows
+    from .render.views import save as save
+    from .render.views import text as text
     from .report import Finding as Finding
     from .report import Report as Report
     from .resource import Resource as Resource
@@ -65,7 +74,7 @@ _HOMES = {
     "dtype": "dtypes",
     **dict.fromkeys(("StageSpec", "chain", "fuse"), "fusing"),
     "best_fusion": "fusing:best",
-    **dict.fromkeys(("CustomCall", "register_call"), "hlo.price.calls"),
+    **dict.fromkeys(("CustomCall", "forget_call", "register_call"), "hlo.price.calls"),
     **dict.fromkeys(("Ledger", "Row"), "ledger"),
     **dict.fromkeys(("Limit", "Machine"), "machine"),
     "catalogue": "machines",
@@ -75,9 +84,12 @@ _HOMES = {
     "Resource": "resource",
     **dict.fromkeys(("Crossing", "cross"), "solving"),
     "read": "sources",
+    "show": "integrations.notebook",
+    **dict.fromkeys(("plot", "rows", "save", "text"), "render.views"),
+    "to_json": "render.export",
     **dict.fromkeys(("Op", "Recording", "Workload"), "workload"),
 }
-_MODULES = ("formulas", "jax")
+_MODULES = ("formulas", "jax", "units")
 _ERRORS = ("FormulaError", "MachineError", "MissingExtra", "RooflineError", "SourceError", "UnitError", "UsageError")
 __all__ = sorted([*_HOMES, *_MODULES, *_ERRORS, "capture"])
 
@@ -93,3 +105,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+show_reports_in_notebooks()

@@ -174,7 +174,7 @@ def hold(cost: Cost, machine: Machine, time_s: float | None = None, corrections:
         times[ceiling.resource.unit] = times.get(ceiling.resource.unit, 0.0) + seconds
         if resource.is_compute and (heaviest is None or seconds > heaviest[0]):
             heaviest = (seconds, resource)
-    ordered = tuple(sorted(times.items(), key=lambda item: (-item[1], _tie(item[0]))))
+    ordered = tuple(sorted(times.items(), key=lambda item: (-item[1], tie_order(item[0]))))
     floor, serial = (ordered[0][1], sum(times.values())) if ordered else (0.0, 0.0)
     return Placement(
         machine=machine,
@@ -194,7 +194,7 @@ def _name(resource: Resource) -> str:
     return resource.name
 
 
-def _tie(unit: str) -> tuple[bool, str]:
+def tie_order(unit: str) -> tuple[bool, str]:
     """At the ridge, where two times are equal, the compute unit is named: on the ridge is on the roof."""
     return unit not in COMPUTE_UNITS, unit
 

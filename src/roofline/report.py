@@ -5,9 +5,11 @@
 
 from msgspec import Struct, field
 
+from .units import percent, show
 from .workload import NO_COVERAGE, Coverage
 
 SCHEMA = "roofline.report/1"
+FINDINGS_IN_SUMMARY = 3
 
 Amounts = dict[str, float | None]
 
@@ -243,9 +245,25 @@ class Report(Struct, frozen=True, kw_only=True):
     by_device: tuple[DeviceShare, ...] = ()
     findings: tuple[Finding, ...] = ()
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """What a notebook shows. The view is found by its name: a value knows nothing of views, and nothing is imported until one asks."""
-        from importlib import import_module
+    @property
+    def total(self) -> Point | None:
+        """The whole program, infeed and outfeed included."""
+        return next((point for point in self.points if point.scope == "total" and point.infeed_outfeed), None)
 
-        shown: dict[str, str] = import_module("roofline.integrations.notebook").bundle(self)
-        return shown
+    def __repr__(self) -> str:
+        return f"<Report: {self.heading}>"
+
+    def __str__(self) -> str:
+        """A short summary: what ran where, for how long, how near to the roofline, and the first findings."""
+        lines, total = [self.heading], self.total
+        if total and total.time_s:
+            lines.append(f"{show(total.time_s, 's')} measured; per-op roofline {percent(total.op_efficiency)} of it")
+        elif total:
+            lines.append(f"minimum time {show(total.floor_s, 's')}")
+        return "\n".join([*lines, *(f"- {finding.message}" for finding in self.findings[:FINDINGS_IN_SUMMARY])])
+
+    @property
+    def heading(self) -> str:
+        """What was analysed, on which machine, and how many ops it has."""
+        what = ", ".join(self.input.files) or self.input.format
+        return f"{what} on {self.machine.name}, {len(self.ops):,} op{'' if len(self.ops) == 1 else 's'}"

@@ -1,10 +1,13 @@
 """Analysis: a recording compared with a machine's limits. The command line and every other entry point call this."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from ..cost import Amount, Cost
 from ..ledger import Ledger
 from ..machine import Machine
+from ..machines import load
+from ..machines.detection import machine_for
 from ..placement import IDEAL, Corrections, hold
 from ..report import (
     CapacityInfo,
@@ -23,17 +26,49 @@ from ..report import (
     StepInfo,
     StepShare,
 )
+from ..sources import read
+from ..sources.remote import Progress
 from ..workload import Op, Recording, Workload
 from .advice import Placed, advise, in_order
 from .cache_hits import resident, served
+from .counters import LaunchCounters, model_against_counters, with_counters
 from .program_points import amounts, known_parts, number, points
 from .stragglers import straggler
 
 ONLY_HBM = "GPU profiles have no counters: only hbm traffic is modelled; add l2 and l1 with --counters FILE.csv (Nsight Compute)"
 
 
-def analyze(recording: Recording, machine: Machine, corrections: Corrections = IDEAL) -> Report:
-    """The report on everything a source found."""
+def analyze(
+    source: Recording | str | Path | Sequence[str | Path],
+    machine: Machine | str | None = None,
+    corrections: Corrections = IDEAL,
+    *,
+    counters: Sequence[str | Path] = (),
+    salvage: bool = False,
+    jobs: int | None = None,
+    cluster: str | None = None,
+    cache: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """The report on a profile, program, table or report, from its path, from the paths of a run's hosts, or already read.
+
+    Without a ``machine`` it is the profile's own device. ``counters`` are Nsight Compute CSVs of the same program. ``salvage`` reads a
+    damaged profile up to the damage. Files of several hosts are read by ``jobs`` processes, or by the Dask cluster at ``cluster``, with
+    parsed profiles cached in the folder ``cache``. ``progress`` is called with the bytes read and the bytes to read.
+    """
+    target = load(machine) if isinstance(machine, str) else machine
+    if isinstance(source, Recording):
+        recording = source
+    else:
+        machine_to_read = target or (lambda: machine_for(()))
+        recording = read(source, machine_to_read, salvage=salvage, jobs=jobs, cluster=cluster, cache=cache, progress=progress)
+    if counters:
+        recording = with_counters(recording, counters)
+    return assemble(recording, target or machine_for(recording.devices), corrections)
+
+
+def assemble(recording: Recording, machine: Machine, corrections: Corrections = IDEAL) -> Report:
+    """The report on a recording, on a machine."""
     placed = [_placed(number, op, machine, corrections) for number, op in enumerate(recording.workload)]
     moved = [one for one, op in zip(placed, recording.workload, strict=True) if one.op is not op]
     ops = tuple(_op_info(one, rank) for rank, one in enumerate(sorted(placed, key=_weight), start=1))
@@ -204,8 +239,6 @@ def _moved(cost: Cost) -> Iterable[tuple[str, Amount]]:
 def _counters(op: Op) -> CounterInfo | None:
     if op.counters is None:
         return None
-    from .counters import LaunchCounters, model_against_counters  # 5 ms with what it imports; few recordings have counters
-
     counters, cost = op.counters, op.counters.cost
     launches, of = (counters.launches, counters.of) if isinstance(counters, LaunchCounters) else (None, None)
     return CounterInfo(

@@ -10,6 +10,7 @@ turns them into totals over all executions, `hardware` sums them up, and `model_
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,6 +36,16 @@ class LaunchCounters(Counters, frozen=True, kw_only=True):
     of: int
     total: Cost | None
     total_s: float | None
+
+
+def with_counters(recording: Recording, files: Sequence[str | Path]) -> Recording:
+    """The recording with the counters of these files (Nsight Compute CSVs) beside the model of each op."""
+    from ..sources.ncu import read_counters
+
+    found = [read_counters(Path(file)) for file in files]
+    joined = counted(recording, [launch for launches, _ in found for launch in launches], ", ".join(map(str, files)))
+    notes = dict.fromkeys(f"counters: {note}" for _, some in found for note in some)
+    return replace(joined, notes=(*joined.notes, *notes))
 
 
 def counted(recording: Recording, launches: Sequence[Launch], source: str) -> Recording:

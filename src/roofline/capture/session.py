@@ -27,8 +27,6 @@ from msgspec import Struct
 from ..analysis import analyze
 from ..errors import RooflineError, UsageError
 from ..machine import Machine
-from ..machines import load
-from ..machines.detection import of_device
 from ..report import Report
 from ..sources import read
 from .hook import roofline_hook as hook
@@ -122,8 +120,7 @@ def held(folder: Path, chip: str | Machine | None = None) -> Report:
     recording = read(folder)
     if chip is None and not recording.devices:
         raise RooflineError(f"{folder}: no device activity was recorded; record longer, or start later")
-    machine = load(chip) if isinstance(chip, str) else chip or of_device(recording.devices[0])
-    return analyze(recording, machine)
+    return analyze(recording, chip)
 
 
 def profile(

@@ -11,7 +11,7 @@ from ..render.op_table import efficiency_cell
 from ..render.tables import Cell, Paper, facts, table
 from ..render.text import notes_text
 from ..report import Report
-from ..sources import all_of
+from ..sources.files import all_of
 from ..units import percent, show
 from .options import Parser, at_least, chosen_machine, is_page, machine_options, names_machine, output_options
 from .output import draw, emit, write_page

@@ -5,18 +5,15 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from msgspec.structs import replace
-
 from ..errors import UsageError
 from ..machine import Machine
 from ..machines import load, parse_settings
-from ..machines.detection import of_device
+from ..machines.detection import DEFAULT_CHIP, machine_for
 from ..placement import Corrections
 from ..resource import Resource
 from ..units import parse
 from ..workload import Device
 
-DEFAULT_CHIP = "h100-sxm"
 CHIP_VARIABLE = "ROOFLINE_CHIP"
 
 
@@ -127,13 +124,7 @@ def names_machine(args: argparse.Namespace) -> bool:
 def chosen_machine(args: argparse.Namespace, devices: Sequence[Device] = ()) -> Machine:
     """The machine these options name; without a name, the first device that a recording came from, else the default."""
     name = args.chip or os.environ.get(CHIP_VARIABLE)
-    if name:
-        machine = load(name)
-    elif devices:
-        machine = of_device(devices[0])
-    else:
-        machine = load(DEFAULT_CHIP)
-        machine = replace(machine, notes=(*machine.notes, f"no --chip given: using {machine.name}"))
+    machine = load(name) if name else machine_for(devices)
     if args.per_device:
         machine = machine.per_device()
     if args.set:

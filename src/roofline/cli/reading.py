@@ -1,20 +1,17 @@
 """How commands read their input: processes, cluster, cache and progress."""
 
 import argparse
-import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
-from ..errors import UsageError
 from ..machine import Machine
-from ..sources import PROFILE_SOURCE, PROFILES, SAMPLE, SCHEME, find, head_of, profiles_in, read
+from ..report import Report
+from ..sources import read
+from ..sources.files import head_of, local_file
+from ..sources.remote import is_remote
+from ..sources.report_json import read_report, sniff
 from ..workload import Recording
 from .options import at_least
 from .progress import progress
-
-if TYPE_CHECKING:
-    from ..report import Report
-    from ..sources.cache import Cache
 
 REPORTS = (".json", ".json.gz")
 
@@ -35,65 +32,17 @@ def host_options(parser: argparse.ArgumentParser) -> None:
 
 
 def read_input(
-    args: argparse.Namespace,
-    paths: Sequence[str],
-    target: "Callable[[], Machine] | None" = None,
-    *,
-    salvage: bool = False,
-) -> "Recording":
+    args: argparse.Namespace, paths: Sequence[str], target: Callable[[], Machine] | None = None, *, salvage: bool = False
+) -> Recording:
     """The recording in a file or folder, or in the files of several hosts, read as the options of `host_options` say."""
-    several = len(paths) > 1
-    if several and not all(path.endswith(PROFILES) for path in paths):
-        raise UsageError("several files must be the .xplane.pb files of one run; to compare two inputs use: roofline compare A B")
-    with progress(f"reading {len(paths)} files" if several else f"reading {paths[0]}") as tell:
-        if not several and not _is_run(args, paths[0]):
-            return read(paths[0], target, salvage=salvage, progress=tell)
-        from ..sources.cluster import read_run
-
-        return read_run(paths, salvage=salvage, jobs=args.jobs, cluster=args.cluster, cache=_cache(args), progress=tell)
+    with progress(f"reading {paths[0]}" if len(paths) == 1 else f"reading {len(paths)} files") as tell:
+        cache = args.cache or not args.no_cache
+        return read(paths, target, salvage=salvage, jobs=args.jobs, cluster=args.cluster, cache=cache, progress=tell)
 
 
-def stored_report(name: str) -> "Report | None":
+def stored_report(name: str) -> Report | None:
     """The report that a file is, here or at an address; ``None`` when it is something else."""
-    from ..sources.report_json import read_report, sniff
-
-    if SCHEME not in name:
-        from ..sources.samples import sample_or_path
-
-        path = sample_or_path(name)
-        return read_report(path) if not path.is_dir() and sniff(head_of(path), path) else None
-    if not name.endswith(REPORTS):
+    if is_remote(name) and not name.endswith(REPORTS):
         return None
-    from ..sources.remote import local_copy
-
-    with local_copy(name) as copy:
-        return read_report(copy) if sniff(head_of(copy), copy) else None
-
-
-def _is_run(args: argparse.Namespace, path: str) -> bool:
-    """Whether a path has several files, or one that is kept or read elsewhere. One local file is read at once, with nothing around it."""
-    asked = bool(args.cluster or args.cache)
-    if path.startswith(SAMPLE):
-        profile = False
-    elif SCHEME in path:
-        from ..sources.remote import is_folder
-
-        profile = path.endswith(PROFILES) or is_folder(path)
-    elif os.path.isdir(path):
-        from pathlib import Path
-
-        files = len(profiles_in(Path(path)))
-        profile = files > 1 or (asked and files > 0)
-    else:
-        profile = asked and find(path).__name__.endswith(PROFILE_SOURCE)
-    if args.cluster and not profile:
-        raise UsageError(f"{path}: not a profile; --cluster reads profiles only")
-    return profile
-
-
-def _cache(args: argparse.Namespace) -> "Cache | None":
-    if args.no_cache:
-        return None
-    from ..sources.cache import Cache, cache_folder
-
-    return Cache.at(args.cache) if args.cache else Cache(cache_folder())
+    with local_file(name) as file:
+        return read_report(file) if not file.is_dir() and sniff(head_of(file), file) else None

@@ -18,7 +18,8 @@ from ..comparison import compare
 from ..errors import RooflineError, SourceError
 from ..render.export import to_json
 from ..report import Report
-from ..sources import all_of, read
+from ..sources import read
+from ..sources.files import all_of
 from ..sources.report_json import read_report
 from .options import Parser, chosen_machine, machine_options, names_machine
 
@@ -52,12 +53,7 @@ def _report(request: dict[str, Any], args: argparse.Namespace) -> bytes:
         report = read_report(path)
         _say_summary(report)
         return all_of(path)
-    if len(files) > 1 and request["kind"] == "profile":
-        from ..sources.cluster import read_run
-
-        recording = read_run(files, progress=_Telling())
-    else:
-        recording = read(path, lambda: chosen_machine(args), progress=_Telling())
+    recording = read(files if request["kind"] == "profile" else path, lambda: chosen_machine(args), progress=_Telling())
     report = analyze(recording, chosen_machine(args, recording.devices))
     _say_summary(report)
     return to_json(report)

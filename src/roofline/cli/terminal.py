@@ -21,7 +21,7 @@ def charted(args: argparse.Namespace, report: Report, text: Callable[[Paper], st
         return text
 
     def whole(page: Paper) -> str:
-        from ..render.terminal import chart_text, glyphs_for
+        from ..render.terminal import chart_text, glyphs_for  # 5 ms with what it imports
 
         return f"{chart_text(report, page, glyphs=glyphs_for(sys.stdout.encoding, args.ascii))}\n\n{text(page)}"
 

@@ -6,16 +6,19 @@ forbids frames in a notebook the scripts that the page consists of; there a figu
 
 import html
 import os
+import sys
 import tempfile
+import webbrowser
 from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from ..errors import RooflineError
-from ..render.op_table import Context, column
+from ..render.op_table import column, op_cells, usual_columns
 from ..render.tables import Cell, Paper, shorten
 from ..render.text import report_text
+from ..render.views import save
 from ..report import Report
 
 MOST_OPS = 2000  # of a page in a notebook, which is saved with every output in it
@@ -35,6 +38,17 @@ def to_html(report: Report, variables: Mapping[str, str] | None = None) -> str:
     shown, note = _shortened(report)
     body = _static(shown) if any(name in around for name in _VS_CODE) else _frame(shown)
     return f"{body}<p>{html.escape(note)}</p>" if note else body
+
+
+def show(report: Report) -> None:
+    """Display a report in the notebook that runs this, or open its page in a browser."""
+    ipython = sys.modules.get("IPython")
+    if ipython and ipython.get_ipython():
+        ipython.display.display(bundle(report), raw=True)
+        return
+    folder = tempfile.mkdtemp(prefix="roofline-")  # left behind: the browser reads it after this returns
+    page = save(report, Path(folder, "report.html"))
+    webbrowser.open(page.as_uri())
 
 
 def _shortened(report: Report) -> tuple[Report, str]:
@@ -69,23 +83,20 @@ def _frame(report: Report) -> str:
 
 def _static(report: Report) -> str:
     """A figure and the longest ops, without a script."""
-    timed = any(op.time_s for op in report.ops)
-    whole = sum((op.time_s if timed else op.floor_s) or 0.0 for op in report.ops)
-    context = Context(whole_s=whole, timed=timed, steps={}, devices={})
-    columns = [column(name) for name in ("op", "time" if timed else "floor", "share", "bound", "intensity", "roof")]
-    heads = "".join(_cell("th", one.header) for one in columns)
-    cells = ("".join(_cell("td", one.write(op, context)) for one in columns) for op in report.ops[:TABLE_OPS])
-    rows = "".join(f"<tr>{row}</tr>" for row in cells)
+    names = usual_columns(report)
+    heads = "".join(_cell("th", column(name).header) for name in names)
+    rows = "".join(f"<tr>{''.join(_cell('td', cell) for cell in row)}</tr>" for row in op_cells(report, report.ops[:TABLE_OPS], names))
     return f"{_figure(report)}<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 def _figure(report: Report) -> str:
     """The chart as SVG; a machine without a roof has none, and says why."""
-    from ..render.plot import roofline_chart, save
+    from ..render.plot import roofline_chart
+    from ..render.plot import save as save_figure
 
     with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
         try:
-            path = save(roofline_chart(report), Path(folder) / "roofline.svg")
+            path = save_figure(roofline_chart(report), Path(folder) / "roofline.svg")
         except RooflineError as error:
             return f"<p>no chart: {html.escape(str(error))}</p>"
         drawn = path.read_text("utf-8")

@@ -7,6 +7,7 @@ itself: this computer, which most likely is the one, is measured.
 """
 
 import re
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -17,7 +18,16 @@ from ..workload import Device
 from .catalogue import load
 
 PLAUSIBLE = (0.8, 1.25)  # of the catalogue's figure
+DEFAULT_CHIP = "h100-sxm"
 CITATION = "the profile's own device description"
+
+
+def machine_for(devices: Sequence[Device]) -> Machine:
+    """The machine of the first device that a recording came from; the default chip, with a note, when it names none."""
+    if devices:
+        return of_device(devices[0])
+    machine = load(DEFAULT_CHIP)
+    return replace(machine, notes=(*machine.notes, f"no chip given: using {machine.name}"))
 
 
 def of_device(device: Device) -> Machine:

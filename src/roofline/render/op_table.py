@@ -175,11 +175,25 @@ def ops_text(
     report: Report, ops: Sequence[OpInfo], paper: Paper = PLAIN, top: int = 20, columns: Sequence[str] = (), whole_s: float | None = None
 ) -> str:
     """The first ``top`` of some ops of a report. Shares are of ``whole_s``, or of the time (else the minimum time) of all its ops."""
-    timed = any(op.time_s for op in report.ops)
-    names = list(columns) or list(TIMED if timed else UNTIMED)
-    chosen = [column(name) for name in names]
     if not ops:
         return "no op matches these filters" if report.ops else ""
+    names = list(columns) or usual_columns(report)
+    chosen = [column(name) for name in names]
+    rows = op_cells(report, ops[:top], names, whole_s)
+    # Words stand to the left as long as nothing but words came before them.
+    left = next((place for place, one in enumerate(chosen) if not one.words), len(chosen))
+    elastic = names.index("op") if "op" in names else 0
+    return table([one.header for one in chosen], rows, paper, left=max(left, 1), elastic=elastic) + more(len(ops) - top)
+
+
+def usual_columns(report: Report) -> list[str]:
+    """The columns of a table that names none."""
+    return list(TIMED if any(op.time_s for op in report.ops) else UNTIMED)
+
+
+def op_cells(report: Report, ops: Sequence[OpInfo], names: Sequence[str], whole_s: float | None = None) -> list[list[str | Cell]]:
+    """The cells of a table of ops, a row for each."""
+    timed = any(op.time_s for op in report.ops)
     if whole_s is None:
         whole_s = sum((op.time_s if timed else op.floor_s) or 0.0 for op in report.ops)
     context = Context(
@@ -188,11 +202,8 @@ def ops_text(
         steps=places((share.op, share.step) for share in report.by_step) if {"step", "steps"} & {*names} else {},
         devices=places((share.op, share.device) for share in report.by_device) if {"device", "devices"} & {*names} else {},
     )
-    # Words stand to the left as long as nothing but words came before them.
-    left = next((place for place, one in enumerate(chosen) if not one.words), len(chosen))
-    rows = [[one.write(op, context) for one in chosen] for op in ops[:top]]
-    elastic = names.index("op") if "op" in names else 0
-    return table([one.header for one in chosen], rows, paper, left=max(left, 1), elastic=elastic) + more(len(ops) - top)
+    chosen = [column(name) for name in names]
+    return [[one.write(op, context) for one in chosen] for op in ops]
 
 
 def places(shares: Iterable[tuple[int, int]]) -> dict[int, str]:

@@ -32,7 +32,7 @@ def report_text(
     ops = (
         _groups(*grouped, paper, top) if grouped else ops_text(report, report.ops if shown is None else shown, paper, top, columns, whole_s)
     )
-    parts = [_heading(report, paper), _program(report, paper, feeds), ops, *extra, findings_text(report.findings, paper)]
+    parts = [_heading(report, paper), facts(program_facts(report, feeds), paper), ops, *extra, findings_text(report.findings, paper)]
     parts.append(notes_text([*report.input.notes, *report.machine.notes], paper))
     return "\n\n".join(part for part in parts if part)
 
@@ -102,29 +102,25 @@ def _heading(report: Report, paper: Paper) -> str:
     return f"{paper.paint(files, 'bold')}: {len(report.ops):,} ops on {machine_line(report, list(report.ops))}"
 
 
-def _program(report: Report, paper: Paper, feeds: bool = True) -> str:
+def program_facts(report: Report, feeds: bool = True) -> list[tuple[str, str]]:
+    """What is known of the whole program, as labels and sentences; a sentence is empty where it does not apply."""
     points = [point for point in report.points if point.infeed_outfeed == feeds] or list(report.points)
     if not points:
-        return ""
+        return []
     total, cover = points[0], report.coverage
     priced = percent(cover.priced_s / cover.busy_s) if cover.priced_s is not None and cover.busy_s else ""
-    return facts(
-        [
-            (
-                "time",
-                f"{show(total.time_s, 's')}; per-op roofline: {percent(total.op_efficiency)} of the measured time" if total.time_s else "",
-            ),
-            ("busy", _busy(total)),
-            ("lost", _lost(total)),
-            ("minimum", f"{show(total.floor_s, 's')} if all ops overlapped, {bound_words(total.bound)}"),
-            ("work", _amounts(total)),
-            ("intensity", f"{plain(total.intensity)} FLOP/B" if total.intensity else ""),
-            ("hardware", _hardware(report)),
-            ("steps", _steps(points)),
-            ("known cost", f"{priced} of busy time" if priced else ""),
-        ],
-        paper,
-    )
+    per_op = f"{show(total.time_s, 's')}; per-op roofline: {percent(total.op_efficiency)} of the measured time"
+    return [
+        ("time", per_op if total.time_s else ""),
+        ("busy", _busy(total)),
+        ("lost", _lost(total)),
+        ("minimum", f"{show(total.floor_s, 's')} if all ops overlapped, {bound_words(total.bound)}"),
+        ("work", _amounts(total)),
+        ("intensity", f"{plain(total.intensity)} FLOP/B" if total.intensity else ""),
+        ("hardware", _hardware(report)),
+        ("steps", _steps(points)),
+        ("known cost", f"{priced} of busy time" if priced else ""),
+    ]
 
 
 def _amounts(point: Point) -> str:

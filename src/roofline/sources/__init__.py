@@ -1,135 +1,150 @@
-"""Sources: one module a kind of input, each turning a file into a `Recording`. Only sources read files.
+"""Sources: every kind of input, turned into a `Recording`. Only sources read files.
 
-A source has ``sniff(head, path)``, which says from the first bytes whether the file is its kind, and ``read(path)``. The right
-one is found by content and imported when chosen.
+    paths ── files_of ──> files ── find ──> Source ── read_part of each file (here, in processes, on a cluster) ── merge ──> Recording
+
+A source is a module and a line in `SOURCES`. It is found by the first bytes of a file and imported when its turn comes.
 """
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from ..errors import SourceError
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..errors import RooflineError, SourceError, UsageError
 from ..machine import Machine
-from ..units import parse
 from ..workload import Recording
+from .files import files_of, head_of, local_file, profiles_in
+from .remote import Progress, is_remote
+from .samples import is_sample
+from .xspace import PROFILES
 
-# In order: the first that recognises the head of a file reads it.
-SOURCES = ("xspace.recording", "report_json", "programs", "ncu", "table")
-HEAD_BYTES = int(parse("64 KiB", "B"))
-GZIP_MAGIC = b"\x1f\x8b"
-PROFILE_SOURCE, FOLDER_SOURCE = ".recording", ".profile_folder"  # how the names of the modules that read profiles end
-PROFILES = (".xplane.pb", ".xplane.pb.gz")  # how the names of profiles end
-SCHEME = "://"  # in a path, it makes an address that fsspec opens
-SAMPLE = "sample:"  # before the name of an input that comes with the package
-
-Progress = Callable[[int, int], None]  # how much is done, and how much there is
+if TYPE_CHECKING:
+    from .cache import Cache
+    from .reading import Reading
+    from .xspace.attribute import Part
 
 
-class Source(Protocol):
-    """What a source module provides; those of profiles take ``salvage`` and ``progress`` too."""
+class Source(Struct, frozen=True, kw_only=True):
+    """A kind of input: its name, what people call several of it, how `roofline serve` lists it, and the module that reads it.
 
-    __name__: str
+    The module has ``sniff(head, path)``, which recognises a file by its first bytes, and ``read(path, target)``. With ``hosts``, several
+    files can be the hosts of one run, and it has ``read_part`` (of one file) and ``merge`` instead. With ``needs_machine``, what it reads
+    depends on the machine: a program that was not compiled is fused for it.
+    """
 
-    def sniff(self, head: bytes, path: Path | str) -> bool: ...
-    def read(self, path: Path | str, target: Machine | None = None, **how: Any) -> Recording: ...
+    name: str
+    title: str
+    kind: str
+    module: str
+    hosts: bool = False
+    needs_machine: bool = False
 
-
-def head_of(path: Path | str) -> bytes:
-    """The first bytes of a file, decompressed if it is gzipped."""
-    try:
-        with open(path, "rb") as file:
-            head = file.read(HEAD_BYTES)
-    except FileNotFoundError:
-        raise SourceError(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise SourceError(f"{path}: is a folder; name a file in it") from None
-    except OSError as error:
-        raise SourceError(f"{path}: cannot read: {error}") from None
-    return _unpacked_head(path) if head.startswith(GZIP_MAGIC) else head
+    def load(self) -> Any:
+        """Its module."""
+        return import_module(f"{__name__}.{self.module}")
 
 
-def _unpacked_head(path: Path | str) -> bytes:
-    import gzip
-    import zlib
-
-    try:
-        with gzip.open(path, "rb") as unzipped:
-            return unzipped.read(HEAD_BYTES)
-    except (OSError, EOFError, zlib.error) as error:
-        raise SourceError(f"{path}: cannot read: {error}") from None
-
-
-def all_of(path: Path) -> bytes:
-    """A whole file, decompressed if it is gzipped."""
-    import gzip
-    import zlib
-
-    try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if data.startswith(GZIP_MAGIC) else data
-    except FileNotFoundError:
-        raise SourceError(f"{path}: no such file") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise SourceError(f"{path}: cannot read: {error}") from None
-
-
-def profiles_in(folder: Path) -> list[Path]:
-    """The profiles in a run folder or in a log folder above it, in order of name."""
-    return sorted(file for ending in PROFILES for file in folder.rglob(f"*{ending}") if file.is_file())
-
-
-def _source(name: str) -> Source:
-    module: Any = __import__(f"{__name__}.{name}", fromlist=("read",))
-    source: Source = module
-    return source
+PROFILE = Source(name="xspace", title="profiles", kind="profile", module="xspace.recording", hosts=True)
+PROGRAM = Source(name="program", title="HLO programs", kind="program", module="programs", needs_machine=True)
+# In order: the first that recognises a file reads it.
+SOURCES = (
+    PROFILE,
+    Source(name="report", title="roofline's reports", kind="report", module="report_json"),
+    PROGRAM,
+    Source(name="ncu", title="Nsight Compute CSVs", kind="counters", module="ncu"),
+    Source(name="table", title="tables of ops", kind="table", module="table"),
+)
 
 
 def find(path: Path | str) -> Source:
-    """The source that reads this file."""
+    """The source that reads a file or folder."""
+    if is_remote(path) and str(path).endswith(PROFILES):
+        return PROFILE  # its content is seen when it is copied
     if os.path.isdir(path):
-        from pathlib import Path
-
-        return _source("profile_folder" if profiles_in(Path(path)) else "programs")
+        return PROFILE if profiles_in(path) else PROGRAM
     head = head_of(path)
     if not head:
         raise SourceError(f"{path}: the file is empty")
-    for name in SOURCES:
-        source = _source(name)
-        if source.sniff(head, path):
+    for source in SOURCES:
+        if source.load().sniff(head, path):
             return source
-    raise SourceError(f"{path}: unknown format; roofline reads profiles, HLO programs, Nsight Compute CSVs, op tables and its own reports")
+    raise SourceError(f"{path}: unknown format; roofline reads {', '.join(source.title for source in SOURCES)}")
 
 
 def read(
-    path: Path | str, target: Machine | Callable[[], Machine] | None = None, *, salvage: bool = False, progress: Progress | None = None
+    paths: Path | str | Iterable[Path | str],
+    target: Machine | Callable[[], Machine] | None = None,
+    *,
+    salvage: bool = False,
+    jobs: int | None = None,
+    cluster: str | None = None,
+    cache: Path | str | bool | None = None,
+    progress: Progress | None = None,
 ) -> Recording:
-    """Whatever the file is, as a recording.
+    """A file, folder, address or ``sample:NAME``, or the profiles of a run's hosts in any order, as a recording.
 
-    ``target`` is the machine it will be analysed for, or what loads it: only a program that was not compiled has to know. ``salvage`` reads
-    a damaged profile as far as it goes; ``progress`` is told the bytes of a profile that were read, and all of them.
+    ``target`` is the machine it is read for, or a function that loads it, which is called only where the source needs a machine.
+    ``salvage`` reads a damaged profile up to the damage. ``jobs`` is how many processes read the files of a run (default: one, or one per
+    CPU if it takes longer than a second); ``cluster`` is the address of a Dask scheduler whose workers read instead. ``cache`` is a folder
+    for parsed profiles; ``True`` is the user's cache folder, used for runs of several files and remote ones. ``progress`` is called with
+    how much is read and how much there is.
     """
+    files = files_of([os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)])
+    source = PROFILE if len(files) > 1 else None if _is_copied(files[0]) else find(files[0])
+    if cluster and not (source and source.hosts):
+        raise UsageError(f"{files[0]}: not a profile; --cluster reads profiles only")
+    if source is None:
+        return _read_copy(files[0], target, salvage, progress)
+    machine = (target() if source.needs_machine else None) if callable(target) else target
+    if source.hosts:
+        from .reading import Reading
 
-    def known(source: Source) -> Machine | None:
-        return (target() if source.__name__.endswith(".programs") else None) if callable(target) else target
+        how = Reading(module=source.module, target=machine, salvage=salvage, shared=len(files) > 1, cache=_cache(cache, files))
+        recording: Recording = source.load().merge(_read_parts(files, how, jobs, cluster, progress))
+    else:
+        recording = source.load().read(Path(files[0]), machine)
+    return recording
 
-    if SCHEME in str(path):
-        from .hosts import read_remote
 
-        return read_remote(str(path), known, salvage=salvage, progress=progress)
-    if str(path).startswith(SAMPLE):
-        from msgspec.structs import replace
+def _is_copied(name: str) -> bool:
+    """Whether a name stands for another file: a sample's, or a copy of a remote file whose kind only its content tells."""
+    return is_sample(name) or (is_remote(name) and not name.endswith(PROFILES))
 
-        from .samples import sample
 
-        return replace(read(sample(str(path)), target, salvage=salvage, progress=progress), files=(str(path),))
-    source = find(path)
-    if source.__name__.endswith(PROFILE_SOURCE):
-        return source.read(path, known(source), salvage=salvage, progress=progress)
-    from pathlib import Path
+def _read_copy(name: str, target: Machine | Callable[[], Machine] | None, salvage: bool, progress: Progress | None) -> Recording:
+    """What the file behind a name says, under that name."""
+    with local_file(name, progress) as file:
+        try:
+            recording = read(file, target, salvage=salvage, progress=progress)
+        except RooflineError as error:
+            error.args = (str(error).replace(str(file), name),)
+            raise
+    return replace(recording, files=(name,), notes=tuple(note.replace(str(file), name) for note in recording.notes))
 
-    if source.__name__.endswith(FOLDER_SOURCE):
-        return source.read(Path(path), known(source), salvage=salvage, progress=progress)
-    return source.read(Path(path), known(source))
+
+def _cache(asked: Path | str | bool | None, files: list[str]) -> "Cache | None":
+    """The cache to use: of one local file, only a folder that the user named."""
+    if not asked or (asked is True and len(files) == 1 and not is_remote(files[0])):
+        return None
+    from .cache import Cache, cache_folder
+
+    return Cache(cache_folder()) if asked is True else Cache.at(asked)
+
+
+def _read_parts(files: list[str], how: "Reading", jobs: int | None, cluster: str | None, progress: Progress | None) -> "list[Part]":
+    """What each file says: read on a cluster, in this process, or in several."""
+    if cluster:
+        from .cluster import read_on_cluster
+
+        return read_on_cluster(files, how, progress, address=cluster)
+    from .reading import only_here, read_here
+
+    if len(files) == 1 or jobs == 1 or only_here(files):
+        return read_here(files, how, progress)
+    from .processes import read_in_processes
+
+    return read_in_processes(files, how, progress, jobs=jobs)

@@ -1,57 +1,24 @@
-"""A run of many hosts: a map over its files, in this process, in several, or on a Dask cluster, and one merge to the same digits.
-
-    recording = read_run(["gs://bucket/logs/plugins/profile/monday"], cluster="tcp://scheduler:8786")
-
-Files may be local or remote; a worker opens those that it sees and is sent the others.
-"""
+"""The files of a run read by the workers of a Dask cluster."""
 
 import os
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from ..errors import MissingExtra, SourceError, UsageError
-from ..machine import Machine
-from ..workload import Recording
-from . import Progress
-from .cache import Cache, fingerprint
-from .hosts import Reading, calls_of_users, host_files
-from .processes import Answer, answer_of, part_of, read_files, weights
-from .remote import is_private, is_remote, local_copy
+from .cache import fingerprint
+from .files import local_file
+from .processes import Answer, answer_of, part_of
+from .reading import OverallProgress, Reading, calls_of_users
+from .remote import Progress, is_private, is_remote
 from .xspace.attribute import Part
-from .xspace.recording import merge
 
 CONNECT_S = 10
 ELSEWHERE: Answer = ("elsewhere", None)  # a worker's answer when it does not see the file that was meant
 Stamp = tuple[int, int] | None  # bytes and time of change
 
 
-def read_run(
-    paths: Iterable[Path | str],
-    target: Machine | None = None,
-    *,
-    salvage: bool = False,
-    jobs: int | None = None,
-    cluster: str | None = None,
-    cache: Cache | None = None,
-    progress: Progress | None = None,
-) -> Recording:
-    """One run from the files of its hosts, a run folder or a log folder, local or remote, whoever reads them and in whatever order.
-
-    ``jobs`` is how many processes of this machine read, ``cluster`` the address of a Dask scheduler whose workers do instead.
-    """
-    files = host_files(paths)
-    if not files:
-        raise SourceError("no profile given; name the .xplane.pb files of a run")
-    how = Reading(target=target, salvage=salvage, shared=len(files) > 1, cache=cache)
-    if cluster is None:
-        return merge(read_files(files, how, jobs=jobs, progress=progress))
-    return merge(read_on_cluster(cluster, files, how, progress))
-
-
-def read_on_cluster(address: str, files: Sequence[str], how: Reading, progress: Progress | None = None) -> list[Part]:
-    """What each file says, in their order, read by the workers of a Dask cluster.
+def read_on_cluster(files: Sequence[str], how: Reading, progress: Progress | None = None, *, address: str) -> list[Part]:
+    """What each file says, in their order.
 
     A worker opens the file itself where it sees it under the same name with the same size and time of change, or at the same remote
     address; all others are sent to it, no more of them at once than there are workers.
@@ -61,15 +28,15 @@ def read_on_cluster(address: str, files: Sequence[str], how: Reading, progress: 
     with _client(address) as client:
         code = fingerprint(compiled=False)
         workers = _checked(client, address, code)
-        return _Errand(client, files, how, code, progress).run(workers)
+        return _Run(client, files, how, code, progress).run(workers)
 
 
-class _Errand:
+class _Run:
     """Files being read by workers."""
 
     def __init__(self, client: Any, files: Sequence[str], how: Reading, code: str, progress: Progress | None) -> None:
-        self._client, self._files, self._how, self._code, self._progress = client, files, how, code, progress
-        self._sizes, self._done = weights(files), 0
+        self._client, self._files, self._how, self._code = client, files, how, code
+        self._progress = OverallProgress(files, progress)
 
     def run(self, workers: int) -> list[Part]:
         parts: dict[int, Part] = {}
@@ -85,7 +52,7 @@ class _Errand:
                 to_send.append(number)
             else:
                 parts[number] = part_of(answer)
-                self._tell(number)
+                self._progress.tell(number, 1, 1)
             while to_send and len(sent) < workers:
                 again = self._send(to_send[-1])
                 numbers[again] = to_send.pop()
@@ -102,7 +69,7 @@ class _Errand:
         """Have a worker read bytes that are sent along."""
         file = self._files[number]
         try:
-            with local_copy(file) if is_remote(file) else nullcontext(Path(file)) as here:
+            with local_file(file) as here:
                 content = here.read_bytes()
         except FileNotFoundError:
             raise SourceError(f"{file}: no such file") from None
@@ -118,11 +85,6 @@ class _Errand:
                 f"{self._files[number]}: the workers reading it died, probably out of memory; give them more memory"
             ) from None
         return answer
-
-    def _tell(self, number: int) -> None:
-        self._done += self._sizes[number]
-        if self._progress:
-            self._progress(self._done, sum(self._sizes))
 
 
 def _read_there(file: str, stamp: Stamp, how: Reading, code: str) -> Answer:

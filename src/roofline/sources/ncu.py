@@ -15,7 +15,7 @@ from ..errors import FormulaError, SourceError
 from ..machine import Machine
 from ..resource import HBM, Resource
 from ..workload import Coverage, Device, Launch, Op, Recording, Share, Workload
-from . import all_of
+from .files import all_of
 from .ncu_metrics import L1, L2, NAME, UNNAMED_MATRIX, VECTOR, Metrics, Plan, bytes_over, cost_of, is_used, peaks, plan
 from .ncu_table import TIME, Entry, decode, entries, is_header, writes_decimal_commas
 

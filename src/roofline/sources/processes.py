@@ -16,11 +16,9 @@ from types import TracebackType
 from typing import IO, Any
 
 from ..errors import RooflineError, SourceError
-from . import Progress
-from .hosts import Reading, calls_of_users, read_host
-from .remote import is_private, is_remote
+from .reading import Known, OverallProgress, Reading, read_file
+from .remote import Progress
 from .xspace.attribute import Part
-from .xspace.modules import Known
 
 PATIENCE_S = 1.0  # of work before helpers are called: starting one takes a quarter of that, and a program is priced again in each
 TELL_S = 0.1  # between two words of a helper about how far it is
@@ -28,7 +26,6 @@ _PROGRAM = (
     "import pickle, sys; tasks = sys.stdin.buffer; sys.path[:] = pickle.load(tasks); "
     "from roofline.sources.processes import serve; serve(tasks)"
 )
-ALIKE = 100  # the weight of a file whose size nobody knows, so that progress in it is told in hundredths
 Answer = tuple[str, Any]
 
 
@@ -37,14 +34,12 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def read_files(files: Sequence[str], how: Reading, *, jobs: int | None = None, progress: Progress | None = None) -> list[Part]:
+def read_in_processes(files: Sequence[str], how: Reading, progress: Progress | None = None, *, jobs: int | None = None) -> list[Part]:
     """What each file says, in their order. Of several that cannot be read, the first is the one that is raised.
 
-    ``jobs`` processes work from the start; when nobody says how many, as many as there are processors, if it takes longer than a moment.
-    What only this process knows (files in its memory, prices of custom calls that were registered in it) it reads alone.
+    ``jobs`` processes read from the start; by default one, and one per CPU when it takes longer than a moment.
     """
-    alone = not sys.executable or calls_of_users() or any(map(is_private, files))
-    helpers = 0 if alone else min(cores() if jobs is None else jobs, len(files)) - 1
+    helpers = min(cores() if jobs is None else jobs, len(files)) - 1
     return _Run(files, how, progress).read(helpers, PATIENCE_S if jobs is None else 0)
 
 
@@ -52,14 +47,12 @@ class _Run:
     """Files being read: which is next, what came of the others, and how far all of it is."""
 
     def __init__(self, files: Sequence[str], how: Reading, progress: Progress | None) -> None:
-        self._files, self._how, self._progress = files, how, progress
+        self._files, self._how, self._progress = files, how, OverallProgress(files, progress)
         self._lock, self._handed_out = Lock(), Event()
         self._next = 0
         self._parts: dict[int, Part] = {}
         self._failures: dict[int, Exception] = {}
         self._helpers: list[_Helper] = []
-        self._sizes = weights(files)
-        self._fractions = [0.0] * len(files)
 
     def read(self, helpers: int, patience_s: float) -> list[Part]:
         threads = [Thread(target=self._help, args=(patience_s, place), daemon=True) for place in range(1, helpers + 1)]
@@ -67,7 +60,7 @@ class _Run:
             thread.start()
         try:
             known: Known = {}
-            self._work(lambda file, tell: read_host(file, self._how, known=known, progress=tell))
+            self._work(lambda file, tell: read_file(file, self._how, known=known, progress=tell))
             for thread in threads:
                 thread.join()
         finally:
@@ -93,7 +86,7 @@ class _Run:
     def _work(self, read: Callable[[str, Progress | None], Part]) -> None:
         while (number := self._take()) is not None:
             try:
-                part = read(self._files[number], self._teller(number))
+                part = read(self._files[number], self._progress.of(number))
             except Exception as error:
                 with self._lock:
                     self._failures[number] = error
@@ -110,27 +103,6 @@ class _Run:
             if self._next >= len(self._files):
                 self._handed_out.set()
             return number if number < len(self._files) else None
-
-    def _teller(self, number: int) -> Progress | None:
-        if self._progress is None:
-            return None
-        told = self._progress
-
-        def tell(done: int, total: int) -> None:
-            with self._lock:
-                self._fractions[number] = done / total if total else 1.0
-                done_of_all = sum(fraction * size for fraction, size in zip(self._fractions, self._sizes, strict=True))
-                told(int(done_of_all), sum(self._sizes))
-
-        return tell
-
-
-def weights(files: Sequence[str]) -> list[int]:
-    """How much of the work each file is: its bytes, or the same for all where nobody can say at once."""
-    try:
-        return [os.stat(file).st_size for file in files] if not any(map(is_remote, files)) else [ALIKE] * len(files)
-    except OSError:
-        return [ALIKE] * len(files)
 
 
 class _Helper:
@@ -218,11 +190,11 @@ def _throttled(answers: IO[bytes]) -> Progress:
 
 
 def answer_of(
-    file: str, how: Reading, *, data: bytes | None = None, known: "Known | None" = None, progress: Progress | None = None
+    file: str, how: Reading, *, data: bytes | None = None, known: Known | None = None, progress: Progress | None = None
 ) -> Answer:
     """A part, or what went wrong, in a form that travels: exceptions whose arguments are not their message do not."""
     try:
-        return "part", read_host(file, how, data=data, known=known, progress=progress)
+        return "part", read_file(file, how, data=data, known=known, progress=progress)
     except RooflineError as error:
         return "refused", (type(error), str(error))
     except MemoryError:

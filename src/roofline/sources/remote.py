@@ -4,18 +4,19 @@ A file is copied whole to a temporary one before it is read: one download, memor
 beside half of a new one. Names in reports and errors are the addresses.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingExtra, RooflineError, SourceError
-from . import PROFILES, SCHEME, Progress
+from .xspace import PROFILES
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
+SCHEME = "://"  # in a path, it makes an address that fsspec opens
+Progress = Callable[[int, int], None]  # how much is done, and how much there is
 _NO_FOLDERS = ("http://", "https://")  # asked whether it is one, fsspec downloads the file to look for links
 _OWN_MEMORY = "memory"  # the protocol of files that no other process sees
 
@@ -55,6 +56,8 @@ def remote_profiles(url: str) -> list[str]:
 @contextmanager
 def local_copy(url: str, progress: Progress | None = None) -> Iterator[Path]:
     """A temporary copy with the same last name, for as long as it is needed. ``progress`` is told bytes copied and bytes to copy."""
+    from tempfile import TemporaryDirectory
+
     with TemporaryDirectory(prefix="roofline-") as folder:
         name = PurePosixPath(url.split("?")[0]).name or "input"
         if is_folder(url):

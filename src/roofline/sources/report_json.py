@@ -7,7 +7,7 @@ from ..errors import SourceError
 from ..machine import Machine
 from ..report import SCHEMA, OpInfo, Report
 from ..workload import Counters, Device, Op, Recording, Share, Step, Workload
-from . import all_of
+from .files import all_of
 
 
 def sniff(head: bytes, path: Path) -> bool:

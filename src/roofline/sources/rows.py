@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ..errors import MissingExtra, SourceError
-from . import all_of
+from .files import all_of
 
 Cell = str | float | int | None
 PARQUET_MAGIC = b"PAR1"

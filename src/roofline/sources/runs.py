@@ -16,12 +16,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import RooflineError, SourceError
-from . import PROFILES, find, head_of
+from . import find
+from .files import head_of
 from .hlo_dump import program_files
+from .xspace import PROFILES
 
 # What may be something of ours; the head of the file decides.
 CANDIDATES = (".pb", ".hlo", ".txt", ".mlir", ".stablehlo", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
-KINDS = {"report_json": "report", "recording": "profile", "programs": "program", "ncu": "counters"}
 PASSED_OVER = {"__pycache__", "node_modules", "site-packages"}
 MOST_ENTRIES = 200_000  # of all folders together
 MOST_HEADS = 2_000  # of new files in one look; the others come with the next
@@ -197,13 +198,17 @@ class _Glance:
 
 def _kind_by_content(file: Path) -> str:
     try:
-        source = find(file).__name__.rpartition(".")[2]
+        source = find(file)
         # A table may be any JSON at all, so in a folder of other things one has to look like rows of ops.
-        if source == "table" and (head := head_of(file)).lstrip()[:1] in (b"[", b"{") and not (b'"name"' in head and _OF_OPS.search(head)):
+        if source.name == "table" and (head := head_of(file)).lstrip()[:1] in (b"[", b"{") and not _is_of_ops(head):
             return ""
     except RooflineError:
         return ""
-    return KINDS.get(source, source)
+    return source.kind
+
+
+def _is_of_ops(head: bytes) -> bool:
+    return b'"name"' in head and _OF_OPS.search(head) is not None
 
 
 def _run(path: Path, name: str, kind: str, files: Sequence[tuple[Path, os.stat_result]]) -> Run:

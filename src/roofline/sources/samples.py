@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from ..errors import SourceError, did_you_mean
-from . import SAMPLE
 
+SAMPLE = "sample:"  # before the name of an input that comes with the package
 FOLDER = Path(__file__).parent.parent / "samples"
 SAMPLES = {
     "train": "train_h200.xplane.pb.gz",  # six steps of training a transformer with JAX on an H200, as jax.profiler wrote them
@@ -25,6 +25,11 @@ def sample(name: str) -> Path:
     return FOLDER / known
 
 
+def is_sample(name: str) -> bool:
+    """Whether a name is a sample's."""
+    return name.startswith(SAMPLE)
+
+
 def sample_or_path(name: str) -> Path:
     """The file that a name stands for: a sample's, or the one at this path."""
-    return sample(name) if name.startswith(SAMPLE) else Path(name)
+    return sample(name) if is_sample(name) else Path(name)

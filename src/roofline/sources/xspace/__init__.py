@@ -2,3 +2,5 @@
 
 `scan` reads the bytes; everything above it works on its tables.
 """
+
+PROFILES = (".xplane.pb", ".xplane.pb.gz")  # how the names of profiles end

@@ -1,4 +1,4 @@
-"""A profile as a recording: one file, or the files of all hosts of a run.
+"""A profile as a recording: one file, or those of all hosts of a run.
 
 Reading is a map and a reduce: `read_part` turns a file into whole numbers, `merge` adds parts up in any order to the same digits.
 """
@@ -35,22 +35,6 @@ PICOSECOND = parse("1 ps", "s")
 def sniff(head: bytes, path: Path) -> bool:
     """Whether the first (unpacked) bytes of a file are those of a profile."""
     return looks_like_space(head)
-
-
-def read(path: Path | str, target: Machine | None = None, *, salvage: bool = False, progress: Progress | None = None) -> Recording:
-    """The recording in one file. ``salvage`` reads a damaged file as far as it goes; ``progress`` is told bytes read and bytes to read."""
-    return merge([read_part(path, target, salvage=salvage, progress=progress)])
-
-
-def read_many(
-    paths: Iterable[Path | str], target: Machine | None = None, *, salvage: bool = False, progress: Progress | None = None
-) -> Recording:
-    """The recording of one run from the files of its hosts, in any order; ``progress`` begins anew with each."""
-    files = list(paths)
-    if not files:
-        raise SourceError("no profile given; name the .xplane.pb files of a run")
-    known: Known = {}
-    return merge([read_part(path, target, salvage=salvage, shared=len(files) > 1, known=known, progress=progress) for path in files])
 
 
 def read_part(

@@ -1,0 +1,106 @@
+"""Columns: the costs and times of very many ops, as arrays.
+
+The scalar law in `placement` is the definition; `place_columns` applies it to these and is tested against it. Unknown
+amounts and times are marked in masks beside the arrays, never as NaN inside them.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from .cost import Cost
+from .errors import FormulaError, MachineError
+from .machine import LATENCY, LATENCY_TIMES, Machine
+from .placement import IDEAL, Corrections, tie_order
+from .resource import Resource
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+class Columns(Struct, frozen=True):
+    """One row a resource, one column an op: known amounts, which of them are not wholly known, and measured times."""
+
+    resources: tuple[Resource, ...]
+    amounts: Floats
+    unknown: Bools
+    time_s: Floats
+    timed: Bools
+
+    def __post_init__(self) -> None:
+        if self.amounts.shape != self.unknown.shape or self.amounts.shape[0] != len(self.resources):
+            raise FormulaError(f"columns of shape {self.amounts.shape} do not match {len(self.resources)} resources")
+        if (self.amounts < 0).any() or not np.isfinite(self.amounts).all():
+            raise FormulaError("an amount is negative or not a number; amounts are 0 or more")
+
+    def __len__(self) -> int:
+        return int(self.amounts.shape[1])
+
+    @classmethod
+    def of(cls, costs: Iterable[Cost], times: Iterable[float | None] | None = None) -> "Columns":
+        """Columns from scalar costs and times."""
+        rows = tuple(costs)
+        resources = tuple(sorted({resource for cost in rows for resource in cost}))
+        index = {resource: place for place, resource in enumerate(resources)}
+        amounts = np.zeros((len(resources), len(rows)))
+        unknown = np.zeros(amounts.shape, dtype=np.bool_)
+        for column, cost in enumerate(rows):
+            for resource, amount in cost.amounts:
+                amounts[index[resource], column] = float(amount)
+            for resource in cost.unknown:
+                unknown[index[resource], column] = True
+        seconds = list(times) if times is not None else [None] * len(rows)
+        timed = np.array([second is not None for second in seconds], dtype=np.bool_)
+        return cls(resources, amounts, unknown, np.array([second or 0.0 for second in seconds]), timed)
+
+
+class PlacedColumns(Struct, frozen=True, kw_only=True):
+    """Where each of many ops stands: seconds by unit, T_min, T_max, and the index of the longest unit (−1 for none)."""
+
+    columns: Columns
+    machine: Machine
+    units: tuple[str, ...]
+    times: Floats
+    floor_s: Floats
+    serial_s: Floats
+    longest: NDArray[np.intp]
+
+    @property
+    def priced(self) -> Bools:
+        """Which ops have no unknown amount."""
+        return np.logical_not(self.columns.unknown.any(axis=0))
+
+    @property
+    def efficiency(self) -> tuple[Floats, Bools]:
+        """T_min over measured time, and for which ops that is known."""
+        known: Bools = self.columns.timed & (self.columns.time_s > 0) & (self.longest >= 0)
+        ratio = np.zeros_like(self.floor_s)
+        np.divide(self.floor_s, self.columns.time_s, out=ratio, where=known)
+        return ratio, known
+
+    @property
+    def bound(self) -> list[str | None]:
+        """What holds each op back, by name."""
+        latency = self.machine.launch_latency_s
+        small = self.columns.timed & (self.floor_s < latency) & (self.columns.time_s < LATENCY_TIMES * latency)
+        return [LATENCY if tiny else (self.units[unit] if unit >= 0 else None) for tiny, unit in zip(small, self.longest, strict=True)]
+
+
+def place_columns(columns: Columns, machine: Machine, corrections: Corrections = IDEAL) -> PlacedColumns:
+    """The same law over columns of many ops at once; tested against `place`."""
+    machine = corrections.lower(machine)
+    rated = [(index, ceiling) for index, resource in enumerate(columns.resources) if (ceiling := machine.resolve(resource))]
+    if columns.resources and not rated:
+        asked = ", ".join(map(str, columns.resources))
+        raise MachineError(f"{machine.name} has no known rate for {asked}; add one with --set {columns.resources[0]}=…")
+    units = tuple(sorted({ceiling.resource.unit for _, ceiling in rated}, key=tie_order))
+    times = np.zeros((len(units), len(columns)))
+    for index, ceiling in rated:
+        times[units.index(ceiling.resource.unit)] += columns.amounts[index] / ceiling.rate
+    floor = times.max(axis=0, initial=0.0)
+    longest = np.where(floor > 0, times.argmax(axis=0) if units else -1, -1)
+    return PlacedColumns(
+        columns=columns, machine=machine, units=units, times=times, floor_s=floor, serial_s=times.sum(axis=0), longest=longest
+    )

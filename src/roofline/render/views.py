@@ -1,0 +1,65 @@
+"""A report as a file, a figure, text or rows: what the public door offers besides the report itself."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError, did_you_mean
+from ..report import Report
+from .export import Row, op_rows, to_csv, to_json, to_parquet
+from .markdown import to_markdown
+from .page.report_page import report_page
+from .tables import Paper
+from .text import report_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FIGURES = ("svg", "png", "pdf")
+WRITERS: dict[str, Callable[[Report], bytes]] = {
+    "html": lambda report: report_page(report).encode(),
+    "json": to_json,
+    "csv": lambda report: to_csv(rows(report)).encode(),
+    "parquet": lambda report: to_parquet(rows(report)),
+    "md": lambda report: to_markdown(report).encode(),
+    "txt": lambda report: f"{text(report)}\n".encode(),
+}
+
+
+def save(report: Report, path: str | Path, *, theme: str = "light") -> Path:
+    """Write a report to a file; its extension says as what.
+
+    A page (html), a figure (svg, png, pdf, for a ``light`` or ``dark`` background), the report as JSON, one row an op as CSV or Parquet, or
+    a summary as Markdown or text (md, txt).
+    """
+    target = Path(path)
+    kind = target.suffix.lower().removeprefix(".")
+    if kind in FIGURES:
+        from .plot import save as save_figure
+
+        return save_figure(plot(report, theme=theme), target)
+    if kind not in WRITERS:
+        known = (*WRITERS, *FIGURES)
+        raise UsageError(f"{target}: no format named {kind!r}{did_you_mean(kind, known) or '; formats: ' + ', '.join(known)}")
+    try:
+        target.write_bytes(WRITERS[kind](report))
+    except OSError as error:
+        raise UsageError(f"{target}: cannot be written: {error.strerror}") from None
+    return target
+
+
+def plot(report: Report, ax: "Axes | None" = None, *, theme: str = "light") -> "Axes":
+    """Every op under the roofs of its machine, on these axes or on new ones, which are returned."""
+    from .plot import roofline_chart
+
+    return roofline_chart(report, ax=ax, theme=theme)
+
+
+def text(report: Report, *, width: int = 120, top: int = 20) -> str:
+    """What `roofline analyze` prints: the program, its ``top`` longest ops and the findings."""
+    return report_text(report, Paper(width=width), top)
+
+
+def rows(report: Report) -> list[Row]:
+    """One dictionary an op, with a column for each resource: ``polars.DataFrame(rows)`` and ``pandas.DataFrame(rows)`` take them."""
+    return op_rows(report.ops, report)

@@ -1,0 +1,110 @@
+"""Input files: which files a path names, where they can be opened, and their bytes."""
+
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..errors import SourceError, UsageError
+from ..units import parse
+from .remote import Progress, is_folder, is_remote, local_copy, remote_profiles
+from .samples import sample_or_path
+from .xspace import PROFILES
+
+HEAD_BYTES = int(parse("64 KiB", "B"))
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+def files_of(paths: Sequence[str]) -> list[str]:
+    """The files that paths name: of a folder with profiles, those of the one run in it. Several paths are profiles, one per host."""
+    if len(paths) != 1:
+        return _hosts(paths)
+    path = paths[0]
+    if is_remote(path):
+        return _one_run(remote_profiles(path), path) if is_folder(path) else [path]
+    profiles = profiles_in(path) if os.path.isdir(path) else []
+    return _one_run(profiles, Path(path).as_posix()) if profiles else [path]  # other folders are read as a whole
+
+
+def profiles_in(folder: Path | str) -> list[str]:
+    """The profiles in a run folder or in a log folder above it, in order of name."""
+    found = sorted(file for file in Path(folder).rglob("*.xplane.pb*") if file.name.endswith(PROFILES) and file.is_file())
+    return [file.as_posix() for file in found]
+
+
+def _hosts(paths: Sequence[str]) -> list[str]:
+    if not paths:
+        raise SourceError("no profile given; name the .xplane.pb files of a run")
+    if not all(path.endswith(PROFILES) for path in paths):
+        raise UsageError("several files must be the .xplane.pb files of one run; to compare two inputs use: roofline compare A B")
+    seen: dict[str, str] = {}
+    for path in paths:
+        place = path if is_remote(path) else os.path.realpath(path)
+        if place in seen:
+            raise UsageError(f"{path}: given twice (also as {seen[place]}); each host of a run has its own file")
+        seen[place] = path
+    return list(paths)
+
+
+def _one_run(files: Sequence[str], folder: str) -> list[str]:
+    """The profiles below a folder if they are of one run; of several, the user has to choose.
+
+    A file that is there gzipped too is one host, not two.
+    """
+    if not files:
+        raise SourceError(f"{folder}: no .xplane.pb file in this folder; name a folder written by jax.profiler or roofline capture")
+    runs = sorted({file.rpartition("/")[0] for file in files})
+    if len(runs) > 1:
+        root = f"{folder.rstrip('/')}/"
+        names = ", ".join(run.removeprefix(root) for run in runs[:4])
+        more = f" and {len(runs) - 4} more" if len(runs) > 4 else ""
+        raise SourceError(f"{folder}: {len(runs)} runs in this folder ({names}{more}); name one, or compare two with: roofline compare")
+    return [file for file in files if not (file.endswith(".gz") and file.removesuffix(".gz") in files)]
+
+
+@contextmanager
+def local_file(name: str, progress: Progress | None = None) -> Iterator[Path]:
+    """A file where it can be opened: of an address a temporary copy, of a sample its file, else the path itself."""
+    if is_remote(name):
+        with local_copy(name, progress) as copy:
+            yield copy
+    else:
+        yield sample_or_path(name)
+
+
+def head_of(path: Path | str) -> bytes:
+    """The first bytes of a file, decompressed if it is gzipped."""
+    with _opened(path):
+        with open(path, "rb") as file:
+            head = file.read(HEAD_BYTES)
+        if head.startswith(GZIP_MAGIC):
+            import gzip
+
+            with gzip.open(path, "rb") as unzipped:
+                head = unzipped.read(HEAD_BYTES)
+        return head
+
+
+def all_of(path: Path) -> bytes:
+    """A whole file, decompressed if it is gzipped."""
+    with _opened(path):
+        data = path.read_bytes()
+        if data.startswith(GZIP_MAGIC):
+            import gzip
+
+            data = gzip.decompress(data)
+        return data
+
+
+@contextmanager
+def _opened(path: Path | str) -> Iterator[None]:
+    """Turns what goes wrong while a file is read into one line."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise SourceError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise SourceError(f"{path}: is a folder; name a file in it") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise SourceError(f"{path}: cannot read: {error}") from None

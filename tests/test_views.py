@@ -1,0 +1,123 @@
+"""The public door's views of a report: files by extension, figures, text, rows, Markdown, and what a notebook shows."""
+
+import json
+import subprocess
+import sys
+import webbrowser
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pytest
+
+import roofline as rl
+from roofline.cost import Cost
+from roofline.workload import Op, Recording, Workload
+from toys import toy
+
+DATA = Path(__file__).parent / "data"
+SAMPLE = "sample:train"
+BEGINNINGS = {
+    "html": b"<!doctype html>",
+    "json": b'{\n "schema": "roofline.report/1"',
+    "csv": b"id,rank,name,",
+    "parquet": b"PAR1",
+    "md": b"# ",
+    "txt": b"sample:train: ",
+    "svg": b"<?xml",
+    "png": b"\x89PNG",
+    "pdf": b"%PDF",
+}
+
+
+@pytest.fixture(scope="module")
+def report() -> rl.Report:
+    return rl.analyze(SAMPLE)
+
+
+@pytest.mark.parametrize("kind", BEGINNINGS)
+def test_the_extension_says_as_what_a_report_is_saved(kind: str, report: rl.Report, tmp_path: Path) -> None:
+    written = rl.save(report, tmp_path / f"report.{kind}")
+    assert written.read_bytes().lower().startswith(BEGINNINGS[kind].lower())
+
+
+def test_json_is_what_the_command_writes(report: rl.Report, tmp_path: Path) -> None:
+    assert rl.save(report, tmp_path / "report.json").read_bytes() == rl.to_json(report)
+    assert len(json.loads(rl.to_json(report))["ops"]) == len(report.ops)
+
+
+def test_an_unknown_extension_and_a_missing_folder_are_one_line(report: rl.Report, tmp_path: Path) -> None:
+    with pytest.raises(rl.UsageError, match=r"no format named 'htm'; did you mean 'html'\?"):
+        rl.save(report, tmp_path / "report.htm")
+    with pytest.raises(rl.UsageError, match="cannot be written"):
+        rl.save(report, tmp_path / "no" / "report.json")
+
+
+def test_plot_draws_on_the_given_axes(report: rl.Report) -> None:
+    figure, ax = plt.subplots()
+    assert rl.plot(report, ax) is ax
+    plt.close(figure)
+
+
+def test_printing_a_report_is_a_short_summary(report: rl.Report) -> None:
+    lines = str(report).splitlines()
+    assert lines[0] == "sample:train on h200-sxm, 231 ops"
+    assert lines[1].startswith("169.4 ms measured; per-op roofline 74% of it")
+    assert len(lines) == 5  # and three findings
+    assert repr(report) == "<Report: sample:train on h200-sxm, 231 ops>"
+
+
+def test_rows_have_a_column_for_each_resource(report: rl.Report) -> None:
+    rows = rl.rows(report)
+    assert len(rows) == len(report.ops)
+    assert rows[0]["name"] == report.ops[0].name
+    assert rows[0]["matrix/bf16"] == report.ops[0].work["matrix/bf16"]
+
+
+def test_markdown_shows_names_as_they_are() -> None:
+    hostile = Op(name="a|b_c*<script>\n# x", cost=Cost.of({"matrix/bf16": 50, "hbm": 10}), time_s=2.0)
+    report = rl.analyze(Recording(workload=Workload((hostile,)), format="table"), toy())
+    from roofline.render.markdown import to_markdown
+
+    row = next(line for line in to_markdown(report).splitlines() if line.startswith("| a"))
+    assert row.startswith(r"| a\|b\_c\*\<script\> \# x | ")
+    assert row.replace(r"\|", "").count("|") == 10  # nine cells
+
+
+def test_a_path_a_list_and_a_recording_give_the_same_report() -> None:
+    path = DATA / "h200" / "jax_fusion.xplane.pb"
+    whole = rl.analyze(path)
+    assert rl.analyze([str(path)]) == whole == rl.analyze(rl.read(path))
+    assert whole.machine.name == "h200-sxm"  # the profile's own device
+
+
+def test_a_machine_may_be_a_chip_name_and_counters_are_joined() -> None:
+    path = DATA / "h200" / "jax_fusion.xplane.pb"
+    assert rl.analyze(path, "h100").machine.name == "h100-sxm"
+    counted = rl.analyze(path, counters=[DATA / "ncu_jax_fusion.csv.gz"])
+    assert any(op.counters for op in counted.ops)
+
+
+def test_a_program_without_a_chip_is_analysed_for_the_default_and_says_so() -> None:
+    report = rl.analyze(DATA / "hlo" / "attention.hlo.gz")
+    assert "no chip given: using h100-sxm" in report.machine.notes
+
+
+def test_show_opens_the_page_in_a_browser(report: rl.Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    rl.show(report)
+    assert Path(opened[0].removeprefix("file://")).read_bytes().startswith(b"<!doctype html>")
+
+
+def test_ipython_shows_a_report_as_its_page() -> None:
+    pytest.importorskip("IPython")
+    program = """
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+import roofline as rl
+report = rl.price([rl.formulas.matmul(64, 64, 64)], rl.chip("v5e"))
+data, _ = shell.display_formatter.format(report)
+print("iframe" in data["text/html"], "matmul" in data["text/plain"])
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.stdout.split() == ["True", "True"], run.stderr
