@@ -123,7 +123,7 @@ def test_a_device_of_a_two_device_chip(capsys: Capture) -> None:
 
 def test_without_a_chip_the_default_is_said(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ROOFLINE_CHIP", raising=False)
-    assert "no --chip given: using h100-sxm" in out_of(capsys, "op", "matmul", "64", "64", "64")
+    assert "no chip given: using h100-sxm" in out_of(capsys, "op", "matmul", "64", "64", "64")
     monkeypatch.setenv("ROOFLINE_CHIP", "v5e")
     assert "tpu-v5e" in out_of(capsys, "op", "matmul", "64", "64", "64")
 
