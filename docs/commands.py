@@ -10,6 +10,25 @@ from roofline.cli import COMMANDS, main
 PAGE = Path(__file__).parent / "commands.md"
 SHOWN = {"op": (["op", "--help"], ["op", "matmul", "--help"]), "cross": (["cross", "matmul", "--help"],), "plot": (["plot", "--help"],)}
 
+# The page that says more about a command.
+PAGES = {
+    "analyze": "profiles.md",
+    "capture": "capture.md",
+    "op": "formulas.md",
+    "place": "guide.md",
+    "cross": "solving.md",
+    "fuse": "fusing.md",
+    "hlo": "hlo.md",
+    "fusion-report": "fusion_report.md",
+    "compare": "comparison.md",
+    "jax-compare": "jax.md",
+    "chips": "machines.md",
+    "plot": "figures.md",
+    "cache": "hosts.md",
+    "serve": "serve.md",
+    "completion": "install.md",
+}
+
 
 def said(words: list[str]) -> str:
     """The output of a command at a fixed width."""
@@ -29,8 +48,9 @@ def page() -> str:
         "figure take `-o FILE`. Data goes to standard output, messages to standard error. Exit status: 0 success, 1 error, 2 wrong usage,",
         "3 a failed check. Output is plain text in pipes and with `NO_COLOR`. `ROOFLINE_CHIP` is the default for `--chip`.",
     ]
-    for name, (_, summary) in {"": ("", "the commands"), **COMMANDS}.items():
-        parts += ["", f"## roofline {name}".rstrip(), "", f"{summary[0].upper()}{summary[1:]}."]
+    for name, summary in {"": "the commands", **COMMANDS}.items():
+        more = f" More: [{PAGES[name]}]({PAGES[name]})." if name else ""
+        parts += ["", f"## roofline {name}".rstrip(), "", f"{summary[0].upper()}{summary[1:]}.{more}"]
         for words in SHOWN.get(name, ([name, "--help"] if name else ["--help"],)):
             parts += ["", "```text", f"$ roofline {' '.join(words)}", said(words), "```"]
     return "\n".join(parts) + "\n"

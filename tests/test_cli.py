@@ -35,6 +35,13 @@ def test_help_names_every_command(capsys: Capture) -> None:
     assert all(name in text for name in COMMANDS)
 
 
+def test_a_former_name_of_a_command_still_works_and_is_not_listed(capsys: Capture) -> None:
+    assert "  fusion " not in out_of(capsys, "--help")
+    with pytest.raises(SystemExit):
+        main(["fusion", "--help"])
+    assert capsys.readouterr().out.startswith("usage: roofline fusion-report ")
+
+
 def test_the_version_is_the_packages(capsys: Capture) -> None:
     from importlib.metadata import version
 
@@ -159,6 +166,9 @@ def test_fuse_lists_groupings_and_names_the_best(capsys: Capture) -> None:
     assert kept["bytes"] > json_of(capsys, *words, "--groups", "4")["groupings"][0]["bytes"]  # written although fused
     tight = json_of(capsys, *words, "--on-chip", "4 KB")["groupings"]  # a row of 4096 bf16 does not fit
     assert not all(one["legal"] for one in tight)
+    header, row = out_of(capsys, *words, "--groups", "layernorm+gelu,dropout+add", "--csv", "-").splitlines()
+    assert header.startswith("kernels,groups,legal,best,bytes")
+    assert row.startswith('2,"layernorm+gelu,dropout+add",True,False,')
 
 
 def test_compare_two_reports(capsys: Capture, tmp_path: Path) -> None:
@@ -359,16 +369,6 @@ def test_a_full_disk_is_said_in_one_line() -> None:
         lost = command("chips", stdout=full)
     assert lost.returncode == 1
     assert lost.stderr == "roofline: cannot write to standard output: No space left on device\n"
-
-
-def test_the_options_name_every_column_and_everything_ops_are_summed_by() -> None:
-    """They are written out in `cli.analyze`, which is imported before anything that knows them."""
-    from roofline.cli import analyze
-    from roofline.render.op_table import COLUMNS
-    from roofline.selection import KEYS, PLACES
-
-    assert tuple(COLUMNS) == analyze.COLUMNS
-    assert tuple("program" if key == "module" else key for key in (*KEYS, *PLACES)) == analyze.GROUPS
 
 
 def test_wrong_options_are_told_before_anything_is_read(capsys: Capture) -> None:

@@ -66,7 +66,7 @@ def test_a_program_that_was_not_compiled_is_an_estimate(capsys: Capture, tmp_pat
 
 
 def test_what_a_program_did_not_fuse_is_ranked_with_its_reason(capsys: Capture, tmp_path: Path) -> None:
-    words = ["fusion", str(SCAN), "--chip", "h200"]
+    words = ["fusion-report", str(SCAN), "--chip", "h200"]
     (report,) = json_of(capsys, *words)["reports"]
     first = report["boundaries"][0]
     # The scores of attention cross memory between a library product and the softmax: 4·16·1024² of bf16, written and read, 8 times.
@@ -136,6 +136,7 @@ def test_without_jax_there_is_theory_alone(capsys: Capture, monkeypatch: pytest.
         (["jax-compare", "math:pi", "--args", "4x4"], "is not a function"),
         (["jax-compare", "math", "--args", "4x4"], "write MODULE:FUNCTION"),
         (["jax-compare", "math:sqrt"], "give the shapes of the function's arguments"),
+        (["jax-compare", "--args", "4x4"], "give the function too"),
         (["jax-compare", "--size", "0"], "is not a positive whole number"),
         (["jax-compare", "math:sqrt", "--args", "four"], "write it like 512x4096"),
     ],

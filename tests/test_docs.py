@@ -3,11 +3,12 @@
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from roofline.cli import COMMANDS
+from roofline.cli import COMMANDS, module_of
 from roofline.sources import SOURCES
 
 ROOT = Path(__file__).parent.parent
@@ -24,6 +25,15 @@ def test_the_page_of_commands_is_what_they_say_of_themselves() -> None:
 def test_every_command_has_its_section() -> None:
     text = (DOCS / "commands.md").read_text()
     assert all(f"## roofline {name}" in text for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_one_word_finds_a_commands_module_test_and_page(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(DOCS)
+    page = import_module("commands").PAGES[name]
+    assert callable(module_of(name).run)
+    assert re.search(rf"roofline {name}\b", (DOCS / page).read_text()), f"{page} does not mention roofline {name}"
+    assert any(f'"{name}"' in test.read_text() for test in Path(__file__).parent.glob("test_*.py")), f"no test runs {name}"
 
 
 def test_every_source_has_a_page() -> None:

@@ -7,9 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roofline.machine import Ceiling, Machine
-from roofline.machines import Problem, cards, lint, load, names
+from roofline.machines import cards, load, names
 from roofline.machines.catalogue import CHIPS
 from roofline.machines.checks import CHECKS
+from roofline.machines.lint import lint
+from roofline.machines.problem import Problem
 from roofline.resource import Resource
 from roofline.units import parse
 

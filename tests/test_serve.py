@@ -17,9 +17,9 @@ from live import DATA, HELD_BACK, SCAN, WORKER, bare, client, process, runs, unt
 from roofline.cli import main
 from roofline.errors import SourceError, UsageError
 from roofline.render.page.html import unescaped
-from roofline.serve import jobs as desks
+from roofline.serve import jobs as jobs_module
 from roofline.serve.guard import HEADERS
-from roofline.serve.jobs import Desk
+from roofline.serve.jobs import Jobs
 from roofline.serve.listen import bind
 from roofline.sources import runs as listing
 from roofline.sources.runs import Lookout, Run
@@ -354,7 +354,7 @@ def test_what_the_asker_has_is_not_sent_again(tmp_path: Path) -> None:
             assert server.get(path, headers={"if-none-match": '"other"'}).content == first.content
 
 
-# The desk
+# Jobs
 
 
 def a_run(name: str) -> Run:
@@ -367,56 +367,56 @@ def talking(program: str) -> tuple[str, str, str]:
 
 def test_what_was_asked_for_longest_ago_makes_room() -> None:
     # 4 answers of 10 bytes into 25: the two last ones fit.
-    desk = Desk(talking("print('x' * 9)"), room=25)
+    jobs = Jobs(talking("print('x' * 9)"), room=25)
     made = [a_run(name) for name in "abcd"]
     for run in made:
-        assert desk.report(run).outcome.result(20).body == b"x" * 9 + b"\n"
-    assert [run.id for run in made if desk.known(run.version)] == ["c", "d"]
-    desk.close()
+        assert jobs.report(run).outcome.result(20).body == b"x" * 9 + b"\n"
+    assert [run.id for run in made if jobs.known(run.version)] == ["c", "d"]
+    jobs.close()
 
 
 def test_one_version_is_read_once() -> None:
-    desk = Desk(talking("print('x')"))
-    assert desk.report(a_run("a")) is desk.report(a_run("a"))
-    desk.close()
+    jobs = Jobs(talking("print('x')"))
+    assert jobs.report(a_run("a")) is jobs.report(a_run("a"))
+    jobs.close()
 
 
 def test_a_reader_that_dies_spoils_only_its_own_run() -> None:
     program = "import os, signal\nif request['path'] == 'bad': os.kill(os.getpid(), signal.SIGKILL)\nprint('fine')"
-    desk = Desk(talking(program))
-    assert "SIGKILL" in (desk.report(a_run("bad")).outcome.result(20).error or "")
-    assert desk.report(a_run("good")).outcome.result(20).body == b"fine\n"
-    desk.close()
+    jobs = Jobs(talking(program))
+    assert "SIGKILL" in (jobs.report(a_run("bad")).outcome.result(20).error or "")
+    assert jobs.report(a_run("good")).outcome.result(20).body == b"fine\n"
+    jobs.close()
 
 
 def test_a_reader_that_raises_gives_its_last_line() -> None:
-    desk = Desk(talking("raise SystemExit('roofline: host.pb: it is broken')"))
-    assert desk.report(a_run("a")).outcome.result(20).error == "host.pb: it is broken"
-    desk.close()
+    jobs = Jobs(talking("raise SystemExit('roofline: host.pb: it is broken')"))
+    assert jobs.report(a_run("a")).outcome.result(20).error == "host.pb: it is broken"
+    jobs.close()
 
 
 def test_a_reader_that_cannot_start_is_an_error_too() -> None:
-    desk = Desk(["/nowhere/python"])
-    assert "cannot start the worker" in (desk.report(a_run("a")).outcome.result(20).error or "")
-    desk.close()
+    jobs = Jobs(["/nowhere/python"])
+    assert "cannot start the worker" in (jobs.report(a_run("a")).outcome.result(20).error or "")
+    jobs.close()
 
 
 def test_closing_ends_what_is_being_read() -> None:
-    desk = Desk(talking("print('progress 0.5', file=sys.stderr, flush=True)\nimport time\ntime.sleep(600)"))
-    running, waiting = desk.report(a_run("a")), desk.report(a_run("b"))
+    jobs = Jobs(talking("print('progress 0.5', file=sys.stderr, flush=True)\nimport time\ntime.sleep(600)"))
+    running, waiting = jobs.report(a_run("a")), jobs.report(a_run("b"))
     until(lambda: running.progress == 0.5, "being read")
-    desk.close()
+    jobs.close()
     assert running.state == "failed"
     assert waiting.progress is None
 
 
 def test_failures_too_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desks, "MOST_JOBS", 2)
-    desk = Desk(talking("raise SystemExit('no')"))
+    monkeypatch.setattr(jobs_module, "MOST_JOBS", 2)
+    jobs = Jobs(talking("raise SystemExit('no')"))
     for name in "abcd":
-        assert desk.report(a_run(name)).outcome.result(20).error
-    assert sum(desk.known(a_run(name).version) is not None for name in "abcd") <= 2
-    desk.close()
+        assert jobs.report(a_run(name)).outcome.result(20).error
+    assert sum(jobs.known(a_run(name).version) is not None for name in "abcd") <= 2
+    jobs.close()
 
 
 # As a process of its own

@@ -13,6 +13,8 @@ from msgspec.structs import replace
 from .report import MachineInfo, OpInfo, Report
 from .units import show
 
+SCHEMA = "roofline.comparison/1"
+
 
 class Side(Struct, frozen=True, kw_only=True):
     """Some ops of one report, summed: their time, the least it could be, and what binds for the largest part of it.
@@ -57,18 +59,19 @@ class Totals(Struct, frozen=True, kw_only=True):
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """Two reports compared: totals, every op's change with the largest first, and what differs about the machines."""
+    """Two reports compared: totals, every op's change with the largest first, and what differs about the machines.
 
+    ``speedup`` is time before over time after: above 1 is faster.
+    """
+
+    schema: str = SCHEMA
+    files: tuple[str, str]
     before: Totals
     after: Totals
-    deltas: tuple[Delta, ...]
     change_s: float | None
+    speedup: float | None
+    deltas: tuple[Delta, ...]
     notes: tuple[str, ...] = ()
-
-    @property
-    def speedup(self) -> float | None:
-        """Time before over time after: above 1 is faster."""
-        return self.before.time_s / self.after.time_s if self.before.time_s is not None and self.after.time_s else None
 
     @property
     def new(self) -> tuple[Delta, ...]:
@@ -82,19 +85,22 @@ class Comparison(Struct, frozen=True, kw_only=True):
 Key = Callable[[OpInfo], Hashable]
 
 
-def compare(before: Report, after: Report) -> Comparison:
-    """Match the ops of two reports and say what each one's change adds to the whole."""
+def compare(before: Report, after: Report, files: tuple[str, str] = ("before", "after")) -> Comparison:
+    """Match the ops of two reports and say what each one's change adds to the whole; ``files`` is what to call the two."""
     rows = [_delta(*pair) for pair in _matched(before.ops, after.ops)]
     known = [row.change_s for row in rows if row.change_s is not None]
     total = sum(known) if known else None
     deltas = [replace(row, share=row.change_s / total) if total and row.change_s is not None else row for row in rows]
     half = len(rows) - len(known)
     notes = [f"{half} of {len(rows)} rows have no measured time on both sides and are not in the total change"] if half and known else []
+    mine, theirs = _totals(before), _totals(after)
     return Comparison(
-        before=_totals(before),
-        after=_totals(after),
-        deltas=tuple(sorted(deltas, key=_weight)),
+        files=files,
+        before=mine,
+        after=theirs,
         change_s=total,
+        speedup=mine.time_s / theirs.time_s if mine.time_s is not None and theirs.time_s else None,
+        deltas=tuple(sorted(deltas, key=_weight)),
         notes=(*_machine_notes(before.machine, after.machine), *notes),
     )
 

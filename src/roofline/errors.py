@@ -12,6 +12,7 @@ A message says where, what, and what to do next, on one line.
 """
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 class RooflineError(Exception):
@@ -54,8 +55,6 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     >>> did_you_mean("zzz", ["h100", "v5e"])
     ''
     """
-    from difflib import get_close_matches
-
     spelling = {name.lower(): name for name in known}
     close = get_close_matches(word.lower(), spelling, n=3, cutoff=0.6)
     if not close:

@@ -33,6 +33,7 @@ from .units import show
 
 Groups = tuple[tuple[str, ...], ...]
 
+SCHEMA = "roofline.fusion/1"
 ENUMERABLE = 12  # stages up to which every grouping is listed: 2**11 of them
 ON_CHIP = ("vmem", "sbuf", "sram", "l1", "lds")  # the memories that hold the row of a kernel, in order of preference
 SPREAD = ("l1", "lds")  # those that lie in pieces, one a core, and whose size machine files give for the whole chip
@@ -261,6 +262,62 @@ class Fusion(Struct, frozen=True, kw_only=True):
     def speedup(self) -> float:
         """The time of the unfused chain over this one's."""
         return self.unfused_s / self.time_s if self.time_s else 1.0
+
+
+class Grouping(Struct, frozen=True, kw_only=True):
+    """One grouping of a chain as JSON."""
+
+    kernels: int
+    groups: Groups
+    legal: bool
+    best: bool
+    bytes: float
+    flops: float | None
+    intensity: float | None
+    bound: str | None
+    time_s: float
+    attainable: float | None
+    speedup: float
+    reasons: tuple[str, ...]
+
+
+class ChainReport(Struct, frozen=True, kw_only=True):
+    """Groupings of a chain as JSON."""
+
+    schema: str = SCHEMA
+    machine: str
+    shape: tuple[int, ...]
+    dtype: str
+    groupings: tuple[Grouping, ...]
+    notes: tuple[str, ...]
+
+
+def chain_report(shape: Sequence[int], dtype: str, machine: Machine, found: Sequence[Fusion], winner: Fusion) -> ChainReport:
+    """What to write about these groupings of a chain, of which one is the best."""
+    return ChainReport(
+        machine=machine.name,
+        shape=tuple(shape),
+        dtype=dtype,
+        groupings=tuple(_grouping(one, winner) for one in found),
+        notes=tuple(dict.fromkeys((*machine.notes, *(note for one in found for note in one.notes)))),
+    )
+
+
+def _grouping(one: Fusion, winner: Fusion) -> Grouping:
+    return Grouping(
+        kernels=len(one.kernels),
+        groups=one.groups,
+        legal=one.legal,
+        best=one.groups == winner.groups,
+        bytes=float(one.bytes),
+        flops=None if one.flops is None else float(one.flops),
+        intensity=one.intensity,
+        bound=one.bound,
+        time_s=one.time_s,
+        attainable=one.attainable,
+        speedup=one.speedup,
+        reasons=one.illegal,
+    )
 
 
 def groupings(chain: Chain) -> Iterator[Groups]:

@@ -37,6 +37,7 @@ from .units import plain, show
 
 Formula = Callable[..., Ledger | Cost]
 
+SCHEMA = "roofline.crossing/1"
 INFINITE = 2**200  # stands for an infinite fixed dimension
 TIE = Fraction(1, 2**100)  # times closer than this, relatively, are equal
 FAR = 64  # the free dimension is searched over so many doublings, and its limit taken at the last
@@ -84,6 +85,42 @@ class Crossing(Struct, frozen=True, kw_only=True):
         sign = "≥" if self.regime == "compute above" else "≤"
         exactly = f" (crossover {plain(self.real, 6)})" if self.real is not None else ""
         return f"{bound_words(self.compute_unit)} for {name} {sign} {self.integer:,}{exactly}, else {bound_words(self.level_unit)}"
+
+
+class CrossingReport(Struct, frozen=True, kw_only=True):
+    """A crossing as JSON, with the names of the formula and the machine; an infinite intensity or ridge is ``None``."""
+
+    schema: str = SCHEMA
+    formula: str
+    machine: str
+    free: tuple[str, ...]
+    regime: str
+    real: float | None
+    integer: int | None
+    intensity: float | None
+    ridge: float | None
+    compute: tuple[str, ...]
+    level: tuple[str, ...]
+    others: tuple[float, ...]
+    notes: tuple[str, ...]
+
+
+def crossing_report(found: Crossing, formula: str, machine: Machine) -> CrossingReport:
+    """What to write about the crossing of a formula on a machine."""
+    return CrossingReport(
+        formula=formula,
+        machine=machine.name,
+        free=found.free,
+        regime=found.regime,
+        real=found.real,
+        integer=found.integer,
+        intensity=None if isinf(found.intensity) else found.intensity,
+        ridge=None if isinf(found.ridge) else found.ridge,
+        compute=tuple(resource.name for resource in found.compute),
+        level=tuple(resource.name for resource in found.level),
+        others=found.others,
+        notes=machine.notes,
+    )
 
 
 class _Side(Struct, frozen=True):

@@ -33,6 +33,7 @@ from .advice import Placed, advise, in_order
 from .cache_hits import resident, served
 from .counters import LaunchCounters, model_against_counters, with_counters
 from .program_points import amounts, known_parts, number, points
+from .stragglers import straggler
 
 ONLY_HBM = "GPU profiles have no counters: only hbm traffic is modelled; add l2 and l1 with --counters FILE.csv (Nsight Compute)"
 
@@ -110,8 +111,6 @@ def _findings(
         found = in_order([*found, served(moved)])
     if len(devices) < 2:
         return found
-    from .stragglers import straggler
-
     slow = straggler(ops, shares, devices)
     return in_order([*found, slow]) if slow else found
 

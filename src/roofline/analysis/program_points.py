@@ -11,6 +11,7 @@ from ..report import Amounts, Point
 from ..resource import PCIE, Resource, named
 from ..workload import Op, Recording, Share, Step, feeds
 from .advice import Placed
+from .counters import hardware, launches_kernels
 from .losses import CAUSES, Held, Losses, cause, lose
 
 _StepCosts = dict[tuple[tuple[int, float], ...], Cost]  # by what ran: steps repeat each other, and differ in their times
@@ -167,8 +168,6 @@ def _hardware(recording: Recording, total: _Part, machine: Machine, corrections:
     Its time is the program's when every op that launches kernels was counted; else that of the ops that were.
     """
     if any(op.counters is not None for op in recording.workload):
-        from .counters import hardware, launches_kernels
-
         seen = hardware(recording.workload, launches_kernels(recording) or None)
         if seen is not None:
             time_s, busy_s = (total.time_s, total.busy_s) if seen.covers_all else (seen.time_s, seen.time_s)

@@ -8,37 +8,35 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 from ..errors import RooflineError, UsageError, did_you_mean
 
-# name -> (module, one line of help)
+# name -> one line of help; the module is the name with underscores
 COMMANDS = {
-    "analyze": ("analyze", "compare a profile, program or op table with a chip's limits: bounds, efficiency, what to do next"),
-    "capture": ("capture", "run a JAX program under the profiler and analyse the profile"),
-    "op": ("op", "cost and minimum time of one operation from its shapes"),
-    "place": ("place", "place given FLOP, bytes and a measured time on a chip's roofline"),
-    "cross": ("cross", "find the size at which an operation becomes compute-bound"),
-    "fuse": ("fuse", "compare every way to fuse a chain of ops into kernels, and find the fastest"),
-    "hlo": ("hlo", "cost of an XLA program by scope, source location or category"),
-    "fusion": ("fusion", "what the compiler left unfused in a program, why, and what that costs"),
-    "compare": ("compare", "compare two reports op by op"),
-    "jax-compare": ("jax_compare", "compare our FLOP and byte counts with XLA's cost analysis of a JAX function"),
-    "chips": ("chips", "list, show and compare chips; check a machine file"),
-    "plot": ("plot", "draw a figure"),
-    "cache": ("cache", "show or clear the profile cache"),
-    "serve": ("serve", "browse the reports of local runs in a web browser"),
-    "completion": ("completion", "print a script that completes commands and options in bash, zsh or fish"),
+    "analyze": "compare a profile, program or op table with a chip's limits: bounds, efficiency, what to do next",
+    "capture": "run a JAX program under the profiler and analyse the profile",
+    "op": "cost and minimum time of one operation from its shapes",
+    "place": "place given FLOP, bytes and a measured time on a chip's roofline",
+    "cross": "find the size at which an operation becomes compute-bound",
+    "fuse": "compare every way to fuse a chain of ops into kernels, and find the fastest",
+    "hlo": "cost of an XLA program by scope, source location or category",
+    "fusion-report": "what the compiler left unfused in a program, why, and what that costs",
+    "compare": "compare two reports op by op",
+    "jax-compare": "compare our FLOP and byte counts with XLA's cost analysis of a JAX function",
+    "chips": "list, show and compare chips; check a machine file",
+    "plot": "draw a figure",
+    "cache": "show or clear the profile cache",
+    "serve": "browse the reports of local runs in a web browser",
+    "completion": "print a script that completes commands and options in bash, zsh or fish",
 }
+ALIASES = {"fusion": "fusion-report"}  # former names, not listed
 _USAGE = "usage: roofline COMMAND [arguments]   (details: roofline COMMAND --help)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status."""
-    return _checked(list(sys.argv[1:] if argv is None else argv))
-
-
-def _checked(words: list[str]) -> int:
-    """The exit status of a command; what is wrong with it is one line."""
+    """Run one command; the exit status. An error is one line."""
+    words = list(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # an encoding without µ shows a question mark, and no traceback
@@ -70,19 +68,23 @@ def _run(words: list[str]) -> int:
 
         sys.stdout.write(f"roofline {version('roofline')}\n")
         return 0
-    name, *rest = words
+    name, rest = ALIASES.get(words[0], words[0]), words[1:]
     if name not in COMMANDS:
         raise UsageError(f"no command named {name!r}{did_you_mean(name, COMMANDS) or '; commands: ' + ', '.join(COMMANDS)}")
-    command = import_module(f".{COMMANDS[name][0]}", __name__)
-    status: int = command.run(rest)
+    status: int = module_of(name).run(rest)
     sys.stdout.flush()
     return status
+
+
+def module_of(name: str) -> Any:
+    """The module of a command, with its `run`."""
+    return import_module(f".{name.replace('-', '_')}", __name__)
 
 
 def help_text() -> str:
     """What `roofline --help` prints."""
     widest = max(map(len, COMMANDS))
-    lines = [f"  {name.ljust(widest)}  {summary}" for name, (_, summary) in COMMANDS.items()]
+    lines = [f"  {name.ljust(widest)}  {summary}" for name, summary in COMMANDS.items()]
     return "\n".join(
         [
             "roofline: how close a program runs to its chip's limits, what holds it back, and what to do next.",

@@ -3,16 +3,14 @@
 import argparse
 from collections.abc import Sequence
 
+from ..render.op_table import COLUMNS
+from ..selection import KEYS, PLACES
 from .options import Parser, at_least, chosen_corrections, chosen_machine, correction_options, is_corrected, machine_options, output_options
 from .reading import host_options, read_input
+from .reporting import answer, columns
 from .terminal import chart_options
 
-GROUPS = ("category", "scope", "location", "phase", "dtype", "name", "program", "unit", "bound", "step", "device", "host")
-COLUMNS = (
-    *("rank", "op", "category", "program", "scope", "location", "phase", "count", "kernels", "time", "self", "mean", "share", "unit"),
-    *("dtype", "work", "achieved", "attainable", "intensity", "ridge", "bound", "minimum", "serial", "efficiency"),
-    *("from", "counted", "steps", "devices"),
-)
+GROUPS = tuple("program" if key == "module" else key for key in (*KEYS, *PLACES))
 
 
 def parser() -> Parser:
@@ -79,8 +77,6 @@ def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     _check(args)
     recording = read_input(args, args.path, lambda: chosen_machine(args), salvage=args.salvage)
-    from .reporting import answer
-
     answer(args, recording)
     return 0
 
@@ -90,6 +86,4 @@ def _check(args: argparse.Namespace) -> None:
     if is_corrected(args):
         chosen_corrections(args)
     if args.columns:
-        from .reporting import columns
-
         columns(args)

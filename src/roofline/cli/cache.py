@@ -3,25 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec.structs import asdict
 
 from ..render.tables import facts
 from ..sources.cache import Cache, cache_folder
 from ..units import show
 from .options import Parser, output_options
 from .output import emit, talk
-
-SCHEMA = "roofline.cache/1"
-
-
-class Answer(Struct, frozen=True, kw_only=True):
-    """The cache as JSON."""
-
-    schema: str = SCHEMA
-    folder: str
-    entries: int
-    bytes: int
-    most_bytes: int
 
 
 def parser() -> Parser:
@@ -43,13 +31,12 @@ def run(words: Sequence[str]) -> int:
     if args.clear:
         gone = cache.clear()
         talk(f"{gone:,} {'entry' if gone == 1 else 'entries'} removed")
-    sizes = [size for _, size, _ in cache.entries()]
-    answer = Answer(folder=str(cache.folder), entries=len(sizes), bytes=sum(sizes), most_bytes=cache.most_bytes)
-    room = f"{show(answer.bytes, 'B')} of at most {show(answer.most_bytes, 'B')}"
+    held = cache.listing()
+    room = f"{show(held.bytes, 'B')} of at most {show(held.most_bytes, 'B')}"
     emit(
         args,
-        lambda page: facts([("folder", answer.folder), ("entries", f"{answer.entries:,}"), ("size", room)], page),
-        answer,
-        lambda: [{"folder": answer.folder, "entries": answer.entries, "bytes": answer.bytes, "most_bytes": answer.most_bytes}],
+        lambda page: facts([("folder", held.folder), ("entries", f"{held.entries:,}"), ("size", room)], page),
+        held,
+        lambda: [{name: cell for name, cell in asdict(held).items() if name != "schema"}],
     )
     return 0

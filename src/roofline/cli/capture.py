@@ -5,7 +5,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..analysis import analyze
 from ..capture.session import Profiled, Window, checked, profile
+from ..render.export import op_rows, to_json
+from ..render.page.report_page import report_page
+from ..render.text import report_text
+from ..sources import read
 from ..units import parse, show
 from .options import Parser, at_least, chosen_machine, machine_options, output_options
 from .output import emit, talk, write
@@ -69,12 +74,6 @@ def _after_failure(args: argparse.Namespace, taken: Profiled) -> int:
 
 
 def _analyse(args: argparse.Namespace, taken: Profiled) -> None:
-    from ..analysis import analyze
-    from ..render.export import op_rows, to_json
-    from ..render.page.report_page import report_page
-    from ..render.text import report_text
-    from ..sources import read
-
     for note in taken.notes:
         talk(note)
     for file in taken.files:

@@ -1,41 +1,27 @@
 """`roofline chips`: list, show and compare chips; check a machine file."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import asdict
 
 from ..analysis import describe
 from ..errors import UsageError
 from ..machine import Ceiling, Machine
-from ..machines import Problem, card, catalogue, lint
+from ..machines import card, catalogue
+from ..machines.lint import LintReport, lint
+from ..machines.listing import ChipListing
 from ..render.export import Row
 from ..render.machines import card_text, chips_text, comparison_text, lint_text
-from ..report import MachineInfo
+from ..render.tables import Paper
 from .options import Parser, output_options
 from .output import draw, emit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SCHEMA = "roofline.machines/1"
 CHECK_FAILED = 3
-
-
-class Answer(Struct, frozen=True, kw_only=True):
-    """Machines as JSON."""
-
-    schema: str = SCHEMA
-    machines: tuple[MachineInfo, ...]
-
-
-class LintAnswer(Struct, frozen=True, kw_only=True):
-    """What the linter found, as JSON."""
-
-    schema: str = "roofline.lint/1"
-    problems: tuple[Problem, ...]
 
 
 def parser() -> Parser:
@@ -63,14 +49,14 @@ def run(words: Sequence[str]) -> int:
         if len(cards) < 2:
             raise UsageError("chips --compare: give two or more chips, separated by commas")
         machines = tuple(each.machine for each in cards)
-        emit(args, lambda page: comparison_text(machines, page), _answer(machines), lambda: _ceiling_rows(machines))
+        _emit(args, lambda page: comparison_text(machines, page), machines)
     elif args.name:
         cards = tuple(card(name) for name in args.name)
         machines = tuple(each.machine for each in cards)
-        emit(args, lambda page: "\n\n".join(card_text(each, page) for each in cards), _answer(machines), lambda: _ceiling_rows(machines))
+        _emit(args, lambda page: "\n\n".join(card_text(each, page) for each in cards), machines)
     else:
         machines = catalogue()
-        emit(args, lambda page: chips_text(machines, page), _answer(machines), lambda: _ceiling_rows(machines))
+        _emit(args, lambda page: chips_text(machines, page), machines)
     if args.output:
         draw(args, _figure(machines, args.theme))
     return 0
@@ -92,17 +78,14 @@ def _check(args: argparse.Namespace) -> int:
     if args.lint_all:
         targets += [machine.name for machine in catalogue()]
     problems = tuple(problem for target in targets for problem in lint(target))
-    emit(args, lambda page: lint_text(targets, problems, page), LintAnswer(problems=problems), lambda: [asdict(one) for one in problems])
+    emit(args, lambda page: lint_text(targets, problems, page), LintReport(problems=problems), lambda: [asdict(one) for one in problems])
     return CHECK_FAILED if any(problem.severity == "error" for problem in problems) else 0
 
 
-def _answer(machines: Sequence[Machine]) -> Answer:
-    return Answer(machines=tuple(describe(machine) for machine in machines))
-
-
-def _ceiling_rows(machines: Sequence[Machine]) -> list[Row]:
-    """One row a ceiling, with its source."""
-    return [_ceiling_row(machine, ceiling) for machine in machines for ceiling in machine.ceilings]
+def _emit(args: argparse.Namespace, text: Callable[[Paper], str], machines: Sequence[Machine]) -> None:
+    """The machines everywhere the options ask for them; a table has one row a ceiling, with its source."""
+    listing = ChipListing(machines=tuple(describe(machine) for machine in machines))
+    emit(args, text, listing, lambda: [_ceiling_row(machine, ceiling) for machine in machines for ceiling in machine.ceilings])
 
 
 def _ceiling_row(machine: Machine, ceiling: Ceiling) -> Row:

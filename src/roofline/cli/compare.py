@@ -4,8 +4,6 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from msgspec import Struct
-
 from ..analysis import analyze
 from ..comparison import Comparison, Delta, Totals, compare
 from ..render.export import Row
@@ -15,24 +13,9 @@ from ..render.text import notes_text
 from ..report import Report
 from ..sources.files import all_of
 from ..units import percent, show
-from .options import Parser, at_least, chosen_machine, is_page, machine_options, output_options
+from .options import Parser, at_least, chosen_machine, is_page, machine_options, names_machine, output_options
 from .output import draw, emit, write_page
 from .reading import host_options, read_input, stored_report
-
-SCHEMA = "roofline.comparison/1"
-
-
-class Answer(Struct, frozen=True, kw_only=True):
-    """A comparison as JSON."""
-
-    schema: str = SCHEMA
-    files: tuple[str, str]
-    before: Totals
-    after: Totals
-    change_s: float | None
-    speedup: float | None
-    deltas: tuple[Delta, ...]
-    notes: tuple[str, ...]
 
 
 def parser() -> Parser:
@@ -56,14 +39,13 @@ def run(words: Sequence[str]) -> int:
 
     def report(name: str) -> Report:
         # A report keeps its machine, unless another is asked for.
-        if not (args.chip or args.set or args.per_device) and (kept := stored_report(name)) is not None:
+        if not names_machine(args) and (kept := stored_report(name)) is not None:
             return kept
         recording = read_input(args, [name], lambda: chosen_machine(args))
         return analyze(recording, chosen_machine(args, recording.devices))
 
     before, after = report(args.before), report(args.after)
-    found = compare(before, after)
-    answer = answer_of(args.before, args.after, found)
+    found = compare(before, after, (args.before, args.after))
     if args.output and is_page(args.output):
         from ..render.page.report_page import comparison_page
 
@@ -72,27 +54,14 @@ def run(words: Sequence[str]) -> int:
         from ..render.plot import change_bars
 
         draw(args, change_bars(found, theme=args.theme))
-    emit(args, lambda page: _text(args.before, args.after, found, args.top, page), answer, lambda: [_row(delta) for delta in found.deltas])
+    emit(args, lambda page: _text(found, args.top, page), found, lambda: [_row(delta) for delta in found.deltas])
     return 0
-
-
-def answer_of(before: str, after: str, found: Comparison) -> Answer:
-    """What the command answers about these two files."""
-    return Answer(
-        files=(before, after),
-        before=found.before,
-        after=found.after,
-        change_s=found.change_s,
-        speedup=found.speedup,
-        deltas=found.deltas,
-        notes=found.notes,
-    )
 
 
 def _written(args: argparse.Namespace, name: str) -> bytes | None:
     """The bytes of a report that is kept as it was written, so that a page holds those and no others."""
     path = Path(name)
-    kept = not (args.chip or args.set or args.per_device) and path.is_file() and stored_report(name) is not None
+    kept = not names_machine(args) and path.is_file() and stored_report(name) is not None
     return all_of(path) if kept else None
 
 
@@ -113,7 +82,7 @@ def _row(delta: Delta) -> Row:
     }
 
 
-def _text(before: str, after: str, found: Comparison, top: int, page: Paper) -> str:
+def _text(found: Comparison, top: int, page: Paper) -> str:
     speed = f"{found.speedup:.3g}x as fast" if found.speedup else "not measured on both sides"
     total = facts(
         [
@@ -139,7 +108,7 @@ def _text(before: str, after: str, found: Comparison, top: int, page: Paper) -> 
     ]
     headers = ["op", "matched by", "before", "after", "change", "share", "eff. before", "eff. after", "bound"]
     more = f"\n… and {len(found.deltas) - top:,} more; show them with --top" if len(found.deltas) > top else ""
-    head = f"{page.paint(before, 'bold')} compared with {page.paint(after, 'bold')}"
+    head = " compared with ".join(page.paint(name, "bold") for name in found.files)
     return "\n\n".join(
         part for part in (head, total, table(headers, rows, page, left=2) + more, notes_text(list(found.notes), page)) if part
     )

@@ -6,14 +6,13 @@ The script asks this command what may follow, so it fits whichever version is in
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
 
 from ..dtypes import DTYPES
 from ..errors import RooflineError
 from ..formulas import all_formulas, lookup
 from ..formulas.chains import POINTWISE
 from ..machines import names
-from . import COMMANDS
+from . import COMMANDS, module_of
 from .options import Parser
 
 BASH = """\
@@ -123,7 +122,7 @@ def _following(words: Sequence[str], option: bool) -> Iterable[str]:
 
 
 def _parser(name: str, words: Sequence[str]) -> Parser:
-    command = import_module(f"{__package__}.{COMMANDS[name][0]}")
+    command = module_of(name)
     first = (words[0], words[1:]) if name == "plot" else (lookup(words[0]),) if name in FIRST else ()
     made: Parser = command.parser(*first)
     return made

@@ -5,9 +5,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import asdict
 
 from ..errors import UsageError
@@ -16,37 +15,18 @@ from ..ledger import Ledger
 from ..machine import Machine
 from ..render.tables import Paper, facts
 from ..render.text import notes_text
-from ..solving import INFINITE, Crossing, cross
+from ..solving import INFINITE, Crossing, cross, crossing_report
 from ..units import plain
-from .formula import add_options, chosen_options, listing, number
+from .formula import add_options, add_sizes, chosen_options, free_and_fixed, intensities, listing
 from .options import Parser, chosen_machine, machine_options, output_options
 from .output import draw, emit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SCHEMA = "roofline.crossing/1"
 DOUBLINGS = 4  # of the size that a figure shows on either side
 AROUND = 1000  # where a figure is centred when nothing crosses
 EXAMPLE = "roofline cross matmul --free m --k inf --n inf --chip v5e"
-
-
-class Answer(Struct, frozen=True, kw_only=True):
-    """A crossing as JSON."""
-
-    schema: str = SCHEMA
-    formula: str
-    machine: str
-    free: tuple[str, ...]
-    regime: str
-    real: float | None
-    integer: int | None
-    intensity: float | None
-    ridge: float | None
-    compute: tuple[str, ...]
-    level: tuple[str, ...]
-    others: tuple[float, ...]
-    notes: tuple[str, ...]
 
 
 def parser(formula: Formula) -> Parser:
@@ -58,8 +38,7 @@ def parser(formula: Formula) -> Parser:
     made.add_argument(
         "--free", required=True, metavar="NAME[,NAME…]", help="dimension to vary; several vary together: m,k,n is a square product"
     )
-    for parameter in formula.dimensions:
-        made.add_argument(f"--{parameter.name.replace('_', '-')}", dest=parameter.name, metavar="SIZE|inf", help=parameter.meaning)
+    add_sizes(made, formula, "SIZE|inf")
     made.add_argument("--against", default="hbm", metavar="LEVEL", help="memory level or link to compare compute with (default hbm)")
     add_options(made, formula)
     machine_options(made)
@@ -73,55 +52,30 @@ def run(words: Sequence[str]) -> int:
         return 0 if words else 2
     formula = lookup(words[0])
     args = parser(formula).parse_args(words[1:])
-    free = tuple(name.strip() for name in args.free.split(","))
-    given: dict[str, Any] = {p.name: number(getattr(args, p.name), p) for p in formula.dimensions if getattr(args, p.name) is not None}
+    free, given = free_and_fixed(args, formula)
     if missing := [p.name for p in formula.dimensions if p.required and p.name not in (*free, *given)]:
         raise UsageError(f"cross {formula.name}: missing {', '.join('--' + name for name in missing)}; give each a size, or inf")
     machine = chosen_machine(args)
     price = partial(formula.function, **chosen_options(args, formula))
     found = cross(price, free, machine, level=args.against, **given)
-    answer = _answer(found, formula, machine)
-    row = {key: ",".join(map(str, value)) if isinstance(value, tuple) else value for key, value in asdict(answer).items()}
+    report = crossing_report(found, formula.name, machine)
+    row = {key: ",".join(map(str, value)) if isinstance(value, tuple) else value for key, value in asdict(report).items()}
     if args.output:
-        draw(
-            args, _figure(found, formula.name, price, free, {name: INFINITE if size == inf else size for name, size in given.items()}, args)
-        )
-    emit(args, lambda page: _text(found, formula, machine, given, page), answer, lambda: [row])
+        fixed = {name: INFINITE if size == inf else size for name, size in given.items()}
+        draw(args, _figure(found, formula.name, partial(price, **fixed), args))
+    emit(args, lambda page: _text(found, formula, machine, given, page), report, lambda: [row])
     return 0
 
 
-def _figure(
-    found: Crossing, name: str, price: Callable[..., Ledger], free: tuple[str, ...], fixed: Mapping[str, object], args: argparse.Namespace
-) -> "Axes":
+def _figure(found: Crossing, name: str, price: Callable[..., Ledger], args: argparse.Namespace) -> "Axes":
     """Intensity by the free size, a few doublings to either side of the crossing."""
     from ..render.plot import intensity_against_size
 
     middle = found.integer or AROUND
     sizes = sorted({max(1, round(middle * 2 ** (step / 4))) for step in range(-4 * DOUBLINGS, 4 * DOUBLINGS + 1)})
-    curve = [(float(size), price(**dict.fromkeys(free, size), **fixed).cost.intensity(args.against) or 0.0) for size in sizes]
+    curve = intensities(price, found.free, sizes, args.against)
     ridge = (f"{' + '.join(map(str, found.compute))} over {args.against}", found.ridge)
-    return intensity_against_size({name: [spot for spot in curve if spot[1]]}, [ridge], size=" = ".join(free), theme=args.theme)
-
-
-def _answer(found: Crossing, formula: Formula, machine: Machine) -> Answer:
-    return Answer(
-        formula=formula.name,
-        machine=machine.name,
-        free=found.free,
-        regime=found.regime,
-        real=found.real,
-        integer=found.integer,
-        intensity=_finite(found.intensity),
-        ridge=_finite(found.ridge),
-        compute=tuple(resource.name for resource in found.compute),
-        level=tuple(resource.name for resource in found.level),
-        others=found.others,
-        notes=machine.notes,
-    )
-
-
-def _finite(value: float) -> float | None:
-    return value if abs(value) != float("inf") else None
+    return intensity_against_size({name: [spot for spot in curve if spot[1]]}, [ridge], size=" = ".join(found.free), theme=args.theme)
 
 
 def _text(found: Crossing, formula: Formula, machine: Machine, given: Mapping[str, object], page: Paper) -> str:

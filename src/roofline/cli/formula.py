@@ -2,6 +2,7 @@
 
 import argparse
 import shlex
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from math import inf
@@ -44,6 +45,23 @@ def add_dimensions(parser: argparse.ArgumentParser, formula: Formula) -> None:
     """A positional argument for each dimension of the formula."""
     for parameter in formula.dimensions:
         parser.add_argument(parameter.name, metavar=parameter.name.upper(), help=parameter.meaning.replace("%", "%%"))
+
+
+def add_sizes(parser: argparse.ArgumentParser, formula: Formula, metavar: str) -> None:
+    """An option for each dimension of the formula."""
+    for parameter in formula.dimensions:
+        parser.add_argument(f"--{parameter.name.replace('_', '-')}", dest=parameter.name, metavar=metavar, help=parameter.meaning)
+
+
+def free_and_fixed(args: argparse.Namespace, formula: Formula) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The dimensions that vary together, and the sizes of those that were given."""
+    fixed = {p.name: number(getattr(args, p.name), p) for p in formula.dimensions if getattr(args, p.name) is not None}
+    return tuple(name.strip() for name in args.free.split(",")), fixed
+
+
+def intensities(price: Callable[..., Ledger], free: Sequence[str], sizes: Iterable[int], level: str) -> list[tuple[float, float]]:
+    """Each size with the arithmetic intensity there; 0 where there is none."""
+    return [(float(size), price(**dict.fromkeys(free, size)).cost.intensity(level) or 0.0) for size in sizes]
 
 
 def chosen_ledger(args: argparse.Namespace, formula: Formula) -> Ledger:

@@ -3,46 +3,17 @@
 import argparse
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec.structs import asdict
 
 from ..errors import UsageError, did_you_mean
 from ..formulas.chains import POINTWISE
-from ..fusing import ENUMERABLE, Fusion, StageSpec, best, chain, every_fusion, fuse
+from ..fusing import ENUMERABLE, ChainReport, Fusion, Grouping, StageSpec, best, chain, chain_report, every_fusion, fuse
+from ..render.export import Row
 from ..render.tables import Cell, Paper, table
 from ..render.text import notes_text
 from ..units import parse, plain, show
 from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
 from .output import draw, emit
-
-SCHEMA = "roofline.fusion/1"
-
-
-class Grouping(Struct, frozen=True, kw_only=True):
-    """One grouping as JSON."""
-
-    kernels: int
-    groups: tuple[tuple[str, ...], ...]
-    legal: bool
-    best: bool
-    bytes: float
-    flops: float | None
-    intensity: float | None
-    bound: str | None
-    time_s: float
-    attainable: float | None
-    speedup: float
-    reasons: tuple[str, ...]
-
-
-class Answer(Struct, frozen=True, kw_only=True):
-    """Every grouping of a chain as JSON."""
-
-    schema: str = SCHEMA
-    machine: str
-    shape: tuple[int, ...]
-    dtype: str
-    groupings: tuple[Grouping, ...]
-    notes: tuple[str, ...]
 
 
 def parser() -> Parser:
@@ -94,11 +65,8 @@ def run(words: Sequence[str]) -> int:
         found = every_fusion(line, machine, on_chip_bytes=on_chip, corrections=corrections)
     else:
         found = (fuse(line, [1] * len(line), machine, on_chip_bytes=on_chip, corrections=corrections), winner)
-    notes = tuple(dict.fromkeys((*machine.notes, *(note for one in found for note in one.notes))))
-    answer = Answer(
-        machine=machine.name, shape=shape, dtype=args.dtype, groupings=tuple(_grouping(one, winner) for one in found), notes=notes
-    )
-    emit(args, lambda page: _text(answer, page), answer, lambda: [_row(one) for one in answer.groupings])
+    report = chain_report(shape, args.dtype, machine, found, winner)
+    emit(args, lambda page: _text(report, page), report, lambda: [_row(one) for one in report.groupings])
     if args.output:
         from ..render.plot import fusion_path
 
@@ -145,32 +113,13 @@ def _groups(text: str) -> list[int] | list[list[str]]:
     return [part.split("+") for part in parts]
 
 
-def _grouping(one: Fusion, winner: Fusion) -> Grouping:
-    return Grouping(
-        kernels=len(one.kernels),
-        groups=one.groups,
-        legal=one.legal,
-        best=one.groups == winner.groups,
-        bytes=float(one.bytes),
-        flops=None if one.flops is None else float(one.flops),
-        intensity=one.intensity,
-        bound=one.bound,
-        time_s=one.time_s,
-        attainable=one.attainable,
-        speedup=one.speedup,
-        reasons=one.illegal,
-    )
+def _row(one: Grouping) -> Row:
+    return {**asdict(one), "groups": ",".join("+".join(group) for group in one.groups), "reasons": "; ".join(one.reasons)}
 
 
-def _row(one: Grouping) -> dict[str, object]:
-    names = [field for field in Grouping.__dataclass_fields__ if field != "reasons"]
-    cells = {name: getattr(one, name) for name in names}
-    return {**cells, "groups": ",".join("+".join(group) for group in one.groups), "reasons": "; ".join(one.reasons)}
-
-
-def _text(answer: Answer, page: Paper) -> str:
+def _text(report: ChainReport, page: Paper) -> str:
     rows: list[list[str | Cell]] = []
-    for one in answer.groupings:
+    for one in report.groupings:
         verdict = Cell("best", "green") if one.best else Cell("" if one.legal else "not possible", "" if one.legal else "red")
         rows.append(
             [
@@ -185,7 +134,7 @@ def _text(answer: Answer, page: Paper) -> str:
                 verdict,
             ]
         )
-    head = f"{page.paint('fusion', 'bold')} of {'x'.join(map(str, answer.shape))} {answer.dtype} on {answer.machine}"
+    head = f"{page.paint('fusion', 'bold')} of {'x'.join(map(str, report.shape))} {report.dtype} on {report.machine}"
     body = table(["kernels", "n", "traffic", "FLOP/B", "attainable", "bound", "minimum", "speed-up", ""], rows, page)
-    reasons = [reason for one in answer.groupings for reason in one.reasons]
-    return "\n\n".join(part for part in (head, body, notes_text([*answer.notes, *reasons], page)) if part)
+    reasons = [reason for one in report.groupings for reason in one.reasons]
+    return "\n\n".join(part for part in (head, body, notes_text([*report.notes, *reasons], page)) if part)

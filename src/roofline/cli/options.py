@@ -1,39 +1,20 @@
-"""Options that commands share: which chip, which corrections, where the output goes.
-
-They are declared before anything is read; their implementations are imported when needed.
-"""
+"""Options that commands share: which chip, which corrections, where the output goes."""
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from ..errors import UsageError
 from ..machine import Machine
+from ..machines import load, parse_settings
 from ..machines.detection import DEFAULT_CHIP, machine_for
 from ..placement import Corrections
+from ..resource import Resource
+from ..units import parse
 from ..workload import Device
 
 CHIP_VARIABLE = "ROOFLINE_CHIP"
-
-
-class _Help(argparse.RawDescriptionHelpFormatter):
-    """Help as wide as the terminal; argparse makes one of these for every option it is told of, and would import `shutil` to know."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=terminal_columns() - 2)
-
-
-def terminal_columns() -> int:
-    """What `shutil.get_terminal_size` says: ``COLUMNS`` if it is set, else the terminal's width, else 80."""
-    said = os.environ.get("COLUMNS", "")
-    if said.isdecimal() and int(said):
-        return int(said)
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
-    except (AttributeError, ValueError, OSError):  # no standard output, a closed one, or no terminal
-        return 80
 
 
 class Parser(argparse.ArgumentParser):
@@ -44,12 +25,12 @@ class Parser(argparse.ArgumentParser):
             prog=f"roofline {command}",
             description=summary,
             epilog=f"example:\n  {example}",
-            formatter_class=_Help,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
         self.command = command
 
-    def error(self, message: str) -> "NoReturn":
+    def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.command}: {message}; see: {self.prog} --help")
 
 
@@ -135,10 +116,13 @@ def is_page(name: str) -> bool:
     return name.lower().endswith(PAGES)
 
 
-def chosen_machine(args: argparse.Namespace, devices: "Sequence[Device]" = ()) -> "Machine":
-    """The machine these options name; without a name, the first device that a recording came from, else the default."""
-    from ..machines import load, parse_settings
+def names_machine(args: argparse.Namespace) -> bool:
+    """Whether these options ask for a machine other than the input's own."""
+    return bool(args.chip or args.set or args.per_device)
 
+
+def chosen_machine(args: argparse.Namespace, devices: Sequence[Device] = ()) -> Machine:
+    """The machine these options name; without a name, the first device that a recording came from, else the default."""
     name = args.chip or os.environ.get(CHIP_VARIABLE)
     machine = load(name) if name else machine_for(devices)
     if args.per_device:
@@ -155,11 +139,8 @@ def is_corrected(args: argparse.Namespace) -> bool:
     return bool(args.sustained) or (args.communication, args.overlap, args.launches) != ("0", "1", "0")
 
 
-def chosen_corrections(args: argparse.Namespace) -> "Corrections":
+def chosen_corrections(args: argparse.Namespace) -> Corrections:
     """The corrections these options ask for."""
-    from ..placement import Corrections
-    from ..units import parse
-
     return Corrections(
         sustained=_sustained(args.sustained),
         communication=_fraction(args.communication, "--communication"),
@@ -173,8 +154,6 @@ def _sustained(words: Sequence[str]) -> float | dict[str, float] | None:
         return None
     if len(words) == 1 and "=" not in words[0]:
         return _fraction(words[0], "--sustained")
-    from ..resource import Resource
-
     fractions = {}
     for word in words:
         name, equals, fraction = word.partition("=")
@@ -185,8 +164,6 @@ def _sustained(words: Sequence[str]) -> float | dict[str, float] | None:
 
 
 def _fraction(text: str, option: str) -> float:
-    from ..units import parse
-
     value = parse(text, "1")
     if value > 1:
         raise UsageError(f"{option} {text}: not between 0 and 1; write 0.85 or 85%")

@@ -4,13 +4,14 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from ..render.export import Row, op_rows, to_csv, to_json, to_parquet
 from ..render.tables import Paper
 from ..report import Report
-from .options import is_page, terminal_columns
+from .options import is_page
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +21,7 @@ def paper() -> Paper:
     """The terminal as it is: its width, and colour unless ``NO_COLOR`` is set or the output is a pipe."""
     if not sys.stdout.isatty():
         return Paper()
-    return Paper(width=terminal_columns(), colour=not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
+    return Paper(width=get_terminal_size().columns, colour=not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
 
 
 def emit(args: argparse.Namespace, text: Callable[[Paper], str], value: object, rows: Callable[[], Sequence[Row]]) -> None:
@@ -47,7 +48,7 @@ def emit_report(
     """A report everywhere the options ask for it, its chart or page included."""
     emit(args, text, report, rows or (lambda: op_rows(report.ops)))
     if args.output and is_page(args.output):
-        from ..render.page.report_page import report_page
+        from ..render.page.report_page import report_page  # 10 ms with what it imports
 
         write_page(args, report_page(report))
     elif args.output:

@@ -1,25 +1,24 @@
-"""`roofline plot`: draw a figure. Heavy imports wait until one is asked for."""
+"""`roofline plot`: draw a figure."""
 
 import argparse
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import UsageError, did_you_mean
 from ..formulas import lookup
 from ..machine import Machine
 from ..placement import place
+from ..render.geometry import Roof, roof
 from ..units import parse
 from . import fuse
-from .formula import add_options, chosen_options, number, spelled
+from .formula import add_options, add_sizes, chosen_options, free_and_fixed, intensities, spelled
 from .options import Parser, chosen_machine, figure_options, machine_options
 from .output import draw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from ..render.geometry import Roof
 
 SIZES = 33  # samples of a curve against size
 
@@ -66,11 +65,13 @@ def _fusion(words: Sequence[str]) -> int:
     return fuse.run(words)
 
 
-class Figure:
+class Figure(NamedTuple):
     """One kind of figure: what it takes and how it is drawn."""
 
-    def __init__(self, summary: str, example: str, arguments: Callable[[Parser, Sequence[str]], None], draw: Callable[..., "Axes"]) -> None:
-        self.summary, self.example, self.arguments, self.draw = summary, example, arguments, draw
+    summary: str
+    example: str
+    arguments: Callable[[Parser, Sequence[str]], None]
+    draw: Callable[..., "Axes"]
 
 
 def _no_arguments(parser: Parser, words: Sequence[str]) -> None:
@@ -89,10 +90,8 @@ def _chip_arguments(parser: Parser, words: Sequence[str]) -> None:
     parser.add_argument("--point", action="append", default=[], metavar="NAME,INTENSITY", help="point to mark on every roofline")
 
 
-def _roofs(args: argparse.Namespace) -> list["Roof"]:
+def _roofs(args: argparse.Namespace) -> list[Roof]:
     """One roof a chip; with ``--set`` on each of them."""
-    from ..render.geometry import roof
-
     roofs = []
     for word in args.chips.split(","):
         name, _, number_format = word.strip().partition(":")
@@ -116,14 +115,12 @@ def _chips(args: argparse.Namespace, theme: str) -> "Axes":
 
 
 def _size_arguments(parser: Parser, words: Sequence[str]) -> None:
+    parser.add_argument("formula", metavar="FORMULA", help="operation whose size varies")
     if not words or words[0].startswith("-"):
-        parser.add_argument("formula", metavar="FORMULA", help="operation whose size varies")
         return
     formula = lookup(words[0])
-    parser.add_argument("formula", metavar="FORMULA", help="operation whose size varies")
     parser.add_argument("--free", required=True, metavar="NAME[,NAME…]", help="dimension on the x axis; m,k,n vary together")
-    for parameter in formula.dimensions:
-        parser.add_argument(f"--{parameter.name.replace('_', '-')}", dest=parameter.name, metavar="SIZE", help=parameter.meaning)
+    add_sizes(parser, formula, "SIZE")
     add_options(parser, formula, skip=("compute", "level"))
     parser.add_argument("--chips", required=True, metavar="A,B,…", help="chips whose ridge points are drawn; NAME:fp8 uses the fp8 peak")
     parser.add_argument("--from", dest="smallest", type=int, default=64, metavar="N", help="smallest size (default 64)")
@@ -134,14 +131,13 @@ def _sizes(args: argparse.Namespace, theme: str) -> "Axes":
     from ..render.plot import intensity_against_size
 
     formula = lookup(args.formula)
-    free = tuple(name.strip() for name in args.free.split(","))
-    fixed: dict[str, Any] = {p.name: number(getattr(args, p.name), p) for p in formula.dimensions if getattr(args, p.name) is not None}
+    free, fixed = free_and_fixed(args, formula)
     price = partial(formula.function, **chosen_options(args, formula), **fixed)
     if not 0 < args.smallest < args.largest:
         raise UsageError(f"plot sizes: --from {args.smallest} --to {args.largest}: not a range; give the smaller size first")
     ratio = args.largest / args.smallest
     sizes = sorted({round(args.smallest * ratio ** (step / (SIZES - 1))) for step in range(SIZES)})
-    curve = [(float(size), price(**dict.fromkeys(free, size)).cost.intensity(args.level) or 0.0) for size in sizes]
+    curve = intensities(price, free, sizes, args.level)
     return intensity_against_size({formula.name: curve}, _roofs(args), size=" = ".join(free), theme=theme)
 
 
@@ -167,8 +163,6 @@ def _points(words: Sequence[str]) -> list[tuple[str, float, str]]:
 
 def _measured(args: argparse.Namespace, machine: Machine) -> list[tuple[str, float, float]]:
     """Points with rates; a percentage is of the attainable rate at that intensity."""
-    from ..render.geometry import roof
-
     one = roof(machine, args.compute, args.level)
     measured = []
     for name, intensity, rate in _points(args.point):
@@ -179,7 +173,6 @@ def _measured(args: argparse.Namespace, machine: Machine) -> list[tuple[str, flo
 
 
 def _measurements(args: argparse.Namespace, theme: str) -> "Axes":
-    from ..render.geometry import roof
     from ..render.plot import prediction_and_measurement
 
     machine = chosen_machine(args)
@@ -187,7 +180,6 @@ def _measurements(args: argparse.Namespace, theme: str) -> "Axes":
 
 
 def _distance(args: argparse.Namespace, theme: str) -> "Axes":
-    from ..render.geometry import roof
     from ..render.plot import distance_to_roof
 
     machine = chosen_machine(args)

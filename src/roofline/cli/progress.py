@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from threading import Event, Thread
 from typing import TextIO
 
 QUIET_S = 2.0
@@ -20,7 +21,7 @@ NARROWEST = 20  # columns of a terminal, below which a line would break
 Tell = Callable[[int, int], None]
 
 
-def progress(what: str, stream: "TextIO | None" = None, quiet_s: float = QUIET_S) -> "_Line | _Nothing":
+def progress(what: str, stream: TextIO | None = None, quiet_s: float = QUIET_S) -> "_Line | _Nothing":
     """Shows how far the work in its ``with`` block is, on standard error."""
     where = sys.stderr if stream is None else stream
     return _Line(what, where, quiet_s) if _can_redraw(where) else _Nothing()
@@ -69,9 +70,7 @@ class _Nothing:
 class _Line:
     """A line that a thread of its own redraws, so that telling costs nothing and silent work is shown too."""
 
-    def __init__(self, what: str, stream: "TextIO", quiet_s: float) -> None:
-        from threading import Event, Thread
-
+    def __init__(self, what: str, stream: TextIO, quiet_s: float) -> None:
         self._what, self._stream, self._quiet_s = what, stream, quiet_s
         self._began, self._told, self._shown = time.monotonic(), (0, 0), 0
         self._over = Event()
@@ -106,14 +105,14 @@ class _Line:
             self._over.set()
 
 
-def _can_redraw(stream: "TextIO") -> bool:
+def _can_redraw(stream: TextIO) -> bool:
     try:
         return stream.isatty() and os.environ.get("TERM") != "dumb" and _width(stream) >= NARROWEST
     except ValueError:  # closed
         return False
 
 
-def _width(stream: "TextIO") -> int:
+def _width(stream: TextIO) -> int:
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError):

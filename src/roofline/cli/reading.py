@@ -2,18 +2,16 @@
 
 import argparse
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from ..machine import Machine
+from ..report import Report
 from ..sources import read
 from ..sources.files import head_of, local_file
 from ..sources.remote import is_remote
+from ..sources.report_json import read_report, sniff
 from ..workload import Recording
 from .options import at_least
 from .progress import progress
-
-if TYPE_CHECKING:
-    from ..report import Report
 
 REPORTS = (".json", ".json.gz")
 
@@ -42,11 +40,9 @@ def read_input(
         return read(paths, target, salvage=salvage, jobs=args.jobs, cluster=args.cluster, cache=cache, progress=tell)
 
 
-def stored_report(name: str) -> "Report | None":
+def stored_report(name: str) -> Report | None:
     """The report that a file is, here or at an address; ``None`` when it is something else."""
     if is_remote(name) and not name.endswith(REPORTS):
         return None
-    from ..sources.report_json import read_report, sniff
-
     with local_file(name) as file:
         return read_report(file) if not file.is_dir() and sniff(head_of(file), file) else None

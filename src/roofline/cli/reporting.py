@@ -2,13 +2,15 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from ..analysis import analyze
+from ..analysis.counters import Comparison, model_against_counters, with_counters
+from ..analysis.stragglers import spreads
 from ..errors import UsageError
 from ..render.export import Row, group_rows, op_rows
+from ..render.measured import counters_text, stragglers_text
 from ..render.op_table import column
 from ..render.tables import Paper
 from ..render.text import report_text
@@ -19,10 +21,6 @@ from ..workload import Recording
 from .options import chosen_corrections, chosen_machine
 from .output import emit_report
 from .terminal import charted
-
-if TYPE_CHECKING:
-    from ..analysis.counters import Comparison
-    from ..analysis.stragglers import Spread
 
 SPREAD = ("op", "name", "category", "exchange", "places", "fastest", "fastest_s", "median_s", "slowest", "slowest_s", "spread", "waiting_s")
 
@@ -38,8 +36,6 @@ def columns(args: argparse.Namespace) -> list[str]:
 def answer(args: argparse.Namespace, recording: Recording) -> None:
     """Analyse a recording on its chip and write the result."""
     if args.counters:
-        from ..analysis.counters import with_counters
-
         recording = with_counters(recording, args.counters)
     report = analyze(recording, chosen_machine(args, recording.devices), chosen_corrections(args))
     _emit(args, recording, report, columns(args))
@@ -60,9 +56,12 @@ def _emit(args: argparse.Namespace, recording: Recording, report: Report, names:
         feeds=not args.no_infeed,
     )
     groups = _groups(args, report, shown)
-    spread = _spread(args, report, shown)
+    spread = spreads(shown, report.by_device, report.input.devices, args.stragglers) if args.stragglers else ()
 
     def text(page: Paper) -> str:
+        extra = _against(args, recording, shown, page)
+        if args.stragglers:
+            extra.append(stragglers_text(spread, args.stragglers, page, args.top))
         return report_text(
             report,
             page,
@@ -72,7 +71,7 @@ def _emit(args: argparse.Namespace, recording: Recording, report: Report, names:
             columns=names,
             whole_s=sum(op.time_s or 0.0 for op in part) if part is not report.ops else None,
             feeds=not args.no_infeed,
-            extra=[*_against(args, recording, shown, page), *_spread_text(args, spread, page)],
+            extra=extra,
         )
 
     def rows() -> Sequence[Row]:
@@ -97,26 +96,7 @@ def _against(args: argparse.Namespace, recording: Recording, shown: Sequence[OpI
     """The model compared with the counters, where counters were given."""
     if not args.counters:
         return []
-    from ..analysis.counters import model_against_counters
-    from ..render.measured import counters_text
-
     rows: dict[int, list[Comparison]] = {}
     for row in model_against_counters(recording.workload):
         rows.setdefault(row.op_index, []).append(row)
     return [counters_text([row for op in shown for row in rows.get(op.id, ())], page, args.top)]
-
-
-def _spread(args: argparse.Namespace, report: Report, shown: Sequence[OpInfo]) -> "tuple[Spread, ...]":
-    if not args.stragglers:
-        return ()
-    from ..analysis.stragglers import spreads
-
-    return spreads(shown, report.by_device, report.input.devices, args.stragglers)
-
-
-def _spread_text(args: argparse.Namespace, spread: "tuple[Spread, ...]", page: Paper) -> list[str]:
-    if not args.stragglers:
-        return []
-    from ..render.measured import stragglers_text
-
-    return [stragglers_text(spread, args.stragglers, page, args.top)]

@@ -4,6 +4,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from ..errors import MissingExtra
+from ..sources.processes import cores
+from ..sources.samples import sample_or_path
 from .options import Parser, at_least, chosen_machine, machine_options
 from .output import talk
 
@@ -31,10 +34,6 @@ def parser() -> Parser:
 
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
-    from ..errors import MissingExtra
-    from ..sources.processes import cores
-    from ..sources.samples import sample_or_path
-
     try:
         from ..serve import application
         from ..serve.listen import LOOPBACK, bind, listen

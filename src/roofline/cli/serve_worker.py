@@ -11,15 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ..analysis import analyze
 from ..comparison import compare
 from ..errors import RooflineError, SourceError
+from ..render.export import to_json
 from ..report import Report
 from ..sources import read
 from ..sources.files import all_of
 from ..sources.report_json import read_report
-from .compare import answer_of
-from .options import Parser, chosen_machine, machine_options
+from .options import Parser, chosen_machine, machine_options, names_machine
 
 NICENESS = 5  # below the server, whose answers somebody is waiting for
 STEPS = 100  # a word of progress for each hundredth
@@ -43,13 +45,11 @@ def main(words: Sequence[str]) -> int:
 
 
 def _report(request: dict[str, Any], args: argparse.Namespace) -> bytes:
-    from ..render.export import to_json
-
     path, files = Path(request["path"]), [Path(file) for file in request["files"]]
     if gone := [file for file in files if not file.exists()]:
         raise SourceError(f"{gone[0]}: no longer exists; reload the list of runs")
     # A report keeps its machine and its exact bytes, unless another machine is asked for.
-    if request["kind"] == "report" and not (args.chip or args.set or args.per_device):
+    if request["kind"] == "report" and not names_machine(args):
         report = read_report(path)
         _say_summary(report)
         return all_of(path)
@@ -60,13 +60,9 @@ def _report(request: dict[str, Any], args: argparse.Namespace) -> bytes:
 
 
 def _comparison(request: dict[str, Any]) -> bytes:
-    import msgspec
-
-    from ..render.export import to_json
-
     before, after = (msgspec.json.decode(sys.stdin.buffer.read(length), type=Report) for length in request["lengths"])
     first, second = request["names"]
-    return to_json(answer_of(first, second, compare(before, after)))
+    return to_json(compare(before, after, (first, second)))
 
 
 class _Telling:

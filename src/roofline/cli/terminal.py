@@ -15,13 +15,13 @@ def chart_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--ascii", action="store_true", help="the chart in plain ASCII (automatic where the output is not UTF-8)")
 
 
-def charted(args: argparse.Namespace, report: "Report", text: "Callable[[Paper], str]") -> "Callable[[Paper], str]":
+def charted(args: argparse.Namespace, report: Report, text: Callable[[Paper], str]) -> Callable[[Paper], str]:
     """The text with the chart in front, if it was asked for."""
     if not (args.chart or args.ascii):
         return text
 
-    def whole(page: "Paper") -> str:
-        from ..render.terminal import chart_text, glyphs_for
+    def whole(page: Paper) -> str:
+        from ..render.terminal import chart_text, glyphs_for  # 5 ms with what it imports
 
         return f"{chart_text(report, page, glyphs=glyphs_for(sys.stdout.encoding, args.ascii))}\n\n{text(page)}"
 

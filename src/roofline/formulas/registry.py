@@ -8,6 +8,7 @@ argument before the function sees it, so that formulas are mathematics only.
 from collections.abc import Callable
 from fractions import Fraction
 from functools import wraps
+from inspect import getdoc, signature
 from math import isfinite
 from typing import Any, Literal, ParamSpec, get_args, get_origin
 
@@ -102,8 +103,6 @@ class Formula(Struct, frozen=True, kw_only=True):
     @property
     def documentation(self) -> str:
         """The whole docstring: equation and assumptions."""
-        from inspect import getdoc  # which costs as much to import as all formulas together
-
         return getdoc(self.function) or ""
 
     @property
@@ -121,8 +120,6 @@ class Formula(Struct, frozen=True, kw_only=True):
 
     def __call__(self, *dimensions: Dim, **options: Any) -> Ledger:
         """Price it; arguments that do not fit its signature are a `FormulaError`."""
-        from inspect import signature
-
         try:
             signature(self.function).bind(*dimensions, **options)
         except TypeError as error:
@@ -165,26 +162,21 @@ def formula(
 
 def _parameters(function: Any, zero: tuple[str, ...]) -> tuple[Parameter, ...]:
     """The parameters of a plain function: dimensions, then options behind a ``*``."""
-    # What `inspect.signature` reads too, without its import.
-    code, defaults = function.__code__, {**(function.__kwdefaults__ or {})}
-    positional = code.co_varnames[: code.co_argcount]
-    options = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    defaults.update(zip(reversed(positional), reversed(function.__defaults__ or ()), strict=False))
     kinds: dict[Any, Kind] = {Dim: "dim", Dim | None: "dim", str | None: "format", int: "int", float: "float", bool: "bool"}
     found = []
-    for name in (*positional, *options):
-        annotation = function.__annotations__[name]
-        choices = get_args(annotation) if get_origin(annotation) is Literal else ()
-        kind = "choice" if choices else kinds.get(annotation)
-        if kind is None or (name in positional and kind != "dim"):
-            raise TypeError(f"{name}: a formula's parameter cannot be annotated {annotation}")
+    for name, given in signature(function).parameters.items():
+        positional, required = given.kind is given.POSITIONAL_OR_KEYWORD, given.default is given.empty
+        choices = get_args(given.annotation) if get_origin(given.annotation) is Literal else ()
+        kind = "choice" if choices else kinds.get(given.annotation)
+        if kind is None or (positional and kind != "dim"):
+            raise TypeError(f"{name}: a formula's parameter cannot be annotated {given.annotation}")
         found.append(
             Parameter(
                 name=name,
                 kind=kind,
-                positional=name in positional,
-                required=name not in defaults,
-                default=defaults.get(name),
+                positional=positional,
+                required=required,
+                default=None if required else given.default,
                 choices=choices,
                 zero=name in zero,
             )

@@ -2,8 +2,6 @@
 
 from .card import Card
 from .catalogue import card, cards, catalogue, load, names, read
-from .lint import lint
-from .problem import Problem
 from .settings import parse_settings
 
-__all__ = ["Card", "Problem", "card", "cards", "catalogue", "lint", "load", "names", "parse_settings", "read"]
+__all__ = ["Card", "card", "cards", "catalogue", "load", "names", "parse_settings", "read"]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
 
@@ -153,8 +154,6 @@ def _key(words: str) -> str:
 
 def _suggest(words: str) -> str:
     """The chips whose names come closest, those about as close as the best."""
-    from difflib import SequenceMatcher
-
     chips, families = _index(names())
     key = _key(words)
     scores: dict[str, float] = {}

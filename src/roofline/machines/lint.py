@@ -10,12 +10,22 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec import Struct
+
 from ..errors import RooflineError, did_you_mean
 from ..machine import Machine
 from .card import Card
 from .catalogue import card as look_up
 from .catalogue import read_card
+from .checks import CHECKS
 from .problem import Problem
+
+
+class LintReport(Struct, frozen=True, kw_only=True):
+    """The problems that the linter found, as JSON."""
+
+    schema: str = "roofline.lint/1"
+    problems: tuple[Problem, ...]
 
 
 def lint(target: str | Path | Machine | Card) -> tuple[Problem, ...]:
@@ -24,8 +34,6 @@ def lint(target: str | Path | Machine | Card) -> tuple[Problem, ...]:
     >>> lint(Machine.of("AMD Instinct MI300X", {"hbm": "2479.55 GiB/s"}))[0].message
     "2.662 TB/s is half of the catalogue's 5.3 TB/s for mi300x"
     """
-    from .checks import CHECKS  # only the linter needs them; loading a machine stays quick
-
     try:
         card = _card(target)
     except RooflineError as error:

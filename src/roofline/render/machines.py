@@ -1,16 +1,14 @@
 """Chips as text: a list, one in full with the source of each figure, several side by side."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ..machine import Ceiling, Machine
+from ..machines import Card
+from ..machines.problem import Problem
 from ..resource import SCALE_UP
 from ..units import plain, show
 from .tables import PLAIN, Cell, Paper, facts, table
 from .text import notes_text
-
-if TYPE_CHECKING:
-    from ..machines import Card, Problem
 
 LISTED = ("matrix/bf16", "matrix/fp8", "matrix/int8", "vector/fp32")
 
@@ -48,7 +46,7 @@ def _scale_up(machine: Machine) -> str:
     return f"{link.resource} {link.count} x {show(link.rate, 'B/s', 3)}" if link else "–"
 
 
-def card_text(card: "Card", paper: Paper = PLAIN) -> str:
+def card_text(card: Card, paper: Paper = PLAIN) -> str:
     """One machine in full: every figure with where it comes from, and what other sources say."""
     machine = card.machine
     cores = f", {machine.cores} cores" if machine.cores > 1 else ""

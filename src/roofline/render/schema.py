@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from ..report import SCHEMA, Report
 
 # What other programs rely on: these keys are always there. Whatever else the report has may grow.
@@ -27,8 +29,6 @@ CONTRACT = {
 
 def report_schema() -> dict[str, Any]:
     """The schema of `roofline.report/1`: every field with its type, the contract's keys required, additions allowed."""
-    import msgspec
-
     (whole,), parts = msgspec.json.schema_components([Report], ref_template="#/$defs/{name}")
     for name, keys in CONTRACT.items():
         part = parts[name]

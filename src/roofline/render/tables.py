@@ -1,6 +1,7 @@
 """Plain-text tables: aligned columns, numbers to the right, for terminals and pipes alike."""
 
 from collections.abc import Iterable, Sequence
+from textwrap import wrap
 
 from msgspec import Struct
 
@@ -20,24 +21,7 @@ class Paper(Struct, frozen=True):
 
     def paragraph(self, text: str, first: str = "", rest: str = "") -> str:
         """Text wrapped to the paper, each line indented."""
-        words = text.split(" ")
-        if words == text.split() and len(max(words, key=len)) <= self.width - max(len(first), len(rest)):
-            return "\n".join(_filled(words, self.width, first, rest))
-        from textwrap import wrap  # for words longer than a line; importing it takes longer than filling every line of a report
-
         return "\n".join(wrap(text, self.width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False) or [first.rstrip()])
-
-
-def _filled(words: Sequence[str], width: int, line: str, rest: str) -> Iterable[str]:
-    """As many words on each line as fit; the first begins with ``line``, the others with ``rest``."""
-    line += words[0]
-    for word in words[1:]:
-        if len(line) + 1 + len(word) <= width:
-            line += f" {word}"
-        else:
-            yield line
-            line = rest + word
-    yield line
 
 
 PLAIN = Paper()

@@ -14,7 +14,7 @@ import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from ..render.page.report_page import catalogue
 from ..sources.runs import Listing, Lookout, Run
 from ..units import parse
 from .guard import Guard
-from .jobs import Desk, Job
+from .jobs import Job, Jobs
 from .pages import assets, error_page, index_page, tag_of, waiting_page
 
 INDEX_SCHEMA = "roofline.index/1"
@@ -46,8 +46,8 @@ _ID = re.compile(r"[0-9a-f]{16}\Z")
 class Site:
     """The pages of one server: what it found, what it knows of it, and the answers to requests."""
 
-    def __init__(self, lookout: Lookout, desk: Desk) -> None:
-        self._lookout, self._desk = lookout, desk
+    def __init__(self, lookout: Lookout, jobs: Jobs) -> None:
+        self._lookout, self._jobs = lookout, jobs
         self._title = ", ".join(root.name or str(root) for root in lookout.roots[:3]) + (" …" if len(lookout.roots) > 3 else "")
         self._listing: Listing | None = None
         self._by_id: dict[str, Run] = {}
@@ -75,8 +75,8 @@ class Site:
 
     async def index_json(self, request: Request) -> Response:
         listing = await self._runs()
-        if self._index is None or self._index[:2] != (listing, self._desk.changes):
-            changes = self._desk.changes
+        if self._index is None or self._index[:2] != (listing, self._jobs.changes):
+            changes = self._jobs.changes
             rows = [self._row(run) for run in listing.runs]
             roots = [str(root) for root in self._lookout.roots]
             body = to_json({"schema": INDEX_SCHEMA, "roots": roots, "runs": rows, "notes": listing.notes})
@@ -85,7 +85,7 @@ class Site:
 
     async def run(self, request: Request) -> Response:
         run = await self._run(request.path_params["id"])
-        job = self._desk.report(run)
+        job = self._jobs.report(run)
         await _settle(job, PATIENCE_S)
         events = f"/events/{run.id}?version={run.version}"
         if not job.outcome.done():
@@ -95,18 +95,18 @@ class Site:
         return await self._page(run.name, f"/run/{run.id}.json", events, job.outcome.result().body)
 
     async def run_json(self, request: Request) -> Response:
-        job = self._desk.report(await self._run(request.path_params["id"]))
+        job = self._jobs.report(await self._run(request.path_params["id"]))
         await _settle(job)
         return _answer(request, job)
 
     async def run_state(self, request: Request) -> Response:
         run = await self._run(request.path_params["id"])
-        job = self._desk.report(run)
+        job = self._jobs.report(run)
         return _json(request, to_json({"state": job.state, "progress": job.progress, "error": job.error, "version": run.version}))
 
     async def compare(self, request: Request) -> Response:
         before, after = await self._pair(request)
-        jobs = (self._desk.report(before), self._desk.report(after))
+        jobs = (self._jobs.report(before), self._jobs.report(after))
         deadline = time.monotonic() + PATIENCE_S
         for job in jobs:
             await _settle(job, deadline - time.monotonic())
@@ -127,7 +127,7 @@ class Site:
 
     async def compare_json(self, request: Request) -> Response:
         before, after = await self._pair(request)
-        jobs = (self._desk.report(before), self._desk.report(after))
+        jobs = (self._jobs.report(before), self._jobs.report(after))
         for job in jobs:
             await _settle(job)
             if job.error is not None:
@@ -139,7 +139,7 @@ class Site:
 
     async def compare_state(self, request: Request) -> Response:
         before, after = await self._pair(request)
-        jobs = (self._desk.report(before), self._desk.report(after))
+        jobs = (self._jobs.report(before), self._jobs.report(after))
         both = self._comparison(before, after, jobs)
         every = (*jobs, both) if both else jobs
         states = [job.state for job in every]
@@ -222,7 +222,7 @@ class Site:
         if any(job.state != "ready" for job in jobs):
             return None
         old, new = (job.outcome.result().body for job in jobs)
-        return self._desk.comparison(f"{before.version}.{after.version}", (str(before.path), str(after.path)), old, new)
+        return self._jobs.comparison(f"{before.version}.{after.version}", (str(before.path), str(after.path)), old, new)
 
     async def _page(
         self, title: str, twin: str, events: str, report: bytes, *, before: bytes | None = None, comparison: bytes | None = None
@@ -236,7 +236,7 @@ class Site:
         return HTMLResponse(await run_in_threadpool(made), headers={"content-security-policy": live_policy(nonce)})
 
     def _row(self, run: Run) -> dict[str, Any]:
-        job = self._desk.known(run.version)
+        job = self._jobs.known(run.version)
         return {
             "id": run.id,
             "name": run.name,
@@ -247,7 +247,7 @@ class Site:
             "modified_s": run.modified_ns * NANOSECOND,
             "state": job.state if job else "listed",
             "error": job.error if job else None,
-            "summary": self._desk.summary(run.version) or None,
+            "summary": self._jobs.summary(run.version) or None,
             "page": f"/run/{run.id}",
             "json": f"/run/{run.id}.json",
         }
@@ -255,13 +255,13 @@ class Site:
 
 def application(roots: Sequence[Path | str], *, worker: Sequence[str], port: int, workers: int = 1) -> Guard:
     """The ASGI application for some files and folders, behind its guard; ``worker`` is the command that analyses (see `jobs`)."""
-    desk = Desk(worker, workers=workers)
-    site = Site(Lookout(roots), desk)
+    jobs = Jobs(worker, workers=workers)
+    site = Site(Lookout(roots), jobs)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
-        await run_in_threadpool(desk.close)
+        await run_in_threadpool(jobs.close)
 
     app = Starlette(routes=site.routes(), lifespan=lifespan, exception_handlers={HTTPException: site.error, Exception: site.error})
     return Guard(app, port)
@@ -270,20 +270,7 @@ def application(roots: Sequence[Path | str], *, worker: Sequence[str], port: int
 async def _settle(job: Job, within_s: float | None = None) -> None:
     """Wait for the outcome of a job, at most so long; it goes on when nobody waits any more."""
     if not job.outcome.done() and (within_s is None or within_s > 0):
-        # Copied to a future of this loop by hand: a wrapped one would cancel the job with the request.
-        loop, waiter = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
-
-        def tell() -> None:
-            if not waiter.done():
-                waiter.set_result(None)
-
-        def call(_: object) -> None:
-            # The loop may be closed by the time: then nobody waits.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(tell)
-
-        job.outcome.add_done_callback(call)
-        await asyncio.wait({waiter}, timeout=within_s)
+        await asyncio.wait({asyncio.wrap_future(job.outcome)}, timeout=within_s)
 
 
 def _events(before: Run, after: Run) -> str:

@@ -1,4 +1,4 @@
-"""The desk: reads and analyses runs in processes of their own, a few at a time, and keeps what came out while there is room.
+"""Jobs: runs are read and analysed in processes of their own, a few at a time; reports are kept while there is room.
 
 A worker is a command that takes a request on its standard input (one line of JSON, then the reports it is about) and gives the answer,
 as JSON, on its standard output. On standard error it says ``progress 0.43`` now and then, ``summary {…}`` once, and else what went wrong.
@@ -54,7 +54,7 @@ class Job(Struct, kw_only=True):
         return self.outcome.result().error if self.outcome.done() else None
 
 
-class Desk:
+class Jobs:
     """Jobs by the version of what they are about; those asked for last are kept longest.
 
     ``changes`` counts up whenever the state of a job does, so that a view of all of them knows when it is out of date.
@@ -62,7 +62,7 @@ class Desk:
 
     def __init__(self, worker: Sequence[str], *, workers: int = 1, room: int = ROOM) -> None:
         self._worker, self._room = tuple(worker), room
-        self._threads = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="roofline-desk")
+        self._threads = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="roofline-jobs")
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._summaries: dict[str, dict[str, Any]] = {}
         self._running: set[subprocess.Popen[bytes]] = set()

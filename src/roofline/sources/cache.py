@@ -68,6 +68,16 @@ def fingerprint(*, compiled: bool = True) -> str:
     return digest.hexdigest()
 
 
+class CacheListing(Struct, frozen=True, kw_only=True):
+    """A cache as JSON: where it is, how many entries it has, and how many bytes of how many it may have."""
+
+    schema: str = "roofline.cache/1"
+    folder: str
+    entries: int
+    bytes: int
+    most_bytes: int
+
+
 class Cache(Struct, frozen=True):
     """A folder of parts. ``most_bytes`` is what it may hold; a file system that refuses is a cache that is empty.
 
@@ -124,6 +134,11 @@ class Cache(Struct, frozen=True):
     def entries(self) -> list[tuple[Path, int, float]]:
         """Every entry with its bytes and the time it was last used, in seconds since 1970; the least recent first."""
         return sorted(self._files(SUFFIX), key=lambda entry: entry[2])
+
+    def listing(self) -> CacheListing:
+        """What the cache holds."""
+        sizes = [size for _, size, _ in self.entries()]
+        return CacheListing(folder=str(self.folder), entries=len(sizes), bytes=sum(sizes), most_bytes=self.most_bytes)
 
     def clear(self) -> int:
         """Forget everything; how many entries that were."""

@@ -2,7 +2,7 @@
 
 A training step of a four-layer GPT and the forward pass of eight such layers in a scan, both in bf16, and a LayerNorm, GELU, dropout
 and residual add as one program, two and four. The first two were compiled and run on an H200; what was compiled there moves as many
-bytes as `tests/test_fusion_model.py` says.
+bytes as `tests/test_compiler_model.py` says.
 """
 
 import gzip

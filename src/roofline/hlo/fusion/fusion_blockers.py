@@ -12,7 +12,7 @@ from msgspec import Struct
 from ..ir.module import Computation, HloModule, Instruction
 from ..price.bodies import Path, reads_target
 from ..price.elementwise import ELEMENTWISE
-from .intermediates import Handover, Reader, results
+from .intermediates import Intermediate, Reader, results
 from .rules import PRODUCTS
 
 Reason = Literal[
@@ -42,7 +42,7 @@ _LAYOUT = frozenset(("transpose", "copy"))
 _PASSING = ELEMENTWISE | {"bitcast", "reshape", "get-tuple-element", "tuple", "copy", "transpose"}
 
 
-class Obstacle(Struct, frozen=True):
+class Blocker(Struct, frozen=True):
     """A reason, and what in the program shows it."""
 
     reason: Reason
@@ -50,7 +50,7 @@ class Obstacle(Struct, frozen=True):
 
 
 class _Side(Struct, frozen=True):
-    """A kernel as one end of a handover sees it.
+    """A kernel as one end of an intermediate sees it.
 
     ``opcodes`` are all that run in it, ``near`` those that make the value or use it before anything changes its size.
     """
@@ -68,95 +68,95 @@ class _Side(Struct, frozen=True):
         return frozenset(one.opcode for one in self.near)
 
 
-def obstacle(module: HloModule, found: Handover) -> Obstacle:
+def blocker(module: HloModule, found: Intermediate) -> Blocker:
     """The strongest reason why a value is in memory."""
     producer = _producer(module, found)
     readers = [_reader(module, reader) for reader in found.readers]
     for rule in _RULES:
         if (seen := rule(module, found, producer, readers)) is not None:
             return seen
-    return Obstacle("none seen")
+    return Blocker("none seen")
 
 
-Rule = Callable[[HloModule, Handover, _Side, list[_Side]], Obstacle | None]
+Rule = Callable[[HloModule, Intermediate, _Side, list[_Side]], Blocker | None]
 
 
-def _only_moves(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+def _only_moves(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
     """A kernel that only moves data explains itself, whatever is on the other side."""
     for side in (producer, *readers):
         if side.opcodes <= _MOVING and (_changes_layout(module, found, side) or "transpose" in side.opcodes):
-            return Obstacle("layout change", f"{side.name} only reorders elements")
+            return Blocker("layout change", f"{side.name} only reorders elements")
         if side.opcodes <= _MOVING and (taken := sorted(_INDEXED & side.opcodes)):
-            return Obstacle("indexing pattern", f"{side.name} is only a {taken[0]}")
+            return Blocker("indexing pattern", f"{side.name} is only a {taken[0]}")
     return None
 
 
-def _custom_call(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+def _custom_call(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
     for side in (producer, *readers):
         for one in (side.instruction, *side.near):
             if one.opcode == "custom-call":
-                return Obstacle("custom call", f"{side.name} calls {one.custom_call_target}, which the compiler cannot fuse into")
+                return Blocker("custom call", f"{side.name} calls {one.custom_call_target}, which the compiler cannot fuse into")
     return None
 
 
-def _collective(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+def _collective(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
     for side in (producer, *readers):
         if side.instruction.opcode.startswith(_COLLECTIVES):
-            return Obstacle("collective", f"{side.name} exchanges it with other devices")
+            return Blocker("collective", f"{side.name} exchanges it with other devices")
     return None
 
 
-def _forced(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+def _forced(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
     if any(reader.past_barrier for reader in found.readers):
-        return Obstacle("explicit materialisation", "an optimization barrier separates them")
+        return Blocker("explicit materialisation", "an optimization barrier separates them")
     for side in (producer, *readers):
         opcode = side.instruction.opcode
         if opcode.startswith(_FORCED) and not _changes_layout(module, found, side):
-            return Obstacle("explicit materialisation", f"{side.name} is a {opcode}")
+            return Blocker("explicit materialisation", f"{side.name} is a {opcode}")
     return None
 
 
-def _dynamic(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+def _dynamic(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
     if found.shape.is_dynamic or any("set-dimension-size" in side.opcodes for side in (producer, *readers)):
-        return Obstacle("dynamic shape", f"the size of {found.shape} is known only at run time")
+        return Blocker("dynamic shape", f"the size of {found.shape} is known only at run time")
     return None
 
 
-def _atomics(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+def _atomics(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
     for one in producer.near:
         if one.opcode == "scatter" and reads_target(module, one):
-            return Obstacle("atomics", f"{producer.name} updates it in any order; it is complete only after the last update")
+            return Blocker("atomics", f"{producer.name} updates it in any order; it is complete only after the last update")
     if "reduce" in producer.nearby:
         for side in readers:
             if "reduce" in side.nearby and side.instruction.shape.elements < found.shape.elements:
-                return Obstacle("atomics", f"a reduction in two kernels: {producer.name} writes partial results for {side.name}")
+                return Blocker("atomics", f"a reduction in two kernels: {producer.name} writes partial results for {side.name}")
     return None
 
 
-def _indexing(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+def _indexing(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
     for side in (producer, *readers):
         for opcode in sorted(_INDEXED & side.nearby):
             verb = "comes from" if side is producer else "goes into"
-            return Obstacle("indexing pattern", f"it {verb} a {opcode} in {side.name}")
+            return Blocker("indexing pattern", f"it {verb} a {opcode} in {side.name}")
     return None
 
 
-def _layout(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+def _layout(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
     for side in (producer, *readers):
         if _changes_layout(module, found, side) or _LAYOUT & side.nearby:
-            return Obstacle("layout change", f"{side.name} writes the elements in another order")
+            return Blocker("layout change", f"{side.name} writes the elements in another order")
     return None
 
 
-def _product(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+def _product(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
     for side in (producer, *readers):
         if PRODUCTS & side.opcodes:
             what = "its result; only elementwise ops could be fused" if side is producer else "an operand; only its loads could be fused"
-            return Obstacle("matrix product", f"{side.name} is a product and this is {what}")
+            return Blocker("matrix product", f"{side.name} is a product and this is {what}")
     return None
 
 
-def _reduction(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+def _reduction(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
     if "reduce" not in producer.opcodes:
         return None
     read = _sources(found.computation, producer.instruction)
@@ -165,28 +165,28 @@ def _reduction(module: HloModule, found: Handover, producer: _Side, readers: lis
             again = (
                 "reads the same operand again" if read & _sources(found.computation, side.instruction) else "spreads it over more elements"
             )
-            return Obstacle("reduction before use", f"{producer.name} must read a whole row before {side.name} {again}")
+            return Blocker("reduction before use", f"{producer.name} must read a whole row before {side.name} {again}")
     for side in readers:
         if "reduce" in side.opcodes:
-            return Obstacle("reduction before use", f"{producer.name} reduces to compute it, and {side.name} reduces it again")
+            return Blocker("reduction before use", f"{producer.name} reduces to compute it, and {side.name} reduces it again")
     return None
 
 
-def _kept(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+def _kept(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
     if found.is_needed:
-        return Obstacle(
+        return Blocker(
             "explicit materialisation", "it is also a result of the program, or used by the next iteration or another computation"
         )
     if all(reader.is_late for reader in found.readers):
-        return Obstacle("explicit materialisation", f"it is stored for later: {readers[0].name} also depends on kernels in between")
+        return Blocker("explicit materialisation", f"it is stored for later: {readers[0].name} also depends on kernels in between")
     return None
 
 
-def _users(module: HloModule, found: Handover, producer: _Side, readers: list[_Side]) -> Obstacle | None:
+def _users(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
     if len(readers) < 2:
         return None
     late = sum(reader.is_late for reader in found.readers)
-    return Obstacle("multiple users", f"{len(readers)} kernels read it" + (f", {late} of them later" if late else ""))
+    return Blocker("multiple users", f"{len(readers)} kernels read it" + (f", {late} of them later" if late else ""))
 
 
 _RULES: tuple[Rule, ...] = (
@@ -205,7 +205,7 @@ _RULES: tuple[Rule, ...] = (
 )
 
 
-def _producer(module: HloModule, found: Handover) -> _Side:
+def _producer(module: HloModule, found: Intermediate) -> _Side:
     """The kernel that makes a value, and the instructions in it that make just that value, from its last step up to a change of size."""
     instruction = found.producer.site.instruction
     body = _body(module, instruction)
@@ -241,7 +241,7 @@ def _reader(module: HloModule, reader: Reader) -> _Side:
 
 
 def _is_index(one: Instruction, value: int) -> bool:
-    """Whether a value only says where a slice or a gather is taken; such operands are small, and no obstacle."""
+    """Whether a value only says where a slice or a gather is taken; such operands are small, and block nothing."""
     if one.opcode in ("dynamic-slice", "gather"):
         return value not in one.operands[:1]
     return one.opcode == "dynamic-update-slice" and value not in one.operands[:2]
@@ -269,7 +269,7 @@ def _all_opcodes(module: HloModule, instruction: Instruction) -> Iterator[str]:
                 yield from _all_opcodes(module, inner)
 
 
-def _changes_layout(module: HloModule, found: Handover, side: _Side) -> bool:
+def _changes_layout(module: HloModule, found: Intermediate, side: _Side) -> bool:
     """Whether a plain copy or transposition puts the elements into another order."""
     instruction = side.instruction
     if instruction.opcode == "transpose":

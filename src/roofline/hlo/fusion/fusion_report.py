@@ -6,7 +6,7 @@ the write too unless the value is needed in memory anyhow. Amounts are totals ov
     gain of a boundary   sum of its kernels' floors − floor of their costs together without the avoidable bytes
 
 >>> from roofline.hlo.read import parse
->>> report = fragments(parse('''HloModule two
+>>> report = fusion_report(parse('''HloModule two
 ... ENTRY main {
 ...   x = f32[1000]{0} parameter(0)
 ...   a = f32[1000]{0} exponential(x)
@@ -33,11 +33,12 @@ from ..ir.platforms import Platform, detect_platform
 from ..price.collectives import Network
 from ..price.program import Executed, executed
 from .compiler_model import ESTIMATED
-from .fusion_blockers import Reason, obstacle
-from .intermediates import Handover, handovers
+from .fusion_blockers import Reason, blocker
+from .intermediates import Intermediate, intermediates
 
-__all__ = ["Boundary", "Fragmentation", "FusionReport", "KernelShare", "boundary_rows", "fragments", "kernel_rows"]
+__all__ = ["Boundary", "Fragmentation", "FusionReport", "FusionReports", "KernelShare", "boundary_rows", "fusion_report", "kernel_rows"]
 
+SCHEMA = "roofline.fusion-report/1"
 Number = TypeVar("Number", Amount, float)
 
 
@@ -126,7 +127,14 @@ class FusionReport(Struct, frozen=True, kw_only=True):
         return tuple(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
-def fragments(
+class FusionReports(Struct, frozen=True, kw_only=True):
+    """The fusion reports of the programs in a file or folder, as JSON."""
+
+    schema: str = SCHEMA
+    reports: tuple[FusionReport, ...]
+
+
+def fusion_report(
     module: HloModule,
     platform: Platform | None = None,
     machine: Machine | None = None,
@@ -140,7 +148,7 @@ def fragments(
     """
     platform = platform or detect_platform(module)
     ran = executed(module, platform, link=link, trips=trips)
-    found = handovers(module, platform, ran)
+    found = intermediates(module, platform, ran)
     boundaries = [_boundary(module, one, machine) for one in found]
     shares = _shares(found)
     kernels = [_kernel(one, shares.get(id(one), 0), machine) for one in ran]
@@ -155,9 +163,9 @@ def fragments(
     )
 
 
-def _boundary(module: HloModule, found: Handover, machine: Machine | None) -> Boundary:
+def _boundary(module: HloModule, found: Intermediate, machine: Machine | None) -> Boundary:
     runs = found.producer.runs
-    why = obstacle(module, found)
+    why = blocker(module, found)
     instruction = found.producer.site.instruction
     return Boundary(
         value=instruction.name + "".join(f".{place}" for place in found.path),
@@ -176,7 +184,7 @@ def _boundary(module: HloModule, found: Handover, machine: Machine | None) -> Bo
     )
 
 
-def _gain(found: Handover, machine: Machine) -> float:
+def _gain(found: Intermediate, machine: Machine) -> float:
     """Seconds a step that the kernels of a boundary would save as one."""
     apart = [found.producer.price.cost, *(reader.kernel.price.cost for reader in found.readers)]
     together: Cost = sum(apart, NOTHING)
@@ -192,7 +200,7 @@ def _floor(cost: Cost, machine: Machine) -> float:
     return place(Cost(rated), machine).floor_s
 
 
-def _shares(found: Sequence[Handover]) -> dict[int, int]:
+def _shares(found: Sequence[Intermediate]) -> dict[int, int]:
     """Avoidable bytes of each kernel, over all its executions."""
     shares: dict[int, int] = {}
 

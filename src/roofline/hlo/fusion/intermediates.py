@@ -42,7 +42,7 @@ class Reader(Struct, frozen=True):
     is_late: bool = False
 
 
-class Handover(Struct, frozen=True, kw_only=True):
+class Intermediate(Struct, frozen=True, kw_only=True):
     """A value between kernels of one computation.
 
     ``written`` are the bytes that making it writes. ``is_needed`` says that somebody beside these readers needs it in memory: it is a
@@ -67,13 +67,13 @@ class Handover(Struct, frozen=True, kw_only=True):
         return self.read + (0 if self.is_needed else self.written)
 
 
-def handovers(module: HloModule, platform: Platform, ran: Iterable[Executed]) -> tuple[Handover, ...]:
+def intermediates(module: HloModule, platform: Platform, ran: Iterable[Executed]) -> tuple[Intermediate, ...]:
     """Every value that is handed over in main memory, by computation in the order in which they run."""
     bodies = Bodies(module, platform)
     by_computation: dict[int, list[Executed]] = {}
     for one in ran:
         by_computation.setdefault(id(one.site.computation), []).append(one)
-    return tuple(found for kernels in by_computation.values() for found in _Flow(bodies, platform, kernels).handovers())
+    return tuple(found for kernels in by_computation.values() for found in _Flow(bodies, platform, kernels).intermediates())
 
 
 class _Use(Struct):
@@ -94,7 +94,7 @@ class _Flow:
         places = {id(instruction): index for index, instruction in enumerate(self.computation.instructions)}
         self.kernels = {places[id(one.site.instruction)]: one for one in kernels}
 
-    def handovers(self) -> Iterator[Handover]:
+    def intermediates(self) -> Iterator[Intermediate]:
         uses: dict[Key, dict[int, _Use]] = {}
         for index, kernel in self.kernels.items():
             for operand, path, region in self._reads(kernel.site):
@@ -116,7 +116,7 @@ class _Flow:
             shape = self._shape(key, next(iter(uses[key].values())).regions[0][0])
             written = self._written(key, shape)
             if readers and written is not None:
-                found = Handover(
+                found = Intermediate(
                     computation=self.computation,
                     producer=producer,
                     path=key[1],

@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from ...cost import NOTHING, Cost, tidy
+from ...formulas import collective as formulas
 from ...formulas.collective import Algorithm
 from ...formulas.notation import Link
 from ...ledger import Ledger
@@ -83,8 +84,6 @@ def _whole(ledger: Ledger) -> Cost:
 
 def _ledger(kind: str, size: int, chips: int, network: Network) -> Ledger:
     """The formula of a collective, each chip holding so many bytes before it."""
-    from ...formulas import collective as formulas  # with all other formulas, which only programs on several chips need
-
     link: Link = network.link  # type: ignore[assignment]
     if kind in ("collective-permute", "collective-broadcast", "collective-reduce"):
         once = formulas.permute(size, dtype="uint8", links=network.links, link=link)

@@ -11,6 +11,7 @@ from functools import cache
 from msgspec import Struct
 
 from ...cost import Amount, Cost
+from ...formulas.chains import POINTWISE
 from ...resource import TRANSCENDENTAL, Resource, vector
 from ..ir.module import Computation, Instruction
 from ..ir.shapes import Shape
@@ -80,8 +81,6 @@ def per_element(opcode: str, dtype: str) -> PerElement:
     if dtype in ("c64", "c128"):
         return _COMPLEX.get(opcode, _COMPLEX_ROOT if opcode in TRANSCENDENTALS else _FREE)
     if opcode == "logistic":
-        from ...formulas.chains import POINTWISE  # with all other formulas, which few programs need
-
         return PerElement(POINTWISE["sigmoid"].flops, POINTWISE["sigmoid"].transcendentals)
     if opcode in TRANSCENDENTALS or opcode in SPECIAL:
         return _ROOT

@@ -4,16 +4,11 @@ Output o and tap j meet position o·stride − low + j·dilation of the input af
 element and the others are holes. Padding and holes are not counted; negative padding cuts inputs off.
 """
 
-from __future__ import annotations
-
 from math import gcd
-from typing import TYPE_CHECKING
 
 from ...errors import FormulaError
+from ...formulas.convolution import Axis
 from ..ir.attributes import WindowDimension
-
-if TYPE_CHECKING:
-    from ...formulas.convolution import Axis
 
 MOST_STEPS = 2**22  # taps or outputs that are worth walking one by one; no program has windows as long
 
@@ -84,8 +79,6 @@ def _triangle(side: int) -> int:
 
 def _axis(window: WindowDimension, size: int) -> Axis:
     """The window as a convolution's axis; what negative padding cuts off is no input."""
-    from ...formulas.convolution import Axis  # with all other formulas, which few programs need
-
     return Axis(
         size=max(0, size + min(0, window.low) + min(0, window.high)),
         kernel=window.size,

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from functools import lru_cache
 
+import msgspec
+
 from ...machine import FALLBACKS, LATENCY, LATENCY_TIMES, LAUNCH_LATENCY_S
 from ...report import CeilingInfo, MachineInfo
 from ...resource import COMPUTE_UNITS, LINK_UNITS, MEMORY_UNITS
@@ -109,16 +111,12 @@ def catalogue_json(machines: Iterable[MachineInfo]) -> bytes:
 
     The objects have the shape of a report's ``machine``, so that the page reads both with one function.
     """
-    import msgspec
-
     return msgspec.json.encode([_machine(one) for one in machines])
 
 
 @lru_cache(maxsize=1)
 def vocabulary_json() -> bytes:
     """What the page would otherwise have to define a second time, as compact JSON."""
-    import msgspec
-
     kinds = {"compute": COMPUTE_UNITS, "link": LINK_UNITS, "memory": MEMORY_UNITS, "": (LATENCY,)}
     return msgspec.json.encode(
         {

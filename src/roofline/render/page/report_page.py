@@ -3,6 +3,8 @@
 from functools import lru_cache
 from pathlib import PurePath
 
+import msgspec
+
 from ...analysis import describe
 from ...comparison import compare
 from ...machines import catalogue as chips
@@ -44,8 +46,6 @@ def title_of(report: Report) -> str:
 
 def compared(before: Report, after: Report) -> bytes:
     """The comparison of two reports as compact JSON."""
-    import msgspec
-
     return msgspec.json.encode(compare(before, after))
 
 

@@ -14,6 +14,7 @@ from ...ir.platforms import Platform
 from ...ir.shapes import Shape
 from ...read.backend_config import backend_config, parse_config
 from ..types import Price, Site
+from .lawn41 import solve_triangle
 from .padding import extents
 from .products import accumulator, check_dimensions, dimensions, each, free, multiply_adds, pointwise, precision_of, sizes, unit
 from .registry import call
@@ -102,8 +103,6 @@ def block_scaled(site: Site) -> Price:
 @call("__cublas$triangularSolve")
 def triangular_solve(site: Site) -> Price:
     """X of A·X = B or X·A = B with A triangular, n x n: n² FLOP for each right-hand side."""
-    from .lawn41 import solve_triangle  # with the fractions that it counts in; products need none
-
     triangle, right = operand(site, 0), operand(site, 1)
     if triangle.rank < 2 or right.rank < 2:
         raise Misfit(f"{triangle} is no stack of matrices")

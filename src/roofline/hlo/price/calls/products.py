@@ -5,6 +5,7 @@ from math import prod
 
 from ....cost import Cost
 from ....dtypes import DType, dtype, wider
+from ....formulas.chains import POINTWISE
 from ....resource import TRANSCENDENTAL, Resource, matrix, vector
 from ...ir.attributes import DotDimensions
 from ...ir.platforms import Platform
@@ -73,8 +74,6 @@ def accumulator(number: DType) -> DType:
 
 def pointwise(name: str, elements: int, number: DType) -> Cost:
     """One operation of the table of pointwise operations on so many elements."""
-    from ....formulas.chains import POINTWISE  # with all other formulas, which few programs need
-
     facts = POINTWISE[name]
     return each(elements, number, facts.flops, facts.transcendentals)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from fusion_programs import module, programs
 from roofline.hlo.fusion.compiler_model import fuse
-from roofline.hlo.fusion.fusion_report import Boundary, boundary_rows, fragments, kernel_rows
+from roofline.hlo.fusion.fusion_report import Boundary, boundary_rows, fusion_report, kernel_rows
 from roofline.hlo.price.program import program
 from roofline.hlo.read import parse
 from roofline.machine import Machine
@@ -24,11 +24,11 @@ def chip() -> Machine:
 
 
 def boundaries(body: str, before: str = "") -> dict[str, Boundary]:
-    return {one.value: one for one in fragments(module(body, before), "gpu").boundaries}
+    return {one.value: one for one in fusion_report(module(body, before), "gpu").boundaries}
 
 
 def test_a_value_between_two_kernels_costs_its_write_and_its_read() -> None:
-    report = fragments(
+    report = fusion_report(
         module("""
         x = f32[1000] parameter(0)
         a = f32[1000] exponential(x)
@@ -52,7 +52,7 @@ def test_a_value_between_two_kernels_costs_its_write_and_its_read() -> None:
 def test_the_gain_is_what_the_floors_say_when_arithmetic_binds() -> None:
     # 1000 transcendentals, on a vector unit of 100 a second, take 10 s whether the 8 kB of its own kernel move or not.
     slow = Machine.of("slow", {"hbm": 1000, "vector/fp32": 100})
-    report = fragments(module("x = f32[1000] parameter(0)\na = f32[1000] exponential(x)\nROOT b = f32[1000] negate(a)"), "gpu", slow)
+    report = fusion_report(module("x = f32[1000] parameter(0)\na = f32[1000] exponential(x)\nROOT b = f32[1000] negate(a)"), "gpu", slow)
     # Apart 10 + 8 s; together 10 s of arithmetic over 8 s of memory.
     assert report.boundaries[0].gain_s == pytest.approx(18 - 10)
 
@@ -257,7 +257,7 @@ ROOT y = f32[100] get-tuple-element(w), index=1
 
 
 def test_a_loop_counts_its_trips() -> None:
-    report = fragments(module(LOOPED, LOOP), "gpu", chip())
+    report = fusion_report(module(LOOPED, LOOP), "gpu", chip())
     (one,) = report.boundaries
     assert (one.value, one.count, one.avoidable_bytes) == ("e", 7, 7 * 800)
     assert report.fragmentation.kernels == 4 * 7  # compare, add, exponential and negate
@@ -265,7 +265,7 @@ def test_a_loop_counts_its_trips() -> None:
 
 
 def test_the_fragmentation_counts_kernels_below_the_latency_of_a_launch() -> None:
-    report = fragments(module(LOOPED, LOOP), "gpu", chip())
+    report = fusion_report(module(LOOPED, LOOP), "gpu", chip())
     pieces = report.fragmentation
     # A compare reads two numbers and writes a truth value, 9 B, an add moves 12 B: milliseconds. An exponential and a negation move 800 B
     # in 0.8 s, above half a second.
@@ -278,7 +278,7 @@ def test_the_fragmentation_counts_kernels_below_the_latency_of_a_launch() -> Non
 
 
 def test_scopes_are_counted() -> None:
-    report = fragments(
+    report = fusion_report(
         module("""
         x = f32[9] parameter(0)
         a = f32[9] exponential(x), metadata={op_name="jit(f)/layer0/mlp/exp"}
@@ -291,7 +291,7 @@ def test_scopes_are_counted() -> None:
 
 
 def test_without_a_machine_there_is_no_time() -> None:
-    report = fragments(module(LOOPED, LOOP), "gpu")
+    report = fusion_report(module(LOOPED, LOOP), "gpu")
     assert report.machine is None
     assert report.boundaries[0].gain_s is None
     assert report.fragmentation.median_floor_s is None
@@ -299,7 +299,7 @@ def test_without_a_machine_there_is_no_time() -> None:
 
 
 def test_rows_are_plain() -> None:
-    report = fragments(module("x = f32[9] parameter(0)\na = f32[9] sine(x)\nROOT b = f32[9] negate(a)"), "gpu")
+    report = fusion_report(module("x = f32[9] parameter(0)\na = f32[9] sine(x)\nROOT b = f32[9] negate(a)"), "gpu")
     assert boundary_rows(report) == (("a", "a", "b", "none seen", 36, 36, 72, None),)
     assert kernel_rows(report)[0] == ("a", "elementwise", "", 1, 72, 36, None)
 
@@ -307,12 +307,12 @@ def test_rows_are_plain() -> None:
 def test_vmem_is_no_boundary() -> None:
     tiled = "{0:T(1024)S(1)}"
     body = f"x = f32[4096]{{0:T(1024)}} parameter(0)\na = f32[4096]{tiled} sine(x)\nROOT b = f32[4096]{{0:T(1024)}} negate(a)"
-    assert fragments(module(body), "tpu").boundaries == ()
+    assert fusion_report(module(body), "tpu").boundaries == ()
 
 
 def test_the_softmax_of_a_compiled_program_lies_between_two_library_calls() -> None:
     compiled = parse(gzip.decompress((DATA / "hlo" / "h200_scan.hlo.gz").read_bytes()))
-    report = fragments(compiled, "gpu")
+    report = fusion_report(compiled, "gpu")
     scores = 2 * 64 * 1024 * 1024  # bf16[64,1024,1024], in each of 8 layers
     found = {one.value: one for one in report.boundaries}
     softmax = next(one for one in report.boundaries if one.shape.startswith("bf16[4,16,1024,1024]"))
@@ -327,12 +327,12 @@ def test_the_softmax_of_a_compiled_program_lies_between_two_library_calls() -> N
 @settings(max_examples=100)
 def test_sums_agree_and_fusing_leaves_less(body: str) -> None:
     before = module(body)
-    report = fragments(before, "gpu", chip())
+    report = fusion_report(before, "gpu", chip())
     assert report.bytes == program(before, "gpu").cost.known(HBM)
     assert sum(kernel.avoidable_bytes for kernel in report.kernels) == report.avoidable_bytes
     assert all(kernel.avoidable_bytes <= kernel.bytes for kernel in report.kernels)
     assert all(one.gain_s is not None and one.gain_s >= 0 for one in report.boundaries)
     assert [one.avoidable_bytes for one in report.boundaries] == sorted((one.avoidable_bytes for one in report.boundaries), reverse=True)
-    after = fragments(fuse(before, "gpu"), "gpu")
+    after = fusion_report(fuse(before, "gpu"), "gpu")
     assert after.avoidable_bytes <= report.avoidable_bytes
     assert after.fragmentation.kernels <= report.fragmentation.kernels

@@ -1,13 +1,12 @@
-"""`roofline fusion`: what the compiler left unfused in a program, why, and what that costs."""
+"""`roofline fusion-report`: what the compiler left unfused in a program, why, and what that costs."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from msgspec import Struct
 from msgspec.structs import asdict
 
 from ..analysis import analyze
-from ..hlo.fusion.fusion_report import Boundary, Fragmentation, FusionReport, KernelShare, fragments
+from ..hlo.fusion.fusion_report import Boundary, Fragmentation, FusionReport, FusionReports, KernelShare, fusion_report
 from ..hlo.price.collectives import network_of
 from ..machine import Machine
 from ..render.tables import Paper, facts, table
@@ -19,22 +18,13 @@ from .options import Parser, at_least, chosen_machine, machine_options, output_o
 from .output import draw, emit
 from .progress import progress
 
-SCHEMA = "roofline.fusion-report/1"
-
-
-class Answer(Struct, frozen=True, kw_only=True):
-    """The fusion reports of a file or folder as JSON."""
-
-    schema: str = SCHEMA
-    reports: tuple[FusionReport, ...]
-
 
 def parser() -> Parser:
     made = Parser(
-        "fusion",
+        "fusion-report",
         "What the compiler left unfused: tensors that one kernel writes and another reads, the reason, and the time that fusing\n"
         "them would save; kernels by avoidable traffic; how fragmented the program is.",
-        "roofline fusion program.hlo --chip h200",
+        "roofline fusion-report program.hlo --chip h200",
     )
     made.add_argument("path", metavar="PROGRAM", help="HLO or StableHLO file, or a folder written by --xla_dump_to")
     made.add_argument("--top", type=at_least(0), default=12, metavar="N", help="rows to show in each table (default 12)")
@@ -50,17 +40,16 @@ def run(words: Sequence[str]) -> int:
     with progress(f"analysing {args.path}"):
         for module in read_modules(Path(args.path)):
             ready, platform, notes = prepared(module, machine)
-            reports.append((fragments(ready, platform, machine, link=network_of(machine)), notes))
+            reports.append((fusion_report(ready, platform, machine, link=network_of(machine)), notes))
     if args.output:
         from ..render.plot import roofline_chart
 
         draw(args, roofline_chart(analyze(read(Path(args.path), machine), machine), theme=args.theme))
-    answer = Answer(reports=tuple(report for report, _ in reports))
     emit(
         args,
         lambda page: "\n\n\n".join(_text(report, machine, [*notes, *machine.notes], args.top, page) for report, notes in reports),
-        answer,
-        lambda: [{**asdict(one), "consumers": " ".join(one.consumers)} for report in answer.reports for one in report.boundaries],
+        FusionReports(reports=tuple(report for report, _ in reports)),
+        lambda: [{**asdict(one), "consumers": " ".join(one.consumers)} for report, _ in reports for one in report.boundaries],
     )
     return 0
 
