@@ -1,6 +1,7 @@
 """What `pip install roofline` leaves out is asked for in one line that names the extra."""
 
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -10,6 +11,7 @@ import pytest
 
 PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
 # library -> (extra, a command that needs it)
+PROFILE = Path(__file__).parent / "data" / "cpu" / "jax_one.xplane.pb.gz"
 NEEDED = {
     "matplotlib": ("", ["op", "matmul", "64", "64", "64", "--chip", "v5e", "-o", "roof.svg"]),
     "pyarrow": ("parquet", ["op", "matmul", "64", "64", "64", "--chip", "v5e", "--parquet", "ops.parquet"]),
@@ -31,7 +33,7 @@ def without(library: str, code: str, folder: Path) -> "subprocess.CompletedProce
 def test_a_missing_library_is_one_line_that_names_its_extra(library: str, tmp_path: Path) -> None:
     extra, words = NEEDED[library]
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "host.xplane.pb").write_bytes(b"")
+    shutil.copy(PROFILE, tmp_path / "run" / "host.xplane.pb.gz")
     run = without(library, f"from roofline.cli import main\nsys.exit(main({words}))", tmp_path)
     wanted = f"'roofline[{extra}]'" if extra else library
     assert run.stderr == f"roofline: {library} is not installed; run: pip install {wanted}\n"
