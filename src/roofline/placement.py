@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from .cost import Cost
-from .errors import MachineError, UsageError
+from .errors import MachineError, UsageError, did_you_mean
 from .machine import LATENCY, Machine
 from .resource import COMPUTE_UNITS, HBM, Resource
 
@@ -51,6 +51,11 @@ class Corrections(Struct, frozen=True, kw_only=True):
                 if isinstance(self.sustained, (int, float))
                 else self.sustained
             )
+            for name in every:
+                if not any(name in (c.resource.name, c.resource.unit) for c in machine.ceilings):
+                    words = {word: None for c in machine.ceilings for word in (c.resource.unit, c.resource.name)}
+                    known = did_you_mean(name, words) or f"; known: {', '.join(words)}"
+                    raise UsageError(f"sustained fraction for {name!r}: {machine.name} has no rate for it{known}")
             machine = machine.scaled(every, "sustained fraction")
         if self.communication:
             own = {c.resource.unit: 1 - self.communication for c in machine.ceilings if not c.resource.is_link}

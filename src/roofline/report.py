@@ -5,6 +5,7 @@
 
 from msgspec import Struct, field
 
+from .errors import clean
 from .units import percent, show
 from .workload import NO_COVERAGE, Coverage
 
@@ -251,7 +252,7 @@ class Report(Struct, frozen=True, kw_only=True):
         return next((point for point in self.points if point.scope == "total" and point.infeed_outfeed), None)
 
     def __repr__(self) -> str:
-        return f"<Report: {self.heading}>"
+        return clean(f"<Report: {self.heading}>")
 
     def __str__(self) -> str:
         """A short summary: what ran where, for how long, how near to the roofline, and the first findings."""
@@ -260,7 +261,7 @@ class Report(Struct, frozen=True, kw_only=True):
             lines.append(f"{show(total.time_s, 's')} measured; per-op roofline {percent(total.op_efficiency)} of it")
         elif total:
             lines.append(f"minimum time {show(total.floor_s, 's')}")
-        return "\n".join([*lines, *(f"- {finding.message}" for finding in self.findings[:FINDINGS_IN_SUMMARY])])
+        return clean("\n".join([*lines, *(f"- {finding.message}" for finding in self.findings[:FINDINGS_IN_SUMMARY])]))
 
     @property
     def heading(self) -> str:

@@ -1,11 +1,23 @@
 """`roofline analyze`: compare a profile, program or op table with a chip's limits."""
 
 import argparse
+import os
 from collections.abc import Sequence
 
+from ..errors import UsageError
 from ..render.op_table import COLUMNS
 from ..selection import KEYS, PLACES
-from .options import Parser, at_least, chosen_corrections, chosen_machine, correction_options, is_corrected, machine_options, output_options
+from .options import (
+    Parser,
+    at_least,
+    chosen_corrections,
+    chosen_machine,
+    correction_options,
+    is_corrected,
+    machine_options,
+    output_options,
+    quantity,
+)
 from .reading import host_options, read_input
 from .reporting import answer, columns
 from .terminal import chart_options
@@ -51,7 +63,7 @@ def table_options(made: argparse.ArgumentParser) -> None:
     """Which ops the table shows, how they are grouped, and in which columns."""
     table = made.add_argument_group("table (--json always has everything)")
     table.add_argument("--by", choices=(*GROUPS, "module"), metavar="KEY", help=f"group ops by {', '.join(GROUPS)}")
-    table.add_argument("--depth", type=int, metavar="N", help="scope levels to keep (with --by scope)")
+    table.add_argument("--depth", type=at_least(1), metavar="N", help="scope levels to keep (with --by scope)")
     table.add_argument(
         "--columns",
         metavar="NAMES",
@@ -87,3 +99,8 @@ def _check(args: argparse.Namespace) -> None:
         chosen_corrections(args)
     if args.columns:
         columns(args)
+    if args.min_time is not None:
+        quantity(args.min_time, "s", "--min-time")
+    for name in args.counters:
+        if not os.path.exists(name):
+            raise UsageError(f"--counters {name}: no such file")

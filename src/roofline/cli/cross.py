@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
-from ..errors import UsageError
 from ..formulas import Formula, lookup
 from ..ledger import Ledger
 from ..machine import Machine
 from ..render.tables import Paper, facts
 from ..render.text import notes_text
+from ..resource import Resource, check_known
 from ..solving import INFINITE, Crossing, cross, crossing_report
 from ..units import plain
 from .formula import add_options, add_sizes, chosen_options, free_and_fixed, intensities, listing
-from .options import Parser, chosen_machine, machine_options, output_options
+from .options import Parser, chosen_machine, machine_options, output_options, rated, wrong_value
 from .output import draw, emit
 
 if TYPE_CHECKING:
@@ -53,11 +53,11 @@ def run(words: Sequence[str]) -> int:
     formula = lookup(words[0])
     args = parser(formula).parse_args(words[1:])
     free, given = free_and_fixed(args, formula)
-    if missing := [p.name for p in formula.dimensions if p.required and p.name not in (*free, *given)]:
-        raise UsageError(f"cross {formula.name}: missing {', '.join('--' + name for name in missing)}; give each a size, or inf")
     machine = chosen_machine(args)
     price = partial(formula.function, **chosen_options(args, formula))
-    found = cross(price, free, machine, level=args.against, **given)
+    check_known(Resource(args.against), rated(machine), "--against")
+    with wrong_value("--against"):
+        found = cross(price, free, machine, level=args.against, **given)
     report = crossing_report(found, formula.name, machine)
     row = {key: ",".join(map(str, value)) if isinstance(value, tuple) else value for key, value in asdict(report).items()}
     if args.output:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from math import inf
 from typing import Any
 
-from ..errors import UnitError, UsageError
+from ..errors import UnitError, UsageError, did_you_mean
 from ..formulas import Formula, all_formulas, lookup
 from ..formulas.notation import Dim
 from ..formulas.registry import Parameter
@@ -56,7 +56,17 @@ def add_sizes(parser: argparse.ArgumentParser, formula: Formula, metavar: str) -
 def free_and_fixed(args: argparse.Namespace, formula: Formula) -> tuple[tuple[str, ...], dict[str, Any]]:
     """The dimensions that vary together, and the sizes of those that were given."""
     fixed = {p.name: number(getattr(args, p.name), p) for p in formula.dimensions if getattr(args, p.name) is not None}
-    return tuple(name.strip() for name in args.free.split(",")), fixed
+    free = tuple(name.strip() for name in args.free.split(","))
+    known = [p.name for p in (*formula.dimensions, *formula.options) if p.kind in ("dim", "int", "float")]
+    for name in free:
+        if name not in known:
+            others = did_you_mean(name, known) or f"; it has {', '.join(known)}"
+            raise UsageError(f"--free {name}: {formula.name} has no such dimension{others}")
+        if name in fixed:
+            raise UsageError(f"--free {name}: it has a size too; leave out --{name.replace('_', '-')}")
+    if missing := [p.name for p in formula.dimensions if p.required and p.name not in (*free, *fixed)]:
+        raise UsageError(f"{formula.name}: missing {', '.join('--' + name.replace('_', '-') for name in missing)}; give each a size")
+    return free, fixed
 
 
 def intensities(price: Callable[..., Ledger], free: Sequence[str], sizes: Iterable[int], level: str) -> list[tuple[float, float]]:

@@ -34,7 +34,7 @@ def parser() -> Parser:
     )
     made.add_argument("path", metavar="PROGRAM", help="the file or folder")
     made.add_argument("--by", choices=KEYS, metavar="KEY", help="group ops by scope, location, category, phase, dtype, bound or name")
-    made.add_argument("--depth", type=int, metavar="N", help="scope levels to keep (with --by scope)")
+    made.add_argument("--depth", type=at_least(1), metavar="N", help="scope levels to keep (with --by scope)")
     made.add_argument("--top", type=at_least(0), default=20, metavar="N", help="rows to show (default 20)")
     machine_options(made)
     correction_options(made)

@@ -7,10 +7,10 @@ from ..cost import Amount, Cost
 from ..dtypes import dtype
 from ..errors import UsageError
 from ..render.text import op_text
-from ..resource import HBM, Resource
+from ..resource import HBM, Resource, check_known
 from ..units import parse
 from ..workload import Op, Recording, Workload
-from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
+from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options, rated
 from .output import emit_report
 
 
@@ -37,6 +37,7 @@ def parser() -> Parser:
 
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
+    machine = chosen_machine(args)
     amounts: dict[Resource, Amount | None] = {}
     if args.flops is not None:
         amounts[Resource(f"{args.unit}/{dtype(args.dtype).rate}")] = parse(args.flops, "FLOP")
@@ -47,11 +48,12 @@ def run(words: Sequence[str]) -> int:
         if not equals:
             raise UsageError(f"--use {word}: write RESOURCE=AMOUNT, such as nvlink=1GB")
         resource = Resource(name.strip())
+        check_known(resource, rated(machine), "--use")
         amounts[resource] = parse(amount.strip(), resource.measure)
     if not amounts:
         raise UsageError("place: nothing to place; give --flops, --bytes or --use")
     time_s = None if args.time is None else parse(args.time, "s")
     op = Op(name=args.name, cost=Cost.of(amounts), time_s=time_s)
-    report = analyze(Recording(workload=Workload((op,)), format="formula"), chosen_machine(args), chosen_corrections(args))
+    report = analyze(Recording(workload=Workload((op,)), format="formula"), machine, chosen_corrections(args))
     emit_report(args, report, lambda page: op_text(report, page))
     return 0

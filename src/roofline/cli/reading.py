@@ -1,8 +1,10 @@
 """How commands read their input: processes, cluster, cache and progress."""
 
 import argparse
+import os
 from collections.abc import Callable, Sequence
 
+from ..errors import UsageError
 from ..machine import Machine
 from ..report import Report
 from ..sources import read
@@ -35,6 +37,8 @@ def read_input(
     args: argparse.Namespace, paths: Sequence[str], target: Callable[[], Machine] | None = None, *, salvage: bool = False
 ) -> Recording:
     """The recording in a file or folder, or in the files of several hosts, read as the options of `host_options` say."""
+    if args.cache and os.path.exists(args.cache) and not os.path.isdir(args.cache):
+        raise UsageError(f"--cache {args.cache}: not a folder")
     with progress(f"reading {paths[0]}" if len(paths) == 1 else f"reading {len(paths)} files") as tell:
         cache = args.cache or not args.no_cache
         return read(paths, target, salvage=salvage, jobs=args.jobs, cluster=args.cluster, cache=cache, progress=tell)

@@ -8,13 +8,15 @@ from msgspec.structs import replace
 from ..analysis import analyze
 from ..analysis.counters import Comparison, model_against_counters, with_counters
 from ..analysis.stragglers import spreads
-from ..errors import UsageError
+from ..errors import UsageError, did_you_mean
+from ..machine import LATENCY
 from ..render.export import Row, group_rows, op_rows
 from ..render.measured import counters_text, stragglers_text
 from ..render.op_table import column
 from ..render.tables import Paper
 from ..render.text import report_text
 from ..report import OpInfo, Report
+from ..resource import COMPUTE_UNITS, LINK_UNITS, MEMORY_UNITS
 from ..selection import PLACES, Group, group, group_parts, narrow, select
 from ..units import parse
 from ..workload import Recording
@@ -22,6 +24,8 @@ from .options import chosen_corrections, chosen_machine
 from .output import emit_report
 from .terminal import charted
 
+UNITS = (*COMPUTE_UNITS, *MEMORY_UNITS, *LINK_UNITS)
+SUGGESTED = 8  # words that an error lists
 SPREAD = ("op", "name", "category", "exchange", "places", "fastest", "fastest_s", "median_s", "slowest", "slowest_s", "spread", "waiting_s")
 
 
@@ -44,6 +48,7 @@ def answer(args: argparse.Namespace, recording: Recording) -> None:
 def _emit(args: argparse.Namespace, recording: Recording, report: Report, names: Sequence[str]) -> None:
     """The report in every format asked for; the table shows the selected ops."""
     part = narrow(report, step=args.step, device=args.device, host=args.host)
+    _check_filters(args, part)
     shown = select(
         part,
         category=args.category,
@@ -80,6 +85,17 @@ def _emit(args: argparse.Namespace, recording: Recording, report: Report, names:
         return group_rows(groups) if groups is not None else op_rows(shown, report)
 
     emit_report(args, report, charted(args, replace(report, ops=shown), text), rows)
+
+
+def _check_filters(args: argparse.Namespace, ops: Sequence[OpInfo]) -> None:
+    """Refuse a word that no op has and that means nothing else either."""
+    for field, words in (("category", ()), ("module", ()), ("bound", (*UNITS, LATENCY)), ("unit", COMPUTE_UNITS)):
+        known = dict.fromkeys([*(value for op in ops if (value := getattr(op, field))), *words])
+        for word in getattr(args, field) or ():
+            if word.lower() not in {one.lower() for one in known}:
+                option = "program" if field == "module" else field
+                there = ", ".join([one for one in known if one not in words][:SUGGESTED]) or "none"
+                raise UsageError(f"--{option} {word}: no op has it{did_you_mean(word, known) or f'; there is: {there}'}")
 
 
 def _groups(args: argparse.Namespace, report: Report, shown: Sequence[OpInfo]) -> tuple[Group, ...] | None:
