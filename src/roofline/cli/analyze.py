@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ..errors import UsageError
 from ..render.op_table import COLUMNS
 from ..selection import KEYS, PLACES
+from ..sources.report_json import stored_report
 from .options import (
     Parser,
     at_least,
@@ -15,11 +16,12 @@ from .options import (
     correction_options,
     is_corrected,
     machine_options,
+    names_machine,
     output_options,
     quantity,
 )
 from .reading import host_options, read_input
-from .reporting import answer, columns
+from .reporting import answer, columns, emit_stored
 from .terminal import chart_options
 
 GROUPS = tuple("program" if key == "module" else key for key in (*KEYS, *PLACES))
@@ -88,6 +90,11 @@ def table_options(made: argparse.ArgumentParser) -> None:
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     _check(args)
+    if not (names_machine(args) or is_corrected(args) or args.limit or args.counters or len(args.path) > 1):
+        kept = stored_report(args.path[0])
+        if kept is not None:
+            emit_stored(args, kept)
+            return 0
     recording = read_input(args, args.path, lambda: chosen_machine(args), salvage=args.salvage)
     answer(args, recording)
     return 0

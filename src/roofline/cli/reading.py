@@ -6,16 +6,10 @@ from collections.abc import Callable, Sequence
 
 from ..errors import UsageError
 from ..machine import Machine
-from ..report import Report
 from ..sources import read
-from ..sources.files import head_of, local_file
-from ..sources.remote import is_remote
-from ..sources.report_json import read_report, sniff
 from ..workload import Recording
 from .options import at_least
 from .progress import progress
-
-REPORTS = (".json", ".json.gz")
 
 
 def host_options(parser: argparse.ArgumentParser) -> None:
@@ -42,11 +36,3 @@ def read_input(
     with progress(f"reading {paths[0]}" if len(paths) == 1 else f"reading {len(paths)} files") as tell:
         cache = args.cache or not args.no_cache
         return read(paths, target, salvage=salvage, jobs=args.jobs, cluster=args.cluster, cache=cache, progress=tell)
-
-
-def stored_report(name: str) -> Report | None:
-    """The report that a file is, here or at an address; ``None`` when it is something else."""
-    if is_remote(name) and not name.endswith(REPORTS):
-        return None
-    with local_file(name) as file:
-        return read_report(file) if not file.is_dir() and sniff(head_of(file), file) else None

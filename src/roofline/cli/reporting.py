@@ -19,7 +19,7 @@ from ..report import OpInfo, Report
 from ..resource import COMPUTE_UNITS, LINK_UNITS, MEMORY_UNITS
 from ..selection import PLACES, Group, group, group_parts, narrow, select
 from ..units import parse
-from ..workload import Recording
+from ..workload import Recording, Workload
 from .options import chosen_corrections, chosen_machine
 from .output import emit_report
 from .terminal import charted
@@ -42,10 +42,15 @@ def answer(args: argparse.Namespace, recording: Recording) -> None:
     if args.counters:
         recording = with_counters(recording, args.counters)
     report = analyze(recording, chosen_machine(args, recording.devices), chosen_corrections(args))
-    _emit(args, recording, report, columns(args))
+    _emit(args, recording.workload, report, columns(args))
 
 
-def _emit(args: argparse.Namespace, recording: Recording, report: Report, names: Sequence[str]) -> None:
+def emit_stored(args: argparse.Namespace, report: Report) -> None:
+    """Write a report that was read back, as it is."""
+    _emit(args, Workload(()), report, columns(args))
+
+
+def _emit(args: argparse.Namespace, workload: Workload, report: Report, names: Sequence[str]) -> None:
     """The report in every format asked for; the table shows the selected ops."""
     part = narrow(report, step=args.step, device=args.device, host=args.host)
     _check_filters(args, part)
@@ -64,7 +69,7 @@ def _emit(args: argparse.Namespace, recording: Recording, report: Report, names:
     spread = spreads(shown, report.by_device, report.input.devices, args.stragglers) if args.stragglers else ()
 
     def text(page: Paper) -> str:
-        extra = _against(args, recording, shown, page)
+        extra = _against(args, workload, shown, page)
         if args.stragglers:
             extra.append(stragglers_text(spread, args.stragglers, page, args.top))
         return report_text(
@@ -108,11 +113,11 @@ def _groups(args: argparse.Namespace, report: Report, shown: Sequence[OpInfo]) -
     return group(shown, args.by, depth=args.depth) if args.by else None
 
 
-def _against(args: argparse.Namespace, recording: Recording, shown: Sequence[OpInfo], page: Paper) -> list[str]:
+def _against(args: argparse.Namespace, workload: Workload, shown: Sequence[OpInfo], page: Paper) -> list[str]:
     """The model compared with the counters, where counters were given."""
     if not args.counters:
         return []
     rows: dict[int, list[Comparison]] = {}
-    for row in model_against_counters(recording.workload):
+    for row in model_against_counters(workload):
         rows.setdefault(row.op_index, []).append(row)
     return [counters_text([row for op in shown for row in rows.get(op.id, ())], page, args.top)]
