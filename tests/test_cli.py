@@ -98,9 +98,10 @@ def test_sizes_may_be_written_as_people_do(capsys: Capture) -> None:
 def test_place_takes_any_resource(capsys: Capture) -> None:
     report = json_of(capsys, "place", "--flops", "2e12", "--bytes", "3e9", "--use", "nvlink=1 GB", "--time", "5ms", "--chip", "h100")
     op = report["ops"][0]
-    assert (op["bound"], op["bytes"]["nvlink"]) == ("nvlink", 1e9)  # 1 GB at 20.6 GB/s is 48.5 ms
-    assert op["efficiency"] > 1
-    assert report["findings"][0]["kind"] == "above-roof"
+    # 1 GB over 18 links at 20.6 GB/s each is 2.7 ms.
+    assert (op["bound"], op["bytes"]["nvlink"]) == ("nvlink", pytest.approx(1e9 / 18))
+    assert op["floor_s"] == pytest.approx(1e9 / 18 / 20.6e9, rel=0.01)
+    assert op["notes"] == ["uses all 18 nvlink links of the chip (switched)"]
 
 
 def test_corrections_are_asked_for_by_name(capsys: Capture) -> None:

@@ -3,16 +3,20 @@
 import argparse
 import csv
 import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import roofline as rl
 from roofline.cli import main, module_of
 from roofline.cli.plot import FIGURES
+from roofline.cli.program_options import ALGORITHMS
 from roofline.errors import clean
 from roofline.formulas import lookup
+from roofline.formulas.collective import Algorithm
 
 SAMPLE = str(Path(rl.__file__).parent / "samples" / "gpt_training_h200.csv")
 HLO = str(Path(__file__).parent / "data" / "hlo" / "options.hlo")
@@ -116,6 +120,48 @@ def test_a_rate_that_the_machine_lacks_can_still_be_added(capsys: Capture) -> No
 def test_numbers_no_float_holds_and_sizes_that_are_missing_are_refused(capsys: Capture, words: list[str]) -> None:
     assert main(words) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_every_algorithm_of_the_formulas_can_be_asked_for() -> None:
+    assert get_args(Algorithm) == ALGORITHMS
+
+
+@pytest.mark.parametrize("command", ["analyze", "hlo", "fusion-report"])
+def test_what_a_program_does_not_say_is_an_option(capsys: Capture, command: str) -> None:
+    words = [command, HLO, "--chip", "v5e"]
+    assert main([*words, "--trips", "search=10", "--link", "dcn", "--topology", "4", "--algorithm", "ring"]) == 0
+    assert "--trips" not in capsys.readouterr().out
+    for wrong, says in (("--trips=serch=3", "did you mean 'search'"), ("--link=nvlink", "it has: ici"), ("--topology=4y4", "4x4")):
+        assert main([*words, wrong]) == 2
+        assert says in capsys.readouterr().err
+
+
+def test_the_notes_of_ops_reach_the_terminal_and_sums_add_what_is_known(capsys: Capture) -> None:
+    assert main(["analyze", HLO, "--chip", "v5e"]) == 0
+    said = capsys.readouterr().out
+    assert "give it with --trips search=N" in said
+    assert "price it with roofline.register_call('my_kernel', function)" in said
+    # One product of 256³ is known, its repetitions and the kernel are not.
+    assert "33.55 MFLOP and 2 unknown" in said
+    assert "≥ 33.55 MFLOP" in said
+
+
+def test_a_minimum_that_nothing_known_gives_is_null_and_not_zero() -> None:
+    ops = (rl.Op(name="known", cost=rl.Cost.of({"hbm": 1e9})), rl.Op(name="unknown", cost=rl.Cost.of({"compute": None})))
+    report = rl.analyze(rl.Recording(workload=rl.Workload(ops), format="test"), "h100")
+    assert [(op.name, op.floor_s is None, op.serial_s is None) for op in report.ops] == [("known", False, False), ("unknown", True, True)]
+
+
+def test_op_cross_and_plot_use_the_same_links(capsys: Capture) -> None:
+    from roofline.cli.formula import spelled
+
+    machine = rl.chip("h200")
+    main(["op", "all_gather", "1e9", "--over", "8", "--chip", "h200", "--json", "-"])
+    amounts = json.loads(capsys.readouterr().out)["ops"][0]["bytes"]
+    assert float(spelled("all_gather 1e9 --over 8", machine).cost["nvlink"] or 0) == amounts["nvlink"]
+    assert main(["op", "all_gather", "8e8", "--over", "16", "--chip", "v5e", "--json", "-"]) == 0
+    # 1.6 GB, 15/16 of it over two directions at 45 GB/s, and 8 hops of a microsecond
+    assert json.loads(capsys.readouterr().out)["ops"][0]["floor_s"] == pytest.approx(1.6e9 * 15 / 16 / 2 / 45e9, rel=0.01)
 
 
 EVIL = "a\x1b[2J\x07\u202eb\u2066c"

@@ -95,6 +95,11 @@ class Placement(Struct, frozen=True, kw_only=True):
         return self.times[0][1] if self.times else 0.0
 
     @property
+    def is_unknown(self) -> bool:
+        """Whether nothing that is known and rated gives a time, so that ``floor_s`` is no minimum but a blank."""
+        return not self.times and bool(self.unrated or self.unknown)
+
+    @property
     def serial_s(self) -> float:
         """T_max: the sum over units, if nothing overlaps."""
         return sum(seconds for _, seconds in self.times)

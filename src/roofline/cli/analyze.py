@@ -3,11 +3,14 @@
 import argparse
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from ..errors import UsageError
 from ..render.op_table import COLUMNS
 from ..selection import KEYS, PLACES
+from ..sources import PROGRAM, find
 from ..sources.report_json import stored_report
+from ..workload import Recording
 from .options import (
     Parser,
     at_least,
@@ -20,6 +23,7 @@ from .options import (
     output_options,
     quantity,
 )
+from .program_options import chosen_network, chosen_trips, names_program_option, program_options
 from .reading import host_options, read_input
 from .reporting import answer, columns, emit_stored
 from .terminal import chart_options
@@ -40,6 +44,7 @@ def parser() -> Parser:
     reading_options(made)
     host_options(made)
     table_options(made)
+    program_options(made)
     machine_options(made)
     correction_options(made)
     output_options(made, page=True)
@@ -90,14 +95,28 @@ def table_options(made: argparse.ArgumentParser) -> None:
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     _check(args)
-    if not (names_machine(args) or is_corrected(args) or args.limit or args.counters or len(args.path) > 1):
+    if not (names_program_option(args) or names_machine(args) or is_corrected(args) or args.limit or args.counters or len(args.path) > 1):
         kept = stored_report(args.path[0])
         if kept is not None:
             emit_stored(args, kept)
             return 0
-    recording = read_input(args, args.path, lambda: chosen_machine(args), salvage=args.salvage)
+    if names_program_option(args):
+        recording = _program(args)
+    else:
+        recording = read_input(args, args.path, lambda: chosen_machine(args), salvage=args.salvage)
     answer(args, recording)
     return 0
+
+
+def _program(args: argparse.Namespace) -> Recording:
+    """A program, read with the options that only programs have."""
+    from ..sources import programs  # 30 ms that profiles do not need
+
+    machine, trips = chosen_machine(args), chosen_trips(args)
+    network = chosen_network(args, machine)
+    if len(args.path) > 1 or find(args.path[0]) is not PROGRAM:
+        raise UsageError("--trips, --link, --topology and --algorithm apply to one program (HLO or StableHLO)")
+    return programs.read(Path(args.path[0]), machine, network=network, trips=trips)
 
 
 def _check(args: argparse.Namespace) -> None:

@@ -10,9 +10,12 @@ from typing import Any
 
 from ..errors import UnitError, UsageError, did_you_mean
 from ..formulas import Formula, all_formulas, lookup
+from ..formulas.collective import wiring
 from ..formulas.notation import Dim
 from ..formulas.registry import Parameter
 from ..ledger import Ledger
+from ..machine import Machine
+from ..resource import SCALE_UP
 from ..units import parse
 from .options import Parser
 
@@ -83,14 +86,35 @@ def chosen_ledger(args: argparse.Namespace, formula: Formula) -> Ledger:
     return formula(*sizes, **chosen_options(args, formula))
 
 
-def spelled(words: str) -> Ledger:
-    """An operation written in one string, as in ``--op "matmul 600 600 600 --weights int8"``."""
+def own_network(args: argparse.Namespace, formula: Formula, machine: Machine) -> str:
+    """Send over the chip's own scale-up link and by the best algorithm there, unless others are named; a note on several links."""
+    options = {option.name for option in formula.options}
+    if "link" not in options:
+        return ""
+    own = machine.ceiling(args.link) if args.link else next((found for unit in SCALE_UP if (found := machine.ceiling(unit))), None)
+    if own is None:
+        return ""
+    args.link = own.resource.name
+    algorithm, links = wiring(own)
+    if "algorithm" in options and args.algorithm is None:
+        args.algorithm = "torus" if any(getattr(args, side, None) for side in ("over_y", "over_z")) else algorithm
+    if args.links is None and links > 1 and getattr(args, "algorithm", algorithm) == algorithm:
+        args.links = str(links)
+        return f"uses all {links} {own.resource} links of the chip (switched)"
+    return ""
+
+
+def spelled(words: str, machine: Machine | None = None) -> Ledger:
+    """An operation written in one string, as in ``--op "matmul 600 600 600 --weights int8"``, on the links of a machine."""
     name, *rest = shlex.split(words) or [""]
     formula = lookup(name)
     parser = Parser(f"--op {formula.name}", formula.summary, f"--op '{formula.name} {' '.join(map(str, formula.example))}'")
     add_dimensions(parser, formula)
     add_options(parser, formula)
-    return chosen_ledger(parser.parse_args(rest), formula).named(words)
+    args = parser.parse_args(rest)
+    if machine is not None:
+        own_network(args, formula, machine)
+    return chosen_ledger(args, formula).named(words)
 
 
 def chosen_options(args: argparse.Namespace, formula: Formula) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from ..analysis import analyze
 from ..cost import Amount, Cost
 from ..dtypes import dtype
 from ..errors import UsageError
+from ..formulas.collective import wiring
 from ..render.text import op_text
-from ..resource import HBM, Resource, check_known
+from ..resource import HBM, SCALE_UP, Resource, check_known
 from ..units import parse
 from ..workload import Op, Recording, Workload
 from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options, rated
@@ -38,7 +39,8 @@ def parser() -> Parser:
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     machine = chosen_machine(args)
-    amounts: dict[Resource, Amount | None] = {}
+    amounts: dict[Resource, Amount] = {}
+    notes: list[str] = []
     if args.flops is not None:
         amounts[Resource(f"{args.unit}/{dtype(args.dtype).rate}")] = parse(args.flops, "FLOP")
     if args.bytes is not None:
@@ -50,10 +52,14 @@ def run(words: Sequence[str]) -> int:
         resource = Resource(name.strip())
         check_known(resource, rated(machine), "--use")
         amounts[resource] = parse(amount.strip(), resource.measure)
+        links = wiring(own)[1] if resource.name in SCALE_UP and (own := machine.ceiling(resource)) else 1
+        if links > 1:  # as op does
+            amounts[resource] = amounts[resource] / links
+            notes.append(f"uses all {links} {resource} links of the chip (switched)")
     if not amounts:
         raise UsageError("place: nothing to place; give --flops, --bytes or --use")
     time_s = None if args.time is None else parse(args.time, "s")
-    op = Op(name=args.name, cost=Cost.of(amounts), time_s=time_s)
+    op = Op(name=args.name, cost=Cost.of(amounts), time_s=time_s, notes=tuple(notes))
     report = analyze(Recording(workload=Workload((op,)), format="formula"), machine, chosen_corrections(args))
     emit_report(args, report, lambda page: op_text(report, page))
     return 0

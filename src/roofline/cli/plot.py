@@ -230,7 +230,7 @@ def _times(args: argparse.Namespace, theme: str) -> "Axes":
     from ..render.plot import time_bars
 
     machine = chosen_machine(args)
-    return time_bars([(words, place(spelled(words).cost, machine)) for words in args.op], theme=theme)
+    return time_bars([(words, place(spelled(words, machine).cost, machine)) for words in args.op], theme=theme)
 
 
 FIGURES = {
