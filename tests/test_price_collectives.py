@@ -6,9 +6,15 @@ from priced import ADD, amounts, frozen, priced, site
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import price
 from roofline.hlo.price.program import program
+from roofline.hlo.price.types import Price
 
 SHARD = "f32[256]{0}"  # 1,024 bytes
 GROUPS = "replica_groups={{0,1,2,3},{4,5,6,7}}"
+RING = Network("ici", "ring")
+
+
+def on_a_ring(instruction: str, *operands: str, header: str = "") -> Price:
+    return price(site(instruction, *operands, computations=ADD, platform="tpu", header=header), RING)
 
 
 @pytest.mark.parametrize(
@@ -29,18 +35,18 @@ GROUPS = "replica_groups={{0,1,2,3},{4,5,6,7}}"
     ],
 )
 def test_a_ring_of_four(instruction: str, sent: int, hops: int) -> None:
-    assert amounts(priced(instruction, SHARD, computations=ADD, platform="tpu").cost) == {"ici": sent, "ici/hop": hops}
+    assert amounts(on_a_ring(instruction, SHARD).cost) == {"ici": sent, "ici/hop": hops}
 
 
 @pytest.mark.parametrize("groups", ["{{0,1,2,3},{4,5,6,7}}", "[2,4]<=[8]", "[2,4]<=[4,2]T(1,0)"])
 def test_groups_may_be_spelled_in_any_way(groups: str) -> None:
-    found = priced(f"{SHARD} all-reduce(%0), replica_groups={groups}, to_apply=%add", SHARD, computations=ADD, platform="tpu")
+    found = on_a_ring(f"{SHARD} all-reduce(%0), replica_groups={groups}, to_apply=%add", SHARD)
     assert found.cost["ici"] == 2 * 768
 
 
 def test_an_empty_group_is_everybody() -> None:
     instruction = f"{SHARD} all-reduce(%0), replica_groups={{}}, channel_id=1, use_global_device_ids=true, to_apply=%add"
-    found = priced(instruction, SHARD, computations=ADD, platform="tpu", header=", replica_count=1, num_partitions=8")
+    found = on_a_ring(instruction, SHARD, header=", replica_count=1, num_partitions=8")
     assert found.cost["ici"] == 2 * 1024 * 7 // 8
 
 
@@ -55,7 +61,7 @@ def test_nothing_crosses_within_a_group_of_one() -> None:
 
 def test_several_arrays_go_together() -> None:
     both = f"({SHARD}, bf16[256]{{0}}) all-reduce(%0, %1), {GROUPS}, to_apply=%add"
-    assert priced(both, SHARD, "bf16[256]{0}", computations=ADD, platform="tpu").cost["ici"] == 2 * 3 * (1024 + 512) // 4
+    assert on_a_ring(both, SHARD, "bf16[256]{0}").cost["ici"] == 2 * 3 * (1024 + 512) // 4
 
 
 def test_the_link_and_its_wiring_are_the_callers_to_choose() -> None:
@@ -106,8 +112,19 @@ def test_a_machines_own_links_carry_its_collectives() -> None:
     from roofline.hlo.price.collectives import network_of
     from roofline.machines import load
 
-    # A switch joins the 18 NVLinks of an H200, so all carry; a torus gives a ring one link each way.
+    # A switch joins the 18 NVLinks of an H200, so all carry; on an axis of a torus both directions do.
     assert network_of(load("h200")) == Network("nvlink", "switch", 18)
-    assert network_of(load("v5e")) == Network("ici", "ring", 1)
+    assert network_of(load("v5e")) == Network("ici", "bidirectional", 1)
     assert network_of(load("apple-m1")) is None
-    assert network_of(load("h200"), "pcie") == Network("pcie", "ring", 1)
+    assert network_of(load("h200"), "pcie") == Network("pcie", "switch", 1)
+
+
+def test_a_collective_takes_the_best_algorithm_of_its_network_unless_one_is_asked_for() -> None:
+    from roofline.hlo.price.collectives import asked_network
+    from roofline.machines import load
+
+    v5e, gather = load("v5e"), f"f32[1024]{{0}} all-gather(%0), {GROUPS}, dimensions={{0}}"
+    one = site(gather, SHARD, platform="tpu")
+    # 3,072 bytes come in: over both directions of a ring of four, over one, or over both links of a 2x2 torus, whose axes have one lane.
+    for words, sent in (((None, None), 1536), ((None, "ring"), 3072), (("2x2", None), 1536), (("4", None), 1536), (("ring", None), 1536)):
+        assert price(one, asked_network(v5e, None, *words)).cost["ici"] == sent, words

@@ -48,6 +48,18 @@ def test_a_report_reads_back_to_the_same_value(tmp_path: Path) -> None:
     assert read_report(tmp_path / "report.json") == report
 
 
+@pytest.mark.parametrize("command", [*COMMANDS, ["analyze", "sample:train"]], ids=lambda words: " ".join(Path(word).name for word in words))
+def test_a_report_that_is_read_and_written_again_is_the_same_bytes(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = tmp_path / "report.json", tmp_path / "again.json"
+    assert main([*command, "--json", str(first)]) == 0
+    capsys.readouterr()
+    assert main(["analyze", str(first), "--json", str(second)]) == 0
+    assert second.read_bytes() == first.read_bytes()
+    assert rl.to_json(rl.analyze(first)) == first.read_bytes()
+
+
 def test_a_report_can_be_held_against_another_machine(tmp_path: Path) -> None:
     report = rl.analyze(rl.read(SAMPLE), rl.chip("h200"))
     (tmp_path / "report.json").write_bytes(to_json(report))

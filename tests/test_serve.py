@@ -492,7 +492,7 @@ def test_small_answers_are_not_held_back_by_the_network() -> None:
 
 
 def test_an_unknown_chip_is_refused_before_anything_is_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", str(tmp_path), "--chip", "h10"]) == 1
+    assert main(["serve", str(tmp_path), "--chip", "h10"]) == 2
     assert "did you mean" in capsys.readouterr().err
 
 

@@ -11,12 +11,32 @@
 A message says where, what, and what to do next, on one line.
 """
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+# Characters that move a terminal's cursor, ring its bell, or reorder or hide what is shown: controls, bidirectional marks, and
+# characters of no width. A name in a file may hold any of them.
+_UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]")
+_STYLE = re.compile(r"(\x1b\[[0-9;]*m)")
+
+
+def clean(text: str, styled: bool = False) -> str:
+    """Text that is safe to print: every unsafe character is a dot; the colours of ``styled`` text stay.
+
+    >>> clean("a\x1b[2Jb")
+    'a·[2Jb'
+    """
+    if not styled:
+        return _UNSAFE.sub("·", text)
+    return "".join(part if _STYLE.fullmatch(part) else _UNSAFE.sub("·", part) for part in _STYLE.split(text))
 
 
 class RooflineError(Exception):
     """Anything this package refuses to do."""
+
+    def __str__(self) -> str:
+        return clean(super().__str__())
 
 
 class UsageError(RooflineError):

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from .cost import Cost
-from .errors import MachineError, UsageError
+from .errors import MachineError, UsageError, did_you_mean
 from .machine import LATENCY, Machine
 from .resource import COMPUTE_UNITS, HBM, Resource
 
@@ -51,6 +51,11 @@ class Corrections(Struct, frozen=True, kw_only=True):
                 if isinstance(self.sustained, (int, float))
                 else self.sustained
             )
+            for name in every:
+                if not any(name in (c.resource.name, c.resource.unit) for c in machine.ceilings):
+                    words = {word: None for c in machine.ceilings for word in (c.resource.unit, c.resource.name)}
+                    known = did_you_mean(name, words) or f"; known: {', '.join(words)}"
+                    raise UsageError(f"sustained fraction for {name!r}: {machine.name} has no rate for it{known}")
             machine = machine.scaled(every, "sustained fraction")
         if self.communication:
             own = {c.resource.unit: 1 - self.communication for c in machine.ceilings if not c.resource.is_link}
@@ -88,6 +93,11 @@ class Placement(Struct, frozen=True, kw_only=True):
     def floor_s(self) -> float:
         """T_min: the longest time on any unit, if all overlap."""
         return self.times[0][1] if self.times else 0.0
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nothing that is known and rated gives a time, so that ``floor_s`` is no minimum but a blank."""
+        return not self.times and bool(self.unrated or self.unknown)
 
     @property
     def serial_s(self) -> float:

@@ -5,13 +5,16 @@
 
 from msgspec import Struct, field
 
+from .errors import clean
 from .units import percent, show
 from .workload import NO_COVERAGE, Coverage
 
 SCHEMA = "roofline.report/1"
 FINDINGS_IN_SUMMARY = 3
 
-Amounts = dict[str, float | None]
+# Whole numbers stay whole when a report is read and written again.
+Number = int | float
+Amounts = dict[str, Number | None]
 
 
 class DeviceInfo(Struct, frozen=True, kw_only=True):
@@ -35,7 +38,7 @@ class InputInfo(Struct, frozen=True, kw_only=True):
 class OtherFigure(Struct, frozen=True, kw_only=True):
     """A value that another source gives."""
 
-    rate: float
+    rate: Number
     citation: str = ""
     note: str = ""
 
@@ -44,12 +47,12 @@ class CeilingInfo(Struct, frozen=True, kw_only=True):
     """One roof, and where its height comes from."""
 
     resource: str
-    rate: float
+    rate: Number
     per: str
     provenance: str
     citation: str = ""
     note: str = ""
-    peak: float | None = None
+    peak: Number | None = None
     count: int = 1
     others: tuple[OtherFigure, ...] = ()
 
@@ -58,7 +61,7 @@ class CapacityInfo(Struct, frozen=True, kw_only=True):
     """How much one memory holds."""
 
     level: str
-    bytes: float
+    bytes: Number
     provenance: str
     citation: str = ""
 
@@ -68,7 +71,7 @@ class LimitInfo(Struct, frozen=True, kw_only=True):
 
     name: str
     resource: str
-    fraction: float
+    fraction: Number
 
 
 class MachineInfo(Struct, frozen=True, kw_only=True):
@@ -79,7 +82,7 @@ class MachineInfo(Struct, frozen=True, kw_only=True):
     title: str = ""
     scope: str = "chip"
     devices_per_chip: int = 1
-    launch_latency_s: float | None = None
+    launch_latency_s: Number | None = None
     capacities: tuple[CapacityInfo, ...] = ()
     limits: tuple[LimitInfo, ...] = ()
     notes: tuple[str, ...] = ()
@@ -94,33 +97,33 @@ class Point(Struct, frozen=True, kw_only=True):
     scope: str
     step: int | None = None
     infeed_outfeed: bool = True
-    time_s: float | None = None
-    busy_s: float | None = None
+    time_s: Number | None = None
+    busy_s: Number | None = None
     work: Amounts = field(default_factory=dict)
-    flops: float | None = None
+    flops: Number | None = None
     bytes: Amounts = field(default_factory=dict)
     hops: Amounts = field(default_factory=dict)
-    known: dict[str, float] = field(default_factory=dict)
-    intensity: float | None = None
+    known: dict[str, Number] = field(default_factory=dict)
+    intensity: Number | None = None
     bound: str | None = None
-    floor_s: float | None = None
-    serial_s: float | None = None
-    efficiency: float | None = None
-    op_efficiency: float | None = None
-    utilization: dict[str, float] = field(default_factory=dict)
-    at_roof_s: float | None = None
-    lost: dict[str, float] = field(default_factory=dict)
+    floor_s: Number | None = None
+    serial_s: Number | None = None
+    efficiency: Number | None = None
+    op_efficiency: Number | None = None
+    utilization: dict[str, Number] = field(default_factory=dict)
+    at_roof_s: Number | None = None
+    lost: dict[str, Number] = field(default_factory=dict)
 
 
 class LedgerRow(Struct, frozen=True, kw_only=True):
     """One tensor of an op's ledger."""
 
     tensor: str
-    shape: tuple[float, ...]
+    shape: tuple[Number, ...]
     dtype: str
     access: str
     level: str
-    bytes: float
+    bytes: Number
     note: str = ""
 
 
@@ -134,14 +137,14 @@ class CounterInfo(Struct, frozen=True, kw_only=True):
 
     work: Amounts = field(default_factory=dict)
     bytes: Amounts = field(default_factory=dict)
-    time_s: float | None = None
-    flops: float | None = None
+    time_s: Number | None = None
+    flops: Number | None = None
     launches: int | None = None
     of: int | None = None
-    rate: float | None = None
-    bandwidth: dict[str, float] = field(default_factory=dict)
-    intensities: dict[str, float] = field(default_factory=dict)
-    ratio: dict[str, float] = field(default_factory=dict)
+    rate: Number | None = None
+    bandwidth: dict[str, Number] = field(default_factory=dict)
+    intensities: dict[str, Number] = field(default_factory=dict)
+    ratio: dict[str, Number] = field(default_factory=dict)
 
 
 class OpInfo(Struct, frozen=True, kw_only=True):
@@ -160,30 +163,30 @@ class OpInfo(Struct, frozen=True, kw_only=True):
     scope: str = ""
     location: str = ""
     phase: str = ""
-    count: float = 1
-    kernels: float | None = None
-    time_s: float | None = None
-    self_time_s: float | None = None
+    count: Number = 1
+    kernels: Number | None = None
+    time_s: Number | None = None
+    self_time_s: Number | None = None
     work: Amounts = field(default_factory=dict)
-    flops: float | None = None
+    flops: Number | None = None
     unit: str | None = None
     dtype: str | None = None
     bytes: Amounts = field(default_factory=dict)
     hops: Amounts = field(default_factory=dict)
-    known: dict[str, float] = field(default_factory=dict)
-    intensity: float | None = None
-    intensities: dict[str, float] = field(default_factory=dict)
-    rate: float | None = None
-    bandwidth: dict[str, float] = field(default_factory=dict)
-    ridge: float | None = None
-    attainable: float | None = None
-    floor_s: float | None = None
-    serial_s: float | None = None
-    expected_s: float | None = None
+    known: dict[str, Number] = field(default_factory=dict)
+    intensity: Number | None = None
+    intensities: dict[str, Number] = field(default_factory=dict)
+    rate: Number | None = None
+    bandwidth: dict[str, Number] = field(default_factory=dict)
+    ridge: Number | None = None
+    attainable: Number | None = None
+    floor_s: Number | None = None
+    serial_s: Number | None = None
+    expected_s: Number | None = None
     bound: str | None = None
-    efficiency: float | None = None
-    times: dict[str, float] = field(default_factory=dict)
-    utilization: dict[str, float] = field(default_factory=dict)
+    efficiency: Number | None = None
+    times: dict[str, Number] = field(default_factory=dict)
+    utilization: dict[str, Number] = field(default_factory=dict)
     provenance: dict[str, str] = field(default_factory=dict)
     counters: CounterInfo | None = None
     roofs: tuple[str, ...] = ()
@@ -198,8 +201,8 @@ class StepInfo(Struct, frozen=True, kw_only=True):
     step: int
     name: str = ""
     number: int | None = None
-    time_s: float | None = None
-    busy_s: float | None = None
+    time_s: Number | None = None
+    busy_s: Number | None = None
     complete: bool = True
 
 
@@ -208,8 +211,8 @@ class StepShare(Struct, frozen=True, kw_only=True):
 
     op: int
     step: int
-    count: float
-    time_s: float
+    count: Number
+    time_s: Number
 
 
 class DeviceShare(Struct, frozen=True, kw_only=True):
@@ -217,8 +220,8 @@ class DeviceShare(Struct, frozen=True, kw_only=True):
 
     op: int
     device: int
-    count: float
-    time_s: float
+    count: Number
+    time_s: Number
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -227,7 +230,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     kind: str
     message: str
     ops: tuple[int, ...] = ()
-    saving_s: float | None = None
+    saving_s: Number | None = None
     levers: tuple[str, ...] = ()
 
 
@@ -251,7 +254,7 @@ class Report(Struct, frozen=True, kw_only=True):
         return next((point for point in self.points if point.scope == "total" and point.infeed_outfeed), None)
 
     def __repr__(self) -> str:
-        return f"<Report: {self.heading}>"
+        return clean(f"<Report: {self.heading}>")
 
     def __str__(self) -> str:
         """A short summary: what ran where, for how long, how near to the roofline, and the first findings."""
@@ -260,7 +263,7 @@ class Report(Struct, frozen=True, kw_only=True):
             lines.append(f"{show(total.time_s, 's')} measured; per-op roofline {percent(total.op_efficiency)} of it")
         elif total:
             lines.append(f"minimum time {show(total.floor_s, 's')}")
-        return "\n".join([*lines, *(f"- {finding.message}" for finding in self.findings[:FINDINGS_IN_SUMMARY])])
+        return clean("\n".join([*lines, *(f"- {finding.message}" for finding in self.findings[:FINDINGS_IN_SUMMARY])]))
 
     @property
     def heading(self) -> str:

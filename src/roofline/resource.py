@@ -6,15 +6,17 @@ hardware; amounts on one unit add up, units overlap.
 """
 
 import re
+from collections.abc import Iterable
 from functools import cache, total_ordering
 
-from .dtypes import DType, dtype
-from .errors import UnitError
+from .dtypes import DTYPES, DType, dtype
+from .errors import UnitError, UsageError, did_you_mean
 
 COMPUTE_UNITS = ("matrix", "vector", "compute")
 SCALE_UP = ("ici", "nvlink", "xgmi", "neuronlink", "xelink", "roce", "ethernet")  # links between chips of one system
 LINK_UNITS = (*SCALE_UP, "c2c", "dcn", "pcie")
 MEMORY_UNITS = ("hbm", "host", "l3", "l2", "l1", "lds", "vmem", "cmem", "smem", "sbuf", "psum", "tmem", "slc", "sram", "infinity_cache")
+_PARTS = ("", "read", "write", "in", "out", "package")  # of a memory's ports, a link's directions, a chip's devices
 _SPELLING = re.compile(r"[a-z][a-z0-9_.]*(/[a-z0-9_]+)?")
 
 
@@ -73,6 +75,22 @@ def matrix(number: str | DType) -> Resource:
 def vector(number: str | DType) -> Resource:
     """The vector unit working in this number format."""
     return named(f"vector/{dtype(number).rate}")
+
+
+def check_known(resource: Resource, rated: Iterable[str], option: str) -> None:
+    """Refuse a resource that neither the ``rated`` ones of a machine nor the vocabulary has: it is misspelt.
+
+    >>> check_known(Resource("hmb"), ["hbm"], "--set")
+    Traceback (most recent call last):
+    roofline.errors.UsageError: --set hmb: no such resource; did you mean 'hbm'?
+    """
+    rated = list(rated)
+    unit, _, part = resource.unit.partition(".")
+    kinds = {one.rate for one in DTYPES.values()} | {"transcendental", ""} if resource.is_compute else {"hop", ""}
+    is_word = unit in (*COMPUTE_UNITS, *LINK_UNITS, *MEMORY_UNITS) and part in _PARTS and resource.kind in kinds
+    if resource.name not in rated and not is_word:
+        words = [*rated, *MEMORY_UNITS, *LINK_UNITS]
+        raise UsageError(f"{option} {resource}: no such resource{did_you_mean(resource.name, words) or '; known: ' + ', '.join(rated)}")
 
 
 named = cache(Resource)  # programs name the same few for each of their operations

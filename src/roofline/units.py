@@ -121,6 +121,8 @@ def parse(value: str | float, dimension: str) -> float:
             raise UnitError(f"{value!r} is larger than any quantity; write it like '{_EXAMPLES[dimension]}'") from None
     else:
         number = float(value)
+        if isinstance(value, str) and math.isinf(number):
+            raise UnitError(f"{value!r} is larger than any quantity; write it like '{_EXAMPLES[dimension]}'")
     if math.isnan(number) or number < 0:
         raise UnitError(f"{value!r} is negative or not a number; a quantity is 0 or more, like '{_EXAMPLES[dimension]}'")
     return number

@@ -120,11 +120,11 @@ class Coverage(Struct, frozen=True, kw_only=True):
     ``counted_s`` is the self time of the ops that hardware counters measured whole; ``None`` where nothing was counted.
     """
 
-    wall_s: float | None = None
-    busy_s: float | None = None
-    attributed_s: float | None = None
-    priced_s: float | None = None
-    counted_s: float | None = None
+    wall_s: int | float | None = None
+    busy_s: int | float | None = None
+    attributed_s: int | float | None = None
+    priced_s: int | float | None = None
+    counted_s: int | float | None = None
 
 
 class Step(Struct, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ from ..report import (
 )
 from ..sources import read
 from ..sources.remote import Progress
+from ..sources.report_json import stored_report
 from ..workload import Op, Recording, Workload
 from .advice import Placed, advise, in_order
 from .cache_hits import resident, served
@@ -52,19 +53,28 @@ def analyze(
 ) -> Report:
     """The report on a profile, program, table or report, from its path, from the paths of a run's hosts, or already read.
 
-    Without a ``machine`` it is the profile's own device. ``counters`` are Nsight Compute CSVs of the same program. ``salvage`` reads a
-    damaged profile up to the damage. Files of several hosts are read by ``jobs`` processes, or by the Dask cluster at ``cluster``, with
-    parsed profiles cached in the folder ``cache``. ``progress`` is called with the bytes read and the bytes to read.
+    Without a ``machine`` it is the profile's own device; a report is returned as it was written. ``counters`` are Nsight Compute CSVs of
+    the same program. ``salvage`` reads a damaged profile up to the damage. Files of several hosts are read by ``jobs`` processes, or by the
+    Dask cluster at ``cluster``, with parsed profiles cached in the folder ``cache``. ``progress`` is called with the bytes read and the
+    bytes to read.
     """
     target = load(machine) if isinstance(machine, str) else machine
     if isinstance(source, Recording):
         recording = source
     else:
+        if target is None and corrections == IDEAL and not counters and (kept := _stored(source)) is not None:
+            return kept
         machine_to_read = target or (lambda: machine_for(()))
         recording = read(source, machine_to_read, salvage=salvage, jobs=jobs, cluster=cluster, cache=cache, progress=progress)
     if counters:
         recording = with_counters(recording, counters)
     return assemble(recording, target or machine_for(recording.devices), corrections)
+
+
+def _stored(source: str | Path | Sequence[str | Path]) -> Report | None:
+    """The report that the one file to read already is; it keeps its machine."""
+    names = [source] if isinstance(source, str | Path) else list(source)
+    return stored_report(names[0]) if len(names) == 1 else None
 
 
 def assemble(recording: Recording, machine: Machine, corrections: Corrections = IDEAL) -> Report:
@@ -206,9 +216,9 @@ def _op_info(one: Placed, rank: int) -> OpInfo:
         bandwidth=_bandwidth(op.cost, op.time_s),
         ridge=placement.ridge(),
         attainable=placement.attainable,
-        floor_s=placement.floor_s,
-        serial_s=placement.serial_s,
-        expected_s=placement.expected_s,
+        floor_s=None if placement.is_unknown else placement.floor_s,
+        serial_s=None if placement.is_unknown else placement.serial_s,
+        expected_s=None if placement.is_unknown else placement.expected_s,
         bound=placement.bound,
         efficiency=placement.efficiency,
         times=dict(placement.times),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from ..errors import RooflineError, UsageError, did_you_mean
+from ..errors import FormulaError, RooflineError, UnitError, UsageError, did_you_mean
 
 # name -> one line of help; the module is the name with underscores
 COMMANDS = {
@@ -42,8 +42,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # an encoding without µ shows a question mark, and no traceback
     try:
         return _run(words)
-    except UsageError as error:
+    except (UsageError, UnitError, FormulaError) as error:  # sources wrap those of a file in a SourceError
         return _fail(error, 2)
+    except OverflowError:
+        return _fail(UsageError("a number is too large to compute with"), 2)
     except RooflineError as error:
         return _fail(error, 1)
     except BrokenPipeError:
@@ -107,5 +109,5 @@ def help_text() -> str:
 
 def _fail(error: RooflineError, status: int) -> int:
     sys.stdout.flush()
-    sys.stderr.write(f"roofline: {error}\n")
+    sys.stderr.write(f"roofline: {' '.join(str(error).splitlines())}\n")
     return status

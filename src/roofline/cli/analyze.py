@@ -1,13 +1,31 @@
 """`roofline analyze`: compare a profile, program or op table with a chip's limits."""
 
 import argparse
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
+from ..errors import UsageError
 from ..render.op_table import COLUMNS
 from ..selection import KEYS, PLACES
-from .options import Parser, at_least, chosen_corrections, chosen_machine, correction_options, is_corrected, machine_options, output_options
+from ..sources import PROGRAM, find
+from ..sources.report_json import stored_report
+from ..workload import Recording
+from .options import (
+    Parser,
+    at_least,
+    chosen_corrections,
+    chosen_machine,
+    correction_options,
+    is_corrected,
+    machine_options,
+    names_machine,
+    output_options,
+    quantity,
+)
+from .program_options import chosen_network, chosen_trips, names_program_option, program_options
 from .reading import host_options, read_input
-from .reporting import answer, columns
+from .reporting import answer, columns, emit_stored
 from .terminal import chart_options
 
 GROUPS = tuple("program" if key == "module" else key for key in (*KEYS, *PLACES))
@@ -26,6 +44,7 @@ def parser() -> Parser:
     reading_options(made)
     host_options(made)
     table_options(made)
+    program_options(made)
     machine_options(made)
     correction_options(made)
     output_options(made, page=True)
@@ -51,7 +70,7 @@ def table_options(made: argparse.ArgumentParser) -> None:
     """Which ops the table shows, how they are grouped, and in which columns."""
     table = made.add_argument_group("table (--json always has everything)")
     table.add_argument("--by", choices=(*GROUPS, "module"), metavar="KEY", help=f"group ops by {', '.join(GROUPS)}")
-    table.add_argument("--depth", type=int, metavar="N", help="scope levels to keep (with --by scope)")
+    table.add_argument("--depth", type=at_least(1), metavar="N", help="scope levels to keep (with --by scope)")
     table.add_argument(
         "--columns",
         metavar="NAMES",
@@ -76,9 +95,28 @@ def table_options(made: argparse.ArgumentParser) -> None:
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     _check(args)
-    recording = read_input(args, args.path, lambda: chosen_machine(args), salvage=args.salvage)
+    if not (names_program_option(args) or names_machine(args) or is_corrected(args) or args.limit or args.counters or len(args.path) > 1):
+        kept = stored_report(args.path[0])
+        if kept is not None:
+            emit_stored(args, kept)
+            return 0
+    if names_program_option(args):
+        recording = _program(args)
+    else:
+        recording = read_input(args, args.path, lambda: chosen_machine(args), salvage=args.salvage)
     answer(args, recording)
     return 0
+
+
+def _program(args: argparse.Namespace) -> Recording:
+    """A program, read with the options that only programs have."""
+    from ..sources import programs  # 30 ms that profiles do not need
+
+    machine, trips = chosen_machine(args), chosen_trips(args)
+    network = chosen_network(args, machine)
+    if len(args.path) > 1 or find(args.path[0]) is not PROGRAM:
+        raise UsageError("--trips, --link, --topology and --algorithm apply to one program (HLO or StableHLO)")
+    return programs.read(Path(args.path[0]), machine, network=network, trips=trips)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -87,3 +125,8 @@ def _check(args: argparse.Namespace) -> None:
         chosen_corrections(args)
     if args.columns:
         columns(args)
+    if args.min_time is not None:
+        quantity(args.min_time, "s", "--min-time")
+    for name in args.counters:
+        if not os.path.exists(name):
+            raise UsageError(f"--counters {name}: no such file")

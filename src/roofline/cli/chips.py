@@ -1,6 +1,7 @@
 """`roofline chips`: list, show and compare chips; check a machine file."""
 
 import argparse
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,13 @@ from ..machines.listing import ChipListing
 from ..render.export import Row
 from ..render.machines import card_text, chips_text, comparison_text, lint_text
 from ..render.tables import Paper
-from .options import Parser, output_options
+from .options import Parser, chip_name, output_options
 from .output import draw, emit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from ..machines.card import Card
 
 CHECK_FAILED = 3
 
@@ -45,13 +48,13 @@ def run(words: Sequence[str]) -> int:
     if args.lint or args.lint_all:
         return _check(args)
     if args.compare:
-        cards = tuple(card(name.strip()) for name in args.compare.split(",") if name.strip())
+        cards = tuple(_card(name.strip()) for name in args.compare.split(",") if name.strip())
         if len(cards) < 2:
             raise UsageError("chips --compare: give two or more chips, separated by commas")
         machines = tuple(each.machine for each in cards)
         _emit(args, lambda page: comparison_text(machines, page), machines)
     elif args.name:
-        cards = tuple(card(name) for name in args.name)
+        cards = tuple(_card(name) for name in args.name)
         machines = tuple(each.machine for each in cards)
         _emit(args, lambda page: "\n\n".join(card_text(each, page) for each in cards), machines)
     else:
@@ -60,6 +63,11 @@ def run(words: Sequence[str]) -> int:
     if args.output:
         draw(args, _figure(machines, args.theme))
     return 0
+
+
+def _card(name: str) -> "Card":
+    with chip_name(name):
+        return card(name)
 
 
 def _figure(machines: Sequence[Machine], theme: str) -> "Axes":
@@ -77,6 +85,10 @@ def _check(args: argparse.Namespace) -> int:
     targets: list[str] = list(args.lint or [])
     if args.lint_all:
         targets += [machine.name for machine in catalogue()]
+    for target in args.lint or ():
+        with chip_name(target):
+            if not os.path.exists(target):
+                card(target)
     problems = tuple(problem for target in targets for problem in lint(target))
     emit(args, lambda page: lint_text(targets, problems, page), LintReport(problems=problems), lambda: [asdict(one) for one in problems])
     return CHECK_FAILED if any(problem.severity == "error" for problem in problems) else 0

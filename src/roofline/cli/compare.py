@@ -12,10 +12,11 @@ from ..render.tables import Cell, Paper, facts, table
 from ..render.text import notes_text
 from ..report import Report
 from ..sources.files import all_of
+from ..sources.report_json import stored_report
 from ..units import percent, show
 from .options import Parser, at_least, chosen_machine, is_page, machine_options, names_machine, output_options
 from .output import draw, emit, write_page
-from .reading import host_options, read_input, stored_report
+from .reading import host_options, read_input
 
 
 def parser() -> Parser:

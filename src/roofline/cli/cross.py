@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
-from ..errors import UsageError
 from ..formulas import Formula, lookup
 from ..ledger import Ledger
 from ..machine import Machine
 from ..render.tables import Paper, facts
 from ..render.text import notes_text
+from ..resource import Resource, check_known
 from ..solving import INFINITE, Crossing, cross, crossing_report
 from ..units import plain
-from .formula import add_options, add_sizes, chosen_options, free_and_fixed, intensities, listing
-from .options import Parser, chosen_machine, machine_options, output_options
+from .formula import add_options, add_sizes, chosen_options, free_and_fixed, intensities, listing, own_network
+from .options import Parser, chosen_machine, machine_options, output_options, rated, wrong_value
 from .output import draw, emit
 
 if TYPE_CHECKING:
@@ -53,17 +53,18 @@ def run(words: Sequence[str]) -> int:
     formula = lookup(words[0])
     args = parser(formula).parse_args(words[1:])
     free, given = free_and_fixed(args, formula)
-    if missing := [p.name for p in formula.dimensions if p.required and p.name not in (*free, *given)]:
-        raise UsageError(f"cross {formula.name}: missing {', '.join('--' + name for name in missing)}; give each a size, or inf")
     machine = chosen_machine(args)
+    note = own_network(args, formula, machine)
     price = partial(formula.function, **chosen_options(args, formula))
-    found = cross(price, free, machine, level=args.against, **given)
+    check_known(Resource(args.against), rated(machine), "--against")
+    with wrong_value("--against"):
+        found = cross(price, free, machine, level=args.against, **given)
     report = crossing_report(found, formula.name, machine)
     row = {key: ",".join(map(str, value)) if isinstance(value, tuple) else value for key, value in asdict(report).items()}
     if args.output:
         fixed = {name: INFINITE if size == inf else size for name, size in given.items()}
         draw(args, _figure(found, formula.name, partial(price, **fixed), args))
-    emit(args, lambda page: _text(found, formula, machine, given, page), report, lambda: [row])
+    emit(args, lambda page: _text(found, formula, machine, given, page, note), report, lambda: [row])
     return 0
 
 
@@ -78,7 +79,7 @@ def _figure(found: Crossing, name: str, price: Callable[..., Ledger], args: argp
     return intensity_against_size({name: [spot for spot in curve if spot[1]]}, [ridge], size=" = ".join(found.free), theme=args.theme)
 
 
-def _text(found: Crossing, formula: Formula, machine: Machine, given: Mapping[str, object], page: Paper) -> str:
+def _text(found: Crossing, formula: Formula, machine: Machine, given: Mapping[str, object], page: Paper, note: str) -> str:
     fixed = ", ".join(f"{name} = {size}" for name, size in given.items())
     compared = f"{' + '.join(map(str, found.compute))} over {' + '.join(map(str, found.level))}"
     lines = facts(
@@ -94,4 +95,4 @@ def _text(found: Crossing, formula: Formula, machine: Machine, given: Mapping[st
         page,
     )
     head = f"{page.paint(formula.name, 'bold')}{f' with {fixed}' if fixed else ''} on {machine.name}"
-    return "\n\n".join(part for part in (head, lines, notes_text(list(machine.notes), page)) if part)
+    return "\n\n".join(part for part in (head, lines, notes_text([*([note] if note else []), *machine.notes], page)) if part)

@@ -8,11 +8,14 @@ from fractions import Fraction
 from math import inf
 from typing import Any
 
-from ..errors import UnitError, UsageError
+from ..errors import UnitError, UsageError, did_you_mean
 from ..formulas import Formula, all_formulas, lookup
+from ..formulas.collective import wiring
 from ..formulas.notation import Dim
 from ..formulas.registry import Parameter
 from ..ledger import Ledger
+from ..machine import Machine
+from ..resource import SCALE_UP
 from ..units import parse
 from .options import Parser
 
@@ -56,7 +59,17 @@ def add_sizes(parser: argparse.ArgumentParser, formula: Formula, metavar: str) -
 def free_and_fixed(args: argparse.Namespace, formula: Formula) -> tuple[tuple[str, ...], dict[str, Any]]:
     """The dimensions that vary together, and the sizes of those that were given."""
     fixed = {p.name: number(getattr(args, p.name), p) for p in formula.dimensions if getattr(args, p.name) is not None}
-    return tuple(name.strip() for name in args.free.split(",")), fixed
+    free = tuple(name.strip() for name in args.free.split(","))
+    known = [p.name for p in (*formula.dimensions, *formula.options) if p.kind in ("dim", "int", "float")]
+    for name in free:
+        if name not in known:
+            others = did_you_mean(name, known) or f"; it has {', '.join(known)}"
+            raise UsageError(f"--free {name}: {formula.name} has no such dimension{others}")
+        if name in fixed:
+            raise UsageError(f"--free {name}: it has a size too; leave out --{name.replace('_', '-')}")
+    if missing := [p.name for p in formula.dimensions if p.required and p.name not in (*free, *fixed)]:
+        raise UsageError(f"{formula.name}: missing {', '.join('--' + name.replace('_', '-') for name in missing)}; give each a size")
+    return free, fixed
 
 
 def intensities(price: Callable[..., Ledger], free: Sequence[str], sizes: Iterable[int], level: str) -> list[tuple[float, float]]:
@@ -73,14 +86,35 @@ def chosen_ledger(args: argparse.Namespace, formula: Formula) -> Ledger:
     return formula(*sizes, **chosen_options(args, formula))
 
 
-def spelled(words: str) -> Ledger:
-    """An operation written in one string, as in ``--op "matmul 600 600 600 --weights int8"``."""
+def own_network(args: argparse.Namespace, formula: Formula, machine: Machine) -> str:
+    """Send over the chip's own scale-up link and by the best algorithm there, unless others are named; a note on several links."""
+    options = {option.name for option in formula.options}
+    if "link" not in options:
+        return ""
+    own = machine.ceiling(args.link) if args.link else next((found for unit in SCALE_UP if (found := machine.ceiling(unit))), None)
+    if own is None:
+        return ""
+    args.link = own.resource.name
+    algorithm, links = wiring(own)
+    if "algorithm" in options and args.algorithm is None:
+        args.algorithm = "torus" if any(getattr(args, side, None) for side in ("over_y", "over_z")) else algorithm
+    if args.links is None and links > 1 and getattr(args, "algorithm", algorithm) == algorithm:
+        args.links = str(links)
+        return f"uses all {links} {own.resource} links of the chip (switched)"
+    return ""
+
+
+def spelled(words: str, machine: Machine | None = None) -> Ledger:
+    """An operation written in one string, as in ``--op "matmul 600 600 600 --weights int8"``, on the links of a machine."""
     name, *rest = shlex.split(words) or [""]
     formula = lookup(name)
     parser = Parser(f"--op {formula.name}", formula.summary, f"--op '{formula.name} {' '.join(map(str, formula.example))}'")
     add_dimensions(parser, formula)
     add_options(parser, formula)
-    return chosen_ledger(parser.parse_args(rest), formula).named(words)
+    args = parser.parse_args(rest)
+    if machine is not None:
+        own_network(args, formula, machine)
+    return chosen_ledger(args, formula).named(words)
 
 
 def chosen_options(args: argparse.Namespace, formula: Formula) -> dict[str, Any]:

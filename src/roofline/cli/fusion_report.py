@@ -7,15 +7,15 @@ from msgspec.structs import asdict
 
 from ..analysis import analyze
 from ..hlo.fusion.fusion_report import Boundary, Fragmentation, FusionReport, FusionReports, KernelShare, fusion_report
-from ..hlo.price.collectives import network_of
 from ..machine import Machine
 from ..render.tables import Paper, facts, table
 from ..render.text import notes_text
 from ..sources.hlo_dump import read_modules
-from ..sources.programs import prepared, read
+from ..sources.programs import check_loops, prepared, read
 from ..units import percent, plain, show
 from .options import Parser, at_least, chosen_machine, machine_options, output_options
 from .output import draw, emit
+from .program_options import chosen_network, chosen_trips, program_options
 from .progress import progress
 
 
@@ -28,6 +28,7 @@ def parser() -> Parser:
     )
     made.add_argument("path", metavar="PROGRAM", help="HLO or StableHLO file, or a folder written by --xla_dump_to")
     made.add_argument("--top", type=at_least(0), default=12, metavar="N", help="rows to show in each table (default 12)")
+    program_options(made)
     machine_options(made)
     output_options(made)
     return made
@@ -36,15 +37,18 @@ def parser() -> Parser:
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     machine = chosen_machine(args)
+    network, trips = chosen_network(args, machine), chosen_trips(args)
     reports = []
     with progress(f"analysing {args.path}"):
-        for module in read_modules(Path(args.path)):
+        modules = list(read_modules(Path(args.path)))
+        check_loops(modules, trips)
+        for module in modules:
             ready, platform, notes = prepared(module, machine)
-            reports.append((fusion_report(ready, platform, machine, link=network_of(machine)), notes))
+            reports.append((fusion_report(ready, platform, machine, link=network, trips=trips), notes))
     if args.output:
         from ..render.plot import roofline_chart
 
-        draw(args, roofline_chart(analyze(read(Path(args.path), machine), machine), theme=args.theme))
+        draw(args, roofline_chart(analyze(read(Path(args.path), machine, network=network, trips=trips), machine), theme=args.theme))
     emit(
         args,
         lambda page: "\n\n\n".join(_text(report, machine, [*notes, *machine.notes], args.top, page) for report, notes in reports),

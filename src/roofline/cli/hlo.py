@@ -10,6 +10,7 @@ from ..selection import group
 from ..sources.programs import read
 from .options import Parser, at_least, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
 from .output import emit_report
+from .program_options import chosen_network, chosen_trips, program_options
 from .progress import progress
 
 # the option's value -> the field of an op
@@ -34,8 +35,9 @@ def parser() -> Parser:
     )
     made.add_argument("path", metavar="PROGRAM", help="the file or folder")
     made.add_argument("--by", choices=KEYS, metavar="KEY", help="group ops by scope, location, category, phase, dtype, bound or name")
-    made.add_argument("--depth", type=int, metavar="N", help="scope levels to keep (with --by scope)")
+    made.add_argument("--depth", type=at_least(1), metavar="N", help="scope levels to keep (with --by scope)")
     made.add_argument("--top", type=at_least(0), default=20, metavar="N", help="rows to show (default 20)")
+    program_options(made)
     machine_options(made)
     correction_options(made)
     output_options(made, page=True)
@@ -46,7 +48,8 @@ def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     machine = chosen_machine(args)
     with progress(f"analysing {args.path}"):
-        report = analyze(read(Path(args.path), machine), machine, chosen_corrections(args))
+        recording = read(Path(args.path), machine, network=chosen_network(args, machine), trips=chosen_trips(args))
+        report = analyze(recording, machine, chosen_corrections(args))
     groups = group(report.ops, KEYS[args.by], depth=args.depth) if args.by else None
     emit_report(
         args,

@@ -1,6 +1,5 @@
 """`roofline op`: cost and minimum time of one operation from its shapes."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 
@@ -9,9 +8,8 @@ from ..formulas import Formula, lookup
 from ..machine import Machine
 from ..placement import fit
 from ..render.text import op_text
-from ..resource import SCALE_UP
 from ..units import parse, show
-from .formula import add_dimensions, add_options, chosen_ledger, listing
+from .formula import add_dimensions, add_options, chosen_ledger, listing, own_network
 from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
 from .output import emit_report
 
@@ -39,7 +37,7 @@ def run(words: Sequence[str]) -> int:
     formula = lookup(words[0])
     args = parser(formula).parse_args(words[1:])
     machine = chosen_machine(args)
-    note = _own_link(args, formula, machine)
+    note = own_network(args, formula, machine)
     ledger = chosen_ledger(args, formula)
     ledger = ledger.named(ledger.name, note) if note else ledger
     time_s = None if args.time is None else parse(args.time, "s")
@@ -47,20 +45,6 @@ def run(words: Sequence[str]) -> int:
     room = _room(float(ledger.footprint()), machine)
     emit_report(args, report, lambda page: op_text(report, page, room))
     return 0
-
-
-def _own_link(args: argparse.Namespace, formula: Formula, machine: Machine) -> str:
-    """Send over the chip's own scale-up link unless one is named, and over all of its links where a switch joins them."""
-    if "link" not in {option.name for option in formula.options} or args.link is not None:
-        return ""
-    own = next((ceiling for unit in SCALE_UP if (ceiling := machine.ceiling(unit))), None)
-    if own is None:
-        return ""
-    args.link = own.resource.name
-    if args.links is None and "switch" in own.topology.lower() and own.count > 1:
-        args.links = str(own.count)
-        return f"uses all {own.count} {own.resource} links of the chip (switched)"
-    return ""
 
 
 def _room(needed: float, machine: Machine) -> str:

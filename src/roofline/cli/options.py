@@ -2,15 +2,16 @@
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
-from ..errors import UsageError
+from ..errors import MachineError, UnitError, UsageError
 from ..machine import Machine
 from ..machines import load, parse_settings
 from ..machines.detection import DEFAULT_CHIP, machine_for
 from ..placement import Corrections
-from ..resource import Resource
+from ..resource import Resource, check_known
 from ..units import parse
 from ..workload import Device
 
@@ -30,6 +31,13 @@ class Parser(argparse.ArgumentParser):
         )
         self.command = command
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found = super().parse_args(args, namespace)
+        for name, value in vars(found).items():
+            if "" in (value if isinstance(value, list) else [value]) and value != self.get_default(name):
+                self.error(f"{name.replace('_', '-')} is empty")
+        return found
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.command}: {message}; see: {self.prog} --help")
 
@@ -45,14 +53,15 @@ def at_least(least: int) -> Callable[[str], int]:
     return number
 
 
-def machine_options(parser: argparse.ArgumentParser) -> None:
+def machine_options(parser: argparse.ArgumentParser, *, chip: bool = True) -> None:
     """Which machine, and what to change on it."""
     group = parser.add_argument_group("chip")
-    group.add_argument(
-        "--chip",
-        metavar="NAME|FILE",
-        help=f"chip name or machine file (TOML); default: ${CHIP_VARIABLE}, else the device named in the profile, else {DEFAULT_CHIP}",
-    )
+    if chip:
+        group.add_argument(
+            "--chip",
+            metavar="NAME|FILE",
+            help=f"chip name or machine file (TOML); default: ${CHIP_VARIABLE}, else the device named in the profile, else {DEFAULT_CHIP}",
+        )
     group.add_argument("--set", metavar="RESOURCE=RATE", action="append", default=[], help='override or add a rate: --set hbm="7.2 TB/s"')
     group.add_argument("--per-device", action="store_true", help="use the limits of one framework device, not of the whole chip")
 
@@ -124,14 +133,47 @@ def names_machine(args: argparse.Namespace) -> bool:
 def chosen_machine(args: argparse.Namespace, devices: Sequence[Device] = ()) -> Machine:
     """The machine these options name; without a name, the first device that a recording came from, else the default."""
     name = args.chip or os.environ.get(CHIP_VARIABLE)
-    machine = load(name) if name else machine_for(devices)
+    if name:
+        with chip_name(name):
+            machine = load(name)
+    else:
+        machine = machine_for(devices)
     if args.per_device:
         machine = machine.per_device()
     if args.set:
-        machine = machine.override(parse_settings(args.set))
+        rates = parse_settings(args.set)
+        for resource in rates:
+            check_known(Resource(resource), rated(machine), "--set")
+        machine = machine.override(rates)
     if getattr(args, "limit", None):
-        machine = machine.limited(args.limit)
+        with wrong_value("--limit"):
+            machine = machine.limited(args.limit)
     return machine
+
+
+@contextmanager
+def chip_name(name: str) -> Iterator[None]:
+    """A chip that does not exist is a usage error."""
+    try:
+        yield
+    except MachineError as error:
+        if os.path.exists(name):  # a file with something wrong inside
+            raise
+        raise UsageError(str(error)) from None
+
+
+def rated(machine: Machine) -> list[str]:
+    """The resources a machine has a rate for."""
+    return [ceiling.resource.name for ceiling in machine.ceilings]
+
+
+@contextmanager
+def wrong_value(option: str) -> Iterator[None]:
+    """What a machine does not have, asked for by an option, is a usage error."""
+    try:
+        yield
+    except MachineError as error:
+        raise UsageError(f"{option}: {error}") from None
 
 
 def is_corrected(args: argparse.Namespace) -> bool:
@@ -145,7 +187,7 @@ def chosen_corrections(args: argparse.Namespace) -> Corrections:
         sustained=_sustained(args.sustained),
         communication=_fraction(args.communication, "--communication"),
         overlap=_fraction(args.overlap, "--overlap"),
-        launches=parse(args.launches, "1"),
+        launches=quantity(args.launches, "1", "--launches"),
     )
 
 
@@ -164,7 +206,15 @@ def _sustained(words: Sequence[str]) -> float | dict[str, float] | None:
 
 
 def _fraction(text: str, option: str) -> float:
-    value = parse(text, "1")
+    value = quantity(text, "1", option)
     if value > 1:
         raise UsageError(f"{option} {text}: not between 0 and 1; write 0.85 or 85%")
     return value
+
+
+def quantity(text: str, dimension: str, option: str) -> float:
+    """The quantity an option gives."""
+    try:
+        return parse(text, dimension)
+    except UnitError as error:
+        raise UsageError(f"{option}: {error}") from None

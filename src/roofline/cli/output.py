@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from ..errors import UsageError
+from ..errors import UsageError, clean
 from ..render.export import Row, op_rows, to_csv, to_json, to_parquet
 from ..render.tables import Paper
 from ..report import Report
@@ -39,7 +39,8 @@ def emit(args: argparse.Namespace, text: Callable[[Paper], str], value: object, 
         if target is not None:
             write(target, makers[option]())
     if not to_stdout:
-        sys.stdout.write(text(paper()) + "\n")
+        page = paper()
+        sys.stdout.write(clean(text(page), styled=page.colour) + "\n")
 
 
 def emit_report(
@@ -86,4 +87,4 @@ def write(target: str, data: bytes) -> None:
 
 def talk(message: str) -> None:
     """A message on standard error."""
-    sys.stderr.write(f"roofline: {message}\n")
+    sys.stderr.write(f"roofline: {clean(message)}\n")

@@ -6,11 +6,12 @@ from ..analysis import analyze
 from ..cost import Amount, Cost
 from ..dtypes import dtype
 from ..errors import UsageError
+from ..formulas.collective import wiring
 from ..render.text import op_text
-from ..resource import HBM, Resource
+from ..resource import HBM, SCALE_UP, Resource, check_known
 from ..units import parse
 from ..workload import Op, Recording, Workload
-from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
+from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options, rated
 from .output import emit_report
 
 
@@ -37,7 +38,9 @@ def parser() -> Parser:
 
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
-    amounts: dict[Resource, Amount | None] = {}
+    machine = chosen_machine(args)
+    amounts: dict[Resource, Amount] = {}
+    notes: list[str] = []
     if args.flops is not None:
         amounts[Resource(f"{args.unit}/{dtype(args.dtype).rate}")] = parse(args.flops, "FLOP")
     if args.bytes is not None:
@@ -47,11 +50,16 @@ def run(words: Sequence[str]) -> int:
         if not equals:
             raise UsageError(f"--use {word}: write RESOURCE=AMOUNT, such as nvlink=1GB")
         resource = Resource(name.strip())
+        check_known(resource, rated(machine), "--use")
         amounts[resource] = parse(amount.strip(), resource.measure)
+        links = wiring(own)[1] if resource.name in SCALE_UP and (own := machine.ceiling(resource)) else 1
+        if links > 1:  # as op does
+            amounts[resource] = amounts[resource] / links
+            notes.append(f"uses all {links} {resource} links of the chip (switched)")
     if not amounts:
         raise UsageError("place: nothing to place; give --flops, --bytes or --use")
     time_s = None if args.time is None else parse(args.time, "s")
-    op = Op(name=args.name, cost=Cost.of(amounts), time_s=time_s)
-    report = analyze(Recording(workload=Workload((op,)), format="formula"), chosen_machine(args), chosen_corrections(args))
+    op = Op(name=args.name, cost=Cost.of(amounts), time_s=time_s, notes=tuple(notes))
+    report = analyze(Recording(workload=Workload((op,)), format="formula"), machine, chosen_corrections(args))
     emit_report(args, report, lambda page: op_text(report, page))
     return 0

@@ -14,12 +14,13 @@ from ..render.geometry import Roof, roof
 from ..units import parse
 from . import fuse
 from .formula import add_options, add_sizes, chosen_options, free_and_fixed, intensities, spelled
-from .options import Parser, chosen_machine, figure_options, machine_options
+from .options import Parser, chosen_machine, figure_options, machine_options, wrong_value
 from .output import draw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+SEVERAL_CHIPS = ("chips", "sizes")  # figures with --chips
 SIZES = 33  # samples of a curve against size
 
 
@@ -31,7 +32,8 @@ def run(words: Sequence[str]) -> int:
     if name == "fusion":
         return _fusion(rest)
     args = parser(name, rest).parse_args(rest)
-    draw(args, FIGURES[name].draw(args, args.theme))
+    with wrong_value(f"plot {name}"):
+        draw(args, FIGURES[name].draw(args, args.theme))
     return 0
 
 
@@ -44,9 +46,11 @@ def parser(name: str, words: Sequence[str]) -> Parser:
     figure = FIGURES[name]
     made = Parser(f"plot {name}", figure.summary, f"roofline plot {name} {figure.example} -o {name}.svg")
     figure.arguments(made, words)
-    machine_options(made)
-    made.add_argument("--compute", metavar="RESOURCE", help="compute ceiling, such as matrix/fp8 (default: bf16, else the fastest)")
-    made.add_argument("--level", default="hbm", metavar="LEVEL", help="memory level or link (default hbm)")
+    machine_options(made, chip=name not in SEVERAL_CHIPS)
+    if name != "times":
+        made.add_argument("--compute", metavar="RESOURCE", help="compute ceiling, such as matrix/fp8 (default: bf16, else the fastest)")
+    if name not in ("times", "hierarchy"):
+        made.add_argument("--level", default="hbm", metavar="LEVEL", help="memory level or link (default hbm)")
     figure_options(made, required=True)
     return made
 
@@ -163,7 +167,7 @@ def _points(words: Sequence[str]) -> list[tuple[str, float, str]]:
 
 def _measured(args: argparse.Namespace, machine: Machine) -> list[tuple[str, float, float]]:
     """Points with rates; a percentage is of the attainable rate at that intensity."""
-    one = roof(machine, args.compute, args.level)
+    one = roof(machine, args.compute, getattr(args, "level", "hbm"))
     measured = []
     for name, intensity, rate in _points(args.point):
         if not rate:
@@ -226,7 +230,7 @@ def _times(args: argparse.Namespace, theme: str) -> "Axes":
     from ..render.plot import time_bars
 
     machine = chosen_machine(args)
-    return time_bars([(words, place(spelled(words).cost, machine)) for words in args.op], theme=theme)
+    return time_bars([(words, place(spelled(words, machine).cost, machine)) for words in args.op], theme=theme)
 
 
 FIGURES = {

@@ -24,7 +24,7 @@ Tell = Callable[[int, int], None]
 def progress(what: str, stream: TextIO | None = None, quiet_s: float = QUIET_S) -> "_Line | _Nothing":
     """Shows how far the work in its ``with`` block is, on standard error."""
     where = sys.stderr if stream is None else stream
-    return _Line(what, where, quiet_s) if _can_redraw(where) else _Nothing()
+    return _Line("".join(character for character in what if character.isprintable()), where, quiet_s) if _can_redraw(where) else _Nothing()
 
 
 def bar(what: str, done: int, total: int, elapsed_s: float, width: int) -> str:

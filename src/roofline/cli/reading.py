@@ -1,19 +1,15 @@
 """How commands read their input: processes, cluster, cache and progress."""
 
 import argparse
+import os
 from collections.abc import Callable, Sequence
 
+from ..errors import UsageError
 from ..machine import Machine
-from ..report import Report
 from ..sources import read
-from ..sources.files import head_of, local_file
-from ..sources.remote import is_remote
-from ..sources.report_json import read_report, sniff
 from ..workload import Recording
 from .options import at_least
 from .progress import progress
-
-REPORTS = (".json", ".json.gz")
 
 
 def host_options(parser: argparse.ArgumentParser) -> None:
@@ -35,14 +31,8 @@ def read_input(
     args: argparse.Namespace, paths: Sequence[str], target: Callable[[], Machine] | None = None, *, salvage: bool = False
 ) -> Recording:
     """The recording in a file or folder, or in the files of several hosts, read as the options of `host_options` say."""
+    if args.cache and os.path.exists(args.cache) and not os.path.isdir(args.cache):
+        raise UsageError(f"--cache {args.cache}: not a folder")
     with progress(f"reading {paths[0]}" if len(paths) == 1 else f"reading {len(paths)} files") as tell:
         cache = args.cache or not args.no_cache
         return read(paths, target, salvage=salvage, jobs=args.jobs, cluster=args.cluster, cache=cache, progress=tell)
-
-
-def stored_report(name: str) -> Report | None:
-    """The report that a file is, here or at an address; ``None`` when it is something else."""
-    if is_remote(name) and not name.endswith(REPORTS):
-        return None
-    with local_file(name) as file:
-        return read_report(file) if not file.is_dir() and sniff(head_of(file), file) else None

@@ -8,20 +8,24 @@ from msgspec.structs import replace
 from ..analysis import analyze
 from ..analysis.counters import Comparison, model_against_counters, with_counters
 from ..analysis.stragglers import spreads
-from ..errors import UsageError
+from ..errors import UsageError, did_you_mean
+from ..machine import LATENCY
 from ..render.export import Row, group_rows, op_rows
 from ..render.measured import counters_text, stragglers_text
 from ..render.op_table import column
 from ..render.tables import Paper
 from ..render.text import report_text
 from ..report import OpInfo, Report
+from ..resource import COMPUTE_UNITS, LINK_UNITS, MEMORY_UNITS
 from ..selection import PLACES, Group, group, group_parts, narrow, select
 from ..units import parse
-from ..workload import Recording
+from ..workload import Recording, Workload
 from .options import chosen_corrections, chosen_machine
 from .output import emit_report
 from .terminal import charted
 
+UNITS = (*COMPUTE_UNITS, *MEMORY_UNITS, *LINK_UNITS)
+SUGGESTED = 8  # words that an error lists
 SPREAD = ("op", "name", "category", "exchange", "places", "fastest", "fastest_s", "median_s", "slowest", "slowest_s", "spread", "waiting_s")
 
 
@@ -38,12 +42,18 @@ def answer(args: argparse.Namespace, recording: Recording) -> None:
     if args.counters:
         recording = with_counters(recording, args.counters)
     report = analyze(recording, chosen_machine(args, recording.devices), chosen_corrections(args))
-    _emit(args, recording, report, columns(args))
+    _emit(args, recording.workload, report, columns(args))
 
 
-def _emit(args: argparse.Namespace, recording: Recording, report: Report, names: Sequence[str]) -> None:
+def emit_stored(args: argparse.Namespace, report: Report) -> None:
+    """Write a report that was read back, as it is."""
+    _emit(args, Workload(()), report, columns(args))
+
+
+def _emit(args: argparse.Namespace, workload: Workload, report: Report, names: Sequence[str]) -> None:
     """The report in every format asked for; the table shows the selected ops."""
     part = narrow(report, step=args.step, device=args.device, host=args.host)
+    _check_filters(args, part)
     shown = select(
         part,
         category=args.category,
@@ -59,7 +69,7 @@ def _emit(args: argparse.Namespace, recording: Recording, report: Report, names:
     spread = spreads(shown, report.by_device, report.input.devices, args.stragglers) if args.stragglers else ()
 
     def text(page: Paper) -> str:
-        extra = _against(args, recording, shown, page)
+        extra = _against(args, workload, shown, page)
         if args.stragglers:
             extra.append(stragglers_text(spread, args.stragglers, page, args.top))
         return report_text(
@@ -82,6 +92,17 @@ def _emit(args: argparse.Namespace, recording: Recording, report: Report, names:
     emit_report(args, report, charted(args, replace(report, ops=shown), text), rows)
 
 
+def _check_filters(args: argparse.Namespace, ops: Sequence[OpInfo]) -> None:
+    """Refuse a word that no op has and that means nothing else either."""
+    for field, words in (("category", ()), ("module", ()), ("bound", (*UNITS, LATENCY)), ("unit", COMPUTE_UNITS)):
+        known = dict.fromkeys([*(value for op in ops if (value := getattr(op, field))), *words])
+        for word in getattr(args, field) or ():
+            if word.lower() not in {one.lower() for one in known}:
+                option = "program" if field == "module" else field
+                there = ", ".join([one for one in known if one not in words][:SUGGESTED]) or "none"
+                raise UsageError(f"--{option} {word}: no op has it{did_you_mean(word, known) or f'; there is: {there}'}")
+
+
 def _groups(args: argparse.Namespace, report: Report, shown: Sequence[OpInfo]) -> tuple[Group, ...] | None:
     if args.by in PLACES:
         if args.step or args.device or args.host:
@@ -92,11 +113,11 @@ def _groups(args: argparse.Namespace, report: Report, shown: Sequence[OpInfo]) -
     return group(shown, args.by, depth=args.depth) if args.by else None
 
 
-def _against(args: argparse.Namespace, recording: Recording, shown: Sequence[OpInfo], page: Paper) -> list[str]:
+def _against(args: argparse.Namespace, workload: Workload, shown: Sequence[OpInfo], page: Paper) -> list[str]:
     """The model compared with the counters, where counters were given."""
     if not args.counters:
         return []
     rows: dict[int, list[Comparison]] = {}
-    for row in model_against_counters(recording.workload):
+    for row in model_against_counters(workload):
         rows.setdefault(row.op_index, []).append(row)
     return [counters_text([row for op in shown for row in rows.get(op.id, ())], page, args.top)]

@@ -18,11 +18,13 @@ from msgspec import Struct
 from ..cost import Cost
 from ..errors import FormulaError
 from ..ledger import Ledger, Row, read, send, write
-from ..resource import Resource
+from ..machine import Ceiling
+from ..resource import SCALE_UP, Resource
 from .billing import number, vector_work
 from .notation import Dim, Format, Link, ratio
 from .registry import formula
 
+DIRECT = ("switch", "all-to-all", "fully connected")  # words of a topology without rings
 Algorithm = Literal["ring", "bidirectional", "torus", "switch"]
 NO_MEMORY = "main-memory traffic of the exchange is not counted"
 COUNTED_ON_REQUEST = f"{NO_MEMORY}; count it with on_chip=True"
@@ -80,6 +82,18 @@ def _average_distance(side: Dim) -> Dim:
     if side == 2:
         return ratio(1, 2)
     return ratio(side * side - side % 2, 8 * side) if isinstance(side, int) else ratio(side, 8)
+
+
+def wiring(link: Ceiling) -> tuple[Algorithm, int]:
+    """The best algorithm on a machine's link, and how many such links it uses at once.
+
+    Where every chip reaches every other directly that is all links; on rings and tori it is both directions of one axis. Networks
+    between systems (DCN, PCIe) are switched.
+    """
+    if link.resource.name not in SCALE_UP:
+        return "switch", 1
+    direct = any(word in link.topology.lower() for word in DIRECT)
+    return ("switch", link.count) if direct else ("bidirectional", 1)
 
 
 def route(name: str, over: Dim, over_y: Dim, over_z: Dim, algorithm: Algorithm, links: int) -> Route:

@@ -29,6 +29,9 @@ PLACES = ("steps", "devices")
 GROUP_COLUMNS = ("key", "count", "time_s", "self_time_s", "priced_s", "flops", "floor_s", "serial_s", "bound", "efficiency")
 
 
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
 def to_json(value: object) -> bytes:
     """Any value of ours as JSON, in the order of its fields, ending in a newline."""
     return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
@@ -93,8 +96,13 @@ def to_csv(rows: Sequence[Row]) -> str:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(rows[0])
         for row in rows:
-            writer.writerow("?" if value is None and _is_amount(column) else value for column, value in row.items())
+            writer.writerow("?" if value is None and _is_amount(column) else _cell(value) for column, value in row.items())
     return out.getvalue()
+
+
+def _cell(value: object) -> object:
+    """A cell that a spreadsheet does not run as a formula: text that begins like one gets an apostrophe."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_STARTS) else value
 
 
 def _is_amount(column: str) -> bool:

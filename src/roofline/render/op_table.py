@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from ..errors import UnitError, UsageError, did_you_mean
-from ..report import OpInfo, Report
-from ..resource import MEMORY_UNITS, Resource
+from ..report import OpInfo, Point, Report
+from ..resource import MEMORY_UNITS, Resource, named
 from ..units import percent, plain, show
 from .tables import PLAIN, Cell, Paper, table
 
@@ -62,6 +62,17 @@ def _counted(op: OpInfo, context: Context) -> str:
     return NOTHING if seen is None else "all" if seen.launches is None else f"{seen.launches:,} of {seen.of:,}"
 
 
+def known_flops(one: OpInfo | Point) -> float:
+    """The arithmetic that is known, all of it or a part."""
+    amounts = [*one.work.items(), *one.known.items()]
+    return sum(amount or 0 for name, amount in amounts if named(name).is_arithmetic)
+
+
+def _at_least(amount: float | None, known: float, unit: str) -> str:
+    """An amount; of one that is not wholly known its known part."""
+    return f"≥ {show(known, unit)}" if amount is None and known else show(amount, unit)
+
+
 COLUMNS: Mapping[str, Column] = {
     "rank": Column("rank", lambda op, context: str(op.rank)),
     "op": Column("op", lambda op, context: op.name, words=True),
@@ -78,7 +89,7 @@ COLUMNS: Mapping[str, Column] = {
     "share": Column("share", _share),
     "unit": Column("unit", _word("unit")),
     "dtype": Column("dtype", _word("dtype")),
-    "work": Column("work", lambda op, context: show(op.flops, "FLOP")),
+    "work": Column("work", lambda op, context: _at_least(op.flops, known_flops(op), "FLOP")),
     "achieved": Column("achieved", _quantity("rate", "FLOP/s")),
     "attainable": Column("attainable", _quantity("attainable", "FLOP/s")),
     "intensity": Column("FLOP/B", lambda op, context: plain(op.intensity) if op.intensity else NOTHING),
@@ -128,7 +139,7 @@ def _of_resource(word: str) -> Column | None:
         return Column(f"FLOP/B {resource}", lambda op, context: _plain(op.intensities.get(resource.name)))
     if rate:
         return Column(f"{resource} {resource.per}", lambda op, context: _rate(op, resource))
-    return Column(resource.name, lambda op, context: _amount(_amounts(op), resource))
+    return Column(resource.name, lambda op, context: _amount(_amounts(op), resource, op.known))
 
 
 def _known(name: str) -> Resource | None:
@@ -153,11 +164,12 @@ def _mine(amounts: Mapping[str, float | None], resource: Resource) -> list[float
     return [amount for name, amount in amounts.items() if name == resource.name or name.startswith(f"{resource.name}.")]
 
 
-def _amount(amounts: Mapping[str, float | None], resource: Resource) -> str:
+def _amount(amounts: Mapping[str, float | None], resource: Resource, known: Mapping[str, float | None] = {}) -> str:
     mine = _mine(amounts, resource)
     if not mine:
         return NOTHING
-    return show(None if None in mine else sum(amount or 0 for amount in mine), resource.measure)
+    whole = sum(amount or 0 for amount in mine)
+    return _at_least(None if None in mine else whole, whole + sum(amount or 0 for amount in _mine(known, resource)), resource.measure)
 
 
 def _rate(op: OpInfo, resource: Resource) -> str:

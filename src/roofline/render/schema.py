@@ -39,6 +39,7 @@ def report_schema() -> dict[str, Any]:
     for part in parts.values():
         for field in part.get("properties", {}).values():
             field.pop("default", None)
+            _join_numbers(field)
     parts["Report"]["properties"]["schema"] = {"const": SCHEMA}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -47,3 +48,16 @@ def report_schema() -> dict[str, Any]:
         **whole,
         "$defs": dict(sorted(parts.items())),
     }
+
+
+def _join_numbers(node: Any) -> None:
+    """Say ``number`` for ``integer or number``, which is the same."""
+    for one in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        _join_numbers(one)
+    if isinstance(node, dict) and isinstance(kinds := node.get("anyOf"), list) and {"type": "number"} in kinds:
+        kept = [kind for kind in kinds if kind != {"type": "integer"}]
+        if len(kept) > 1:
+            node["anyOf"] = kept
+        else:
+            del node["anyOf"]
+            node.update(kept[0])

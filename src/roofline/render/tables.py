@@ -5,6 +5,8 @@ from textwrap import wrap
 
 from msgspec import Struct
 
+from ..errors import clean
+
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
@@ -16,12 +18,15 @@ class Paper(Struct, frozen=True):
 
     def paint(self, text: str, *styles: str) -> str:
         """The text in a style, where the paper takes one."""
+        text = clean(text)
         codes = ";".join(_CODES[style] for style in styles)
         return f"\x1b[{codes}m{text}\x1b[0m" if self.colour and codes and text.strip() else text
 
     def paragraph(self, text: str, first: str = "", rest: str = "") -> str:
         """Text wrapped to the paper, each line indented."""
-        return "\n".join(wrap(text, self.width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False) or [first.rstrip()])
+        return "\n".join(
+            wrap(clean(text), self.width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False) or [first.rstrip()]
+        )
 
 
 PLAIN = Paper()

@@ -6,9 +6,10 @@ from ..report import Finding, OpInfo, Point, Report
 from ..resource import bound_words
 from ..selection import Group
 from ..units import percent, plain, show
-from .op_table import efficiency_cell, more, ops_text
+from .op_table import efficiency_cell, known_flops, more, ops_text
 from .tables import PLAIN, Cell, Paper, facts, table
 
+OP_NOTES = 6  # notes on ops shown in a terminal
 FINDINGS = 5  # shown in a terminal; the report has them all
 
 
@@ -33,8 +34,21 @@ def report_text(
         _groups(*grouped, paper, top) if grouped else ops_text(report, report.ops if shown is None else shown, paper, top, columns, whole_s)
     )
     parts = [_heading(report, paper), facts(program_facts(report, feeds), paper), ops, *extra, findings_text(report.findings, paper)]
-    parts.append(notes_text([*report.input.notes, *report.machine.notes], paper))
+    parts.append(notes_text([*report.input.notes, *report.machine.notes, *op_notes(report.ops if shown is None else shown)], paper))
     return "\n\n".join(part for part in parts if part)
+
+
+def op_notes(ops: Sequence[OpInfo]) -> list[str]:
+    """What is to be said about some ops, each note once with the ops it is about, the first few of them."""
+    about: dict[str, list[str]] = {}
+    for op in ops:
+        for note in op.notes:
+            about.setdefault(note, []).append(op.name)
+    lines = []
+    for note, names in list(about.items())[:OP_NOTES]:
+        named = list(dict.fromkeys(names))
+        lines.append(f"{', '.join(named[:2])}{f' and {len(named) - 2:,} more' if len(named) > 2 else ''}: {note}")
+    return [*lines, f"{len(about) - OP_NOTES:,} more notes on ops in --json"] if len(about) > OP_NOTES else lines
 
 
 def op_text(report: Report, paper: Paper = PLAIN, room: str = "") -> str:
@@ -115,7 +129,7 @@ def program_facts(report: Report, feeds: bool = True) -> list[tuple[str, str]]:
         ("busy", _busy(total)),
         ("lost", _lost(total)),
         ("minimum", f"{show(total.floor_s, 's')} if all ops overlapped, {bound_words(total.bound)}"),
-        ("work", _amounts(total)),
+        ("work", _amounts(total, report.ops)),
         ("intensity", f"{plain(total.intensity)} FLOP/B" if total.intensity else ""),
         ("hardware", _hardware(report)),
         ("steps", _steps(points)),
@@ -123,8 +137,23 @@ def program_facts(report: Report, feeds: bool = True) -> list[tuple[str, str]]:
     ]
 
 
-def _amounts(point: Point) -> str:
-    return ", ".join([show(point.flops, "FLOP"), *(f"{show(amount, 'B')} {level}" for level, amount in point.bytes.items())])
+def _amounts(point: Point, ops: Sequence[OpInfo] = ()) -> str:
+    """FLOP and bytes; of what is not wholly known the known part, and of how many ``ops`` the rest is missing."""
+    flops = show(point.flops, "FLOP")
+    if point.flops is None and ops:
+        flops = f"{show(known_flops(point), 'FLOP')}{_missing(sum(op.flops is None for op in ops))}"
+    said = [flops]
+    for level, amount in point.bytes.items():
+        if amount is None and ops:
+            known = show(point.known.get(level, 0), "B")
+            said.append(f"{known} {level}{_missing(sum(level in op.bytes and op.bytes[level] is None for op in ops))}")
+        else:
+            said.append(f"{show(amount, 'B')} {level}")
+    return ", ".join(said)
+
+
+def _missing(ops: int) -> str:
+    return f" and {'one' if ops == 1 else f'{ops:,}'} unknown" if ops else ""
 
 
 def _busy(total: Point) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import UsageError, did_you_mean
+from ..errors import UsageError, clean, did_you_mean
 from ..report import Report
 from .export import Row, op_rows, to_csv, to_json, to_parquet
 from .markdown import to_markdown
@@ -21,7 +21,7 @@ WRITERS: dict[str, Callable[[Report], bytes]] = {
     "json": to_json,
     "csv": lambda report: to_csv(rows(report)).encode(),
     "parquet": lambda report: to_parquet(rows(report)),
-    "md": lambda report: to_markdown(report).encode(),
+    "md": lambda report: clean(to_markdown(report)).encode(),
     "txt": lambda report: f"{text(report)}\n".encode(),
 }
 
@@ -57,7 +57,7 @@ def plot(report: Report, ax: "Axes | None" = None, *, theme: str = "light") -> "
 
 def text(report: Report, *, width: int = 120, top: int = 20) -> str:
     """What `roofline analyze` prints: the program, its ``top`` longest ops and the findings."""
-    return report_text(report, Paper(width=width), top)
+    return clean(report_text(report, Paper(width=width), top))
 
 
 def rows(report: Report) -> list[Row]:

@@ -126,6 +126,7 @@ def _dask() -> Any:
 
 def _client(address: str) -> Any:
     try:
+        _dask().comm.addressing.get_address_host_port(address)  # a client that fails on it never closes in time
         return _dask().Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)

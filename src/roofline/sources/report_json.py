@@ -7,7 +7,10 @@ from ..errors import SourceError
 from ..machine import Machine
 from ..report import SCHEMA, OpInfo, Report
 from ..workload import Counters, Device, Op, Recording, Share, Step, Workload
-from .files import all_of
+from .files import all_of, head_of, local_file
+from .remote import is_remote
+
+REPORTS = (".json", ".json.gz")
 
 
 def sniff(head: bytes, path: Path) -> bool:
@@ -26,6 +29,14 @@ def read_report(path: Path) -> Report:
     if report.schema != SCHEMA:
         raise SourceError(f"{path}: schema {report.schema!r} is not supported; this version reads {SCHEMA!r}")
     return report
+
+
+def stored_report(name: str | Path) -> Report | None:
+    """The report that a file is, here or at an address; ``None`` when it is something else."""
+    if is_remote(name) and not str(name).endswith(REPORTS):
+        return None
+    with local_file(str(name)) as file:
+        return read_report(file) if not file.is_dir() and sniff(head_of(file), file) else None
 
 
 def read(path: Path, target: Machine | None = None) -> Recording:

@@ -39,9 +39,14 @@ def _csv(text: str, path: Path) -> Iterator[Mapping[str, Cell]]:
                 continue
             if len(cells) != len(headers):
                 raise SourceError(f"{path}: line {lines.line_num}: {len(cells)} cells, but the header has {len(headers)}")
-            yield {header: cell.strip() for header, cell in zip(headers, cells, strict=True)}
+            yield {header: _plain(cell.strip()) for header, cell in zip(headers, cells, strict=True)}
     except csv.Error as error:
         raise SourceError(f"{path}: line {lines.line_num}: {error}") from None
+
+
+def _plain(cell: str) -> str:
+    """A cell without the apostrophe that keeps a spreadsheet from running it."""
+    return cell[1:] if cell[:1] == "'" and cell[1:2] in ("=", "+", "-", "@") else cell
 
 
 def _json(text: str, path: Path) -> Iterator[Mapping[str, Cell]]:

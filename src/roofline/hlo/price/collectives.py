@@ -6,15 +6,18 @@ the operands are merely copied.
 
 from __future__ import annotations
 
+from math import prod
+
 from msgspec import Struct
 
 from ...cost import NOTHING, Cost, tidy
+from ...errors import UsageError, did_you_mean
 from ...formulas import collective as formulas
 from ...formulas.collective import Algorithm
 from ...formulas.notation import Link
 from ...ledger import Ledger
 from ...machine import Machine
-from ...resource import PCIE, SCALE_UP
+from ...resource import LINK_UNITS, PCIE, SCALE_UP
 from ..ir.platforms import Platform
 from .types import Price, Site
 from .work import Sum
@@ -26,6 +29,7 @@ class Network(Struct, frozen=True):
     link: str = "nvlink"
     algorithm: Algorithm = "ring"
     links: int = 1
+    sides: tuple[int, ...] = ()  # of the torus, where it is known
 
     @staticmethod
     def of(link: str | Network | None, platform: Platform) -> Network:
@@ -37,16 +41,36 @@ class Network(Struct, frozen=True):
 
 
 def network_of(machine: Machine, link: str | None = None) -> Network | None:
-    """How a machine's chips are joined: over its own scale-up link, or the one named; all links at once where a switch joins them."""
+    """How a machine's chips are joined: over its own scale-up link, or the one named, by the best algorithm there."""
     ceiling = next((found for unit in ([link] if link else SCALE_UP) if (found := machine.ceiling(unit))), None)
     if ceiling is None:
         return Network(link) if link else None
-    switched = "switch" in ceiling.topology.lower()
-    return Network(ceiling.resource.name, "switch" if switched else "ring", ceiling.count if switched else 1)
+    return Network(ceiling.resource.name, *formulas.wiring(ceiling))
+
+
+def asked_network(machine: Machine, link: str | None, topology: str | None, algorithm: Algorithm | None) -> Network | None:
+    """The network that a user asks for: any of the link, the topology (``ring``, ``switch`` or the sides of a torus) and the algorithm."""
+    if link is not None and not (machine.ceiling(link) and link in LINK_UNITS):
+        known = [ceiling.resource.name for ceiling in machine.links]
+        others = did_you_mean(link, known) or f"; it has: {', '.join(known) or 'none'}"
+        raise UsageError(f"--link {link}: {machine.name} has no such link{others}")
+    own = network_of(machine, link)
+    if own is None or topology is algorithm is None:
+        return own
+    sides: tuple[int, ...] = ()
+    if topology is not None and topology not in ("ring", "switch"):
+        words = topology.lower().split("x")
+        if not (1 <= len(words) <= 3 and all(word.isdecimal() and int(word) for word in words)):
+            raise UsageError(f"--topology {topology}: write ring, switch, or the sides of a torus such as 4x4")
+        sides = tuple(int(word) for word in words)
+    ceiling = machine.ceiling(own.link)
+    best: Algorithm = {None: own.algorithm, "ring": "bidirectional", "switch": "switch"}.get(topology, "torus")
+    chosen: Algorithm = algorithm or best
+    return Network(own.link, chosen, ceiling.count if ceiling and chosen == "switch" else 1, sides)
 
 
 _USUAL: dict[Platform, Network] = {
-    "tpu": Network("ici", "ring"),
+    "tpu": Network("ici", "bidirectional"),
     "gpu": Network("nvlink", "switch"),
     "cpu": Network("dcn", "switch"),
 }
@@ -100,7 +124,9 @@ def _ledger(kind: str, size: int, chips: int, network: Network) -> Ledger:
         "reduce-scatter": formulas.reduce_scatter,
     }[kind]
     whole = size * chips if kind == "all-gather" else size
-    return rule(whole, dtype="uint8", over=chips, algorithm=network.algorithm, links=network.links, link=link)
+    # A group that is not the whole torus is taken to lie along one axis of it.
+    over, over_y, over_z = (*network.sides, 1, 1)[:3] if network.algorithm == "torus" and prod(network.sides) == chips else (chips, 1, 1)
+    return rule(whole, dtype="uint8", over=over, over_y=over_y, over_z=over_z, algorithm=network.algorithm, links=network.links, link=link)
 
 
 def send(site: Site, network: Network) -> Price:

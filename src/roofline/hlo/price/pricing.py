@@ -209,7 +209,7 @@ def _loop(pricer: Pricer, site: Site) -> Price:
     least: Cost = sum((run.least for run in runs), NOTHING)
     trips = pricer.trip_count(site)
     if trips is None:
-        note = f"the trip count of {site.instruction.name} is known only at run time: one iteration is counted, the rest is unknown"
+        note = trips_note(site.instruction.name)
         return Price(uncertain(each), "while", (note,))
     least = least * trips
     return Price(each * trips, "while", (f"{trips:,} times",), None if least == each * trips else least)
@@ -226,6 +226,13 @@ def _branches(pricer: Pricer, site: Site) -> Price:
     # A branch nobody can price might be the dearest.
     unknown = frozenset().union(*(found.cost.unknown for found in totals))
     return Price(Cost(cost.amounts, cost.unknown | unknown), "conditional", (branch_note(len(branches), least),), least)
+
+
+def trips_note(loop: str) -> str:
+    """What is said about a loop whose length only the data decide."""
+    return (
+        f"the trip count of {loop} is known only at run time: one iteration is counted, the rest is unknown; give it with --trips {loop}=N"
+    )
 
 
 def branch_note(count: int, least: Cost) -> str:
@@ -274,7 +281,9 @@ def _unknown(pricer: Pricer, site: Site) -> Price:
     traffic.write(site.instruction.shape)
     what = site.instruction.custom_call_target or site.instruction.opcode
     cost = traffic.cost(moves_only=False) + Cost.of({UNNAMED_WORK: None})
-    return Price(cost, "custom call" if site.instruction.opcode == "custom-call" else "unknown", (f"the cost of {what} is unknown",))
+    if site.instruction.opcode != "custom-call":
+        return Price(cost, "unknown", (f"the cost of {what} is unknown",))
+    return Price(cost, "custom call", (f"the cost of {what} is unknown; price it with roofline.register_call({what!r}, function)",))
 
 
 def _collective(pricer: Pricer, site: Site) -> Price:

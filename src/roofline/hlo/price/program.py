@@ -15,7 +15,7 @@ from ..ir.module import Computation, HloModule, Instruction
 from ..ir.platforms import Platform, detect_platform
 from ..ir.scopes import direction, scope
 from .collectives import Network
-from .pricing import Pricer, branch_note, uncertain
+from .pricing import Pricer, branch_note, trips_note, uncertain
 from .types import Price, Site
 
 
@@ -106,11 +106,7 @@ def _steps(pricer: Pricer, site: Site) -> Iterator[tuple[int, int, bool, str]]:
             yield pricer.dearest(branches), 1, True, note
     else:
         trips = pricer.trip_count(site)
-        note = (
-            ""
-            if trips is not None
-            else f"the trip count of {instruction.name} is known only at run time: one iteration is counted, the rest is unknown"
-        )
+        note = "" if trips is not None else trips_note(instruction.name)
         for role in ("condition", "body"):
             for called in instruction.called(role):
                 yield called, 1 if trips is None else trips, trips is not None, note

@@ -1,0 +1,194 @@
+"""Options: a wrong value of any of them is one line and exit status 2; nothing a file holds reaches the terminal raw."""
+
+import argparse
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+import roofline as rl
+from roofline.cli import main, module_of
+from roofline.cli.plot import FIGURES
+from roofline.cli.program_options import ALGORITHMS
+from roofline.errors import clean
+from roofline.formulas import lookup
+from roofline.formulas.collective import Algorithm
+
+SAMPLE = str(Path(rl.__file__).parent / "samples" / "gpt_training_h200.csv")
+HLO = str(Path(__file__).parent / "data" / "hlo" / "options.hlo")
+# What these options take is free: a name, a pattern, a shape of the user's own
+FREE = {"--name"}
+# A value that is wrong although it looks like the right kind; any other option gets NONSENSE
+WRONG = {
+    "--set": "hmb=3 TB/s",
+    "--sustained": "mtrix=0.5",
+    "--use": "hmb=1 GB",
+    "--json": "/nowhere/out.json",
+    "--csv": "/nowhere/out.csv",
+    "--parquet": "/nowhere/out.parquet",
+    "--output": "figure.bmp",
+    "--cache": SAMPLE,
+}
+NONSENSE = "nonsense"
+
+Capture = pytest.CaptureFixture[str]
+
+
+def commands() -> Iterator[tuple[list[str], argparse.ArgumentParser]]:
+    """Every command that takes options, with words that it accepts."""
+    plain = {
+        "analyze": [SAMPLE],
+        "place": ["--flops", "1e12"],
+        "hlo": [HLO],
+        "fusion-report": [HLO],
+        "compare": [SAMPLE, SAMPLE],
+        "chips": [],
+        "fuse": ["gelu", "add", "--shape", "32x64"],
+        "jax-compare": [],
+    }
+    for name, words in plain.items():
+        yield [name, *words], module_of(name).parser()
+    for name in ("matmul", "all_gather", "attention"):
+        yield ["op", name, *map(str, lookup(name).example)], module_of("op").parser(lookup(name))
+    yield ["cross", "matmul", "--free", "m", "--k", "64", "--n", "64"], module_of("cross").parser(lookup("matmul"))
+    figures = {
+        **{name: [] for name in FIGURES},
+        "chips": ["--chips", "v5e"],
+        "sizes": ["matmul", "--free", "m,k,n", "--chips", "v5e"],
+        "measurements": ["--point", "a,2,92%"],
+        "distance": ["--point", "a,2,92%"],
+        "times": ["--op", "matmul 8 8 8"],
+    }
+    for name, words in figures.items():
+        yield ["plot", name, *words, "-o", "unused.svg"], module_of("plot").parser(name, words)
+
+
+def wrong_words() -> Iterator[list[str]]:
+    for words, parser in commands():
+        for action in parser._actions:
+            option = action.option_strings[-1] if action.option_strings else ""
+            if option and option not in FREE and action.nargs != 0 and not isinstance(action, argparse.BooleanOptionalAction):
+                yield [*words, f"{option}={WRONG.get(option, NONSENSE)}"]
+
+
+@pytest.mark.parametrize("words", list(wrong_words()), ids=lambda words: f"{' '.join(words[:2])[:24]} {words[-1]}"[:70])
+def test_a_wrong_value_of_an_option_is_one_line_and_status_2(capsys: Capture, words: list[str]) -> None:
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("roofline: ")
+    assert said.count("\n") == 1, said
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--set", "hmb=3 TB/s"], "--set hmb: no such resource; did you mean 'hbm'?"),
+        (["--set", "matrix/bf61=3 TFLOP/s"], "did you mean 'matrix/bf16'"),
+        (["--sustained", "mtrix=0.5"], "did you mean 'matrix'"),
+        (["--sustained", "ici=0.5"], "h100-sxm has no rate for it"),
+        (["--bound", "hmb"], "--bound hmb: no op has it; did you mean 'hbm'"),
+        (["--category", "matmull"], "--category matmull: no op has it"),
+        (["--chip", ""], "chip is empty"),
+    ],
+)
+def test_a_misspelt_key_is_refused_with_a_suggestion(capsys: Capture, words: list[str], says: str) -> None:
+    assert main(["analyze", SAMPLE, "--chip", "h100", *words]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_rate_that_the_machine_lacks_can_still_be_added(capsys: Capture) -> None:
+    assert main(["place", "--use", "vmem.read=1 GB", "--chip", "h100", "--set", "vmem.read=1 TB/s"]) == 0
+    assert "1 ms" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["op", "matmul", "1e200", "1e200", "1e200"],
+        ["op", "conv2d", *map(str, lookup("conv2d").example), "--padding", "1e200"],
+        ["place", "--flops", "1e999"],
+        ["plot", "sizes", "matmul", "--free", "q", "--chips", "v5e", "-o", "x.svg"],
+        ["plot", "sizes", "matmul", "--free", "m", "--chips", "v5e", "-o", "x.svg"],
+        ["plot", "sizes", "matmul", "--free", "m,m", "--m", "3", "--chips", "v5e", "-o", "x.svg"],
+    ],
+    ids=lambda words: " ".join(words[:6]),
+)
+def test_numbers_no_float_holds_and_sizes_that_are_missing_are_refused(capsys: Capture, words: list[str]) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_every_algorithm_of_the_formulas_can_be_asked_for() -> None:
+    assert get_args(Algorithm) == ALGORITHMS
+
+
+@pytest.mark.parametrize("command", ["analyze", "hlo", "fusion-report"])
+def test_what_a_program_does_not_say_is_an_option(capsys: Capture, command: str) -> None:
+    words = [command, HLO, "--chip", "v5e"]
+    assert main([*words, "--trips", "search=10", "--link", "dcn", "--topology", "4", "--algorithm", "ring"]) == 0
+    assert "--trips" not in capsys.readouterr().out
+    for wrong, says in (("--trips=serch=3", "did you mean 'search'"), ("--link=nvlink", "it has: ici"), ("--topology=4y4", "4x4")):
+        assert main([*words, wrong]) == 2
+        assert says in capsys.readouterr().err
+
+
+def test_the_notes_of_ops_reach_the_terminal_and_sums_add_what_is_known(capsys: Capture) -> None:
+    assert main(["analyze", HLO, "--chip", "v5e"]) == 0
+    said = capsys.readouterr().out
+    assert "give it with --trips search=N" in said
+    assert "price it with roofline.register_call('my_kernel', function)" in said
+    # One product of 256³ is known, its repetitions and the kernel are not.
+    assert "33.55 MFLOP and 2 unknown" in said
+    assert "≥ 33.55 MFLOP" in said
+
+
+def test_a_minimum_that_nothing_known_gives_is_null_and_not_zero() -> None:
+    ops = (rl.Op(name="known", cost=rl.Cost.of({"hbm": 1e9})), rl.Op(name="unknown", cost=rl.Cost.of({"compute": None})))
+    report = rl.analyze(rl.Recording(workload=rl.Workload(ops), format="test"), "h100")
+    assert [(op.name, op.floor_s is None, op.serial_s is None) for op in report.ops] == [("known", False, False), ("unknown", True, True)]
+
+
+def test_op_cross_and_plot_use_the_same_links(capsys: Capture) -> None:
+    from roofline.cli.formula import spelled
+
+    machine = rl.chip("h200")
+    main(["op", "all_gather", "1e9", "--over", "8", "--chip", "h200", "--json", "-"])
+    amounts = json.loads(capsys.readouterr().out)["ops"][0]["bytes"]
+    assert float(spelled("all_gather 1e9 --over 8", machine).cost["nvlink"] or 0) == amounts["nvlink"]
+    assert main(["op", "all_gather", "8e8", "--over", "16", "--chip", "v5e", "--json", "-"]) == 0
+    # 1.6 GB, 15/16 of it over two directions at 45 GB/s, and 8 hops of a microsecond
+    assert json.loads(capsys.readouterr().out)["ops"][0]["floor_s"] == pytest.approx(1.6e9 * 15 / 16 / 2 / 45e9, rel=0.01)
+
+
+EVIL = "a\x1b[2J\x07\u202eb\u2066c"
+
+
+def test_control_characters_of_a_name_never_reach_the_terminal(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "ops.csv"
+    path.write_text(f"name,category,time,flops,bytes,note{EVIL}\n{EVIL},x{EVIL},1 ms,1e9,1e6,\n{EVIL}2,y,2 s,1e9,1e6,\n")
+    for words in (["analyze"], ["analyze", "--chart"], ["analyze", "--by", "category"], ["compare", str(path)]):
+        main([*words, str(path)])
+    main(["analyze", f"{EVIL}.csv"])
+    main(["place", "--flops", "1", "--name", EVIL, "--chip", EVIL])
+    captured = capsys.readouterr()
+    for unsafe in "\x1b\x07\u202e\u2066":
+        assert unsafe not in captured.out + captured.err
+    assert "a·[2J··b·c" in captured.out
+
+
+def test_the_colours_of_styled_text_stay() -> None:
+    assert clean("\x1b[1mbold\x1b[0m \x1b[2J\x07", styled=True) == "\x1b[1mbold\x1b[0m ·[2J·"
+
+
+def test_a_csv_cell_that_a_spreadsheet_would_run_is_quoted_and_read_back(capsys: Capture, tmp_path: Path) -> None:
+    names = ["=1+1", "+a", "-b", "@c", "plain"]
+    path, again = tmp_path / "ops.json", tmp_path / "again.csv"
+    path.write_text("[" + ",".join(f'{{"name": "{name}", "time": 1, "flops": 1e9, "bytes": 1}}' for name in names) + "]")
+    assert main(["analyze", str(path), "--csv", str(again)]) == 0
+    cells = [row["name"] for row in csv.DictReader(io.StringIO(again.read_text()))]
+    assert cells == ["'=1+1", "'+a", "'-b", "'@c", "plain"]
+    assert [op.name for op in rl.read(again).workload] == names
