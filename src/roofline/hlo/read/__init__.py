@@ -53,7 +53,10 @@ def parse_all(data: bytes | str, where: str = "program") -> tuple[HloModule, ...
     if _form_of(text[:HEAD]) == "stablehlo":
         from .stablehlo import parse_stablehlos
 
-        return tuple(module for part in _parts(text) for module in parse_stablehlos(part, where))
+        modules = tuple(module for part in _parts(text) for module in parse_stablehlos(part, where))
+        if not modules:
+            raise SourceError(f"{where}: functions are declared but none has a body")
+        return modules
     from .text import parse_texts
 
     return tuple(parse_texts(text, where))

@@ -71,7 +71,9 @@ def parse_stablehlos(text: str, where: str = "StableHLO") -> tuple[HloModule, ..
             raise reader.fail("the end of the module")
         found: list[HloModule] = []
         for name, given, inside in _modules(operations):
-            entries = _entries(inside) or [""]
+            entries = _entries(inside)
+            if not entries and not any(operation.name in _FUNCTIONS for operation in inside):
+                raise Malformed("no function; is the text cut off, or not StableHLO?")
             for entry in entries:
                 builder = _Builder(text, where)
                 found.append(builder.module(name if len(entries) == 1 else entry, given, inside, entry))
@@ -112,8 +114,6 @@ class _Builder:
                     self.functions[str(operation.attributes["sym_name"])] = operation
                 else:
                     self.declared.add(str(operation.attributes["sym_name"]))
-        if not self.functions:
-            raise Malformed("no function; is the text cut off, or not StableHLO?")
         number = self.function(entry)
         computation = self.computations[number]
         return HloModule(
