@@ -7,6 +7,7 @@ from ..errors import SourceError
 from ..hlo.ir.module import HloModule
 from ..hlo.read import parse, parse_all, recognise
 from .files import all_of, head_of
+from .unread import contents
 
 # module_0001.jit_step.sm_9.0_gpu_after_optimizations.hlo.pb: number and name of the module, when it was written, how.
 _DUMPED = re.compile(r"(?P<module>module_\d+\.[^.]+)\..*?(?P<when>after|before)_optimizations\.(?P<how>hlo\.pb|pb|txt|hlo)(?:\.gz)?\Z")
@@ -30,7 +31,8 @@ def read_modules(path: Path) -> tuple[HloModule, ...]:
         return parse_all(all_of(path), str(path))
     files = program_files(path)
     if not files:
-        raise SourceError(f"{path}: no HLO program in this folder; name a file, or a folder written by --xla_dump_to")
+        there = contents(path)
+        raise SourceError(f"{path}: no HLO program in this folder; {there or 'name a file, or a folder written by --xla_dump_to'}")
     return tuple(module for file in files for module in parse_all(all_of(file), str(file)))
 
 

@@ -17,10 +17,10 @@ from ..ir.malformed import Malformed, excerpt, placed
 from ..ir.module import Call, Computation, HloModule, Instruction, only
 from ..ir.opcodes import LEAVES, asynchronous
 from ..ir.shapes import Shape, parse_shape, whole
-from .lexing import Balance, attributes_of, closing, find_attribute, split, unquote, without_comments, without_line_comment
+from .lexing import Balance, attributes_of, closing, find_attribute, split, unquote, without_line_comment
 from .shape_inference import infer_shape
 from .text_attributes import braced, parse_aliases, parse_frontend_attributes, read_literal, read_value
-from .written import ROLES, Inline, Instructions, Scanner, Unfinished, Written
+from .written import ROLES, Inline, Instructions, Scanner, Unfinished, Written, operand_names
 
 # A tuple's shape ends at the first ')' that an opcode follows; once found there it stays (an atomic group), or a ')' in a string
 # further on would be tried. A line whose operands hold neither parentheses nor strings is a whole instruction: nearly all are.
@@ -319,9 +319,9 @@ class _Reader:
             elif sort == _CONSTANT:
                 rest = f"literal={shape.dtype if shape else ''} {inside.strip()}{rest}"
             elif inside:
-                names = find_operands(inside) if "%" in inside else _bare(inside)
+                names = find_operands(inside) if "%" in inside else operand_names(inside)
                 if len(names) <= inside.count(",") and "%" in inside and _UNSIGNED.search(inside):
-                    names = _bare(inside)
+                    names = operand_names(inside)
                 try:
                     operands = tuple([index[operand] for operand in names])
                 except KeyError:
@@ -513,13 +513,6 @@ def _kind(opcode: str) -> int:
     if opcode == "constant":
         return _CONSTANT
     return _PLAIN if opcode in LEAVES else _CALLER
-
-
-def _bare(inside: str) -> list[str]:
-    """Operands with or without the percent sign, with or without shapes before them."""
-    inside = without_comments(inside)
-    items = split(inside) if "[" in inside else inside.split(",")
-    return [words[-1].removeprefix("%") for item in items if (words := item.split())]
 
 
 def _calls(rest: str) -> tuple[tuple[str, str], ...]:

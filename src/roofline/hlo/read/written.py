@@ -9,7 +9,7 @@ import re
 from msgspec import Struct
 
 from ..ir.malformed import Malformed, excerpt
-from .lexing import STRING, split
+from .lexing import STRING, split, without_comments
 
 ROLES = {
     "calls": "calls",
@@ -249,3 +249,10 @@ def _without_comments(text: str) -> str:
     if "//" not in text and "/*" not in text:
         return text
     return _COMMENTS.sub(lambda match: match[1] or " " + "\n" * match[0].count("\n"), text)
+
+
+def operand_names(inside: str) -> list[str]:
+    """Operands with or without the percent sign, with or without shapes before them."""
+    inside = without_comments(inside)
+    items = split(inside) if "[" in inside else inside.split(",")
+    return [words[-1].removeprefix("%") for item in items if (words := item.split())]
