@@ -20,7 +20,7 @@ from roofline.hlo.read import parse
 DATA = Path(__file__).parent.parent / "tests" / "data" / "hlo"
 ACCESSORS = (
     "metadata", "dot", "window", "convolution", "slices", "padding", "replica_groups", "source_target_pairs", "operand_precision",
-    "operand_aliases", "frontend_attributes", "backend_config", "literal", "known_trip_count", "custom_call_target", "fusion_kind",
+    "operand_aliases", "frontend_attributes", "backend_config_text", "literal", "custom_call_target", "fusion_kind",
     "dimensions", "feature_group_count", "batch_group_count",
 )  # fmt: skip
 DIGITS, BRACKETS = b"0123456789", b'{}()[]<>,="%#:'

@@ -9,7 +9,7 @@ from roofline.errors import SourceError
 from roofline.hlo.ir.attributes import Alias, DotDimensions, WindowDimension
 from roofline.hlo.ir.module import Call, HloModule, Instruction
 from roofline.hlo.ir.shapes import UNBOUNDED
-from roofline.hlo.read import parse
+from roofline.hlo.read import parse, parse_all
 from roofline.hlo.read.backend_config import backend_config
 from roofline.hlo.read.stablehlo import parse_stablehlo
 from roofline.hlo.read.text import parse_text
@@ -321,3 +321,49 @@ def test_the_form_is_found_by_content() -> None:
     assert parse(load("scan_layers.before.hlo").decode()).form == "hlo text"
     with pytest.raises(SourceError, match="line 1"):
         parse_text("module {}")
+
+
+def test_operations_go_on_in_the_next_line_after_a_comma_or_before_a_name() -> None:
+    program = parse_stablehlo(
+        """#sparse = #other.encoding<{
+  map = (d0, d1) -> (d0 : dense, d1 : compressed)
+}>
+func.func @f(%x: tensor<2x8x8x3xf32>, %k: tensor<3x3x3x4xf32>, %u: tensor<*xf32>, %q: tensor<4x!quant.uniform<u8:f32, 1.0>>)
+    -> tensor<2x6x6x4xf32> {
+  %0 = stablehlo.convolution(%x, %k)
+         dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
+         window = {stride = [1, 1]}
+         {batch_group_count = 1 : i64,
+          feature_group_count = 1 : i64}
+       : (tensor<2x8x8x3xf32>, tensor<3x3x3x4xf32>) -> tensor<2x6x6x4xf32>
+  %1 = "stablehlo.convolution"(%x, %k) {batch_group_count = 1 : i64, feature_group_count = 1 : i64,
+    dimension_numbers = #stablehlo.conv<raw
+      input_batch_dimension = 0, input_feature_dimension = 3, input_spatial_dimensions = [1, 2],
+      kernel_input_feature_dimension = 2, kernel_output_feature_dimension = 3, kernel_spatial_dimensions = [0, 1],
+      output_batch_dimension = 0, output_feature_dimension = 3, output_spatial_dimensions = [1, 2]>
+  } : (tensor<2x8x8x3xf32>, tensor<3x3x3x4xf32>) -> tensor<2x6x6x4xf32>
+  other.check %0, %1 : tensor<2x6x6x4xf32>, tensor<2x6x6x4xf32> {tolerance = 0.1 : f64}
+  func.return %1 :
+    tensor<2x6x6x4xf32>
+}"""
+    )
+    *parameters, pretty, raw, check = program.entry_computation
+    assert [str(parameter.shape) for parameter in parameters[2:]] == ["f32[?]", "u8[4]"]
+    assert raw.convolution == pretty.convolution
+    assert (raw.window, check.operands) == (pretty.window, (4, 5))
+    assert program.entry_computation.root_instruction is raw
+
+
+def test_every_function_that_nothing_calls_is_a_program() -> None:
+    def function(name: str, body: str = "", words: str = "") -> str:
+        return f"func.func {words} @{name}(%x: tensor<f32>) -> tensor<f32> {{\n {body}\n return %x : tensor<f32>\n}}\n"
+
+    called = "%y = func.call @helper(%x) : (tensor<f32>) -> tensor<f32>"
+    text = function("one", called) + function("helper") + function("two") + function("mine", words="private")
+    assert [module.name for module in parse_all(text)] == ["one", "two"]
+    assert [module.name for module in parse_all(f"module @m {{\n{function('main')}}}\nmodule @n {{\n{function('run')}}}")] == ["m", "n"]
+    assert [module.name for module in parse_all(f"{function('one')}// -----\n{function('one')}")] == ["one", "one"]
+    with pytest.raises(SourceError, match=r"x.mlir: 2 programs in one file \(one, two\)"):
+        parse(text, "x.mlir")
+    with pytest.raises(SourceError, match=r"x\.mlir: functions are declared but none has a body"):
+        parse("func.func private @f(tensor<f32>) -> tensor<f32>", "x.mlir")

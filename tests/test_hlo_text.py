@@ -17,7 +17,7 @@ from roofline.hlo.ir.attributes import (
     WindowDimension,
 )
 from roofline.hlo.ir.module import Call, HloModule, Instruction
-from roofline.hlo.read import parse
+from roofline.hlo.read import parse, parse_all
 from roofline.hlo.read.backend_config import backend_config, known_trip_count
 from roofline.hlo.read.text import parse_text
 
@@ -332,7 +332,7 @@ def test_modules_compare_hash_and_survive_pickling() -> None:
         ("HloModule m\nENTRY e {\n p = zzz[2] parameter(0)\n}\n", 3, "element type"),
         ("HloModule m\nENTRY e {\n what is this\n}\n", 3, "expected 'name = shape opcode"),
         ("HloModule m\nENTRY e {\n p = f32[] call(), to_apply=e\n}\n", 1, "calls itself"),
-        ("HloModule a\nENTRY e {\n p = f32[] parameter(0)\n}\nHloModule b\n", 5, "second HloModule"),
+        ("HloModule a\nENTRY e {\n p = f32[] parameter(0)\n}\nHloModule b\n", 6, "no computation"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(text: str, line: int | None, complaint: str) -> None:
@@ -387,3 +387,100 @@ def test_library_calls_show_their_configuration() -> None:
     assert config["mask_type"] == "CAUSAL"
     assert backend_config(kernel)["grid_x"] == 16384
     assert program.location(kernel).endswith("more_jax.py:49")
+
+
+LOOSE = """/* what it is
+HloModule not_this */
+HloModule loose
+ENTRY /* the one */ main (a: f32[8,4], b: f32[4,2]) -> f32[8] {
+  a = f32[8,4] {1,0} parameter(0)  %b = f32[4,2]
+      parameter(1)
+  /*
+  c = f32[] constant(1)
+  */
+  dot = dot(%a, b)
+    , lhs_contracting_dims={1}, rhs_contracting_dims=
+      {0}  // a comment, with a comma
+  ROOT sum = reduce(dot, f32[] constant(0)), dimensions={1}, to_apply={
+    x = f32[] parameter(0)
+    y = f32[] parameter(1) ROOT z = add(x, y) }
+}
+"""
+
+
+def test_text_that_xla_parses_in_any_layout() -> None:
+    # Shapes left out, blank before a layout, line breaks and comments anywhere, an operand and a computation written in place.
+    program = parse_text(LOOSE)
+    computation = program.entry_computation
+    assert program.name == "loose"
+    assert [(i.opcode, str(i.shape)) for i in computation] == [
+        ("parameter", "f32[8,4]{1,0}"),
+        ("parameter", "f32[4,2]"),
+        ("dot", "f32[8,2]"),
+        ("constant", "f32[]"),
+        ("reduce", "f32[8]"),
+    ]
+    assert [i.operands for i in computation] == [(), (), (0, 1), (), (2, 3)]
+    (call,) = computation.root_instruction.calls
+    assert [i.opcode for i in program.computations[call.computation]] == ["parameter", "parameter", "add"]
+    assert program.computations[call.computation][2].place == 15
+    assert computation.root_instruction.place == 13
+
+
+def test_a_loose_program_cut_anywhere_is_an_error() -> None:
+    whole = LOOSE.rstrip()
+    for end in range(whole.index("HloModule loose"), len(whole)):
+        with pytest.raises(SourceError):
+            parse_text(whole[:end])
+
+
+@pytest.mark.parametrize(
+    ("operation", "shape"),
+    [
+        ("compare(a, a), direction=LT", "pred[4,6]"),
+        ("select(m, a, a)", "f32[4,6]"),
+        ("tuple(a, s)", "(f32[4,6], f32[])"),
+        ("get-tuple-element((f32[4,6], f32[]) tuple(a, s)), index=1", "f32[]"),
+        ("transpose(a), dimensions={1,0}", "f32[6,4]"),
+        ("concatenate(a, a), dimensions={1}", "f32[4,12]"),
+        ("slice(a), slice={[0:4], [1:6:2]}", "f32[4,3]"),
+        ("pad(a, s), padding=1_1x0_2_1", "f32[6,13]"),  # 6 + 2 + 5 holes
+        ("dynamic-slice(a, i, i), dynamic_slice_sizes={1,6}", "f32[1,6]"),
+        ("reduce-window(a, s), window={size=2x2 stride=2x2}, to_apply=add", "f32[2,3]"),
+        ("reduce(a, s), dimensions={0,1}, to_apply=add", "f32[]"),
+        ("map(a, a), dimensions={0,1}, to_apply=add", "f32[4,6]"),
+        ("call(s, s), to_apply=add", "f32[]"),
+        ("after-all()", "token[]"),
+        ("convolution(v, k), window={size=3 pad=1_1}, dim_labels=b0f_0io->b0f", "f32[1,8,5]"),
+    ],
+)
+def test_a_shape_left_out_follows_from_the_operands(operation: str, shape: str) -> None:
+    parameters = ("f32[4,6]", "f32[]", "pred[4,6]", "s32[]", "f32[1,8,2]", "f32[3,2,5]")
+    lines = [f"{name} = {kind} parameter({number})" for number, (name, kind) in enumerate(zip("asmivk", parameters, strict=True))]
+    assert str(last(*lines, f"ROOT r = {operation}", before=ADD).shape) == shape
+
+
+def test_a_shape_that_nothing_says_has_to_be_written() -> None:
+    with pytest.raises(SourceError, match=r"line 5: the shape of 'broadcast' does not follow from its operands"):
+        entry("p = f32[] parameter(0)", "b = broadcast(p), dimensions={}")
+
+
+def test_names_with_and_without_percent_signs_mix() -> None:
+    assert last("%a = f32[2,2] parameter(0)", "b = f32[2,2] parameter(1)", "c = f32[2,2] foo(%a, b, f32[2,2] a, %b)").operands == (
+        0,
+        1,
+        0,
+        1,
+    )
+
+
+def test_several_modules_in_one_text_are_all_read() -> None:
+    one = "HloModule one\nENTRY e {\n  p = f32[] parameter(0)\n}\n"
+    text = f"{one}\n{one.replace('one', 'two')}\n// -----\nENTRY e {{\n  p = f32[2] parameter(0)\n}}\n"
+    assert [(m.name, str(m.entry_computation.root_instruction.shape)) for m in parse_all(text)] == [
+        ("one", "f32[]"),
+        ("two", "f32[]"),
+        ("", "f32[2]"),
+    ]
+    with pytest.raises(SourceError, match=r"m.hlo: 3 programs in one file \(one, two, \)"):
+        parse(text, "m.hlo")

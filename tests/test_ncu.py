@@ -397,3 +397,58 @@ def test_any_cell_is_a_number_or_a_source_error(tmp_path_factory: pytest.TempPat
 def test_units_are_decimal() -> None:
     assert (scale("Kbyte"), scale("Ghz"), scale("byte/us")) == (1000, 10**9, 10**6)
     assert scale("furlong") is None
+
+
+TIME = "gpu__time_duration.sum"
+
+
+@pytest.mark.parametrize(
+    ("bytes_moved", "share"),
+    # Thousands as points, blanks, apostrophes or commas; a share that nothing here needs says what the comma is.
+    [("27.595.520", "65,77"), ("27 595 520", "65,77"), ("27'595'520", "65.77"), ("27,595,520", "65.77"), ("2,75,95,520", "65.77")],
+)
+def test_numbers_of_any_locale(tmp_path: Path, bytes_moved: str, share: str) -> None:
+    path = wide(tmp_path, {"dram__bytes.sum": ("byte", bytes_moved), "sm__throughput.avg.pct_of_peak_sustained_elapsed": ("%", share)})
+    assert launch(path, 0).cost["hbm"] == 27_595_520
+
+
+def test_a_decimal_comma_anywhere_decides_what_a_point_is(tmp_path: Path) -> None:
+    for share, seconds in (("65,77", 1234e-9), ("65.77", 1.234e-9)):
+        path = wide(tmp_path, {TIME: ("ns", "1.234"), "sm__throughput.avg.pct_of_peak_sustained_elapsed": ("%", share)})
+        assert launch(path, 0).time_s == pytest.approx(seconds)
+
+
+def test_chosen_metrics_give_time_from_cycles_and_no_tensor_work_from_a_zero(tmp_path: Path) -> None:
+    # 1,500 cycles at 1.5 GHz are a microsecond.
+    metrics = {
+        "sm__cycles_elapsed.avg": ("cycle", "1,500.00"),
+        "sm__cycles_elapsed.avg.per_second": ("cycle/nsecond", "1.50"),
+        **{f"sm__sass_thread_inst_executed_op_{op}_pred_on.sum": ("inst", "10") for op in ("fadd", "fmul", "ffma")},
+    }
+    none = launch(wide(tmp_path, {**metrics, "sm__inst_executed_pipe_tensor.sum": ("inst", "0")}), 0)
+    some = launch(wide(tmp_path, {**metrics, "sm__inst_executed_pipe_tensor.sum": ("inst", "7")}), 0)
+    assert none.time_s == some.time_s == pytest.approx(1e-6)
+    assert none.cost["vector/fp32"] == 40
+    assert "matrix" not in {resource.name for resource in none.cost.unknown}
+    assert "matrix" in {resource.name for resource in some.cost.unknown}
+
+
+def test_columns_in_any_order_say_the_same(tmp_path: Path) -> None:
+    for file in ("ncu_probe_long.csv.gz", "ncu_probe_roofline.csv.gz"):
+        rows = [row for row in table(DATA / file) if len(row) > 8]
+        width = len(rows[0])
+        turned = [(row + [""] * (width - len(row)))[::-1] for row in rows]
+        assert read_launches(written(tmp_path, turned)) == read_launches(DATA / file)
+
+
+def test_a_summary_is_every_launch_at_the_average(tmp_path: Path) -> None:
+    about = {"Process ID": "1", "Kernel Name": "k", "Block Size": "(32, 1, 1)", "Grid Size": "(2, 1, 1)", "Device": "0", "CC": "9.0"}
+    columns = [*about, "Invocations", "Section Name", "Metric Name", "Metric Unit", "Minimum", "Maximum", "Average"]
+    rows = [columns]
+    for kernel, launches in (("k", "3"), ("other", "1")):
+        words = [*{**about, "Kernel Name": kernel}.values(), launches, "Command line profiler metrics"]
+        rows += [[*words, TIME, "us", "1.00", "3.00", "2.00"], [*words, "dram__bytes.sum", "byte", "100", "300", "200"]]
+    recording = read(written(tmp_path, rows))
+    assert [(op.name, op.count, op.cost["hbm"]) for op in recording.workload] == [("k", 3, 600), ("other", 1, 200)]
+    assert [op.time_s for op in recording.workload] == pytest.approx([6e-6, 2e-6])
+    assert "a summary: every launch of a kernel has the average of all of them" in recording.notes

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from ..errors import RooflineError, SourceError, UsageError
 from ..machine import Machine
 from ..workload import Recording
+from . import unread
 from .files import files_of, head_of, local_file, profiles_in
 from .remote import Progress, is_remote
 from .samples import is_sample
@@ -50,13 +51,14 @@ class Source(Struct, frozen=True, kw_only=True):
 
 PROFILE = Source(name="xspace", title="profiles", kind="profile", module="xspace.recording", hosts=True)
 PROGRAM = Source(name="program", title="HLO programs", kind="program", module="programs", needs_machine=True)
+TABLE = Source(name="table", title="tables of ops", kind="table", module="table")
 # In order: the first that recognises a file reads it.
 SOURCES = (
     PROFILE,
     Source(name="report", title="roofline's reports", kind="report", module="report_json"),
     PROGRAM,
     Source(name="ncu", title="Nsight Compute CSVs", kind="counters", module="ncu"),
-    Source(name="table", title="tables of ops", kind="table", module="table"),
+    TABLE,
 )
 
 
@@ -70,6 +72,8 @@ def find(path: Path | str) -> Source:
     if not head:
         raise SourceError(f"{path}: the file is empty")
     for source in SOURCES:
+        if source is TABLE:
+            unread.check(head, path)  # which may be JSON too
         if source.load().sniff(head, path):
             return source
     raise SourceError(f"{path}: unknown format; roofline reads {', '.join(source.title for source in SOURCES)}")

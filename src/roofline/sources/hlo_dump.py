@@ -5,8 +5,9 @@ from pathlib import Path
 
 from ..errors import SourceError
 from ..hlo.ir.module import HloModule
-from ..hlo.read import parse, recognise
+from ..hlo.read import parse, parse_all, recognise
 from .files import all_of, head_of
+from .unread import contents
 
 # module_0001.jit_step.sm_9.0_gpu_after_optimizations.hlo.pb: number and name of the module, when it was written, how.
 _DUMPED = re.compile(r"(?P<module>module_\d+\.[^.]+)\..*?(?P<when>after|before)_optimizations\.(?P<how>hlo\.pb|pb|txt|hlo)(?:\.gz)?\Z")
@@ -25,13 +26,14 @@ def read_module(path: Path) -> HloModule:
 
 
 def read_modules(path: Path) -> tuple[HloModule, ...]:
-    """The program in a file, or every program in a folder, in the order of their numbers."""
+    """Every program in a file, or in the files of a folder, in the order of their numbers."""
     if not path.is_dir():
-        return (read_module(path),)
+        return parse_all(all_of(path), str(path))
     files = program_files(path)
     if not files:
-        raise SourceError(f"{path}: no HLO program in this folder; name a file, or a folder written by --xla_dump_to")
-    return tuple(read_module(file) for file in files)
+        there = contents(path)
+        raise SourceError(f"{path}: no HLO program in this folder; {there or 'name a file, or a folder written by --xla_dump_to'}")
+    return tuple(module for file in files for module in parse_all(all_of(file), str(file)))
 
 
 def program_files(folder: Path) -> tuple[Path, ...]:

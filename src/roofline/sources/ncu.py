@@ -77,13 +77,15 @@ class _Table:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._entries = _entries(path)
-        used = [cell for entry in self._entries for name, (_, cell) in entry.cells.items() if name != NAME]
-        commas = writes_decimal_commas(used)
+        commas = writes_decimal_commas(cell for entry in self._entries for cell in entry.numbers)
         self._metrics = [Metrics(entry, str(path), commas=commas) for entry in self._entries]
         self._plan: Plan = plan({name for entry in self._entries for name in entry.cells})
 
     def launches(self) -> tuple[Launch, ...]:
-        return tuple(self._launch(entry, metrics) for entry, metrics in zip(self._entries, self._metrics, strict=True))
+        found: list[Launch] = []
+        for entry, metrics in zip(self._entries, self._metrics, strict=True):
+            found += [self._launch(entry, metrics)] * entry.launches
+        return tuple(found)
 
     def _launch(self, entry: Entry, metrics: Metrics) -> Launch:
         time = metrics.time
@@ -123,6 +125,8 @@ class _Table:
     def notes(self, launches: Sequence[Launch]) -> tuple[str, ...]:
         """What a reader of the numbers has to know: how they were counted, and what was not."""
         notes = [COLD]
+        if any(entry.launches > 1 for entry in self._entries):
+            notes.append("a summary: every launch of a kernel has the average of all of them")
         for level in (L2, L1):
             ways = {caveat for metrics in self._metrics for moved, caveat in (bytes_over(metrics, level),) if moved is not None and caveat}
             notes += [f"{level} bytes: {caveat}" for caveat in sorted(ways)]

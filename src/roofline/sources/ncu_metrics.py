@@ -32,7 +32,8 @@ NAME = "device__attribute_display_name"
 
 _USED = re.compile(
     r"(?:gpu__time_duration\.sum|device__attribute_display_name"
-    r"|(?:dram|lts|l1tex|sm|smsp)__cycles_elapsed\.avg(?:\.per_second)?"
+    r"|gpu__time_duration\.(?:avg|max)|(?:dram|lts|l1tex|sm|smsp|gpc)__cycles_elapsed\.(?:avg|max|sum)(?:\.per_second)?"
+    r"|(?:sm|smsp)__inst_executed_pipe_tensor\.sum|sm__pipe_tensor_cycles_active\.sum"
     r"|(?:dram__bytes|dram__sectors|lts__t_|lts__lts2xbar|l1tex__|sm__ops_path_tensor_|(?:sm|smsp)__sass_thread_inst_executed_op_|derived__).*"
     r"\.sum(?:\.per_second|\.per_cycle_elapsed|\.peak_sustained)?)"
 )
@@ -92,6 +93,12 @@ SHARED_MATRIX = (f"{SHARED}_op_gmma", "l1tex__data_pipe_tc_wavefronts_mem_shared
 WITHOUT_SHARED = "without shared memory"
 
 
+_TIMES = (TIME, "gpu__time_duration.avg", "gpu__time_duration.max")
+_CYCLES = tuple(f"{unit}__cycles_elapsed.{how}" for unit in ("sm", "smsp", "gpc", "l1tex", "lts", "dram") for how in ("avg", "max", "sum"))
+# Whatever the format, work on the tensor cores shows in these.
+ALL_TENSOR = ("sm__inst_executed_pipe_tensor", "smsp__inst_executed_pipe_tensor", "sm__pipe_tensor_cycles_active")
+
+
 def is_used(name: str) -> bool:
     """Whether a metric says anything here."""
     return _USED.fullmatch(name) is not None
@@ -120,14 +127,21 @@ class Metrics:
         unit, cell = self._entry.cells[name]
         try:
             # Without a row of units, durations are as they come in base units.
-            return number(cell, unit or ("ns" if name == TIME else ""), commas=self._commas)
+            return number(cell, unit or ("ns" if name in _TIMES else ""), commas=self._commas)
         except SourceError as error:
             raise SourceError(f"{self._where}: row {self._entry.row}, column {name!r}: {error}") from None
 
     @property
     def time(self) -> Fraction | None:
-        """Seconds."""
-        return self.get(TIME)
+        """Seconds: the launch's duration, or the cycles of a unit over their rate."""
+        for name in _TIMES:
+            if (time := self.get(name)) is not None:
+                return time
+        for name in _CYCLES:
+            cycles, rate = self.get(name), self.get(f"{name}.per_second")
+            if cycles is not None and rate:
+                return cycles / rate
+        return None
 
     def total(self, *names: str) -> Fraction | None:
         """What a counter counted over the launch, under the first of its names that has it: the sum, or a rate times its time or cycles."""
@@ -208,7 +222,7 @@ def cost_of(metrics: Metrics, plan: Plan, capability: float | None) -> Cost:
     amounts: dict[Resource, Amount | None] = {}
     for source, names in plan.tensor.items():
         _add(amounts, matrix(dtype(source)), _sum(metrics.total(name) for name in names))
-    if not tensor_complete(plan, capability):
+    if not tensor_complete(plan, capability) and not any(metrics.get(f"{name}.sum") == 0 for name in ALL_TENSOR):
         amounts[UNNAMED_MATRIX] = None
     for kind, weights in VECTOR.items():
         _add(amounts, vector(kind), _flop(metrics, weights))

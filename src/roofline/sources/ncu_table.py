@@ -1,7 +1,8 @@
 """The tables that Nsight Compute prints as CSV, read line by line: who was launched, and its metrics with their units.
 
 ``--page raw`` is wide: a row a launch, a column a metric, units in the row below the header. ``--page details`` and plain ``--csv`` are
-long: a row a metric. Around either there may be talk, of the profiler (``==PROF==``) and of the program it ran. Numbers come in base
+long: a row a metric. ``--print-summary`` is long too, a kernel's launches in one: how many, and the average of each metric. Columns
+may come in any order. Around any of them there may be talk, of the profiler (``==PROF==``) and of the program it ran. Numbers come in base
 units or with prefixes ("auto": Mbyte, us, Ghz), with thousands separators, and on some systems with decimal commas.
 """
 
@@ -18,15 +19,18 @@ from msgspec import Struct, field
 from ..errors import SourceError
 from ..units import DECIMAL, SMALL
 
-HEADER = re.compile(r'\A\ufeff?"?ID"?,.*"?Kernel Name"?', re.IGNORECASE)
-METRIC, UNIT, VALUE = "Metric Name", "Metric Unit", "Metric Value"
+ID, KERNEL, LAUNCHES = "ID", "Kernel Name", "Invocations"
+METRIC, UNIT, VALUE, AVERAGE = "Metric Name", "Metric Unit", "Metric Value", "Average"
+_METRIC_COLUMNS = (METRIC, UNIT, VALUE, AVERAGE, "Minimum", "Maximum", "Section Name")
+MOST_LAUNCHES = 10**6  # of one kernel in a summary
 TIME = "gpu__time_duration.sum"
 # What the details page calls metrics by, where it gives no names; the same words mean a share (%) in another section.
 LABELS = {"Duration": (TIME, "s"), "Memory Throughput": ("dram__bytes.sum.per_second", "byte/s")}
 
 UNKNOWN = ("", "n/a", "nan", "-nan", "inf", "-inf", "none")
 LARGEST = 2**100  # no counter of any machine comes near; beyond it products would leave the range of floats
-_PLAIN = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:[eE][+-]?\d{1,2})?")
+# Groups of three digits between commas, blanks or apostrophes, or of two before the last three.
+_PLAIN = re.compile(r"[+-]?(?:\d{1,3}(?:[,\s'’]\d{3})+|\d{1,2}(?:,\d{2})*,\d{3}|\d+)(?:\.\d*)?(?:[eE][+-]?\d{1,2})?")
 _COMMAS = re.compile(r"[+-]?(?:\d{1,3}(?:[.\s'’]\d{3})+|\d+)(?:,\d*)?(?:[eE][+-]?\d{1,2})?")
 _LONGEST = 60  # digits and separators of any number that is one
 
@@ -39,11 +43,17 @@ _PREFIXED = re.compile(r"([kKMGTPE]?)(byte|[hH]z)s?")
 
 
 class Entry(Struct, frozen=True):
-    """A launch as the table has it: its row, the words about it (``Kernel Name``), and for each metric its unit and cell."""
+    """A launch as the table has it: its row, the words about it (``Kernel Name``), and for each metric its unit and cell.
+
+    ``launches`` is how many a summary has put together, with the average of each metric. ``numbers`` are the cells of all metrics,
+    used or not: any of them may show how the file writes numbers.
+    """
 
     row: int
     words: Mapping[str, str]
     cells: dict[str, tuple[str, str]] = field(default_factory=dict)
+    numbers: list[str] = field(default_factory=list)
+    launches: int = 1
 
 
 def decode(data: bytes) -> str:
@@ -54,8 +64,14 @@ def decode(data: bytes) -> str:
 
 
 def is_header(line: str) -> bool:
-    """Whether a line begins a table of launches."""
-    return HEADER.match(line) is not None
+    """Whether a line begins a table of launches: it names a kernel's column, and one for its number or how often it ran."""
+    if KERNEL.lower() not in line.lower():
+        return False
+    try:
+        cells = {cell.strip().lower() for cell in next(csv.reader([line.removeprefix("\ufeff")]), [])}
+    except csv.Error:
+        return False
+    return KERNEL.lower() in cells and bool(cells & {ID.lower(), LAUNCHES.lower()})
 
 
 def entries(text: str, used: Callable[[str], bool], where: str) -> list[Entry]:
@@ -64,12 +80,16 @@ def entries(text: str, used: Callable[[str], bool], where: str) -> list[Entry]:
     lines = (line.rstrip("\r\n") for line in io.StringIO(text))
     for line in lines:
         if is_header(line):
-            header = _cells(line, where)
-            missing = [word for word in (UNIT, VALUE) if METRIC in header and word not in header]
+            header = _cells(line.removeprefix("\ufeff"), where)
+            value = AVERAGE if ID not in header and AVERAGE in header else VALUE
+            missing = [word for word in (UNIT, value) if METRIC in header and word not in header]
             if missing:
                 raise SourceError(f"{where}: the table has '{METRIC}' but no '{missing[0]}'; print it again with ncu --csv")
             rows = _rows(lines, header, where)
-            found += _long(rows, header, used, len(found)) if METRIC in header else _wide(rows, header, used, len(found), where)
+            if METRIC in header:
+                found += _long(rows, header, value, used, len(found), where)
+            else:
+                found += _wide(rows, header, used, len(found), where)
     return found
 
 
@@ -81,41 +101,63 @@ def _cells(line: str, where: str) -> list[str]:
 
 
 def _rows(lines: Iterator[str], header: list[str], where: str) -> Iterator[list[str]]:
-    """The rows below a header: those that begin with a launch's number, and the row of units, whose first cell is empty."""
+    """The rows below a header: those with a launch's number, and the row of units, which has none."""
+    number_at = _number_at(header)
     for line in lines:
         if line.startswith("==") or is_header(line):
             continue
         cells = _cells(line, where)
-        if len(cells) > 1 and (cells[0].isdecimal() or (not cells[0] and len(cells) == len(header))):
+        if 1 < len(cells) > number_at and (cells[number_at].isdecimal() or (not cells[number_at] and len(cells) == len(header))):
             yield cells
+
+
+def _number_at(header: list[str]) -> int:
+    """The column of a launch's number, or of the number of launches."""
+    return next((place for word in (ID, LAUNCHES) for place, name in enumerate(header) if name.lower() == word.lower()), 0)
 
 
 def _wide(rows: Iterable[list[str]], header: list[str], used: Callable[[str], bool], before: int, where: str) -> Iterator[Entry]:
     metrics = [(place, name) for place, name in enumerate(header) if "__" in name and used(name)]
     words = [(place, name) for place, name in enumerate(header) if "__" not in name]
+    every = [place for place, name in enumerate(header) if "__" in name]
+    number_at = _number_at(header)
     units = [""] * len(header)
     row = before
     for cells in rows:
-        if not cells[0]:
+        if not cells[number_at]:
             units = cells
             continue
         row += 1
         if len(cells) != len(header):
             raise SourceError(f"{where}: row {row}: {len(cells)} cells, but the header has {len(header)}; the copy is incomplete")
-        yield Entry(row, {name: cells[place] for place, name in words}, {name: (units[place], cells[place]) for place, name in metrics})
+        yield Entry(
+            row,
+            {name: cells[place] for place, name in words},
+            {name: (units[place], cells[place]) for place, name in metrics},
+            [cells[place] for place in every],
+        )
 
 
-def _long(rows: Iterable[list[str]], header: list[str], used: Callable[[str], bool], before: int) -> Iterator[Entry]:
-    name_at, unit_at, value_at = header.index(METRIC), header.index(UNIT), header.index(VALUE)
-    words = [place for place in range(len(header)) if place < name_at]
-    found: dict[tuple[str, str], Entry] = {}
-    process_at = header.index("Process ID") if "Process ID" in header else 0
+def _long(
+    rows: Iterable[list[str]], header: list[str], value: str, used: Callable[[str], bool], before: int, where: str
+) -> Iterator[Entry]:
+    name_at, unit_at, value_at, number_at = header.index(METRIC), header.index(UNIT), header.index(value), _number_at(header)
+    last = max(name_at, unit_at, value_at, header.index(KERNEL) if KERNEL in header else 0)
+    # Rules, where there are any, have rows of their own and columns that other rows leave out.
+    words = [place for place, name in enumerate(header) if name not in _METRIC_COLUMNS and not name.startswith(("Rule", "Estimated"))]
+    keys = words if value == AVERAGE else [number_at, header.index("Process ID") if "Process ID" in header else number_at]
+    found: dict[tuple[str, ...], Entry] = {}
     for cells in rows:
-        if len(cells) <= value_at or not cells[0]:  # the tail of a rule's description
+        if len(cells) <= last or not cells[number_at]:  # the tail of a rule's description
             continue
-        key = (cells[0], cells[process_at])
+        key = tuple(cells[place] for place in keys if place < len(cells))
         if key not in found:
-            found[key] = Entry(before + len(found) + 1, {header[place]: cells[place] for place in words})
+            launches = int(cells[number_at]) if value == AVERAGE and len(cells[number_at]) < 9 else 1
+            if launches > MOST_LAUNCHES:
+                raise SourceError(f"{where}: {launches:,} launches of one kernel; print the launches themselves with ncu --csv")
+            given = {header[place]: cells[place] for place in words if place < len(cells)}
+            found[key] = Entry(before + len(found) + 1, given, launches=launches)
+        found[key].numbers.append(cells[value_at])
         name, unit = cells[name_at], cells[unit_at]
         if name in LABELS and _dimension(unit) == _dimension(LABELS[name][1]):
             name = LABELS[name][0]
@@ -156,11 +198,19 @@ def _scale(word: str) -> Fraction | None:
 def writes_decimal_commas(cells: Iterable[str]) -> bool:
     """Whether some number cannot be read with thousands commas, and every one with decimal commas. Else commas mean thousands.
 
-    >>> writes_decimal_commas(["9,00", "1.234"]), writes_decimal_commas(["1,234", "5"]), writes_decimal_commas(["9,00", "1.2.3"])
+    Words are no numbers, and decide nothing.
+
+    >>> writes_decimal_commas(["9,00", "1.234"]), writes_decimal_commas(["1,234", "5"]), writes_decimal_commas(["9,00", "1.25"])
     (True, False, False)
     """
-    numbers = [number for cell in cells if (number := _bare(cell)).lower() not in UNKNOWN]
-    return not all(map(_PLAIN.fullmatch, numbers)) and all(map(_COMMAS.fullmatch, numbers))
+    decides = False
+    for cell in cells:
+        bare = _bare(cell)
+        plain, commas = len(bare) <= _LONGEST and _PLAIN.fullmatch(bare), len(bare) <= _LONGEST and _COMMAS.fullmatch(bare)
+        if plain and not commas:
+            return False
+        decides = decides or bool(commas and not plain)
+    return decides
 
 
 def _bare(cell: str) -> str:
@@ -175,7 +225,7 @@ def number(cell: str, unit: str, *, commas: bool = False) -> Fraction | None:
         return None
     if len(text) > _LONGEST or not (_COMMAS if commas else _PLAIN).fullmatch(text):
         raise SourceError(f"{text[:40]!r} is not a number")
-    text = re.sub(r"[.\s'’]", "", text).replace(",", ".") if commas else text.replace(",", "")
+    text = re.sub(r"[.\s'’]", "", text).replace(",", ".") if commas else re.sub(r"[,\s'’]", "", text)
     factor = scale(unit)
     if factor is None:
         raise SourceError(f"unknown unit {unit[:40]!r}; print it again with ncu --print-units base")

@@ -4,7 +4,7 @@ Instructions keep the slice of text or protobuf they came from; attributes are r
 costs little more than its own bytes. Operands, roots and called computations are indices, not references.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -357,3 +357,14 @@ class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its 
     def location(self, instruction: Instruction) -> str:
         """The innermost source line, ``model.py:42`` with its folder; empty when unknown."""
         return next((str(frame) for frame in self.trace(instruction) if frame.file), "")
+
+
+MOST_NAMED = 4  # programs that an error names
+
+
+def only(modules: Sequence[HloModule], where: str) -> HloModule:
+    """The one program of a file; that there are several is an error."""
+    if len(modules) > 1:
+        names = ", ".join(module.name for module in modules[:MOST_NAMED]) + (", …" if len(modules) > MOST_NAMED else "")
+        raise SourceError(f"{where}: {len(modules)} programs in one file ({names}); put the one you mean in a file of its own")
+    return modules[0]

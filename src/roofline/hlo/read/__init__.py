@@ -14,7 +14,7 @@
 import re
 
 from ...errors import SourceError
-from ..ir.module import HloModule
+from ..ir.module import HloModule, only
 
 HEAD = 2**16  # bytes that tell the form of a program
 _BYTECODE = b"ML\xefR"
@@ -28,8 +28,16 @@ _MLIR = re.compile(
 _MODULE_NAME = rb"[\w.\-$<>@\[\]]+[\x12\x1a]"
 
 
+_BETWEEN = re.compile(r"^[ \t]*// -----[ \t\r]*$", re.MULTILINE)  # between the modules of a file for tests
+
+
 def parse(data: bytes | str, where: str = "program") -> HloModule:
-    """A program in whichever of the three forms its content shows; ``where`` names it in errors."""
+    """A program in whichever of the three forms its content shows; ``where`` names it in errors. Several are an error."""
+    return only(parse_all(data, where), where)
+
+
+def parse_all(data: bytes | str, where: str = "program") -> tuple[HloModule, ...]:
+    """Every program in a file: HLO text may have several modules, StableHLO several modules and functions that nothing calls."""
     if isinstance(data, str):
         text = data.removeprefix("\ufeff")
     elif data.startswith(_BYTECODE):
@@ -37,18 +45,31 @@ def parse(data: bytes | str, where: str = "program") -> HloModule:
     elif re.search(_CONTROL, data[:HEAD]):
         from .proto import parse_proto
 
-        return parse_proto(data, where)
+        return (parse_proto(data, where),)
     else:
         text = data.decode("utf-8-sig", "backslashreplace")
     if not text.strip():
         raise SourceError(f"{where}: the program is empty")
     if _form_of(text[:HEAD]) == "stablehlo":
-        from .stablehlo import parse_stablehlo
+        from .stablehlo import parse_stablehlos
 
-        return parse_stablehlo(text, where)
-    from .text import parse_text
+        modules = tuple(module for part in _parts(text) for module in parse_stablehlos(part, where))
+        if not modules:
+            raise SourceError(f"{where}: functions are declared but none has a body")
+        return modules
+    from .text import parse_texts
 
-    return parse_text(text, where)
+    return tuple(parse_texts(text, where))
+
+
+def _parts(text: str) -> list[str]:
+    """A text cut where a line says so, each part behind as many empty lines as come before it; parts that say nothing are left out."""
+    cuts = [match.end() for match in _BETWEEN.finditer(text)]
+    parts = []
+    for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
+        if any(line.strip() and not line.lstrip().startswith("//") for line in text[start:end].splitlines()):
+            parts.append("\n" * text.count("\n", 0, start) + text[start:end])
+    return parts or [text]
 
 
 def recognise(head: bytes) -> str:

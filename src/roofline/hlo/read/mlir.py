@@ -23,7 +23,8 @@ _KEY = re.compile(r"([A-Za-z_][\w$.]*)\s*=(?!=)")
 _DICTIONARY = re.compile(rf"\{{\s*(?:\}}|(?:[A-Za-z_][\w$.\-]*|{STRING})\s*[=,}}])", re.DOTALL)
 _CROSS = re.compile(r"\s*(?:x|->)\s*(?=\[)")
 _BLOCK = re.compile(r"\^[\w$.\-]+\s*")
-_GOES_ON = re.compile(r"\s*(?:[:{]|[a-z_]+=|applies\b|across\b)")  # a line that starts like this belongs to the one before
+_GOES_ON = re.compile(r"\s*(?:[:{]|[a-z_]+\s*=(?!=)|applies\b|across\b)")  # a line that starts like this belongs to the one before
+_ALIAS_PIECE = re.compile(r"[\n<{(\[]")
 _BLANK = re.compile(r"[ \t]*(?://[^\n]*)?")
 
 
@@ -72,8 +73,7 @@ class OperationReader:
         found = []
         while (mark := self.skip()) not in ("", "}"):
             if mark in "#!":
-                end = self.text.find("\n", self.at)
-                self.at = len(self.text) if end < 0 else end
+                self.alias()
             elif self.text.startswith("{-#", self.at):
                 # Resources of the file: large constants by name, after the module.
                 end = self.text.find("#-}", self.at)
@@ -81,6 +81,14 @@ class OperationReader:
             else:
                 found.append(self.operation(depth))
         return found
+
+    def alias(self) -> None:
+        """Past ``#name = …`` to the end of its line, or of the brackets that it leaves open there."""
+        while (match := _ALIAS_PIECE.search(self.text, self.at)) is not None:
+            self.at = match.start() if match[0] == "\n" else end_of_nest(self.text, match.start())
+            if match[0] == "\n":
+                return
+        self.at = len(self.text)
 
     def operation(self, depth: int) -> Operation:
         place = self.at
@@ -163,8 +171,9 @@ class OperationReader:
         """``dialect.op %a, %b, key = value, word {attributes} : types``, ending with its types or its line."""
         open_parentheses = 0
         initials: list[str] = []
+        mark = ""
         while True:
-            if open_parentheses:
+            if open_parentheses or mark == ",":  # which no line ends with
                 mark = self.skip()
             else:
                 blank = _BLANK.match(self.text, self.at)
@@ -310,6 +319,9 @@ class OperationReader:
         """Regions after the types: a reduce's reducer, the condition and body of a while."""
         while True:
             after = skip(self.text, self.at)
+            if self.text[after : after + 1] == "{" and "\n" not in self.text[self.at : after] and _DICTIONARY.match(self.text, after):
+                self.attributes(operation, after)
+                continue
             word = _WORD.match(self.text, after)
             if word is None or word[0] not in ("reducer", "cond", "do", "attributes") or operation.name.endswith("return"):
                 return

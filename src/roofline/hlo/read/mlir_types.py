@@ -57,7 +57,11 @@ def _tensor(inside: str) -> Shape:
         dims.append(UNBOUNDED if match[1] == "?" else whole(match[1]))
         position = match.end()
     rest = inside[position:].strip()
+    if rest.startswith("*x"):  # of unknown rank, so of unknown size
+        dims, rest = [UNBOUNDED], rest[2:]
     element, _, encoding = _split_encoding(rest)
+    if element.startswith("!") and not element.startswith("!quant."):
+        return Shape("opaque")  # strings and the like
     dynamic = tuple(dim == UNBOUNDED for dim in dims)
     bounds = _BOUNDS.search(encoding)
     if bounds is not None:
@@ -97,7 +101,8 @@ def element_type(text: str) -> str:
         return ("u" if integer[1] == "u" else "s") + integer[2]
     if text.startswith("!quant."):
         # A quantised number is stored as its integer: !quant.uniform<i8:f32, …>.
-        return element_type(text.partition("<")[2].partition(":")[0].partition("<")[0].strip())
+        stored = text.partition("<")[2].partition(":")[0].partition("<")[0].strip()
+        return element_type(stored.replace("u", "ui") if re.fullmatch(r"u\d+", stored) else stored)
     if text in _FLOATS:
         return "f32" if text == "tf32" else text
     if re.fullmatch(r"f[468]E\w+", text):

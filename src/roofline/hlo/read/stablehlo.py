@@ -6,13 +6,14 @@ computations, values that a region takes from around it are handed in, constants
 
 import re
 from bisect import bisect_left
+from collections.abc import Iterator
 
 from msgspec import Struct, field
 
 from ...errors import SourceError
 from ..ir.attributes import Alias
 from ..ir.malformed import Malformed, excerpt, placed
-from ..ir.module import Call, Computation, HloModule, Instruction
+from ..ir.module import Call, Computation, HloModule, Instruction, only
 from ..ir.shapes import Shape, tuple_of
 from .mlir import Operation, OperationReader, Region, symbol
 from .mlir_attributes import Typed
@@ -21,6 +22,8 @@ from .mlir_types import parse_type
 from .stablehlo_to_hlo import attributes_of, opcode_of
 
 MAX_DEPTH = 100  # regions in regions, functions that call functions: how far in
+_FUNCTIONS = ("func.func", "func")
+_MODULES = ("module", "builtin.module")
 _RETURNS = ("return", "func.return", "stablehlo.return", "mhlo.return", "sdy.return")
 
 
@@ -51,15 +54,30 @@ class _Draft(Struct):
 
 
 def parse_stablehlo(text: str, where: str = "StableHLO") -> HloModule:
-    """The module that StableHLO text describes; a `SourceError` names the line of what is wrong."""
+    """The one program that StableHLO text describes."""
+    return only(parse_stablehlos(text, where), where)
+
+
+def parse_stablehlos(text: str, where: str = "StableHLO") -> tuple[HloModule, ...]:
+    """The programs that StableHLO text describes: of each module, ``main`` and the functions that nothing in it calls.
+
+    A `SourceError` names the line of what is wrong.
+    """
     reader = OperationReader(text)
     builder: _Builder | None = None
     try:
         operations = reader.operations()
         if reader.skip():
             raise reader.fail("the end of the module")
-        builder = _Builder(text, where)
-        return builder.module(operations)
+        found: list[HloModule] = []
+        for name, given, inside in _modules(operations):
+            entries = _entries(inside)
+            if not entries and not any(operation.name in _FUNCTIONS for operation in inside):
+                raise Malformed("no function; is the text cut off, or not StableHLO?")
+            for entry in entries:
+                builder = _Builder(text, where)
+                found.append(builder.module(name if len(entries) == 1 else entry, given, inside, entry))
+        return tuple(found)
     except Malformed as error:
         at = reader.at if builder is None else builder.at
         raise placed(error, where, "line", text.count("\n", 0, at) + 1) from None
@@ -85,15 +103,10 @@ class _Builder:
         self.open: list[str] = []
         self.newlines = [match.start() for match in re.finditer("\n", text)]
 
-    def module(self, operations: list[Operation]) -> HloModule:
-        name, given = "", {}
+    def module(self, name: str, given: dict[str, object], operations: list[Operation], entry: str) -> HloModule:
+        """The program that begins with one function of a module."""
         for operation in operations:
-            if operation.name in ("module", "builtin.module"):
-                name, given = str(operation.attributes.get("sym_name", "")), operation.attributes
-                operations = operation.regions[0].operations
-                break
-        for operation in operations:
-            if operation.name in ("func.func", "func"):
+            if operation.name in _FUNCTIONS:
                 self.at = operation.place
                 if operation.attributes["sym_name"] in self.functions:
                     raise Malformed(f"a second function named {operation.attributes['sym_name']}")
@@ -101,14 +114,6 @@ class _Builder:
                     self.functions[str(operation.attributes["sym_name"])] = operation
                 else:
                     self.declared.add(str(operation.attributes["sym_name"]))
-        if not self.functions:
-            raise Malformed("no function; is the text cut off, or not StableHLO?")
-        public = [
-            function
-            for function, operation in self.functions.items()
-            if "private" not in (*operation.words, operation.attributes.get("sym_visibility"))
-        ]
-        entry = "main" if "main" in self.functions else (public or list(self.functions))[0]
         number = self.function(entry)
         computation = self.computations[number]
         return HloModule(
@@ -399,6 +404,46 @@ class _Builder:
         self.at = at
         shape = shapes[0] if len(shapes) == 1 else tuple_of(tuple(shapes))
         return self.emit(draft, name, "conditional", shape, tuple(taken), raw, tuple(calls))
+
+
+def _modules(operations: list[Operation]) -> list[tuple[str, dict[str, object], list[Operation]]]:
+    """The name, attributes and operations of each module; functions outside all modules are one without a name."""
+    found: list[tuple[str, dict[str, object], list[Operation]]] = []
+    for operation in operations:
+        if operation.name in _MODULES:
+            inside = [operation for region in operation.regions for operation in region.operations]
+            deeper = _modules(inside) if any(inner.name in _MODULES for inner in inside) else []
+            if not deeper:
+                found.append((str(operation.attributes.get("sym_name", "")), operation.attributes, inside))
+            found += deeper
+    if not found or any(operation.name in _FUNCTIONS for operation in operations):
+        found.insert(0, ("", {}, operations))
+    return found
+
+
+def _entries(operations: list[Operation]) -> list[str]:
+    """The functions a module is run by: ``main``, and the public ones that no other calls; if none is public, those that none calls."""
+    functions = {
+        str(operation.attributes["sym_name"]): operation for operation in operations if operation.name in _FUNCTIONS and operation.regions
+    }
+    if "main" in functions and len(functions) == 1:
+        return ["main"]
+    called = {name for function, operation in functions.items() for name in _all_callees(operation) if name != function}
+    public = [
+        function
+        for function, operation in functions.items()
+        if "private" not in (*operation.words, operation.attributes.get("sym_visibility"))
+    ]
+    found = [function for function in public or functions if function not in called] or list(public or functions)[:1]
+    return list(dict.fromkeys((["main"] if "main" in functions else []) + found))
+
+
+def _all_callees(operation: Operation) -> Iterator[str]:
+    """Every function that is named in an operation or its regions."""
+    for region in operation.regions:
+        for inner in region.operations:
+            yield from _callees(inner, opcode_of(inner.name))
+            yield from _all_callees(inner)
 
 
 def _count(given: dict[str, object], name: str) -> int:

@@ -196,7 +196,31 @@ def _ragged_dot(operation: Operation, operands: list[Shape], results: list[Shape
 _LABELS = re.compile(r"\[([^\]]*)\]\s*x\s*\[([^\]]*)\]\s*->\s*\[([^\]]*)\]")
 
 
+_RAW = re.compile(r"<\s*raw\b")
+
+
 def _labels(value: object) -> ConvolutionDimensions:
+    if _RAW.search(str(value)):
+        # #stablehlo.conv<raw input_batch_dimension = 0, …>, for numbers that labels cannot say.
+        given = nested(_RAW.sub("<", str(value)))
+
+        def axis(name: str) -> int:
+            return number(given.get(f"{name}_dimension"))
+
+        def spatial(name: str) -> tuple[int, ...]:
+            return numbers(given.get(f"{name}_spatial_dimensions", []))
+
+        return ConvolutionDimensions(
+            input_batch=axis("input_batch"),
+            input_feature=axis("input_feature"),
+            input_spatial=spatial("input"),
+            kernel_input_feature=axis("kernel_input_feature"),
+            kernel_output_feature=axis("kernel_output_feature"),
+            kernel_spatial=spatial("kernel"),
+            output_batch=axis("output_batch"),
+            output_feature=axis("output_feature"),
+            output_spatial=spatial("output"),
+        )
     match = _LABELS.search(str(value))
     if match is None:
         raise Malformed(f"not the labels of a convolution: {excerpt(str(value))}")

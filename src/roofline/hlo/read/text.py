@@ -1,10 +1,11 @@
 """HLO text, scheduled or not, as XLA of any age prints it: one pass over the lines, one regular expression a line.
 
-A line that does not close its brackets goes on in the next ones. Attributes stay text until somebody asks; only what ties
+A line that is not a whole instruction in XLA's own spelling is read by `written`. Attributes stay text until somebody asks; only what ties
 instructions together (operands, called computations, control predecessors) is read at once.
 """
 
 import re
+from collections.abc import Callable
 from sys import intern
 
 from msgspec import Struct, field
@@ -13,38 +14,32 @@ from msgspec.structs import replace
 from ...errors import SourceError
 from ..ir.attributes import NO_FRAMES, StackFrames
 from ..ir.malformed import Malformed, excerpt, placed
-from ..ir.module import Call, Computation, HloModule, Instruction
+from ..ir.module import Call, Computation, HloModule, Instruction, only
 from ..ir.opcodes import LEAVES, asynchronous
 from ..ir.shapes import Shape, parse_shape, whole
-from .lexing import Balance, attributes_of, closing, find_attribute, split, unquote, without_comments, without_line_comment
+from .lexing import Balance, attributes_of, closing, find_attribute, split, unquote, without_line_comment
+from .shape_inference import infer_shape
 from .text_attributes import braced, parse_aliases, parse_frontend_attributes, read_literal, read_value
+from .written import ROLES, Inline, Instructions, Scanner, Unfinished, Written, operand_names
 
 # A tuple's shape ends at the first ')' that an opcode follows; once found there it stays (an atomic group), or a ')' in a string
-# further on would be tried. The second pattern takes a whole line whose operands hold neither shapes nor strings: nearly all.
+# further on would be tried. A line whose operands hold neither parentheses nor strings is a whole instruction: nearly all are.
 _HEAD = (
     r"\s*(ROOT\s+)?%?([^\s=%,(){}\"]+)\s*=\s*"
     r"((?>b?\(.*?\)(?=\s+[a-z][\w\-]*\())|[a-z]\w*\[[^\[\]]*+\](?:\{[^{}]*+\})?)\s+"
     r"([a-z][\w\-]*+)\("
 )
-_INSTRUCTION = re.compile(_HEAD, re.DOTALL)
 _LINE = re.compile(_HEAD + r"([^()\"]*+)\)(.*)", re.DOTALL)
-_COMPUTATION = re.compile(r"\s*(ENTRY\s+)?%?([^\s=%,(){}\"]+)\s*[({]")
+# What only the text as a whole shows: a comment of several lines, or an attribute whose comma begins its line.
+_LOOSE = re.compile(r"/\*[^*\n]*+(?:\*(?!/)[^*\n]*+)*+\n|\n[ \t]*,")
+_NOTHING = re.compile(r"(?!)")
 _OPERAND = re.compile(r"%([^\s,(){}\[\]]+)")
+# A name without a percent sign: alone or after a shape, whose numbers stand between commas too.
+_UNSIGNED = re.compile(r"(?:\A|[,\]})/])\s*+[A-Za-z_][\w.\-#]*+\s*+(?:,|\Z)")
 _NAME = re.compile(r"%?([^\s,{}%\"=]+)")
-_ROLES = {
-    "calls": "calls",
-    "to_apply": "to_apply",
-    "condition": "condition",
-    "body": "body",
-    "true_computation": "branch_computations",
-    "false_computation": "branch_computations",
-    "branch_computations": "branch_computations",
-    "select": "select",
-    "scatter": "scatter",
-    "called_computations": "called_computations",
-}
-_ROLE = re.compile(rf"[,\s](?:{'|'.join(_ROLES)})=")
+_ROLE = re.compile(rf"[,\s](?:{'|'.join(ROLES)})=")
 _PAIR = re.compile(r"(?<!\w)(\w++)=(-?\d++)")
+_BETWEEN = re.compile(r"// -----\s*\Z")  # between the modules of a file for tests
 _SECTIONS = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _ENTRY = re.compile(r'\s*(\d+)\s+(?:"(.*)"|\{(.*)\})\s*\Z')
 
@@ -93,21 +88,35 @@ class _Draft(Struct):
 
 
 def parse_text(text: str, where: str = "HLO text") -> HloModule:
-    """The module that HLO text describes; a `SourceError` names the line of what is wrong."""
-    reader = _Reader(text.split("\n"), where)
-    try:
-        return reader.read()
-    except Malformed as error:
-        raise placed(error, where, "line", reader.line) from None
-    except RecursionError:
-        raise SourceError(f"{where}: line {reader.line:,}: nested too deeply") from None
+    """The one module that HLO text describes; a `SourceError` names the line of what is wrong."""
+    return only(parse_texts(text, where), where)
+
+
+def parse_texts(text: str, where: str = "HLO text") -> list[HloModule]:
+    """The modules that a text describes, one after the other."""
+    text = text.replace("\r\n", "\n")
+    lines, loose = text.split("\n"), _LOOSE.search(text) is not None
+    found: list[HloModule] = []
+    start = 0
+    while not found or start < len(lines):
+        reader = _Reader(lines, where, loose=loose)
+        try:
+            module, start = reader.read(start)
+        except Malformed as error:
+            raise placed(error, where, "line", reader.line) from None
+        except RecursionError:
+            raise SourceError(f"{where}: line {reader.line:,}: nested too deeply") from None
+        found.append(module)
+    return found
 
 
 class _Reader:
-    """One pass over the lines; ``line`` is the one being read, counted from 1."""
+    """One pass over the lines; ``line`` is the one being read, counted from 1. ``loose`` text is not taken for whole lines."""
 
-    def __init__(self, lines: list[str], where: str) -> None:
+    def __init__(self, lines: list[str], where: str, *, loose: bool = False) -> None:
         self.lines = lines
+        self.before = 0  # lines before these, in a computation that stands inside an instruction
+        self.loose = loose
         self.line = 1
         self.dialect = TextDialect(where)
         self.shapes: dict[str, Shape] = {}
@@ -119,18 +128,23 @@ class _Reader:
         self.later: list[tuple[_Draft, int, tuple[tuple[str, str], ...], int]] = []
         self.entry: int | None = None
 
-    def read(self) -> HloModule:
+    def read(self, number: int) -> tuple[HloModule, int]:
+        """The module that begins in a line, and the number of the line where the next one does."""
         name, header = "", ""
         sections: dict[str, dict[int, str]] = {}
-        number, lines = 0, self.lines
+        lines = self.lines
         while number < len(lines):
             self.line = number + 1
             line = lines[number].strip()
-            if not line or line.startswith(("//", "/*")):
+            if not line or line.startswith("//"):
                 number += 1
+                if self.drafts and _BETWEEN.match(line):
+                    break
+            elif line.startswith("/*"):
+                number = self.onward(number, lambda scanner: scanner.skip(0))
             elif line.startswith("HloModule"):
                 if header or self.drafts:
-                    raise Malformed("a second HloModule; split the file, one program each")
+                    break
                 header, number = self.logical(number)
                 name, _, header = header.strip().removeprefix("HloModule").partition(",")
                 header = header or " "
@@ -138,14 +152,15 @@ class _Reader:
                 sections[line], number = self.section(number + 1)
             else:
                 number = self.computation(number)
-        self.line = max(1, len(lines))
+        after = _first_word(lines, number)
+        self.line = max(1, number)
         if not self.drafts:
             raise Malformed("no computation; is the text cut off, or not HLO?")
         if self.entry is None:
             self.entry = len(self.drafts) - 1
         self.resolve()
         self.line = 1
-        return self.module(name.strip().lstrip("%"), header, _frames(sections))
+        return self.module(name.strip().lstrip("%"), header, _frames(sections)), after
 
     def logical(self, number: int) -> tuple[str, int]:
         """A line and those it goes on in, because its brackets are open or it ends with a comma; and the number of the next."""
@@ -176,32 +191,73 @@ class _Reader:
 
     def computation(self, number: int) -> int:
         """One computation, from its header to its closing brace; the number of the line after it."""
-        lines = self.lines
-        header, number = lines[number], number + 1
-        match = _COMPUTATION.match(header)
-        opened = header.count("(") - header.count(")")
-        ends = header.rstrip().endswith("{")
-        while match is not None and not (ends and opened == 0) and number < len(lines) and opened >= 0:
-            # Parameters on lines of their own.
-            opened += lines[number].count("(") - lines[number].count(")")
-            ends = lines[number].rstrip().endswith("{")
-            number += 1
-        if match is None or not ends or opened:
-            raise Malformed(f"expected a computation, found {excerpt(header.strip())}")
-        draft = _Draft(intern(match[2]), self.line)
-        if match[1]:
+        found: list[tuple[bool, str]] = []
+
+        def header(scanner: Scanner) -> int:
+            is_entry, name, end = scanner.header()
+            found[:] = [(is_entry, name)]
+            return end
+
+        number = self.onward(number, header)
+        ((is_entry, name),) = found
+        draft = _Draft(intern(name), self.line)
+        if is_entry:
             if self.entry is not None:
                 raise Malformed("a second ENTRY computation")
             self.entry = -1
+        number = self.whole(draft, number)
+        if is_entry:
+            self.entry = len(self.drafts) - 1
+        return number
+
+    def whole(self, draft: _Draft, number: int) -> int:
+        """A computation's instructions from a line on, to its closing brace; the number of the line after it."""
         number = self.body(draft, number)
         if not draft.instructions:
             raise Malformed(f"the computation {excerpt(draft.name)} is empty")
         self.settle(draft)
         draft.index.clear()  # names have become indices
         self.add(draft)
-        if match[1]:
-            self.entry = len(self.drafts) - 1
         return number
+
+    def onward(self, number: int, read: Callable[[Scanner], int]) -> int:
+        """Reads from the start of a line as far as it takes; what the last line has besides stays there. The number of that line."""
+        count = 2
+        while True:
+            end = min(number + count, len(self.lines))
+            scanner = Scanner("\n".join(self.lines[number:end]), end == len(self.lines))
+            try:
+                at = read(scanner)
+                break
+            except Unfinished:
+                count *= 4
+        last = number + scanner.text.count("\n", 0, at)
+        self.lines[last] = scanner.text[at:].partition("\n")[0]
+        return last
+
+    def written(self, number: int) -> tuple[list[Written], int]:
+        """The instruction that begins in a line, after those that stand inside it; and the number of the line where the next begins."""
+        found: list[Instructions] = []
+        text = ""
+
+        def read(scanner: Scanner) -> int:
+            nonlocal text
+            text = scanner.text
+            found[:] = [scanner.instruction()]
+            return found[0].end
+
+        after = self.onward(number, read)
+        for inline in found[0].inline:
+            self.inline(inline, self.before + number + text.count("\n", 0, inline.at))
+        return found[0].written, after
+
+    def inline(self, inline: Inline, before: int) -> None:
+        """A computation that stands where it is called."""
+        outer, self.lines, self.before = (self.lines, self.before), [*inline.text.split("\n"), "}"], before
+        draft = _Draft(intern(inline.name), before + 1)
+        if self.whole(draft, 0) < len(self.lines):
+            raise Malformed(f"unmatched '}}' in the computation {excerpt(draft.name)}")
+        self.lines, self.before = outer
 
     def add(self, draft: _Draft) -> int:
         if draft.name in self.numbers:
@@ -213,33 +269,42 @@ class _Reader:
 
     def body(self, draft: _Draft, number: int) -> int:
         """The instructions up to the closing brace: the loop that decides how fast a file is read."""
-        lines, shapes, dialect, opcodes = self.lines, self.shapes, self.dialect, self.opcodes
+        lines, before, shapes, dialect, opcodes = self.lines, self.before, self.shapes, self.dialect, self.opcodes
         instructions, index = draft.instructions, draft.index
-        match_line, find_operands = _LINE.match, _OPERAND.findall
+        match_line, find_operands = (_NOTHING if self.loose else _LINE).match, _OPERAND.findall
         count = len(lines)
-        while number < count:
-            place = number + 1
-            line = lines[number]
-            if "//" in line:
-                line = lines[number] = without_line_comment(line)
-            match = match_line(line)
+        several: list[Written] = []  # that one line stands for, yet to be added
+        while number < count or several:
+            match = None
+            if not several:
+                place = before + number + 1
+                line = lines[number]
+                if "//" in line:
+                    line = lines[number] = without_line_comment(line)
+                match = match_line(line)
             if match is not None:
                 root, name, spelling, opcode, inside, rest = match.groups()
-                number = place
             # Brackets left open, or a comma at the end: the instruction goes on in the next line.
-            if match is None or rest.count("{") != rest.count("}") or rest[-1:] in (",", " "):
+            if match is None or rest.count("{") != rest.count("}") or rest[-1:] in (",", " ", "=") or "/*" in rest:
                 self.line = place
-                line = line.strip()
-                if line.startswith("}"):
-                    draft.thread = _thread(line)
-                    return place
-                if not line or line.startswith("/*"):
-                    number = place
-                    continue
-                line, number = self.logical(place - 1)
-                root, name, spelling, opcode, inside, rest = _whole_instruction(line)
+                if not several:
+                    line = line.strip()
+                    if line.startswith("}"):
+                        draft.thread = _thread(line)
+                        return number + 1
+                    if not line:
+                        number += 1
+                        continue
+                    if line.startswith(("/*", "//")):
+                        number = self.onward(number, lambda scanner: scanner.skip(0))
+                        continue
+                    several, number = self.written(number)
+                one = several.pop(0)
+                root, name, spelling, opcode, inside, rest = one.root, one.name, one.shape, one.opcode, one.inside, one.rest
+            else:
+                number += 1
             shape = shapes.get(spelling)
-            if shape is None:
+            if shape is None and spelling:
                 self.line = place
                 shape = parse_shape(spelling, shapes)
             kind = opcodes.get(opcode)
@@ -252,9 +317,11 @@ class _Reader:
                 self.parameter(draft, inside)
                 rest = f"parameter_number={inside.strip()}{rest}"
             elif sort == _CONSTANT:
-                rest = f"literal={shape.dtype} {inside.strip()}{rest}"
+                rest = f"literal={shape.dtype if shape else ''} {inside.strip()}{rest}"
             elif inside:
-                names = find_operands(inside) if "%" in inside else _bare(inside)
+                names = find_operands(inside) if "%" in inside else operand_names(inside)
+                if len(names) <= inside.count(",") and "%" in inside and _UNSIGNED.search(inside):
+                    names = operand_names(inside)
                 try:
                     operands = tuple([index[operand] for operand in names])
                 except KeyError:
@@ -272,6 +339,9 @@ class _Reader:
             if root:
                 draft.root = position
             calls: tuple[Call, ...] = ()
+            if shape is None:
+                self.line = place
+                shape = self.inferred(draft, opcode, operands, rest)
             if sort == _CALLER:
                 self.line = place
                 opcode, calls = self.link(draft, name, opcode, shape, operands, rest)
@@ -280,6 +350,16 @@ class _Reader:
                 self.line = place
                 draft.pending.append((position, [], _control(rest)))
         raise Malformed(f"the computation {excerpt(draft.name)} is not closed; is the text cut off?")
+
+    def inferred(self, draft: _Draft, opcode: str, operands: tuple[int, ...], rest: str) -> Shape:
+        """The shape of an instruction whose text leaves it out."""
+        called: dict[str, Shape] = {}
+        for role, name in _calls(rest):
+            if name in self.numbers:
+                inner = self.drafts[self.numbers[name]]
+                called.setdefault(role, inner.instructions[inner.root or 0].shape)
+        shapes = tuple(draft.instructions[operand].shape for operand in operands)
+        return infer_shape(opcode, shapes, lambda name: self.dialect.attribute(rest, name), called)
 
     def unfold(self, draft: _Draft, names: list[str]) -> tuple[int, ...]:
         """Operands some of which were not defined so far: elements of tuples written ``x#1``, or names that stand further down."""
@@ -419,6 +499,13 @@ class _Reader:
         )
 
 
+def _first_word(lines: list[str], number: int) -> int:
+    """The next line that is neither empty nor a comment."""
+    while number < len(lines) and (not (line := lines[number].strip()) or line.startswith("//")):
+        number += 1
+    return number
+
+
 def _kind(opcode: str) -> int:
     """What is to be done with an instruction beside its operands. An opcode nobody knows may call."""
     if opcode == "parameter":
@@ -426,23 +513,6 @@ def _kind(opcode: str) -> int:
     if opcode == "constant":
         return _CONSTANT
     return _PLAIN if opcode in LEAVES else _CALLER
-
-
-def _whole_instruction(line: str) -> tuple[str | None, str, str, str, str, str]:
-    """The parts of an instruction that is more than a plain line: shapes or strings among its operands, or several lines."""
-    match = _INSTRUCTION.match(line)
-    if match is None:
-        raise Malformed(f"expected 'name = shape opcode(…)', found {excerpt(line.strip())}")
-    end = closing(line, match.end())
-    root, name, spelling, opcode = match.groups()
-    return root, name, spelling, opcode, line[match.end() : end], line[end + 1 :]
-
-
-def _bare(inside: str) -> list[str]:
-    """Operands without the percent sign, with or without shapes before them."""
-    inside = without_comments(inside)
-    items = split(inside) if "[" in inside else inside.split(",")
-    return [words[-1] for item in items if (words := item.split())]
 
 
 def _calls(rest: str) -> tuple[tuple[str, str], ...]:
@@ -453,8 +523,8 @@ def _calls(rest: str) -> tuple[tuple[str, str], ...]:
     found: list[tuple[str, str]] = []
     if last >= 0:
         for role, start, end in attributes_of(rest):
-            if role in _ROLES:
-                found += [(_ROLES[role], name) for name in _called(role, rest[start:end])]
+            if role in ROLES:
+                found += [(ROLES[role], name) for name in _called(role, rest[start:end])]
             if start >= last:
                 break
     return tuple(found)
@@ -462,8 +532,8 @@ def _calls(rest: str) -> tuple[tuple[str, str], ...]:
 
 def _called(role: str, value: str) -> list[str]:
     names = braced(value) if value.startswith("{") else value
-    if "\n" in names.strip():
-        raise Malformed(f"{role} holds a whole computation; print the program with separate computations")
+    if "=" in names:
+        raise Malformed(f"{role} holds what is no computation: {excerpt(names)}")
     return [name.strip().lstrip("%") for name in names.split(",") if name.strip()]
 
 

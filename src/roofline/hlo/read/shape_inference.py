@@ -1,0 +1,212 @@
+"""The shape of an instruction whose text leaves it out, from its operands and attributes, where those say it: XLA's own rules."""
+
+from collections.abc import Callable
+
+from ..ir.attributes import ConvolutionDimensions, PadRange, SliceRange, Window
+from ..ir.malformed import Malformed, excerpt
+from ..ir.shapes import Shape, tuple_of
+
+Attribute = Callable[[str], object | None]
+Called = dict[str, Shape]  # the result of a called computation, by its role
+
+# The result has the shape of the first operand.
+_NAMES = """
+    abs acos acosh add add-dependency all-reduce and asin asinh atan2 atanh cbrt ceil cholesky collective-broadcast collective-permute
+    copy cosine cosh count-leading-zeros divide domain dynamic-update-slice erf exponential exponential-minus-one floor log log-plus-one
+    logistic maximum minimum mulhi multiply negate not opt-barrier or popcnt power ragged-all-to-all reduce-precision remainder reverse
+    round-nearest-afz round-nearest-even rsqrt select-and-scatter set-dimension-size shift-left shift-right-arithmetic
+    shift-right-logical sign sine sinh sqrt subtract tan tanh while xor all-reduce-done
+"""
+_LIKE_FIRST = frozenset(_NAMES.split())
+_LAST_OF_ASYNC = ("all-gather-done", "collective-permute-done", "async-done")
+_PARTS = {"c64": "f32", "c128": "f64"}
+
+
+def infer_shape(opcode: str, operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
+    """The shape of an instruction; a `Malformed` says that the text has to give it."""
+    try:
+        found = _infer(opcode, operands, attribute, called)
+    except (IndexError, KeyError, TypeError, AttributeError, ValueError):
+        found = None
+    if found is None:
+        raise Malformed(f"the shape of {excerpt(opcode)} does not follow from its operands; write it before the opcode")
+    return found
+
+
+def _infer(opcode: str, operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape | None:
+    if opcode in _LIKE_FIRST:
+        if opcode == "all-reduce" and len(operands) > 1:
+            return tuple_of(operands)
+        first = operands[0]
+        if opcode == "abs" and first.dtype in _PARTS:
+            return _array(_PARTS[first.dtype], first.dims)
+        return first
+    if opcode in ("call", "fusion"):
+        return called["to_apply" if opcode == "call" else "calls"]
+    if opcode == "conditional":
+        return called["branch_computations"]
+    rule = _RULES.get(opcode)
+    return rule(operands, attribute, called) if rule is not None else None
+
+
+def _array(dtype: str, dims: tuple[int, ...] | list[int]) -> Shape:
+    if any(size < 0 for size in dims):
+        raise ValueError
+    return Shape(dtype, tuple(dims))
+
+
+def _ints(attribute: Attribute, name: str) -> tuple[int, ...]:
+    value = attribute(name)
+    return value if isinstance(value, tuple) else (value,) if isinstance(value, int) else ()
+
+
+def _dot(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
+    left, right = operands[:2]
+    batch = _ints(attribute, "lhs_batch_dims")
+    sides = (
+        (left, (*batch, *_ints(attribute, "lhs_contracting_dims"))),
+        (right, (*_ints(attribute, "rhs_batch_dims"), *_ints(attribute, "rhs_contracting_dims"))),
+    )
+    free = [size for side, gone in sides for axis, size in enumerate(side.dims) if axis not in gone]
+    return _array(left.dtype, [*(left.dims[axis] for axis in batch), *free])
+
+
+def _convolution(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
+    left, right = operands
+    labels, window = attribute("dim_labels"), attribute("window") or ()
+    assert isinstance(labels, ConvolutionDimensions)
+    assert isinstance(window, tuple)
+    groups = attribute("batch_group_count")
+    dims = [0] * left.rank
+    dims[labels.output_batch] = left.dims[labels.input_batch] // (groups if isinstance(groups, int) else 1)
+    dims[labels.output_feature] = right.dims[labels.kernel_output_feature]
+    sizes = _windowed(tuple(left.dims[axis] for axis in labels.input_spatial), window)
+    for axis, size in zip(labels.output_spatial, sizes, strict=True):
+        dims[axis] = size
+    return _array(left.dtype, dims)
+
+
+def _windowed(sizes: tuple[int, ...], window: Window) -> list[int]:
+    """How many places a window has in each dimension."""
+    found = []
+    for size, along in zip(sizes, window, strict=True):
+        base = (size - 1) * along.base_dilation + 1 if size else 0
+        padded = base + along.low + along.high
+        reach = (along.size - 1) * along.window_dilation + 1
+        found.append((padded - reach) // along.stride + 1 if padded >= reach else 0)
+    return found
+
+
+def _reduce(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
+    gone = _ints(attribute, "dimensions")
+    half = operands[: len(operands) // 2]
+    kept = [size for axis, size in enumerate(half[0].dims) if axis not in gone]
+    results = called["to_apply"].parts or (called["to_apply"],)
+    shapes = [_array(result.dtype, kept) for result, _ in zip(results, half, strict=True)]
+    return shapes[0] if len(shapes) == 1 else tuple_of(tuple(shapes))
+
+
+def _reduce_window(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
+    window = attribute("window") or ()
+    assert isinstance(window, tuple)
+    half = operands[: len(operands) // 2]
+    shapes = [_array(shape.dtype, _windowed(shape.dims, window)) for shape in half]
+    return shapes[0] if len(shapes) == 1 else tuple_of(tuple(shapes))
+
+
+def _concatenate(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
+    (axis,) = _ints(attribute, "dimensions")
+    dims = list(operands[0].dims)
+    dims[axis] = sum(shape.dims[axis] for shape in operands)
+    return _array(operands[0].dtype, dims)
+
+
+def _pad(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
+    ranges = attribute("padding")
+    assert isinstance(ranges, tuple)
+    dims = []
+    for size, pad in zip(operands[0].dims, ranges, strict=True):
+        assert isinstance(pad, PadRange)
+        dims.append(size + pad.low + pad.high + max(size - 1, 0) * pad.interior)
+    return _array(operands[0].dtype, dims)
+
+
+def _slice(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
+    ranges = attribute("slice")
+    assert isinstance(ranges, tuple)
+    dims = []
+    for taken in ranges:
+        assert isinstance(taken, SliceRange)
+        dims.append(-(-(taken.limit - taken.start) // taken.stride))
+    return _array(operands[0].dtype, dims)
+
+
+def _gather(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
+    source, indices = operands
+    offset = _ints(attribute, "offset_dims")
+    (vector,) = _ints(attribute, "index_vector_dim")
+    gone = (*_ints(attribute, "collapsed_slice_dims"), *_ints(attribute, "operand_batching_dims"))
+    windows = iter([size for axis, size in enumerate(_ints(attribute, "slice_sizes")) if axis not in gone])
+    batches = [size for axis, size in enumerate(indices.dims) if axis != vector]
+    rest = iter(batches)
+    return _array(source.dtype, [next(windows) if axis in offset else next(rest) for axis in range(len(batches) + len(offset))])
+
+
+def _fft(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
+    source, lengths, kind = operands[0], _ints(attribute, "fft_length"), attribute("fft_type")
+    if kind == "RFFT":
+        return _array({"f32": "c64", "f64": "c128"}[source.dtype], [*source.dims[:-1], lengths[-1] // 2 + 1])
+    if kind == "IRFFT":
+        return _array(_PARTS[source.dtype], [*source.dims[:-1], lengths[-1]])
+    return source
+
+
+def _same_or_tuple(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
+    return operands[0] if len(operands) == 1 else tuple_of(operands)
+
+
+def _scatter(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
+    return _same_or_tuple(operands[: len(operands) // 2], attribute, called)
+
+
+_Rule = Callable[[tuple[Shape, ...], Attribute, Called], Shape]
+_RULES: dict[str, _Rule] = {
+    "after-all": lambda operands, attribute, called: Shape("token"),
+    "batch-norm-inference": lambda operands, attribute, called: operands[0],
+    "batch-norm-training": lambda operands, attribute, called: tuple_of((operands[0], operands[1], operands[1])),
+    "batch-norm-grad": lambda operands, attribute, called: tuple_of((operands[0], operands[1], operands[1])),
+    "clamp": lambda operands, attribute, called: operands[1],
+    "compare": lambda operands, attribute, called: _array("pred", operands[0].dims),
+    "complex": lambda operands, attribute, called: _array({"f32": "c64", "f64": "c128"}[operands[0].dtype], operands[0].dims),
+    "concatenate": _concatenate,
+    "convolution": _convolution,
+    "copy-done": lambda operands, attribute, called: operands[0].parts[0],
+    "copy-start": lambda operands, attribute, called: tuple_of((operands[0], operands[0], Shape("u32"))),
+    "dot": _dot,
+    "dynamic-slice": lambda operands, attribute, called: _array(operands[0].dtype, _ints(attribute, "dynamic_slice_sizes")),
+    "fft": _fft,
+    "gather": _gather,
+    "get-dimension-size": lambda operands, attribute, called: Shape("s32"),
+    "get-tuple-element": lambda operands, attribute, called: operands[0].parts[_ints(attribute, "index")[0]],
+    "imag": lambda operands, attribute, called: _array(_PARTS.get(operands[0].dtype, operands[0].dtype), operands[0].dims),
+    "is-finite": lambda operands, attribute, called: _array("pred", operands[0].dims),
+    "map": lambda operands, attribute, called: _array(called["to_apply"].dtype, operands[0].dims),
+    "pad": _pad,
+    "partition-id": lambda operands, attribute, called: Shape("u32"),
+    "real": lambda operands, attribute, called: _array(_PARTS.get(operands[0].dtype, operands[0].dtype), operands[0].dims),
+    "recv-done": lambda operands, attribute, called: tuple_of((operands[0].parts[0], Shape("token"))),
+    "reduce": _reduce,
+    "reduce-window": _reduce_window,
+    "replica-id": lambda operands, attribute, called: Shape("u32"),
+    "scatter": _scatter,
+    "select": lambda operands, attribute, called: operands[1],
+    "send-done": lambda operands, attribute, called: Shape("token"),
+    "slice": _slice,
+    "sort": _same_or_tuple,
+    "transpose": lambda operands, attribute, called: _array(
+        operands[0].dtype, [operands[0].dims[axis] for axis in _ints(attribute, "dimensions")]
+    ),
+    "triangular-solve": lambda operands, attribute, called: operands[1],
+    "tuple": lambda operands, attribute, called: tuple_of(operands),
+    **dict.fromkeys(_LAST_OF_ASYNC, lambda operands, attribute, called: operands[0].parts[1]),
+}

@@ -1,0 +1,258 @@
+"""Instructions of HLO text in any spelling that XLA's parser takes, which knows no lines: shapes left out, line breaks and comments
+anywhere, instructions as operands of others, computations written where they are called.
+
+`text` reads what XLA prints, a line an instruction; a line that is more than that is read here.
+"""
+
+import re
+
+from msgspec import Struct
+
+from ..ir.malformed import Malformed, excerpt
+from .lexing import STRING, split, without_comments
+
+ROLES = {
+    "calls": "calls",
+    "to_apply": "to_apply",
+    "condition": "condition",
+    "body": "body",
+    "true_computation": "branch_computations",
+    "false_computation": "branch_computations",
+    "branch_computations": "branch_computations",
+    "select": "select",
+    "scatter": "scatter",
+    "called_computations": "called_computations",
+}
+_LISTS = ("branch_computations", "called_computations")  # of computations, in braces
+
+_COMMENT = r"//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/"
+_BLANK = re.compile(rf"(?:\s++|{_COMMENT})*+")
+_COMMENTS = re.compile(rf"({STRING})|{_COMMENT}", re.DOTALL)
+_NEST = re.compile(rf"{STRING}|{_COMMENT}|[{{}}()\[\]\"]|/\*", re.DOTALL)
+_SHUT = {"{": "}", "(": ")", "[": "]"}
+_ENTRY = re.compile(r"ENTRY(?=\s|/)")
+_ROOT = re.compile(r"ROOT(?=\s|/)")
+_NAME = re.compile(r"%?([^\s=%,(){}\[\]\"]+)")
+_ARRAY = re.compile(r"[a-z]\w*\[")
+_LAYOUT = re.compile(r"\s*+\{(?=\s*(?:\d|:|\}))")
+_OPCODE = re.compile(r"[a-z][\w\-]*+")
+_KEY = re.compile(r"[A-Za-z_][\w.\-]*+")
+_STRING = re.compile(STRING, re.DOTALL)
+_BARE = re.compile(r"[^\s,(){}\[\]\"/]++|/(?![/*])")
+_GOES_ON = re.compile(r"[ \t]+(?=\{|<=|T\()")  # parts of one value may stand apart: mesh['a'=2] {'a'}
+
+
+class Unfinished(Exception):
+    """The text ends before the instruction does."""
+
+
+class Inline(Struct, frozen=True):
+    """A computation written where it is called: the name it is given, its instructions, and where they start."""
+
+    name: str
+    text: str
+    at: int
+
+
+class Written(Struct, frozen=True):
+    """An instruction as it was written: ``rest`` are its attributes, ``shape`` is empty where it was left out."""
+
+    root: str
+    name: str
+    shape: str
+    opcode: str
+    inside: str
+    rest: str = ""
+
+
+class Instructions(Struct, frozen=True):
+    """What one instruction stands for: those among its operands, then itself; the computations inside it; and where the next begins."""
+
+    written: list[Written]
+    inline: list[Inline]
+    end: int
+
+
+class Scanner(Struct):
+    """A piece of HLO text; ``whole`` if nothing follows it."""
+
+    text: str
+    whole: bool
+
+    def skip(self, at: int) -> int:
+        """Past blanks and comments."""
+        match = _BLANK.match(self.text, at)
+        at = match.end() if match else at
+        if at >= len(self.text) or self.text.startswith("/*", at):
+            if not self.whole:
+                raise Unfinished
+            if at < len(self.text):
+                raise Malformed(f"unterminated comment: {excerpt(self.text[at:])}")
+        return at
+
+    def nest(self, at: int) -> int:
+        """Past the bracket at a place and all it holds."""
+        stack: list[str] = []
+        for match in _NEST.finditer(self.text, at):
+            mark = match[0]
+            if mark in _SHUT:
+                stack.append(_SHUT[mark])
+            elif mark in ("}", ")", "]"):
+                if stack.pop() != mark:
+                    raise Malformed(f"unmatched {mark!r} in {excerpt(self.text[at:])}")
+                if not stack:
+                    return match.end()
+            elif mark in ('"', "/*"):
+                raise self.cut("unterminated string" if mark == '"' else "unterminated comment", match.start())
+        raise self.cut("unclosed bracket", at)
+
+    def cut(self, what: str, at: int) -> Exception:
+        return Malformed(f"{what}: {excerpt(self.text[at:])}") if self.whole else Unfinished()
+
+    def header(self) -> tuple[bool, str, int]:
+        """``ENTRY %name (parameters) -> result {``: whether it is the entry, its name, and where its instructions begin."""
+        start = at = self.skip(0)
+        entry = _ENTRY.match(self.text, at)
+        at = self.skip(entry.end()) if entry else at
+        name = _NAME.match(self.text, at)
+        at = self.skip(name.end()) if name else at
+        if self.text.startswith("(", at):
+            at = self.skip(self.nest(at))
+            if self.text.startswith("->", at):
+                at = self.skip(self.shape(self.skip(at + 2)))
+        if name is None or not self.text.startswith("{", at):
+            raise Malformed(f"expected a computation, found {excerpt(self.text[start:].partition(chr(10))[0].strip())}")
+        return entry is not None, name[1], at + 1
+
+    def instruction(self) -> Instructions:
+        """The instruction that begins here. It ends where no comma goes on with another attribute."""
+        at = self.skip(0)
+        try:
+            return self._instruction(at)
+        except _Unexpected:
+            raise Malformed(f"expected 'name = shape opcode(…)', found {excerpt(self.text[at:].strip())}") from None
+
+    def _instruction(self, at: int) -> Instructions:
+        root = _ROOT.match(self.text, at)
+        at = self.skip(root.end()) if root else at
+        name = _expect(_NAME.match(self.text, at))
+        at = self.skip(name.end())
+        if not self.text.startswith("=", at):
+            raise _Unexpected
+        found: list[Written] = []
+        inline: list[Inline] = []
+        shape, opcode, inside, at = self.expression(self.skip(at + 1))
+        inside = self.operands(opcode, inside, found, name[1])
+        rest: list[str] = []
+        while self.text.startswith(",", at := self.skip(at)):
+            at = self.skip(at + 1)
+            key = _KEY.match(self.text, at)
+            equals = self.skip(key.end()) if key else at
+            if key is None or not self.text.startswith("=", equals):
+                raise Malformed(f"expected name=value at {excerpt(self.text[at:])}")
+            start = self.skip(equals + 1)
+            at = self.value(start)
+            value = self.text[start:at]
+            if key[0] in ROLES and value.startswith("{") and "=" in value:
+                value = self.computations(name[1], key[0], start, at, inline)
+            rest.append(f", {key[0]}={_without_comments(value)}")
+        found.append(Written(root[0] if root else "", name[1], shape, opcode, inside, "".join(rest)))
+        return Instructions(found, inline, at)
+
+    def expression(self, at: int) -> tuple[str, str, str, int]:
+        """``shape opcode(operands)`` without the attributes; the shape may be missing."""
+        after = self.shape(at)
+        shape = re.sub(r"\]\s+\{", "]{", _without_comments(self.text[at:after]))
+        opcode = _expect(_OPCODE.match(self.text, at := self.skip(after) if shape else at))
+        at = self.skip(opcode.end())
+        if not self.text.startswith("(", at):
+            raise _Unexpected
+        end = self.nest(at)
+        return shape, opcode[0], _without_comments(self.text[at + 1 : end - 1]), end
+
+    def shape(self, at: int) -> int:
+        """Past a shape, if one stands here."""
+        if self.text.startswith(("(", "b("), at):
+            return self.nest(self.text.index("(", at))
+        array = _ARRAY.match(self.text, at)
+        if array is None:
+            return at
+        at = self.nest(array.end() - 1)
+        layout = _LAYOUT.match(self.text, at)  # any other brace opens a computation
+        return self.nest(layout.end() - 1) if layout else at
+
+    def operands(self, opcode: str, inside: str, found: list[Written], name: str) -> str:
+        """The names of the operands, after each that is an instruction itself was put before this one."""
+        if "(" not in inside or opcode in ("constant", "parameter"):
+            return inside
+        names = []
+        for number, item in enumerate(split(inside)):
+            inner = Scanner(item, whole=True)
+            after = inner.skip(inner.shape(0))
+            word = _NAME.match(item, after)
+            if word is None or not item.startswith("(", inner.skip(word.end())):
+                names.append(item[after:])
+                continue
+            shape, opcode, nested, end = inner.expression(0)
+            if item[end:].strip():
+                raise _Unexpected
+            names.append(f"%{name}.operand_{number}")
+            nested = self.operands(opcode, nested, found, names[-1][1:])
+            found.append(Written("", names[-1][1:], shape, opcode, nested))
+        return ", ".join(names)
+
+    def value(self, at: int) -> int:
+        """Past an attribute's value: to the next comma or blank outside brackets and strings."""
+        while at < len(self.text):
+            mark = self.text[at]
+            if mark in _SHUT:
+                at = self.nest(at)
+            elif mark == '"':
+                string = _STRING.match(self.text, at)
+                if string is None:
+                    raise self.cut("unterminated string", at)
+                at = string.end()
+            elif match := _BARE.match(self.text, at) or _GOES_ON.match(self.text, at):
+                at = match.end()
+            else:
+                break
+        return at
+
+    def computations(self, name: str, key: str, start: int, end: int, inline: list[Inline]) -> str:
+        """The names of computations that stand in an attribute; ``inline`` takes them."""
+        inner = self.text[start + 1 : end - 1]
+        if key not in _LISTS:
+            inline.append(Inline(f"{name}.{key}", inner, start + 1))
+            return f"%{inline[-1].name}"
+        names = []
+        for item in split(_without_comments(inner)):
+            if item.startswith("{"):
+                inline.append(Inline(f"{name}.{key}.{len(inline)}", item[1:-1], start + 1))
+                names.append(f"%{inline[-1].name}")
+            else:
+                names.append(item)
+        return "{" + ", ".join(names) + "}"
+
+
+class _Unexpected(Exception):
+    """Something else than an instruction."""
+
+
+def _expect(match: re.Match[str] | None) -> re.Match[str]:
+    if match is None:
+        raise _Unexpected
+    return match
+
+
+def _without_comments(text: str) -> str:
+    """Without comments, line breaks in them kept."""
+    if "//" not in text and "/*" not in text:
+        return text
+    return _COMMENTS.sub(lambda match: match[1] or " " + "\n" * match[0].count("\n"), text)
+
+
+def operand_names(inside: str) -> list[str]:
+    """Operands with or without the percent sign, with or without shapes before them."""
+    inside = without_comments(inside)
+    items = split(inside) if "[" in inside else inside.split(",")
+    return [words[-1].removeprefix("%") for item in items if (words := item.split())]

@@ -1,0 +1,83 @@
+"""Files that are not read, told apart by their first bytes, so that an error can say what they are and what to use instead."""
+
+import re
+from itertools import islice
+from pathlib import Path
+
+from ..errors import SourceError
+from .files import head_of
+
+PROFILE = "record with jax.profiler and name its .xplane.pb file"
+BESIDE = "name the .xplane.pb file that was written beside it"
+TABLE = "export its ops as a table (docs/tables.md), or collect counters with: ncu --set full --csv --page raw"
+COUNTERS = "collect counters with: ncu --set full --csv --page raw"
+MOST_FILES = 200  # of a folder that are looked at
+
+_EVENT = re.compile(rb'"ph"\s*:\s*"[A-Za-z]"')
+_TORCH = re.compile(
+    rb'"(?:schemaVersion|deviceProperties|record_shapes|with_flops|cupti_version|baseTimeNanoseconds)"|"cpu_op"|"Trace name"'
+)
+_MAGIC = (
+    (b"SQLite format 3\0", "an SQLite database, as nsys export writes", COUNTERS),
+    (b"NVR\0", "an Nsight Compute report", "print it as CSV with: ncu --import FILE --csv --page raw"),
+    (b"PK\x03\x04", "a zip archive", "unpack it and name the file inside"),
+    (b"\x89HDF\r\n", "an HDF5 file", ""),
+    (b"\x93NUMPY", "a NumPy array", ""),
+)
+_SUFFIXES = {
+    ".nsys-rep": ("an Nsight Systems report", COUNTERS),
+    ".qdrep": ("an Nsight Systems report", COUNTERS),
+    ".ncu-rep": ("an Nsight Compute report", "print it as CSV with: ncu --import FILE --csv --page raw"),
+    ".pftrace": ("a Perfetto trace", PROFILE),
+    ".perfetto-trace": ("a Perfetto trace", PROFILE),
+    ".rpd": ("a ROCm profile (rpd)", PROFILE),
+}
+
+
+def recognise(head: bytes, name: str) -> tuple[str, str]:
+    """What a file is that no source reads, and what to do about it; empty words for what is not known here."""
+    for magic, what, advice in _MAGIC:
+        if head.startswith(magic):
+            return what, advice
+    plain = name.lower().removesuffix(".gz")
+    for suffix, (what, advice) in _SUFFIXES.items():
+        if plain.endswith(suffix):
+            return what, advice
+    if b"brain.Event:" in head[:64]:
+        return "a TensorBoard event file", "profiles lie beside it, under plugins/profile"
+    if head.startswith(b"\x80") and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+        return "a Python pickle", ""
+    if head.lstrip()[:1] in (b"{", b"[") and (b'"traceEvents"' in head or _EVENT.search(head)):
+        if _TORCH.search(head):
+            return "a PyTorch profiler trace", TABLE
+        if b'"highres-ticks"' in head or plain.endswith(".trace.json") or "perfetto_trace" in plain:
+            return "a Chrome trace of a JAX or TensorFlow profile", BESIDE
+        return "a Chrome trace", PROFILE
+    if head.lstrip()[:1] == b"{" and _TORCH.search(head):
+        return "a PyTorch profiler trace", TABLE
+    return "", ""
+
+
+def check(head: bytes, path: Path | str) -> None:
+    """Raises a `SourceError` for a file that is known, and not read."""
+    what, advice = recognise(head, str(path))
+    if what:
+        raise SourceError(f"{path}: {what}, which roofline does not read{f'; {advice}' if advice else ''}")
+
+
+def contents(folder: Path | str) -> str:
+    """What the files below a folder are, if that is known: for an error about a folder without anything to read."""
+    found: dict[str, tuple[int, str, str]] = {}
+    for file in islice(sorted(path for path in Path(folder).rglob("*") if path.is_file()), MOST_FILES):
+        try:
+            what, advice = recognise(head_of(file), file.name)
+        except SourceError:
+            continue
+        if what:
+            count, first, _ = found.get(what, (0, file.name, ""))
+            found[what] = (count + 1, first, advice)
+    return "; ".join(_words(what, *said) for what, said in found.items())
+
+
+def _words(what: str, count: int, first: str, advice: str) -> str:
+    return f"{first} is {what}{f' (and {count - 1} more)' if count > 1 else ''}{f': {advice}' if advice else ''}"

@@ -1,0 +1,52 @@
+"""Files that are not read are told apart, so that the error says what they are."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from roofline.errors import SourceError
+from roofline.sources import read
+
+EVENTS = {"traceEvents": [{"name": "k", "ph": "X", "ts": 1, "dur": 2, "pid": 0, "tid": 0, "cat": "kernel"}]}
+TORCH = {"schemaVersion": 1, "deviceProperties": [{"id": 0}], **EVENTS}
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "what"),
+    [
+        ("worker.pt.trace.json", json.dumps(TORCH).encode(), "a PyTorch profiler trace"),
+        ("chrome.json", json.dumps(EVENTS).encode(), "a Chrome trace,"),
+        ("chrome.json", json.dumps(EVENTS["traceEvents"]).encode(), "a Chrome trace,"),
+        ("host.trace.json", json.dumps(EVENTS).encode(), "a Chrome trace of a JAX or TensorFlow profile"),
+        ("t.pftrace", b"\x0a\x04\x08\x01\x10\x02", "a Perfetto trace"),
+        ("run.nsys-rep", b"\x01\x02", "an Nsight Systems report"),
+        ("run.sqlite", b"SQLite format 3\0", "an SQLite database"),
+        (
+            "events.out.tfevents.1.host",
+            b"\x18\0\0\0\0\0\0\0\xa3\x7f\x4b\x22\x09\0\0\xc0\x00\x1a\x0dbrain.Event:2",
+            "a TensorBoard event file",
+        ),
+        ("memory.pickle", b"\x80\x04\x95\0", "a Python pickle"),
+    ],
+)
+def test_the_error_says_what_a_file_is(tmp_path: Path, name: str, data: bytes, what: str) -> None:
+    for path, content in ((tmp_path / name, data), (tmp_path / f"{name}.gz", gzip.compress(data))):
+        path.write_bytes(content)
+        with pytest.raises(SourceError, match=f"{name}.*: {what}") as caught:
+            read(path)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_folder_says_what_is_in_it(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.pt.trace.json").write_text(json.dumps(TORCH))
+    with pytest.raises(SourceError, match=r"no HLO program in this folder; 0\.pt\.trace\.json is a PyTorch .* \(and 2 more\)"):
+        read(tmp_path)
+
+
+def test_a_table_whose_columns_look_like_events_is_still_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "ops.json"
+    path.write_text(json.dumps([{"name": "k", "time": 1e-3, "flops": 5, "category": "kernel"}]))
+    assert read(path).format == "table"
