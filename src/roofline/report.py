@@ -88,14 +88,20 @@ class MachineInfo(Struct, frozen=True, kw_only=True):
 class Point(Struct, frozen=True, kw_only=True):
     """The program as one point: all of it, by counters, the average step, or one step.
 
-    ``time_s`` is ``at_roof_s``, what the ops would need at their roofs, plus what is ``lost`` by cause: see `losses.lose`.
+    Seconds are wall time of a device, ``time_s`` the mean over devices and ``slowest_s`` the longest; of the whole program both are the
+    wall clock of the run. ``device_seconds`` is the sum over devices, which rates and efficiencies use: work and bytes are those of all
+    devices. ``span_s`` is from the first device work to the last. ``time_s`` is ``at_roof_s``, what the ops would need at their roofs,
+    plus what is ``lost`` by cause: see `losses.lose`.
     """
 
     scope: str
     step: int | None = None
     infeed_outfeed: bool = True
     time_s: float | None = None
+    slowest_s: float | None = None
+    span_s: float | None = None
     busy_s: float | None = None
+    device_seconds: float | None = None
     work: Amounts = field(default_factory=dict)
     flops: float | None = None
     bytes: Amounts = field(default_factory=dict)
@@ -193,14 +199,23 @@ class OpInfo(Struct, frozen=True, kw_only=True):
 
 
 class StepInfo(Struct, frozen=True, kw_only=True):
-    """A step of the run: its key in ``by_step`` and ``points``, and its name and number, which are labels and may repeat."""
+    """A step of the run: its key in ``by_step`` and ``points``, and its name and number, which are labels and may repeat.
+
+    ``time_s`` is from its first device work to that of the next step, idle included: the mean over devices, of which ``slowest_s`` is
+    the longest and ``device_seconds`` the sum. The last step, which none followed, lasts to the end of its own work. ``span_s`` is from
+    its first device work to its last, ``busy_s`` the time in which its work ran, both as means over devices.
+    """
 
     step: int
     name: str = ""
     number: int | None = None
     time_s: float | None = None
+    slowest_s: float | None = None
+    span_s: float | None = None
     busy_s: float | None = None
+    device_seconds: float | None = None
     complete: bool = True
+    followed: bool = True
 
 
 class StepShare(Struct, frozen=True, kw_only=True):

@@ -117,7 +117,10 @@ class Device(Struct, frozen=True, kw_only=True):
 class Coverage(Struct, frozen=True, kw_only=True):
     """Seconds of wall, busy, attributed and priced time, each a union of intervals; ``None`` when the source has no clock.
 
-    ``counted_s`` is the self time of the ops that hardware counters measured whole; ``None`` where nothing was counted.
+    These are device-seconds: last end minus first start, and so on, summed over devices. ``run_s`` is the wall clock of the run, from the
+    first work on any device to the last; ``before_steps_s`` is from the first annotation or the first work, whichever is earlier, to the
+    first work of the first step, as the mean over devices. ``counted_s`` is the self time of the ops that hardware counters measured
+    whole; ``None`` where nothing was counted.
     """
 
     wall_s: float | None = None
@@ -125,21 +128,29 @@ class Coverage(Struct, frozen=True, kw_only=True):
     attributed_s: float | None = None
     priced_s: float | None = None
     counted_s: float | None = None
+    run_s: float | None = None
+    before_steps_s: float | None = None
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """One step that a recording saw whole: its key in the ops' shares, its number and name as labels, and its seconds.
+    """One step: its key in the ops' shares, its number and name as labels, and its seconds.
 
-    ``wall_s`` is last end minus first start summed over devices, ``busy_s`` the union of its intervals. Steps that the recording cut
-    off are not complete, and count in no average.
+    On each device it starts with its first work and lasts to the first work of the next step, idle included; one that no step followed
+    lasts to the end of its work. ``time_s`` is the mean over devices, ``slowest_s`` the longest, ``device_seconds`` the sum. ``span_s``,
+    from its first work to the end of its last, and ``busy_s``, the union of its work, are means over devices too. Averages are over
+    steps that are complete (the recording did not cut them off) and ``followed`` by another.
     """
 
     key: int
     name: str = ""
     number: int | None = None
-    wall_s: float | None = None
+    time_s: float | None = None
+    slowest_s: float | None = None
+    span_s: float | None = None
     busy_s: float | None = None
+    device_seconds: float | None = None
     complete: bool = True
+    followed: bool = True
 
 
 NO_COVERAGE = Coverage()

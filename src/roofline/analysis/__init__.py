@@ -88,7 +88,18 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         points=points(recording, placed, machine, corrections),
         ops=ops,
         steps=tuple(
-            StepInfo(step=s.key, name=s.name, number=s.number, time_s=s.wall_s, busy_s=s.busy_s, complete=s.complete)
+            StepInfo(
+                step=s.key,
+                name=s.name,
+                number=s.number,
+                time_s=s.time_s,
+                slowest_s=s.slowest_s,
+                span_s=s.span_s,
+                busy_s=s.busy_s,
+                device_seconds=s.device_seconds,
+                complete=s.complete,
+                followed=s.followed,
+            )
             for s in recording.steps
         ),
         by_step=tuple(StepShare(op=one.id, step=s.key, count=s.count, time_s=s.time_s) for one in placed for s in one.op.by_step),

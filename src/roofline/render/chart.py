@@ -164,7 +164,7 @@ def _program(point: Point, level: str) -> Dot | None:
     return Dot(
         name="whole program",
         intensity=point.flops / moved,
-        rate=point.flops / point.time_s,
+        rate=point.flops / (point.device_seconds or point.time_s),
         weight=point.time_s,
         bound=point.bound,
         efficiency=point.efficiency,

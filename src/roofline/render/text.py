@@ -109,7 +109,9 @@ def program_facts(report: Report, feeds: bool = True) -> list[tuple[str, str]]:
         return []
     total, cover = points[0], report.coverage
     priced = percent(cover.priced_s / cover.busy_s) if cover.priced_s is not None and cover.busy_s else ""
-    per_op = f"{show(total.time_s, 's')}; per-op roofline: {percent(total.op_efficiency)} of the measured time"
+    several = len(report.input.devices) > 1 and total.device_seconds is not None
+    summed = f" on {len(report.input.devices)} devices ({show(total.device_seconds, 's')} summed over them)" if several else ""
+    per_op = f"{show(total.time_s, 's')}{summed}; per-op roofline: {percent(total.op_efficiency)} of the measured time"
     return [
         ("time", per_op if total.time_s else ""),
         ("busy", _busy(total)),
@@ -119,6 +121,8 @@ def program_facts(report: Report, feeds: bool = True) -> list[tuple[str, str]]:
         ("intensity", f"{plain(total.intensity)} FLOP/B" if total.intensity else ""),
         ("hardware", _hardware(report)),
         ("steps", _steps(points)),
+        ("before steps", f"{show(cover.before_steps_s, 's')} before the first step's device work" if cover.before_steps_s else ""),
+        ("op times", "device-seconds: sums over all devices, in the table and the findings" if several else ""),
         ("known cost", f"{priced} of busy time" if priced else ""),
     ]
 
@@ -160,13 +164,20 @@ def _hardware(report: Report) -> str:
 
 
 def _steps(points: Sequence[Point]) -> str:
+    """How many steps, how long they lasted from one to the next, and how much of that the devices worked."""
     steps = [point.time_s for point in points if point.scope == "step" and point.time_s is not None]
     average = next((point for point in points if point.scope == "average"), None)
     if average is None or not steps:
         return ""
-    held = f", roofline efficiency {percent(average.efficiency)}" if average.efficiency else ""
     span = f" ({show(min(steps), 's')} to {show(max(steps), 's')})" if len(steps) > 1 else ""
-    return f"{len(steps):,} complete, mean {show(average.time_s, 's')}{span}{held}"
+    parts = [f"{len(steps):,} complete, mean {show(average.time_s, 's')}{span}"]
+    if average.slowest_s is not None and average.slowest_s != average.time_s:
+        parts.append(f"slowest device {show(average.slowest_s, 's')}")
+    if average.span_s is not None and average.busy_s is not None:
+        parts.append(f"device span {show(average.span_s, 's')}, busy {show(average.busy_s, 's')}")
+    if average.efficiency:
+        parts.append(f"roofline efficiency {percent(average.efficiency)}")
+    return ", ".join(parts)
 
 
 def _groups(by: str, groups: Sequence[Group], paper: Paper, top: int) -> str:

@@ -39,7 +39,18 @@ def read(path: Path, target: Machine | None = None) -> Recording:
         hosts=report.input.hosts,
         devices=tuple(Device(id=device.id, name=device.name, host=device.host) for device in report.input.devices),
         steps=tuple(
-            Step(key=one.step, name=one.name, number=one.number, wall_s=one.time_s, busy_s=one.busy_s, complete=one.complete)
+            Step(
+                key=one.step,
+                name=one.name,
+                number=one.number,
+                time_s=one.time_s,
+                slowest_s=one.slowest_s,
+                span_s=one.span_s,
+                busy_s=one.busy_s,
+                device_seconds=one.device_seconds,
+                complete=one.complete,
+                followed=one.followed,
+            )
             for one in report.steps
         ),
         coverage=report.coverage,
