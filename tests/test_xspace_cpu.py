@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from roofline.analysis import analyze
+from roofline.selection import group_parts, narrow
 from roofline.sources import read
 from xspace_profiles import ADD_FLOP, MICROSECOND, Instruction, annotation, by_name, hlo, host, programs, recorded
 from xspace_writer import Event
@@ -119,3 +121,16 @@ def test_a_thunk_without_its_program_keeps_its_time(tmp_path: Path) -> None:
     recording = recorded(tmp_path, host([thunk("fusion.9", 0, 3 * US, 1)]))
     (lost,) = recording.workload
     assert (lost.name, lost.priced, lost.time_s) == ("fusion.9", False, pytest.approx(3e-6))
+
+
+def test_a_step_on_a_device_has_the_time_that_was_measured_there() -> None:
+    report = analyze(read(DATA / "jax_four.xplane.pb.gz"), "h100-sxm")
+    parts = {(step, device): narrow(report, step=[step], device=[device]) for step in range(4) for device in range(4)}
+    for op in report.ops:
+        times = [one.time_s or 0 for ops in parts.values() for one in ops if one.id == op.id]
+        assert sum(times) == pytest.approx(op.time_s)
+        assert len(set(times)) > 4  # and no product of the shares of steps and devices
+    on_one = group_parts(report, report.ops, "step", device=[1])
+    assert [group.time_s for group in on_one] == [pytest.approx(sum(op.time_s or 0 for op in parts[step, 1])) for step in range(4)]
+    (whole,) = group_parts(report, report.ops, "host", step=[2])
+    assert whole.time_s == pytest.approx(sum(op.time_s or 0 for op in narrow(report, step=[2])))

@@ -236,6 +236,16 @@ class DeviceShare(Struct, frozen=True, kw_only=True):
     time_s: float
 
 
+class StepDeviceShare(Struct, frozen=True, kw_only=True):
+    """The parts of an op in each of some steps on one device, in columns; only where there are several devices."""
+
+    op: int
+    device: int
+    steps: tuple[int, ...]
+    counts: tuple[float, ...]
+    times_s: tuple[float, ...]
+
+
 class Finding(Struct, frozen=True, kw_only=True):
     """Something worth telling: what kind, about which ops, in words, and the seconds it could save."""
 
@@ -258,6 +268,7 @@ class Report(Struct, frozen=True, kw_only=True):
     steps: tuple[StepInfo, ...] = ()
     by_step: tuple[StepShare, ...] = ()
     by_device: tuple[DeviceShare, ...] = ()
+    by_step_and_device: tuple[StepDeviceShare, ...] = ()
     findings: tuple[Finding, ...] = ()
 
     @property

@@ -42,13 +42,23 @@ class Share(Struct, frozen=True, kw_only=True):
     time_s: float
 
 
+class StepsOnDevice(Struct, frozen=True, kw_only=True):
+    """The parts of an op that fell into each step on one device: executions and seconds, in the order of the steps."""
+
+    device: int
+    steps: tuple[int, ...]
+    counts: tuple[float, ...]
+    times_s: tuple[float, ...]
+
+
 class Op(Struct, frozen=True, kw_only=True):
     """One operation: totals over all its executions.
 
     ``phase`` is ``forward`` or ``backward`` in a program that computes gradients, where the program tells them apart.
     ``towards`` is which way a copy crosses the bus to the host, ``in`` to the device or ``out``, where the source knows.
     ``time_s`` is the duration of its kernels, ``self_time_s`` what is left without nested ops and earlier events on the same
-    stream, so that self times sum to busy time. ``None`` is unknown.
+    stream, so that self times sum to busy time. ``None`` is unknown. ``by_step_and_device`` has the parts in each step on each device,
+    where there are several devices; with one they are ``by_step``.
     """
 
     name: str
@@ -68,6 +78,7 @@ class Op(Struct, frozen=True, kw_only=True):
     counters: Counters | None = None
     by_step: tuple[Share, ...] = ()
     by_device: tuple[Share, ...] = ()
+    by_step_and_device: tuple[StepsOnDevice, ...] = ()
     ledger: Ledger | None = None
     notes: tuple[str, ...] = ()
 

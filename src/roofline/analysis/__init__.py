@@ -23,6 +23,7 @@ from ..report import (
     OpInfo,
     OtherFigure,
     Report,
+    StepDeviceShare,
     StepInfo,
     StepShare,
 )
@@ -104,6 +105,11 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         ),
         by_step=tuple(StepShare(op=one.id, step=s.key, count=s.count, time_s=s.time_s) for one in placed for s in one.op.by_step),
         by_device=by_device,
+        by_step_and_device=tuple(
+            StepDeviceShare(op=one.id, device=part.device, steps=part.steps, counts=part.counts, times_s=part.times_s)
+            for one in placed
+            for part in one.op.by_step_and_device
+        ),
         findings=_findings(placed, machine, ops, by_device, devices, moved),
     )
 

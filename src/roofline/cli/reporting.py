@@ -84,9 +84,7 @@ def _emit(args: argparse.Namespace, recording: Recording, report: Report, names:
 
 def _groups(args: argparse.Namespace, report: Report, shown: Sequence[OpInfo]) -> tuple[Group, ...] | None:
     if args.by in PLACES:
-        if args.step or args.device or args.host:
-            raise UsageError(f"--by {args.by} cannot be combined with --step, --device or --host; leave those out")
-        return group_parts(report, shown, args.by)
+        return group_parts(report, shown, args.by, step=args.step, device=args.device, host=args.host)
     if args.depth is not None and not args.by:
         raise UsageError("--depth needs --by scope")
     return group(shown, args.by, depth=args.depth) if args.by else None

@@ -17,7 +17,7 @@ from ...cost import Cost
 from ...errors import SourceError
 from ...machine import Machine
 from ...units import parse
-from ...workload import Coverage, Device, KernelUse, Op, Recording, Step, Workload
+from ...workload import Coverage, Device, KernelUse, Op, Recording, Step, StepsOnDevice, Workload
 from ...workload import Share as OpShare
 from .attribute import DevicePart, Extent, Instance, Part, Subject, Tally
 from .scan import Progress, Space, open_bytes, open_space
@@ -170,7 +170,7 @@ def merge(parts: Iterable[Part]) -> Recording:
             programs.setdefault(subject.module, set()).add(subject.program)
     rows = sorted(summed.items(), key=_order)
     return Recording(
-        workload=Workload(tuple([_op(subject, row, len(programs[subject.module]) > 1) for subject, row in rows])),
+        workload=Workload(tuple([_op(subject, row, len(programs[subject.module]) > 1, len(devices) > 1) for subject, row in rows])),
         format=FORMAT,
         files=tuple(part.file for part in ordered),
         hosts=tuple(hosts),
@@ -289,10 +289,15 @@ class _Row(Struct):
     total: Tally = field(default_factory=Tally)
     steps: dict[int, tuple[int, int]] = field(default_factory=dict)
     devices: list[OpShare] = field(default_factory=list)
+    both: list[StepsOnDevice] = field(default_factory=list)
 
     def add(self, number: int, tally: Tally, keys: Sequence[int]) -> None:
         """What it did on one device, whose marks have these keys."""
         self.total.add_totals(tally)
+        parts = sorted((keys[mark], share.executions, share.time_ps) for mark, share in tally.steps.items())
+        if parts:
+            steps, counts, times = zip(*parts, strict=True)
+            self.both.append(StepsOnDevice(device=number, steps=steps, counts=counts, times_s=tuple(time * PICOSECOND for time in times)))
         for mark, share in tally.steps.items():
             executions, time_ps = self.steps.get(keys[mark], (0, 0))
             self.steps[keys[mark]] = (executions + share.executions, time_ps + share.time_ps)
@@ -305,7 +310,7 @@ def _order(row: tuple[Subject, _Row]) -> tuple[int, str, str, str, str]:
     return -summed.total.time_ps, subject.module, subject.program, subject.name, subject.category
 
 
-def _op(subject: Subject, row: _Row, ambiguous: bool) -> Op:
+def _op(subject: Subject, row: _Row, ambiguous: bool, several: bool) -> Op:
     total = row.total
     cost = subject.cost * total.executions
     if total.amounts:
@@ -327,5 +332,6 @@ def _op(subject: Subject, row: _Row, ambiguous: bool) -> Op:
         bytes_provenance=subject.bytes_provenance,
         by_step=tuple([OpShare(key=key, count=count, time_s=time_ps * PICOSECOND) for key, (count, time_ps) in sorted(row.steps.items())]),
         by_device=tuple(sorted(row.devices, key=lambda share: share.key)),
+        by_step_and_device=tuple(sorted(row.both, key=lambda part: part.device)) if several else (),
         notes=subject.notes,
     )
