@@ -197,6 +197,11 @@ class OpInfo(Struct, frozen=True, kw_only=True):
     ledger: tuple[LedgerRow, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def weight_s(self) -> float:
+        """The seconds that its share of the program is of: its self time, else its time, else its minimum time."""
+        return next((seconds for seconds in (self.self_time_s, self.time_s, self.floor_s) if seconds is not None), 0.0)
+
 
 class StepInfo(Struct, frozen=True, kw_only=True):
     """A step of the run: its key in ``by_step`` and ``points``, and its name and number, which are labels and may repeat.

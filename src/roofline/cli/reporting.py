@@ -69,7 +69,7 @@ def _emit(args: argparse.Namespace, recording: Recording, report: Report, names:
             shown,
             (args.by, groups) if groups is not None else None,
             columns=names,
-            whole_s=sum(op.time_s or 0.0 for op in part) if part is not report.ops else None,
+            whole_s=sum(op.weight_s for op in select(part, feeds=not args.no_infeed)),
             feeds=not args.no_infeed,
             extra=extra,
         )

@@ -30,7 +30,9 @@ def report_text(
     and outfeed; ``extra`` tables follow that of the ops.
     """
     ops = (
-        _groups(*grouped, paper, top) if grouped else ops_text(report, report.ops if shown is None else shown, paper, top, columns, whole_s)
+        _groups(*grouped, paper, top, sum(op.weight_s for op in report.ops) if whole_s is None else whole_s)
+        if grouped
+        else ops_text(report, report.ops if shown is None else shown, paper, top, columns, whole_s)
     )
     parts = [_heading(report, paper), facts(program_facts(report, feeds), paper), ops, *extra, findings_text(report.findings, paper)]
     parts.append(notes_text([*report.input.notes, *report.machine.notes], paper))
@@ -180,9 +182,8 @@ def _steps(points: Sequence[Point]) -> str:
     return ", ".join(parts)
 
 
-def _groups(by: str, groups: Sequence[Group], paper: Paper, top: int) -> str:
-    timed = sum(one.time_s or 0 for one in groups)
-    floors = sum(one.floor_s or 0 for one in groups)
+def _groups(by: str, groups: Sequence[Group], paper: Paper, top: int, whole_s: float) -> str:
+    timed = any(one.time_s for one in groups)
     rows: list[list[str | Cell]] = []
     for one in groups[:top]:
         row: list[str | Cell] = [
@@ -194,9 +195,9 @@ def _groups(by: str, groups: Sequence[Group], paper: Paper, top: int) -> str:
         ]
         row += [one.bound or "–", show(one.floor_s, "s")]
         if timed:
-            row += [show(one.time_s, "s"), _share(one.time_s, timed), efficiency_cell(one.efficiency)]
+            row += [show(one.time_s, "s"), _share(one.self_time_s, whole_s), efficiency_cell(one.efficiency)]
         else:
-            row.append(_share(one.floor_s, floors))
+            row.append(_share(one.floor_s, whole_s))
         rows.append(row)
     headers = [by, "ops", "count", "work", "hbm", "bound", "minimum", *(["time", "share", "efficiency"] if timed else ["share"])]
     return table(headers, rows, paper) + more(len(groups) - top)

@@ -35,7 +35,7 @@ OPS = (
     ("kernels", "kernels", "number", "kernel launches"),
     ("time_s", "time", "s", "kernel time, summed over executions and devices (device-seconds)"),
     ("self_time_s", "self time", "s", "time excluding nested ops and overlap with earlier events on the stream"),
-    ("share", "share", "share", "share of the self time of all selected ops"),
+    ("share", "share", "share", "self time / self time of all ops in the chosen steps and on the chosen devices"),
     _WORK,
     _ACHIEVED,
     ("attainable", "attainable", "FLOP/s", "work / minimum time"),

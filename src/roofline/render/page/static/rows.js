@@ -146,7 +146,7 @@ function rowOf({ op, steps, devices, feeds }, part, machine, asReported, chosen)
     kind: "op", id, ops: [id], rank, name, category, module, scope, location, phase, notes, provenance, counters,
     count, kernels, time_s, self_time_s, flops, work, moved, hops,
     floor_s, serial_s, bound, efficiency, attainable, times, utilization, roofs, unrated, unit, dtype,
-    weight: self_time_s || time_s || floor_s || 0, // the seconds that its size shows
+    weight: self_time_s ?? time_s ?? floor_s ?? 0, // the seconds that its size shows
     share: null,
     // Corrections for overlap and launches are the report's; on another machine only a report without them has the figure.
     expected_s: asReported ? run.expected_s : op.expected_s === op.floor_s ? floor_s : null,
