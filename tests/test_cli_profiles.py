@@ -177,8 +177,6 @@ def test_an_exported_table_is_read_back(capsys: Capture, tmp_path: Path) -> None
         (["--columns", "hmb"], "no column named 'hmb'"),
         (["--step", "99"], "no step '99'; the steps are 0 to 29"),
         (["--device", "7"], "no device 7; the devices are 0"),
-        (["--step", "1", "--device", "0"], "not by both"),
-        (["--by", "step", "--step", "1"], "--by step cannot be combined with"),
         (["--depth", "1"], "--depth needs --by scope"),
     ],
 )

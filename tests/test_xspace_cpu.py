@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from roofline.analysis import analyze
+from roofline.selection import group_parts, narrow
 from roofline.sources import read
 from xspace_profiles import ADD_FLOP, MICROSECOND, Instruction, annotation, by_name, hlo, host, programs, recorded
 from xspace_writer import Event
@@ -14,8 +16,9 @@ X = Instruction("x", "parameter")
 ADD = Instruction("add.1", "add", ("x", "x"))
 
 
-def thunk(name: str, start: int, duration: int, run: int, device: int = 0) -> Event:
-    return Event(name, start, duration, {"hlo_op": name, "hlo_module": "jit_f", "program_id": 7, "run_id": run, "device_ordinal": device})
+def thunk(name: str, start: int, duration: int, run: int, device: int = 0, **stats: int | str) -> Event:
+    said = {"hlo_op": name, "hlo_module": "jit_f", "program_id": 7, "run_id": run, "device_ordinal": device}
+    return Event(name, start, duration, said | stats)
 
 
 def test_a_real_capture_has_every_operation_as_often_as_it_ran() -> None:
@@ -77,10 +80,57 @@ def test_runs_belong_to_the_step_that_started_them_however_late_they_ran(tmp_pat
     main = sorted(starts, key=lambda event: event.offset_ps)
     worker = [thunk("add.1", 20 * US, 3 * US, 11), thunk("add.1", 30 * US, 4 * US, 12)]
     recording = recorded(tmp_path, host(main, worker), programs({7: hlo("jit_f", {"main": [X, ADD]})}))
-    assert [(step.number, step.wall_s) for step in recording.steps] == [(1, pytest.approx(3e-6)), (2, pytest.approx(4e-6))]
+    first, second = recording.steps
+    assert (first.number, first.time_s, first.span_s) == (1, pytest.approx(10e-6), pytest.approx(3e-6))  # until the second starts at 30 µs
+    assert (second.number, second.time_s, second.followed) == (2, pytest.approx(4e-6), False)
+    assert recording.coverage.before_steps_s == pytest.approx(20e-6)
+
+
+def test_runs_of_several_programs_belong_to_the_calls_of_their_own(tmp_path: Path) -> None:
+    # f is called in both steps, g before and between; ids of runs are those of no order.
+    def call(name: str, at: int) -> list[Event]:
+        return [
+            Event(f"PjitFunction({name})", at, US),
+            Event("CommonPjRtLoadedExecutable::ExecuteHelperOnSingleDevice", at + US // 4, US // 2),
+        ]
+
+    main = [*call("<lambda>", 0), annotation(1, 2 * US, 3 * US), *call("f", 3 * US), *call("<lambda>", 6 * US)]
+    main += [annotation(2, 8 * US, 3 * US), *call("f", 9 * US)]
+    other = {"hlo_module": "jit__lambda", "program_id": 8}
+    worker = [thunk("add.1", 20 * US, US, 90, **other), thunk("add.1", 22 * US, US, 5), thunk("add.1", 24 * US, US, 91, **other)]
+    worker += [thunk("add.1", 26 * US, US, 6)]
+    module, lambda_ = hlo("jit_f", {"main": [X, ADD]}), hlo("jit__lambda", {"main": [X, ADD]})
+    recording = recorded(tmp_path, host(main, worker), programs({7: module, 8: lambda_}))
+    shares = {op.module: [(share.key, share.count) for share in op.by_step] for op in recording.workload}
+    assert shares == {"jit_f": [(0, 1), (1, 1)], "jit__lambda": []}
+
+
+def test_work_ends_with_the_event_that_says_so_on_any_thread(tmp_path: Path) -> None:
+    one = [thunk("add.1", 0, US, 1, _p=41), thunk("add.2", 4 * US, US, 1, _p=42)]
+    two = [Event("end: add.1", 10 * US, 0, {"_c": 41}), Event("end: add.2", 8 * US, 0, {"_c": 42})]
+    module = hlo("jit_f", {"main": [X, ADD, Instruction("add.2", "add", ("add.1", "x"))]})
+    recording = recorded(tmp_path, host(one, two), programs({7: module}))
+    ops = by_name(recording)
+    assert (ops["add.1"].time_s, ops["add.2"].time_s) == (pytest.approx(10e-6), pytest.approx(4e-6))
+    # Between 4 and 8 µs both run: each has half.
+    assert (ops["add.1"].self_time_s, ops["add.2"].self_time_s) == (pytest.approx(8e-6), pytest.approx(2e-6))
+    assert recording.coverage.busy_s == pytest.approx(10e-6)
 
 
 def test_a_thunk_without_its_program_keeps_its_time(tmp_path: Path) -> None:
     recording = recorded(tmp_path, host([thunk("fusion.9", 0, 3 * US, 1)]))
     (lost,) = recording.workload
     assert (lost.name, lost.priced, lost.time_s) == ("fusion.9", False, pytest.approx(3e-6))
+
+
+def test_a_step_on_a_device_has_the_time_that_was_measured_there() -> None:
+    report = analyze(read(DATA / "jax_four.xplane.pb.gz"), "h100-sxm")
+    parts = {(step, device): narrow(report, step=[step], device=[device]) for step in range(4) for device in range(4)}
+    for op in report.ops:
+        times = [one.time_s or 0 for ops in parts.values() for one in ops if one.id == op.id]
+        assert sum(times) == pytest.approx(op.time_s)
+        assert len(set(times)) > 4  # and no product of the shares of steps and devices
+    on_one = group_parts(report, report.ops, "step", device=[1])
+    assert [group.time_s for group in on_one] == [pytest.approx(sum(op.time_s or 0 for op in parts[step, 1])) for step in range(4)]
+    (whole,) = group_parts(report, report.ops, "host", step=[2])
+    assert whole.time_s == pytest.approx(sum(op.time_s or 0 for op in narrow(report, step=[2])))

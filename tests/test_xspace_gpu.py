@@ -255,8 +255,11 @@ def test_steps_are_annotations_and_launches_in_them_belong_to_them_from_any_thre
     recording = recorded(tmp_path, gpu(events), programs({7: TWICE}), host(main, other))
     assert [(step.key, step.name, step.number, step.complete) for step in recording.steps] == [(0, "train", 3, True), (1, "train", 3, True)]
     first, second = recording.steps
-    assert (first.wall_s, first.busy_s) == (pytest.approx(6e-6), pytest.approx(4e-6))  # 30 to 36, of which two gaps of 1
-    assert (second.wall_s, second.busy_s) == (pytest.approx(3e-6), pytest.approx(3e-6))
+    assert (first.span_s, first.busy_s) == (pytest.approx(6e-6), pytest.approx(4e-6))  # 30 to 36, of which two gaps of 1
+    assert (first.time_s, first.followed) == (pytest.approx(10e-6), True)  # until the next starts at 40
+    assert (second.time_s, second.span_s, second.busy_s) == (pytest.approx(3e-6), pytest.approx(3e-6), pytest.approx(3e-6))
+    assert not second.followed
+    assert recording.coverage.before_steps_s == pytest.approx(30e-6)  # from the first annotation
     add = by_name(recording)["add.1"]
     assert [(share.key, share.count, share.time_s) for share in add.by_step] == [(0, 2, pytest.approx(3e-6)), (1, 1, pytest.approx(3e-6))]
 
@@ -319,6 +322,6 @@ def test_a_step_whose_streams_overlap_is_busy_once(tmp_path: Path) -> None:
     two = [kernel("b", 5 * US, 8 * US, hlo_op="add.2", program_id=7, scope_range_id=2, correlation_id=2)]
     recording = recorded(tmp_path, gpu(one, two), programs({7: TWICE}), host(main))
     first, second = recording.steps
-    assert first.wall_s == pytest.approx(30e-6)
+    assert (first.span_s, first.time_s) == (pytest.approx(30e-6), pytest.approx(40e-6))
     assert first.busy_s == pytest.approx(23e-6), "0 to 13 and 20 to 30; the streams' own times sum to 28"
     assert second.busy_s == pytest.approx(5e-6)

@@ -259,7 +259,7 @@ def test_steps_are_those_the_device_marks_and_one_cut_short_is_not_complete(tmp_
     marks = Line("Steps", [Event(str(10 + n), n * 10 * US, (10 if n < 3 else 4) * US) for n in range(4)], id=1)
     recording = recorded(tmp_path, tpu([ran(fusion, (n * 10 + 1) * US, 2 * US) for n in range(4)], [fusion], lines=[marks]))
     assert [(step.number, step.complete) for step in recording.steps] == [(10, True), (11, True), (12, True), (13, False)]
-    assert (recording.steps[0].wall_s, recording.steps[0].busy_s) == (pytest.approx(1e-5), pytest.approx(2e-6))
+    assert (recording.steps[0].time_s, recording.steps[0].busy_s) == (pytest.approx(1e-5), pytest.approx(2e-6))
     assert [share.count for share in recording.workload.ops[0].by_step] == [1, 1, 1, 1]
 
 
@@ -272,9 +272,9 @@ def test_steps_the_host_annotated_are_the_runs_it_started_in_them(tmp_path: Path
     threads += [annotation(6, 5 * US, 4 * US), Event("CommonPjRtLoadedExecutable::Execute (jit_step)", 6 * US, US, {"run_id": 42})]
     plane = tpu([ran(fusion, (n * 10 + 1) * US, 2 * US) for n in range(3)], [fusion, module], lines=[runs])
     recording = recorded(tmp_path, plane, host(threads))
-    assert [(step.name, step.number, step.wall_s) for step in recording.steps] == [
-        ("train", 5, pytest.approx(1e-5)),  # two runs of 5 µs
-        ("train", 6, pytest.approx(5e-6)),
+    assert [(step.name, step.number, step.time_s) for step in recording.steps] == [
+        ("train", 5, pytest.approx(2e-5)),  # two runs, from 1 µs to the first work of the next at 21
+        ("train", 6, pytest.approx(2e-6)),
     ]
     assert [share.count for share in recording.workload.ops[0].by_step] == [2, 1]
 

@@ -91,14 +91,20 @@ class MachineInfo(Struct, frozen=True, kw_only=True):
 class Point(Struct, frozen=True, kw_only=True):
     """The program as one point: all of it, by counters, the average step, or one step.
 
-    ``time_s`` is ``at_roof_s``, what the ops would need at their roofs, plus what is ``lost`` by cause: see `losses.lose`.
+    Seconds are wall time of a device, ``time_s`` the mean over devices and ``slowest_s`` the longest; of the whole program both are the
+    wall clock of the run. ``device_seconds`` is the sum over devices, which rates and efficiencies use: work and bytes are those of all
+    devices. ``span_s`` is from the first device work to the last. ``time_s`` is ``at_roof_s``, what the ops would need at their roofs,
+    plus what is ``lost`` by cause: see `losses.lose`.
     """
 
     scope: str
     step: int | None = None
     infeed_outfeed: bool = True
     time_s: Number | None = None
+    slowest_s: Number | None = None
+    span_s: Number | None = None
     busy_s: Number | None = None
+    device_seconds: Number | None = None
     work: Amounts = field(default_factory=dict)
     flops: Number | None = None
     bytes: Amounts = field(default_factory=dict)
@@ -194,16 +200,30 @@ class OpInfo(Struct, frozen=True, kw_only=True):
     ledger: tuple[LedgerRow, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def weight_s(self) -> float:
+        """The seconds that its share of the program is of: its self time, else its time, else its minimum time."""
+        return next((seconds for seconds in (self.self_time_s, self.time_s, self.floor_s) if seconds is not None), 0.0)
+
 
 class StepInfo(Struct, frozen=True, kw_only=True):
-    """A step of the run: its key in ``by_step`` and ``points``, and its name and number, which are labels and may repeat."""
+    """A step of the run: its key in ``by_step`` and ``points``, and its name and number, which are labels and may repeat.
+
+    ``time_s`` is from its first device work to that of the next step, idle included: the mean over devices, of which ``slowest_s`` is
+    the longest and ``device_seconds`` the sum. The last step, which none followed, lasts to the end of its own work. ``span_s`` is from
+    its first device work to its last, ``busy_s`` the time in which its work ran, both as means over devices.
+    """
 
     step: int
     name: str = ""
     number: int | None = None
     time_s: Number | None = None
+    slowest_s: Number | None = None
+    span_s: Number | None = None
     busy_s: Number | None = None
+    device_seconds: Number | None = None
     complete: bool = True
+    followed: bool = True
 
 
 class StepShare(Struct, frozen=True, kw_only=True):
@@ -222,6 +242,16 @@ class DeviceShare(Struct, frozen=True, kw_only=True):
     device: int
     count: Number
     time_s: Number
+
+
+class StepDeviceShare(Struct, frozen=True, kw_only=True):
+    """The parts of an op in each of some steps on one device, in columns; only where there are several devices."""
+
+    op: int
+    device: int
+    steps: tuple[int, ...]
+    counts: tuple[Number, ...]
+    times_s: tuple[Number, ...]
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -246,6 +276,7 @@ class Report(Struct, frozen=True, kw_only=True):
     steps: tuple[StepInfo, ...] = ()
     by_step: tuple[StepShare, ...] = ()
     by_device: tuple[DeviceShare, ...] = ()
+    by_step_and_device: tuple[StepDeviceShare, ...] = ()
     findings: tuple[Finding, ...] = ()
 
     @property

@@ -97,24 +97,38 @@ def narrow(
 
     A step is the number that the report gives it, or a name that several share. Times are those of the part; count, kernels, work,
     bytes and floors follow the executions that fell into it, self time its time. What binds an op stays what binds it in all.
-    A report says what ran in which step and on which device, not what ran in which step of which device: asking for both is refused.
+    Steps together with devices or hosts need a report that has the times of both at once, which those of profiles have.
     """
     if step is None and device is None and host is None:
         return report.ops
-    if step is not None and (device is not None or host is not None):
-        raise UsageError("a report has times by step and by device, but not by both; filter by one of them")
-    if step is not None:
-        chosen = _step_keys(report, step)
-        rows = [(share.op, share.count, share.time_s) for share in report.by_step if share.step in chosen]
+    steps = None if step is None else _step_keys(report, step)
+    devices = None if device is None and host is None else _device_ids(report, device, host)
+    if steps is None:
+        rows = [(share.op, share.count, share.time_s) for share in report.by_device if share.device in (devices or ())]
+    elif devices is None or {share.device for share in report.by_device} <= devices:
+        rows = [(share.op, share.count, share.time_s) for share in report.by_step if share.step in steps]
     else:
-        chosen = _device_ids(report, device, host)
-        rows = [(share.op, share.count, share.time_s) for share in report.by_device if share.device in chosen]
+        rows = _steps_on_devices(report, steps, devices)
     parts: dict[int, tuple[float, float]] = {}
     for id, count, time_s in rows:
         had = parts.get(id, (0, 0.0))
         parts[id] = (had[0] + count, had[1] + time_s)
     kept = [_part(op, *parts[op.id]) for op in report.ops if parts.get(op.id, (0, 0.0))[0]]
     return tuple(sorted(kept, key=lambda op: (-(op.time_s or 0.0), op.rank)))
+
+
+def _steps_on_devices(report: Report, steps: set[int], devices: set[int]) -> list[tuple[int, float, float]]:
+    """The parts of ops that ran in these steps on these devices."""
+    several = {share.device for share in report.by_device}
+    if len(several) > 1 and not report.by_step_and_device:
+        raise UsageError("this input has times by step and by device, but not by both at once; filter by one of them")
+    return [
+        (one.op, count, time_s)
+        for one in report.by_step_and_device
+        if one.device in devices
+        for key, count, time_s in zip(one.steps, one.counts, one.times_s, strict=True)
+        if key in steps
+    ]
 
 
 def _step_keys(report: Report, words: Sequence[str | int]) -> set[int]:
@@ -230,33 +244,49 @@ def group(ops: Iterable[OpInfo], by: str, *, depth: int | None = None) -> tuple[
     return tuple(sorted(groups, key=lambda one: (-(one.time_s or 0.0), -(one.floor_s or 0.0), one.key)))
 
 
-def group_parts(report: Report, ops: Iterable[OpInfo], by: str) -> tuple[Group, ...]:
-    """The parts of these ops that ran in each step, or on each device or host, summed, in the order of steps and devices."""
+def group_parts(
+    report: Report,
+    ops: Iterable[OpInfo],
+    by: str,
+    *,
+    step: Sequence[str | int] | None = None,
+    device: Sequence[int] | None = None,
+    host: Words = None,
+) -> tuple[Group, ...]:
+    """The parts of these ops that ran in each step, or on each device or host, summed, in the order of steps and devices.
+
+    The rest of the arguments leaves only some of the places, as in `narrow`.
+    """
     wanted = {op.id for op in ops}
     groups = []
-    for key, chosen in _places(report, by):
+    for key, chosen in _places(report, by, step, device, host):
         mine = [op for op in chosen if op.id in wanted]
         if mine:
             groups.append(_sum(key, mine))
     return tuple(groups)
 
 
-def _places(report: Report, by: str) -> Iterable[tuple[str, tuple[OpInfo, ...]]]:
+def _places(
+    report: Report, by: str, step: Sequence[str | int] | None, device: Sequence[int] | None, host: Words
+) -> Iterable[tuple[str, tuple[OpInfo, ...]]]:
     if by == "step":
         labels = {one.step: f"{one.step} {one.name}".strip() for one in report.steps}
-        for key in sorted({share.step for share in report.by_step}):
-            yield labels.get(key, str(key)), narrow(report, step=[key])
-    elif by == "device":
+        keys = {share.step for share in report.by_step} if step is None else _step_keys(report, step)
+        for key in sorted(keys):
+            yield labels.get(key, str(key)), narrow(report, step=[key], device=device, host=host)
+        return
+    everywhere = device is None and host is None
+    ran = {share.device for share in report.by_device} if everywhere else _device_ids(report, device, host)
+    if by == "device":
         hosts = {one.id: one.host for one in report.input.devices}
         several = len(set(hosts.values())) > 1
-        for id in sorted({share.device for share in report.by_device}):
-            yield f"{id} ({hosts[id]})" if several and id in hosts else str(id), narrow(report, device=[id])
+        for id in sorted(ran):
+            yield f"{id} ({hosts[id]})" if several and id in hosts else str(id), narrow(report, step=step, device=[id])
     else:
-        for host in dict.fromkeys(one.host for one in report.input.devices):
-            ran = {share.device for share in report.by_device}
-            ids = [one.id for one in report.input.devices if one.host == host and one.id in ran]
+        for name in dict.fromkeys(one.host for one in report.input.devices):
+            ids = [one.id for one in report.input.devices if one.host == name and one.id in ran]
             if ids:
-                yield host, narrow(report, device=ids)
+                yield name, narrow(report, step=step, device=ids)
 
 
 PLACES = ("step", "device", "host")  # what a part of an op has, and not the op

@@ -42,13 +42,23 @@ class Share(Struct, frozen=True, kw_only=True):
     time_s: float
 
 
+class StepsOnDevice(Struct, frozen=True, kw_only=True):
+    """The parts of an op that fell into each step on one device: executions and seconds, in the order of the steps."""
+
+    device: int
+    steps: tuple[int, ...]
+    counts: tuple[float, ...]
+    times_s: tuple[float, ...]
+
+
 class Op(Struct, frozen=True, kw_only=True):
     """One operation: totals over all its executions.
 
     ``phase`` is ``forward`` or ``backward`` in a program that computes gradients, where the program tells them apart.
     ``towards`` is which way a copy crosses the bus to the host, ``in`` to the device or ``out``, where the source knows.
     ``time_s`` is the duration of its kernels, ``self_time_s`` what is left without nested ops and earlier events on the same
-    stream, so that self times sum to busy time. ``None`` is unknown.
+    stream, so that self times sum to busy time. ``None`` is unknown. ``by_step_and_device`` has the parts in each step on each device,
+    where there are several devices; with one they are ``by_step``.
     """
 
     name: str
@@ -68,6 +78,7 @@ class Op(Struct, frozen=True, kw_only=True):
     counters: Counters | None = None
     by_step: tuple[Share, ...] = ()
     by_device: tuple[Share, ...] = ()
+    by_step_and_device: tuple[StepsOnDevice, ...] = ()
     ledger: Ledger | None = None
     notes: tuple[str, ...] = ()
 
@@ -117,7 +128,10 @@ class Device(Struct, frozen=True, kw_only=True):
 class Coverage(Struct, frozen=True, kw_only=True):
     """Seconds of wall, busy, attributed and priced time, each a union of intervals; ``None`` when the source has no clock.
 
-    ``counted_s`` is the self time of the ops that hardware counters measured whole; ``None`` where nothing was counted.
+    These are device-seconds: last end minus first start, and so on, summed over devices. ``run_s`` is the wall clock of the run, from the
+    first work on any device to the last; ``before_steps_s`` is from the first annotation or the first work, whichever is earlier, to the
+    first work of the first step, as the mean over devices. ``counted_s`` is the self time of the ops that hardware counters measured
+    whole; ``None`` where nothing was counted.
     """
 
     wall_s: int | float | None = None
@@ -125,21 +139,29 @@ class Coverage(Struct, frozen=True, kw_only=True):
     attributed_s: int | float | None = None
     priced_s: int | float | None = None
     counted_s: int | float | None = None
+    run_s: int | float | None = None
+    before_steps_s: int | float | None = None
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """One step that a recording saw whole: its key in the ops' shares, its number and name as labels, and its seconds.
+    """One step: its key in the ops' shares, its number and name as labels, and its seconds.
 
-    ``wall_s`` is last end minus first start summed over devices, ``busy_s`` the union of its intervals. Steps that the recording cut
-    off are not complete, and count in no average.
+    On each device it starts with its first work and lasts to the first work of the next step, idle included; one that no step followed
+    lasts to the end of its work. ``time_s`` is the mean over devices, ``slowest_s`` the longest, ``device_seconds`` the sum. ``span_s``,
+    from its first work to the end of its last, and ``busy_s``, the union of its work, are means over devices too. Averages are over
+    steps that are complete (the recording did not cut them off) and ``followed`` by another.
     """
 
     key: int
     name: str = ""
     number: int | None = None
-    wall_s: float | None = None
+    time_s: float | None = None
+    slowest_s: float | None = None
+    span_s: float | None = None
     busy_s: float | None = None
+    device_seconds: float | None = None
     complete: bool = True
+    followed: bool = True
 
 
 NO_COVERAGE = Coverage()

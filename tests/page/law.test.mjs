@@ -64,8 +64,10 @@ test("the law recomputes every op and point of every real report", () => {
       }
     }
     for (const point of report.points) {
-      const found = place(costOf(point), own, { time_s: point.time_s, known: point.known });
-      for (const key of ["bound", "floor_s", "efficiency", "intensity"]) close(found[key], point[key], `${name} ${point.scope} ${key}`);
+      const found = place(costOf(point), own, { time_s: point.device_seconds, known: point.known });
+      const devices = point.time_s ? point.device_seconds / point.time_s : 1;
+      close(found.floor_s / devices, point.floor_s, `${name} ${point.scope} floor_s`);
+      for (const key of ["bound", "efficiency", "intensity"]) close(found[key], point[key], `${name} ${point.scope} ${key}`);
     }
   }
 });

@@ -23,6 +23,7 @@ from ..report import (
     OpInfo,
     OtherFigure,
     Report,
+    StepDeviceShare,
     StepInfo,
     StepShare,
 )
@@ -98,11 +99,27 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         points=points(recording, placed, machine, corrections),
         ops=ops,
         steps=tuple(
-            StepInfo(step=s.key, name=s.name, number=s.number, time_s=s.wall_s, busy_s=s.busy_s, complete=s.complete)
+            StepInfo(
+                step=s.key,
+                name=s.name,
+                number=s.number,
+                time_s=s.time_s,
+                slowest_s=s.slowest_s,
+                span_s=s.span_s,
+                busy_s=s.busy_s,
+                device_seconds=s.device_seconds,
+                complete=s.complete,
+                followed=s.followed,
+            )
             for s in recording.steps
         ),
         by_step=tuple(StepShare(op=one.id, step=s.key, count=s.count, time_s=s.time_s) for one in placed for s in one.op.by_step),
         by_device=by_device,
+        by_step_and_device=tuple(
+            StepDeviceShare(op=one.id, device=part.device, steps=part.steps, counts=part.counts, times_s=part.times_s)
+            for one in placed
+            for part in one.op.by_step_and_device
+        ),
         findings=_findings(placed, machine, ops, by_device, devices, moved),
     )
 

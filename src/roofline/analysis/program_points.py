@@ -19,13 +19,19 @@ _EXACT_INT = 2**53  # beyond this a JSON reader may lose digits of an integer, s
 
 
 class _Part(Struct, frozen=True, kw_only=True):
-    """Some of a program's work: its cost, the sum of its ops' floors, the time it took, and where that went."""
+    """Some of a program's work on all devices: its cost, the sum of its ops' floors, the device-seconds it took, and where those went.
+
+    ``devices`` is how many devices shared it: seconds over it are wall time, the mean over devices.
+    """
 
     cost: Cost
     floors_s: float = 0.0
     time_s: float | None
     busy_s: float | None
     losses: Losses | None = None
+    devices: float = 1
+    slowest_s: float | None = None
+    span_s: float | None = None
 
 
 def points(recording: Recording, placed: Sequence[Placed], machine: Machine, corrections: Corrections) -> tuple[Point, ...]:
@@ -44,10 +50,11 @@ def points(recording: Recording, placed: Sequence[Placed], machine: Machine, cor
         made.append(_point("total", None, total, machine, corrections, whole))
         if whole:
             made += _hardware(recording, total, machine, corrections)
-        steps = [(step.key, _step(shares.get(step.key, ()), step, causes, whole, costs)) for step in recording.steps if step.complete]
+        steps = [(step, _step(shares.get(step.key, ()), step, causes, whole, costs)) for step in recording.steps if step.complete]
         if steps:
-            made.append(_point("average", None, _average([part for _, part in steps]), machine, corrections, whole))
-            made += [_point("step", key, part, machine, corrections, whole) for key, part in steps]
+            followed = [part for step, part in steps if step.followed]
+            made.append(_point("average", None, _average(followed or [part for _, part in steps]), machine, corrections, whole))
+            made += [_point("step", step.key, part, machine, corrections, whole) for step, part in steps]
     return tuple(made)
 
 
@@ -56,15 +63,17 @@ def _feeds(one: Placed) -> bool:
 
 
 def _total(recording: Recording, placed: Iterable[Placed], causes: Mapping[int, str], whole: bool) -> _Part:
-    """All of it, or all but infeed and outfeed: wall time if the source has a clock, else the sum of the ops' times."""
+    """All of it, or all but infeed and outfeed: the run on every device if the source has a clock, else the sum of the ops' times."""
     every = list(placed)
     kept = every if whole else [one for one in every if not _feeds(one)]
     fed = 0.0 if whole else sum(_own(one) for one in every if _feeds(one))
-    wall = _less(recording.coverage.wall_s, fed)
+    cover = recording.coverage
+    devices = max(len(recording.devices), 1) if cover.run_s is not None else 1
+    wall = _less(cover.wall_s if cover.run_s is None else cover.run_s * devices, fed)
     if wall is None:
         times = [one.op.time_s for one in kept if one.op.time_s is not None]
         wall = sum(times) if times else None
-    busy = _less(recording.coverage.busy_s, fed)
+    busy = _less(cover.busy_s, fed)
     cost = Cost.total(_directed(one.op) for one in kept)
     held = [Held(_own(one), one.placement.floor_s, causes[one.id]) for one in kept]
     return _Part(
@@ -73,6 +82,9 @@ def _total(recording: Recording, placed: Iterable[Placed], causes: Mapping[int, 
         time_s=wall,
         busy_s=busy,
         losses=None if wall is None else lose(held, wall, busy),
+        devices=devices,
+        slowest_s=None if cover.run_s is None or wall is None else wall / devices,
+        span_s=None if cover.run_s is None or wall is None else wall / devices,
     )
 
 
@@ -107,7 +119,9 @@ def _step(shares: Iterable[tuple[Placed, Share]], step: Step, causes: Mapping[in
         floors += floor
         held.append(Held(own, floor, causes[one.id]))
         kept.append((one, share.count))
-    wall, busy = _less(step.wall_s, fed), _less(step.busy_s, fed)
+    seconds = step.time_s if step.device_seconds is None else step.device_seconds
+    devices = round(seconds / step.time_s) if seconds and step.time_s else 1
+    wall, busy = _less(seconds, fed), _less(None if step.busy_s is None else step.busy_s * devices, fed)
     ran = tuple([(one.id, count) for one, count in kept])
     if ran not in costs:
         costs[ran] = _cost(kept)
@@ -117,6 +131,9 @@ def _step(shares: Iterable[tuple[Placed, Share]], step: Step, causes: Mapping[in
         time_s=wall,
         busy_s=busy,
         losses=None if wall is None else lose(held, wall, busy),
+        devices=devices,
+        slowest_s=None if fed else step.slowest_s,  # which device spent how much on infeed and outfeed is not known
+        span_s=_less(step.span_s, fed / devices),
     )
 
 
@@ -143,19 +160,27 @@ def _directed(op: Op) -> Cost:
 def _average(parts: Sequence[_Part]) -> _Part:
     """The mean of complete steps; a time that one of them lacks is unknown."""
     whole = Cost.total(part.cost for part in parts)
-    times = [part.time_s for part in parts if part.time_s is not None]
-    busy = [part.busy_s for part in parts if part.busy_s is not None]
     losses = [part.losses for part in parts if part.losses is not None]
+    time_s = _mean([part.time_s for part in parts])
+    wall = _mean([None if part.time_s is None else part.time_s / part.devices for part in parts])
     return _Part(
         cost=Cost(tuple((resource, part_of(amount, 1, len(parts))) for resource, amount in whole.amounts), whole.unknown),
         floors_s=sum(part.floors_s for part in parts) / len(parts),
-        time_s=sum(times) / len(times) if len(times) == len(parts) else None,
-        busy_s=sum(busy) / len(busy) if len(busy) == len(parts) else None,
-        losses=_mean(losses) if len(losses) == len(parts) else None,
+        time_s=time_s,
+        busy_s=_mean([part.busy_s for part in parts]),
+        losses=_mean_losses(losses) if len(losses) == len(parts) else None,
+        devices=time_s / wall if time_s and wall else 1,
+        slowest_s=_mean([part.slowest_s for part in parts]),
+        span_s=_mean([part.span_s for part in parts]),
     )
 
 
-def _mean(losses: Sequence[Losses]) -> Losses:
+def _mean(seconds: Sequence[float | None]) -> float | None:
+    known = [one for one in seconds if one is not None]
+    return sum(known) / len(known) if known and len(known) == len(seconds) else None
+
+
+def _mean_losses(losses: Sequence[Losses]) -> Losses:
     return Losses(
         sum(one.at_roof_s for one in losses) / len(losses),
         {cause: sum(one.lost[cause] for one in losses) / len(losses) for cause in CAUSES},
@@ -171,7 +196,9 @@ def _hardware(recording: Recording, total: _Part, machine: Machine, corrections:
         seen = hardware(recording.workload, launches_kernels(recording) or None)
         if seen is not None:
             time_s, busy_s = (total.time_s, total.busy_s) if seen.covers_all else (seen.time_s, seen.time_s)
-            yield _point("hardware", None, _Part(cost=seen.cost, time_s=time_s, busy_s=busy_s), machine, corrections, True)
+            devices = total.devices if seen.covers_all else 1
+            part = _Part(cost=seen.cost, time_s=time_s, busy_s=busy_s, devices=devices)
+            yield _point("hardware", None, part, machine, corrections, True)
     elif recording.measured and total.time_s:
         yield _measured(recording.measured, total)
 
@@ -179,12 +206,14 @@ def _hardware(recording: Recording, total: _Part, machine: Machine, corrections:
 def _measured(busy: Mapping[str, float], total: _Part) -> Point:
     """The law read backwards: a unit that was busy for a share of the time needs that much of it. Amounts stay unknown."""
     assert total.time_s is not None
-    times = {unit: share * total.time_s for unit, share in busy.items()}
+    wall = total.time_s / total.devices
+    times = {unit: share * wall for unit, share in busy.items()}
     bound = max(sorted(times), key=lambda unit: times[unit])
     return Point(
         scope="hardware",
-        time_s=total.time_s,
-        busy_s=total.busy_s,
+        time_s=wall,
+        busy_s=_over(total.busy_s, total.devices),
+        device_seconds=total.time_s,
         work={unit: None for unit in busy if named(unit).is_compute},
         bytes={unit: None for unit in busy if not named(unit).is_compute},
         bound=bound,
@@ -202,8 +231,11 @@ def _point(scope: str, step: int | None, part: _Part, machine: Machine, correcti
         scope=scope,
         step=step,
         infeed_outfeed=whole,
-        time_s=part.time_s,
-        busy_s=part.busy_s,
+        time_s=_over(part.time_s, part.devices),
+        slowest_s=part.slowest_s,
+        span_s=part.span_s,
+        busy_s=_over(part.busy_s, part.devices),
+        device_seconds=part.time_s,
         work=amounts(part.cost, "FLOP"),
         flops=number(part.cost.flops),
         bytes=amounts(part.cost, "B"),
@@ -211,14 +243,18 @@ def _point(scope: str, step: int | None, part: _Part, machine: Machine, correcti
         known=known_parts(part.cost),
         intensity=found.intensity(),
         bound=found.bound,
-        floor_s=None if found.is_unknown else found.floor_s,
-        serial_s=None if found.is_unknown else found.serial_s,
+        floor_s=None if found.is_unknown else found.floor_s / part.devices,
+        serial_s=None if found.is_unknown else found.serial_s / part.devices,
         efficiency=found.efficiency,
         op_efficiency=part.floors_s / part.time_s if part.time_s and part.floors_s else None,
         utilization=found.utilization,
-        at_roof_s=part.losses.at_roof_s if part.losses else None,
-        lost=part.losses.lost if part.losses else {},
+        at_roof_s=part.losses.at_roof_s / part.devices if part.losses else None,
+        lost={cause: seconds / part.devices for cause, seconds in part.losses.lost.items()} if part.losses else {},
     )
+
+
+def _over(seconds: float | None, devices: float) -> float | None:
+    return None if seconds is None else seconds / devices
 
 
 def amounts(cost: Cost, measure: str) -> Amounts:

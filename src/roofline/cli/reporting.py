@@ -79,7 +79,7 @@ def _emit(args: argparse.Namespace, workload: Workload, report: Report, names: S
             shown,
             (args.by, groups) if groups is not None else None,
             columns=names,
-            whole_s=sum(op.time_s or 0.0 for op in part) if part is not report.ops else None,
+            whole_s=sum(op.weight_s for op in select(part, feeds=not args.no_infeed)),
             feeds=not args.no_infeed,
             extra=extra,
         )
@@ -105,9 +105,7 @@ def _check_filters(args: argparse.Namespace, ops: Sequence[OpInfo]) -> None:
 
 def _groups(args: argparse.Namespace, report: Report, shown: Sequence[OpInfo]) -> tuple[Group, ...] | None:
     if args.by in PLACES:
-        if args.step or args.device or args.host:
-            raise UsageError(f"--by {args.by} cannot be combined with --step, --device or --host; leave those out")
-        return group_parts(report, shown, args.by)
+        return group_parts(report, shown, args.by, step=args.step, device=args.device, host=args.host)
     if args.depth is not None and not args.by:
         raise UsageError("--depth needs --by scope")
     return group(shown, args.by, depth=args.depth) if args.by else None

@@ -62,6 +62,7 @@ def _shortened(report: Report) -> tuple[Report, str]:
         ops=ops,
         by_step=tuple(share for share in report.by_step if share.op in kept),
         by_device=tuple(share for share in report.by_device if share.op in kept),
+        by_step_and_device=tuple(share for share in report.by_step_and_device if share.op in kept),
         findings=tuple(replace(one, ops=tuple(op for op in one.ops if op in kept)) for one in report.findings),
     )
     return (

@@ -17,7 +17,7 @@ from .geometry import Extent, Roof, extent_of, roof, title
 
 
 class Dot(Struct, frozen=True, kw_only=True):
-    """One operation on the chart; its area shows ``weight``, the measured or else the minimum time, in seconds."""
+    """One operation on the chart; its area shows ``weight``, the self time or else the minimum time, in seconds."""
 
     name: str
     intensity: float
@@ -42,7 +42,10 @@ class StripDot(Struct, frozen=True, kw_only=True):
 
 
 class Chart(Struct, frozen=True, kw_only=True):
-    """A report's roofline over one memory level or link: heaviest dots first; ``left_out`` counts ops by the reason why."""
+    """A report's roofline over one memory level or link: heaviest dots first; ``left_out`` counts ops by the reason why.
+
+    ``total`` is the weight of all ops, drawn or not, in seconds: what shares are of.
+    """
 
     machine: str
     level: str
@@ -54,16 +57,12 @@ class Chart(Struct, frozen=True, kw_only=True):
     timed: bool = True
     left_out: tuple[tuple[str, int], ...] = ()
     covered: tuple[tuple[str, float], ...] = ()
+    total: float = 0.0
 
     @property
     def marks(self) -> tuple[Dot | StripDot, ...]:
         """Everything drawn, on the chart and in the strip."""
         return self.dots + self.strip
-
-    @property
-    def total(self) -> float:
-        """The sum of all weights, in seconds."""
-        return sum(mark.weight for mark in self.marks)
 
     @property
     def caption(self) -> str:
@@ -116,6 +115,7 @@ def chart(report: Report, level: str = HBM.name) -> Chart:
         timed=any(op.time_s for op in report.ops),
         left_out=tuple(left_out.most_common()),
         covered=_covered(report),
+        total=sum(op.weight_s for op in report.ops),
     )
 
 
@@ -130,7 +130,7 @@ def _place(op: OpInfo, level: str) -> Dot | StripDot | str:
     if op.flops is None:
         return "with unknown work"
     moved = _bytes(op.bytes, level)
-    weight = op.self_time_s or op.time_s or op.floor_s or 0.0
+    weight = op.weight_s
     if not op.flops:
         if op.efficiency is None and not op.floor_s:
             return "without work or bytes"
@@ -164,7 +164,7 @@ def _program(point: Point, level: str) -> Dot | None:
     return Dot(
         name="whole program",
         intensity=point.flops / moved,
-        rate=point.flops / point.time_s,
+        rate=point.flops / (point.device_seconds or point.time_s),
         weight=point.time_s,
         bound=point.bound,
         efficiency=point.efficiency,

@@ -24,7 +24,6 @@ class Context(Struct, frozen=True, kw_only=True):
     """What a cell needs to know beyond its own op: the whole that shares are of, and where each op ran."""
 
     whole_s: float
-    timed: bool
     steps: Mapping[int, str]
     devices: Mapping[int, str]
 
@@ -49,8 +48,7 @@ def _quantity(attribute: str, unit: str) -> Write:
 
 
 def _share(op: OpInfo, context: Context) -> str:
-    part = op.time_s if context.timed else op.floor_s
-    return percent(part / context.whole_s) if part is not None and context.whole_s else NOTHING
+    return percent(op.weight_s / context.whole_s) if context.whole_s else NOTHING
 
 
 def _mean(op: OpInfo, context: Context) -> str:
@@ -186,7 +184,7 @@ def _plain(number: float | None) -> str:
 def ops_text(
     report: Report, ops: Sequence[OpInfo], paper: Paper = PLAIN, top: int = 20, columns: Sequence[str] = (), whole_s: float | None = None
 ) -> str:
-    """The first ``top`` of some ops of a report. Shares are of ``whole_s``, or of the time (else the minimum time) of all its ops."""
+    """The first ``top`` of some ops of a report. Shares are of ``whole_s``, or of the self time (else the minimum time) of all its ops."""
     if not ops:
         return "no op matches these filters" if report.ops else ""
     names = list(columns) or usual_columns(report)
@@ -205,12 +203,8 @@ def usual_columns(report: Report) -> list[str]:
 
 def op_cells(report: Report, ops: Sequence[OpInfo], names: Sequence[str], whole_s: float | None = None) -> list[list[str | Cell]]:
     """The cells of a table of ops, a row for each."""
-    timed = any(op.time_s for op in report.ops)
-    if whole_s is None:
-        whole_s = sum((op.time_s if timed else op.floor_s) or 0.0 for op in report.ops)
     context = Context(
-        whole_s=whole_s,
-        timed=timed,
+        whole_s=sum(op.weight_s for op in report.ops) if whole_s is None else whole_s,
         steps=places((share.op, share.step) for share in report.by_step) if {"step", "steps"} & {*names} else {},
         devices=places((share.op, share.device) for share in report.by_device) if {"device", "devices"} & {*names} else {},
     )

@@ -31,7 +31,9 @@ def report_text(
     and outfeed; ``extra`` tables follow that of the ops.
     """
     ops = (
-        _groups(*grouped, paper, top) if grouped else ops_text(report, report.ops if shown is None else shown, paper, top, columns, whole_s)
+        _groups(*grouped, paper, top, sum(op.weight_s for op in report.ops) if whole_s is None else whole_s)
+        if grouped
+        else ops_text(report, report.ops if shown is None else shown, paper, top, columns, whole_s)
     )
     parts = [_heading(report, paper), facts(program_facts(report, feeds), paper), ops, *extra, findings_text(report.findings, paper)]
     parts.append(notes_text([*report.input.notes, *report.machine.notes, *op_notes(report.ops if shown is None else shown)], paper))
@@ -123,7 +125,9 @@ def program_facts(report: Report, feeds: bool = True) -> list[tuple[str, str]]:
         return []
     total, cover = points[0], report.coverage
     priced = percent(cover.priced_s / cover.busy_s) if cover.priced_s is not None and cover.busy_s else ""
-    per_op = f"{show(total.time_s, 's')}; per-op roofline: {percent(total.op_efficiency)} of the measured time"
+    several = len(report.input.devices) > 1 and total.device_seconds is not None
+    summed = f" on {len(report.input.devices)} devices ({show(total.device_seconds, 's')} summed over them)" if several else ""
+    per_op = f"{show(total.time_s, 's')}{summed}; per-op roofline: {percent(total.op_efficiency)} of the measured time"
     return [
         ("time", per_op if total.time_s else ""),
         ("busy", _busy(total)),
@@ -133,6 +137,8 @@ def program_facts(report: Report, feeds: bool = True) -> list[tuple[str, str]]:
         ("intensity", f"{plain(total.intensity)} FLOP/B" if total.intensity else ""),
         ("hardware", _hardware(report)),
         ("steps", _steps(points)),
+        ("before steps", f"{show(cover.before_steps_s, 's')} before the first step's device work" if cover.before_steps_s else ""),
+        ("op times", "device-seconds: sums over all devices, in the table and the findings" if several else ""),
         ("known cost", f"{priced} of busy time" if priced else ""),
     ]
 
@@ -189,18 +195,24 @@ def _hardware(report: Report) -> str:
 
 
 def _steps(points: Sequence[Point]) -> str:
+    """How many steps, how long they lasted from one to the next, and how much of that the devices worked."""
     steps = [point.time_s for point in points if point.scope == "step" and point.time_s is not None]
     average = next((point for point in points if point.scope == "average"), None)
     if average is None or not steps:
         return ""
-    held = f", roofline efficiency {percent(average.efficiency)}" if average.efficiency else ""
     span = f" ({show(min(steps), 's')} to {show(max(steps), 's')})" if len(steps) > 1 else ""
-    return f"{len(steps):,} complete, mean {show(average.time_s, 's')}{span}{held}"
+    parts = [f"{len(steps):,} complete, mean {show(average.time_s, 's')}{span}"]
+    if average.slowest_s is not None and average.slowest_s != average.time_s:
+        parts.append(f"slowest device {show(average.slowest_s, 's')}")
+    if average.span_s is not None and average.busy_s is not None:
+        parts.append(f"device span {show(average.span_s, 's')}, busy {show(average.busy_s, 's')}")
+    if average.efficiency:
+        parts.append(f"roofline efficiency {percent(average.efficiency)}")
+    return ", ".join(parts)
 
 
-def _groups(by: str, groups: Sequence[Group], paper: Paper, top: int) -> str:
-    timed = sum(one.time_s or 0 for one in groups)
-    floors = sum(one.floor_s or 0 for one in groups)
+def _groups(by: str, groups: Sequence[Group], paper: Paper, top: int, whole_s: float) -> str:
+    timed = any(one.time_s for one in groups)
     rows: list[list[str | Cell]] = []
     for one in groups[:top]:
         row: list[str | Cell] = [
@@ -212,9 +224,9 @@ def _groups(by: str, groups: Sequence[Group], paper: Paper, top: int) -> str:
         ]
         row += [one.bound or "–", show(one.floor_s, "s")]
         if timed:
-            row += [show(one.time_s, "s"), _share(one.time_s, timed), efficiency_cell(one.efficiency)]
+            row += [show(one.time_s, "s"), _share(one.self_time_s, whole_s), efficiency_cell(one.efficiency)]
         else:
-            row.append(_share(one.floor_s, floors))
+            row.append(_share(one.floor_s, whole_s))
         rows.append(row)
     headers = [by, "ops", "count", "work", "hbm", "bound", "minimum", *(["time", "share", "efficiency"] if timed else ["share"])]
     return table(headers, rows, paper) + more(len(groups) - top)

@@ -6,7 +6,7 @@ from ..cost import Cost
 from ..errors import SourceError
 from ..machine import Machine
 from ..report import SCHEMA, OpInfo, Report
-from ..workload import Counters, Device, Op, Recording, Share, Step, Workload
+from ..workload import Counters, Device, Op, Recording, Share, Step, StepsOnDevice, Workload
 from .files import all_of, head_of, local_file
 from .remote import is_remote
 
@@ -43,14 +43,29 @@ def read(path: Path, target: Machine | None = None) -> Recording:
     """The report's ops as work, without their machine."""
     report = read_report(path)
     steps, devices = _shares(report)
+    both: dict[int, list[StepsOnDevice]] = {}
+    for one in report.by_step_and_device:
+        part = StepsOnDevice(device=one.device, steps=one.steps, counts=one.counts, times_s=one.times_s)
+        both.setdefault(one.op, []).append(part)
     return Recording(
-        workload=Workload(tuple(_op(op, steps.get(op.id, ()), devices.get(op.id, ())) for op in report.ops)),
+        workload=Workload(tuple(_op(op, steps.get(op.id, ()), devices.get(op.id, ()), tuple(both.get(op.id, ()))) for op in report.ops)),
         format=report.input.format,
         files=(str(path),),
         hosts=report.input.hosts,
         devices=tuple(Device(id=device.id, name=device.name, host=device.host) for device in report.input.devices),
         steps=tuple(
-            Step(key=one.step, name=one.name, number=one.number, wall_s=one.time_s, busy_s=one.busy_s, complete=one.complete)
+            Step(
+                key=one.step,
+                name=one.name,
+                number=one.number,
+                time_s=one.time_s,
+                slowest_s=one.slowest_s,
+                span_s=one.span_s,
+                busy_s=one.busy_s,
+                device_seconds=one.device_seconds,
+                complete=one.complete,
+                followed=one.followed,
+            )
             for one in report.steps
         ),
         coverage=report.coverage,
@@ -58,7 +73,7 @@ def read(path: Path, target: Machine | None = None) -> Recording:
     )
 
 
-def _op(op: OpInfo, by_step: tuple[Share, ...], by_device: tuple[Share, ...]) -> Op:
+def _op(op: OpInfo, by_step: tuple[Share, ...], by_device: tuple[Share, ...], both: tuple[StepsOnDevice, ...]) -> Op:
     return Op(
         name=op.name,
         cost=Cost.of({**op.work, **op.bytes, **op.hops}) + Cost.of(op.known),
@@ -76,6 +91,7 @@ def _op(op: OpInfo, by_step: tuple[Share, ...], by_device: tuple[Share, ...]) ->
         counters=Counters(cost=Cost.of({**op.counters.work, **op.counters.bytes}), time_s=op.counters.time_s) if op.counters else None,
         by_step=by_step,
         by_device=by_device,
+        by_step_and_device=both,
         notes=op.notes,
     )
 

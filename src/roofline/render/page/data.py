@@ -33,9 +33,9 @@ OPS = (
     ("phase", "phase", "text", "forward or backward pass, where known"),
     ("count", "count", "number", "executions"),
     ("kernels", "kernels", "number", "kernel launches"),
-    ("time_s", "time", "s", "kernel time, summed over executions"),
+    ("time_s", "time", "s", "kernel time, summed over executions and devices (device-seconds)"),
     ("self_time_s", "self time", "s", "time excluding nested ops and overlap with earlier events on the stream"),
-    ("share", "share", "share", "share of the self time of all selected ops"),
+    ("share", "share", "share", "self time / self time of all ops in the chosen steps and on the chosen devices"),
     _WORK,
     _ACHIEVED,
     ("attainable", "attainable", "FLOP/s", "work / minimum time"),
@@ -53,8 +53,11 @@ OPS = (
 )
 PROGRAM = (
     ("name", "part", "text", "the whole program, hardware counters, the average step or one step"),
-    ("time_s", "time", "s", "wall time summed over devices, including idle time"),
-    ("busy_s", "busy", "s", "time in which at least one op ran"),
+    ("time_s", "time", "s", "wall time including idle time, mean over devices; a step lasts until the next one starts on the device"),
+    ("slowest_s", "slowest device", "s", "wall time on the slowest device"),
+    ("span_s", "device span", "s", "from the first device work to the last, mean over devices"),
+    ("busy_s", "busy", "s", "time in which at least one op ran, mean over devices"),
+    ("device_seconds", "device-seconds", "s", "wall time summed over devices"),
     _WORK,
     _ACHIEVED,
     _BYTES,
@@ -94,7 +97,13 @@ GROUPINGS = (  # of `selection.KEYS`
     ("unit", "unit"),
     ("bound", "bound"),
 )
-POINTS = {"total": "whole program", "hardware": "hardware counters", "average": "average step", "step": "step"}
+POINTS = {
+    "total": "whole program",
+    "hardware": "hardware counters",
+    "average": "average step",
+    "step": "step",
+    "before": "before the first step",
+}
 CAUSES = {  # of `losses.CAUSES`
     "memory": "memory-bound ops",
     "compute": "compute-bound ops",

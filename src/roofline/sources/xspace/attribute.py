@@ -4,6 +4,7 @@ All of it is whole numbers (picoseconds, executions, kernels, bytes), so that me
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 
 from msgspec import Struct, field
 
@@ -104,16 +105,21 @@ class Instance(Struct, frozen=True):
     nth: int = 0
 
 
-class Extent(Struct):
-    """A step on one device: last end minus first start, the union of its events, and whether its last launch was seen to run."""
+class Extent(Struct, frozen=True):
+    """The work of a step on one device: its first start, its last end, the union of its events, and whether its last launch ran."""
 
-    wall_ps: int
+    begin_ps: int
+    end_ps: int
     busy_ps: int
     complete: bool = True
 
+    @property
+    def span_ps(self) -> int:
+        return self.end_ps - self.begin_ps
+
 
 class DevicePart(Struct, frozen=True, kw_only=True):
-    """One device of one host: what it is, how long it was seen, and what ran on it."""
+    """One device of one host: what it is, when its work began and how long it lasted, and what ran."""
 
     plane: str
     ordinal: int
@@ -123,6 +129,17 @@ class DevicePart(Struct, frozen=True, kw_only=True):
     busy_ps: int
     rows: Mapping[Subject, Tally]
     steps: Mapping[Mark, Extent]
+    begin_ps: int = 0
+
+    @property
+    def end_ps(self) -> int:
+        return self.begin_ps + self.wall_ps
+
+    def step_times(self) -> dict[Mark, tuple[int, bool]]:
+        """How long each step lasted and whether another followed: to the first work of the next, idle included, or to its own end."""
+        ordered = sorted(self.steps, key=lambda mark: (self.steps[mark].begin_ps, mark))
+        times = {mark: (self.steps[after].begin_ps - self.steps[mark].begin_ps, True) for mark, after in pairwise(ordered)}
+        return times | {mark: (self.steps[mark].span_ps, False) for mark in ordered[-1:]}
 
     @property
     def unfound_ps(self) -> int:
@@ -139,6 +156,7 @@ class Part(Struct, frozen=True, kw_only=True):
     """What one file says. Parts of one run are merged into a recording, in any order; they travel between processes.
 
     ``measured`` is the share of time for which hardware counters saw each unit busy, where a profile has such counters.
+    ``annotated_ps`` is when the host began the first annotated step, by the clock of the devices' events.
     """
 
     file: str
@@ -147,6 +165,7 @@ class Part(Struct, frozen=True, kw_only=True):
     instances: tuple[Instance, ...] = ()
     measured: tuple[tuple[str, float], ...] = ()
     notes: tuple[str, ...] = ()
+    annotated_ps: int | None = None
 
 
 def numbered(labels: Iterable[tuple[str, int | None]]) -> tuple[Instance, ...]:

@@ -1,110 +1,159 @@
 """XLA on a CPU: the thunks of a program on the host's threads, each of which names its instruction.
 
-A thunk that continues on other threads shows the time it held its own; loops and calls span what they run on their thread. An execution is
-counted once a run of the program, times the trip counts around it, for some instructions are several thunks.
+A thunk's event may only start the work: it ends where an event ``end: NAME`` begins, on whatever thread finishes it. The two are joined by
+context ids (``_p`` of the one is ``_c`` of the other). Ops of one device therefore overlap: busy time is their union, and an op's self time
+is its part of it, shared equally among those that run at the same time; loops, calls and whatever runs thunks inside its own have what is
+left when nothing else runs.
+
+Dispatch is asynchronous: steps are annotated long before they run. The n-th run of a program belongs to its n-th call, and so to the
+step around that call. An execution is counted once a run of the program, times the trip counts around it, for some instructions are
+several thunks.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from .attribute import UNKNOWN, DevicePart, Extent, Instance, Mark, Share, Subject, Tally
-from .modules import Place, Program, Programs
-from .scan import Plane, Progress, RowsOf, Space, Totals, TotalsOf, read_rows, read_totals, union
-from .steps import HOST_PLANE, Host, Launches, is_last, mark_of, read_host, step_lookup
+from .attribute import UNKNOWN, DevicePart, Extent, Mark, Share, Subject, Tally
+from .modules import CONTROL, Place, Program, Programs
+from .scan import Plane, Progress, Rows, RowsOf, Space, read_rows
+from .steps import HOST_PLANE, Host, Launches, read_host
 
-_THUNK, _RUN = "hlo_op", "run_id"
+_THUNK, _RUN, _STARTED, _ENDED = "hlo_op", "run_id", "_p", "_c"
 _BY = ("program_id", "hlo_module", _THUNK, "device_ordinal")
+_END = "end: "
+_CALL = re.compile(r"PjitFunction\((.*)\)")  # what the host calls module jit_…
 _STARTS = "ExecuteHelper"  # the host's part of a run, where it does not say the run's id
-_ANY_THREAD = -1
+_ANY_THREAD, _NO_RUN = -1, -1
 
 
-class _Key(Struct, frozen=True, kw_only=True):
-    """The thunks of one instruction on one thread."""
+class _Thunk(Struct, eq=False):
+    """An instruction on one device; ``control`` is whether it only runs other instructions."""
 
-    thread: int
-    row: int
     device: int
+    module: str
     subject: Subject
-    program: Program | None
-    place: Place | None
-    count: int
-    runs: int
-    time_ps: int
-    self_ps: int
-    first_ps: int
-    last_ps: int
+    program: Program | None = None
+    place: Place | None = None
+    control: bool = False
 
 
-class _Cells(Struct):
-    """Events, time and self time in steps: of each key, and of all."""
+class _Run(Struct, eq=False):
+    """A run of a program: when it began, whether all that it started was seen to end, and the step it belongs to."""
 
-    keys: dict[tuple[int, int], dict[Mark, Share]] = field(default_factory=dict)
-    busy_ps: dict[Mark, int] = field(default_factory=dict)
-    ended: set[Mark] = field(default_factory=set)
+    program: object
+    id: int | None
+    module: str
+    begin_ps: int
+    ended: bool = True
+    mark: Mark | None = None
 
 
-def read_cpus(
-    space: Space, programs: Programs, progress: Progress | None = None
-) -> tuple[list[DevicePart], tuple[Instance, ...], list[str]]:
-    """Every device of XLA's on a host, the steps they ran, and what is to be said about them."""
+class _Event(Struct, eq=False):
+    """One thunk: when its work began and ended, and whether its time is that of others."""
+
+    begin_ps: int
+    end_ps: int
+    thunk: _Thunk
+    run: _Run
+    outer: bool
+
+
+class _Spent(Struct):
+    """What the thunks of a device add up to: their union, that of each step, and the time and self time of each instruction."""
+
+    busy_ps: int = 0
+    steps_ps: Counter[Mark] = field(default_factory=Counter)
+    time_ps: Counter[tuple[Subject, Mark | None]] = field(default_factory=Counter)
+    self_ps: dict[Subject, float] = field(default_factory=dict)
+
+
+def read_cpus(space: Space, programs: Programs, progress: Progress | None = None) -> tuple[list[DevicePart], Host, list[str]]:
+    """Every device of XLA's on a host, what the host says of its steps, and what is to be said about them."""
     plane = next((plane for plane in space.planes if plane.name == HOST_PLANE), None)
     if plane is None or _THUNK not in plane.stat_ids:
-        return [], (), []
+        return [], Host(), []
     host = read_host(space, runs=True)
-    spans = _runs(space, plane) if host.annotations else {}
-    ids = _runs_of_steps(space, plane, host, spans)
-    asked = [
-        TotalsOf(line=line, by=_BY, distinct=(_RUN,), having=(_THUNK,), nested=True, steps=step_lookup(ids, _RUN), intervals=True)
-        for line in plane.lines
-        if line.length
-    ]
-    tables = [totals for totals in read_totals(space, asked, progress=progress) if len(totals)]
-    keys = list(_keys(tables, programs))
-    devices = sorted({key.device for key in keys})
+    ends = [id for id, name in plane.event_names.items() if name.startswith(_END)]
+    stats = (*_BY, _RUN, _STARTED, _ENDED)
+    asked = [RowsOf(line=line, stats=stats, having=(_THUNK,), only=ends) for line in plane.lines if line.length]
+    tables = [rows for rows in read_rows(space, asked, progress=progress) if len(rows)]
+    events, runs = _events(tables, programs)
+    cut_off = _mark_runs(space, plane, host, runs)
+    cut_off |= {run.mark for run in runs if run.mark is not None and not run.ended}
     parts = []
-    for device in devices:
-        mine = [key for key in keys if key.device == device]
-        wall = max(key.last_ps for key in mine) - min(key.first_ps for key in mine)
-        # Threads that serve several devices are shared out by what each ran.
-        busy = union(totals.intervals for totals in tables)[1] if len(devices) == 1 else sum(key.self_ps for key in mine)
-        cells = _cells(mine, tables)
+    for device in sorted({event.thunk.device for event in events}):
+        mine = [event for event in events if event.thunk.device == device]
+        begin, end = min(event.begin_ps for event in mine), max(event.end_ps for event in mine)
+        spent = _spend(mine)
         parts.append(
             DevicePart(
                 plane=f"{HOST_PLANE} device {device}",
                 ordinal=device,
                 name="CPU",
                 rates={},
-                wall_ps=wall,
-                busy_ps=min(busy, wall),
-                rows=_rows(mine, cells),
-                steps=_extents(ids, spans, cells),
+                wall_ps=end - begin,
+                busy_ps=spent.busy_ps,
+                rows=_rows(mine, spent),
+                steps=_extents(mine, spent, cut_off),
+                begin_ps=begin,
             )
         )
-    return parts, host.instances, [*host.notes, *(note for totals in tables for note in totals.notes)]
+    return parts, host, [*host.notes, *(note for rows in tables for note in rows.notes)]
 
 
-def _keys(tables: Sequence[Totals], programs: Programs) -> Iterator[_Key]:
-    for thread, totals in enumerate(tables):
-        for row in range(len(totals)):
-            id, said, operation, device = (totals.by[name][row] for name in _BY)
-            name, module = str(operation).rpartition("::")[2], str(said or "")
-            program = programs.get(id if isinstance(id, int) else None, module)
-            place = program.find(name) if program is not None else None
-            yield _Key(
-                thread=thread,
-                row=row,
-                device=device if isinstance(device, int) else 0,
-                subject=program.subject(place) if program is not None and place is not None else _unpriced(name, module, id),
-                program=program,
-                place=place,
-                count=totals.count[row],
-                runs=totals.distinct[_RUN][row],
-                time_ps=totals.time_ps[row],
-                self_ps=totals.self_ps[row],
-                first_ps=totals.first_ps[row],
-                last_ps=totals.last_ps[row],
-            )
+def _events(tables: Sequence[Rows], programs: Programs) -> tuple[list[_Event], list[_Run]]:
+    """Every thunk with the end of its work, and the runs they belong to in the order of their beginnings."""
+    ends: dict[int, int] = {}
+    for rows in tables:
+        column = rows.stats[_ENDED]
+        ends.update((id, begin) for id, kind, begin in zip(column.values, column.kinds, rows.start_ps, strict=True) if kind)
+    thunks: dict[tuple[object, ...], _Thunk] = {}
+    runs: dict[tuple[object, int | None], _Run] = {}
+    events = []
+    for rows in tables:
+        known: dict[tuple[int, ...], _Thunk] = {}
+        by = [rows.stats[name] for name in _BY]
+        around: list[tuple[int, _Event]] = []  # thunks on this thread that have not returned: when they do
+        for row, (begin, duration) in enumerate(zip(rows.start_ps, rows.duration_ps, strict=True)):
+            if not rows.stats[_THUNK].kinds[row]:
+                continue
+            while around and around[-1][0] <= begin:
+                around.pop()
+            if around:
+                around[-1][1].outer = True
+            raw = tuple([column.values[row] for column in by])
+            thunk = known.get(raw)
+            if thunk is None:
+                said = tuple(column[row] for column in by)
+                thunk = known[raw] = thunks.setdefault(said, _thunk(said, programs))
+            id = rows.stats[_RUN][row]
+            key = raw[0], id if isinstance(id, int) else None
+            run = runs.get(key)
+            if run is None:
+                run = runs[key] = _Run(raw[0], key[1], thunk.module, begin)
+            run.begin_ps = min(run.begin_ps, begin)
+            started = rows.stats[_STARTED]
+            end = ends.get(started.values[row]) if started.kinds[row] else None
+            if end is None or end < begin:
+                end = begin + duration
+                run.ended = run.ended and not (ends and started.kinds[row])
+            events.append(_Event(begin, end, thunk, run, thunk.control))
+            around.append((begin + duration, events[-1]))
+    return events, sorted(runs.values(), key=lambda run: run.begin_ps)
+
+
+def _thunk(said: Sequence[object], programs: Programs) -> _Thunk:
+    id, module, operation, device = said
+    name = str(operation).rpartition("::")[2]
+    program = programs.get(id if isinstance(id, int) else None, str(module or ""))
+    place = program.find(name) if program is not None else None
+    thunk = _Thunk(device if isinstance(device, int) else 0, str(module or ""), _unpriced(name, str(module or ""), id), program, place)
+    if program is not None and place is not None:
+        thunk.subject, thunk.control = program.subject(place), program.instruction(place).opcode in CONTROL
+    return thunk
 
 
 def _unpriced(name: str, module: str, id: object) -> Subject:
@@ -112,92 +161,161 @@ def _unpriced(name: str, module: str, id: object) -> Subject:
     return Subject(name=name, module=module, program=str(id), category="unknown", cost=UNKNOWN, notes=(why,))
 
 
-def _cells(keys: Sequence[_Key], tables: Sequence[Totals]) -> _Cells:
-    """What the keys of one device did in steps; executions still are events."""
-    found = _Cells({(key.thread, key.row): {} for key in keys})
-    for thread, totals in enumerate(tables):
-        table = totals.cells
-        for row, label, count, time_ps, self_ps in zip(table.key, table.label, table.count, table.time_ps, table.self_ps, strict=True):
-            steps, mark = found.keys.get((thread, row)), mark_of(label)
-            if steps is not None:
-                steps.setdefault(mark, Share()).add(Share(count, time_ps))
-                found.busy_ps[mark] = found.busy_ps.get(mark, 0) + self_ps
-                if is_last(label):
-                    found.ended.add(mark)
+def _mark_runs(space: Space, plane: Plane, host: Host, runs: Sequence[_Run]) -> set[Mark]:
+    """Gives each run its step: the one in which the host called it. The steps of which a call was never seen to run are returned.
+
+    Where the host does not name runs, they are matched to its calls in order; those that match none belong where they began.
+    """
+    if not host.annotations:
+        return set()
+    named = {id: mark for mark, ids in enumerate(host.ids(host.runs)) for id in ids}
+    if named:
+        for run in runs:
+            run.mark = named.get(run.id) if run.id is not None else None
+        ran = {run.id for run in runs}
+        return {mark for id, mark in named.items() if id not in ran}
+    launches, unseen = _called(_calls(space, plane), runs)
+    for mark, places in enumerate(host.ids(launches)):
+        for place in places:
+            runs[place].mark = mark
+    return {mark for mark, places in enumerate(host.ids(unseen)) if places}
+
+
+_Calls = dict[str, list[tuple[int, int]]]  # of each program: when, and on which thread
+
+
+def _calls(space: Space, plane: Plane) -> _Calls:
+    """When the host started runs, by the function it called, or by no name where it called none."""
+    names = {id: called[1] for id, name in plane.event_names.items() if (called := _CALL.fullmatch(name))}
+    starts = {id for id, name in plane.event_names.items() if _STARTS in name}
+    found: _Calls = {}
+    wanted = [*names, *starts]
+    for rows in read_rows(space, [RowsOf(line=line, only=wanted) for line in plane.lines if line.length]) if starts else ():
+        around: list[tuple[int, str]] = []  # calls that have not ended: when they do, and of what
+        for id, begin, duration in sorted(zip(rows.metadata_id, rows.start_ps, rows.duration_ps, strict=True), key=_outermost_first):
+            while around and around[-1][0] <= begin:
+                around.pop()
+            if id in starts:
+                found.setdefault(_plain(around[-1][1]) if around else "", []).append((begin, rows.line.row))
+            else:
+                around.append((begin + duration, names[id]))
     return found
 
 
-def _rows(keys: Sequence[_Key], cells: _Cells) -> dict[Subject, Tally]:
-    mine: dict[Subject, list[_Key]] = {}
-    for key in keys:
-        mine.setdefault(key.subject, []).append(key)
-    runs = _module_runs(keys)
+def _outermost_first(event: tuple[int, int, int]) -> tuple[int, int]:
+    _, begin, duration = event
+    return begin, -duration
+
+
+def _plain(name: str) -> str:
+    """A function's name without what a module's name cannot have: ``<lambda>`` is in ``jit__lambda``."""
+    return re.sub(r"\W+", "_", name).strip("_")
+
+
+def _called(calls: _Calls, runs: Sequence[_Run]) -> tuple[list[Launches], list[Launches]]:
+    """The runs, by their place, as what was launched by the n-th call of their program; and the calls that no run followed."""
+    places: dict[str, list[int]] = {}
+    for place, run in enumerate(runs):
+        name = _plain(run.module.removeprefix("jit_"))
+        places.setdefault(name if name in calls else "", []).append(place)
+    launched: list[Launches] = []
+    unseen: list[Launches] = []
+    for name, mine in places.items():
+        waiting = iter(mine)
+        for begin, line in sorted(calls.get(name, ())):
+            # Runs that began before this call were called before the recording.
+            ran = [next((place for place in waiting if runs[place].begin_ps >= begin), _NO_RUN)]
+            (unseen if ran == [_NO_RUN] else launched).append(Launches(line, [begin], ran))
+    matched = {place for one in launched for place in one.ids}
+    launched += [Launches(_ANY_THREAD, [run.begin_ps], [place]) for place, run in enumerate(runs) if place not in matched]
+    return launched, unseen
+
+
+def _spend(events: Iterable[_Event]) -> _Spent:
+    """Goes through the thunks of a device by time: what runs together shares the time, each span of it counts once."""
+    spent = _Spent()
+    bounds = [(at, opens, event) for event in events if event.end_ps > event.begin_ps for at, opens in _bounds(event)]
+    bounds.sort(key=lambda bound: bound[:2])  # at one instant, ends come before begins
+    active = [0, 0]  # thunks that work, thunks around them
+    shared = [0.0, 0.0]  # the time that one of either has had so far
+    entered: dict[int, float] = {}
+    running: Counter[object] = Counter()  # of each op in each run, and of each step
+    since: dict[object, int] = {}
+    before = 0
+    for at, opens, event in bounds:
+        if active[0] or active[1]:
+            spent.busy_ps += at - before
+            turn = 0 if active[0] else 1
+            shared[turn] += (at - before) / active[turn]
+        before = at
+        kind, subject, mark = int(event.outer), event.thunk.subject, event.run.mark
+        wholes: list[object] = [(id(subject), id(event.run)), *([mark] if mark is not None else [])]
+        if opens:
+            active[kind] += 1
+            entered[id(event)] = shared[kind]
+            for whole in wholes:
+                running[whole] += 1
+                since.setdefault(whole, at)
+            continue
+        active[kind] -= 1
+        spent.self_ps[subject] = spent.self_ps.get(subject, 0.0) + shared[kind] - entered.pop(id(event))
+        for whole in wholes:
+            running[whole] -= 1
+            if not running[whole]:
+                del running[whole]
+                time_ps = at - since.pop(whole)
+                if mark is not None and whole == mark:
+                    spent.steps_ps[mark] += time_ps
+                else:
+                    spent.time_ps[subject, mark] += time_ps
+    return spent
+
+
+def _bounds(event: _Event) -> Iterable[tuple[int, bool]]:
+    return (event.begin_ps, True), (event.end_ps, False)
+
+
+def _rows(events: Sequence[_Event], spent: _Spent) -> dict[Subject, Tally]:
+    """What ran on a device."""
+    runs: dict[Program, set[int | None]] = {}
+    thunks: dict[Subject, _Thunk] = {}
+    kernels: Counter[Subject] = Counter()
+    in_steps: dict[Subject, Counter[Mark]] = {}
+    for event in events:
+        thunk, subject = event.thunk, event.thunk.subject
+        thunks[subject] = thunk
+        kernels[subject] += 1
+        if thunk.program is not None:
+            runs.setdefault(thunk.program, set()).add(event.run.id)
+        if event.run.mark is not None:
+            in_steps.setdefault(subject, Counter())[event.run.mark] += 1
+    times: dict[Subject, dict[Mark | None, int]] = {}
+    for (subject, mark), time_ps in spent.time_ps.items():
+        times.setdefault(subject, {})[mark] = time_ps
     rows = {}
-    for subject, pieces in mine.items():
-        events = sum(key.count for key in pieces)
-        executions = _executions(pieces[0], events, runs)
-        tally = Tally(executions, events, sum(key.time_ps for key in pieces), sum(key.self_ps for key in pieces))
-        for key in pieces:
-            for mark, share in cells.keys[key.thread, key.row].items():
-                tally.steps.setdefault(mark, Share()).add(share)
-        for share in tally.steps.values():
-            share.executions = -(-share.executions * executions // events)
+    for subject, count in kernels.items():
+        executions = _executions(thunks[subject], count, runs)
+        mine = times.get(subject, {})
+        tally = Tally(executions, count, sum(mine.values()), round(spent.self_ps.get(subject, 0.0)))
+        for mark, seen in in_steps.get(subject, {}).items():
+            tally.steps[mark] = Share(-(-seen * executions // count), mine.get(mark, 0))
         rows[subject] = tally
     return rows
 
 
-def _module_runs(keys: Sequence[_Key]) -> dict[Program, int]:
-    """How often each program ran: as often as the usual instruction of its entry."""
-    seen: dict[Program, dict[Place, int]] = {}
-    for key in keys:
-        if key.program is not None and key.place is not None and key.place.computation == key.program.module.entry:
-            places = seen.setdefault(key.program, {})
-            places[key.place] = places.get(key.place, 0) + key.runs
-    return {program: sorted(places.values())[len(places) // 2] for program, places in seen.items()}
-
-
-def _executions(key: _Key, events: int, runs: Mapping[Program, int]) -> int:
+def _executions(thunk: _Thunk, events: int, runs: Mapping[Program, set[int | None]]) -> int:
     """How often an instruction ran: as often as its computation does in the runs of its program, if that can be told."""
-    if key.program is None or key.place is None:
+    if thunk.program is None or thunk.place is None or None in runs[thunk.program]:
         return events
-    times = key.program.runs(key.place.computation)
-    expected = runs.get(key.program, 0) * (times or 0)
+    expected = len(runs[thunk.program]) * (thunk.program.runs(thunk.place.computation) or 0)
     return min(events, expected) if expected else events
 
 
-def _runs(space: Space, plane: Plane) -> dict[int, tuple[int, int]]:
-    """The runs of programs that thunks belong to: when the first began, and the last ended."""
-    spans: dict[int, tuple[int, int]] = {}
-    for totals in read_totals(space, [TotalsOf(line=line, by=(_RUN,), having=(_THUNK,)) for line in plane.lines if line.length]):
-        column = totals.by[_RUN]
-        for row, first, last in zip(range(len(totals)), totals.first_ps, totals.last_ps, strict=True):
-            run = column[row]
-            if isinstance(run, int):
-                begin, end = spans.get(run, (first, last))
-                spans[run] = (min(begin, first), max(end, last))
-    return spans
-
-
-def _runs_of_steps(space: Space, plane: Plane, host: Host, spans: Mapping[int, tuple[int, int]]) -> list[list[int]]:
-    """The runs of each step: those the host says it started in it.
-
-    Where it does not say which, but started as many as there are, ids are in the order of starts; else those that began in it count.
-    """
-    named = host.ids(host.runs)
-    if any(named):
-        return named
-    ids = sorted(spans)
-    starts = [id for id, name in plane.event_names.items() if _STARTS in name]
-    tables = read_rows(space, [RowsOf(line=line, only=starts) for line in plane.lines if line.length]) if starts and ids else []
-    started = sorted(start for rows in tables for start in rows.start_ps)
-    return host.ids([Launches(_ANY_THREAD, started if len(started) == len(ids) else [spans[id][0] for id in ids], ids)])
-
-
-def _extents(ids: Sequence[Sequence[int]], spans: Mapping[int, tuple[int, int]], cells: _Cells) -> dict[Mark, Extent]:
-    found: dict[Mark, Extent] = {}
-    for mark, mine in enumerate(ids):
-        known = [spans[id] for id in mine if id in spans]
-        if known and mark in cells.busy_ps:
-            wall = max(end for _, end in known) - min(begin for begin, _ in known)
-            found[mark] = Extent(wall, min(cells.busy_ps[mark], wall), mark in cells.ended)
-    return found
+def _extents(events: Iterable[_Event], spent: _Spent, cut_off: set[Mark]) -> dict[Mark, Extent]:
+    spans: dict[Mark, tuple[int, int]] = {}
+    for event in events:
+        mark = event.run.mark
+        if mark is not None:
+            begin, end = spans.get(mark, (event.begin_ps, event.end_ps))
+            spans[mark] = (min(begin, event.begin_ps), max(end, event.end_ps))
+    return {mark: Extent(begin, end, spent.steps_ps[mark], mark not in cut_off) for mark, (begin, end) in spans.items()}

@@ -147,6 +147,7 @@ class _Device:
             busy_ps=min(busy, wall),
             rows=self._rows(),
             steps=self._steps(intervals if busy < apart else ()),
+            begin_ps=min(starts, default=0),
         )
 
     def _rows(self) -> dict[Subject, Tally]:
@@ -228,7 +229,7 @@ class _Device:
             own, begins, ends = zip(*pieces, strict=True)
             begin, end = min(begins), max(ends)
             if begin <= end:  # a step of events without a place in time has no extent
-                found[mark] = Extent(end - begin, min(sum(own), _covered(busy, begin, end) if busy else end - begin), mark in ended)
+                found[mark] = Extent(begin, end, min(sum(own), _covered(busy, begin, end) if busy else end - begin), mark in ended)
         return found
 
 

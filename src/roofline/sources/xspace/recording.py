@@ -17,7 +17,7 @@ from ...cost import Cost
 from ...errors import SourceError
 from ...machine import Machine
 from ...units import parse
-from ...workload import Coverage, Device, KernelUse, Op, Recording, Step, Workload
+from ...workload import Coverage, Device, KernelUse, Op, Recording, Step, StepsOnDevice, Workload
 from ...workload import Share as OpShare
 from .attribute import DevicePart, Extent, Instance, Part, Subject, Tally
 from .scan import Progress, Space, open_bytes, open_space
@@ -53,7 +53,8 @@ def read_part(
     hosts that are read one after the other parse and price each program once.
     """
     with open_space(path, salvage=salvage) if data is None else open_bytes(data, str(path), salvage=salvage) as space:
-        devices, instances, notes = _devices(_Request(space, target, shared, known, progress))
+        found = _devices(_Request(space, target, shared, known, progress))
+        devices, notes = found.devices, found.notes
         if not devices and salvage and space.notes:
             raise SourceError(f"{space.notes[0].partition('; ')[0]}; no device activity precedes the damage")
         if not devices:
@@ -67,9 +68,10 @@ def read_part(
             file=str(path),
             host=host,
             devices=tuple(devices),
-            instances=instances,
+            instances=found.instances,
             measured=counters,
             notes=tuple(dict.fromkeys((*space.notes, *said, *notes, *registers))),
+            annotated_ps=found.annotated_ps,
         )
 
 
@@ -81,7 +83,13 @@ def _tpu_counters(space: Space) -> tuple[tuple[tuple[str, float], ...], list[str
     return measured(space), register_notes(space, TPU_PREFIX)
 
 
-Found = tuple[list[DevicePart], tuple[Instance, ...], list[str]]  # devices, the steps they ran, notes
+class _Found(Struct, frozen=True):
+    """The devices of a profile, the steps they ran, notes, and when the host began the first step by the clock of the devices' events."""
+
+    devices: list[DevicePart] = field(default_factory=list)
+    instances: tuple[Instance, ...] = ()
+    notes: list[str] = field(default_factory=list)
+    annotated_ps: int | None = None
 
 
 class _Request(Struct, frozen=True):
@@ -94,27 +102,27 @@ class _Request(Struct, frozen=True):
     progress: Progress | None
 
 
-def _devices(request: _Request) -> Found:
+def _devices(request: _Request) -> _Found:
     """What ran on each device: on TPUs, else on GPUs, else on the host's CPU. What reads the others is not even imported."""
     for reader in (_tpus, _gpus, _cpus):
         found = reader(request)
-        if found[0]:
+        if found.devices:
             return found
-    return [], (), []
+    return _Found()
 
 
-def _tpus(request: _Request) -> Found:
+def _tpus(request: _Request) -> _Found:
     if not any(plane.name.startswith(TPU_PREFIX) for plane in request.space.planes):
-        return [], (), []
+        return _Found()
     from .tpu import read_tpus
 
-    return read_tpus(request.space, request.target, request.progress)
+    return _Found(*read_tpus(request.space, request.target, request.progress))
 
 
-def _gpus(request: _Request) -> Found:
+def _gpus(request: _Request) -> _Found:
     planes = [plane for plane in request.space.planes if plane.name.startswith(GPU_PREFIX)]
     if not planes:
-        return [], (), []
+        return _Found()
     from .gpu import read_gpus
     from .modules import Programs
     from .steps import read_host
@@ -122,7 +130,7 @@ def _gpus(request: _Request) -> Found:
     programs = Programs(request.space, "gpu", _network(request.target), digests=request.shared, known=request.known)
     host = read_host(request.space, launches=True)
     parts, notes = read_gpus(request.space, planes, programs, host, request.progress)
-    return parts, host.instances, [*host.notes, *notes, *programs.notes]
+    return _Found(parts, host.instances, [*host.notes, *notes, *programs.notes], host.begin_ps)
 
 
 def _network(target: Machine | None) -> Network | None:
@@ -134,13 +142,13 @@ def _network(target: Machine | None) -> Network | None:
     return network_of(target)
 
 
-def _cpus(request: _Request) -> Found:
+def _cpus(request: _Request) -> _Found:
     from .cpu import read_cpus
     from .modules import Programs
 
     programs = Programs(request.space, "cpu", digests=request.shared, known=request.known)
-    parts, instances, notes = read_cpus(request.space, programs, request.progress)
-    return parts, instances, [*notes, *programs.notes]
+    parts, host, notes = read_cpus(request.space, programs, request.progress)
+    return _Found(parts, host.instances, [*notes, *programs.notes], host.begin_ps)
 
 
 def merge(parts: Iterable[Part]) -> Recording:
@@ -162,7 +170,7 @@ def merge(parts: Iterable[Part]) -> Recording:
             programs.setdefault(subject.module, set()).add(subject.program)
     rows = sorted(summed.items(), key=_order)
     return Recording(
-        workload=Workload(tuple([_op(subject, row, len(programs[subject.module]) > 1) for subject, row in rows])),
+        workload=Workload(tuple([_op(subject, row, len(programs[subject.module]) > 1, len(devices) > 1) for subject, row in rows])),
         format=FORMAT,
         files=tuple(part.file for part in ordered),
         hosts=tuple(hosts),
@@ -171,7 +179,7 @@ def merge(parts: Iterable[Part]) -> Recording:
             for number, (host, _, device) in zip(numbers, devices, strict=True)
         ),
         steps=_steps(ordered, keys),
-        coverage=_coverage([device for _, _, device in devices]),
+        coverage=_coverage(ordered),
         kernels=tuple(
             [
                 KernelUse(place, launched.kernel, launched.first_ps, launched.grid, launched.count)
@@ -208,31 +216,58 @@ def _step_keys(parts: Sequence[Part]) -> dict[Instance, int]:
 
 def _steps(parts: Sequence[Part], keys: dict[Instance, int]) -> tuple[Step, ...]:
     """Every step that did something on a device. One that a host does not have, or not to its end, is not complete."""
-    extents: dict[Instance, list[Extent]] = {}
-    hosts: dict[Instance, int] = {}
-    for part in parts:
-        for mark, instance in enumerate(part.instances):
-            mine = [device.steps[mark] for device in part.devices if mark in device.steps]
-            if mine:
-                extents.setdefault(instance, []).extend(mine)
-                hosts[instance] = hosts.get(instance, 0) + 1
+    ran: dict[Instance, list[tuple[Extent, int, bool]]] = {}
+    hosts: dict[Instance, set[int]] = {}
+    for host, part in enumerate(parts):
+        for device in part.devices:
+            for mark, (time_ps, followed) in device.step_times().items():
+                ran.setdefault(part.instances[mark], []).append((device.steps[mark], time_ps, followed))
+                hosts.setdefault(part.instances[mark], set()).add(host)
     return tuple(
-        Step(
-            key=key,
-            name=instance.name,
-            number=instance.number,
-            wall_s=sum(extent.wall_ps for extent in extents[instance]) * PICOSECOND,
-            busy_s=sum(extent.busy_ps for extent in extents[instance]) * PICOSECOND,
-            complete=all(extent.complete for extent in extents[instance]) and hosts[instance] == len(parts),
-        )
+        _step(instance, key, ran[instance], everywhere=len(hosts[instance]) == len(parts))
         for instance, key in keys.items()
-        if instance in extents
+        if instance in ran
     )
 
 
-def _coverage(devices: Sequence[DevicePart]) -> Coverage:
-    """Wall and busy time, and how much of it was attributed and priced, summed over devices."""
+def _step(instance: Instance, key: int, ran: Sequence[tuple[Extent, int, bool]], *, everywhere: bool) -> Step:
+    """A step from its work on each device, how long it lasted there, and whether another followed."""
+    extents, times, followed = zip(*ran, strict=True)
+    return Step(
+        key=key,
+        name=instance.name,
+        number=instance.number,
+        time_s=sum(times) * PICOSECOND / len(ran),
+        slowest_s=max(times) * PICOSECOND,
+        span_s=sum(extent.span_ps for extent in extents) * PICOSECOND / len(ran),
+        busy_s=sum(extent.busy_ps for extent in extents) * PICOSECOND / len(ran),
+        device_seconds=sum(times) * PICOSECOND,
+        complete=everywhere and all(extent.complete for extent in extents),
+        followed=all(followed),
+    )
+
+
+def _before_steps(parts: Sequence[Part]) -> float | None:
+    """From the first annotation or work, whichever is earlier, to the first work of the first step: the mean over devices."""
+    times = []
+    for part in parts:
+        for device in part.devices:
+            if device.steps:
+                begun = device.begin_ps if part.annotated_ps is None else min(device.begin_ps, part.annotated_ps)
+                times.append(min(extent.begin_ps for extent in device.steps.values()) - begun)
+    return sum(times) * PICOSECOND / len(times) if times else None
+
+
+def _coverage(parts: Sequence[Part]) -> Coverage:
+    """Wall and busy time, and how much of it was attributed and priced, summed over devices; and the wall clock of the longest host.
+
+    Clocks of hosts are not compared.
+    """
+    devices = [device for part in parts for device in part.devices]
+    runs = [max(one.end_ps for one in part.devices) - min(one.begin_ps for one in part.devices) for part in parts if part.devices]
     return Coverage(
+        run_s=max(runs, default=0) * PICOSECOND,
+        before_steps_s=_before_steps(parts),
         wall_s=sum(device.wall_ps for device in devices) * PICOSECOND,
         busy_s=sum(device.busy_ps for device in devices) * PICOSECOND,
         attributed_s=sum(max(0, device.busy_ps - device.unfound_ps) for device in devices) * PICOSECOND,
@@ -254,10 +289,15 @@ class _Row(Struct):
     total: Tally = field(default_factory=Tally)
     steps: dict[int, tuple[int, int]] = field(default_factory=dict)
     devices: list[OpShare] = field(default_factory=list)
+    both: list[StepsOnDevice] = field(default_factory=list)
 
     def add(self, number: int, tally: Tally, keys: Sequence[int]) -> None:
         """What it did on one device, whose marks have these keys."""
         self.total.add_totals(tally)
+        parts = sorted((keys[mark], share.executions, share.time_ps) for mark, share in tally.steps.items())
+        if parts:
+            steps, counts, times = zip(*parts, strict=True)
+            self.both.append(StepsOnDevice(device=number, steps=steps, counts=counts, times_s=tuple(time * PICOSECOND for time in times)))
         for mark, share in tally.steps.items():
             executions, time_ps = self.steps.get(keys[mark], (0, 0))
             self.steps[keys[mark]] = (executions + share.executions, time_ps + share.time_ps)
@@ -270,7 +310,7 @@ def _order(row: tuple[Subject, _Row]) -> tuple[int, str, str, str, str]:
     return -summed.total.time_ps, subject.module, subject.program, subject.name, subject.category
 
 
-def _op(subject: Subject, row: _Row, ambiguous: bool) -> Op:
+def _op(subject: Subject, row: _Row, ambiguous: bool, several: bool) -> Op:
     total = row.total
     cost = subject.cost * total.executions
     if total.amounts:
@@ -292,5 +332,6 @@ def _op(subject: Subject, row: _Row, ambiguous: bool) -> Op:
         bytes_provenance=subject.bytes_provenance,
         by_step=tuple([OpShare(key=key, count=count, time_s=time_ps * PICOSECOND) for key, (count, time_ps) in sorted(row.steps.items())]),
         by_device=tuple(sorted(row.devices, key=lambda share: share.key)),
+        by_step_and_device=tuple(sorted(row.both, key=lambda part: part.device)) if several else (),
         notes=subject.notes,
     )

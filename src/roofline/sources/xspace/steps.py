@@ -62,6 +62,11 @@ class Host(Struct):
     notes: tuple[str, ...] = ()
 
     @property
+    def begin_ps(self) -> int | None:
+        """When the first annotated step began."""
+        return self.annotations[0].begin_ps if self.annotations else None
+
+    @property
     def instances(self) -> tuple[Instance, ...]:
         return numbered((annotation.name, annotation.number) for annotation in self.annotations)
 

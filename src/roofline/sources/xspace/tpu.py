@@ -4,7 +4,7 @@ The offsets and durations of the events themselves are distorted; ``device_offse
 are part of their chip: what runs on them has rows of its own beside the TensorCore's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -211,7 +211,8 @@ def _part(cores: Sequence[_Core], steps: DeviceSteps) -> DevicePart:
         wall_ps=wall,
         busy_ps=min(busy, wall),
         rows=rows,
-        steps=_extents(steps.walls.get(main.plane.name, {}), tables),
+        steps=_extents(tables, steps.complete.get(main.plane.name, ())),
+        begin_ps=min(starts, default=0),
     )
 
 
@@ -222,12 +223,16 @@ def _add(rows: dict[Subject, Tally], subject: Subject, tally: Tally) -> None:
         known.add(tally)
 
 
-def _extents(walls: Mapping[Mark, Extent], tables: Sequence[Totals]) -> dict[Mark, Extent]:
-    """The steps of a device, with the busy time that was found in each."""
-    busy: dict[Mark, int] = {}
+def _extents(tables: Sequence[Totals], complete: Collection[Mark]) -> dict[Mark, Extent]:
+    """The work of each step on a device, by the device's own clock."""
+    pieces: dict[Mark, list[tuple[int, int, int]]] = {}
     for totals in tables:
-        for label, self_ps in zip(totals.cells.label, totals.cells.self_ps, strict=True):
-            busy[label] = busy.get(label, 0) + self_ps
-    return {
-        mark: Extent(extent.wall_ps, min(busy[mark], extent.wall_ps), extent.complete) for mark, extent in walls.items() if mark in busy
-    }
+        cells = totals.cells
+        for label, first, last, self_ps in zip(cells.label, cells.first_ps, cells.last_ps, cells.self_ps, strict=True):
+            if first <= last:
+                pieces.setdefault(label, []).append((first, last, self_ps))
+    found: dict[Mark, Extent] = {}
+    for mark, mine in pieces.items():
+        begin, end = min(first for first, _, _ in mine), max(last for _, last, _ in mine)
+        found[mark] = Extent(begin, end, min(sum(own for _, _, own in mine), end - begin), mark in complete)
+    return found

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from .attribute import Extent, Instance, Mark, numbered
+from .attribute import Instance, Mark, numbered
 from .scan import Line, Plane, RowsOf, Space, Steps, TotalsOf, read_rows, read_totals
 from .steps import read_host
 
@@ -18,10 +18,10 @@ Span = tuple[Instance, int, int]  # a step on one device: which, begin, end
 
 
 class DeviceSteps(Struct):
-    """The steps of each device, by its plane: where they lie, and how long they took."""
+    """The steps of each device, by its plane: where they lie, and which of them the recording saw to their ends."""
 
     spans: dict[str, list[tuple[int, int, Mark]]] = field(default_factory=dict)
-    walls: dict[str, dict[Mark, Extent]] = field(default_factory=dict)
+    complete: dict[str, set[Mark]] = field(default_factory=dict)
 
     def lookup(self, plane: str) -> Steps | None:
         """Which step an operation belongs to, by when it began."""
@@ -43,8 +43,8 @@ def device_steps(space: Space, planes: Sequence[Plane]) -> tuple[DeviceSteps, tu
         for instance, begin, end in spans:
             mark = marks.setdefault(instance, len(marks))
             steps.spans.setdefault(plane, []).append((begin, end, mark))
-            extent = steps.walls.setdefault(plane, {}).setdefault(mark, Extent(0, 0, instance in whole))
-            extent.wall_ps += end - begin
+            if instance in whole:
+                steps.complete.setdefault(plane, set()).add(mark)
     return steps, tuple(marks), notes
 
 

@@ -23,6 +23,8 @@ export function facts(row) {
   const found = [
     ["Time", show(row.time_s, "s"), known(row.share) ? `${percent(row.share)} of total` : ""],
     differs(row.self_time_s, row.time_s) && ["Self time", show(row.self_time_s, "s"), "excluding nested ops"],
+    differs(row.slowest_s, row.time_s) && ["Slowest device", show(row.slowest_s, "s"), ""],
+    differs(row.device_seconds, row.time_s) && ["Device-seconds", show(row.device_seconds, "s"), "summed over devices"],
     known(row.busy_s) && ["Busy", show(row.busy_s, "s"), row.time_s ? percent(row.busy_s / row.time_s) : ""],
     ["Minimum time", show(row.floor_s, "s"), lostWords(row.lost_s)],
     ["Roofline efficiency", percent(row.efficiency), boundTitle(row.bound)],
@@ -53,10 +55,11 @@ export function amounts(row) {
     return share === undefined || share === null ? "" : `${percent(share)} of peak`;
   };
   const work = Object.entries(row.work ?? {}).map(([name, amount]) => [resourceTitle(name), show(amount, "FLOP"), used(name)]);
+  const seconds = row.device_seconds ?? row.time_s;
   const moved = Object.entries(row.moved ?? {}).map(([name, amount]) => [
     resourceTitle(name),
     show(amount, "B"),
-    [row.time_s && amount !== null ? show(amount / row.time_s, "B/s") : "", used(name)].filter(Boolean).join(" · "),
+    [seconds && amount !== null ? show(amount / seconds, "B/s") : "", used(name)].filter(Boolean).join(" · "),
   ]);
   const hops = Object.entries(row.hops ?? {}).map(([name, amount]) => [resourceTitle(name), show(amount, "hop"), ""]);
   return [...work, ...moved, ...hops];

@@ -12,10 +12,23 @@ const SCOPES = Object.entries(SIGNS).map(([key, sign]) => ({ key, sign, title: k
 
 /** The columns in which anything is known. */
 function columnsOf(rows) {
-  return PROGRAM_COLUMNS.filter(({ key }) => key === "name" || !OPTIONAL.includes(key) || rows.some((row) => row[key] !== null));
+  return PROGRAM_COLUMNS.filter(({ key }) => {
+    const known = rows.filter((row) => row[key] !== null && row[key] !== undefined);
+    return SEVERAL.includes(key) ? known.some((row) => row[key] !== row.time_s) : key === "name" || !OPTIONAL.includes(key) || known.length;
+  });
 }
 
-const OPTIONAL = ["busy_s", "link_utilization", "memory_utilization", "op_efficiency"];
+/** The rows with the time before the first step as one of their own, in which no work is counted. */
+function withBefore(rows, time_s) {
+  const first = rows.findIndex(({ scope }) => scope === "step");
+  if (!time_s || first < 0) return rows;
+  const unknown = Object.fromEntries(PROGRAM_COLUMNS.map(({ key }) => [key, null]));
+  const before = { ...unknown, kind: "point", id: "before", scope: "before", name: VOCABULARY.points.before, time_s };
+  return [...rows.slice(0, first), before, ...rows.slice(first)];
+}
+
+const OPTIONAL = ["busy_s", "span_s", "link_utilization", "memory_utilization", "op_efficiency"];
+const SEVERAL = ["slowest_s", "device_seconds"]; // the time again where there is one device
 
 /** @returns {{root, update(state, derived)}} */
 export function program({ report, store, card }) {
@@ -85,7 +98,7 @@ export function program({ report, store, card }) {
     update: (state, derived) => {
       for (const [key, tick] of ticks) tick.checked = state.scopes.includes(key);
       const rows = derived.program.filter((row) => state.scopes.includes(row.scope));
-      list.show({ rows, columns: columnsOf(rows), selected: new Set() });
+      list.show({ rows: withBefore(rows, report.coverage.before_steps_s), columns: columnsOf(rows), selected: new Set() });
       drawing.show({
         model: derived.programModel,
         colourOf: derived.colourOf,

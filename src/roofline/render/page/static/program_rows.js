@@ -22,13 +22,21 @@ export function programRows(report, { feeds = true, level = "hbm" } = {}, machin
 
 /** A point on another machine than its report's, whose losses are not known. */
 function moved(point, machine, floors) {
-  const { time_s, known = {} } = point;
-  const { unit, unknown, ...found } = place(costOf(point), machine, { time_s, known });
-  return { ...point, ...found, op_efficiency: per(floors, time_s), lost: {} };
+  const { known = {} } = point;
+  const time_s = deviceSeconds(point);
+  const devices = per(time_s, point.time_s) ?? 1;
+  const { unit, unknown, floor_s, serial_s, ...found } = place(costOf(point), machine, { time_s, known });
+  return { ...point, ...found, floor_s: floor_s / devices, serial_s: serial_s / devices, op_efficiency: per(floors, time_s), lost: {} };
+}
+
+/** What rates are of: work and bytes are those of all devices. */
+function deviceSeconds({ device_seconds = null, time_s }) {
+  return device_seconds ?? time_s;
 }
 
 function pointRow(point, level, titles) {
-  const { scope, step, time_s, flops, utilization = {} } = point;
+  const { scope, step, flops, utilization = {} } = point;
+  const seconds = deviceSeconds(point);
   const bytes = Object.keys(point.bytes).length ? bytesOf(point.bytes, level) : null; // counters may see no traffic at all
   const busiest = (mine) => Object.keys(utilization).filter((unit) => mine(resource(unit))).reduce(
     (most, unit) => Math.max(most, utilization[unit]),
@@ -42,8 +50,8 @@ function pointRow(point, level, titles) {
     name: scope === "step" ? `${VOCABULARY.points.step} ${titles[step] ?? step}` : VOCABULARY.points[scope] ?? scope,
     moved: point.bytes,
     bytes,
-    rate: per(flops, time_s),
-    bandwidth: per(bytes, time_s),
+    rate: per(flops, seconds),
+    bandwidth: per(bytes, seconds),
     intensity: per(flops, bytes),
     peak_share: busiest((unit) => unit.isCompute),
     memory_utilization: busiest((unit) => unit.isMemory),
@@ -58,9 +66,12 @@ function opFloors(report, feeds, machine) {
   const steps = new Map();
   for (const { op, step, count } of report.by_step ?? []) steps.set(step, (steps.get(step) ?? 0) + (each.get(op) ?? 0) * count);
   const complete = report.points.filter((point) => point.scope === "step" && point.infeed_outfeed === feeds);
+  const last = new Set((report.steps ?? []).filter(({ followed = true }) => !followed).map(({ step }) => step));
+  const followed = complete.filter(({ step }) => !last.has(step));
+  const averaged = followed.length ? followed : complete;
   const sums = {
     total: rows.reduce((sum, row) => sum + row.floor_s, 0),
-    average: complete.reduce((sum, point) => sum + (steps.get(point.step) ?? 0), 0) / (complete.length || 1),
+    average: averaged.reduce((sum, point) => sum + (steps.get(point.step) ?? 0), 0) / (averaged.length || 1),
   };
   return ({ scope, step }) => (scope === "step" ? steps.get(step) : sums[scope]) || null;
 }

@@ -20,10 +20,12 @@ function indexOf(report) {
   let found = indexed.get(report);
   if (!found) {
     const [steps, devices] = [byOp(report.by_step, "step"), byOp(report.by_device, "device")];
+    const both = byStepAndDevice(report.by_step_and_device ?? []);
     const ops = report.ops.map((op) => ({
       op: op.known ? op : { ...ABSENT, ...op }, // fields that reports of other writers need not have
       steps: steps.get(op.id) ?? new Map(),
       devices: devices.get(op.id) ?? new Map(),
+      both: both && (both.get(op.id) ?? new Map()),
       feeds: isFeed(op),
     }));
     indexed.set(report, (found = { own: machineFrom(report.machine), ops, last: null }));
@@ -37,6 +39,17 @@ function byOp(shares, key) {
     if (!all.has(op)) all.set(op, new Map());
     const had = all.get(op).get(where) ?? { count: 0, time_s: 0 };
     all.get(op).set(where, { count: had.count + count, time_s: had.time_s + time_s });
+  }
+  return all;
+}
+
+/** The parts of each op by device and step, where a report has them. */
+function byStepAndDevice(table) {
+  if (!table.length) return null;
+  const all = new Map();
+  for (const { op, device, steps, counts, times_s } of table) {
+    if (!all.has(op)) all.set(op, new Map());
+    all.get(op).set(device, new Map(steps.map((step, place) => [step, { count: counts[place], time_s: times_s[place] }])));
   }
   return all;
 }
@@ -80,8 +93,8 @@ function isFeed({ category = "" }) {
 /**
  * The ops of a report as rows: the part that falls into the chosen step and on the chosen devices, placed on a machine.
  *
- * Work is shared out by executions and time as it was measured. A step on one device is the product of both shares, which is exact
- * where every step does the same on every device. `level` is a memory level or link, or "bound".
+ * Work is shared out by executions and time as it was measured. A step on some of several devices is measured where the report has the
+ * times of both at once; otherwise it is the product of both shares. `level` is a memory level or link, or "bound".
  */
 export function select(report, { step = null, device = null, host = null, feeds = true, level = "hbm" } = {}, machine = null) {
   const index = indexOf(report);
@@ -103,11 +116,12 @@ export function select(report, { step = null, device = null, host = null, feeds 
 }
 
 /** The part of an op that a choice leaves: the fraction of its executions and of its time, or `null` when nothing is left. */
-function partOf({ op, steps, devices }, step, chosen) {
+function partOf({ op, steps, devices, both }, step, chosen) {
   if (step === null && chosen === null) return ALL;
-  const parts = step === null ? [] : [steps.get(step)];
+  const measured = both && step !== null && chosen !== null;
+  const parts = step === null || measured ? [] : [steps.get(step)];
   if (chosen !== null) {
-    const mine = chosen.map((id) => devices.get(id)).filter(Boolean);
+    const mine = chosen.map((id) => (measured ? both.get(id)?.get(step) : devices.get(id))).filter(Boolean);
     parts.push({ count: total(mine.map((one) => one.count)), time_s: total(mine.map((one) => one.time_s)) });
   }
   if (!parts.every((part) => part?.count > 0)) return null;
@@ -132,7 +146,7 @@ function rowOf({ op, steps, devices, feeds }, part, machine, asReported, chosen)
     kind: "op", id, ops: [id], rank, name, category, module, scope, location, phase, notes, provenance, counters,
     count, kernels, time_s, self_time_s, flops, work, moved, hops,
     floor_s, serial_s, bound, efficiency, attainable, times, utilization, roofs, unrated, unit, dtype,
-    weight: self_time_s || time_s || floor_s || 0, // the seconds that its size shows
+    weight: self_time_s ?? time_s ?? floor_s ?? 0, // the seconds that its size shows
     share: null,
     // Corrections for overlap and launches are the report's; on another machine only a report without them has the figure.
     expected_s: asReported ? run.expected_s : op.expected_s === op.floor_s ? floor_s : null,
