@@ -1,14 +1,16 @@
 """Compiled programs as recordings: HLO text, HloProto, StableHLO, and folders that ``--xla_dump_to`` wrote.
 
 A compiled program is priced as it is. One that was not compiled (StableHLO, or HLO before optimisation) is fused first by this
-project's own model, and the recording says that its costs are an estimate.
+project's own model, and the recording says that its costs are an estimate. So is one that was compiled for a CPU and is analysed for an
+accelerator: what the compiler for CPUs did to it is undone first.
 """
 
 from pathlib import Path
 
 from ..hlo.fusion.compiler_model import fuse
+from ..hlo.fusion.decompiling import decompiled, is_widened
 from ..hlo.ir.module import HloModule
-from ..hlo.ir.platforms import Platform, detect_platform, platform_of
+from ..hlo.ir.platforms import Platform, detect_platform, named_platform, platform_of
 from ..hlo.price.collectives import network_of
 from ..hlo.price.program import program
 from ..machine import Machine
@@ -18,6 +20,13 @@ from .hlo_dump import read_modules, sniff
 __all__ = ["is_compiled", "prepared", "read", "sniff"]
 
 ESTIMATE = "{name} is not compiled: estimate, fused by roofline's own model"
+FROM_CPU = (
+    "{name} was compiled for a CPU: estimate for {chip}, with its products in the source's number formats and fused by roofline's own model"
+)
+FROM_ANOTHER = (
+    "{name} was compiled for a {compiled_for}: its kernels are that compiler's, only units and formats are those of {chip}; "
+    "analyse the program before compilation (StableHLO), or one compiled for {chip}"
+)
 
 
 def read(path: Path, target: Machine | None = None) -> Recording:
@@ -34,12 +43,21 @@ def read(path: Path, target: Machine | None = None) -> Recording:
 def prepared(module: HloModule, target: Machine | None = None) -> tuple[HloModule, Platform, list[str]]:
     """A program as it is priced, the platform it is for, and what is to be said about that.
 
-    A compiled program names its platform; one that was not compiled is for the machine it is analysed for.
+    A compiled program shows its platform; one that does not, or was not compiled, is for the machine it is analysed for.
     """
-    if is_compiled(module):
+    if not is_compiled(module):
+        platform = platform_of(target) if target else "gpu"
+        return fuse(module, platform), platform, [ESTIMATE.format(name=module.name)]
+    if target is None:
         return module, detect_platform(module), []
-    platform = platform_of(target) if target else "gpu"
-    return fuse(module, platform), platform, [ESTIMATE.format(name=module.name)]
+    platform = platform_of(target)
+    compiled_for = named_platform(module) or ("cpu" if is_widened(module) else platform)
+    if compiled_for == platform:
+        return module, platform, []
+    if compiled_for == "cpu":
+        return fuse(decompiled(module), platform), platform, [FROM_CPU.format(name=module.name, chip=target.name)]
+    note = FROM_ANOTHER.format(name=module.name, compiled_for=compiled_for.upper(), chip=target.name)
+    return module, platform, [note]
 
 
 def is_compiled(module: HloModule) -> bool:
