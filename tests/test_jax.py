@@ -133,3 +133,11 @@ def test_shardings_give_one_devices_share_and_its_exchanges() -> None:
     assert int(matrix) == 2 * 2 * 256 * 512 * 2048 // 8
     assert int(links) == 256 * 512 * 2 * 7 // 4
     assert note == "one of 8 devices"
+
+
+@pytest.mark.parametrize(("precision", "compute"), [("default", None), ("high", "bf16x3"), ("highest", "bf16x6")])
+def test_the_passes_of_a_product_are_those_of_the_formula(precision: str, compute: str | None) -> None:
+    square = Spec((2048, 2048), jnp.float32)
+    report = rl.jax.analyze(lambda a, b: jnp.dot(a, b, precision=precision), chip="v5e")(square, square)
+    formula = rl.place(rl.formulas.matmul(2048, 2048, 2048, dtype="fp32", compute=compute).cost, rl.chip("v5e"))
+    assert report.points[0].floor_s == pytest.approx(formula.floor_s)
