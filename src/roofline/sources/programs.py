@@ -5,13 +5,17 @@ project's own model, and the recording says that its costs are an estimate. So i
 accelerator: what the compiler for CPUs did to it is undone first.
 """
 
+from fractions import Fraction
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from ..hlo.fusion.compiler_model import fuse
 from ..hlo.fusion.decompiling import decompiled, is_widened
 from ..hlo.ir.module import HloModule
 from ..hlo.ir.platforms import Platform, detect_platform, named_platform, platform_of
 from ..hlo.price.collectives import network_of
+from ..hlo.price.pricing import COLLECTIVES
 from ..hlo.price.program import program
 from ..machine import Machine
 from ..workload import Op, Recording, Workload
@@ -28,6 +32,12 @@ FROM_ANOTHER = (
     "analyse the program before compilation (StableHLO), or one compiled for {chip}"
 )
 
+SHARED = (
+    "{name} is not partitioned: one of {devices} devices, with 1/{devices} of every op; exchanges between devices and work that each "
+    "repeats are not counted. Compile it, or use roofline.jax.analyze, to count them"
+)
+MANUAL = "{name} is not partitioned over its {devices} devices: regions written for one device are counted for one, the rest as a whole"
+
 
 def read(path: Path, target: Machine | None = None) -> Recording:
     """Every op of a program once; of a folder, of each program in it."""
@@ -36,7 +46,11 @@ def read(path: Path, target: Machine | None = None) -> Recording:
     for module in read_modules(path):
         ready, platform, note = prepared(module, target)
         notes += note
-        ops += program(ready, platform, link=network_of(target) if target else None).ops
+        found = program(ready, platform, link=network_of(target) if target else None).ops
+        if module.num_partitions > 1 and not is_compiled(module):
+            found, said = _one_device(module, found)
+            notes.append(said)
+        ops += found
     return Recording(workload=Workload(tuple(ops)), format="hlo", files=(str(path),), notes=tuple(notes))
 
 
@@ -58,6 +72,18 @@ def prepared(module: HloModule, target: Machine | None = None) -> tuple[HloModul
         return fuse(decompiled(module), platform), platform, [FROM_CPU.format(name=module.name, chip=target.name)]
     note = FROM_ANOTHER.format(name=module.name, compiled_for=compiled_for.upper(), chip=target.name)
     return module, platform, [note]
+
+
+def _one_device(module: HloModule, ops: tuple[Op, ...]) -> tuple[tuple[Op, ...], str]:
+    """One device's share of a program that is still to be partitioned, and what is said about it.
+
+    A program that itself exchanges data between devices is written for one of them, at least in parts: it stays whole.
+    """
+    if any(one.opcode in COLLECTIVES for computation in module for one in computation):
+        return ops, MANUAL.format(name=module.name, devices=module.num_partitions)
+    share = Fraction(1, module.num_partitions)
+    shared = tuple(replace(op, cost=op.cost * share) for op in ops)
+    return shared, SHARED.format(name=module.name, devices=module.num_partitions)
 
 
 def is_compiled(module: HloModule) -> bool:
