@@ -61,7 +61,7 @@ SPANS = ((0.1, 1000.0), (1.0, 2.0), (1.2, 9.0), (3e-5, 5e3), (1e4, 7e15), (0.9, 
 
 def placed(machine: str, cost: Mapping[str, float | None], time_s: float | None, launches: float, level: str) -> dict[str, Any]:
     """One case of the law with Python's answer."""
-    found = hold(Cost.of(cost), Machine.of(machine, RATES[machine]), time_s, executions=launches)
+    found = hold(Cost.of(cost), Machine.of(machine, RATES[machine], kind=machine), time_s, executions=launches)
     names = ("floor_s", "serial_s", "unit", "bound", "efficiency", "utilization", "attainable", "achieved")
     expected = {name: getattr(found, name) for name in names}
     expected |= {
@@ -84,6 +84,8 @@ def law_cases() -> Iterator[dict[str, Any]]:
         yield placed("toy", {"matrix/bf16": None, "hbm": 10}, time_s, 1, "hbm")
         yield placed("tpu", {"vmem.read": 1e9, "vmem.write": 1e9, "matrix/bf16": 1e12, "hbm": 0}, time_s, 1, "vmem")
         yield placed("tpu", {"pcie.in": 3.2e10, "pcie.out": 1.6e10, "hbm": 1}, time_s, 1, "pcie")  # two directions of one link
+        yield placed("toy", {"matrix/bf16x3": 50, "matrix/fp8": 50, "matrix/tf32x3": 20, "hbm": 10}, time_s, 1, "hbm")  # several passes
+        yield placed("tpu", {"matrix/fp32": 1e12, "matrix/bf16x6": 1e12, "hbm": 1}, time_s, 1, "hbm")  # rounded to bf16
         yield placed("memory only", {"matrix/bf16": 5}, time_s, 1, "hbm")  # nothing is rated for it
     for time_s in TIMES[2:8]:
         yield placed("gpu", {"hbm": 4.8e6, "vector/fp32": 67}, time_s, 1, "hbm")  # a floor of 1 µs, below one launch

@@ -8,6 +8,8 @@ import pytest
 from hlo_programs import DATA, load
 from roofline.errors import SourceError
 from roofline.hlo.read import recognise
+from roofline.machines import load as load_machine
+from roofline.sources import programs
 from roofline.sources.hlo_dump import program_files, read_module, read_modules, sniff
 
 
@@ -72,3 +74,22 @@ def test_every_kept_program_is_recognised_and_other_files_are_not(tmp_path: Path
     ]
     assert [recognise(data) for data in others] == [""] * len(others)
     assert not sniff(b"hello", tmp_path)
+
+
+SHARDED = """module @jit_f attributes {mhlo.num_partitions = PARTS : i32, mhlo.num_replicas = 1 : i32} {
+  func.func public @main(%arg0: tensor<64x32xbf16>, %arg1: tensor<32x128xbf16>) -> tensor<64x128xbf16> {
+    %0 = stablehlo.dot_general %arg0, %arg1, contracting_dims = [1] x [0] : (tensor<64x32xbf16>, tensor<32x128xbf16>) -> tensor<64x128xbf16>
+    return %0 : tensor<64x128xbf16>
+  }
+}
+"""
+
+
+def test_a_program_still_to_be_partitioned_counts_one_devices_share_and_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "f.mlir"
+    file.write_text(SHARDED.replace("PARTS", "8"))
+    recording = programs.read(file, load_machine("h200"))
+    assert recording.workload.ops[0].cost["matrix/bf16"] == 2 * 64 * 32 * 128 // 8
+    assert "one of 8 devices" in recording.notes[-1]
+    file.write_text(SHARDED.replace("PARTS", "1"))
+    assert programs.read(file, load_machine("h200")).workload.ops[0].cost["matrix/bf16"] == 2 * 64 * 32 * 128

@@ -92,3 +92,16 @@ def test_a_rate_of_nothing_is_refused(rate: float) -> None:
 def test_rating_a_resource_twice_is_refused() -> None:
     with pytest.raises(MachineError, match="rates hbm twice"):
         Machine(name="x", ceilings=(Ceiling(resource=HBM, rate=1), Ceiling(resource=HBM, rate=2)))
+
+
+def test_passes_divide_the_rate_of_their_format() -> None:
+    chip = Machine.of("chip", {"matrix/bf16": 90, "vector/fp32": 5})
+    assert [chip.rate(f"matrix/bf16{passes}") for passes in ("", "x3", "x6", "x9")] == [90, 30, 15, 10]
+    # Without the format there is nothing to repeat: the vector unit has fp32 itself.
+    assert chip.rate("matrix/tf32x3") == 5
+
+
+def test_a_tpu_rounds_wider_products_to_bf16_and_other_chips_do_not() -> None:
+    rates = {"matrix/bf16": 90, "vector/fp32": 5}
+    assert [Machine.of("chip", rates, kind=kind).rate("matrix/fp32") for kind in ("tpu", "gpu")] == [90, 5]
+    assert Machine.of("chip", {**rates, "matrix/fp32": 20}, kind="tpu").rate("matrix/fp32") == 20

@@ -113,7 +113,7 @@ FLOPS = 2 * 8 * 16 * 4
         ("f32", "f32", "f32", "gpu", ", operand_precision={highest,highest}", "matrix/fp32"),
         ("f32", "f32", "f32", "gpu", ", algorithm=dot_tf32_tf32_f32", "matrix/tf32"),
         ("f32", "f32", "f32", "gpu", ", algorithm=dot_f32_f32_f32", "matrix/fp32"),
-        ("f32", "f32", "f32", "gpu", ", algorithm=dot_bf16_bf16_f32_x6", "matrix/bf16"),
+        ("f32", "f32", "f32", "gpu", ", algorithm=dot_bf16_bf16_f32_x6", "matrix/bf16x6"),
         ("f32", "bf16", "bf16", "gpu", "", "matrix/bf16"),
         ("f16", "f16", "f16", "gpu", "", "matrix/fp16"),
         ("f64", "f64", "f64", "gpu", "", "matrix/fp64"),
@@ -124,6 +124,10 @@ FLOPS = 2 * 8 * 16 * 4
         ("s32", "s32", "s32", "gpu", "", "vector/int32"),
         ("f32", "f32", "f32", "tpu", "", "matrix/bf16"),
         ("s32", "s4", "s4", "tpu", "", "matrix/int4"),
+        ("f32", "f32", "f32", "tpu", ", operand_precision={default,high}", "matrix/bf16x3"),
+        ("f32", "f32", "f32", "tpu", ", algorithm=dot_f32_f32_f32", "matrix/bf16x6"),
+        ("f32", "f32", "f32", "gpu", ", algorithm=dot_bf16_bf16_f32_x9", "matrix/bf16x9"),
+        ("f32", "f32", "f32", "gpu", ", algorithm=dot_tf32_tf32_f32_x3", "matrix/tf32x3"),
         ("f32", "f32", "f32", "cpu", "", "matrix/fp32"),
         ("s32", "s8", "s8", "cpu", "", "vector/int8"),
     ],
@@ -136,8 +140,8 @@ def test_a_product_runs_on_the_unit_its_formats_and_precision_choose(
 
 def test_passes_are_said_and_flop_counted_once() -> None:
     found = priced(DOT.format("f32") + ", operand_precision={highest,highest}", "f32[8,16]{1,0}", "f32[16,4]{1,0}", platform="tpu")
-    assert found.cost["matrix/bf16"] == FLOPS
-    assert found.notes == ("runs as 6 passes of bf16; FLOP counted once",)
+    assert found.cost["matrix/bf16x6"] == FLOPS
+    assert found.notes == ("runs as 6 passes of bf16, at 1/6 of its rate; FLOP counted once",)
 
 
 def test_a_complex_product_is_four_real_ones() -> None:

@@ -21,7 +21,8 @@ Elements = TypeVar("Elements", int, float, Fraction, int | float | Fraction)
 class DType(Struct, frozen=True):
     """A number format: ``bits`` as stored in memory, and the ``rate`` format whose hardware roof it runs under.
 
-    All 8-bit floats share the fp8 roof; tf32 is stored in 32 bits and has a roof of its own.
+    All 8-bit floats share the fp8 roof; tf32 is stored in 32 bits and has a roof of its own. A format such as bf16x3 computes fp32
+    products in so many passes of a narrower one, at that part of its rate.
     """
 
     name: str
@@ -44,6 +45,10 @@ _TABLE: tuple[tuple[str, int, str, str], ...] = (
     ("fp16", 16, "fp16", "f16 float16 half"),
     ("fp32", 32, "fp32", "f32 float32 float"),
     ("tf32", 32, "tf32", "tensorfloat32"),
+    ("tf32x3", 32, "tf32x3", ""),
+    ("bf16x3", 32, "bf16x3", ""),
+    ("bf16x6", 32, "bf16x6", ""),
+    ("bf16x9", 32, "bf16x9", ""),
     ("fp64", 64, "fp64", "f64 float64 double"),
     ("fp8", 8, "fp8", "f8 float8"),
     ("fp8_e4m3", 8, "fp8", "f8e4m3fn float8_e4m3fn f8e4m3 float8_e4m3 e4m3"),
@@ -86,6 +91,22 @@ def dtype(name: str | DType) -> DType:
     if found is None:
         raise FormulaError(f"no number format named {name!r}{did_you_mean(name, _SPELLED) or '; known: ' + ', '.join(DTYPES)}")
     return found
+
+
+def passes_of(rate: str) -> tuple[str, int]:
+    """The format that runs a product, and in how many passes.
+
+    >>> passes_of("bf16x3"), passes_of("bf16")
+    (('bf16', 3), ('bf16', 1))
+    """
+    base, _, passes = rate.partition("x")
+    return (base, int(passes)) if passes.isdigit() else (rate, 1)
+
+
+def passes_note(rate: str) -> str:
+    """What is said about a product in several passes; nothing about one in a single pass."""
+    base, passes = passes_of(rate)
+    return f"runs as {passes} passes of {base}, at 1/{passes} of its rate; FLOP counted once" if passes > 1 else ""
 
 
 def wider(*formats: DType) -> DType:

@@ -11,6 +11,7 @@ from functools import cached_property
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .dtypes import passes_of
 from .errors import MachineError, UnitError, did_you_mean
 from .resource import HBM, LINK_UNITS, Resource
 from .units import parse, show
@@ -40,6 +41,8 @@ FALLBACKS: dict[str, tuple[str, ...]] = {
     "vector/tf32": ("vector/fp32",),
     "vector/transcendental": ("vector/fp32",),
 }
+# A TPU's matrix unit rounds wider formats to bf16: one pass, the default precision of an fp32 product there.
+TPU_FALLBACKS: dict[str, str] = dict.fromkeys(("matrix/fp32", "matrix/tf32", "matrix/fp16"), "matrix/bf16")
 
 
 class Figure(Struct, frozen=True):
@@ -146,8 +149,10 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
         """The ceiling that work on this resource runs under: its own, or the first rated one of its declared fallbacks."""
         asked = resource.name if isinstance(resource, Resource) else resource
         if asked not in self._resolved:
-            chain = (asked, *FALLBACKS.get(asked, ()))
-            self._resolved[asked] = next((found for name in chain if (found := self.ceiling(name))), None) or self._directed(asked)
+            rounded = (TPU_FALLBACKS.get(asked, asked),) if self.kind == "tpu" else ()
+            chain = (asked, *rounded, *FALLBACKS.get(asked, ()))
+            found = next((found for name in chain if (found := self.ceiling(name))), None)
+            self._resolved[asked] = found or self._directed(asked) or self._repeated(asked)
         return self._resolved[asked]
 
     @cached_property
@@ -159,6 +164,15 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
         link, dot, _ = asked.partition(".")
         found = self.ceiling(link) if dot and link in LINK_UNITS else None
         return replace(found, resource=Resource(asked)) if found else None
+
+    def _repeated(self, asked: str) -> Ceiling | None:
+        """The ceiling of products in several passes: ``matrix/bf16x3`` runs at a third of ``matrix/bf16``."""
+        unit, _, kind = asked.partition("/")
+        base, passes = passes_of(kind)
+        if unit != "matrix" or passes == 1:
+            return None
+        found = self.ceiling(f"{unit}/{base}")
+        return replace(found, rate=found.rate / passes) if found else self.ceiling("vector/fp32")
 
     def rate(self, resource: Resource | str) -> float:
         """The rate that work on this resource runs at; an error when nothing is rated for it."""

@@ -80,6 +80,7 @@ class MachineInfo(Struct, frozen=True, kw_only=True):
     name: str
     ceilings: tuple[CeilingInfo, ...]
     title: str = ""
+    kind: str = ""
     scope: str = "chip"
     devices_per_chip: int = 1
     launch_latency_s: Number | None = None

@@ -5,8 +5,9 @@ import { costOf, machine, place, rateTitle, scaled, title } from "../../src/roof
 import { cases, VECTORS } from "./cases.mjs";
 import { close } from "./close.mjs";
 
-const machineOf = (rates) => machine({ name: "case", ceilings: Object.entries(rates).map(([resource, rate]) => ({ resource, rate })) });
-const MACHINES = Object.fromEntries(VECTORS.machines.map(([name, rates]) => [name, machineOf(rates)]));
+const ceilings = (rates) => Object.entries(rates).map(([resource, rate]) => ({ resource, rate }));
+const machineOf = (rates, kind = "") => machine({ name: "case", kind, ceilings: ceilings(rates) });
+const MACHINES = Object.fromEntries(VECTORS.machines.map(([name, rates]) => [name, machineOf(rates, name)]));
 
 function held(one) {
   return place(one.cost, MACHINES[one.machine], { time_s: one.time_s, launches: one.launches, level: one.level });

@@ -172,6 +172,7 @@ def describe(machine: Machine) -> MachineInfo:
     return MachineInfo(
         name=machine.name,
         title=machine.title,
+        kind=machine.kind,
         scope=machine.scope,
         devices_per_chip=machine.devices,
         launch_latency_s=machine.launch_latency_s,

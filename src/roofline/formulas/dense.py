@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec import Struct
 
 from ..cost import Cost
-from ..dtypes import DType
+from ..dtypes import DType, passes_note
 from ..dtypes import dtype as named
 from ..ledger import Ledger, Row, read, write
 from .billing import arithmetic, matrix_work, number, port, vector_work
@@ -53,6 +53,8 @@ class ProductFormats(Struct, frozen=True, kw_only=True):
         said = []
         if self.activations.rate != self.weights.rate:
             said.append(f"{self.activations} activations times {self.weights} weights, computed in {self.compute}")
+        if passes := passes_note(self.compute.rate):
+            said.append(passes)
         if self.accumulator:
             said.append(f"an accumulator of {self.accumulator} is written in addition to the result")
         return tuple(said)

@@ -6,7 +6,8 @@
 Arguments are arrays or `jax.ShapeDtypeStruct`s; nothing is executed. When the chip is the one JAX runs on, the function is compiled and
 what the compiler emits is priced. For a chip that is not here, the program as JAX wrote it down is priced after this project's own
 model of fusion, and the report says that this is an estimate. A function that is sharded over devices is compiled in any case, because
-only the compiler's partitioner knows the exchanges; its costs are those of one device.
+only the compiler's partitioner knows the exchanges; its costs are those of one device. What a compiler for CPUs
+does besides, fusions and wider number formats, is undone for any other chip.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ from msgspec.structs import replace
 from .. import analysis
 from ..errors import MachineError, MissingExtra, UsageError
 from ..hlo.fusion.compiler_model import fuse
+from ..hlo.fusion.decompiling import decompiled
 from ..hlo.ir.module import HloModule
 from ..hlo.ir.platforms import Platform, platform_of
 from ..hlo.price.collectives import network_of
@@ -31,7 +33,8 @@ from ..report import Report
 from ..workload import Recording
 
 ESTIMATE = "estimate: the program as lowered by JAX, fused by roofline's model, not by a compiler for {chip}"
-BORROWED = "estimate: partitioned and fused by the compiler for {backend}, analysed for {chip}"
+BORROWED = "estimate: compiled for {backend}, analysed for {chip}"
+FROM_CPU = "estimate: compiled for a CPU, its fusions and wider formats undone, fused for {chip} by roofline's model"
 
 
 class Lowered(Struct, frozen=True):
@@ -108,7 +111,10 @@ def _compiled(trace: Any, target: Platform, machine: Machine, backend: str) -> L
     module = parse(trace.compile().runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto(), "compiled program")
     devices = module.num_partitions * module.replica_count
     notes = [f"one of {devices} devices"] if devices > 1 else []
-    if backend != target:
+    if backend == "cpu" != target:
+        notes.append(FROM_CPU.format(chip=machine.name))
+        module = fuse(decompiled(module), target)
+    elif backend != target:
         notes.append(BORROWED.format(backend=backend, chip=machine.name))
     return Lowered(module, target, tuple(notes))
 

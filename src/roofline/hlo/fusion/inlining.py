@@ -83,7 +83,7 @@ def inlined(module: HloModule) -> HloModule:
             busy.add(number)
         if number in running:
             written, room = _written_out(done, number, room)
-            done[number] = _without_dead_code(written, busy)
+            done[number] = without_dead_code(written, busy)
     flat = _called_only(replace(module, computations=tuple(done)))
     loops = Loops(flat)
     done = list(flat.computations)
@@ -244,7 +244,7 @@ def _is_sharding_mark(computation: Computation, instruction: Instruction) -> boo
     )
 
 
-def _without_dead_code(computation: Computation, busy: set[int]) -> Computation:
+def without_dead_code(computation: Computation, busy: set[int]) -> Computation:
     """The computation without instructions that neither its result nor the outside world needs; parameters stay."""
     live = {computation.root, *computation.parameters}
     live |= {index for index, instruction in enumerate(computation.instructions) if has_effect(instruction, busy)}
@@ -267,6 +267,15 @@ def _without_dead_code(computation: Computation, busy: set[int]) -> Computation:
     )
     parameters = tuple(where[parameter] for parameter in computation.parameters)
     return replace(computation, instructions=instructions, root=where[computation.root], parameters=parameters)
+
+
+def busy_computations(module: HloModule) -> set[int]:
+    """The computations that do more than compute their value."""
+    busy: set[int] = set()
+    for number in callees_first(module):
+        if any(has_effect(instruction, busy) for instruction in module.computations[number].instructions):
+            busy.add(number)
+    return busy
 
 
 def has_effect(instruction: Instruction, busy: set[int]) -> bool:

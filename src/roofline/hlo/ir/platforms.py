@@ -24,10 +24,14 @@ def platform_of(machine: Machine) -> Platform:
 
 
 def detect_platform(module: HloModule) -> Platform:
-    """The platform a module was compiled for; a program that was not compiled is taken for a GPU's.
+    """The platform a module was compiled for: a schedule without any sign is a CPU's; a program not compiled is taken for a GPU's."""
+    return named_platform(module) or ("cpu" if module.is_scheduled else "gpu")
 
-    TPU programs have tiled layouts, GPU and CPU ones name their libraries or carry their backend's configuration. A schedule without
-    any such sign is a CPU's.
+
+def named_platform(module: HloModule) -> Platform | None:
+    """The platform whose compiler left a sign in a module.
+
+    TPU programs have tiled layouts, GPU and CPU ones name their libraries or carry their backend's configuration.
     """
     looked = 0
     for computation in (module.entry_computation, *module.computations):
@@ -46,7 +50,7 @@ def detect_platform(module: HloModule) -> Platform:
                     return platform
             if looked > _MOST_LOOKS:
                 break
-    return "cpu" if module.is_scheduled else "gpu"
+    return None
 
 
 _CONFIGURED = frozenset(

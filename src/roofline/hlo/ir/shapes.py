@@ -55,7 +55,7 @@ PRIMITIVE_TYPES = {
     36: "f6e2m3fn",
 }
 VALUELESS = ("token", "opaque")  # types that occupy no memory a program can count
-_NUMBERS: dict[str, DType] = {name: dtype(name) for name in PRIMITIVE_TYPES.values() if name not in (*VALUELESS, "tuple", "buffer")}
+NUMBERS: dict[str, DType] = {name: dtype(name) for name in PRIMITIVE_TYPES.values() if name not in (*VALUELESS, "tuple", "buffer")}
 
 UNBOUNDED = -1  # a dimension whose size nobody has bounded, written `?`
 MAX_RANK = 256
@@ -99,7 +99,7 @@ class Shape(Struct, frozen=True):
     parts: tuple["Shape", ...] = ()
 
     def __post_init__(self) -> None:
-        if self.dtype not in _NUMBERS and self.dtype not in ("tuple", "buffer", *VALUELESS):
+        if self.dtype not in NUMBERS and self.dtype not in ("tuple", "buffer", *VALUELESS):
             raise Malformed(f"unknown element type {excerpt(self.dtype)}")
         if len(self.dims) > MAX_RANK:
             raise Malformed(f"a shape of {len(self.dims):,} dimensions; {MAX_RANK} is the most this reader takes")
@@ -115,12 +115,12 @@ class Shape(Struct, frozen=True):
 
     @property
     def is_array(self) -> bool:
-        return self.dtype in _NUMBERS
+        return self.dtype in NUMBERS
 
     @property
     def number(self) -> DType:
         """The number format of an array's elements."""
-        found = _NUMBERS.get(self.dtype)
+        found = NUMBERS.get(self.dtype)
         if found is None:
             raise FormulaError(f"a {self.dtype} has no number format")
         return found
@@ -143,7 +143,7 @@ class Shape(Struct, frozen=True):
         """Elements of an array at its upper bound, or of all the arrays of a tuple; tokens have none."""
         if self.parts:
             return sum(part.elements for part in self.parts)
-        if self.dtype not in _NUMBERS:
+        if self.dtype not in NUMBERS:
             return 0
         if UNBOUNDED in self.dims:
             raise FormulaError(f"{self} has a dimension without bound; its elements cannot be counted")
@@ -154,7 +154,7 @@ class Shape(Struct, frozen=True):
         """Bytes of the elements, packed: tiles' padding is not counted."""
         if self.parts:
             return sum(part.bytes for part in self.parts)
-        number = _NUMBERS.get(self.dtype)
+        number = NUMBERS.get(self.dtype)
         if number is None:
             return 0
         if self.layout is not None and self.layout.element_bits:

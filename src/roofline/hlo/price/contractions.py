@@ -2,16 +2,17 @@
 
 A product's number format is the operands', unless the program or the platform chooses another: an algorithm it names; tf32 for fp32
 on GPUs, unless it asks for the highest precision; bf16 for fp32 on TPUs, in one, three or six passes by precision. FLOP are the
-product's own, once, however many passes the unit makes: a note says how many.
+product's own, once; passes divide the rate they run at (``matrix/bf16x3``), and a note says how many.
 """
 
 import re
 from math import prod
 
 from ...cost import Cost
-from ...dtypes import DType, dtype, wider
+from ...dtypes import DType, dtype, passes_note, wider
 from ...resource import Resource, matrix, vector
 from ..ir.attributes import WindowDimension
+from ..ir.platforms import Platform
 from ..ir.shapes import Shape
 from .types import Site
 from .windows import pairs
@@ -19,7 +20,8 @@ from .work import Inner, Rule, Work
 
 _COMPLEX = ("c64", "c128")
 _ALGORITHM = re.compile(r"dot_(any_f8|f8|bf16|f16|tf32|f32|f64)_\w+?(?:_x(\d))?")
-_PASSES = {"high": 3, "highest": 6}  # of bf16 on TPUs for an fp32 product
+_TPU_FP32 = {"high": "bf16x3", "highest": "bf16x6"}  # passes of bf16 for an fp32 product by its precision; by default one
+_PRECISIONS = ("default", "high", "highest")
 _WIDE_INTEGERS = ("int16", "int32", "int64")
 _NARROW_FLOATS = ("fp8", "fp6", "fp4", "bfp8")
 
@@ -74,39 +76,53 @@ def product(site: Site, flops: int, left: Shape, right: Shape) -> Work:
     """So many FLOP of real products on the unit that multiplies these formats; complex ones are four times as many."""
     if left.dtype in _COMPLEX or right.dtype in _COMPLEX:
         flops *= 4
-    unit, passes = unit_of(site, left.number, right.number)
-    notes = (f"runs as {passes} passes of {unit.kind}; FLOP counted once",) if passes > 1 else ()
-    return Work(Cost.of({unit: flops}), notes)
+    unit = unit_of(site, left.number, right.number)
+    said = passes_note(unit.kind)
+    return Work(Cost.of({unit: flops}), (said,) if said else ())
 
 
-def unit_of(site: Site, left: DType, right: DType) -> tuple[Resource, int]:
-    """The unit and number format that run a product, and in how many passes."""
+def unit_of(site: Site, left: DType, right: DType) -> Resource:
+    """The unit and number format that run a product."""
     named = _ALGORITHM.fullmatch(site.instruction.word("algorithm"))
     if named is not None:
-        return matrix(dtype(named[1].removeprefix("any_"))), int(named[2] or 1)
+        return algorithm_unit(named[1], named[2], site.platform)
     number = wider(left, right)
     if number.rate in _WIDE_INTEGERS or left.name == right.name == "bool":
-        return vector(number), 1  # no matrix unit takes these
-    precision = max(site.instruction.operand_precision, key=lambda word: _PASSES.get(word, 1), default="default")
+        return vector(number)  # no matrix unit takes these
+    asked = [word for word in site.instruction.operand_precision if word in _PRECISIONS]
+    precision = max(asked, key=_PRECISIONS.index, default="default")
     return _UNITS[site.platform](number.rate, precision)
 
 
-def _gpu(rate: str, precision: str) -> tuple[Resource, int]:
+def default_unit(number: DType, platform: Platform) -> Resource:
+    """The unit that runs products in a format at default precision."""
+    return _UNITS[platform](number.rate, "default")
+
+
+def algorithm_unit(name: str, passes: str | None, platform: Platform) -> Resource:
+    """The unit that runs an algorithm: ``bf16`` and ``3`` of ``dot_bf16_bf16_f32_x3``."""
+    rate = dtype(name.lower().removeprefix("any_")).rate
+    if platform == "tpu" and rate == "fp32":
+        return matrix(_TPU_FP32["highest"])
+    return matrix(f"{rate}x{passes}" if passes else rate)
+
+
+def _gpu(rate: str, precision: str) -> Resource:
     if rate == "fp32" and precision != "highest":
         rate = "tf32"
-    return matrix("int8" if rate == "int4" else rate), 1
+    return matrix("int8" if rate == "int4" else rate)
 
 
-def _tpu(rate: str, precision: str) -> tuple[Resource, int]:
+def _tpu(rate: str, precision: str) -> Resource:
     if rate in ("fp32", "fp16"):
-        return matrix("bf16"), _PASSES.get(precision, 1) if rate == "fp32" else 1
-    return matrix(rate), 1
+        return matrix(_TPU_FP32.get(precision, "bf16") if rate == "fp32" else "bf16")
+    return matrix(rate)
 
 
-def _cpu(rate: str, precision: str) -> tuple[Resource, int]:
+def _cpu(rate: str, precision: str) -> Resource:
     if rate in ("int8", "int4"):
-        return vector("int8"), 1
-    return (vector("fp32") if rate in _NARROW_FLOATS else matrix(rate)), 1
+        return vector("int8")
+    return vector("fp32") if rate in _NARROW_FLOATS else matrix(rate)
 
 
 _UNITS = {"gpu": _gpu, "tpu": _tpu, "cpu": _cpu}

@@ -7,9 +7,11 @@ maximum moves data only.
 from math import log2, prod
 
 from ...cost import Cost
-from ...resource import TRANSCENDENTAL, matrix, vector
+from ...dtypes import passes_note
+from ...resource import TRANSCENDENTAL, vector
 from ..ir.attributes import WindowDimension
 from ..ir.shapes import Shape
+from .contractions import algorithm_unit
 from .demand import result_dims
 from .index_sets import Box
 from .types import Site
@@ -138,7 +140,7 @@ def cholesky(site: Site, inner: Inner) -> Work:
     shape = site.operands[0].shape
     size = shape.dims[-1]
     many = prod(shape.dims[:-2])
-    return _in_full(shape, many * (size * (size + 1) * (size + 2) // 6), many * (size * (size * size - 1) // 6))
+    return _in_full(site, shape, many * (size * (size + 1) * (size + 2) // 6), many * (size * (size * size - 1) // 6))
 
 
 def triangular_solve(site: Site, inner: Inner) -> Work:
@@ -148,13 +150,15 @@ def triangular_solve(site: Site, inner: Inner) -> Work:
     lines = prod(sides.dims) // size if size else 0
     pairs_below = lines * (size * (size - 1) // 2)
     divisions = 0 if site.instruction.flag("unit_diagonal") else lines * size
-    return _in_full(triangle, pairs_below + divisions, pairs_below)
+    return _in_full(site, triangle, pairs_below + divisions, pairs_below)
 
 
-def _in_full(shape: Shape, multiplications: int, additions: int) -> Work:
+def _in_full(site: Site, shape: Shape, multiplications: int, additions: int) -> Work:
     """So many operations in the format of an array; between complex numbers a multiplication is 6 FLOP and an addition 2."""
     each = (6, 2) if shape.dtype in ("c64", "c128") else (1, 1)
-    return Work(Cost.of({matrix(shape.number): each[0] * multiplications + each[1] * additions}))
+    unit = algorithm_unit(shape.number.rate, None, site.platform)
+    said = passes_note(unit.kind)
+    return Work(Cost.of({unit: each[0] * multiplications + each[1] * additions}), (said,) if said else ())
 
 
 def random(site: Site, inner: Inner) -> Work:

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import msgspec
 
-from ...machine import FALLBACKS, LATENCY, LATENCY_TIMES, LAUNCH_LATENCY_S
+from ...machine import FALLBACKS, LATENCY, LATENCY_TIMES, LAUNCH_LATENCY_S, TPU_FALLBACKS
 from ...report import CeilingInfo, MachineInfo
 from ...resource import COMPUTE_UNITS, LINK_UNITS, MEMORY_UNITS
 from ...selection import NUMBERING
@@ -131,6 +131,7 @@ def vocabulary_json() -> bytes:
         {
             "units": {unit: (title(unit), kind) for kind, units in kinds.items() for unit in units},
             "fallbacks": FALLBACKS,
+            "tpu_fallbacks": TPU_FALLBACKS,
             "latency": {"launch_s": LAUNCH_LATENCY_S, "times": LATENCY_TIMES},
             "quantities": UNITS,
             "prefixes": {**DECIMAL, **BINARY},
@@ -149,6 +150,7 @@ def _machine(one: MachineInfo) -> dict[str, object]:
     return {
         "name": one.name,
         "title": one.title,
+        "kind": one.kind,
         "launch_latency_s": one.launch_latency_s,
         "ceilings": [_ceiling(each) for each in one.ceilings],
     }

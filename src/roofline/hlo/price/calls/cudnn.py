@@ -87,7 +87,7 @@ def _convolution(site: Site, arrays: _Convolution) -> Price:
         raise Misfit("a convolution without dim_labels")
     _check(site, labels, arrays)
     made = prod(extent.size for extent in arrays.in_result)
-    resource, _ = unit_of(site, operand(site, 0).number, operand(site, 1).number)
+    resource = unit_of(site, operand(site, 0).number, operand(site, 1).number)
     macs = _batch(labels, arrays) * _features(site, labels, arrays) * _taps(site, labels, arrays)
     work = Cost.of({resource: multiply_adds(operand(site, 0).number) * macs}) + _epilogue(site, made)
     notes = (TF32 if resource.kind == "tf32" else "", PADDED if arrays.is_cut else "multiplications by padding are not counted")

@@ -2,7 +2,8 @@
 
 from ....cost import NOTHING, Cost
 from ....dtypes import DType, wider
-from ....resource import TRANSCENDENTAL, Resource, matrix, vector
+from ....resource import TRANSCENDENTAL, Resource, vector
+from ..contractions import default_unit
 from ..types import Price, Site
 from .settings import Config, integer
 from .traffic import Misfit, results, traffic
@@ -37,7 +38,9 @@ def _unit(site: Site, flops: int) -> tuple[Resource, str]:
     number: DType = wider(*(shape.number for shape in largest))
     touched = sum(shape.elements for shape in (*arrays, *results(site)))
     if flops > MATRIX_FLOPS_AN_ELEMENT * touched:
-        return matrix(number), f"counted as {number} matrix work: more than {MATRIX_FLOPS_AN_ELEMENT} FLOP per element of its arrays"
+        return default_unit(
+            number, site.platform
+        ), f"counted as {number} matrix work: more than {MATRIX_FLOPS_AN_ELEMENT} FLOP per element of its arrays"
     return vector(number), f"counted as {number} elementwise work: at most {MATRIX_FLOPS_AN_ELEMENT} FLOP per element of its arrays"
 
 

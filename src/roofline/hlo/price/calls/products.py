@@ -4,12 +4,13 @@ import re
 from math import prod
 
 from ....cost import Cost
-from ....dtypes import DType, dtype, wider
+from ....dtypes import DType, dtype, passes_note, wider
 from ....formulas.chains import POINTWISE
 from ....resource import TRANSCENDENTAL, Resource, matrix, vector
 from ...ir.attributes import DotDimensions
 from ...ir.platforms import Platform
 from ...ir.shapes import Shape
+from ..contractions import algorithm_unit
 from .settings import Config, integers, section, word, words
 from .traffic import Misfit
 
@@ -55,9 +56,8 @@ def unit(left: DType, right: DType, precision: Config, platform: Platform) -> tu
     """
     named = _ALGORITHM.fullmatch(word(precision, "algorithm"))
     if named is not None:
-        passes = int(named[2] or 1)
-        rate = dtype(named[1].lower())
-        return matrix(rate), f"runs as {passes} passes of {rate}; FLOP counted once" if passes > 1 else ""
+        found = algorithm_unit(named[1], named[2], platform)
+        return found, passes_note(found.kind)
     number = wider(left, right)
     highest = "HIGHEST" in words(precision, "operand_precision")
     if number.rate == "fp32" and platform == "gpu" and not highest:

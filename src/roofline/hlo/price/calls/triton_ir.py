@@ -44,8 +44,8 @@ _FREE = (
 )
 _LIBRARY = re.compile(r"__(?:nv_(?:fast_)?|ocml_)(\w+?)(?:f|_f32|_f64|_f16)?")  # the device libraries of CUDA and ROCm
 _KNOWN = _TRANSCENDENTAL | _ARITHMETIC.keys() | _FREE
-# TF32, TF32x3 and IEEE of tt.dot's input precision, for operands of fp32.
-_PRECISIONS = {0: "tf32", 1: "tf32", 2: "fp32"}
+# TF32, TF32x3, IEEE, BF16x3 and BF16x6 of tt.dot's input precision, for operands of fp32.
+_PRECISIONS = {0: "tf32", 1: "tf32x3", 2: "fp32", 3: "bf16x3", 4: "bf16x6"}
 _FOLDS: dict[str, Callable[[int, int], int]] = {
     "arith.addi": lambda a, b: a + b,
     "arith.subi": lambda a, b: a - b,

@@ -58,10 +58,18 @@ export function machine(info) {
     const [link] = name.split(".");
     return link !== name && resource(name).isLink && rated.has(link) ? { ...rated.get(link), resource: name } : null;
   };
+  // A product in several passes runs at that part of its format's rate: "matrix/bf16x3".
+  const repeated = (name) => {
+    const [, base, passes] = /^(matrix\/\w+?)x(\d+)$/.exec(name) ?? [];
+    if (base === undefined) return null;
+    const once = rated.get(base);
+    return once ? { ...once, rate: once.rate / Number(passes) } : (rated.get("vector/fp32") ?? null);
+  };
+  const rounded = (name) => (info.kind === "tpu" && name in VOCABULARY.tpu_fallbacks ? [VOCABULARY.tpu_fallbacks[name]] : []);
   const resolve = (name) => {
     if (!resolved.has(name)) {
-      const chain = [name, ...(FALLBACKS.get(name) ?? [])];
-      resolved.set(name, rated.get(chain.find((one) => rated.has(one))) ?? directed(name));
+      const chain = [name, ...rounded(name), ...(FALLBACKS.get(name) ?? [])];
+      resolved.set(name, rated.get(chain.find((one) => rated.has(one))) ?? directed(name) ?? repeated(name));
     }
     return resolved.get(name);
   };

@@ -1,0 +1,290 @@
+"""A program that was compiled for a CPU, as it was before: without fusions and layouts, in the number formats of the source.
+
+XLA's CPU compiler has no products or exchanges of 16-bit and 8-bit floats: it converts their operands to fp32 and the result back.
+An accelerator does not, so these conversions are taken out again; those that the source asked for stay. It also moves conversions out of
+loops, and transposes the operands of products, which matrix units take in any order.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from ..ir.module import Call, Computation, HloModule, Instruction
+from ..ir.shapes import NUMBERS, Shape
+from .inlining import amended, busy_computations, computations_that_run, inlined, without_dead_code
+
+Formats = dict[int, str]  # number formats by the place of an operand, or of a part of a tuple
+
+_PRODUCTS = ("dot", "ragged-dot", "convolution")
+_REDUCING = ("all-reduce", "reduce-scatter")
+_PROMOTED = "bf16"  # what a reduction over devices was before, where nothing else tells: only 16-bit formats are widened
+_WIDE = ("f32", "f16", "bf16", "s32")
+# Opcodes that keep the values of their operands: which of these are data; the others are places and sizes.
+_KEEPING: dict[str, slice] = {
+    **dict.fromkeys(("bitcast", "broadcast", "dynamic-slice", "gather", "reshape", "reverse", "slice", "transpose"), slice(1)),
+    **dict.fromkeys(("all-gather", "all-to-all", "collective-broadcast", "collective-permute", "concatenate", "opt-barrier"), slice(None)),
+    **dict.fromkeys(("dynamic-update-slice", "pad"), slice(2)),
+    "select": slice(1, 3),
+}
+# What frameworks call a conversion that the user wrote: JAX, TensorFlow, PyTorch/XLA.
+_ASKED_FOR = re.compile(r"(?:.*/)?(?:convert_element_type|convert|astype|Cast|xla__cast|aten__(?:to|_to_copy))")
+
+
+def decompiled(module: HloModule) -> HloModule:
+    """The program without its compiler's fusions, copies between layouts and widened formats; not scheduled, so that it can be fused."""
+    flat = inlined(replace(module, computations=tuple(map(_unfused, module.computations)), is_scheduled=False))
+    named = any(one.op_name for one in flat.entry_computation.instructions if one.opcode != "parameter")
+    computations, busy = list(flat.computations), busy_computations(flat)
+    calls = Counter(call.computation for each in flat for one in each.instructions for call in one.calls)
+    carried: dict[int, Formats] = {}
+    for number in computations_that_run(flat):
+        rewritten = _Narrowing(flat, flat.computations[number], calls, named, carried.get(number, {}))
+        computations[number] = without_dead_code(rewritten.written(), busy)
+        carried |= rewritten.carried
+    return replace(flat, computations=tuple(computations))
+
+
+def is_widened(module: HloModule) -> bool:
+    """Whether a program has products in a format to which its compiler converts narrower values, as those for CPUs do."""
+    instructions = [(each, one) for each in module for one in each.instructions if one.opcode in ("convert", *_PRODUCTS)]
+    widened = {
+        one.shape.dtype
+        for each, one in instructions
+        if one.opcode == "convert" and _is_compilers(one) and _widens(each[one.operands[0]].shape.dtype, one.shape.dtype)
+    }
+    return any(each[operand].shape.dtype in widened for each, one in instructions if one.opcode != "convert" for operand in one.operands)
+
+
+def _unfused(computation: Computation) -> Computation:
+    """The computation with calls for fusions, and without copies within one memory."""
+    return replace(computation, instructions=tuple([_plain(computation, one) for one in computation.instructions]))
+
+
+def _plain(computation: Computation, one: Instruction) -> Instruction:
+    if one.opcode == "fusion":
+        return replace(one, opcode="call", calls=tuple(Call("to_apply", call.computation) for call in one.calls))
+    if one.opcode == "copy" and computation[one.operands[0]].shape.memory_space == one.shape.memory_space:
+        return replace(one, opcode="bitcast")
+    return one
+
+
+class _Narrowing:
+    """One computation while it is written again: where each value is as it was, and where it is in its narrow format.
+
+    ``named`` says whether the program has the framework's names: without them no conversion can be told from one the user wrote.
+    ``calls`` counts the callers of each computation. ``given`` are narrow formats of parts of the loop state that it is the body or
+    condition of, ``carried`` those of the loops in it.
+    """
+
+    def __init__(self, module: HloModule, computation: Computation, calls: Mapping[int, int], named: bool, given: Formats) -> None:
+        self.module, self.old, self.calls, self.named, self.given = module, computation, calls, named, given
+        self.carried: dict[int, Formats] = {}
+        self.new: list[Instruction] = []
+        self.where: dict[int, int] = {}
+        self.narrow: dict[int, int] = {}
+        self.wanted = self._wanted()
+
+    def written(self) -> Computation:
+        for index, instruction in enumerate(self.old.instructions):
+            self._write(index, instruction)
+        parameters = tuple(self.where[parameter] for parameter in self.old.parameters)
+        return replace(self.old, instructions=tuple(self.new), root=self.where[self.old.root], parameters=parameters)
+
+    def _wanted(self) -> dict[int, str]:
+        """The narrow format to which the compiler converts a value wherever it is used, at once or after it was moved."""
+        asked: dict[int, set[str]] = {self.old.root: {""}}
+        found: dict[int, str] = {}
+        for index in reversed(range(len(self.old))):
+            user = self.old[index]
+            formats = asked.get(index, {""})
+            if len(formats) == 1 and "" not in formats:
+                (found[index],) = formats
+            for place, operand in enumerate(user.operands):
+                asked.setdefault(operand, set()).add(self._wants(user, place, found.get(index, "")))
+        return found
+
+    def _wants(self, user: Instruction, place: int, wanted: str) -> str:
+        """The format in which a user takes an operand in the end; nothing where it takes it as it is."""
+        if user.opcode == "convert":
+            given = self.old[user.operands[0]].shape.dtype
+            return user.shape.dtype if _is_compilers(user) and _widens(user.shape.dtype, given) else ""
+        is_data = place in _data(user) or user.opcode == "get-tuple-element" or self._is_promoted(user)
+        return wanted if is_data else ""
+
+    def _is_promoted(self, instruction: Instruction) -> bool:
+        """Whether the compiler widened a reduction over devices: it then adds ``promoted`` to the name of what it applies."""
+        called = (self.module.computations[call.computation].name for call in instruction.calls)
+        return instruction.opcode in _REDUCING and any("promoted" in name for name in called)
+
+    def _format(self, index: int) -> str:
+        """The narrow format that a value is known in."""
+        return self.new[self.narrow[index]].shape.dtype if index in self.narrow else ""
+
+    def _write(self, index: int, one: Instruction) -> None:
+        if one.opcode == "convert" and self._format(one.operands[0]) == one.shape.dtype:
+            self.where[index] = self.narrow[one.operands[0]]  # converted and converted back
+        elif one.opcode == "bitcast" and one.shape == self.old[one.operands[0]].shape:
+            self.where[index] = self.where[one.operands[0]]
+            if one.operands[0] in self.narrow:
+                self.narrow[index] = self.narrow[one.operands[0]]
+        elif one.opcode == "while" and (formats := self._invariants(index, one)):
+            self._loop(index, one, formats)
+        elif self.given and (one.opcode == "parameter" or (index == self.old.root and one.opcode == "tuple")):
+            self._state(index, one)
+        elif one.opcode in _PRODUCTS:
+            self._product(index, one)
+        elif kept := self._kept(index, one):
+            self._narrowed(index, one, dict.fromkeys(_data(one), kept), kept)
+        else:
+            self._as_it_was(index, one)
+
+    def _invariants(self, index: int, loop: Instruction) -> Formats:
+        """The narrow formats of the parts of a loop's state that were widened before it and that it does not change."""
+        start, numbers = self.old[loop.operands[0]], [call.computation for call in loop.calls]
+        if start.opcode != "tuple" or _is_whole(self.old, index):
+            return {}
+        if any(self.calls[number] > 1 or _is_whole(self.module.computations[number]) for number in numbers):
+            return {}
+        body = self.module.computations[loop.called("body")[0]]
+        state = body.parameters[0]
+        if body.root_instruction.opcode != "tuple":
+            return {}
+        parts = body.operands(body.root_instruction)
+        same = {one.integer("index") for one in parts if one.opcode == "get-tuple-element" and one.operands[0] == state}
+        widened = {place: found for place, operand in enumerate(start.operands) if (found := self._format(operand))}
+        return {place: found for place, found in widened.items() if place in same and parts[place].integer("index") == place}
+
+    def _loop(self, index: int, loop: Instruction, formats: Formats) -> None:
+        """Writes a loop that carries some of its state in narrow formats."""
+        start = self.old[loop.operands[0]]
+        operands = tuple(self._in(one, formats.get(place, "")) for place, one in enumerate(start.operands))
+        state = self._put(start, operands, _with_parts(start.shape, formats))
+        self.where[index] = self.narrow[index] = self._put(loop, (state,), _with_parts(loop.shape, formats))
+        self.carried |= dict.fromkeys((call.computation for call in loop.calls), formats)
+
+    def _state(self, index: int, one: Instruction) -> None:
+        """Writes the state of a loop as it comes into its body or condition, or as it leaves the body."""
+        operands = tuple(self._in(operand, self.given.get(place, "")) for place, operand in enumerate(one.operands))
+        self.where[index] = self.narrow[index] = self._put(one, operands, _with_parts(one.shape, self.given))
+
+    def _as_it_was(self, index: int, one: Instruction) -> None:
+        if one.opcode == "get-tuple-element" and one.operands[0] in self.narrow:
+            whole = self.narrow[one.operands[0]]
+            part = self.new[whole].shape.parts[one.integer("index") or 0]
+            self.where[index] = self._put(one, (whole,), part)
+            if part.dtype != one.shape.dtype:
+                self.narrow[index] = self.where[index]
+                self.where[index] = self._converted(one, self.narrow[index], one.shape.dtype)
+            return
+        self.where[index] = self._put(one, tuple(self.where[operand] for operand in one.operands), one.shape)
+        if one.opcode == "convert" and _is_compilers(one) and _widens(self.old[one.operands[0]].shape.dtype, one.shape.dtype):
+            self.narrow[index] = self.narrow.get(one.operands[0], self.where[one.operands[0]])
+
+    def _kept(self, index: int, one: Instruction) -> str:
+        """The narrow format in which a value is moved: that of what is moved, or the one it is converted to afterwards."""
+        if one.opcode not in _KEEPING and not self._is_promoted(one):
+            return ""
+        wanted = self.wanted.get(index, "")
+        if wanted or one.shape.is_tuple:
+            return wanted
+        moved = {self._format(one.operands[place]) for place in _data(one) if self.old[one.operands[place]].opcode != "constant"}
+        known = moved.pop() if len(moved) == 1 else ""
+        return known or (_PROMOTED if one.opcode in _REDUCING else "")
+
+    def _product(self, index: int, one: Instruction) -> None:
+        wanted = self.wanted.get(index, "")
+        known = [self._format(operand) for operand in one.operands[:2]]
+        if not all(known):
+            # Operands of a product have one format: the other's was lost when conversions there and back were left out.
+            known = [own or max(known) or wanted if self.named else "" for own in known]
+        wide = [self.old[operand].shape.dtype for operand in one.operands[:2]]
+        formats = {place: own for place, (own, was) in enumerate(zip(known, wide, strict=True)) if own and _widens(own, was)}
+        self._narrowed(index, one, formats, wanted)
+
+    def _narrowed(self, index: int, one: Instruction, formats: Formats, result: str) -> None:
+        """Writes an instruction with some operands, and perhaps its result, in narrow formats."""
+        operands = tuple(self._in(operand, formats.get(place, "")) for place, operand in enumerate(one.operands))
+        if one.opcode == "dot":
+            one, operands = self._untransposed(one, operands)
+        written = self._put(one, operands, _in_format(one.shape, result) if result else one.shape)
+        self.where[index] = written
+        if result:
+            self.narrow[index] = written
+            if one.shape.is_array:
+                self.where[index] = self._converted(one, written, one.shape.dtype)
+
+    def _untransposed(self, dot: Instruction, operands: tuple[int, ...]) -> tuple[Instruction, tuple[int, ...]]:
+        """A product that takes its operands as they were before they were transposed, where its result stays the same."""
+        numbers = dot.dot
+        sides = [(numbers.lhs_batch, numbers.lhs_contracting), (numbers.rhs_batch, numbers.rhs_contracting)]
+        taken = list(operands)
+        for side, (batch, contracting) in enumerate(sides):
+            source = self.new[taken[side]]
+            order = source.dimensions if source.opcode == "transpose" else ()
+            free = [axis for place, axis in enumerate(order) if place not in batch and place not in contracting]
+            if order and free == sorted(free):
+                taken[side] = source.operands[0]
+                sides[side] = tuple(order[place] for place in batch), tuple(order[place] for place in contracting)
+        if taken == list(operands):
+            return dot, operands
+        names = ("lhs_batch_dims", "lhs_contracting_dims", "rhs_batch_dims", "rhs_contracting_dims")
+        return amended(dot, **dict(zip(names, (*sides[0], *sides[1]), strict=True))), tuple(taken)
+
+    def _in(self, operand: int, wanted: str) -> int:
+        """Where an operand is in a format; it is converted where it is not. Without one, where it is as it was."""
+        if not wanted:
+            return self.where[operand]
+        if self._format(operand) == wanted:
+            return self.narrow[operand]
+        return self._converted(self.old[operand], self.where[operand], wanted)
+
+    def _converted(self, producer: Instruction, where: int, wanted: str) -> int:
+        shape = _in_format(self.new[where].shape, wanted)
+        return self._put(replace(producer, opcode="convert", calls=(), control=()), (where,), shape)
+
+    def _put(self, one: Instruction, operands: tuple[int, ...], shape: Shape) -> int:
+        control = tuple(self.where[before] for before in one.control)
+        self.new.append(replace(one, operands=operands, shape=shape, control=control))
+        return len(self.new) - 1
+
+
+def _is_whole(computation: Computation, index: int | None = None) -> bool:
+    """Whether a tuple, that of the parameter unless one is named, is used other than part by part."""
+    index = computation.parameters[0] if index is None else index
+    users = (one for one in computation.instructions if index in one.operands)
+    return index == computation.root or any(one.opcode != "get-tuple-element" for one in users)
+
+
+def _data(instruction: Instruction) -> range:
+    """The operands whose values an instruction keeps or adds up over devices."""
+    places = range(len(instruction.operands))
+    return places if instruction.opcode in _REDUCING else places[_KEEPING.get(instruction.opcode, slice(0))]
+
+
+def _is_compilers(convert: Instruction) -> bool:
+    """Whether a conversion is the compiler's own."""
+    return not _ASKED_FOR.fullmatch(convert.op_name)
+
+
+def _widens(narrow: str, wide: str) -> bool:
+    """Whether a compiler for CPUs may use one format in place of another that its products do not take."""
+    return wide in _WIDE and narrow in NUMBERS and NUMBERS[narrow].bits < NUMBERS[wide].bits and _is_float(narrow) == _is_float(wide)
+
+
+def _is_float(name: str) -> bool:
+    return "int" not in NUMBERS[name].rate
+
+
+def _in_format(shape: Shape, number: str) -> Shape:
+    """A shape with its elements, or those of its parts, in another format."""
+    if shape.is_tuple:
+        return replace(shape, parts=tuple(_in_format(part, number) for part in shape.parts))
+    return replace(shape, dtype=number)
+
+
+def _with_parts(shape: Shape, formats: Formats) -> Shape:
+    """A tuple with some of its parts in other formats."""
+    parts = tuple(_in_format(part, formats[place]) if place in formats else part for place, part in enumerate(shape.parts))
+    return replace(shape, parts=parts)
