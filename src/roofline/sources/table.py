@@ -26,7 +26,7 @@ from ..cost import Cost
 from ..dtypes import dtype
 from ..errors import RooflineError, SourceError, did_you_mean
 from ..machine import Machine
-from ..resource import HBM, MEMORY_UNITS, UNNAMED_WORK, Resource
+from ..resource import HBM, MEMORY_UNITS, UNNAMED_WORK, Resource, named
 from ..units import parse
 from ..workload import COST_PROVENANCES, Coverage, Op, Recording, Share, Workload
 from .rows import PARQUET_MAGIC, Cell, rows_of
@@ -63,6 +63,9 @@ class Column(Struct, frozen=True):
     unit: str = ""
 
 
+Columns = dict[str, Column]  # by field
+
+
 def sniff(head: bytes, path: Path) -> bool:
     """Parquet by its magic, JSON by its first bracket, CSV by a header line that names a column we know."""
     if head.startswith(PARQUET_MAGIC):
@@ -80,11 +83,12 @@ def read(path: Path, target: Machine | None = None) -> Recording:
     rows = list(rows_of(path))
     if not rows:
         raise SourceError(f"{path}: the table has no rows")
-    columns, ignored = _columns(dict.fromkeys(header for row in rows for header in row), path)
-    fields = {column.field for column in columns}
+    found, ignored = _columns(dict.fromkeys(header for row in rows for header in row), path)
+    columns = {column.field: column for column in found}
+    fields = columns.keys()
     if "name" not in fields:
         raise SourceError(f"{path}: no column 'name'; found {', '.join(repr(str(h)) for h in list(rows[0])[:8])}")
-    if not any(column.resource or column.field in ("flops", "bytes", "time") for column in columns):
+    if not any(column.resource or column.field in ("flops", "bytes", "time") for column in columns.values()):
         raise SourceError(f"{path}: no column with a time, FLOP or bytes; add 'time', 'flops', 'bytes' or a resource such as 'matrix/bf16'")
     ops = []
     for number, row in enumerate(rows, start=1):
@@ -93,7 +97,7 @@ def read(path: Path, target: Machine | None = None) -> Recording:
         except RooflineError as error:
             raise SourceError(f"{path}: row {number}: {error}") from None
     notes = [f"ignored columns: {', '.join(ignored)}"] if ignored else []
-    named = any(column.resource and column.resource.is_arithmetic for column in columns)
+    named = any(column.resource and column.resource.is_arithmetic for column in columns.values())
     bare = sum(1 for row in rows if "flops" in fields and not named and not _word(row, columns, "dtype"))
     if bare:
         notes.append(f"{bare} of {len(rows)} rows have FLOP but no dtype; assuming {_DEFAULT_DTYPE}")
@@ -140,7 +144,7 @@ def _is_resource(name: str) -> bool:
     return unit.removesuffix(".read").removesuffix(".write") in MEMORY_UNITS or Resource(name).is_link
 
 
-def _op(row: Mapping[str, Cell], columns: list[Column]) -> Op:
+def _op(row: Mapping[str, Cell], columns: Columns) -> Op:
     name = _word(row, columns, "name")
     if not name:
         raise SourceError("no name")
@@ -170,44 +174,43 @@ def _op(row: Mapping[str, Cell], columns: list[Column]) -> Op:
     )
 
 
-def _cost(row: Mapping[str, Cell], columns: list[Column]) -> Cost:
+def _cost(row: Mapping[str, Cell], columns: Columns) -> Cost:
     """The cost of a row. A table without any arithmetic column leaves the arithmetic unknown; likewise the bytes."""
     amounts: dict[Resource, float | None] = {}
-    fields = {column.field for column in columns}
-    for column in columns:
+    for column in columns.values():
         if column.resource is None:
             continue
         cell = row.get(column.header, "")
         blank = isinstance(cell, str) and not cell.strip()
         amounts[column.resource] = 0.0 if blank else _quantity(cell, column, column.resource.measure)
     if not any(resource.is_arithmetic for resource in amounts):  # else 'flops' repeats their sum
-        work = _work_resource(row, columns) if "flops" in fields else UNNAMED_WORK
+        work = _work_resource(row, columns) if "flops" in columns else UNNAMED_WORK
         amounts[work] = _number(row, columns, "flops", "FLOP")
-    if "bytes" in fields or not any(resource.measure == "B" for resource in amounts):
-        if "bytes" in fields and HBM in amounts:
+    if "bytes" in columns or not any(resource.measure == "B" for resource in amounts):
+        if "bytes" in columns and HBM in amounts:
             raise SourceError("'bytes' and 'hbm' are both main-memory traffic; keep one")
         amounts[HBM] = _number(row, columns, "bytes", "B")
     return Cost.of(amounts)
 
 
-def _work_resource(row: Mapping[str, Cell], columns: list[Column]) -> Resource:
+def _work_resource(row: Mapping[str, Cell], columns: Columns) -> Resource:
     unit = _word(row, columns, "unit") or "matrix"
     if unit not in ("matrix", "vector"):
         raise SourceError(f"unit {unit!r} is not a compute unit; write 'matrix' or 'vector'")
-    return Resource(f"{unit}/{dtype(_word(row, columns, 'dtype') or _DEFAULT_DTYPE).rate}")
+    return named(f"{unit}/{dtype(_word(row, columns, 'dtype') or _DEFAULT_DTYPE).rate}")
 
 
-def _cell(row: Mapping[str, Cell], columns: list[Column], field: str) -> tuple[Cell, Column | None]:
-    column = next((column for column in columns if column.field == field), None)
+def _cell(row: Mapping[str, Cell], columns: Columns, field: str) -> tuple[Cell, Column | None]:
+    column = columns.get(field)
     return (row.get(column.header), column) if column else (None, None)
 
 
-def _word(row: Mapping[str, Cell], columns: list[Column], field: str) -> str:
+def _word(row: Mapping[str, Cell], columns: Columns, field: str) -> str:
     cell, _ = _cell(row, columns, field)
     return "" if cell is None else str(cell).strip()
 
 
-def _number(row: Mapping[str, Cell], columns: list[Column], field: str, dimension: str) -> float | None:
+def _number(row: Mapping[str, Cell], columns: Columns, field: str, dimension: str) -> float | None:
     cell, column = _cell(row, columns, field)
     return _quantity(cell, column, dimension) if column else None
 
@@ -225,7 +228,7 @@ def _quantity(cell: Cell, column: Column, dimension: str) -> float | None:
         raise SourceError(f"column {column.header!r}: {error}") from None
 
 
-def _share(row: Mapping[str, Cell], columns: list[Column], field: str, count: float, time_s: float | None) -> tuple[Share, ...]:
+def _share(row: Mapping[str, Cell], columns: Columns, field: str, count: float, time_s: float | None) -> tuple[Share, ...]:
     key = _number(row, columns, field, "1")
     return () if key is None else (Share(key=int(key), count=count, time_s=time_s or 0.0),)
 
