@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from ...cost import NOTHING, Cost
 from ...resource import HBM, UNNAMED_WORK
+from ...workload import Hardware
 
 UNKNOWN = Cost.of({UNNAMED_WORK: None, HBM: None})  # of work that nobody can price
 Mark = int  # a step, by its place among the instances of its part
@@ -123,6 +124,7 @@ class DevicePart(Struct, frozen=True, kw_only=True):
     busy_ps: int
     rows: Mapping[Subject, Tally]
     steps: Mapping[Mark, Extent]
+    hardware: Hardware = Hardware()
 
     @property
     def unfound_ps(self) -> int:
