@@ -66,16 +66,20 @@ def test_a_gpu_without_a_name_is_identified_by_its_hardware(device: Device, chip
 
 
 def test_a_gpu_outside_the_catalogue_has_rates_derived_from_its_cores_and_clock() -> None:
-    # 84 SMs x 1.8 GHz x 1024 FLOP a cycle is 154.8 TFLOP/s; a GeForce sums bf16 products in fp32 at half that.
-    hardware = Hardware(vendor="NVIDIA", capability="8.6", cores=84, clock_hz=1.8e9, memory_bytes=5e10, bandwidth=7.68e11)
+    # 85 SMs x 1.8 GHz x 1024 FLOP a cycle is 156.7 TFLOP/s; a GeForce sums bf16 products in fp32 at half that.
+    hardware = Hardware(vendor="NVIDIA", capability="8.6", cores=85, clock_hz=1.8e9, memory_bytes=5e10, bandwidth=7.68e11)
     machine = of_device(Device(id=0, name="NVIDIA RTX A9999", hardware=hardware))
-    assert machine.rate("matrix/bf16") == pytest.approx(84 * 1.8e9 * 1024)
-    assert machine.rate("vector/fp32") == pytest.approx(84 * 1.8e9 * 256)
+    assert machine.rate("matrix/bf16") == pytest.approx(85 * 1.8e9 * 1024)
+    assert machine.rate("vector/fp32") == pytest.approx(85 * 1.8e9 * 256)
     assert (machine.rate("hbm"), machine.capacity()) == (7.68e11, 5e10)
     assert {ceiling.provenance for ceiling in machine.ceilings} == {"derived"}
-    assert "derived from NVIDIA, compute capability 8.6, 84 SMs" in machine.notes[-1]
+    assert "derived from NVIDIA, compute capability 8.6, 85 SMs" in machine.notes[-1]
     consumer = of_device(Device(id=0, name="NVIDIA GeForce RTX 9999", hardware=hardware))
-    assert consumer.rate("matrix/bf16") == pytest.approx(84 * 1.8e9 * 512)
+    assert consumer.rate("matrix/bf16") == pytest.approx(85 * 1.8e9 * 512)
+    without = of_device(
+        Device(id=0, name="NVIDIA GeForce GTX 1660 Ti", hardware=Hardware(vendor="NVIDIA", capability="7.5", cores=24, clock_hz=1.77e9))
+    )
+    assert [ceiling.resource.name for ceiling in without.compute if ceiling.resource.unit == "matrix"] == []
 
 
 def test_an_unlisted_amd_gpu_and_a_later_minor_version_are_derived_too() -> None:

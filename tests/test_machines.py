@@ -154,7 +154,7 @@ def test_several_sustained_fractions_of_one_resource_have_names_of_their_own() -
 
 
 def test_every_file_is_named_as_its_machine() -> None:
-    assert len(names()) == 64
+    assert len(names()) == 115
     assert [each.name for each in catalogue()] == list(names())
 
 

@@ -44,8 +44,9 @@ class Architecture(Struct, frozen=True, kw_only=True):
         return self.matrix_clock if resource.startswith("matrix/") and resource != "matrix/fp64" else 1.0
 
     def per_cycle(self, name: str) -> dict[str, int]:
-        """The rates of one core of the device with this name."""
-        return {**self.rates, **(self.geforce if is_geforce(name) else {})}
+        """The rates of one core of the device with this name; the GTX cards of Turing have no matrix unit."""
+        rates = {**self.rates, **(self.geforce if is_geforce(name) else {})}
+        return {resource: rate for resource, rate in rates.items() if "gtx" not in name.lower() or not resource.startswith("matrix/")}
 
 
 def is_geforce(name: str) -> bool:

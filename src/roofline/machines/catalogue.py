@@ -57,6 +57,7 @@ def read(path: str | Path) -> Machine:
     return read_card(path).machine
 
 
+@cache
 def names() -> tuple[str, ...]:
     """The name of every chip in the catalogue, sorted."""
     return tuple(sorted(file.stem for file in CHIPS.glob(f"*{SUFFIX}")))
@@ -67,6 +68,7 @@ def catalogue() -> tuple[Machine, ...]:
     return tuple(each.machine for each in cards())
 
 
+@cache
 def cards() -> tuple[Card, ...]:
     """Everything known about every chip in the catalogue."""
     return tuple(_chip(name) for name in names())
@@ -141,7 +143,7 @@ def _find(words: str) -> tuple[str | None, bool]:
     if "/" not in spelled and "\\" not in spelled and _file(spelled).is_file():
         return spelled, False  # the common case reads one file only
     key = _key(words)
-    # Parsing 64 heads takes 15 ms; looking for the words in them takes one, and few have them.
+    # Parsing 115 heads takes 27 ms; looking for the words in them takes one, and few have them.
     chips, families = _index(tuple(name for name in names() if key in _key(_head(name))))
     return (chips[key], False) if key in chips else (families.get(key), key in families)
 
