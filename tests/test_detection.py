@@ -141,3 +141,18 @@ def test_a_device_with_a_name_comes_before_one_without() -> None:
 def test_an_unknown_name_alone_is_an_error_that_names_the_option() -> None:
     with pytest.raises(MachineError, match=r"no machine named 'TPU'.*--chip"):
         of_device(Device(id=0, name="TPU"))
+
+
+def test_every_chip_with_a_matrix_unit_has_its_rates() -> None:
+    # TPUs and accelerators are matrix units first of all; a GPU's architecture tells.
+    lacking = []
+    for card in cards():
+        machine = card.machine
+        known = architecture(machine.vendor, capability_of(machine))
+        expected = machine.kind in ("tpu", "accelerator") or (known is not None and known.has_matrix_unit)
+        if expected and not any(ceiling.resource.unit == "matrix" for ceiling in machine.compute):
+            lacking.append(machine.name)
+        if known and machine.kind == "gpu":
+            half = {name for name in ("matrix/bf16", "matrix/fp16") if name in known.rates}
+            lacking += [f"{machine.name}: {name}" for name in sorted(half) if machine.ceiling(name) is None]
+    assert lacking == []
