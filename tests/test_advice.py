@@ -195,7 +195,9 @@ def test_a_product_at_half_the_ridge_is_told_to_batch() -> None:
 def test_resources_without_a_rate_are_named_once_for_all_ops() -> None:
     ops = [op(id, {"hbm": 10, "dcn": 5}, 1.1) for id in range(2)]
     finding = next(finding for finding in advise(ops, toy()) if finding.kind == "unrated")
-    assert finding.message == "toy has no known rate for dcn: the minimum time of op0 and op1 leaves it out."
+    assert (
+        finding.message == "toy has no known rate for dcn: the minimum time of op0 and op1 leaves it out, and without it there is no bound."
+    )
     assert finding.ops == (0, 1)
 
 

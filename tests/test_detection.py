@@ -3,8 +3,11 @@
 import pytest
 
 from roofline.errors import MachineError
-from roofline.machines.detection import of_device
-from roofline.workload import Device
+from roofline.machines import cards, load
+from roofline.machines.architectures import architecture, capability_of, clock_of, derive
+from roofline.machines.card import Card
+from roofline.machines.detection import machine_for, of_device
+from roofline.workload import Device, Hardware
 
 
 def test_a_reported_peak_comes_before_the_catalogues_which_stays_beside_it() -> None:
@@ -37,3 +40,119 @@ def test_an_unknown_device_is_taken_at_its_word() -> None:
     assert (machine.name, machine.rate("hbm")) == ("my-chip-3", 1e12)
     with pytest.raises(MachineError, match="no machine named 'My Chip 3'"):
         of_device(Device(id=0, name="My Chip 3"))
+
+
+def amd(capability: str, cores: int, memory_bytes: float, clock_hz: float) -> Device:
+    hardware = Hardware(vendor="AMD", capability=capability, cores=cores, memory_bytes=memory_bytes, clock_hz=clock_hz)
+    return Device(id=0, name="AMD GPU", hardware=hardware)
+
+
+@pytest.mark.parametrize(
+    ("device", "chip"),
+    [
+        (amd("9.4", 304, 206_141_652_992, 2.1e9), "mi300x"),
+        (amd("9.4", 304, 274_861_129_728, 2.1e9), "mi325x"),
+        (amd("9.4", 228, 137_170_518_016, 2.1e9), "mi300a"),
+        (amd("9.5", 256, 309_220_868_096, 2.4e9), "mi355x"),
+        (amd("9.5", 256, 309_220_868_096, 2.2e9), "mi350x"),
+        (amd("9.0", 110, 68_702_699_520, 1.7e9), "mi250x/device"),
+        (amd("9.0", 104, 68_702_699_520, 1.7e9), "mi210"),
+    ],
+)
+def test_a_gpu_without_a_name_is_identified_by_its_hardware(device: Device, chip: str) -> None:
+    machine = of_device(device)
+    assert machine.name == chip
+    assert any(f"{device.hardware.cores} CUs" in note and "--chip" in note for note in machine.notes)
+
+
+def test_a_gpu_outside_the_catalogue_has_rates_derived_from_its_cores_and_clock() -> None:
+    # 85 SMs x 1.8 GHz x 1024 FLOP a cycle is 156.7 TFLOP/s; a GeForce sums bf16 products in fp32 at half that.
+    hardware = Hardware(vendor="NVIDIA", capability="8.6", cores=85, clock_hz=1.8e9, memory_bytes=5e10, bandwidth=7.68e11)
+    machine = of_device(Device(id=0, name="NVIDIA RTX A9999", hardware=hardware))
+    assert machine.rate("matrix/bf16") == pytest.approx(85 * 1.8e9 * 1024)
+    assert machine.rate("vector/fp32") == pytest.approx(85 * 1.8e9 * 256)
+    assert (machine.rate("hbm"), machine.capacity()) == (7.68e11, 5e10)
+    assert {ceiling.provenance for ceiling in machine.ceilings} == {"derived"}
+    assert "derived from NVIDIA, compute capability 8.6, 85 SMs" in machine.notes[-1]
+    consumer = of_device(Device(id=0, name="NVIDIA GeForce RTX 9999", hardware=hardware))
+    assert consumer.rate("matrix/bf16") == pytest.approx(85 * 1.8e9 * 512)
+    without = of_device(
+        Device(id=0, name="NVIDIA GeForce GTX 1660 Ti", hardware=Hardware(vendor="NVIDIA", capability="7.5", cores=24, clock_hz=1.77e9))
+    )
+    assert [ceiling.resource.name for ceiling in without.compute if ceiling.resource.unit == "matrix"] == []
+
+
+def test_an_unlisted_amd_gpu_and_a_later_minor_version_are_derived_too() -> None:
+    machine = of_device(amd("9.4", 80, 206e9, 2.1e9))
+    assert machine.rate("matrix/bf16") == pytest.approx(80 * 2.1e9 * 2048)
+    found = architecture("NVIDIA", "8.8")
+    assert found is not None
+    assert found.name == "Ampere GA10B"
+    assert architecture("NVIDIA", "99.0") is None
+
+
+def _described(card: Card) -> bool:
+    return bool(architecture(card.machine.vendor, capability_of(card.machine)) and card.cores and card.spec("clock"))
+
+
+@pytest.mark.parametrize("card", [pytest.param(card, id=card.machine.name) for card in cards() if _described(card)])
+def test_derived_rates_are_those_of_the_catalogue(card: Card) -> None:
+    clock = card.spec("clock")
+    assert clock is not None
+    hardware = Hardware(vendor=card.machine.vendor, capability=capability_of(card.machine), cores=card.cores, clock_hz=clock_of(clock))
+    machine = derive(card.machine.title, hardware)
+    assert machine is not None
+    for resource in ("matrix/bf16", "matrix/fp16", "matrix/tf32", "matrix/fp8", "vector/fp32"):
+        mine, theirs = machine.ceiling(resource), card.machine.ceiling(resource)
+        if mine and theirs and card.machine.name not in SLOWED:
+            assert mine.rate == pytest.approx(theirs.rate, rel=0.08)
+
+
+SLOWED = ("h20",)  # sold with its matrix unit held below what cores and clock give
+
+
+def test_a_slice_has_its_share_of_the_chip() -> None:
+    whole = load("a100-sxm4-40")
+    named = load("NVIDIA A100-SXM4-40GB MIG 1g.5gb")
+    assert named.rate("matrix/bf16") == pytest.approx(whole.rate("matrix/bf16") / 7)
+    assert named.rate("hbm") == pytest.approx(whole.rate("hbm") / 8)
+    hardware = Hardware(vendor="NVIDIA", capability="8.0", cores=14, clock_hz=1.41e9)
+    seen = of_device(Device(id=0, name="NVIDIA A100-SXM4-40GB MIG 1g.5gb", hardware=hardware))
+    assert seen.rate("matrix/bf16") == pytest.approx(whole.rate("matrix/bf16") * 14 / 108)
+    assert seen.capacity() == pytest.approx((whole.capacity() or 0) / 8)
+    assert load("NVIDIA A100-SXM4-80GB MIG 7g.80gb").rate("hbm") == pytest.approx(load("a100-sxm4-80").rate("hbm"))
+    with pytest.raises(MachineError, match="no machine named 'NVIDIA X9"):
+        load("NVIDIA X9 MIG 1g.5gb")
+
+
+@pytest.mark.parametrize("name", ["", "GPU", "NVIDIA GPU"])
+def test_a_device_of_which_nothing_is_known_falls_back_to_the_default_chip(name: str) -> None:
+    machine = machine_for([Device(id=0, name=name, hardware=Hardware(capability="8.0"))])
+    assert machine.name == "h100-sxm"
+    assert machine.notes[-1] == (
+        "the file does not name its device (compute capability 8.0): using h100-sxm; choose the right one with --chip"
+    )
+
+
+def test_a_device_with_a_name_comes_before_one_without() -> None:
+    assert machine_for([Device(id=0, name=""), Device(id=1, name="NVIDIA H200")]).name == "h200-sxm"
+
+
+def test_an_unknown_name_alone_is_an_error_that_names_the_option() -> None:
+    with pytest.raises(MachineError, match=r"no machine named 'TPU'.*--chip"):
+        of_device(Device(id=0, name="TPU"))
+
+
+def test_every_chip_with_a_matrix_unit_has_its_rates() -> None:
+    # TPUs and accelerators are matrix units first of all; a GPU's architecture tells.
+    lacking = []
+    for card in cards():
+        machine = card.machine
+        known = architecture(machine.vendor, capability_of(machine))
+        expected = machine.kind in ("tpu", "accelerator") or (known is not None and known.has_matrix_unit)
+        if expected and not any(ceiling.resource.unit == "matrix" for ceiling in machine.compute):
+            lacking.append(machine.name)
+        if known and machine.kind == "gpu":
+            half = {name for name in ("matrix/bf16", "matrix/fp16") if name in known.rates}
+            lacking += [f"{machine.name}: {name}" for name in sorted(half) if machine.ceiling(name) is None]
+    assert lacking == []

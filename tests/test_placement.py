@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from roofline.cost import Cost
 from roofline.errors import MachineError, UsageError
 from roofline.machine import Capacity, Machine
-from roofline.placement import Corrections, fit, place
+from roofline.placement import Corrections, fit, hold, place
 from toys import BF16, FP8, FP32, HBM, toy
 
 positive = st.integers(1, 10**12)
@@ -179,3 +179,18 @@ def test_one_op_that_no_unit_is_rated_for_does_not_spoil_a_program() -> None:
     assert "unrated" in {finding.kind for finding in report.findings}
     with pytest.raises(MachineError, match="toy has no known rate for dcn"):
         analyze(Recording(workload=Workload(ops[:1]), format="table"), toy())
+
+
+def test_without_a_rate_for_the_matrix_unit_a_product_has_no_bound() -> None:
+    # int8 products have no path but the matrix unit; the 1 s of its bytes says nothing about its arithmetic.
+    placed = hold(Cost.of({"matrix/int8": 1000, "hbm": 10}), toy(), time_s=20.0)
+    assert (placed.bound, placed.unit, placed.efficiency, placed.floor_s) == (None, None, None, 1.0)
+    assert [resource.name for resource in placed.may_bind] == ["matrix/int8"]
+
+
+def test_an_unrated_link_or_a_chip_without_compute_rates_gives_no_bound_either() -> None:
+    assert hold(Cost.of({"nvlink": 100, "hbm": 10}), toy()).bound is None
+    assert hold(Cost.of({"vector/fp32": 100, "hbm": 10}), Machine.of("bare", {"hbm": 10})).bound is None
+    # Beside a rated matrix unit an unrated vector unit leaves the bound, as do on-chip memories.
+    assert hold(Cost.of({"vector/fp32": 100, "hbm": 10}), Machine.of("tpu", {"matrix/bf16": 100, "hbm": 10})).bound == "hbm"
+    assert hold(Cost.of({"vmem.read": 100, "hbm": 10}), toy()).bound == "hbm"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from roofline.analysis import analyze
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read.proto import parse_proto
@@ -12,6 +13,7 @@ from roofline.resource import UNNAMED_WORK
 from roofline.sources.xspace import reading
 from roofline.sources.xspace.commands import launching
 from roofline.sources.xspace.modules import Program
+from roofline.workload import Hardware
 from xspace_profiles import (
     ADD_BYTES,
     ADD_FLOP,
@@ -203,6 +205,20 @@ def test_without_scopes_executions_are_the_runs_of_the_module(tmp_path: Path) ->
     (sort,) = recording.workload
     assert (sort.count, sort.kernels, sort.cost["vector/fp32"]) == (2, 6, 2 * ADD_FLOP)
     assert recording.devices[0].rates == {}
+
+
+def test_a_gpu_says_what_its_hardware_is(tmp_path: Path) -> None:
+    said = {"core_count": 304, "clock_rate": 2_100_000, "memory_size": 206_141_652_992, "memory_bandwidth": 2_662_400_000_000}
+    amd = {**said, "gpu_device_name": "", "device_vendor": "AMD", "compute_cap_major": 9, "compute_cap_minor": 4}
+    events = [kernel("add.kd", 0, US, hlo_op="add.1", program_id=7)]
+    recording = recorded(tmp_path, gpu(events, stats=amd), programs({7: TWICE}))
+    # ROCm counts one transfer a cycle where the memory makes two.
+    assert recording.devices[0].hardware == Hardware(
+        vendor="AMD", capability="9.4", cores=304, clock_hz=2.1e9, memory_bytes=206_141_652_992, bandwidth=5.3248e12
+    )
+    report = analyze(recording)
+    assert report.machine.name == "mi300x"
+    assert any("identified as mi300x by its hardware" in note for note in report.machine.notes)
 
 
 def test_streams_that_overlap_are_busy_once(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .cost import Cost
 from .errors import FormulaError, MachineError
 from .machine import LATENCY, LATENCY_TIMES, Machine
-from .placement import IDEAL, Corrections, tie_order
+from .placement import IDEAL, Corrections, may_bind, tie_order
 from .resource import Resource
 
 Floats = NDArray[np.float64]
@@ -57,7 +57,10 @@ class Columns(Struct, frozen=True):
 
 
 class PlacedColumns(Struct, frozen=True, kw_only=True):
-    """Where each of many ops stands: seconds by unit, T_min, T_max, and the index of the longest unit (−1 for none)."""
+    """Where each of many ops stands: seconds by unit, T_min, T_max, and the index of the longest unit (−1 for none).
+
+    ``undecided`` are the ops that an unrated unit may hold back: they have no bound.
+    """
 
     columns: Columns
     machine: Machine
@@ -66,6 +69,7 @@ class PlacedColumns(Struct, frozen=True, kw_only=True):
     floor_s: Floats
     serial_s: Floats
     longest: NDArray[np.intp]
+    undecided: Bools
 
     @property
     def priced(self) -> Bools:
@@ -85,6 +89,7 @@ class PlacedColumns(Struct, frozen=True, kw_only=True):
         """What holds each op back, by name."""
         latency = self.machine.launch_latency_s
         small = self.columns.timed & (self.floor_s < latency) & (self.columns.time_s < LATENCY_TIMES * latency)
+        small &= ~self.undecided
         return [LATENCY if tiny else (self.units[unit] if unit >= 0 else None) for tiny, unit in zip(small, self.longest, strict=True)]
 
 
@@ -100,7 +105,17 @@ def place_columns(columns: Columns, machine: Machine, corrections: Corrections =
     for index, ceiling in rated:
         times[units.index(ceiling.resource.unit)] += columns.amounts[index] / ceiling.rate
     floor = times.max(axis=0, initial=0.0)
-    longest = np.where(floor > 0, times.argmax(axis=0) if units else -1, -1)
+    known = {index for index, _ in rated}
+    unsure = [index for index, resource in enumerate(columns.resources) if index not in known and may_bind(resource, machine)]
+    undecided = np.logical_or.reduce(columns.amounts[unsure] > 0, axis=0)
+    longest = np.where((floor > 0) & ~undecided, times.argmax(axis=0) if units else -1, -1)
     return PlacedColumns(
-        columns=columns, machine=machine, units=units, times=times, floor_s=floor, serial_s=times.sum(axis=0), longest=longest
+        columns=columns,
+        machine=machine,
+        units=units,
+        times=times,
+        floor_s=floor,
+        serial_s=times.sum(axis=0),
+        longest=longest,
+        undecided=undecided,
     )

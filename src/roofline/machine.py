@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from .dtypes import passes_of
 from .errors import MachineError, UnitError, did_you_mean
 from .resource import HBM, LINK_UNITS, Resource
-from .units import parse, show
+from .units import parse, percent, show
 
 PROVENANCES = ("datasheet", "derived", "measured", "profile", "user", "third party")
 LAUNCH_LATENCY_S = parse("2 µs", "s")
@@ -269,6 +269,23 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
             capacities=tuple(_capacity_share(held, share) for held in self.capacities),
             power_w=self.power_w / share if self.power_w else None,
             notes=(*self.notes, note) if note else self.notes,
+        )
+
+    def sliced(self, name: str, title: str, compute: float, memory: float) -> "Machine":
+        """A slice of the chip: a share of its cores, which also bounds the caches and links, and a share of its main memory."""
+        why = f"{percent(compute)} of the cores and {percent(memory)} of the memory of {self.name}"
+        shares = {c.resource.unit: memory if c.resource == HBM else compute for c in self.ceilings if not c.resource.is_link}
+        part = self.scaled(shares, why)
+        return replace(
+            part,
+            name=name,
+            title=title,
+            scope="device",
+            ceilings=tuple(replace(c, provenance="derived", sparse=None) if c.resource.unit in shares else c for c in part.ceilings),
+            capacities=tuple(replace(h, bytes=h.bytes * (memory if h.level == HBM else compute), others=()) for h in self.capacities),
+            power_w=None,
+            aliases=(),
+            notes=(*self.notes, f"a slice: {why}"),
         )
 
     def limited(self, name: str) -> "Machine":

@@ -106,13 +106,20 @@ class Placement(Struct, frozen=True, kw_only=True):
 
     @property
     def unit(self) -> str | None:
-        """The unit of hardware with the longest time."""
-        return self.times[0][0] if self.times and self.times[0][1] > 0 else None
+        """The unit of hardware with the longest time; ``None`` when an unrated one may take longer."""
+        return self.times[0][0] if self.times and self.times[0][1] > 0 and not self.may_bind else None
+
+    @property
+    def may_bind(self) -> tuple[Resource, ...]:
+        """The unrated resources that may take the longest."""
+        return tuple(resource for resource in self.unrated if may_bind(resource, self.machine))
 
     @property
     def bound(self) -> str | None:
-        """What holds the work back: a unit's name, ``latency``, or ``None`` when it asks for nothing."""
+        """What holds the work back: a unit's name, ``latency``, or ``None`` when it asks for nothing or an unrated unit may hold it."""
         each = self.executions or 1
+        if self.may_bind:
+            return None
         if self.time_s is not None and self.machine.launch_binds(self.floor_s / each, self.time_s / each):
             return LATENCY
         return self.unit
@@ -198,6 +205,16 @@ def hold(cost: Cost, machine: Machine, time_s: float | None = None, corrections:
         unrated=tuple(unrated),
         unknown=tuple(sorted(cost.unknown)),
     )
+
+
+def may_bind(resource: Resource, machine: Machine) -> bool:
+    """Whether work on an unrated resource may take the longest: matrix units, main memory, links, vector units if no compute is rated.
+
+    On-chip memories are faster than the main memory behind them, and hops are latency, not a unit.
+    """
+    if resource.is_compute:
+        return resource.unit == "matrix" or not machine.compute
+    return resource == HBM or (resource.is_link and resource.measure == "B")
 
 
 def _name(resource: Resource) -> str:

@@ -116,13 +116,28 @@ class Workload(Struct, frozen=True):
         return sum(times) if times else None
 
 
+class Hardware(Struct, frozen=True, kw_only=True):
+    """What a GPU says of itself besides its name; empty and ``None`` are unknown.
+
+    ``cores`` are SMs or CUs, ``clock_hz`` is their highest clock, ``bandwidth`` is the memory's clock times the width of its bus.
+    """
+
+    vendor: str = ""
+    capability: str = ""
+    cores: int | None = None
+    clock_hz: float | None = None
+    memory_bytes: float | None = None
+    bandwidth: float | None = None
+
+
 class Device(Struct, frozen=True, kw_only=True):
-    """A device that a recording saw, and the peaks it reported of itself."""
+    """A device that a recording saw, the peaks it reported of itself, and its hardware."""
 
     id: int
     name: str
     host: str = ""
     rates: Mapping[str, float] = field(default_factory=dict)
+    hardware: Hardware = Hardware()
 
 
 class Coverage(Struct, frozen=True, kw_only=True):

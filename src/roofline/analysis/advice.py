@@ -413,7 +413,9 @@ def unrated(ops: Sequence[Placed], machine: Machine) -> Finding | None:
         return None
     missing = ", ".join(sorted({resource.name for one in mine for resource in one.placement.unrated}))
     names = _listed([_short(one.op.name) for one in mine])
-    message = f"{machine.name} has no known rate for {missing}: the minimum time of {names} leaves it out."
+    undecided = any(one.placement.may_bind for one in mine)
+    lost = "leaves it out, and without it there is no bound" if undecided else "leaves it out"
+    message = f"{machine.name} has no known rate for {missing}: the minimum time of {names} {lost}."
     return Finding(kind="unrated", message=message, ops=tuple(one.id for one in mine), levers=KINDS["unrated"].levers)
 
 
@@ -434,6 +436,7 @@ DOUBTS: tuple[Rule, ...] = (between_roofs, above_roof)
 PRIMARY: tuple[Rule, ...] = (*DOUBTS, latency, no_overlap, far_below, bound)
 EXTRA: tuple[Rule, ...] = (near_ridge, vector_instead_of_matrix, low_batch)
 PROGRAM: tuple[ProgramRule, ...] = (unrated, unknown)
+DOUBTED = ("unrated", "above-roof")  # kinds that come before all savings
 
 
 def _finding(kind: str, one: Placed, says: str, saving: float | None = None) -> Finding:
@@ -490,8 +493,9 @@ def _merged(findings: Sequence[Finding], names: dict[int, str]) -> list[Finding]
     return merged
 
 
-def _order(finding: Finding) -> tuple[bool, float, str, tuple[int, ...]]:
-    return finding.kind != "above-roof", -(finding.saving_s or 0.0), finding.kind, finding.ops
+def _order(finding: Finding) -> tuple[int, float, str, tuple[int, ...]]:
+    first = DOUBTED.index(finding.kind) if finding.kind in DOUBTED else len(DOUBTED)
+    return first, -(finding.saving_s or 0.0), finding.kind, finding.ops
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -129,6 +129,16 @@ class Card(Struct, frozen=True, kw_only=True):
     known_errors: tuple[KnownError, ...] = ()
     excuses: tuple[Excuse, ...] = ()
 
+    def spec(self, name: str) -> str | int | float | None:
+        """The value of one entry of its specs, as it was written."""
+        return next((spec.value for spec in self.specs if spec.name == name), None)
+
+    @property
+    def cores(self) -> int | None:
+        """How many SMs or CUs the chip has."""
+        found = self.spec("sms") or self.spec("compute_units")
+        return int(found) if found else None
+
     @property
     def technology(self) -> str:
         """The main memory's technology without its generation's details: ``HBM3e``, ``GDDR6``, ``LPDDR``; empty when unknown."""

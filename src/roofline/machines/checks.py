@@ -113,7 +113,7 @@ def ridges(card: Card) -> Iterator[Problem]:
     matrix = _main_matrix(card.machine)
     if ridge is None or matrix is None or {matrix.resource.name, HBM.name} <= settled(card):
         return
-    allowed = peers.by_maker(card, _ridge, peers.RIDGE_MARGIN)
+    allowed = peers.by_maker(card, _usual_ridge, peers.RIDGE_MARGIN)
     if allowed and ridge not in allowed:
         span = f"{plain(allowed.low, 3)} to {plain(allowed.high, 3)}"
         message = f"{matrix.resource} over hbm gives a ridge of {plain(ridge, 3)} FLOP/B; {allowed.among} have {span}; check both"
@@ -127,6 +127,11 @@ def _main_matrix(machine: Machine) -> Ceiling | None:
 def _ridge(card: Card) -> float | None:
     matrix, main = _main_matrix(card.machine), card.machine.ceiling(HBM)
     return matrix.rate / main.rate if matrix and main else None
+
+
+def _usual_ridge(card: Card) -> float | None:
+    """The ridge of a peer; one that its own file declares unusual says nothing about others."""
+    return None if any(excuse.check == "ridge" for excuse in card.excuses) else _ridge(card)
 
 
 def ratios(card: Card) -> Iterator[Problem]:

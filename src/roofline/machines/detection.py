@@ -1,9 +1,11 @@
 """The machine a recording came from: the catalogue's, with the peaks that the device reported of itself.
 
-A device's own figures come before the catalogue's, which stay beside them. A figure far from the catalogue's is a reporting fault (one
-driver gives half the bandwidth of its chip): then the catalogue's is used, and a note says so. A GPU's own compute peaks are its units
-times its highest clock, which its matrix unit does not keep: they stand beside the catalogue's and are not used. A CPU says nothing of
-itself: this computer, which most likely is the one, is measured.
+A device is looked up by its name; without a name, by its hardware (compute capability, cores, memory, clock). A GPU that the catalogue
+does not have gets rates derived from its hardware, and a slice of a GPU its share of the whole. A device's own figures come before the
+catalogue's, which stay beside them. A figure far from the catalogue's is a reporting fault (one driver gives half the bandwidth of its
+chip): then the catalogue's is used, and a note says so. A GPU's own compute peaks are its units times its highest clock, which its
+matrix unit does not keep: they stand beside the catalogue's and are not used. A CPU says nothing of itself: this computer, which most
+likely is the one, is measured.
 """
 
 import re
@@ -13,37 +15,122 @@ from msgspec.structs import replace
 
 from ..errors import MachineError
 from ..machine import Figure, Machine
+from ..resource import HBM
 from ..units import percent, show
-from ..workload import Device
-from .catalogue import load
+from ..workload import Device, Hardware
+from .architectures import capability_of, clock_of, derive, describe, is_geforce
+from .card import Card
+from .catalogue import cards, load, slice_of
 
 PLAUSIBLE = (0.8, 1.25)  # of the catalogue's figure
+SAME_SIZE = 0.1  # drivers keep some of the memory to themselves
+SAME_CLOCK = 0.04  # variants of one chip differ by more
 DEFAULT_CHIP = "h100-sxm"
 CITATION = "the profile's own device description"
+NAMELESS = re.compile(r"((AMD |NVIDIA |Intel )?GPU)?", re.IGNORECASE)  # what a plane without a name is called
 
 
 def machine_for(devices: Sequence[Device]) -> Machine:
-    """The machine of the first device that a recording came from; the default chip, with a note, when it names none."""
+    """The machine of the first device with a name that a recording came from; the default chip, with a note, when none is known."""
     if devices:
-        return of_device(devices[0])
+        return of_device(next((device for device in devices if not _is_nameless(device.name)), devices[0]))
     machine = load(DEFAULT_CHIP)
     return replace(machine, notes=(*machine.notes, f"no chip given: using {machine.name}"))
 
 
 def of_device(device: Device) -> Machine:
-    """The machine with this device's name and peaks; an error when neither the catalogue nor the device says anything."""
-    try:
-        known = load(device.name)
-    except MachineError:
-        if device.name.lower() == "cpu":
-            from .measurement import measure
+    """The machine with this device's name, hardware and peaks; an error when nothing but an unknown name is given."""
+    if device.name.lower() == "cpu":
+        from .measurement import measure
 
-            return measure()
-        if not device.rates:
-            raise
-        name = re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-") or "device"
-        return Machine(name=name, ceilings=(), title=device.name, scope="device").override(dict(device.rates), "profile", CITATION)
-    machine = known.per_device() if known.devices > 1 else known
+        return measure()
+    known = _named(device) or _identified(device)
+    if known is not None:
+        return _with_reported(known.per_device() if known.devices > 1 else known, device)
+    if derived := derive(device.name, _hardware(device)):
+        return derived
+    if _is_nameless(device.name) and not any(name.partition("/")[0] in ("matrix", "vector") for name in device.rates):
+        return _with_reported(_default(device), device)
+    if not device.rates:
+        try:
+            load(device.name)
+        except MachineError as error:
+            raise MachineError(f"{error}; or choose one with --chip") from None
+    name = re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-") or "device"
+    return Machine(name=name, ceilings=(), title=device.name, scope="device").override(dict(device.rates), "profile", CITATION)
+
+
+def _hardware(device: Device) -> Hardware:
+    """Its hardware, with the bandwidth among its peaks where that is all it gives."""
+    bandwidth = device.hardware.bandwidth or device.rates.get(HBM.name)
+    return replace(device.hardware, bandwidth=bandwidth)
+
+
+def _is_nameless(name: str) -> bool:
+    return NAMELESS.fullmatch(name.strip()) is not None
+
+
+def _named(device: Device) -> Machine | None:
+    """The chip of the catalogue with the device's name, or the slice of one."""
+    if _is_nameless(device.name):
+        return None
+    try:
+        part = slice_of(device.name, device.hardware.cores)
+        return part.machine if part else load(device.name)
+    except MachineError:
+        return None
+
+
+def _identified(device: Device) -> Machine | None:
+    """The chip of the catalogue with this hardware: the same compute capability, cores and memory, and the nearest clock."""
+    hardware = device.hardware
+    if not hardware.cores or not hardware.memory_bytes:
+        return None
+    alike = [card for card in cards() if _alike(card, hardware) and _same_market(card, device.name)]
+    if not alike:
+        return None
+    apart = {card.machine.name: _clock_apart(card, hardware) for card in alike}
+    best = min(alike, key=lambda card: (apart[card.machine.name], not card.usual, card.machine.name)).machine
+    if not _is_nameless(device.name) and apart[best.name] > SAME_CLOCK:
+        return None
+    others = [name for name, distance in apart.items() if name != best.name and distance <= apart[best.name]]
+    doubt = f" (as is {' and '.join(others)})" if others else ""
+    who = f"{device.name!r} is not in the catalogue" if not _is_nameless(device.name) else "the profile does not name its device"
+    note = f"{who}: identified as {best.name}{doubt} by its hardware ({describe(hardware)}); choose another chip with --chip"
+    return replace(best, notes=(*best.notes, note))
+
+
+def _alike(card: Card, hardware: Hardware) -> bool:
+    machine = card.machine
+    memory = machine.capacity(HBM)
+    return (
+        machine.kind == "gpu"
+        and (not hardware.vendor or machine.vendor == hardware.vendor)
+        and capability_of(machine) == hardware.capability
+        and card.cores == (hardware.cores or 0) * machine.devices
+        and memory is not None
+        and abs((hardware.memory_bytes or 0) * machine.devices / memory - 1) <= SAME_SIZE
+    )
+
+
+def _same_market(card: Card, name: str) -> bool:
+    return _is_nameless(name) or is_geforce(card.machine.title) == is_geforce(name)
+
+
+def _clock_apart(card: Card, hardware: Hardware) -> float:
+    clock = card.spec("clock")
+    return abs(clock_of(clock) / hardware.clock_hz - 1) if clock and hardware.clock_hz else SAME_CLOCK
+
+
+def _default(device: Device) -> Machine:
+    machine = load(DEFAULT_CHIP)
+    known = describe(device.hardware)
+    note = f"the file does not name its device{f' ({known})' if known else ''}: using {machine.name}; choose the right one with --chip"
+    return replace(machine, notes=(*machine.notes, note))
+
+
+def _with_reported(machine: Machine, device: Device) -> Machine:
+    """The machine with the peaks that the device reported of itself, where these are plausible."""
     believed, notes = {}, []
     for name, rate in device.rates.items():
         mine = machine.ceiling(name)

@@ -14,7 +14,8 @@ from ..cost import Cost
 from ..errors import FormulaError, SourceError
 from ..machine import Machine
 from ..resource import HBM, Resource
-from ..workload import Coverage, Device, Launch, Op, Recording, Share, Workload
+from ..units import parse
+from ..workload import Coverage, Device, Hardware, Launch, Op, Recording, Share, Workload
 from .files import all_of
 from .ncu_metrics import L1, L2, NAME, UNNAMED_MATRIX, VECTOR, Metrics, Plan, bytes_over, cost_of, is_used, peaks, plan
 from .ncu_table import TIME, Entry, decode, entries, is_header, writes_decimal_commas
@@ -23,6 +24,8 @@ TALK = ("==PROF==", "==WARNING==", "==ERROR==")
 COLLECT = "ncu --set full --csv --page raw"
 COLD = "counted by Nsight Compute, one kernel at a time with caches flushed before each (its default): traffic with cold caches"
 LOCAL = ("127.0.0.1", "localhost", "::1")
+KILOHERTZ = int(parse("1 kHz", "Hz"))
+BITS = 8  # of a byte
 MOST_GRIDS = 3  # that a note spells out
 
 
@@ -112,15 +115,20 @@ class _Table:
         names: dict[int, str] = {}
         hosts: dict[int, str] = {}
         rates: dict[int, dict[str, float]] = {}
+        hardware: dict[int, Hardware] = {}
         for entry, metrics in zip(self._entries, self._metrics, strict=True):
             device = _device(entry)
             names[device] = names.get(device) or metrics.word(NAME)
             host = entry.words.get("Host Name", "")
             hosts.setdefault(device, "" if host in LOCAL else host)
+            hardware.setdefault(device, _hardware(entry, metrics))
             mine = rates.setdefault(device, {})
             for resource, rate in peaks(metrics, self._plan, _capability(entry)):
                 mine[resource] = max(rate, mine.get(resource, 0.0))
-        return tuple(Device(id=device, name=names[device], host=hosts[device], rates=rates[device]) for device in sorted(names))
+        return tuple(
+            Device(id=device, name=names[device], host=hosts[device], rates=rates[device], hardware=hardware[device])
+            for device in sorted(names)
+        )
 
     def notes(self, launches: Sequence[Launch]) -> tuple[str, ...]:
         """What a reader of the numbers has to know: how they were counted, and what was not."""
@@ -205,6 +213,22 @@ def _dimensions(text: str) -> tuple[int, ...] | None:
 def _device(entry: Entry) -> int:
     found = re.search(r"\d{1,9}", entry.words.get("Device", ""))
     return int(found[0]) if found else 0
+
+
+def _hardware(entry: Entry, metrics: Metrics) -> Hardware:
+    """What the attributes of a device say, where they were collected."""
+    cores, clock, memory = (metrics.get(f"device__attribute_{name}") for name in ("multiprocessor_count", "clock_rate", "total_memory"))
+    memory_clock, width = (metrics.get(f"device__attribute_{name}") for name in ("memory_clock_rate", "global_memory_bus_width"))
+    # A memory transfers twice a cycle, and its bus is given in bits.
+    bandwidth = 2 * memory_clock * KILOHERTZ * width / BITS if memory_clock and width else None
+    return Hardware(
+        vendor="NVIDIA",
+        capability=entry.words.get("CC", ""),
+        cores=int(cores) if cores else None,
+        clock_hz=float(clock * KILOHERTZ) if clock else None,
+        memory_bytes=float(memory) if memory else None,
+        bandwidth=float(bandwidth) if bandwidth else None,
+    )
 
 
 def _capability(entry: Entry) -> float | None:

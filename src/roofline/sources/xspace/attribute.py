@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from ...cost import NOTHING, Cost
 from ...resource import HBM, UNNAMED_WORK
+from ...workload import Hardware
 
 UNKNOWN = Cost.of({UNNAMED_WORK: None, HBM: None})  # of work that nobody can price
 Mark = int  # a step, by its place among the instances of its part
@@ -130,6 +131,7 @@ class DevicePart(Struct, frozen=True, kw_only=True):
     rows: Mapping[Subject, Tally]
     steps: Mapping[Mark, Extent]
     begin_ps: int = 0
+    hardware: Hardware = Hardware()
 
     @property
     def end_ps(self) -> int:

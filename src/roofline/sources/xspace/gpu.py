@@ -16,7 +16,7 @@ from .commands import launching
 from .graphs import Graph, Resolved, Seen, resolve
 from .kernels import LAUNCH, Key, keys_of, requests, together
 from .modules import Place, Program, Programs
-from .peaks import gpu_name, gpu_rates, ordinal
+from .peaks import gpu_hardware, gpu_name, gpu_rates, ordinal
 from .scan import Plane, Progress, Space, Totals, read_totals, union
 from .steps import Host, is_last, mark_of, step_lookup
 
@@ -148,6 +148,7 @@ class _Device:
             rows=self._rows(),
             steps=self._steps(intervals if busy < apart else ()),
             begin_ps=min(starts, default=0),
+            hardware=gpu_hardware(self.plane),
         )
 
     def _rows(self) -> dict[Subject, Tally]:

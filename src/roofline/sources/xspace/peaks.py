@@ -3,10 +3,12 @@
 import re
 
 from ...units import parse
+from ...workload import Hardware
 from .scan import Plane
 
 GIGABYTE_PER_S = parse("1 GB/s", "B/s")  # XProf's "gigabytes" are 10⁹ bytes
 TERAFLOP_PER_S = parse("1 TFLOP/s", "FLOP/s")
+KILOHERTZ = parse("1 kHz", "Hz")
 
 # Plane stats of a TPU, per TensorCore. A rate of 0 means that there is no such memory.
 _TPU_RATES = {
@@ -42,9 +44,31 @@ def tpu_rates(plane: Plane) -> dict[str, float]:
 
 
 def gpu_name(plane: Plane) -> str:
-    """A GPU's name as its driver gives it, else its vendor and architecture."""
-    vendor = {"Nvidia": "NVIDIA"}.get(_text(plane, "device_vendor"), _text(plane, "device_vendor"))
-    return _text(plane, "gpu_device_name") or f"{vendor} GPU".strip()
+    """A GPU's name as its driver gives it, else its vendor's."""
+    return _text(plane, "gpu_device_name") or f"{_vendor(plane)} GPU".strip()
+
+
+def gpu_hardware(plane: Plane) -> Hardware:
+    """A GPU's cores, clock, memory and compute capability.
+
+    Old ROCm collectors leave out a minor version of 0, and ROCm counts one transfer a cycle of a memory that makes two.
+    """
+    major, minor = _number(plane, "compute_cap_major"), _number(plane, "compute_cap_minor")
+    cores, clock = _number(plane, "core_count"), _number(plane, "clock_rate")
+    bandwidth = _number(plane, "memory_bandwidth")
+    return Hardware(
+        vendor=_vendor(plane),
+        capability=f"{major:.0f}.{minor or 0:.0f}" if major else "",
+        cores=int(cores) if cores else None,
+        clock_hz=clock * KILOHERTZ if clock else None,
+        memory_bytes=_number(plane, "memory_size") or None,
+        bandwidth=bandwidth * (2 if _vendor(plane) == "AMD" else 1) if bandwidth else None,
+    )
+
+
+def _vendor(plane: Plane) -> str:
+    said = _text(plane, "device_vendor")
+    return {"Nvidia": "NVIDIA"}.get(said, said)
 
 
 def gpu_rates(plane: Plane) -> dict[str, float]:

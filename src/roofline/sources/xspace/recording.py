@@ -175,7 +175,7 @@ def merge(parts: Iterable[Part]) -> Recording:
         files=tuple(part.file for part in ordered),
         hosts=tuple(hosts),
         devices=tuple(
-            Device(id=number, name=device.name, host=host, rates=dict(device.rates))
+            Device(id=number, name=device.name, host=host, rates=dict(device.rates), hardware=device.hardware)
             for number, (host, _, device) in zip(numbers, devices, strict=True)
         ),
         steps=_steps(ordered, keys),
