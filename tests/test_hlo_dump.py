@@ -8,6 +8,7 @@ import pytest
 from hlo_programs import DATA, load
 from roofline.errors import SourceError
 from roofline.hlo.read import recognise
+from roofline.sources import read as read_recording
 from roofline.sources.hlo_dump import program_files, read_module, read_modules, sniff
 
 
@@ -72,3 +73,11 @@ def test_every_kept_program_is_recognised_and_other_files_are_not(tmp_path: Path
     ]
     assert [recognise(data) for data in others] == [""] * len(others)
     assert not sniff(b"hello", tmp_path)
+
+
+def test_bytecode_is_refused_in_the_same_words_everywhere(tmp_path: Path) -> None:
+    path = tmp_path / "program.mlir.bc"
+    path.write_bytes(b"ML\xefR\x0dStableHLO_v1.0.0\0")
+    for read in (read_module, read_recording):
+        with pytest.raises(SourceError, match=r"program\.mlir\.bc: MLIR bytecode is not supported"):
+            read(path)

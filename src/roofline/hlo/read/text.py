@@ -475,7 +475,7 @@ class _Reader:
         words: dict[str, str] = {key: header[start:end].strip() for key, start, end in attributes_of(header)}
         parameters, result = _entry_layout(words.get("entry_computation_layout", ""), self.shapes)
         return HloModule(
-            name=name,
+            name=name or self.drafts[self.entry or 0].name,
             computations=tuple(
                 Computation(
                     name=draft.name,
