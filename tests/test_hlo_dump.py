@@ -10,6 +10,7 @@ from roofline.errors import SourceError
 from roofline.hlo.read import recognise
 from roofline.machines import load as load_machine
 from roofline.sources import programs
+from roofline.sources import read as read_recording
 from roofline.sources.hlo_dump import program_files, read_module, read_modules, sniff
 
 
@@ -93,3 +94,11 @@ def test_a_program_still_to_be_partitioned_counts_one_devices_share_and_says_so(
     assert "one of 8 devices" in recording.notes[-1]
     file.write_text(SHARDED.replace("PARTS", "1"))
     assert programs.read(file, load_machine("h200")).workload.ops[0].cost["matrix/bf16"] == 2 * 64 * 32 * 128
+
+
+def test_bytecode_is_refused_in_the_same_words_everywhere(tmp_path: Path) -> None:
+    path = tmp_path / "program.mlir.bc"
+    path.write_bytes(b"ML\xefR\x0dStableHLO_v1.0.0\0")
+    for read in (read_module, read_recording):
+        with pytest.raises(SourceError, match=r"program\.mlir\.bc: MLIR bytecode is not supported"):
+            read(path)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ..errors import RooflineError, SourceError, UsageError
 from ..machine import Machine
 from ..workload import Recording
-from . import unread
+from . import unsupported
 from .files import files_of, head_of, local_file, profiles_in
 from .remote import Progress, is_remote
 from .samples import is_sample
@@ -73,7 +73,7 @@ def find(path: Path | str) -> Source:
         raise SourceError(f"{path}: the file is empty")
     for source in SOURCES:
         if source is TABLE:
-            unread.check(head, path)  # which may be JSON too
+            unsupported.check(head, path)  # which may be JSON too
         if source.load().sniff(head, path):
             return source
     raise SourceError(f"{path}: unknown format; roofline reads {', '.join(source.title for source in SOURCES)}")

@@ -7,7 +7,7 @@ from ..errors import SourceError
 from ..hlo.ir.module import HloModule
 from ..hlo.read import parse, parse_all, recognise
 from .files import all_of, head_of
-from .unread import contents
+from .unsupported import contents
 
 # module_0001.jit_step.sm_9.0_gpu_after_optimizations.hlo.pb: number and name of the module, when it was written, how.
 _DUMPED = re.compile(r"(?P<module>module_\d+\.[^.]+)\..*?(?P<when>after|before)_optimizations\.(?P<how>hlo\.pb|pb|txt|hlo)(?:\.gz)?\Z")

@@ -45,7 +45,7 @@ class Reader(Struct, frozen=True):
 class Intermediate(Struct, frozen=True, kw_only=True):
     """A value between kernels of one computation.
 
-    ``written`` are the bytes that making it writes. ``is_needed`` says that somebody beside these readers needs it in memory: it is a
+    ``freeform_text`` are the bytes that making it writes. ``is_needed`` says that somebody beside these readers needs it in memory: it is a
     result of the program, the next step of a loop takes it, or another computation does.
     """
 

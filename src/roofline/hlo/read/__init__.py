@@ -73,7 +73,9 @@ def _parts(text: str) -> list[str]:
 
 
 def recognise(head: bytes) -> str:
-    """The form of a program from its first bytes: ``hlo text``, ``hlo proto``, ``stablehlo``, or nothing for other data."""
+    """The form of a program from its first bytes: ``hlo text``, ``hlo proto``, ``stablehlo``, ``bytecode``, or nothing for other data."""
+    if head.startswith(_BYTECODE):
+        return "bytecode"  # which `parse_all` refuses in its own words
     if re.search(_CONTROL, head):
         return "hlo proto" if _looks_like_module(head) else ""
     return _form_of(head.decode("utf-8-sig", "replace"))

@@ -1,7 +1,7 @@
 """HLO text, scheduled or not, as XLA of any age prints it: one pass over the lines, one regular expression a line.
 
-A line that is not a whole instruction in XLA's own spelling is read by `written`. Attributes stay text until somebody asks; only what ties
-instructions together (operands, called computations, control predecessors) is read at once.
+A line that is not a whole instruction in XLA's own spelling is read by `freeform_text`. Attributes stay text until they are needed; only
+what ties instructions together (operands, called computations, control predecessors) is read at once.
 """
 
 import re
@@ -17,10 +17,10 @@ from ..ir.malformed import Malformed, excerpt, placed
 from ..ir.module import Call, Computation, HloModule, Instruction, only
 from ..ir.opcodes import LEAVES, asynchronous
 from ..ir.shapes import Shape, parse_shape, whole
+from .freeform_text import ROLES, Inline, Instructions, Scanner, Unfinished, Written, operand_names
 from .lexing import Balance, attributes_of, closing, find_attribute, split, unquote, without_line_comment
 from .shape_inference import infer_shape
 from .text_attributes import braced, parse_aliases, parse_frontend_attributes, read_literal, read_value
-from .written import ROLES, Inline, Instructions, Scanner, Unfinished, Written, operand_names
 
 # A tuple's shape ends at the first ')' that an opcode follows; once found there it stays (an atomic group), or a ')' in a string
 # further on would be tried. A line whose operands hold neither parentheses nor strings is a whole instruction: nearly all are.
@@ -475,7 +475,7 @@ class _Reader:
         words: dict[str, str] = {key: header[start:end].strip() for key, start, end in attributes_of(header)}
         parameters, result = _entry_layout(words.get("entry_computation_layout", ""), self.shapes)
         return HloModule(
-            name=name,
+            name=name or self.drafts[self.entry or 0].name,
             computations=tuple(
                 Computation(
                     name=draft.name,

@@ -29,7 +29,7 @@ def comparison_page(
 ) -> str:
     """The page of two reports: the later one, with arrows from where its ops stood in the earlier one.
 
-    ``written`` are their bytes where they are known: a report read back need not be written with the same digits.
+    ``freeform_text`` are their bytes where they are known: a report read back need not be written with the same digits.
     """
     named = title or f"{title_of(before)} → {title_of(after)}"
     old, new = (data or to_json(report) for data, report in zip(written, (before, after), strict=True))
