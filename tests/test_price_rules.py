@@ -287,7 +287,24 @@ def test_a_transpose_that_moves_elements_is_read_and_written() -> None:
 
 def test_a_reshape_between_tiled_layouts_moves_elements() -> None:
     found = priced("f32[1024,8]{1,0:T(8,128)} reshape(%0)", "f32[8,1024]{1,0:T(8,128)}", platform="tpu")
-    assert amounts(found.cost) == {"hbm": 2 * 4 * 8192}
+    # Rows of 8 fill one lane of tiles each: 1024 x 128 elements are written.
+    assert amounts(found.cost) == {"hbm": 4 * (8 * 1024 + 1024 * 128)}
+    assert found.notes == ("491.5 kB of its bytes are padding of tiled layouts",)
+
+
+@pytest.mark.parametrize(
+    ("shape", "elements"),
+    [
+        ("bf16[100,200]{1,0:T(8,128)(2,1)}", 104 * 256),
+        ("bf16[100,200]{0,1:T(8,128)(2,1)}", 128 * 200),
+        ("f32[3,5,130]{2,1,0:T(8,128)}", 3 * 8 * 256),
+        ("f32[1000]{0:T(1024)}", 1024),
+        ("f32[1000]{0}", 1000),
+    ],
+)
+def test_tiles_pad_the_minor_dimensions(shape: str, elements: int) -> None:
+    size = 2 if shape.startswith("bf16") else 4
+    assert priced(f"{shape} negate(%0)", shape, platform="tpu").cost["hbm"] == 2 * size * elements
 
 
 def test_slices_gathers_and_updates_touch_what_they_take() -> None:

@@ -162,6 +162,16 @@ class Shape(Struct, frozen=True):
         return number.bytes(self.elements)
 
     @property
+    def padded_elements(self) -> int:
+        """Elements that an array takes in memory: its minor dimensions in whole tiles. Later tiles only divide the first."""
+        tile = self.layout.tiles[0] if self.layout is not None and self.layout.tiles else ()
+        if not tile or UNBOUNDED in tile or self.layout is None or len(self.dims) < len(tile):
+            return self.elements
+        sizes = [self.dims[axis] for axis in reversed(self.layout.minor_to_major)]
+        minor = [-(-size // side) * side for size, side in zip(sizes[-len(tile) :], tile, strict=True)]
+        return math.prod(sizes[: -len(tile)]) * math.prod(minor)
+
+    @property
     def memory_space(self) -> int:
         return self.layout.memory_space if self.layout is not None else 0
 

@@ -259,10 +259,12 @@ def _bytes_read(shape: Shape, here: Demand) -> int:
 
 
 def bytes_of(shape: Shape, elements: int) -> int:
-    """Bytes of so many packed elements of an array."""
+    """Bytes of so many elements of an array, with their part of the padding that its tiles add."""
     if not shape.is_array:
         return 0
     bits = (shape.layout.element_bits if shape.layout is not None else 0) or shape.number.bits
+    if shape.layout is not None and shape.layout.tiles and shape.elements:
+        return -(-elements * shape.padded_elements * bits // (8 * shape.elements))
     return -(-elements * bits // 8)
 
 

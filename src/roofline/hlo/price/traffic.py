@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from ...cost import Cost
 from ...resource import HBM, PCIE, Resource
+from ...units import show
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.platforms import Platform
 from ..ir.shapes import Shape
@@ -57,6 +58,13 @@ class Traffic(Struct):
             if leaf.is_array:
                 self.writes.append((leaf, leaf.elements if elements is None else elements))
 
+    @property
+    def padding(self) -> int:
+        """Bytes of what is moved that only fill tiles."""
+        moved = [(shape, _bytes_needed(uses)) for uses in self.reads.values() for shape, _ in uses[:1]]
+        moved += [(shape, bytes_of(shape, elements)) for shape, elements in self.writes]
+        return sum(size - size * shape.elements // shape.padded_elements for shape, size in moved if shape.padded_elements > shape.elements)
+
     def cost(self, moves_only: bool) -> Cost:
         """The bytes by memory. A transfer between a device and its host is PCIe bytes alone, on whichever side it is seen."""
         moved = [(level(uses[0][0], self.platform, "read"), _bytes_needed(uses)) for uses in self.reads.values()]
@@ -76,7 +84,7 @@ def _bytes_needed(uses: list[tuple[Shape, Region]]) -> int:
     for shape, region in uses:
         found[shape.dims] = (shape, joined(found.get(shape.dims, (shape, NOTHING))[1], region))
     each = [bytes_of(shape, count(region, shape.dims)) for shape, region in found.values()]
-    return min(sum(each), max(shape.bytes for shape, _ in found.values()))
+    return min(sum(each), max(bytes_of(shape, shape.elements) for shape, _ in found.values()))
 
 
 def part_of(shape: Shape, path: Path) -> Shape:
@@ -172,7 +180,9 @@ def fused_kernel(bodies: Bodies, site: Site) -> Kernel:
 
 def _launch(work: Work, traffic: Traffic, opcodes: set[str]) -> Kernel:
     moves_only = not work.cost.amounts and not work.cost.unknown
-    return Kernel(work.cost + traffic.cost(moves_only), work.notes, frozenset(opcodes))
+    padding = traffic.padding
+    notes = (*work.notes, f"{show(padding, 'B')} of its bytes are padding of tiled layouts") if padding else work.notes
+    return Kernel(work.cost + traffic.cost(moves_only), notes, frozenset(opcodes))
 
 
 def _results(body: Computation) -> list[tuple[Path, int]]:
