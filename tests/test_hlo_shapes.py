@@ -109,9 +109,7 @@ def test_mlir_types_are_the_same_shapes() -> None:
     assert parse_type("tensor<4x!quant.uniform<i8:f32, 0.5>>", known) == Shape("s8", (4,))
 
 
-@pytest.mark.parametrize(
-    "text", ["tensor<*xf32>", "tensor<4xq7>", "tuple<" * 10**5 + ">" * 10**5, "tensor<99999999999999999999999xf32>", "tensor<"]
-)
+@pytest.mark.parametrize("text", ["tensor<4xq7>", "tuple<" * 10**5 + ">" * 10**5, "tensor<99999999999999999999999xf32>", "tensor<"])
 def test_absurd_types_are_refused(text: str) -> None:
     with pytest.raises(SourceError):
         parse_type(text, {})

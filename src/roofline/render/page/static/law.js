@@ -127,15 +127,18 @@ export function place(cost, one, { time_s = null, launches = 1, level = "hbm", k
   }
   const ordered = [...times].sort(([u, s], [v, t]) => t - s || byTie(u, v));
   const floor_s = ordered.length ? ordered[0][1] : 0;
-  const unit = floor_s > 0 ? ordered[0][0] : null;
+  const hidden = unrated.some((name) => mayBind(name, one)); // a unit without a rate that may take the longest: no bound
+  const unit = floor_s > 0 && !hidden ? ordered[0][0] : null;
+  const unknown = Object.keys(cost).filter((name) => cost[name] === null).sort();
+  const blank = !ordered.length && (unrated.length || unknown.length); // nothing known gives a time, so there is no minimum
   const [flops, moved] = [added(cost, isArithmetic), bytesOf(cost, level)];
   const compute = heaviest?.name ?? null;
   return {
     times: Object.fromEntries(ordered),
-    floor_s,
-    serial_s: ordered.reduce((sum, [, seconds]) => sum + seconds, 0),
+    floor_s: blank ? null : floor_s,
+    serial_s: blank ? null : ordered.reduce((sum, [, seconds]) => sum + seconds, 0),
     unit,
-    bound: time_s !== null && latencyBinds(one.launch_latency_s, floor_s / (launches || 1), time_s / (launches || 1)) ? LATENCY : unit,
+    bound: !hidden && time_s !== null && latencyBinds(one.launch_latency_s, floor_s / (launches || 1), time_s / (launches || 1)) ? LATENCY : unit,
     efficiency: time_s && unit ? floor_s / time_s : null,
     utilization: time_s ? Object.fromEntries(ordered.map(([name, seconds]) => [name, seconds / time_s])) : {},
     attainable: flops && floor_s ? flops / floor_s : null,
@@ -146,8 +149,15 @@ export function place(cost, one, { time_s = null, launches = 1, level = "hbm", k
     peak: heaviestKey(peaks),
     roofs: [...roofs].sort(),
     unrated,
-    unknown: Object.keys(cost).filter((name) => cost[name] === null).sort(),
+    unknown,
   };
+}
+
+/** Whether work on an unrated resource may take the longest: `placement.may_bind`. */
+function mayBind(name, one) {
+  const { unit, isCompute, isLink, measure } = resource(name);
+  if (isCompute) return unit === "matrix" || !one.ceilings.some((ceiling) => resource(ceiling.resource).isCompute);
+  return name === "hbm" || (isLink && measure === "B");
 }
 
 /** Adds an amount to that of a key. */

@@ -26,7 +26,7 @@ function moved(point, machine, floors) {
   const time_s = deviceSeconds(point);
   const devices = per(time_s, point.time_s) ?? 1;
   const { unit, unknown, floor_s, serial_s, ...found } = place(costOf(point), machine, { time_s, known });
-  return { ...point, ...found, floor_s: floor_s / devices, serial_s: serial_s / devices, op_efficiency: per(floors, time_s), lost: {} };
+  return { ...point, ...found, floor_s: per(floor_s, devices), serial_s: per(serial_s, devices), op_efficiency: per(floors, time_s), lost: {} };
 }
 
 /** What rates are of: work and bytes are those of all devices. */
