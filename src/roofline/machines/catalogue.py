@@ -28,6 +28,7 @@ CHIPS = Path(__file__).with_name("chips")
 SUFFIX = ".toml"
 DEVICE = "/device"
 _ALIKE = 0.6
+_IGNORED = dict.fromkeys(map(ord, " \t\n\r\f\v_-"))  # in names
 _AS_GOOD = 0.1
 # A slice Ng.Mgb of a GPU has N of its 7 compute slices (4 on these) and M GB in eighths of its memory: NVIDIA Multi-Instance GPU User
 # Guide, MIG device profiles.
@@ -173,7 +174,7 @@ def _head(name: str) -> str:
 
 
 def _key(words: str) -> str:
-    return re.sub(r"[\s_-]+", "", words.lower())
+    return words.lower().translate(_IGNORED)
 
 
 def _suggest(words: str) -> str:

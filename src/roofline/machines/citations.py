@@ -27,8 +27,13 @@ class Unreliable(Struct, frozen=True):
 
 
 @cache
+def _text() -> str:
+    return SOURCES.read_text("utf-8")
+
+
+@cache
 def _document() -> dict[str, object]:
-    return tomllib.loads(SOURCES.read_text("utf-8"))
+    return tomllib.loads(_text())
 
 
 @cache
@@ -44,6 +49,13 @@ def unreliable() -> tuple[Unreliable, ...]:
     return tuple(Unreliable(**entry) for entry in listed)
 
 
+@cache
+def _entry(key: str) -> dict[str, str] | None:
+    """One source's table: a chip cites a few of them, and parsing all takes longer than parsing the chip."""
+    _, found, rest = _text().partition(f"\n[{key}]\n")
+    return tomllib.loads(rest.partition("\n[")[0]) if found else None
+
+
 def resolve(citation: str) -> str:
     """A citation in words; one that names no known source is already in words.
 
@@ -53,9 +65,9 @@ def resolve(citation: str) -> str:
     "the vendor's datasheet, page 2"
     """
     key, _, detail = citation.partition(":")
-    entry = _document().get(key)
+    entry = _entry(key)
     detail = detail.strip()
-    if not isinstance(entry, dict):
+    if entry is None:
         return citation
     source = Source(id=key, **entry)
     if not detail:
