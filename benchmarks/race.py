@@ -18,10 +18,10 @@ On 2 cores (x86_64) of a shared cloud machine, XProf 2.24, with the TPU v6e capt
               TPU   1,498,053    62   0.124    31     6.49   1782     52x      58x   0.055   0.116   0.5x
               TPU  10,001,926   418   0.383    43    53.62  11520    140x     271x   0.410   0.812   0.5x
 
-The goals: 40 times faster at 1.5 million events, 80 times at 10 million, reading within 3 times the bare scan. The table is of the version
-that imported the rest while it read. Since then imports are plain: at 1.5 million events six races in a row gave 34 to 49x (median 39x; ours
-0.12 to 0.15 s, XProf 4.2 to 6.4 s), one at 10 million 102x (0.38 s and 54 MB against 38.9 s and 10,954 MB). What is left of the time at 1.5
-million events is half Python starting. XProf prices nothing of a GPU's program, and its chart is empty. These machines are noisy.
+The goals: 40 times faster at 1.5 million events, 80 times at 10 million, reading within 3 times the bare scan. The table is of the
+version that imported the rest while it read. Since then imports are plain: at 1.5 million events six races in a row gave 34 to 49x
+(median 39x; ours 0.12 to 0.15 s, XProf 4.2 to 6.4 s), one at 10 million 102x (0.38 s and 54 MB against 38.9 s and 10,954 MB). Half of
+the time that is left at 1.5 million events is Python starting. XProf prices nothing of a GPU's program, and its chart is empty.
 """
 
 import argparse
