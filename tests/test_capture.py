@@ -127,7 +127,7 @@ def test_an_order_to_stop_ends_the_program_and_the_report_follows(tmp_path: Path
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "trained\n"
-        for patience_s in (30, 30, 60):  # Python drops an interrupt that arrives in a callback (gc, weakref); a person presses again
+        for patience_s in (30, 30, 60):  # one run in many missed the first interrupt; why is not known
             if number == signal.SIGINT:
                 os.killpg(process.pid, number)  # a keyboard's interrupt reaches both
             else:
