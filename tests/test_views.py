@@ -73,6 +73,15 @@ def test_rows_have_a_column_for_each_resource(report: rl.Report) -> None:
     assert rows[0]["matrix/bf16"] == report.ops[0].work["matrix/bf16"]
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_data_frames_take_the_rows_of_a_report(library: str, report: rl.Report) -> None:
+    frame = pytest.importorskip(library).DataFrame(report.ops)
+    assert list(frame.columns) == list(report.ops[0].__struct_fields__)
+    assert list(frame["time_s"]) == [op.time_s for op in report.ops]
+    assert frame["work"][0]["matrix/bf16"] == report.ops[0].work["matrix/bf16"]
+    assert len(pytest.importorskip(library).DataFrame(report.findings)) == len(report.findings)
+
+
 def test_markdown_shows_names_as_they_are() -> None:
     hostile = Op(name="a|b_c*<script>\n# x", cost=Cost.of({"matrix/bf16": 50, "hbm": 10}), time_s=2.0)
     report = rl.analyze(Recording(workload=Workload((hostile,)), format="table"), toy())

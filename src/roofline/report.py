@@ -3,6 +3,9 @@
 `report.schema.json` beside this file describes the same shape as JSON Schema. Fields are added, never renamed.
 """
 
+from collections.abc import Mapping
+from functools import cache
+
 from msgspec import Struct, field
 
 from .errors import clean
@@ -15,6 +18,26 @@ FINDINGS_IN_SUMMARY = 3
 # Whole numbers stay whole when a report is read and written again.
 Number = int | float
 Amounts = dict[str, Number | None]
+
+
+class _DataclassFields:
+    """The fields of a struct in the form of `dataclasses`, by which pandas and polars tell rows from other objects."""
+
+    def __get__(self, instance: object, owner: type[Struct]) -> Mapping[str, object]:
+        return _dataclass_fields(owner)
+
+
+@cache
+def _dataclass_fields(owner: type[Struct]) -> Mapping[str, object]:
+    from dataclasses import fields, make_dataclass
+
+    return {one.name: one for one in fields(make_dataclass(owner.__name__, owner.__struct_fields__))}
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """A row of a table: ``pandas.DataFrame(report.ops)`` and ``polars.DataFrame(report.ops)`` have a column for each field."""
+
+    __dataclass_fields__ = _DataclassFields()
 
 
 class DeviceInfo(Struct, frozen=True, kw_only=True):
@@ -122,7 +145,7 @@ class Point(Struct, frozen=True, kw_only=True):
     lost: dict[str, Number] = field(default_factory=dict)
 
 
-class LedgerRow(Struct, frozen=True, kw_only=True):
+class LedgerRow(Row, frozen=True, kw_only=True):
     """One tensor of an op's ledger."""
 
     tensor: str
@@ -134,7 +157,7 @@ class LedgerRow(Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class CounterInfo(Struct, frozen=True, kw_only=True):
+class CounterInfo(Row, frozen=True, kw_only=True):
     """What hardware counters measured, as totals over all launches of an op; ``launches`` of the ``of`` were counted.
 
     ``time_s`` is with one kernel at a time and cold caches, so not the op's own; ``rate`` and ``bandwidth`` are by the op's own time.
@@ -154,7 +177,7 @@ class CounterInfo(Struct, frozen=True, kw_only=True):
     ratio: dict[str, Number] = field(default_factory=dict)
 
 
-class OpInfo(Struct, frozen=True, kw_only=True):
+class OpInfo(Row, frozen=True, kw_only=True):
     """One operation on the machine: totals over all executions.
 
     ``rate`` is its FLOP/s and ``bandwidth`` its B/s over each memory level and link, by its own time; ``intensities`` its FLOP over the
@@ -207,7 +230,7 @@ class OpInfo(Struct, frozen=True, kw_only=True):
         return next((seconds for seconds in (self.self_time_s, self.time_s, self.floor_s) if seconds is not None), 0.0)
 
 
-class StepInfo(Struct, frozen=True, kw_only=True):
+class StepInfo(Row, frozen=True, kw_only=True):
     """A step of the run: its key in ``by_step`` and ``points``, and its name and number, which are labels and may repeat.
 
     ``time_s`` is from its first device work to that of the next step, idle included: the mean over devices, of which ``slowest_s`` is
@@ -255,7 +278,7 @@ class StepDeviceShare(Struct, frozen=True, kw_only=True):
     times_s: tuple[Number, ...]
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class Finding(Row, frozen=True, kw_only=True):
     """Something worth telling: what kind, about which ops, in words, and the seconds it could save."""
 
     kind: str
