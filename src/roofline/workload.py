@@ -51,8 +51,28 @@ class StepsOnDevice(Struct, frozen=True, kw_only=True):
     times_s: tuple[float, ...]
 
 
+class Avoidable(Struct, frozen=True, kw_only=True):
+    """Work of an op that another way to write the program would spare.
+
+    ``kind`` is that of the finding about it; ``instead`` what one execution would cost without it; ``why`` a clause for people, which
+    starts with a verb: "multiplies by one-hot rows". ``unneeded`` is the class of work that the model did not need (``recomputed``,
+    ``padded``, ``masked``, ``duplicated``, ``dense``, ``unused``, ``layout``, ``copied``, ``wide``), empty where the work is needed but
+    written in a costly way. ``group`` tells one decision of the author from another of the same kind; ``factor`` is how many times the
+    needed work ran.
+    """
+
+    kind: str
+    instead: Cost
+    why: str = ""
+    unneeded: str = ""
+    group: str = ""
+    factor: float | None = None
+
+
 class Op(Struct, frozen=True, kw_only=True):
     """One operation: totals over all its executions.
+
+    ``label`` is a name that a person recognises: scope, operation, shape and number format.
 
     ``phase`` is ``forward`` or ``backward`` in a program that computes gradients, where the program tells them apart.
     ``towards`` is which way a copy crosses the bus to the host, ``in`` to the device or ``out``, where the source knows.
@@ -63,6 +83,7 @@ class Op(Struct, frozen=True, kw_only=True):
 
     name: str
     cost: Cost
+    label: str = ""
     count: float = 1
     kernels: float | None = None
     time_s: float | None = None
@@ -80,6 +101,7 @@ class Op(Struct, frozen=True, kw_only=True):
     by_device: tuple[Share, ...] = ()
     by_step_and_device: tuple[StepsOnDevice, ...] = ()
     ledger: Ledger | None = None
+    avoidable: tuple[Avoidable, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property

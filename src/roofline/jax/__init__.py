@@ -23,8 +23,8 @@ from ..hlo.fusion.compiler_model import fuse
 from ..hlo.fusion.decompiling import decompiled
 from ..hlo.ir.module import HloModule
 from ..hlo.ir.platforms import Platform, platform_of
+from ..hlo.needed import reviewed_program
 from ..hlo.price.collectives import network_of
-from ..hlo.price.program import program
 from ..hlo.read import parse
 from ..machine import Machine
 from ..machines import load
@@ -65,7 +65,7 @@ def analyze(
     def report(*args: Any, **kwargs: Any) -> Report:
         machine = _machine(chip)
         found = lower(function, machine, compiled=compiled, **jit)(*args, **kwargs)
-        workload = program(found.module, found.platform, link=network_of(machine, link), trips=trips)
+        workload = reviewed_program(found.module, found.platform, link=network_of(machine, link), trips=trips)
         recording = Recording(workload=workload, format="jax", notes=found.notes)
         return analysis.analyze(recording, machine, corrections)
 

@@ -16,9 +16,9 @@ from ..hlo.fusion.compiler_model import fuse
 from ..hlo.fusion.decompiling import decompiled, is_widened
 from ..hlo.ir.module import HloModule
 from ..hlo.ir.platforms import Platform, detect_platform, named_platform, platform_of
+from ..hlo.needed import reviewed_program
 from ..hlo.price.collectives import Network, network_of
 from ..hlo.price.pricing import COLLECTIVES
-from ..hlo.price.program import program
 from ..machine import Machine
 from ..workload import Op, Recording, Workload
 from .hlo_dump import read_modules, sniff
@@ -54,7 +54,7 @@ def read(path: Path, target: Machine | None = None, *, network: Network | None =
     for module in modules:
         ready, platform, note = prepared(module, target)
         notes += note
-        found = program(ready, platform, link=network or (network_of(target) if target else None), trips=trips).ops
+        found = reviewed_program(ready, platform, link=network or (network_of(target) if target else None), trips=trips).ops
         if module.num_partitions > 1 and not is_compiled(module):
             found, said = _one_device(module, found)
             notes.append(said)

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from ...cost import NOTHING, Cost
 from ...resource import HBM, UNNAMED_WORK
-from ...workload import Hardware
+from ...workload import Avoidable, Hardware
 
 UNKNOWN = Cost.of({UNNAMED_WORK: None, HBM: None})  # of work that nobody can price
 Mark = int  # a step, by its place among the instances of its part
@@ -31,7 +31,9 @@ class Subject(Struct, frozen=True, kw_only=True):
     location: str = ""
     phase: str = ""
     towards: str = ""
+    label: str = ""
     cost: Cost = NOTHING
+    avoidable: tuple[Avoidable, ...] = ()
     work_provenance: str = "compiler"
     bytes_provenance: str = "compiler"
     notes: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ from ...hlo.ir.attributes import Metadata
 from ...hlo.ir.module import HloModule, Instruction
 from ...hlo.ir.platforms import Platform
 from ...hlo.ir.scopes import direction, scope
+from ...hlo.needed import Review
 from ...hlo.price.collectives import Network
 from ...hlo.price.pricing import Pricer
 from ...hlo.price.types import Price, Site
@@ -54,6 +55,7 @@ class Program(Struct, eq=False):
     platform: Platform
     pricer: Pricer
     identity: str
+    review: Review
     compiled: list[str] = field(default_factory=list)
     sorts: dict[int, Instruction] = field(default_factory=dict)
     _numbers: dict[int, Place] = field(default_factory=dict)
@@ -128,15 +130,18 @@ class Program(Struct, eq=False):
     def _subject(self, place: Place) -> Subject:
         instruction, price = self.instruction(place), self.price(place)
         metadata = instruction.metadata
+        location = self._location(instruction, metadata)
         return Subject(
             name=instruction.name,
+            label=self.review.label(*place, location),
             module=self.name,
             program=self.identity,
             category=price.category,
             scope=scope(metadata.op_name),
-            location=self._location(instruction, metadata),
+            location=location,
             phase=direction(metadata.op_name),
             cost=price.cost,
+            avoidable=self.review.avoidable(*place),
             notes=price.notes,
         )
 
@@ -242,7 +247,8 @@ class Programs:
         except SourceError as error:
             return f"{f'{self._space.name}: ' if self._digests else ''}{error}; the cost of its ops is unknown"
         pricer = Pricer(module, self._platform, network)
-        program = Program(id, module, self._platform, pricer, _digest(module) if self._digests else str(id))
+        identity = _digest(module) if self._digests else str(id)
+        program = Program(id, module, self._platform, pricer, identity, Review(pricer))
         if self._digests:
             self._known[key] = program
         return program

@@ -318,6 +318,7 @@ def _op(subject: Subject, row: _Row, ambiguous: bool, several: bool) -> Op:
     return Op(
         name=subject.name,
         cost=cost,
+        label=subject.label,
         count=total.executions,
         kernels=total.kernels,
         time_s=total.time_ps * PICOSECOND,
@@ -333,5 +334,6 @@ def _op(subject: Subject, row: _Row, ambiguous: bool, several: bool) -> Op:
         by_step=tuple([OpShare(key=key, count=count, time_s=time_ps * PICOSECOND) for key, (count, time_ps) in sorted(row.steps.items())]),
         by_device=tuple(sorted(row.devices, key=lambda share: share.key)),
         by_step_and_device=tuple(sorted(row.both, key=lambda part: part.device)) if several else (),
+        avoidable=subject.avoidable,
         notes=subject.notes,
     )

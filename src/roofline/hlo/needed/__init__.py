@@ -1,0 +1,110 @@
+"""Which of a program's work the model needed, and what each kernel is called: read off the program itself.
+
+Each rule is a module here: it looks at the kernels of one computation and says which do work that another way to write the program
+would spare. A `Review` runs them once a computation, when first asked.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from msgspec.structs import replace
+
+from ...errors import FormulaError, SourceError
+from ...workload import Avoidable, Op, Workload
+from ..ir.module import HloModule
+from ..ir.platforms import Platform, detect_platform
+from ..price.collectives import Network
+from ..price.pricing import Pricer
+from ..price.program import Executed, executed
+from .attention import stored_attention
+from .donation import missing_donations
+from .duplicates import duplicates
+from .experts import dense_experts
+from .kernels import Kernels
+from .labels import label
+from .layout import layout_copies
+from .low_batch import low_batches
+from .number_formats import wide_products
+from .odd_sizes import odd_sizes
+from .one_hot import one_hot_products
+from .recomputed import recomputed
+from .unused import unused_results
+from .values import Values
+
+__all__ = ["Review", "reviewed_program"]
+
+# The first that speaks of a kernel as unneeded is believed: a copy for want of donation is no mere change of layout.
+RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
+    one_hot_products,
+    dense_experts,
+    missing_donations,
+    recomputed,
+    stored_attention,
+    wide_products,
+    unused_results,
+    duplicates,
+    layout_copies,
+    low_batches,
+    odd_sizes,
+)
+
+
+class Review:
+    """One program: the label of each instruction, and its work that could be avoided."""
+
+    def __init__(self, pricer: Pricer) -> None:
+        self.pricer, self.module, self.values = pricer, pricer.module, Values(pricer.module)
+        self._numbers = {computation.name: number for number, computation in enumerate(self.module.computations)}
+        self._kernels: dict[int, Kernels] = {}
+        self._found: dict[int, dict[int, tuple[Avoidable, ...]]] = {}
+
+    def label(self, computation: int, index: int, location: str) -> str:
+        """The label of an instruction."""
+        kernels = self._of(computation)
+        instruction = kernels.computation[index]
+        return label(
+            instruction,
+            program=self.module.name,
+            location=location,
+            product=kernels.product(index),
+            parts=self.values.body(instruction) or (),
+        )
+
+    def avoidable(self, computation: int, index: int) -> tuple[Avoidable, ...]:
+        """What of an instruction's work could be avoided."""
+        if computation not in self._found:
+            self._found[computation] = _apply(self._of(computation))
+        return self._found[computation].get(index, ())
+
+    def reviewed(self, found: Executed) -> Op:
+        """The op of an instruction with its label and what of its work could be avoided."""
+        number = self._numbers[found.site.computation.name]
+        index = self._of(number).place(found.site.instruction)
+        return replace(found.op, label=self.label(number, index, found.op.location), avoidable=self.avoidable(number, index))
+
+    def _of(self, computation: int) -> Kernels:
+        if computation not in self._kernels:
+            self._kernels[computation] = Kernels(self.pricer, self.values, computation)
+        return self._kernels[computation]
+
+
+def reviewed_program(
+    module: HloModule, platform: Platform | None = None, *, link: str | Network | None = None, trips: Mapping[str, int] | None = None
+) -> Workload:
+    """The operations a module runs, with their costs, labels, and what of their work could be avoided; see `price.program.program`."""
+    platform = platform or detect_platform(module)
+    review = Review(Pricer(module, platform, Network.of(link, platform), trips or {}))
+    return Workload(tuple(review.reviewed(found) for found in executed(module, platform, link=link, trips=trips)))
+
+
+def _apply(kernels: Kernels) -> dict[int, tuple[Avoidable, ...]]:
+    found: dict[int, list[Avoidable]] = {}
+    for rule in RULES:
+        try:
+            for index, avoidable in rule(kernels):
+                held = found.setdefault(index, [])
+                known = any(one.kind == avoidable.kind or (one.unneeded and avoidable.unneeded) for one in held)
+                if index in kernels.costs and not known:
+                    held.append(avoidable)
+        except (SourceError, FormulaError):
+            continue  # a damaged attribute, of which the instruction's price tells
+    return {index: tuple(avoidables) for index, avoidables in found.items() if avoidables}

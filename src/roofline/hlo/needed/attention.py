@@ -1,0 +1,121 @@
+"""Attention that is written out: its scores go through memory, and the masked half of them is computed.
+
+Two products with a softmax between them: the first makes scores, one for each pair of positions, the second takes them. A fused kernel
+keeps them on chip. Gradients touch arrays of the same size.
+"""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from ...cost import Cost
+from ...resource import HBM
+from ...workload import Avoidable
+from ..ir.module import Computation
+from ..ir.shapes import Shape
+from ..price.traffic import source
+from .kernels import Kernels, Product
+from .one_hot import position
+from .values import RENAMED, Value, Values
+
+KIND = "stored-attention"
+_SOFTMAX = ("exponential", "reduce")
+_STOP = frozenset(("dot", "custom-call", "parameter", "while", "constant", "iota"))
+_SPREAD = RENAMED | {"broadcast"}
+_COMPARED = ("GE", "GT", "LE", "LT")
+
+
+class Scores(Struct, frozen=True):
+    """The scores of one attention: how many, for which positions, and whether half of them is masked."""
+
+    elements: int
+    queries: int
+    keys: int
+    is_causal: bool
+
+    def is_like(self, shape: Shape) -> bool:
+        """Whether an array has a place for each score."""
+        if not shape.is_array or shape.elements != self.elements:
+            return False
+        return self.queries in shape.dims and self.keys in shape.dims
+
+
+def stored_attention(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The kernels of a computation that write or read scores, with what they would cost if the scores stayed on chip."""
+    found = {scores.elements: scores for scores in _all_scores(kernels)}
+    if not found:
+        return
+    for index, cost in kernels.costs.items():
+        for scores in found.values():
+            stored = _stored_bytes(kernels.computation, index, scores)
+            if not stored:
+                continue
+            is_product = any(resource.unit == "matrix" for resource, _ in cost.amounts)
+            halved = scores.is_causal and is_product
+            if halved:
+                yield (
+                    index,
+                    Avoidable(
+                        kind="masked-attention",
+                        instead=Cost.of(
+                            {resource: amount / 2 if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
+                        ),
+                        why="computes scores that the causal mask removes",
+                        unneeded="masked",
+                    ),
+                )
+            amounts = {resource: amount / 2 if halved and resource.unit == "matrix" else amount for resource, amount in cost.amounts}
+            amounts[HBM] = max(amounts.get(HBM, 0) - stored, 0)
+            size = f"{scores.queries}×{scores.keys}"
+            yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=f"moves the {size} scores of attention through memory")
+            break
+
+
+def _all_scores(kernels: Kernels) -> Iterator[Scores]:
+    for index in kernels.costs:
+        second = kernels.product(index)
+        for side in (second.left, second.right) if second else ():
+            scores = _scores(kernels, side)
+            if scores is not None:
+                yield scores
+
+
+def _scores(kernels: Kernels, side: Value) -> Scores | None:
+    """The scores behind an operand of a product: a softmax of another product's result, of the same size."""
+    values = kernels.values
+    opcodes: set[str] = set()
+    first: Product | None = None
+    is_causal = False
+    for value in values.behind(side, _STOP):
+        opcodes.add(value.opcode)
+        if value.opcode == "select":
+            is_causal = is_causal or _is_causal(values, values.operand(value, 0))
+        if value.opcode in ("dot", "custom-call") and value.shape.elements == side.shape.elements:
+            holder = kernels.holding(value)
+            first = first or (kernels.product(holder) if holder is not None else None)
+    if first is None or not opcodes.issuperset(_SOFTMAX):
+        return None
+    inputs = (first.left.shape.bytes + first.right.shape.bytes) if first.left.shape.is_array else 0
+    weights = any(values.origin(operand).opcode == "parameter" for operand in (first.left, first.right))
+    if first.made.shape.bytes <= inputs or (weights and first.batch == 1):
+        return None
+    return Scores(side.shape.elements, first.rows, first.columns, is_causal)
+
+
+def _is_causal(values: Values, predicate: Value) -> bool:
+    """Whether a mask compares the positions of a query and a key."""
+    for value in values.behind(predicate, frozenset(("compare", "parameter", "constant")), most=50):
+        if value.opcode != "compare" or value.instruction.word("direction").upper() not in _COMPARED:
+            continue
+        places = [position(values, values.operand(value, number)) for number in (0, 1)]
+        if None not in places:
+            return True
+    return False
+
+
+def _stored_bytes(computation: Computation, index: int, scores: Scores) -> int:
+    """Bytes of arrays with a place for each score that a kernel reads or writes."""
+    instruction = computation[index]
+    written = sum(leaf.bytes for leaf in instruction.shape.leaves if scores.is_like(leaf))
+    read = {source(computation, operand, ()): computation[operand].shape for operand in instruction.operands}
+    return written + sum(shape.bytes for shape in read.values() if scores.is_like(shape))

@@ -1,0 +1,65 @@
+"""Experts computed for every token: a ragged product that the compiler turned into a dense one over all groups."""
+
+from collections.abc import Iterator
+
+from ...cost import NOTHING, Cost
+from ...resource import HBM
+from ...workload import Avoidable
+from .kernels import DOTS, Kernels
+from .values import LAYOUT, Value, Values
+
+KIND, CLASS = "dense-experts", "dense"
+
+
+def dense_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The products over all groups that a ragged product became, and the kernels that spread their rows over the groups."""
+    values, computation = kernels.values, kernels.computation
+    for index, cost in kernels.costs.items():
+        found = kernels.product(index) if "ragged_dot" in computation[index].op_name else None
+        if found is None or found.made.opcode == "ragged-dot":
+            continue
+        groups = _groups(values, found.left, found.right, found.made)
+        if groups is None or groups < 2:
+            continue
+        bytes_less = 0
+        for side in (found.left, found.right):
+            spread = _spread(kernels, side, groups)
+            if spread is not None:
+                bytes_less += (side.shape.bytes or 0) * (groups - 1) // groups
+                yield (
+                    spread,
+                    Avoidable(kind=KIND, instead=NOTHING, why=f"spreads rows over {groups} experts", unneeded=CLASS, group=str(groups)),
+                )
+        amounts = {resource: amount / groups if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
+        amounts[HBM] = max(amounts.get(HBM, 0) - bytes_less, 0)
+        yield (
+            index,
+            Avoidable(
+                kind=KIND,
+                instead=Cost.of(amounts),
+                why=f"computes all {groups} experts for every token ({found})",
+                unneeded=CLASS,
+                group=str(groups),
+                factor=groups,
+            ),
+        )
+
+
+def _groups(values: Values, left: Value, right: Value, made: Value) -> int | None:
+    """How many groups: the leading dimension of the weights, which have one matrix a group."""
+    for side in (right, left):
+        origin = values.origin(side, LAYOUT | {"convert"})
+        if origin.opcode in ("parameter", "get-tuple-element") and len(origin.shape.dims) == 3:
+            return origin.shape.dims[0]
+    shapes = [side.shape.dims for side in (right, left, made)]
+    return next((dims[0] for dims in shapes if len(dims) == 3), None)
+
+
+def _spread(kernels: Kernels, side: Value, groups: int) -> int | None:
+    """The kernel whose only purpose is to repeat each row for every group, with zeros in all but its own."""
+    made = kernels.values.origin(side, LAYOUT | {"convert"})
+    holder = kernels.holding(made)
+    body = kernels.values.body(kernels.computation[holder]) if holder is not None else None
+    if made.opcode != "select" or groups not in made.shape.dims or body is None or any(one.opcode in DOTS for one in body):
+        return None
+    return holder

@@ -1,0 +1,136 @@
+"""The kernels of a computation, and the products among them: dots, fusions around one, and library calls."""
+
+from collections.abc import Iterator
+from math import prod
+
+from msgspec import Struct
+
+from ...cost import NOTHING, Cost
+from ...errors import SourceError
+from ..ir.attributes import DotDimensions
+from ..ir.module import Computation, Instruction
+from ..price.calls.products import dimensions
+from ..price.calls.settings import section
+from ..price.pricing import Pricer
+from ..price.types import Site
+from ..read.backend_config import backend_config
+from .values import Value, Values
+
+_LIBRARY = ("__cublas$gemm", "__cublas$lt$matmul", "__cublas$lt$matmul$f8", "__cublas$lt$matmul$mx")
+_RUN = ("while", "conditional", "call")  # their work has instructions of its own
+DOTS = ("dot", "ragged-dot", "scaled-dot")
+
+
+class Product(Struct, frozen=True, kw_only=True):
+    """A product of matrices: ``batch`` of them, rows times depth by depth times columns."""
+
+    left: Value
+    right: Value
+    made: Value
+    dims: DotDimensions
+    batch: int
+    rows: int
+    depth: int
+    columns: int
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.batch * self.rows * self.depth * self.columns
+
+    def __str__(self) -> str:
+        size = f"{self.rows}×{self.depth}×{self.columns}"
+        return f"{self.batch}×({size})" if self.batch > 1 else size
+
+
+class Kernels:
+    """The kernels of one computation: what each costs once, and its product."""
+
+    def __init__(self, pricer: Pricer, values: Values, number: int) -> None:
+        self.pricer, self.values, self.number = pricer, values, number
+        self.module, self.platform = pricer.module, pricer.platform
+        self.computation = self.module.computations[number]
+        self.costs = dict(self._priced())
+        self._places = {id(instruction): index for index, instruction in enumerate(self.computation.instructions)}
+        self._products: dict[int, Product | None] = {}
+
+    @property
+    def are_in_entry(self) -> bool:
+        return self.number == self.module.entry
+
+    def product(self, index: int) -> Product | None:
+        """The product that a kernel computes; of several in one the largest."""
+        if index not in self._products:
+            self._products[index] = _product_of(self.values, self.computation, index)
+        return self._products[index]
+
+    def place(self, instruction: Instruction) -> int:
+        """The index of an instruction of the computation."""
+        return self._places[id(instruction)]
+
+    def holding(self, value: Value) -> int | None:
+        """The kernel that a value is inside of, or the result of."""
+        if value.inside and value.inside[0][0] is self.computation:
+            return self._places[id(value.inside[0][1])]
+        return value.index if value.computation is self.computation else None
+
+    def _priced(self) -> Iterator[tuple[int, Cost]]:
+        for index, instruction in enumerate(self.computation.instructions):
+            if instruction.opcode in _RUN:
+                continue
+            try:
+                cost = self.pricer.price(Site(self.module, self.computation, instruction, self.platform)).cost
+            except SourceError:
+                continue
+            if cost != NOTHING:
+                yield index, cost
+
+
+def _product_of(values: Values, computation: Computation, index: int) -> Product | None:
+    kernel = Value(computation, index)
+    body = values.body(kernel.instruction)
+    if body is None:
+        return _product(values, kernel)
+    inside = ((computation, kernel.instruction),)
+    found = [
+        made
+        for place, instruction in enumerate(body.instructions)
+        if instruction.opcode in (*DOTS, "custom-call") and (made := _product(values, Value(body, place, inside)))
+    ]
+    return max(found, key=lambda one: one.flops, default=None)
+
+
+def _product(values: Values, made: Value) -> Product | None:
+    instruction = made.instruction
+    dims = _dimensions(instruction)
+    if dims is None or len(instruction.operands) < 2:
+        return None
+    left, right = values.operand(made, 0), values.operand(made, 1)
+    ours, theirs = left.shape.dims, right.shape.dims
+    named = [(axis, ours) for axis in (*dims.lhs_contracting, *dims.lhs_batch)]
+    named += [(axis, theirs) for axis in (*dims.rhs_contracting, *dims.rhs_batch)]
+    if any(axis >= len(sizes) for axis, sizes in named):
+        return None
+    return Product(
+        left=left,
+        right=right,
+        made=made,
+        dims=dims,
+        batch=prod(ours[axis] for axis in dims.lhs_batch),
+        rows=prod(size for axis, size in enumerate(ours) if axis not in (*dims.lhs_contracting, *dims.lhs_batch)),
+        depth=prod(ours[axis] for axis in dims.lhs_contracting),
+        columns=prod(size for axis, size in enumerate(theirs) if axis not in (*dims.rhs_contracting, *dims.rhs_batch)),
+    )
+
+
+def _dimensions(instruction: Instruction) -> DotDimensions | None:
+    if instruction.opcode in DOTS:
+        return instruction.dot
+    if instruction.opcode != "custom-call" or instruction.custom_call_target not in _LIBRARY:
+        return None
+    try:
+        config = backend_config(instruction)
+        if "gemm_backend_config" in config:
+            config = section(config, "gemm_backend_config")
+        return dimensions(section(config, "dot_dimension_numbers"))
+    except SourceError:
+        return None

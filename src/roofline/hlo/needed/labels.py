@@ -1,0 +1,84 @@
+"""Labels: what an instruction is, in words that the program's author recognises.
+
+``layer0/mlp  dot 8192×2048×8192 bf16``: where it was written (scope, else source line, else program), what it does, its sizes and number
+format. The compiler's own name (``custom-call.21``) stands beside it.
+"""
+
+import re
+from collections.abc import Iterable
+
+from ...dtypes import dtype
+from ..ir.module import Instruction
+from ..ir.scopes import scope
+from ..ir.shapes import Shape
+from .kernels import Product
+
+_NUMBERED = re.compile(r"[._]\d+")
+_FUSED = re.compile(r"^(loop|input|output|custom|wrapped|gemm|triton|fused)_|_?fusion$")
+_FUNCTION = re.compile(r"jit\(_?(\w+)\)")
+_PLAIN = {
+    "dot_general": "dot",
+    "ragged_dot_general": "ragged dot",
+    "conv_general_dilated": "convolution",
+    "convert_element_type": "convert",
+    "add_any": "add",
+    "reduce_sum": "sum",
+    "reduce_max": "max",
+    "broadcast_in_dim": "broadcast",
+    "dynamic_update_slice": "update",
+    "transpose": "transpose",
+}
+_QUIET = ("pjit", "jit", "lambda", "main")
+
+
+def label(instruction: Instruction, *, program: str, location: str, product: Product | None, parts: Iterable[Instruction] = ()) -> str:
+    """The label of an instruction; ``parts`` are those of its fused body."""
+    where = scope(instruction.op_name) or _line(location) or program.removeprefix("jit_")
+    return f"{where}  {_what(instruction, product, parts)}"
+
+
+def _line(location: str) -> str:
+    """A source line without its folders."""
+    return location.replace("\\", "/").rpartition("/")[2]
+
+
+def _what(instruction: Instruction, product: Product | None, parts: Iterable[Instruction]) -> str:
+    shape = next((leaf for leaf in instruction.shape.leaves if leaf.is_array), instruction.shape)
+    if product is not None:
+        number = product.left.shape.dtype if product.left.shape.is_array else shape.dtype
+        return f"{_word(instruction, 'dot')} {product} {_format(number)}"
+    return f"{_word(instruction, _main(instruction, parts))} {_sized(shape)}"
+
+
+def _word(instruction: Instruction, otherwise: str) -> str:
+    """The framework's word: a function of its own (softmax), else the primitive."""
+    name = instruction.op_name
+    functions: list[str] = [word for word in _FUNCTION.findall(name)[1:] if word not in _QUIET]
+    primitive = name.rpartition("/")[2]
+    if otherwise == "dot":
+        return _PLAIN.get(primitive, "dot") if "dot" in primitive or "conv" in primitive else "dot"
+    if functions:
+        return functions[-1]
+    if not name or "/" not in name:
+        return otherwise
+    return _PLAIN.get(primitive, primitive.replace("_", " ")) or otherwise
+
+
+def _main(instruction: Instruction, parts: Iterable[Instruction]) -> str:
+    """What an instruction without a framework's name does: its opcode, of a fusion what its compiler called it, else its largest part."""
+    if instruction.opcode == "custom-call":
+        return instruction.custom_call_target.strip("_").replace("$", " ")
+    if instruction.opcode != "fusion":
+        return instruction.opcode
+    word = _FUSED.sub("", _FUSED.sub("", _NUMBERED.sub("", instruction.name))).replace("_", " ").strip()
+    return word or max((one for one in parts), key=lambda one: one.shape.elements, default=instruction).opcode
+
+
+def _sized(shape: Shape) -> str:
+    if not shape.is_array:
+        return ""
+    return f"{_format(shape.dtype)}[{','.join(map(str, shape.dims))}]"
+
+
+def _format(name: str) -> str:
+    return dtype(name).name

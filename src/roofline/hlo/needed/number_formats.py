@@ -1,0 +1,77 @@
+"""Products in a wider number format than what went in: bf16 that is converted to fp32 or fp64 before it is multiplied, and any fp64."""
+
+from collections.abc import Iterator
+
+from ...cost import NOTHING, Cost
+from ...dtypes import dtype
+from ...resource import HBM, Resource
+from ...workload import Avoidable
+from ..ir.module import Computation
+from ..price.contractions import default_unit
+from .kernels import Kernels
+from .values import LAYOUT, Value, Values
+
+KIND, CLASS = "wide-format", "wide"
+_WIDE = ("fp64", "fp32", "tf32", "tf32x3", "bf16x3", "bf16x6", "bf16x9")
+_ACCELERATORS = ("gpu", "tpu")
+
+
+def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The products that run in a wide format, and the kernels that only widen their operands."""
+    values, computation, platform = kernels.values, kernels.computation, kernels.platform
+    if platform not in _ACCELERATORS:
+        return
+    wide: set[int] = set()
+    widened: dict[int, None] = {}
+    for index, cost in kernels.costs.items():
+        unit = next((resource for resource, _ in cost.amounts if resource.unit == "matrix" and resource.kind in _WIDE), None)
+        found = kernels.product(index) if unit else None
+        if unit is None or found is None:
+            continue
+        narrow = [_narrow(values, side) for side in (found.left, found.right)]
+        if all(narrow):
+            name = max((side.shape.number for side in narrow if side), key=lambda number: number.bits)
+            into, said, needed = default_unit(name, platform), f"multiplies in {unit.kind} what was {name}", CLASS
+            less = sum(
+                side.shape.bytes - origin.shape.bytes for side, origin in zip((found.left, found.right), narrow, strict=True) if origin
+            )
+            for side in (found.left, found.right):
+                widened.update(dict.fromkeys(_kernels(computation, side)))
+        elif unit.kind == "fp64":
+            into, said, needed = default_unit(dtype("fp32"), platform), "multiplies in fp64", ""
+            less = int(cost.known(HBM)) // 2
+        else:
+            continue
+        wide.add(index)
+        yield index, Avoidable(kind=KIND, instead=_instead(cost, unit, into, less), why=said, unneeded=needed)
+    for index in widened:
+        users = values.users(computation, index)
+        if index in kernels.costs and users and all(user in wide for user in users):
+            yield index, Avoidable(kind=KIND, instead=NOTHING, why="widens the operand of a product", unneeded=CLASS)
+
+
+def _instead(cost: Cost, unit: Resource, into: Resource, bytes_less: int) -> Cost:
+    amounts = {resource: amount for resource, amount in cost.amounts if resource != unit}
+    amounts[into] = amounts.get(into, 0) + cost.known(unit)
+    amounts[HBM] = max(amounts.get(HBM, 0) - bytes_less, 0)
+    return Cost.of(amounts)
+
+
+def _narrow(values: Values, side: Value) -> Value | None:
+    """What an operand was before it was widened; ``None`` if it was not."""
+    made = values.origin(side, LAYOUT)
+    if made.opcode != "convert":
+        return None
+    before = values.operand(made, 0)
+    if not before.shape.is_array or before.shape.number.name.startswith(("int", "uint", "bool")):
+        return None
+    return before if before.shape.number.bits < made.shape.number.bits else None
+
+
+def _kernels(computation: Computation, side: Value) -> Iterator[int]:
+    """The kernel of a computation that made an operand."""
+    if side.computation is computation:
+        index = side.index
+        while computation[index].opcode in ("bitcast", "get-tuple-element") and computation[index].operands:
+            index = computation[index].operands[0]
+        yield index

@@ -1,0 +1,108 @@
+"""Products with one-hot rows: an embedding or its gradient as a product, where a gather or a scatter would do.
+
+A matrix is one-hot if its elements compare an index with a position: ``convert(iota == broadcast(ids))``.
+"""
+
+from collections.abc import Iterator
+
+from ...cost import NOTHING, Cost
+from ...resource import HBM, vector
+from ...workload import Avoidable
+from ..ir.module import Computation
+from .kernels import Kernels, Product
+from .values import RENAMED, Value, Values
+
+KIND, CLASS = "one-hot-product", "dense"
+_SPREAD = RENAMED | {"broadcast"}
+_ADDED = frozenset(("add", "subtract"))
+
+
+def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The products with one-hot rows in a computation, and the kernels that make those rows for nothing else."""
+    values, computation = kernels.values, kernels.computation
+    makers: dict[int, str] = {}
+    spared: set[int] = set()
+    for index in kernels.costs:
+        found = kernels.product(index)
+        if found is None:
+            continue
+        for side, axes in ((found.left, found.dims.lhs_contracting), (found.right, found.dims.rhs_contracting)):
+            hot = one_hot_axis(values, side)
+            if hot is None:
+                continue
+            instead, words = _instead(found, side, looked_up=hot in axes)
+            why = f"multiplies by one-hot rows ({found}), where {words} would do"
+            yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, factor=None)
+            spared.add(index)
+            for maker in _kernels_behind(kernels, side):
+                makers.setdefault(maker, "makes one-hot rows for a product")
+            break
+    for index, why in makers.items():
+        if index not in spared and all(_only_for(values, computation, user, spared, makers) for user in values.users(computation, index)):
+            yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS)
+
+
+def one_hot_axis(values: Values, value: Value) -> int | None:
+    """The dimension along which one element of each row is one; ``None`` if a value is not one-hot.
+
+    A change of layout on the way moves the dimension: it is found again by its size, which no other dimension may have.
+    """
+    made = values.origin(value)
+    if made.opcode == "select":
+        made = values.origin(values.operand(made, 0))
+    if made.opcode != "compare" or made.instruction.word("direction").upper() != "EQ":
+        return None
+    sides = [values.operand(made, number) for number in (0, 1)]
+    for counter, index in (sides, sides[::-1]):
+        counted = position(values, counter)
+        if counted is None or position(values, index) is not None:
+            continue
+        size = counted[0].shape.dims[counted[1]]
+        places = [axis for axis, length in enumerate(value.shape.dims) if length == size]
+        return places[0] if len(places) == 1 else None
+    return None
+
+
+def position(values: Values, value: Value) -> tuple[Value, int] | None:
+    """The iota behind a value and its dimension, seen through broadcasts and additions of constants."""
+    for _ in range(64):
+        value = values.origin(value, _SPREAD)
+        if value.opcode == "iota":
+            axis = value.instruction.integer("iota_dimension") or 0
+            return (value, axis) if axis < len(value.shape.dims) else None
+        if value.opcode not in _ADDED:
+            return None
+        constant = values.origin(values.operand(value, 1), _SPREAD)
+        if constant.opcode != "constant":
+            return None
+        value = values.operand(value, 0)
+    return None
+
+
+def _instead(found: Product, side: Value, *, looked_up: bool) -> tuple[Cost, str]:
+    """What a gather (the one-hot dimension is contracted) or a scatter-add would cost."""
+    other = found.right if side is found.left else found.left
+    rows = found.rows if side is found.left else found.columns
+    width = found.columns if side is found.left else found.rows
+    element = (other.shape.bytes or 0) // max(other.shape.elements, 1)
+    if looked_up:
+        return Cost.of({HBM: 2 * found.batch * rows * width * element}), "a gather"
+    read, written = found.batch * found.depth * width * element, found.batch * rows * width * element
+    return Cost.of({HBM: 3 * read + written, vector("fp32"): found.batch * found.depth * width}), "a scatter-add"
+
+
+def _kernels_behind(kernels: Kernels, side: Value) -> Iterator[int]:
+    """The kernels of a computation whose results are the one-hot matrix or positions in it."""
+    for value in kernels.values.behind(side, frozenset(("iota", "parameter", "constant", "dot", "custom-call"))):
+        holder = kernels.holding(value)
+        if holder in kernels.costs and (value.inside or value.opcode in ("compare", "convert", "select", "iota")):
+            yield holder
+
+
+def _only_for(values: Values, computation: Computation, user: int, spared: set[int], makers: dict[int, str]) -> bool:
+    """Whether a user of a value is one of these kernels, directly or as a part of a tuple or a renamed array."""
+    if user in spared or user in makers:
+        return True
+    if computation[user].opcode in ("get-tuple-element", *RENAMED):
+        return all(_only_for(values, computation, further, spared, makers) for further in values.users(computation, user))
+    return False

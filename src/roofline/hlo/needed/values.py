@@ -1,0 +1,120 @@
+"""Where a value comes from: seen through changes of layout and number format, and through the borders of fusions.
+
+A kernel's operand may be another kernel's result; what made it stands inside of that kernel. A `Value` is an instruction and the fusions
+it is inside of, so that a fusion's parameter leads back to the operand it stands for.
+"""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from ..ir.module import Computation, HloModule, Instruction
+from ..ir.shapes import Shape
+
+LAYOUT = frozenset(("bitcast", "reshape", "transpose", "copy", "optimization-barrier", "opt-barrier"))
+RENAMED = LAYOUT | {"convert", "bitcast-convert", "reduce-precision"}
+_MOST_STEPS = 10_000  # of one search: programs are graphs, and a value is looked at once a path
+
+
+class Value(Struct, frozen=True):
+    """An instruction, and the fusions that it is inside of, innermost last."""
+
+    computation: Computation
+    index: int
+    inside: tuple[tuple[Computation, Instruction], ...] = ()
+
+    @property
+    def instruction(self) -> Instruction:
+        return self.computation[self.index]
+
+    @property
+    def shape(self) -> Shape:
+        """Of a tuple the first part: a library call puts its workspace behind its result."""
+        shape = self.instruction.shape
+        return shape.parts[0] if shape.is_tuple and shape.parts else shape
+
+    @property
+    def opcode(self) -> str:
+        return self.instruction.opcode
+
+
+class Values:
+    """The values of one program."""
+
+    def __init__(self, module: HloModule) -> None:
+        self.module = module
+        self._users: dict[str, dict[int, list[int]]] = {}
+
+    def users(self, computation: Computation, index: int) -> list[int]:
+        """The instructions of a computation that take a value."""
+        known = self._users.get(computation.name)
+        if known is None:
+            known = self._users[computation.name] = {}
+            for place, instruction in enumerate(computation.instructions):
+                for operand in dict.fromkeys(instruction.operands):
+                    known.setdefault(operand, []).append(place)
+        return known.get(index, [])
+
+    def operand(self, value: Value, number: int) -> Value:
+        """An operand of a value's instruction."""
+        return Value(value.computation, value.instruction.operands[number], value.inside)
+
+    def operands(self, value: Value) -> Iterator[Value]:
+        """All operands of a value's instruction."""
+        for index in value.instruction.operands:
+            yield Value(value.computation, index, value.inside)
+
+    def made_by(self, value: Value) -> Value:
+        """The instruction that makes a value, across the borders of fusions: from a fusion into its body, from a parameter out of it."""
+        for _ in range(_MOST_STEPS):
+            further = self._across(value)
+            if further is None:
+                break
+            value = further
+        return value
+
+    def _across(self, value: Value) -> Value | None:
+        instruction = value.instruction
+        if instruction.opcode == "fusion" and instruction.calls:
+            body = self.module.computations[instruction.calls[0].computation]
+            return Value(body, body.root, (*value.inside, (value.computation, instruction)))
+        if instruction.opcode == "parameter" and value.inside:
+            *outer, (computation, fusion) = value.inside
+            number = value.computation.parameters.index(value.index)
+            return Value(computation, fusion.operands[number], tuple(outer)) if number < len(fusion.operands) else None
+        if instruction.opcode == "get-tuple-element" and instruction.operands:
+            source = self.made_by(Value(value.computation, instruction.operands[0], value.inside))
+            place = instruction.integer("index") or 0
+            if source.opcode == "tuple" and place < len(source.instruction.operands):
+                return self.operand(source, place)
+            return source if source.opcode == "custom-call" and place == 0 else None
+        return None
+
+    def origin(self, value: Value, passing: frozenset[str] = RENAMED) -> Value:
+        """The first instruction behind a value that is not one of ``passing``."""
+        for _ in range(_MOST_STEPS):
+            value = self.made_by(value)
+            if value.opcode not in passing or not value.instruction.operands:
+                break
+            value = self.operand(value, 0)
+        return value
+
+    def behind(self, value: Value, stop: frozenset[str], most: int = 200) -> Iterator[Value]:
+        """Every instruction behind a value, nearest first, down to those of ``stop``, which are given and not passed."""
+        waiting = [value]
+        seen: set[tuple[str, int]] = set()
+        while waiting and len(seen) < most:
+            value = self.made_by(waiting.pop(0))
+            key = (value.computation.name, value.index)
+            if key in seen:
+                continue
+            seen.add(key)
+            yield value
+            if value.opcode not in stop:
+                waiting += self.operands(value)
+
+    def body(self, instruction: Instruction) -> Computation | None:
+        """The body of a fusion."""
+        if instruction.opcode != "fusion" or not instruction.calls:
+            return None
+        return self.module.computations[instruction.calls[0].computation]
