@@ -1,0 +1,232 @@
+"""Which of a program's work could be avoided, and what its kernels are called, on functions with one such decision each."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from roofline.hlo.needed import reviewed_program
+from roofline.hlo.read import parse
+from roofline.jax import lower
+from roofline.machines import load
+from roofline.resource import HBM
+from roofline.workload import Op
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+H200 = load("h200")
+
+
+def of_shape(*dims: int, dtype: str = "bfloat16") -> Any:
+    return jax.ShapeDtypeStruct(dims, dtype)
+
+
+def ops_of(function: Callable[..., Any], *args: Any) -> list[Op]:
+    """The reviewed ops of a function, as they would run on an H200."""
+    found = lower(function, H200)(*args)
+    return list(reviewed_program(found.module, found.platform))
+
+
+def reasons(ops: list[Op]) -> dict[str, list[Op]]:
+    found: dict[str, list[Op]] = {}
+    for op in ops:
+        for reason in op.avoidable:
+            found.setdefault(reason.kind, []).append(op)
+    return found
+
+
+def test_an_embedding_by_one_hot_rows_could_be_a_gather() -> None:
+    def embed(ids: Any, table: Any) -> Any:
+        return jax.nn.one_hot(ids, 32000, dtype="bfloat16") @ table
+
+    (op,) = [op for op in ops_of(embed, of_shape(8192, dtype="int32"), of_shape(32000, 2048)) if op.category == "matmul"]
+    (reason,) = [one for one in op.avoidable if one.kind == "one-hot-product"]
+    assert reason.unneeded == "dense"
+    assert reason.instead[HBM] == 2 * 8192 * 2048 * 2, "rows are read and written once"
+    assert reason.instead.flops == 0
+
+
+def test_the_gradient_of_a_one_hot_product_could_be_a_scatter() -> None:
+    def total(table: Any, ids: Any, weights: Any) -> Any:
+        return ((jax.nn.one_hot(ids, 32000, dtype="bfloat16") @ table) @ weights).astype("float32").sum()
+
+    args = of_shape(32000, 2048), of_shape(8192, dtype="int32"), of_shape(2048, 2048)
+    found = reasons(ops_of(jax.grad(total, argnums=(0, 2)), *args))
+    words = {reason.why for op in found["one-hot-product"] for reason in op.avoidable}
+    assert any("scatter-add" in word for word in words)
+
+
+def test_a_comparison_that_is_no_one_hot_matrix_stays() -> None:
+    def masked(x: Any, y: Any, w: Any) -> Any:
+        return (x == y).astype("bfloat16") @ w
+
+    assert "one-hot-product" not in reasons(ops_of(masked, of_shape(512, 512), of_shape(512, 512), of_shape(512, 512)))
+
+
+def attention(q: Any, k: Any, v: Any, *, causal: bool) -> Any:
+    scores = jnp.einsum("bhqd,bhkd->bhqk", q, k).astype("float32") / 11.3
+    if causal:
+        scores = jnp.where(jnp.tril(jnp.ones(scores.shape[-2:], bool)), scores, -1e9)
+    return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores, -1).astype(q.dtype), v)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_attention_that_stores_its_scores(causal: bool) -> None:
+    shape = of_shape(4, 16, 2048, 128)
+    found = reasons(ops_of(lambda q, k, v: attention(q, k, v, causal=causal), shape, shape, shape))
+    stored = found["stored-attention"]
+    assert {op.category for op in stored} >= {"matmul"}, "both products and what lies between"
+    for op in stored:
+        reason = next(one for one in op.avoidable if one.kind == "stored-attention")
+        assert reason.instead[HBM] < op.cost[HBM] / 2, "scores are most of what it moves"
+    assert ("masked-attention" in found) == causal
+    if causal:
+        (first, *_) = found["masked-attention"]
+        half = next(one for one in first.avoidable if one.kind == "masked-attention")
+        assert 2 * half.instead["matrix/bf16"] == first.cost["matrix/bf16"]
+
+
+def test_decoding_one_token_stores_no_large_scores() -> None:
+    q, cache = of_shape(16, 32, 1, 128), of_shape(16, 32, 4096, 128)
+    assert "stored-attention" not in reasons(ops_of(lambda q, k, v: attention(q, k, v, causal=False), q, cache, cache))
+
+
+def test_logits_of_a_loss_are_no_attention() -> None:
+    def loss(x: Any, table: Any, ids: Any) -> Any:
+        chosen = jax.nn.log_softmax((x @ table.T).astype("float32"))
+        return -jnp.take_along_axis(chosen, ids[:, None], -1).mean()
+
+    args = of_shape(4096, 1024), of_shape(32000, 1024), of_shape(4096, dtype="int32")
+    assert "stored-attention" not in reasons(ops_of(jax.grad(loss, argnums=(0, 1)), *args))
+
+
+def test_rematerialised_products_are_recomputed() -> None:
+    def layer(x: Any, w: Any) -> Any:
+        return jnp.tanh(x @ w)
+
+    def total(ws: Any, x: Any) -> Any:
+        for w in ws:
+            x = jax.checkpoint(layer)(x, w)
+        return x.astype("float32").sum()
+
+    args = [of_shape(1024, 1024)] * 3, of_shape(4096, 1024)
+    plain = lambda ws, x: layer(layer(layer(x, ws[0]), ws[1]), ws[2]).astype("float32").sum()  # noqa: E731
+    matrix = [sum(op.cost["matrix/bf16"] for op in ops_of(jax.value_and_grad(one), *args)) for one in (total, plain)]
+    again = reasons(ops_of(jax.value_and_grad(total), *args))["recomputation"]
+    extra = sum(op.cost["matrix/bf16"] for op in again)
+    assert extra == matrix[0] - matrix[1]
+
+
+def test_bf16_widened_before_a_product() -> None:
+    def wide(x: Any, w: Any) -> Any:
+        return jnp.dot(x.astype("float32"), w.astype("float32"), precision="highest")
+
+    (op,) = [op for op in ops_of(wide, of_shape(8192, 4096), of_shape(4096, 4096)) if op.category == "matmul"]
+    (reason,) = [one for one in op.avoidable if one.kind == "wide-format"]
+    assert reason.instead["matrix/bf16"] == 2 * 8192 * 4096 * 4096
+    assert reason.unneeded == "wide"
+
+
+def test_fp32_that_was_always_fp32_is_not_wide() -> None:
+    args = of_shape(1024, 1024, dtype="float32"), of_shape(1024, 1024, dtype="float32")
+    assert "wide-format" not in reasons(ops_of(lambda a, b: a @ b, *args))
+
+
+def test_results_of_which_an_eighth_is_used() -> None:
+    def few(h: Any, table: Any) -> Any:
+        return jax.nn.log_softmax((h @ table.T).astype("float32"), -1)[::8].sum()
+
+    (op,) = [op for op in ops_of(few, of_shape(4096, 2048), of_shape(128256, 2048)) if op.category == "matmul"]
+    (reason,) = [one for one in op.avoidable if one.kind == "unused-results"]
+    assert reason.instead["matrix/bf16"] == op.cost["matrix/bf16"] / 8
+
+
+def test_few_rows_read_all_weights() -> None:
+    few = reasons(ops_of(lambda x, w: x @ w, of_shape(1, 4096), of_shape(4096, 16384)))
+    many = reasons(ops_of(lambda x, w: x @ w, of_shape(512, 4096), of_shape(4096, 16384)))
+    assert "low-batch" in few
+    assert "low-batch" not in many
+
+
+def test_products_of_odd_sizes() -> None:
+    odd = reasons(ops_of(lambda a, b: a @ b, of_shape(4097, 4097), of_shape(4097, 4097)))
+    even = reasons(ops_of(lambda a, b: a @ b, of_shape(4096, 4096), of_shape(4096, 4096)))
+    assert "odd-sizes" in odd
+    assert "odd-sizes" not in even
+
+
+COPIED = """HloModule jit_decode, is_scheduled=trueALIAS
+
+%fused (p0: bf16[16,32,4096,128], p1: bf16[16,32,1,128]) -> bf16[16,32,4096,128] {
+  %p0 = bf16[16,32,4096,128]{3,2,1,0} parameter(0)
+  %p1 = bf16[16,32,1,128]{3,2,1,0} parameter(1)
+  %zero = s32[] constant(0)
+  ROOT %update = bf16[16,32,4096,128]{3,2,1,0} dynamic-update-slice(%p0, %p1, %zero, %zero, %zero, %zero)
+}
+
+ENTRY %main (cache: bf16[16,32,4096,128], new: bf16[16,32,1,128]) -> bf16[16,32,4096,128] {
+  %cache = bf16[16,32,4096,128]{3,2,1,0} parameter(0)
+  %new = bf16[16,32,1,128]{3,2,1,0} parameter(1)
+  %copy.1 = bf16[16,32,4096,128]{3,2,1,0} copy(%cache)
+  ROOT %fusion = bf16[16,32,4096,128]{3,2,1,0} fusion(%copy.1, %new), kind=kLoop, calls=%fused
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("alias", "kinds"), [("", {"missing-donation"}), (", input_output_alias={ {}: (0, {}, may-alias) }", {"layout-copies"})]
+)
+def test_an_argument_copied_for_want_of_donation(alias: str, kinds: set[str]) -> None:
+    found = reasons(list(reviewed_program(parse(COPIED.replace("ALIAS", alias)), "gpu")))
+    assert set(found) == kinds
+    (op,) = next(iter(found.values()))
+    assert op.name == "copy.1"
+
+
+EXPERTS = """HloModule jit_f, is_scheduled=true
+
+%spread (x: bf16[4096,1024], group: s32[4096,8]) -> bf16[4096,8,1024] {
+  %x = bf16[4096,1024]{1,0} parameter(0)
+  %group = s32[4096,8]{1,0} parameter(1)
+  %wide = bf16[4096,8,1024]{2,1,0} broadcast(%x), dimensions={0,2}
+  %mine = s32[4096,8,1024]{2,1,0} broadcast(%group), dimensions={0,1}
+  %one = s32[] constant(1)
+  %ones = s32[4096,8,1024]{2,1,0} broadcast(%one), dimensions={}
+  %is = pred[4096,8,1024]{2,1,0} compare(%mine, %ones), direction=EQ
+  %zero = bf16[] constant(0)
+  %zeros = bf16[4096,8,1024]{2,1,0} broadcast(%zero), dimensions={}
+  ROOT %kept = bf16[4096,8,1024]{2,1,0} select(%is, %wide, %zeros)
+}
+
+ENTRY %main (x: bf16[4096,1024], group: s32[4096,8], up: bf16[8,1024,2048]) -> bf16[4096,2048] {
+  %x = bf16[4096,1024]{1,0} parameter(0)
+  %group = s32[4096,8]{1,0} parameter(1)
+  %up = bf16[8,1024,2048]{2,1,0} parameter(2)
+  %fusion.1 = bf16[4096,8,1024]{2,1,0} fusion(%x, %group), kind=kLoop, calls=%spread
+  %rows = bf16[4096,8192]{1,0} bitcast(%fusion.1)
+  %all = bf16[8192,2048]{1,0} bitcast(%up)
+  ROOT %dot = bf16[4096,2048]{1,0} dot(%rows, %all), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="jit(f)/ragged_dot"}
+}
+"""
+
+
+def test_a_ragged_product_over_all_experts_is_dense() -> None:
+    ops = {op.name: op for op in reviewed_program(parse(EXPERTS), "gpu")}
+    (reason,) = [one for one in ops["dot"].avoidable if one.kind == "dense-experts"]
+    assert reason.factor == 8
+    assert reason.instead["matrix/bf16"] == 2 * 4096 * 1024 * 2048
+    assert [one.kind for one in ops["fusion.1"].avoidable] == ["dense-experts"]
+
+
+def test_labels_say_scope_operation_sizes_and_format() -> None:
+    def mlp(x: Any, up: Any) -> Any:
+        with jax.named_scope("layer0"), jax.named_scope("mlp"):
+            return jax.nn.gelu(x @ up)
+
+    labels = {op.label for op in ops_of(mlp, of_shape(8192, 2048), of_shape(2048, 8192))}
+    assert any(label.startswith("layer0/mlp  dot 8192×2048×8192 bf16") for label in labels), labels
+
+
+def test_a_label_without_scope_is_its_source_line() -> None:
+    (op,) = ops_of(lambda x: x.T.reshape(-1) * 2, of_shape(64, 32))
+    assert op.label.startswith("test_needed.py:"), op.label
