@@ -205,7 +205,7 @@ ENTRY %main (x: bf16[4096,1024], group: s32[4096,8], up: bf16[8,1024,2048]) -> b
   %fusion.1 = bf16[4096,8,1024]{2,1,0} fusion(%x, %group), kind=kLoop, calls=%spread
   %rows = bf16[4096,8192]{1,0} bitcast(%fusion.1)
   %all = bf16[8192,2048]{1,0} bitcast(%up)
-  ROOT %dot = bf16[4096,2048]{1,0} dot(%rows, %all), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="jit(f)/ragged_dot"}
+  ROOT %dot = bf16[4096,2048] dot(%rows, %all), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="jit(f)/ragged_dot"}
 }
 """
 
