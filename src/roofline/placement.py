@@ -107,7 +107,10 @@ class Placement(Struct, frozen=True, kw_only=True):
     @property
     def unit(self) -> str | None:
         """The unit of hardware with the longest time; ``None`` when an unrated one may take longer."""
-        return self.times[0][0] if self.times and self.times[0][1] > 0 and not self.may_bind else None
+        if not self.times or (self.unrated and self.may_bind):
+            return None
+        unit, seconds = self.times[0]
+        return unit if seconds > 0 else None
 
     @property
     def may_bind(self) -> tuple[Resource, ...]:
@@ -117,9 +120,9 @@ class Placement(Struct, frozen=True, kw_only=True):
     @property
     def bound(self) -> str | None:
         """What holds the work back: a unit's name, ``latency``, or ``None`` when it asks for nothing or an unrated unit may hold it."""
-        each = self.executions or 1
-        if self.may_bind:
+        if self.unrated and self.may_bind:
             return None
+        each = self.executions or 1
         if self.time_s is not None and self.machine.launch_binds(self.floor_s / each, self.time_s / each):
             return LATENCY
         return self.unit

@@ -1,8 +1,9 @@
 """Advice: what limits an op and what to do next, as small pure rules.
 
-A rule looks at one op and returns a finding or ``None``. The first of `PRIMARY` that applies names what limits the op; each
-of `EXTRA` may add something; `PROGRAM` looks at all ops at once. Suspect ops come first (faster than the roofline allows: a count or
-a ceiling is wrong), then by the seconds a change could save. Every kind of finding has its levers in `KINDS`.
+A rule looks at one op and returns a draft or ``None``. The first of `PRIMARY` that applies names what limits the op; each of `EXTRA`
+may add something; `PROGRAM` looks at all ops at once. Suspect ops come first (faster than the roofline allows: a count or a ceiling is
+wrong), then by the seconds a change could save. Every kind of finding has its levers in `KINDS`. Ops that share a kind share a finding:
+a draft's own sentence is written only where it stands alone.
 
     >>> from roofline.cost import Cost
     >>> from roofline.placement import place
@@ -33,6 +34,7 @@ FAR_BELOW = 0.1
 NEAR_RIDGE = 1.25
 SERIAL_BAND = 0.1  # a time within this of the serial time means that nothing overlaps
 NOTABLE = 0.01  # of the program's time: below that the middle zone and the unknown are not worth a line
+LISTED = 3  # names that a finding about many ops gives
 SEPARATE = 5  # ops of one kind that get a line each; more share one
 ROUNDING = 1e-9  # efficiencies this close above 1 count as 1
 
@@ -46,6 +48,20 @@ class Placed(Struct, frozen=True):
     id: int
     op: Op
     placement: Placement
+
+
+class Draft(Struct, frozen=True):
+    """What a rule found about one op; ``write`` gives the sentence that follows its name."""
+
+    kind: str
+    one: Placed
+    write: Callable[[], str]
+    saving_s: float | None = None
+
+    @property
+    def finding(self) -> Finding:
+        message = f"{_short(self.one.op.name)} {self.write()}"
+        return Finding(kind=self.kind, message=message, ops=(self.one.id,), saving_s=self.saving_s, levers=KINDS[self.kind].levers)
 
 
 class Kind(Struct, frozen=True):
@@ -215,7 +231,7 @@ KINDS: dict[str, Kind] = {
     ),
 }
 
-Rule = Callable[[Placed], Finding | None]
+Rule = Callable[[Placed], Draft | None]
 ProgramRule = Callable[[Sequence[Placed], Machine], Finding | None]
 
 
@@ -223,10 +239,9 @@ def advise(placed: Iterable[Placed], machine: Machine) -> tuple[Finding, ...]:
     """Every finding about a program: suspect ops first, then by seconds saved. The order of the ops does not matter."""
     ops = sorted(placed, key=lambda one: one.id)
     total = sum(one.placement.time_s or 0.0 for one in ops)
-    found = [finding for one in ops for finding in _about(one) if _matters(finding, total)]
-    names = {one.id: _short(one.op.name) for one in ops}
+    drafts = [draft for one in ops for draft in _about(one) if _matters(draft, total)]
     whole = [finding for program_rule in PROGRAM if (finding := program_rule(ops, machine))]
-    return in_order([*_merged(found, names), *whole])
+    return in_order([*_merged(drafts), *whole])
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -238,33 +253,39 @@ def explain(placement: Placement, name: str = "it") -> Finding | None:
     """The main finding about a single piece of work, measured or not: its bound and what to do about it."""
     one = Placed(0, Op(name=name, cost=placement.cost, time_s=placement.time_s), placement)
     rules = (near_ridge, *PRIMARY) if placement.time_s is None else PRIMARY
-    found = next((finding for rule in rules if (finding := rule(one))), None)
-    return replace(found, ops=()) if found else None
+    found = next((draft for rule in rules if (draft := rule(one))), None)
+    return replace(found.finding, ops=()) if found else None
 
 
-def _about(one: Placed) -> list[Finding]:
-    """The findings about one op. Where its cost is not fully known the minimum is too low: only a time below even that means something."""
-    main = next((finding for rule in (PRIMARY if one.op.priced else DOUBTS) if (finding := rule(one))), None)
-    if not one.op.priced or (main and main.kind in ("above-roof", "between-roofs")):
-        return [main] if main else []
-    extra = [finding for rule in EXTRA if (finding := rule(one))]
-    return [main, *extra] if main else extra
+def _about(one: Placed) -> list[Draft]:
+    """What the rules find. Where the cost is not fully known the minimum is too low: only a time below even that means something."""
+    found: list[Draft] = []
+    for rule in PRIMARY if one.op.priced else DOUBTS:
+        if draft := rule(one):
+            found.append(draft)
+            break
+    if not one.op.priced or (found and found[0].kind in ("above-roof", "between-roofs")):
+        return found
+    for rule in EXTRA:
+        if draft := rule(one):
+            found.append(draft)
+    return found
 
 
-def above_roof(one: Placed) -> Finding | None:
+def above_roof(one: Placed) -> Draft | None:
     """Efficiency above 1: never clipped, always reported."""
     placement, efficiency = one.placement, one.placement.efficiency
     if efficiency is None or efficiency <= 1 + ROUNDING:
         return None
-    least, took = show(placement.floor_s, "s"), show(placement.time_s, "s")
-    return _finding(
-        "above-roof",
-        one,
-        f"is faster than the roofline allows ({took}, minimum {least} on {placement.unit}): check the count and the ceiling.",
-    )
+
+    def write() -> str:
+        took = f"{show(placement.time_s, 's')}, minimum {show(placement.floor_s, 's')} on {placement.unit}"
+        return f"is faster than the roofline allows ({took}): check the count and the ceiling."
+
+    return Draft("above-roof", one, write)
 
 
-def between_roofs(one: Placed) -> Finding | None:
+def between_roofs(one: Placed) -> Draft | None:
     """Faster than main memory allows, but not than the next faster memory: part of the data stays there."""
     placement = one.placement
     if (placement.efficiency or 0) <= 1 + ROUNDING or placement.unit != HBM.name or placement.time_s is None:
@@ -276,46 +297,45 @@ def between_roofs(one: Placed) -> Finding | None:
     if others > placement.time_s * (1 + ROUNDING) or not roofs:
         return None
     roof = min(roofs, key=lambda ceiling: (ceiling.rate, ceiling.resource))
-    return _finding(
-        "between-roofs",
-        one,
-        f"achieves {show(needed, 'B/s')}, between the bandwidth of {HBM} ({show(main, 'B/s')}) and {roof.resource} "
-        f"({show(roof.rate, 'B/s')}): part of its data stays on chip; improve its tiling.",
-        saving=max(placement.time_s - max(moved / roof.rate, others), 0.0),
-    )
+
+    def write() -> str:
+        return (
+            f"achieves {show(needed, 'B/s')}, between the bandwidth of {HBM} ({show(main, 'B/s')}) and {roof.resource} "
+            f"({show(roof.rate, 'B/s')}): part of its data stays on chip; improve its tiling."
+        )
+
+    return Draft("between-roofs", one, write, max(placement.time_s - max(moved / roof.rate, others), 0.0))
 
 
-def latency(one: Placed) -> Finding | None:
+def latency(one: Placed) -> Draft | None:
     """Work smaller than the launch that starts it, launch by launch."""
-    placement = one.placement
-    if not placement.time_s or placement.unit is None or placement.bound != LATENCY:
+    placement, took = one.placement, one.placement.time_s
+    if not took or placement.bound != LATENCY or placement.unit is None:
         return None
-    each, needed = placement.time_s / placement.executions, placement.floor_s / placement.executions
-    return _finding(
-        "latency",
-        one,
-        f"is latency-bound: {show(each, 's')} per launch, of which the work needs {show(needed, 's')}.",
-        _headroom(one),
-    )
+
+    def write() -> str:
+        each, needed = took / placement.executions, placement.floor_s / placement.executions
+        return f"is latency-bound: {show(each, 's')} per launch, of which the work needs {show(needed, 's')}."
+
+    return Draft("latency", one, write, _headroom(one))
 
 
-def no_overlap(one: Placed) -> Finding | None:
+def no_overlap(one: Placed) -> Draft | None:
     """A time near the serial time and a low efficiency: the units wait for one another."""
     placement = one.placement
-    if not placement.time_s or placement.efficiency is None or placement.efficiency >= CLOSE:
+    if len(placement.times) < 2 or not placement.time_s or placement.efficiency is None or placement.efficiency >= CLOSE:
         return None
     paths = _paths(placement)
     serial_s = sum(seconds for _, seconds in paths)
     if len(paths) < 2 or abs(placement.time_s / serial_s - 1) > SERIAL_BAND:
         return None
-    units = " + ".join(unit for unit, _ in paths)
-    serial, floor = show(serial_s, "s"), show(placement.floor_s, "s")
-    return _finding(
-        "no-overlap",
-        one,
-        f"takes {show(placement.time_s, 's')}, about its serial time on {units} ({serial}; minimum {floor}): nothing overlaps.",
-        _headroom(one),
-    )
+
+    def write() -> str:
+        units = " + ".join(unit for unit, _ in paths)
+        serial, floor = show(serial_s, "s"), show(placement.floor_s, "s")
+        return f"takes {show(placement.time_s, 's')}, about its serial time on {units} ({serial}; minimum {floor}): nothing overlaps."
+
+    return Draft("no-overlap", one, write, _headroom(one))
 
 
 def _paths(placement: Placement) -> list[tuple[str, float]]:
@@ -325,34 +345,43 @@ def _paths(placement: Placement) -> list[tuple[str, float]]:
     return [(unit, seconds) for unit, seconds in used if unit == slowest or not named(unit).is_memory]
 
 
-def far_below(one: Placed) -> Finding | None:
+def far_below(one: Placed) -> Draft | None:
     """Below a tenth of the roofline: seldom the kernel itself, mostly what surrounds it."""
-    efficiency = one.placement.efficiency
+    placement, efficiency = one.placement, one.placement.efficiency
     if efficiency is None or efficiency >= FAR_BELOW:
         return None
-    took, least = show(one.placement.time_s, "s"), show(one.placement.floor_s, "s")
-    message = f"runs at {percent(efficiency)} of its roofline ({one.placement.unit}): {took}, minimum {least}."
-    return _finding("far-below", one, message, _headroom(one))
+
+    def write() -> str:
+        took, least = show(placement.time_s, "s"), show(placement.floor_s, "s")
+        return f"runs at {percent(efficiency)} of its roofline ({placement.unit}): {took}, minimum {least}."
+
+    return Draft("far-below", one, write, _headroom(one))
 
 
-def bound(one: Placed) -> Finding | None:
+def bound(one: Placed) -> Draft | None:
     """The bound and the efficiency of an op."""
-    unit, efficiency = one.placement.unit, one.placement.efficiency
+    placement, unit, efficiency = one.placement, one.placement.unit, one.placement.efficiency
     if unit is None:
         return None
     resource = named(unit)
     family = "network" if resource.is_link else "compute" if resource.is_compute else "memory"
+
+    def write() -> str:
+        least = show(placement.floor_s, "s")
+        if efficiency is None:
+            return f"is {bound_words(unit)}{_against(placement)}: minimum time {least}."
+        return f"is {bound_words(unit)} at {percent(efficiency)} of its roofline: {show(placement.time_s, 's')}, minimum {least}."
+
     if efficiency is None:
-        least = show(one.placement.floor_s, "s")
-        return _finding(f"{family}-bound", one, f"is {bound_words(unit)}{_against(one.placement)}: minimum time {least}.")
-    took, least = show(one.placement.time_s, "s"), show(one.placement.floor_s, "s")
-    message = f"is {bound_words(unit)} at {percent(efficiency)} of its roofline: {took}, minimum {least}."
-    return _finding("network-bound" if family == "network" else f"{family}-{_zone(efficiency)}", one, message, _headroom(one))
+        return Draft(f"{family}-bound", one, write)
+    return Draft("network-bound" if family == "network" else f"{family}-{_zone(efficiency)}", one, write, _headroom(one))
 
 
-def near_ridge(one: Placed) -> Finding | None:
+def near_ridge(one: Placed) -> Draft | None:
     """Compute and data movement within a factor of 1.25 of each other."""
     placement = one.placement
+    if len(placement.times) < 2:
+        return None
     # Times come longest first, so the first of each side is its longest.
     computing = next(((seconds, unit) for unit, seconds in placement.times if unit in COMPUTE_UNITS), None)
     moving = next(((seconds, unit) for unit, seconds in placement.times if unit not in COMPUTE_UNITS), None)
@@ -360,11 +389,15 @@ def near_ridge(one: Placed) -> Finding | None:
         return None
     if max(computing[0], moving[0]) > NEAR_RIDGE * min(computing[0], moving[0]):
         return None
-    times = f"{computing[1]} needs {show(computing[0], 's')}, {moving[1]} {show(moving[0], 's')}"
-    return _finding("near-ridge", one, f"is near the ridge point{_against(placement)}: {times}.")
+
+    def write() -> str:
+        times = f"{computing[1]} needs {show(computing[0], 's')}, {moving[1]} {show(moving[0], 's')}"
+        return f"is near the ridge point{_against(placement)}: {times}."
+
+    return Draft("near-ridge", one, write)
 
 
-def vector_instead_of_matrix(one: Placed) -> Finding | None:
+def vector_instead_of_matrix(one: Placed) -> Draft | None:
     """A matrix product on the vector unit of a machine that has a matrix unit."""
     placement, machine = one.placement, one.placement.machine
     if placement.unit != "vector":
@@ -381,29 +414,29 @@ def vector_instead_of_matrix(one: Placed) -> Finding | None:
     floor = max(
         times["vector"] - spared, times.get("matrix", 0.0) + flops / roof.rate, *(s for u, s in times.items() if u != "vector"), 0.0
     )
-    return _finding(
-        "vector-instead-of-matrix",
-        one,
-        f"does {show(flops, 'FLOP')} of {', '.join(r.kind or r.name for r in billed)} products on the vector unit: minimum "
-        f"{show(placement.floor_s, 's')}, on {roof.resource} {show(floor, 's')}.",
-        saving=max(placement.floor_s - floor, 0.0) if placement.time_s else None,
-    )
+
+    def write() -> str:
+        formats = ", ".join(resource.kind or resource.name for resource in billed)
+        least = f"minimum {show(placement.floor_s, 's')}, on {roof.resource} {show(floor, 's')}"
+        return f"does {show(flops, 'FLOP')} of {formats} products on the vector unit: {least}."
+
+    return Draft("vector-instead-of-matrix", one, write, max(placement.floor_s - floor, 0.0) if placement.time_s else None)
 
 
-def low_batch(one: Placed) -> Finding | None:
+def low_batch(one: Placed) -> Draft | None:
     """A matrix product that reads its weights for too few rows: memory-bound, at half the ridge or less."""
-    placement = one.placement
-    if placement.unit != HBM.name or placement.compute is None or _unit(placement.machine, placement.compute) != "matrix":
+    placement, compute = one.placement, one.placement.compute
+    if compute is None or placement.unit != HBM.name or _unit(placement.machine, compute) != "matrix":
         return None
     intensity, ridge = placement.intensity(), placement.ridge()
     if not intensity or not ridge or 2 * intensity > ridge:
         return None
-    more = plain(ridge / intensity, 2)
-    message = (
-        f"has {show(intensity, 'FLOP/B')}, far below the {placement.compute} ridge at {show(ridge, 'FLOP/B')}: about {more} times as many "
-        "rows would take the same time."
-    )
-    return _finding("low-batch", one, message)
+
+    def write() -> str:
+        has = f"has {show(intensity, 'FLOP/B')}, far below the {compute} ridge at {show(ridge, 'FLOP/B')}"
+        return f"{has}: about {plain(ridge / intensity, 2)} times as many rows would take the same time."
+
+    return Draft("low-batch", one, write)
 
 
 def unrated(ops: Sequence[Placed], machine: Machine) -> Finding | None:
@@ -412,7 +445,7 @@ def unrated(ops: Sequence[Placed], machine: Machine) -> Finding | None:
     if not mine:
         return None
     missing = ", ".join(sorted({resource.name for one in mine for resource in one.placement.unrated}))
-    names = _listed([_short(one.op.name) for one in mine])
+    names = _listed([_short(one.op.name) for one in mine[:LISTED]], len(mine))
     undecided = any(one.placement.may_bind for one in mine)
     lost = "leaves it out, and without it there is no bound" if undecided else "leaves it out"
     message = f"{machine.name} has no known rate for {missing}: the minimum time of {names} {lost}."
@@ -426,7 +459,7 @@ def unknown(ops: Sequence[Placed], machine: Machine) -> Finding | None:
     spent = sum(one.placement.time_s or 0.0 for one in mine)
     if not mine or (total and spent < NOTABLE * total):
         return None
-    names = _listed([_short(one.op.name) for one in mine])
+    names = _listed([_short(one.op.name) for one in mine[:LISTED]], len(mine))
     share = f"{percent(spent / total)} of the measured time ({show(spent, 's')})" if total else f"{len(mine)} of {len(ops)} ops"
     message = f"the cost of {share} is not known: {names}."
     return Finding(kind="unknown", message=message, ops=tuple(one.id for one in mine), levers=KINDS["unknown"].levers)
@@ -437,10 +470,6 @@ PRIMARY: tuple[Rule, ...] = (*DOUBTS, latency, no_overlap, far_below, bound)
 EXTRA: tuple[Rule, ...] = (near_ridge, vector_instead_of_matrix, low_batch)
 PROGRAM: tuple[ProgramRule, ...] = (unrated, unknown)
 DOUBTED = ("unrated", "above-roof")  # kinds that come before all savings
-
-
-def _finding(kind: str, one: Placed, says: str, saving: float | None = None) -> Finding:
-    return Finding(kind=kind, message=f"{_short(one.op.name)} {says}", ops=(one.id,), saving_s=saving, levers=KINDS[kind].levers)
 
 
 def _zone(efficiency: float) -> str:
@@ -469,26 +498,27 @@ def _unit(machine: Machine, resource: Resource) -> str | None:
     return ceiling.resource.unit if ceiling else None
 
 
-def _matters(finding: Finding, total: float) -> bool:
+def _matters(draft: Draft, total: float) -> bool:
     """The middle zone is worth a line only where its seconds are."""
-    return not finding.kind.endswith("-middle") or (finding.saving_s or 0.0) >= NOTABLE * total
+    return not draft.kind.endswith("-middle") or (draft.saving_s or 0.0) >= NOTABLE * total
 
 
-def _merged(findings: Sequence[Finding], names: dict[int, str]) -> list[Finding]:
+def _merged(drafts: Iterable[Draft]) -> list[Finding]:
     """One finding for each kind that many ops share, largest saving first; few stay apart."""
-    kinds: dict[str, list[Finding]] = {}
-    for finding in findings:
-        kinds.setdefault(finding.kind, []).append(finding)
+    kinds: dict[str, list[Draft]] = {}
+    for draft in drafts:
+        kinds.setdefault(draft.kind, []).append(draft)
     merged = []
     for kind, mine in kinds.items():
         if len(mine) <= SEPARATE:
-            merged += mine
+            merged += [draft.finding for draft in mine]
             continue
-        mine.sort(key=lambda finding: (-(finding.saving_s or 0.0), finding.ops))
-        ops = tuple(id for finding in mine for id in finding.ops)
-        savings = [finding.saving_s for finding in mine if finding.saving_s is not None]
+        mine.sort(key=lambda draft: (-(draft.saving_s or 0.0), draft.one.id))
+        savings = [draft.saving_s for draft in mine if draft.saving_s is not None]
         saving = sum(savings) if savings else None
-        message = f"{len(mine)} ops {KINDS[kind].phrase}: {_listed([names[id] for id in ops])}."
+        names = [_short(draft.one.op.name) for draft in mine[:LISTED]]
+        message = f"{len(mine)} ops {KINDS[kind].phrase}: {_listed(names, len(mine))}."
+        ops = tuple(draft.one.id for draft in mine)
         merged.append(Finding(kind=kind, message=message, ops=ops, saving_s=saving, levers=KINDS[kind].levers))
     return merged
 
@@ -498,10 +528,10 @@ def _order(finding: Finding) -> tuple[int, float, str, tuple[int, ...]]:
     return first, -(finding.saving_s or 0.0), finding.kind, finding.ops
 
 
-def _listed(names: Sequence[str]) -> str:
-    """The first three names, and how many more."""
-    if len(names) > 3:
-        return f"{', '.join(names[:3])} and {len(names) - 3} more"
+def _listed(names: Sequence[str], count: int) -> str:
+    """The first three of so many names, and how many more."""
+    if count > LISTED:
+        return f"{', '.join(names[:LISTED])} and {count - LISTED} more"
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 

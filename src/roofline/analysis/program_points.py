@@ -264,12 +264,12 @@ def amounts(cost: Cost, measure: str) -> Amounts:
 
 def known_parts(cost: Cost) -> dict[str, float]:
     """The known part of each amount that is not wholly known."""
-    return {resource.name: number(amount) or 0 for resource, amount in cost.amounts if resource in cost.unknown}
+    return {resource.name: number(amount) or 0 for resource, amount in cost.amounts if resource in cost.unknown} if cost.unknown else {}
 
 
 def number(amount: Amount | None) -> float | None:
     """An exact amount as JSON can carry it: whole numbers as integers while they are exact there, anything else as a float."""
-    if amount is None:
-        return None
+    if amount is None or type(amount) is float:
+        return amount
     whole = tidy(amount)
     return whole if isinstance(whole, int) and whole < _EXACT_INT else float(whole)
