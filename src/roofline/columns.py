@@ -21,13 +21,14 @@ Bools = NDArray[np.bool_]
 
 
 class Columns(Struct, frozen=True):
-    """One row a resource, one column an op: known amounts, which of them are not wholly known, and measured times."""
+    """One row a resource, one column an op: known amounts, which of them are not wholly known, measured times, and executions (1)."""
 
     resources: tuple[Resource, ...]
     amounts: Floats
     unknown: Bools
     time_s: Floats
     timed: Bools
+    executions: Floats | None = None
 
     def __post_init__(self) -> None:
         if self.amounts.shape != self.unknown.shape or self.amounts.shape[0] != len(self.resources):
@@ -88,9 +89,13 @@ class PlacedColumns(Struct, frozen=True, kw_only=True):
     def bound(self) -> list[str | None]:
         """What holds each op back, by name."""
         latency = self.machine.launch_latency_s
-        small = self.columns.timed & (self.floor_s < latency) & (self.columns.time_s < LATENCY_TIMES * latency)
+        times, each = self.columns.executions, np.ones(len(self.columns))
+        if times is not None:
+            each = np.where(times == 0, 1.0, times)
+        small = self.columns.timed & (self.floor_s / each < latency) & (self.columns.time_s / each < LATENCY_TIMES * latency)
         small &= ~self.undecided
-        return [LATENCY if tiny else (self.units[unit] if unit >= 0 else None) for tiny, unit in zip(small, self.longest, strict=True)]
+        units = [*self.units, None]
+        return [LATENCY if tiny else units[unit] for tiny, unit in zip(small.tolist(), self.longest.tolist(), strict=True)]
 
 
 def place_columns(columns: Columns, machine: Machine, corrections: Corrections = IDEAL) -> PlacedColumns:

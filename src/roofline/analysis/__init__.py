@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..cost import Amount, Cost
 from ..ledger import Ledger
 from ..machine import Machine
 from ..machines import load
@@ -12,12 +12,10 @@ from ..placement import IDEAL, Corrections, hold
 from ..report import (
     CapacityInfo,
     CeilingInfo,
-    CounterInfo,
     DeviceInfo,
     DeviceShare,
     Finding,
     InputInfo,
-    LedgerRow,
     LimitInfo,
     MachineInfo,
     OpInfo,
@@ -33,10 +31,16 @@ from ..sources.report_json import stored_report
 from ..workload import Op, Recording, Workload
 from .advice import Placed, advise, in_order
 from .cache_hits import resident, served
-from .counters import LaunchCounters, model_against_counters, with_counters
-from .program_points import amounts, known_parts, number, points
+from .counters import with_counters
+from .losses import cause
+from .op_info import op_info
+from .program_points import Standing, points
 from .stragglers import straggler
 
+if TYPE_CHECKING:
+    from .batches import Batch
+
+MANY = 10_000  # ops: more are placed in batches, from arrays
 ONLY_HBM = "GPU profiles have no counters: only hbm traffic is modelled; add l2 and l1 with --counters FILE.csv (Nsight Compute)"
 
 
@@ -80,12 +84,22 @@ def _stored(source: str | Path | Sequence[str | Path]) -> Report | None:
 
 def assemble(recording: Recording, machine: Machine, corrections: Corrections = IDEAL) -> Report:
     """The report on a recording, on a machine."""
-    placed = [_placed(number, op, machine, corrections) for number, op in enumerate(recording.workload)]
-    moved = [one for one, op in zip(placed, recording.workload, strict=True) if one.op is not op]
-    ops = tuple(_op_info(one, rank) for rank, one in enumerate(sorted(placed, key=_weight), start=1))
+    workload = recording.workload
+    batches: Sequence[Batch] = ()
+    alone: Iterable[int] = range(len(workload))
+    if len(workload) > MANY:
+        from .batches import split  # numpy, which only very many ops need
+
+        batches, alone = split(workload.ops, machine, corrections)
+    placed = [_placed(number, workload.ops[number], machine, corrections) for number in alone]
+    moved = [one for one in placed if one.op is not workload.ops[one.id]]
+    standings = _standings(placed, batches)
+    ops = _rows(placed, batches, standings)
     devices = tuple(DeviceInfo(id=device.id, name=device.name, host=device.host) for device in recording.devices)
-    by_device = tuple(DeviceShare(op=one.id, device=s.key, count=s.count, time_s=s.time_s) for one in placed for s in one.op.by_device)
-    bare = recording.kernels and all(op.counters is None for op in recording.workload)
+    by_device = tuple(
+        DeviceShare(op=id, device=s.key, count=s.count, time_s=s.time_s) for id, op in enumerate(workload) for s in op.by_device
+    )
+    bare = recording.kernels and all(op.counters is None for op in workload)
     return Report(
         input=InputInfo(
             format=recording.format,
@@ -96,7 +110,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         ),
         machine=describe(corrections.lower(machine)),
         coverage=recording.coverage,
-        points=points(recording, placed, machine, corrections),
+        points=points(recording, standings, machine, corrections),
         ops=ops,
         steps=tuple(
             StepInfo(
@@ -113,27 +127,57 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
             )
             for s in recording.steps
         ),
-        by_step=tuple(StepShare(op=one.id, step=s.key, count=s.count, time_s=s.time_s) for one in placed for s in one.op.by_step),
+        by_step=tuple(StepShare(op=id, step=s.key, count=s.count, time_s=s.time_s) for id, op in enumerate(workload) for s in op.by_step),
         by_device=by_device,
         by_step_and_device=tuple(
-            StepDeviceShare(op=one.id, device=part.device, steps=part.steps, counts=part.counts, times_s=part.times_s)
-            for one in placed
-            for part in one.op.by_step_and_device
+            StepDeviceShare(op=id, device=part.device, steps=part.steps, counts=part.counts, times_s=part.times_s)
+            for id, op in enumerate(workload)
+            for part in op.by_step_and_device
         ),
-        findings=_findings(placed, machine, ops, by_device, devices, moved),
+        findings=_findings(_advice(placed, batches, standings, machine), ops, by_device, devices, moved),
     )
 
 
+def _standings(placed: Iterable[Placed], batches: "Iterable[Batch]") -> list[Standing]:
+    """Where each op stands, in the order of their ids."""
+    found = [Standing(one.id, one.op, one.placement.floor_s, cause(one.placement, priced=one.op.priced)) for one in placed]
+    for batch in batches:
+        found += map(Standing, batch.ids, batch.ops, batch.floors, batch.causes)
+    return sorted(found, key=lambda one: one.id) if batches else found
+
+
+def _rows(placed: Iterable[Placed], batches: "Iterable[Batch]", standings: Sequence[Standing]) -> tuple[OpInfo, ...]:
+    """The ops of the report, longest first."""
+    ranks = {one.id: rank for rank, one in enumerate(sorted(standings, key=_weight), start=1)}
+    found = [op_info(one, ranks[one.id]) for one in placed]
+    for batch in batches:
+        found += batch.rows(ranks)
+    return tuple(sorted(found, key=lambda op: op.rank))
+
+
+def _weight(one: Standing) -> tuple[float, int]:
+    """Ops come longest first: by measured time, else by the floor."""
+    seconds = one.op.time_s if one.op.time_s is not None else one.floor_s
+    return -seconds, one.id
+
+
+def _advice(placed: list[Placed], batches: "Sequence[Batch]", standings: Sequence[Standing], machine: Machine) -> tuple[Finding, ...]:
+    """What the rules find of the ops."""
+    if not batches:
+        return advise(placed, machine)
+    from .batch_advice import advise_batches
+
+    return advise_batches(placed, batches, [one.op for one in standings], machine)
+
+
 def _findings(
-    placed: list[Placed],
-    machine: Machine,
+    found: tuple[Finding, ...],
     ops: tuple[OpInfo, ...],
     shares: tuple[DeviceShare, ...],
     devices: tuple[DeviceInfo, ...],
     moved: list[Placed],
 ) -> tuple[Finding, ...]:
     """What the ops themselves say, which of them a cache served, and what the devices do that ran them."""
-    found = advise(placed, machine)
     if moved:
         found = in_order([*found, served(moved)])
     if len(devices) < 2:
@@ -197,100 +241,3 @@ def describe(machine: Machine) -> MachineInfo:
         limits=tuple(LimitInfo(name=limit.name, resource=limit.resource.name, fraction=limit.fraction) for limit in machine.limits),
         notes=machine.notes,
     )
-
-
-def _weight(one: Placed) -> tuple[float, int]:
-    """Ops come longest first: by measured time, else by the floor."""
-    seconds = one.op.time_s if one.op.time_s is not None else one.placement.floor_s
-    return -seconds, one.id
-
-
-def _op_info(one: Placed, rank: int) -> OpInfo:
-    op, placement = one.op, one.placement
-    flops, compute = op.cost.flops, placement.compute
-    return OpInfo(
-        id=one.id,
-        rank=rank,
-        name=op.name,
-        category=op.category,
-        module=op.module,
-        scope=op.scope,
-        location=op.location,
-        phase=op.phase,
-        count=op.count,
-        kernels=op.kernels,
-        time_s=op.time_s,
-        self_time_s=op.self_time_s,
-        work=amounts(op.cost, "FLOP"),
-        flops=number(flops),
-        unit=compute.unit if compute else None,
-        dtype=compute.kind if compute else None,
-        bytes=amounts(op.cost, "B"),
-        hops=amounts(op.cost, "hop"),
-        known=known_parts(op.cost),
-        intensity=placement.intensity(),
-        intensities=_intensities(op.cost, flops),
-        rate=placement.achieved,
-        bandwidth=_bandwidth(op.cost, op.time_s),
-        ridge=placement.ridge(),
-        attainable=placement.attainable,
-        floor_s=None if placement.is_unknown else placement.floor_s,
-        serial_s=None if placement.is_unknown else placement.serial_s,
-        expected_s=None if placement.is_unknown else placement.expected_s,
-        bound=placement.bound,
-        efficiency=placement.efficiency,
-        times=dict(placement.times),
-        utilization=placement.utilization,
-        provenance={"work": op.work_provenance, "bytes": op.bytes_provenance},
-        counters=_counters(op),
-        roofs=tuple(resource.name for resource in placement.roofs),
-        unrated=tuple(resource.name for resource in placement.unrated),
-        ledger=tuple(_ledger_rows(op.ledger)),
-        notes=op.notes,
-    )
-
-
-def _intensities(cost: Cost, flops: Amount | None) -> dict[str, float]:
-    """FLOP over the bytes of each memory level and link, where both are known."""
-    return {level: float(flops / amount) for level, amount in _moved(cost)} if flops else {}
-
-
-def _bandwidth(cost: Cost, time_s: float | None) -> dict[str, float]:
-    """Bytes a second over each memory level and link."""
-    return {level: float(amount) / time_s for level, amount in _moved(cost)} if time_s else {}
-
-
-def _moved(cost: Cost) -> Iterable[tuple[str, Amount]]:
-    return ((level.name, amount) for level, amount in cost.amounts if level.measure == "B" and level not in cost.unknown)
-
-
-def _counters(op: Op) -> CounterInfo | None:
-    if op.counters is None:
-        return None
-    counters, cost = op.counters, op.counters.cost
-    launches, of = (counters.launches, counters.of) if isinstance(counters, LaunchCounters) else (None, None)
-    return CounterInfo(
-        work=amounts(cost, "FLOP"),
-        bytes=amounts(cost, "B"),
-        time_s=counters.time_s,
-        flops=number(cost.flops),
-        launches=launches,
-        of=of,
-        rate=float(cost.flops) / op.time_s if cost.flops is not None and op.time_s else None,
-        bandwidth=_bandwidth(cost, op.time_s),
-        intensities=_intensities(cost, cost.flops),
-        ratio={row.quantity: row.ratio for row in model_against_counters([op]) if row.ratio is not None},
-    )
-
-
-def _ledger_rows(ledger: Ledger | None) -> Iterable[LedgerRow]:
-    for row in ledger.rows if ledger else ():
-        yield LedgerRow(
-            tensor=row.tensor,
-            shape=tuple(number(size) or 0 for size in row.shape),
-            dtype=row.dtype.name,
-            access=row.access,
-            level=row.level.name,
-            bytes=number(row.bytes) or 0,
-            note=row.note,
-        )

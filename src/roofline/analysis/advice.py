@@ -16,7 +16,7 @@ a draft's own sentence is written only where it stands alone.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -51,17 +51,12 @@ class Placed(Struct, frozen=True):
 
 
 class Draft(Struct, frozen=True):
-    """What a rule found about one op; ``write`` gives the sentence that follows its name."""
+    """That a kind of finding holds for an op, by its id; ``write`` gives the sentence that follows its name."""
 
     kind: str
-    one: Placed
-    write: Callable[[], str]
+    id: int
+    write: Callable[[], str] | None = None
     saving_s: float | None = None
-
-    @property
-    def finding(self) -> Finding:
-        message = f"{_short(self.one.op.name)} {self.write()}"
-        return Finding(kind=self.kind, message=message, ops=(self.one.id,), saving_s=self.saving_s, levers=KINDS[self.kind].levers)
 
 
 class Kind(Struct, frozen=True):
@@ -231,17 +226,38 @@ KINDS: dict[str, Kind] = {
     ),
 }
 
+
+class Program(Struct, frozen=True):
+    """What is asked about all ops at once: those that were placed one by one, in order, how many there are, and their time together."""
+
+    ops: Sequence[Placed]
+    machine: Machine
+    count: int
+    time_s: float
+
+
 Rule = Callable[[Placed], Draft | None]
-ProgramRule = Callable[[Sequence[Placed], Machine], Finding | None]
+ProgramRule = Callable[[Program], Finding | None]
 
 
 def advise(placed: Iterable[Placed], machine: Machine) -> tuple[Finding, ...]:
     """Every finding about a program: suspect ops first, then by seconds saved. The order of the ops does not matter."""
     ops = sorted(placed, key=lambda one: one.id)
-    total = sum(one.placement.time_s or 0.0 for one in ops)
-    drafts = [draft for one in ops for draft in _about(one) if _matters(draft, total)]
-    whole = [finding for program_rule in PROGRAM if (finding := program_rule(ops, machine))]
-    return in_order([*_merged(drafts), *whole])
+    program = Program(ops, machine, len(ops), sum(one.placement.time_s or 0.0 for one in ops))
+    by_id = {one.id: one for one in ops}
+    return findings(program, drafts(ops), by_id.__getitem__)
+
+
+def drafts(ops: Iterable[Placed]) -> Iterator[Draft]:
+    """What the rules find of ops, one by one."""
+    return (draft for one in ops for draft in _about(one))
+
+
+def findings(program: Program, found: Iterable[Draft], placed: Callable[[int], Placed]) -> tuple[Finding, ...]:
+    """The findings about a program, from what was found of its ops; ``placed`` gives an op by its id."""
+    kept = [draft for draft in found if _matters(draft, program.time_s)]
+    whole = [finding for program_rule in PROGRAM if (finding := program_rule(program))]
+    return in_order([*_merged(kept, placed), *whole])
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -254,7 +270,7 @@ def explain(placement: Placement, name: str = "it") -> Finding | None:
     one = Placed(0, Op(name=name, cost=placement.cost, time_s=placement.time_s), placement)
     rules = (near_ridge, *PRIMARY) if placement.time_s is None else PRIMARY
     found = next((draft for rule in rules if (draft := rule(one))), None)
-    return replace(found.finding, ops=()) if found else None
+    return replace(_alone(found, one), ops=()) if found else None
 
 
 def _about(one: Placed) -> list[Draft]:
@@ -282,7 +298,7 @@ def above_roof(one: Placed) -> Draft | None:
         took = f"{show(placement.time_s, 's')}, minimum {show(placement.floor_s, 's')} on {placement.unit}"
         return f"is faster than the roofline allows ({took}): check the count and the ceiling."
 
-    return Draft("above-roof", one, write)
+    return Draft("above-roof", one.id, write)
 
 
 def between_roofs(one: Placed) -> Draft | None:
@@ -304,7 +320,7 @@ def between_roofs(one: Placed) -> Draft | None:
             f"({show(roof.rate, 'B/s')}): part of its data stays on chip; improve its tiling."
         )
 
-    return Draft("between-roofs", one, write, max(placement.time_s - max(moved / roof.rate, others), 0.0))
+    return Draft("between-roofs", one.id, write, max(placement.time_s - max(moved / roof.rate, others), 0.0))
 
 
 def latency(one: Placed) -> Draft | None:
@@ -317,7 +333,7 @@ def latency(one: Placed) -> Draft | None:
         each, needed = took / placement.executions, placement.floor_s / placement.executions
         return f"is latency-bound: {show(each, 's')} per launch, of which the work needs {show(needed, 's')}."
 
-    return Draft("latency", one, write, _headroom(one))
+    return Draft("latency", one.id, write, _headroom(one))
 
 
 def no_overlap(one: Placed) -> Draft | None:
@@ -335,7 +351,7 @@ def no_overlap(one: Placed) -> Draft | None:
         serial, floor = show(serial_s, "s"), show(placement.floor_s, "s")
         return f"takes {show(placement.time_s, 's')}, about its serial time on {units} ({serial}; minimum {floor}): nothing overlaps."
 
-    return Draft("no-overlap", one, write, _headroom(one))
+    return Draft("no-overlap", one.id, write, _headroom(one))
 
 
 def _paths(placement: Placement) -> list[tuple[str, float]]:
@@ -355,7 +371,7 @@ def far_below(one: Placed) -> Draft | None:
         took, least = show(placement.time_s, "s"), show(placement.floor_s, "s")
         return f"runs at {percent(efficiency)} of its roofline ({placement.unit}): {took}, minimum {least}."
 
-    return Draft("far-below", one, write, _headroom(one))
+    return Draft("far-below", one.id, write, _headroom(one))
 
 
 def bound(one: Placed) -> Draft | None:
@@ -373,8 +389,8 @@ def bound(one: Placed) -> Draft | None:
         return f"is {bound_words(unit)} at {percent(efficiency)} of its roofline: {show(placement.time_s, 's')}, minimum {least}."
 
     if efficiency is None:
-        return Draft(f"{family}-bound", one, write)
-    return Draft("network-bound" if family == "network" else f"{family}-{_zone(efficiency)}", one, write, _headroom(one))
+        return Draft(f"{family}-bound", one.id, write)
+    return Draft("network-bound" if family == "network" else f"{family}-{_zone(efficiency)}", one.id, write, _headroom(one))
 
 
 def near_ridge(one: Placed) -> Draft | None:
@@ -394,7 +410,7 @@ def near_ridge(one: Placed) -> Draft | None:
         times = f"{computing[1]} needs {show(computing[0], 's')}, {moving[1]} {show(moving[0], 's')}"
         return f"is near the ridge point{_against(placement)}: {times}."
 
-    return Draft("near-ridge", one, write)
+    return Draft("near-ridge", one.id, write)
 
 
 def vector_instead_of_matrix(one: Placed) -> Draft | None:
@@ -404,7 +420,7 @@ def vector_instead_of_matrix(one: Placed) -> Draft | None:
         return None
     named = PRODUCT.search(f"{one.op.name} {one.op.category}".lower())
     asked = [resource for resource in placement.cost if resource.is_arithmetic and (resource.unit == "matrix" or named)]
-    billed = [resource for resource in asked if _unit(machine, resource) == "vector" and resource.kind not in ("fp64", "int64")]
+    billed = [resource for resource in asked if unit_of(machine, resource) == "vector" and resource.kind not in ("fp64", "int64")]
     roof = _matrix_roof(machine, billed[0].kind) if billed else None
     if roof is None:
         return None
@@ -420,13 +436,13 @@ def vector_instead_of_matrix(one: Placed) -> Draft | None:
         least = f"minimum {show(placement.floor_s, 's')}, on {roof.resource} {show(floor, 's')}"
         return f"does {show(flops, 'FLOP')} of {formats} products on the vector unit: {least}."
 
-    return Draft("vector-instead-of-matrix", one, write, max(placement.floor_s - floor, 0.0) if placement.time_s else None)
+    return Draft("vector-instead-of-matrix", one.id, write, max(placement.floor_s - floor, 0.0) if placement.time_s else None)
 
 
 def low_batch(one: Placed) -> Draft | None:
     """A matrix product that reads its weights for too few rows: memory-bound, at half the ridge or less."""
     placement, compute = one.placement, one.placement.compute
-    if compute is None or placement.unit != HBM.name or _unit(placement.machine, compute) != "matrix":
+    if compute is None or placement.unit != HBM.name or unit_of(placement.machine, compute) != "matrix":
         return None
     intensity, ridge = placement.intensity(), placement.ridge()
     if not intensity or not ridge or 2 * intensity > ridge:
@@ -436,31 +452,31 @@ def low_batch(one: Placed) -> Draft | None:
         has = f"has {show(intensity, 'FLOP/B')}, far below the {compute} ridge at {show(ridge, 'FLOP/B')}"
         return f"{has}: about {plain(ridge / intensity, 2)} times as many rows would take the same time."
 
-    return Draft("low-batch", one, write)
+    return Draft("low-batch", one.id, write)
 
 
-def unrated(ops: Sequence[Placed], machine: Machine) -> Finding | None:
+def unrated(program: Program) -> Finding | None:
     """Work on resources without a known rate: minimum times leave it out."""
-    mine = [one for one in ops if one.placement.unrated]
+    mine = [one for one in program.ops if one.placement.unrated]
     if not mine:
         return None
     missing = ", ".join(sorted({resource.name for one in mine for resource in one.placement.unrated}))
     names = _listed([_short(one.op.name) for one in mine[:LISTED]], len(mine))
     undecided = any(one.placement.may_bind for one in mine)
     lost = "leaves it out, and without it there is no bound" if undecided else "leaves it out"
-    message = f"{machine.name} has no known rate for {missing}: the minimum time of {names} {lost}."
+    message = f"{program.machine.name} has no known rate for {missing}: the minimum time of {names} {lost}."
     return Finding(kind="unrated", message=message, ops=tuple(one.id for one in mine), levers=KINDS["unrated"].levers)
 
 
-def unknown(ops: Sequence[Placed], machine: Machine) -> Finding | None:
+def unknown(program: Program) -> Finding | None:
     """The share of time, or of ops, whose cost is not known."""
-    mine = sorted((one for one in ops if not one.op.priced), key=lambda one: (-(one.placement.time_s or 0.0), one.id))
-    total = sum(one.placement.time_s or 0.0 for one in ops)
+    mine = sorted((one for one in program.ops if not one.op.priced), key=lambda one: (-(one.placement.time_s or 0.0), one.id))
+    total = program.time_s
     spent = sum(one.placement.time_s or 0.0 for one in mine)
     if not mine or (total and spent < NOTABLE * total):
         return None
     names = _listed([_short(one.op.name) for one in mine[:LISTED]], len(mine))
-    share = f"{percent(spent / total)} of the measured time ({show(spent, 's')})" if total else f"{len(mine)} of {len(ops)} ops"
+    share = f"{percent(spent / total)} of the measured time ({show(spent, 's')})" if total else f"{len(mine)} of {program.count} ops"
     message = f"the cost of {share} is not known: {names}."
     return Finding(kind="unknown", message=message, ops=tuple(one.id for one in mine), levers=KINDS["unknown"].levers)
 
@@ -493,7 +509,8 @@ def _matrix_roof(machine: Machine, kind: str) -> Ceiling | None:
     return machine.ceiling(f"matrix/{kind}") or (machine.ceiling("matrix/tf32") if kind == "fp32" else None) or usual
 
 
-def _unit(machine: Machine, resource: Resource) -> str | None:
+def unit_of(machine: Machine, resource: Resource) -> str | None:
+    """The unit of hardware that work on a resource runs on, after fallbacks."""
     ceiling = machine.resolve(resource)
     return ceiling.resource.unit if ceiling else None
 
@@ -503,7 +520,7 @@ def _matters(draft: Draft, total: float) -> bool:
     return not draft.kind.endswith("-middle") or (draft.saving_s or 0.0) >= NOTABLE * total
 
 
-def _merged(drafts: Iterable[Draft]) -> list[Finding]:
+def _merged(drafts: Iterable[Draft], placed: Callable[[int], Placed]) -> list[Finding]:
     """One finding for each kind that many ops share, largest saving first; few stay apart."""
     kinds: dict[str, list[Draft]] = {}
     for draft in drafts:
@@ -511,16 +528,24 @@ def _merged(drafts: Iterable[Draft]) -> list[Finding]:
     merged = []
     for kind, mine in kinds.items():
         if len(mine) <= SEPARATE:
-            merged += [draft.finding for draft in mine]
+            merged += [_alone(draft, placed(draft.id)) for draft in mine]
             continue
-        mine.sort(key=lambda draft: (-(draft.saving_s or 0.0), draft.one.id))
+        mine.sort(key=lambda draft: (-(draft.saving_s or 0.0), draft.id))
         savings = [draft.saving_s for draft in mine if draft.saving_s is not None]
         saving = sum(savings) if savings else None
-        names = [_short(draft.one.op.name) for draft in mine[:LISTED]]
+        names = [_short(placed(draft.id).op.name) for draft in mine[:LISTED]]
         message = f"{len(mine)} ops {KINDS[kind].phrase}: {_listed(names, len(mine))}."
-        ops = tuple(draft.one.id for draft in mine)
+        ops = tuple([draft.id for draft in mine])
         merged.append(Finding(kind=kind, message=message, ops=ops, saving_s=saving, levers=KINDS[kind].levers))
     return merged
+
+
+def _alone(draft: Draft, one: Placed) -> Finding:
+    """The finding about one op."""
+    write = draft.write or next(same.write for same in _about(one) if same.kind == draft.kind)
+    assert write is not None
+    message = f"{_short(one.op.name)} {write()}"
+    return Finding(kind=draft.kind, message=message, ops=(draft.id,), saving_s=draft.saving_s, levers=KINDS[draft.kind].levers)
 
 
 def _order(finding: Finding) -> tuple[int, float, str, tuple[int, ...]]:

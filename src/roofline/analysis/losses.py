@@ -44,7 +44,11 @@ def cause(placement: Placement, *, priced: bool = True) -> str:
     """What the time of an op above its floor is lost to."""
     if not priced or (placement.unrated and placement.unit is None):
         return UNPRICED
-    bound = placement.bound
+    return cause_of(placement.bound)
+
+
+def cause_of(bound: str | None) -> str:
+    """What the time of a priced op above its floor is lost to, by its bound."""
     if bound is None or bound == LATENCY:
         return LATENCY
     resource = named(bound)

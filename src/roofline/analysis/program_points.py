@@ -10,9 +10,8 @@ from ..placement import Corrections, hold, place
 from ..report import Amounts, Point
 from ..resource import PCIE, Resource, named
 from ..workload import Op, Recording, Share, Step, feeds
-from .advice import Placed
 from .counters import hardware, launches_kernels
-from .losses import CAUSES, Held, Losses, cause, lose
+from .losses import CAUSES, Held, Losses, lose
 
 _StepCosts = dict[tuple[tuple[int, float], ...], Cost]  # by what ran: steps repeat each other, and differ in their times
 _EXACT_INT = 2**53  # beyond this a JSON reader may lose digits of an integer, so larger ones are written as floats
@@ -34,23 +33,31 @@ class _Part(Struct, frozen=True, kw_only=True):
     span_s: float | None = None
 
 
-def points(recording: Recording, placed: Sequence[Placed], machine: Machine, corrections: Corrections) -> tuple[Point, ...]:
+class Standing(Struct, frozen=True):
+    """An op and where it stands: its minimum time, and what its time above that is lost to."""
+
+    id: int
+    op: Op
+    floor_s: float
+    cause: str
+
+
+def points(recording: Recording, ops: Sequence[Standing], machine: Machine, corrections: Corrections) -> tuple[Point, ...]:
     """The whole program, by the model and by counters where there are any, then its average step and every complete step.
 
     Each stands with infeed and outfeed, and once more without them in a program that has any; what counters saw cannot be parted.
     """
-    if not placed:
+    if not ops:
         return ()
     made = []
-    causes = {one.id: cause(one.placement, priced=one.op.priced) for one in placed}
-    shares = _shares(placed)
+    shares = _shares(ops)
     costs: _StepCosts = {}
-    for whole in (True, False) if any(map(_feeds, placed)) else (True,):
-        total = _total(recording, placed, causes, whole)
+    for whole in (True, False) if any(map(_feeds, ops)) else (True,):
+        total = _total(recording, ops, whole)
         made.append(_point("total", None, total, machine, corrections, whole))
         if whole:
             made += _hardware(recording, total, machine, corrections)
-        steps = [(step, _step(shares.get(step.key, ()), step, causes, whole, costs)) for step in recording.steps if step.complete]
+        steps = [(step, _step(shares.get(step.key, ()), step, whole, costs)) for step in recording.steps if step.complete]
         if steps:
             followed = [part for step, part in steps if step.followed]
             made.append(_point("average", None, _average(followed or [part for _, part in steps]), machine, corrections, whole))
@@ -58,13 +65,12 @@ def points(recording: Recording, placed: Sequence[Placed], machine: Machine, cor
     return tuple(made)
 
 
-def _feeds(one: Placed) -> bool:
+def _feeds(one: Standing) -> bool:
     return feeds(one.op.category)
 
 
-def _total(recording: Recording, placed: Iterable[Placed], causes: Mapping[int, str], whole: bool) -> _Part:
+def _total(recording: Recording, every: Sequence[Standing], whole: bool) -> _Part:
     """All of it, or all but infeed and outfeed: the run on every device if the source has a clock, else the sum of the ops' times."""
-    every = list(placed)
     kept = every if whole else [one for one in every if not _feeds(one)]
     fed = 0.0 if whole else sum(_own(one) for one in every if _feeds(one))
     cover = recording.coverage
@@ -75,10 +81,10 @@ def _total(recording: Recording, placed: Iterable[Placed], causes: Mapping[int, 
         wall = sum(times) if times else None
     busy = _less(cover.busy_s, fed)
     cost = Cost.total(_directed(one.op) for one in kept)
-    held = [Held(_own(one), one.placement.floor_s, causes[one.id]) for one in kept]
+    held = [Held(_own(one), one.floor_s, one.cause) for one in kept]
     return _Part(
         cost=cost,
-        floors_s=sum(one.placement.floor_s for one in kept),
+        floors_s=sum(one.floor_s for one in kept),
         time_s=wall,
         busy_s=busy,
         losses=None if wall is None else lose(held, wall, busy),
@@ -92,14 +98,14 @@ def _less(seconds: float | None, fed_s: float) -> float | None:
     return None if seconds is None else max(seconds - fed_s, 0.0)
 
 
-def _own(one: Placed) -> float:
+def _own(one: Standing) -> float:
     """The seconds that an op held its device: its self time, where the source tells nested ops apart."""
     return (one.op.time_s or 0.0) if one.op.self_time_s is None else one.op.self_time_s
 
 
-def _shares(ops: Iterable[Placed]) -> dict[int, list[tuple[Placed, Share]]]:
+def _shares(ops: Iterable[Standing]) -> dict[int, list[tuple[Standing, Share]]]:
     """What ran in each step."""
-    found: dict[int, list[tuple[Placed, Share]]] = {}
+    found: dict[int, list[tuple[Standing, Share]]] = {}
     for one in ops:
         for share in one.op.by_step:
             if share.count:
@@ -107,7 +113,7 @@ def _shares(ops: Iterable[Placed]) -> dict[int, list[tuple[Placed, Share]]]:
     return found
 
 
-def _step(shares: Iterable[tuple[Placed, Share]], step: Step, causes: Mapping[int, str], whole: bool, costs: "_StepCosts") -> _Part:
+def _step(shares: Iterable[tuple[Standing, Share]], step: Step, whole: bool, costs: "_StepCosts") -> _Part:
     """One step: each op by the share of its executions that fell into it, its self time by the share of its time."""
     floors, fed, held, kept = 0.0, 0.0, [], []
     for one, share in shares:
@@ -115,9 +121,9 @@ def _step(shares: Iterable[tuple[Placed, Share]], step: Step, causes: Mapping[in
         if not whole and _feeds(one):
             fed += own
             continue
-        floor = one.placement.floor_s * (share.count / one.op.count)
+        floor = one.floor_s * (share.count / one.op.count)
         floors += floor
-        held.append(Held(own, floor, causes[one.id]))
+        held.append(Held(own, floor, one.cause))
         kept.append((one, share.count))
     seconds = step.time_s if step.device_seconds is None else step.device_seconds
     devices = round(seconds / step.time_s) if seconds and step.time_s else 1
@@ -137,7 +143,7 @@ def _step(shares: Iterable[tuple[Placed, Share]], step: Step, causes: Mapping[in
     )
 
 
-def _cost(ran: Iterable[tuple[Placed, float]]) -> Cost:
+def _cost(ran: Iterable[tuple[Standing, float]]) -> Cost:
     """What these executions of these ops need."""
     amounts: dict[Resource, Amount] = {}
     unknown: set[Resource] = set()

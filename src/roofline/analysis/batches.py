@@ -1,0 +1,218 @@
+"""Batches: very many ops placed from arrays, with the same rows and findings as one by one.
+
+A batch is ops that use the same resources, spend their times on the same units in the same order, and are either all timed or none: what
+is left to differ are numbers. Ops about which there is more to say (unknown or unrated amounts, counters, a ledger, a time below the
+minimum) are placed one by one, as are those of which there are few.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from ..columns import Columns, Floats, place_columns
+from ..machine import Machine
+from ..placement import Corrections, hold
+from ..report import OpInfo
+from ..resource import HBM, Resource
+from ..workload import Op
+from .advice import ROUNDING, Placed
+from .losses import cause_of
+from .program_points import number
+
+FEW = 64  # ops: fewer are placed one by one
+_EXACT = 2**53  # whole numbers below it are the same as floats
+_INFINITE = float("inf")
+
+
+class Batch(Struct, frozen=True, kw_only=True):
+    """Plain ops that differ only in numbers. ``units`` and ``times`` are longest first; ``times`` has one row a unit."""
+
+    machine: Machine
+    corrections: Corrections
+    resources: tuple[Resource, ...]
+    units: tuple[str, ...]
+    compute: Resource | None
+    timed: bool
+    ids: list[int]
+    ops: list[Op]
+    times: Floats
+    time_s: Floats
+    bounds: list[str | None]
+
+    @property
+    def floors(self) -> list[float]:
+        """The minimum time of each."""
+        floors: list[float] = self.times[0].tolist()
+        return floors
+
+    @property
+    def causes(self) -> list[str]:
+        """What the time of each above its minimum is lost to."""
+        known = {bound: cause_of(bound) for bound in {*self.bounds}}
+        return [known[bound] for bound in self.bounds]
+
+    @property
+    def efficiency(self) -> Floats:
+        found: Floats = self.times[0] / self.time_s
+        return found
+
+    def placed(self, place: int) -> Placed:
+        """One of them, placed by itself."""
+        op = self.ops[place]
+        return Placed(self.ids[place], op, hold(op.cost, self.machine, op.time_s, self.corrections, op.launches))
+
+    @property
+    def amounts(self) -> list[list[float]]:
+        """The amounts of each resource, op by op, as they were given."""
+        return [[op.cost.amounts[row][1] for op in self.ops] for row in range(len(self.resources))]  # type: ignore[misc]  # plain: no fractions
+
+    def rows(self, ranks: Mapping[int, int]) -> Iterator[OpInfo]:
+        """The rows of a batch in a report; see `op_info` for the same of one op."""
+        lowered = self.corrections.lower(self.machine)
+        ceilings = [lowered.resolve(resource) for resource in self.resources]
+        each = list(zip(self.resources, self.amounts, strict=True))
+        work, moved, hops = ([(r.name, held) for r, held in each if r.measure == measure] for measure in ("FLOP", "B", "hop"))
+        flops = _sums([held for resource, held in each if resource.is_arithmetic], len(self.ids))
+        main = [held for resource, held in each if resource.measure == "B" and (resource.unit == "hbm" or resource.unit.startswith("hbm."))]
+        intensity = [float(done / sent) for done, sent in zip(flops, _sums(main, len(self.ids)), strict=True)] if main else None
+        compute = self.compute
+        ridge = lowered.ridge(compute, HBM) if compute is not None and lowered.resolve(HBM) is not None else None
+        roofs = tuple(sorted({ceiling.resource.name for ceiling in ceilings if ceiling}))
+        inserted = list(dict.fromkeys(ceiling.resource.unit for ceiling in ceilings if ceiling))
+        provenances: dict[tuple[str, str], dict[str, str]] = {}
+        units = self.units
+        nothing: dict[str, float] = {}
+        levels, sent_levels = [name for name, _ in moved], _across([held for _, held in moved], self)
+        for place, (op, times, done, sent) in enumerate(zip(self.ops, self.times.T.tolist(), flops, sent_levels, strict=True)):
+            floor, time_s = times[0], op.time_s if self.timed else None
+            by_unit = dict(zip(units, times, strict=True))
+            serial = sum([by_unit[unit] for unit in inserted])
+            origin = (op.work_provenance, op.bytes_provenance)
+            yield OpInfo(
+                id=self.ids[place],
+                rank=ranks[self.ids[place]],
+                name=op.name,
+                category=op.category,
+                module=op.module,
+                scope=op.scope,
+                location=op.location,
+                phase=op.phase,
+                count=op.count,
+                kernels=op.kernels,
+                time_s=time_s,
+                self_time_s=op.self_time_s,
+                work={name: held[place] for name, held in work},
+                flops=number(done),
+                unit=compute.unit if compute else None,
+                dtype=compute.kind if compute else None,
+                bytes=dict(zip(levels, sent, strict=True)),
+                hops={name: held[place] for name, held in hops} if hops else nothing,
+                known=nothing,
+                intensity=intensity[place] if intensity else None,
+                intensities={level: float(done / amount) for level, amount in zip(levels, sent, strict=True)} if done else nothing,
+                rate=float(done) / time_s if time_s else None,
+                bandwidth={level: float(amount) / time_s for level, amount in zip(levels, sent, strict=True)} if time_s else nothing,
+                ridge=ridge,
+                attainable=float(done) / floor if done else None,
+                floor_s=floor,
+                serial_s=sum(times),
+                expected_s=self.corrections.expect(floor, serial, lowered),
+                bound=self.bounds[place],
+                efficiency=floor / time_s if time_s else None,
+                times=by_unit,
+                utilization={unit: seconds / time_s for unit, seconds in by_unit.items()} if time_s else nothing,
+                provenance=provenances.setdefault(origin, {"work": origin[0], "bytes": origin[1]}),
+                roofs=roofs,
+                notes=op.notes,
+            )
+
+
+def split(ops: Sequence[Op], machine: Machine, corrections: Corrections) -> tuple[list[Batch], list[int]]:
+    """The batches that ops fall into, and the ids of those that are placed one by one."""
+    lowered = corrections.lower(machine)
+    alike: dict[tuple[bool, str], list[int]] = {}
+    rest: list[int] = []
+    for id, op in enumerate(ops):
+        if _is_plain(op):
+            alike.setdefault((op.time_s is not None, " ".join([resource.name for resource, _ in op.cost.amounts])), []).append(id)
+        else:
+            rest.append(id)
+    found: list[Batch] = []
+    for (timed, _), ids in alike.items():
+        resources = tuple(resource for resource, _ in ops[ids[0]].cost.amounts)
+        if len(ids) < FEW or not all(lowered.resolve(resource) for resource in resources):
+            rest += ids
+            continue
+        for batch in _ranked(resources, timed, ids, [ops[id] for id in ids], machine, corrections):
+            if isinstance(batch, Batch):
+                found.append(batch)
+            else:
+                rest += batch
+    return found, sorted(rest)
+
+
+def _is_plain(op: Op) -> bool:
+    """Whether its numbers say all about an op, and are such that arrays hold them exactly."""
+    cost = op.cost
+    if not cost.amounts or cost.unknown or op.counters is not None or op.ledger is not None:
+        return False
+    if op.time_s is not None and not 0 < op.time_s < _INFINITE:
+        return False
+    for _, amount in cost.amounts:
+        if not (0 < amount < _INFINITE if type(amount) is float else type(amount) is int and 0 < amount < _EXACT):
+            return False
+    return True
+
+
+def _ranked(
+    resources: tuple[Resource, ...], timed: bool, ids: list[int], ops: list[Op], machine: Machine, corrections: Corrections
+) -> Iterator[Batch | list[int]]:
+    """The batches of ops on the same resources, by the order of their units and their heaviest arithmetic; and ids for one by one."""
+    amounts = np.array([[op.cost.amounts[row][1] for op in ops] for row in range(len(resources))], dtype=np.float64)
+    time_s = np.array([op.time_s or 0.0 for op in ops])
+    columns = Columns(
+        resources,
+        amounts,
+        np.zeros(amounts.shape, dtype=np.bool_),
+        time_s,
+        np.full(len(ops), timed),
+        np.array([op.launches for op in ops], dtype=np.float64),
+    )
+    placed = place_columns(columns, machine, corrections)
+    doubtful = (placed.times <= 0).any(axis=0) | (timed & (placed.floor_s > time_s * (1 + ROUNDING)))
+    order = np.argsort(-placed.times, axis=0, kind="stable")
+    arithmetic = [row for row, resource in enumerate(resources) if resource.is_compute]
+    rates = np.array([[placed.machine.rate(resources[row])] for row in arithmetic])
+    heaviest = (amounts[arithmetic] / rates).argmax(axis=0) if arithmetic else np.zeros(len(ops), dtype=np.intp)
+    kinds = np.vstack([doubtful, heaviest, order])
+    bounds = placed.bound
+    for kind in np.unique(kinds, axis=1).T:
+        (places,) = np.nonzero((kinds == kind[:, None]).all(axis=0))
+        mine = places.tolist()
+        if kind[0] or len(mine) < FEW:
+            yield [ids[place] for place in mine]
+            continue
+        yield Batch(
+            machine=machine,
+            corrections=corrections,
+            resources=resources,
+            units=tuple(placed.units[unit] for unit in kind[2:]),
+            compute=resources[arithmetic[kind[1]]] if arithmetic else None,
+            timed=timed,
+            ids=[ids[place] for place in mine],
+            ops=[ops[place] for place in mine],
+            times=placed.times[:, places][kind[2:]],
+            time_s=time_s[places],
+            bounds=[bounds[place] for place in mine],
+        )
+
+
+def _across(held: list[list[float]], batch: Batch) -> Iterable[tuple[float, ...]]:
+    return zip(*held, strict=True) if held else [()] * len(batch.ids)
+
+
+def _sums(held: list[list[float]], count: int) -> list[float]:
+    if not held:
+        return [0] * count
+    return held[0] if len(held) == 1 else list(map(sum, zip(*held, strict=True)))

@@ -1,0 +1,103 @@
+"""The row of one op in a report."""
+
+from collections.abc import Iterable
+
+from ..cost import Amount, Cost
+from ..ledger import Ledger
+from ..report import CounterInfo, LedgerRow, OpInfo
+from ..workload import Op
+from .advice import Placed
+from .counters import LaunchCounters, model_against_counters
+from .program_points import amounts, known_parts, number
+
+
+def op_info(one: Placed, rank: int) -> OpInfo:
+    """The row of an op that was placed, the ``rank``-th longest."""
+    op, placement = one.op, one.placement
+    flops, compute = op.cost.flops, placement.compute
+    return OpInfo(
+        id=one.id,
+        rank=rank,
+        name=op.name,
+        category=op.category,
+        module=op.module,
+        scope=op.scope,
+        location=op.location,
+        phase=op.phase,
+        count=op.count,
+        kernels=op.kernels,
+        time_s=op.time_s,
+        self_time_s=op.self_time_s,
+        work=amounts(op.cost, "FLOP"),
+        flops=number(flops),
+        unit=compute.unit if compute else None,
+        dtype=compute.kind if compute else None,
+        bytes=amounts(op.cost, "B"),
+        hops=amounts(op.cost, "hop"),
+        known=known_parts(op.cost),
+        intensity=placement.intensity(),
+        intensities=_intensities(op.cost, flops),
+        rate=placement.achieved,
+        bandwidth=_bandwidth(op.cost, op.time_s),
+        ridge=placement.ridge(),
+        attainable=placement.attainable,
+        floor_s=None if placement.is_unknown else placement.floor_s,
+        serial_s=None if placement.is_unknown else placement.serial_s,
+        expected_s=None if placement.is_unknown else placement.expected_s,
+        bound=placement.bound,
+        efficiency=placement.efficiency,
+        times=dict(placement.times),
+        utilization=placement.utilization,
+        provenance={"work": op.work_provenance, "bytes": op.bytes_provenance},
+        counters=_counters(op),
+        roofs=tuple(resource.name for resource in placement.roofs),
+        unrated=tuple(resource.name for resource in placement.unrated),
+        ledger=tuple(_ledger_rows(op.ledger)),
+        notes=op.notes,
+    )
+
+
+def _intensities(cost: Cost, flops: Amount | None) -> dict[str, float]:
+    """FLOP over the bytes of each memory level and link, where both are known."""
+    return {level: float(flops / amount) for level, amount in _moved(cost)} if flops else {}
+
+
+def _bandwidth(cost: Cost, time_s: float | None) -> dict[str, float]:
+    """Bytes a second over each memory level and link."""
+    return {level: float(amount) / time_s for level, amount in _moved(cost)} if time_s else {}
+
+
+def _moved(cost: Cost) -> Iterable[tuple[str, Amount]]:
+    return ((level.name, amount) for level, amount in cost.amounts if level.measure == "B" and level not in cost.unknown)
+
+
+def _counters(op: Op) -> CounterInfo | None:
+    if op.counters is None:
+        return None
+    counters, cost = op.counters, op.counters.cost
+    launches, of = (counters.launches, counters.of) if isinstance(counters, LaunchCounters) else (None, None)
+    return CounterInfo(
+        work=amounts(cost, "FLOP"),
+        bytes=amounts(cost, "B"),
+        time_s=counters.time_s,
+        flops=number(cost.flops),
+        launches=launches,
+        of=of,
+        rate=float(cost.flops) / op.time_s if cost.flops is not None and op.time_s else None,
+        bandwidth=_bandwidth(cost, op.time_s),
+        intensities=_intensities(cost, cost.flops),
+        ratio={row.quantity: row.ratio for row in model_against_counters([op]) if row.ratio is not None},
+    )
+
+
+def _ledger_rows(ledger: Ledger | None) -> Iterable[LedgerRow]:
+    for row in ledger.rows if ledger else ():
+        yield LedgerRow(
+            tensor=row.tensor,
+            shape=tuple(number(size) or 0 for size in row.shape),
+            dtype=row.dtype.name,
+            access=row.access,
+            level=row.level.name,
+            bytes=number(row.bytes) or 0,
+            note=row.note,
+        )
