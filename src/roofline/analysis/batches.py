@@ -107,7 +107,7 @@ class Batch(Struct, frozen=True, kw_only=True):
                 unit=compute.unit if compute else None,
                 dtype=compute.kind if compute else None,
                 bytes=dict(zip(levels, sent, strict=True)),
-                hops={name: held[place] for name, held in hops} if hops else nothing,
+                hops={name: held[place] for name, held in hops},
                 known=nothing,
                 intensity=intensity[place] if intensity else None,
                 intensities={level: float(done / amount) for level, amount in zip(levels, sent, strict=True)} if done else nothing,

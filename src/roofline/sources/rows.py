@@ -1,8 +1,8 @@
-"""Rows of a table file, whatever it is written in: CSV, JSON, JSON Lines or Parquet."""
+"""The columns of a table file, whatever it is written in: CSV, JSON, JSON Lines or Parquet."""
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..errors import MissingExtra, SourceError
@@ -12,36 +12,36 @@ Cell = str | float | int | None
 PARQUET_MAGIC = b"PAR1"
 
 
-def rows_of(path: Path) -> Iterator[Mapping[str, Cell]]:
-    """One mapping a row, from header to cell."""
+def columns_of(path: Path) -> Mapping[str, Sequence[Cell]]:
+    """The cells of each column by its header; one that a row lacks is empty."""
     data = all_of(path)
     if data.startswith(PARQUET_MAGIC):
-        yield from _parquet(data, path)
-        return
+        return _parquet(data, path)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SourceError(f"{path}: not UTF-8 text at byte {error.start:,}; save the table as UTF-8") from None
-    if text.lstrip()[:1] in ("[", "{"):
-        yield from _json(text, path)
-    else:
-        yield from _csv(text, path)
+    return _json(text, path) if text.lstrip()[:1] in ("[", "{") else _csv(text, path)
 
 
-def _csv(text: str, path: Path) -> Iterator[Mapping[str, Cell]]:
+def _csv(text: str, path: Path) -> Mapping[str, Sequence[Cell]]:
     first = text.partition("\n")[0]
     delimiter = max(",;\t", key=first.count)
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
     try:
-        headers = [header.strip() for header in next(lines)]
+        headers = [header.strip() for header in next(lines, [])]
+        rows = []
         for cells in lines:
-            if not any(cell.strip() for cell in cells) or cells[0].startswith("#"):
+            if not cells or cells[0].startswith("#") or not any(cells) or not "".join(cells).strip():
                 continue
             if len(cells) != len(headers):
                 raise SourceError(f"{path}: line {lines.line_num}: {len(cells)} cells, but the header has {len(headers)}")
-            yield {header: _plain(cell.strip()) for header, cell in zip(headers, cells, strict=True)}
+            rows.append(cells)
     except csv.Error as error:
         raise SourceError(f"{path}: line {lines.line_num}: {error}") from None
+    quoted = "'" in text
+    columns = ([cell.strip() for cell in column] for column in zip(*rows, strict=True))
+    return {header: list(map(_plain, column)) if quoted else column for header, column in zip(headers, columns, strict=bool(rows))}
 
 
 def _plain(cell: str) -> str:
@@ -49,7 +49,7 @@ def _plain(cell: str) -> str:
     return cell[1:] if cell[:1] == "'" and cell[1:2] in ("=", "+", "-", "@") else cell
 
 
-def _json(text: str, path: Path) -> Iterator[Mapping[str, Cell]]:
+def _json(text: str, path: Path) -> Mapping[str, Sequence[Cell]]:
     import json
 
     try:
@@ -65,16 +65,18 @@ def _json(text: str, path: Path) -> Iterator[Mapping[str, Cell]]:
         rows = rows.get("ops", [rows] if "name" in rows else None)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise SourceError(f"{path}: not a table; a JSON table is a list of objects, one per op, or an object with such a list under 'ops'")
-    yield from rows
+    headers = dict.fromkeys(header for row in rows for header in row)
+    return {header: [row.get(header, "") for row in rows] for header in headers}
 
 
-def _parquet(data: bytes, path: Path) -> Iterator[Mapping[str, Cell]]:
+def _parquet(data: bytes, path: Path) -> Mapping[str, Sequence[Cell]]:
     try:
         from pyarrow import parquet
     except ImportError:
         raise MissingExtra("pyarrow", "parquet") from None
     try:
-        rows = parquet.read_table(io.BytesIO(data)).to_pylist()
+        table = parquet.read_table(io.BytesIO(data))
+        columns: dict[str, list[Cell]] = {name: table[place].to_pylist() for place, name in enumerate(table.column_names)}
     except Exception as error:  # of several types, some its own
         raise SourceError(f"{path}: not a readable Parquet file: {str(error).splitlines()[0]}") from None
-    yield from rows
+    return columns

@@ -16,10 +16,10 @@ In ``time``, ``flops`` and ``bytes`` an empty cell is unknown; in a resource's o
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..cost import Cost
@@ -29,7 +29,7 @@ from ..machine import Machine
 from ..resource import HBM, MEMORY_UNITS, UNNAMED_WORK, Resource, named
 from ..units import parse
 from ..workload import COST_PROVENANCES, Coverage, Op, Recording, Share, Workload
-from .rows import PARQUET_MAGIC, Cell, rows_of
+from .rows import PARQUET_MAGIC, Cell, columns_of
 
 WORDS = ("name", "category", "module", "scope", "location", "phase")
 NUMBERS = ("count", "kernels")
@@ -51,7 +51,10 @@ ANSWERS = (
 )
 UNKNOWN = ("?", "unknown", "null", "none", "n/a", "nan")
 _HEADER = re.compile(r"(?P<name>.+?)\s*[\[(]\s*(?P<unit>[^\])]*?)\s*[\])]\s*\Z")
+_BARE = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?(?: \d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)*+")
 _DEFAULT_DTYPE = "bf16"
+INFINITE = float("inf")
+_NONE: frozenset[Resource] = frozenset()
 
 
 class Column(Struct, frozen=True):
@@ -80,27 +83,27 @@ def sniff(head: bytes, path: Path) -> bool:
 
 def read(path: Path, target: Machine | None = None) -> Recording:
     """A table as a recording; errors name the row and the column."""
-    rows = list(rows_of(path))
-    if not rows:
+    cells = columns_of(path)
+    count = len(next(iter(cells.values()), ()))
+    if not count:
         raise SourceError(f"{path}: the table has no rows")
-    found, ignored = _columns(dict.fromkeys(header for row in rows for header in row), path)
+    found, ignored = _columns(cells, path)
     columns = {column.field: column for column in found}
     fields = columns.keys()
     if "name" not in fields:
-        raise SourceError(f"{path}: no column 'name'; found {', '.join(repr(str(h)) for h in list(rows[0])[:8])}")
+        raise SourceError(f"{path}: no column 'name'; found {', '.join(repr(str(h)) for h in list(cells)[:8])}")
     if not any(column.resource or column.field in ("flops", "bytes", "time") for column in columns.values()):
         raise SourceError(f"{path}: no column with a time, FLOP or bytes; add 'time', 'flops', 'bytes' or a resource such as 'matrix/bf16'")
-    ops = []
-    for number, row in enumerate(rows, start=1):
-        try:
-            ops.append(_op(row, columns))
-        except RooflineError as error:
-            raise SourceError(f"{path}: row {number}: {error}") from None
+    table = Table(cells, columns, count)
+    ops = list(_ops(table))
+    if table.errors:
+        number, error = min(table.errors, key=lambda one: one[0])
+        raise SourceError(f"{path}: row {number}: {error}")
     notes = [f"ignored columns: {', '.join(ignored)}"] if ignored else []
     named = any(column.resource and column.resource.is_arithmetic for column in columns.values())
-    bare = sum(1 for row in rows if "flops" in fields and not named and not _word(row, columns, "dtype"))
+    bare = table.words("dtype").count("") if "flops" in fields and not named else 0
     if bare:
-        notes.append(f"{bare} of {len(rows)} rows have FLOP but no dtype; assuming {_DEFAULT_DTYPE}")
+        notes.append(f"{bare} of {count} rows have FLOP but no dtype; assuming {_DEFAULT_DTYPE}")
     if fields & {"step", "device"}:
         ops = _merge(ops)
     return Recording(workload=Workload(tuple(ops)), format="table", files=(str(path),), coverage=_coverage(ops), notes=tuple(notes))
@@ -144,75 +147,150 @@ def _is_resource(name: str) -> bool:
     return unit.removesuffix(".read").removesuffix(".write") in MEMORY_UNITS or Resource(name).is_link
 
 
-def _op(row: Mapping[str, Cell], columns: Columns) -> Op:
-    name = _word(row, columns, "name")
-    if not name:
-        raise SourceError("no name")
-    numbers = {field: _number(row, columns, field, "1") for field in NUMBERS}
-    provenance = _word(row, columns, "provenance") or "user"
-    if provenance not in COST_PROVENANCES:
-        raise SourceError(f"unknown provenance {provenance!r}; use one of {', '.join(COST_PROVENANCES)}")
-    time_s = _number(row, columns, "time", "s")
-    count = 1 if numbers["count"] is None else numbers["count"]
-    shares = {field: _share(row, columns, field, count, time_s) for field in ("step", "device")}
-    return Op(
-        name=name,
-        category=_word(row, columns, "category"),
-        module=_word(row, columns, "module"),
-        scope=_word(row, columns, "scope"),
-        location=_word(row, columns, "location"),
-        phase=_word(row, columns, "phase"),
-        cost=_cost(row, columns),
-        count=count,
-        kernels=numbers["kernels"],
-        time_s=time_s,
-        self_time_s=_number(row, columns, "self_time", "s"),
-        work_provenance=provenance,
-        bytes_provenance=provenance,
-        by_step=shares["step"],
-        by_device=shares["device"],
+class Table(Struct, frozen=True):
+    """The cells of a table by header, its columns by field, and what was found wrong: the number of the row, and the words."""
+
+    cells: Mapping[str, Sequence[Cell]]
+    columns: Columns
+    count: int
+    errors: list[tuple[int, str]] = field(default_factory=list)
+
+    def words(self, name: str) -> list[str]:
+        """A column of words; empty where the table has none."""
+        column = self.columns.get(name)
+        if column is None:
+            return [""] * self.count
+        return ["" if cell is None else str(cell).strip() for cell in self.cells[column.header]]
+
+    def numbers(self, name: str, dimension: str) -> list[float | None]:
+        """A column of quantities in base units; ``None`` where a cell is empty or says unknown, or the table has no such column."""
+        column = self.columns.get(name)
+        if column is None:
+            return [None] * self.count
+        cells = self.cells[column.header]
+        return _plain_numbers(cells, column) or [self._number(row, cell, column, dimension) for row, cell in enumerate(cells, start=1)]
+
+    def amounts(self, column: Column, resource: Resource) -> list[float | None]:
+        """The column of a resource, in which an empty cell is 0."""
+        cells = self.cells[column.header]
+        if (plain := _plain_numbers(cells, column)) is not None:
+            return plain
+        return [
+            0.0 if isinstance(cell, str) and not cell.strip() else self._number(row, cell, column, resource.measure)
+            for row, cell in enumerate(cells, start=1)
+        ]
+
+    def _number(self, row: int, cell: Cell, column: Column, dimension: str) -> float | None:
+        try:
+            return _quantity(cell, column, dimension)
+        except RooflineError as error:
+            self.errors.append((row, f"column {column.header!r}: {error}"))
+            return None
+
+
+def _plain_numbers(cells: Sequence[Cell], column: Column) -> list[float | None] | None:
+    """A column that holds nothing but bare numbers, as nearly all of a large table do; ``None`` for any other."""
+    kinds = {*map(type, cells)}
+    if column.unit or not (kinds <= {int, float} or (kinds == {str} and _BARE.fullmatch(" ".join(map(str, cells))))):
+        return None
+    try:
+        numbers = [float(cell) for cell in cells]  # type: ignore[arg-type]  # neither is None
+    except (ValueError, OverflowError):
+        return None
+    return [*numbers] if all(0 <= number < INFINITE for number in numbers) else None
+
+
+def _ops(table: Table) -> Iterator[Op]:
+    """The ops of a table, row by row."""
+    columns = table.columns
+    provenances = [word or "user" for word in table.words("provenance")]
+    counts = [1 if count is None else count for count in table.numbers("count", "1")]
+    times = table.numbers("time", "s")
+    shares = [
+        [
+            () if key is None else (Share(key=int(key), count=count, time_s=time_s or 0.0),)
+            for key, count, time_s in zip(table.numbers(place, "1"), counts, times, strict=True)
+        ]
+        if place in columns
+        else [()] * table.count
+        for place in ("step", "device")
+    ]
+    rows = zip(
+        *map(table.words, WORDS),
+        _costs(table),
+        counts,
+        table.numbers("kernels", "1"),
+        times,
+        table.numbers("self_time", "s"),
+        provenances,
+        *shares,
+        strict=True,
     )
+    for row, cells in enumerate(rows, start=1):
+        name, category, module, scope, location, phase, cost, count, kernels, time_s, self_time_s, provenance, steps, devices = cells
+        if not name:
+            table.errors.append((row, "no name"))
+        if provenance not in COST_PROVENANCES:
+            table.errors.append((row, f"unknown provenance {provenance!r}; use one of {', '.join(COST_PROVENANCES)}"))
+        yield Op(
+            name=name,
+            category=category,
+            module=module,
+            scope=scope,
+            location=location,
+            phase=phase,
+            cost=cost,
+            count=count,
+            kernels=kernels,
+            time_s=time_s,
+            self_time_s=self_time_s,
+            work_provenance=provenance,
+            bytes_provenance=provenance,
+            by_step=steps,
+            by_device=devices,
+        )
 
 
-def _cost(row: Mapping[str, Cell], columns: Columns) -> Cost:
-    """The cost of a row. A table without any arithmetic column leaves the arithmetic unknown; likewise the bytes."""
-    amounts: dict[Resource, float | None] = {}
-    for column in columns.values():
-        if column.resource is None:
-            continue
-        cell = row.get(column.header, "")
-        blank = isinstance(cell, str) and not cell.strip()
-        amounts[column.resource] = 0.0 if blank else _quantity(cell, column, column.resource.measure)
-    if not any(resource.is_arithmetic for resource in amounts):  # else 'flops' repeats their sum
-        work = _work_resource(row, columns) if "flops" in columns else UNNAMED_WORK
-        amounts[work] = _number(row, columns, "flops", "FLOP")
+def _costs(table: Table) -> Iterator[Cost]:
+    """The cost of each row. A table without any arithmetic column leaves the arithmetic unknown; likewise the bytes."""
+    columns = table.columns
+    amounts = {column.resource: table.amounts(column, column.resource) for column in columns.values() if column.resource is not None}
     if "bytes" in columns or not any(resource.measure == "B" for resource in amounts):
         if "bytes" in columns and HBM in amounts:
-            raise SourceError("'bytes' and 'hbm' are both main-memory traffic; keep one")
-        amounts[HBM] = _number(row, columns, "bytes", "B")
-    return Cost.of(amounts)
+            table.errors.append((1, "'bytes' and 'hbm' are both main-memory traffic; keep one"))
+        amounts[HBM] = table.numbers("bytes", "B")
+    if not any(resource.is_arithmetic for resource in amounts):  # else 'flops' repeats their sum
+        work = _work_resources(table) if "flops" in columns else [UNNAMED_WORK] * table.count
+        flops = table.numbers("flops", "FLOP")
+        for resource in {*work}:
+            amounts[resource] = [amount if one is resource else 0.0 for one, amount in zip(work, flops, strict=True)]
+    resources = sorted(amounts)
+    for each in zip(*(amounts[resource] for resource in resources), strict=True):
+        pairs = list(zip(resources, each, strict=True))
+        unknown = frozenset([resource for resource, amount in pairs if amount is None]) if None in each else _NONE
+        yield Cost(tuple([(resource, amount) for resource, amount in pairs if amount]), unknown)
 
 
-def _work_resource(row: Mapping[str, Cell], columns: Columns) -> Resource:
-    unit = _word(row, columns, "unit") or "matrix"
+def _work_resources(table: Table) -> list[Resource]:
+    """What the arithmetic of each row runs on, by its unit and dtype."""
+    known: dict[tuple[str, str], Resource] = {}
+    found = []
+    for row, (unit, number) in enumerate(zip(table.words("unit"), table.words("dtype"), strict=True), start=1):
+        key = unit or "matrix", number or _DEFAULT_DTYPE
+        if key not in known:
+            try:
+                known[key] = _work_resource(*key)
+            except RooflineError as error:
+                table.errors.append((row, str(error)))
+                known[key] = UNNAMED_WORK
+        found.append(known[key])
+    return found
+
+
+def _work_resource(unit: str, number: str) -> Resource:
     if unit not in ("matrix", "vector"):
         raise SourceError(f"unit {unit!r} is not a compute unit; write 'matrix' or 'vector'")
-    return named(f"{unit}/{dtype(_word(row, columns, 'dtype') or _DEFAULT_DTYPE).rate}")
-
-
-def _cell(row: Mapping[str, Cell], columns: Columns, field: str) -> tuple[Cell, Column | None]:
-    column = columns.get(field)
-    return (row.get(column.header), column) if column else (None, None)
-
-
-def _word(row: Mapping[str, Cell], columns: Columns, field: str) -> str:
-    cell, _ = _cell(row, columns, field)
-    return "" if cell is None else str(cell).strip()
-
-
-def _number(row: Mapping[str, Cell], columns: Columns, field: str, dimension: str) -> float | None:
-    cell, column = _cell(row, columns, field)
-    return _quantity(cell, column, dimension) if column else None
+    return named(f"{unit}/{dtype(number).rate}")
 
 
 def _quantity(cell: Cell, column: Column, dimension: str) -> float | None:
@@ -222,15 +300,7 @@ def _quantity(cell: Cell, column: Column, dimension: str) -> float | None:
     if isinstance(cell, float) and cell != cell:  # NaN is how data frames write a missing number
         return None
     text = f"{cell} {column.unit}" if column.unit and re.fullmatch(r"[-+\d.,_eE]+", str(cell).strip()) else cell
-    try:
-        return parse(text, dimension)
-    except RooflineError as error:
-        raise SourceError(f"column {column.header!r}: {error}") from None
-
-
-def _share(row: Mapping[str, Cell], columns: Columns, field: str, count: float, time_s: float | None) -> tuple[Share, ...]:
-    key = _number(row, columns, field, "1")
-    return () if key is None else (Share(key=int(key), count=count, time_s=time_s or 0.0),)
+    return parse(text, dimension)
 
 
 def _merge(ops: list[Op]) -> list[Op]:
