@@ -139,8 +139,8 @@ def test_a_device_with_a_name_comes_before_one_without() -> None:
 
 
 def test_an_unknown_name_alone_is_an_error_that_names_the_option() -> None:
-    with pytest.raises(MachineError, match=r"no machine named 'TPU'.*--chip"):
-        of_device(Device(id=0, name="TPU"))
+    with pytest.raises(MachineError, match=r"no machine named 'TPU v99'.*--chip"):
+        of_device(Device(id=0, name="TPU v99"))
 
 
 def test_every_chip_with_a_matrix_unit_has_its_rates() -> None:
@@ -156,3 +156,10 @@ def test_every_chip_with_a_matrix_unit_has_its_rates() -> None:
             half = {name for name in ("matrix/bf16", "matrix/fp16") if name in known.rates}
             lacking += [f"{machine.name}: {name}" for name in sorted(half) if machine.ceiling(name) is None]
     assert lacking == []
+
+
+@pytest.mark.parametrize(("name", "chip"), [("TPU", "tpu-v5e"), ("AMD GPU", "mi300x")])
+def test_a_device_without_a_name_gets_a_default_of_its_kind_and_a_note(name: str, chip: str) -> None:
+    machine = machine_for([Device(id=0, name=name)])
+    assert machine.name == chip
+    assert machine.notes[-1] == f"the file does not name its device: using {chip}; choose the right one with --chip"

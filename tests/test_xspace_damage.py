@@ -9,9 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roofline.errors import SourceError
+from roofline.machines.detection import machine_for
+from roofline.sources import read
 from roofline.sources.xspace import reading, scan
 from roofline.sources.xspace import space as opening
 from roofline.sources.xspace.scan import RowsOf, TotalsOf, open_bytes, open_space, read_rows, read_totals
+from roofline.workload import Recording
+from xspace_profiles import Instruction, gpu, hlo, kernel, programs
 from xspace_writer import Event, Line, Metadata, Plane, Ref, Unsigned, bytes_field, number_field, space, varint
 
 
@@ -235,3 +239,68 @@ def test_files_that_cannot_be_opened_are_told(tmp_path: Path) -> None:
     for name, what in (("absent.pb", "no such file"), ("empty.pb", "the file is empty"), ("", "is a folder")):
         with pytest.raises(SourceError, match=what):
             open_space(tmp_path / name)
+
+
+def gpu_profile() -> bytes:
+    """Two ops of one program on a GPU, whose program comes first in the file."""
+    body = [Instruction("x", "parameter"), Instruction("add.1", "add", ("x", "x")), Instruction("mul.1", "multiply", ("add.1", "x"))]
+    events = [kernel(f"k_{place % 2}", 1000 * place, 700, hlo_op=Ref(("add.1", "mul.1")[place % 2]), program_id=7) for place in range(6)]
+    return space([programs({7: hlo("jit_f", {"main": body})}), gpu(events, stats={"core_count": 132})])
+
+
+def tpu_profile() -> bytes:
+    """An op on each of two TPUs; in the plane of the second come first the runs of its program."""
+    ops = [Event("%fusion.1 = f32[8] fusion()", 1000 * place, 700) for place in range(6)]
+    runs = [Event("jit_f(7)", 3000 * place, 2700) for place in range(2)]
+    lines = [Line("XLA Modules", runs), Line("XLA Ops", ops)]
+    stats = {"device_type_string": "TPU v6 Lite", "peak_hbm_bw_gigabytes_per_second": 1638.0}
+    return space([Plane(f"/device:TPU:{number}", lines, stats) for number in range(2)])
+
+
+def salvaged(folder: Path, data: bytes) -> Recording | None:
+    """What is kept of a cut profile, with a machine to compare it with; ``None`` where no device was reached."""
+    path = folder / "cut.xplane.pb"
+    path.write_bytes(data)
+    try:
+        found = read(path, salvage=True)
+    except SourceError as error:
+        assert "no device activity can be read before the damage" in str(error) or "not an XSpace profile" in str(error)  # noqa: PT017
+        return None
+    assert all(op.name for op in found.workload)
+    assert any("truncated after" in note for note in found.notes)
+    machine = machine_for(found.devices)
+    if found.devices[0].name in ("GPU", "TPU"):
+        assert "--chip" in machine.notes[-1]
+    return found
+
+
+def test_a_gpu_profile_cut_anywhere_keeps_the_kernels_and_the_device_it_read(tmp_path: Path) -> None:
+    whole = gpu_profile()
+    assert {op.name for op in read_bytes(tmp_path, whole).workload} == {"add.1", "mul.1"}
+    plane = whole.index(b"/device:GPU:0")
+    kept = {size: found for size in range(plane + 20, len(whole)) if (found := salvaged(tmp_path, whole[:size])) is not None}
+    # In a plane the events come first, then the names of kernels, those of stats, and last what the device is.
+    seen = [({op.name for op in found.workload}, found.devices[0].name) for found in kept.values()]
+    stages = [({"event 1", "event 2"}, "GPU"), ({"k_0", "k_1"}, "GPU"), ({"add.1", "mul.1"}, "GPU"), ({"add.1", "mul.1"}, "NVIDIA H200")]
+    assert all(stage in seen for stage in stages)
+    assert all(sum(op.count for op in found.workload) == 6 for size, found in kept.items() if size > whole.index(b"k_0"))
+    nameless = next(found for found in kept.values() if found.workload.ops[0].name.startswith("event"))
+    assert any("/device:GPU:0: the damaged file lost the op names" in note for note in nameless.notes)
+    assert not nameless.workload.ops[0].cost.is_known
+
+
+def test_a_cut_tpu_keeps_the_events_it_read_and_the_steps_of_the_others(tmp_path: Path) -> None:
+    whole = tpu_profile()
+    first = whole.rindex(b"/device:TPU:1")
+    alone = {size: found for size in range(20, first - 6) if (found := salvaged(tmp_path, whole[:size])) is not None}
+    assert {found.devices[0].name for found in alone.values()} == {"TPU", "TPU v6e"}
+    assert {op.name for found in alone.values() for op in found.workload} == {"event 2", "fusion.1"}
+    both = [found for size in range(first + 30, len(whole)) if (found := salvaged(tmp_path, whole[:size])) is not None]
+    assert {len(found.devices) for found in both} == {1, 2}
+    assert all([step.name for step in found.steps] == ["jit_f", "jit_f"] for found in both)
+
+
+def read_bytes(folder: Path, data: bytes) -> Recording:
+    path = folder / "whole.xplane.pb"
+    path.write_bytes(data)
+    return read(path)

@@ -27,7 +27,8 @@ SAME_SIZE = 0.1  # drivers keep some of the memory to themselves
 SAME_CLOCK = 0.04  # variants of one chip differ by more
 DEFAULT_CHIP = "h100-sxm"
 CITATION = "the profile's own device description"
-NAMELESS = re.compile(r"((AMD |NVIDIA |Intel )?GPU)?", re.IGNORECASE)  # what a plane without a name is called
+NAMELESS = re.compile(r"((AMD |NVIDIA |Intel )?GPU|TPU)?", re.IGNORECASE)  # what a device without a name is called
+DEFAULT_TPU, DEFAULT_AMD = "tpu-v5e", "mi300x"  # where no more is known than the kind or the vendor
 
 
 def machine_for(devices: Sequence[Device]) -> Machine:
@@ -123,7 +124,8 @@ def _clock_apart(card: Card, hardware: Hardware) -> float:
 
 
 def _default(device: Device) -> Machine:
-    machine = load(DEFAULT_CHIP)
+    name = device.name.strip().upper()
+    machine = load(DEFAULT_TPU if name == "TPU" else DEFAULT_AMD if name.startswith("AMD") else DEFAULT_CHIP)
     known = describe(device.hardware)
     note = f"the file does not name its device{f' ({known})' if known else ''}: using {machine.name}; choose the right one with --chip"
     return replace(machine, notes=(*machine.notes, note))

@@ -13,6 +13,7 @@ from ...resource import HBM, UNNAMED_WORK
 from ...workload import Avoidable, Hardware
 
 UNKNOWN = Cost.of({UNNAMED_WORK: None, HBM: None})  # of work that nobody can price
+NAME_LOST = "the damaged file lost the metadata that names its op"
 Mark = int  # a step, by its place among the instances of its part
 
 

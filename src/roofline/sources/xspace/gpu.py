@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...errors import SourceError
-from .attribute import UNKNOWN, DevicePart, Extent, Launched, Mark, Share, Subject, Tally
+from .attribute import NAME_LOST, UNKNOWN, DevicePart, Extent, Launched, Mark, Share, Subject, Tally
 from .commands import launching
 from .graphs import Graph, Resolved, Seen, resolve
 from .kernels import LAUNCH, Key, keys_of, requests, together
@@ -87,6 +87,8 @@ class _Device:
         place = program.find(name) if program else None
         if program and place:
             return _Owner(program.subject(place), program, place)
+        if not self.plane.whole and not key.is_copy and not key.is_memset:
+            return _Owner(_lost(key, NAME_LOST))
         if key.node is not None:
             return _Owner(_lost(key, "the profile has no program for its CUDA graph"))
         if key.operation:

@@ -110,7 +110,8 @@ def requests(plane: Plane, steps: Steps | None) -> list[TotalsOf]:
     """What is asked of each stream of a GPU."""
     lines = streams(plane)
     idle = {id for id, name in plane.event_names.items() if _NOT_WORK.fullmatch(name)}
-    work = [id for id in plane.event_names if id not in idle] if idle else None
+    # Of a damaged plane some names are lost: what they belong to is taken for work.
+    work = [id for id in plane.event_names if id not in idle] if idle and plane.whole else None
     return [TotalsOf(line=line, by=_BY, distinct=(LAUNCH, SCOPE), only=work, steps=steps, intervals=len(lines) > 1) for line in lines]
 
 
@@ -122,7 +123,7 @@ def keys_of(plane: Plane, stream: int, totals: Totals) -> list[Key]:
     return [
         Key(
             stream=stream,
-            kernel=names.get(metadata_id, ""),
+            kernel=names.get(metadata_id) or f"event {metadata_id}",
             program=_number(program),
             module=_text(module),
             operation=_text(operation),

@@ -19,7 +19,7 @@ from ...machine import Machine
 from ...units import parse
 from ...workload import Coverage, Device, KernelUse, Op, Recording, Step, StepsOnDevice, Workload
 from ...workload import Share as OpShare
-from .attribute import DevicePart, Extent, Instance, Part, Subject, Tally
+from .attribute import NAME_LOST, DevicePart, Extent, Instance, Part, Subject, Tally
 from .scan import Progress, Space, open_bytes, open_space
 from .space import sniff as looks_like_space
 
@@ -56,11 +56,13 @@ def read_part(
         found = _devices(_Request(space, target, shared, known, progress))
         devices, notes = found.devices, found.notes
         if not devices and salvage and space.notes:
-            raise SourceError(f"{space.notes[0].partition('; ')[0]}; no device activity precedes the damage")
+            raise SourceError(f"{space.notes[0].partition('; ')[0]}; no device activity can be read before the damage")
         if not devices:
             raise SourceError(
                 f"{path}: no device activity in this profile; record it while the program runs, for example with roofline capture"
             )
+        if salvage:
+            notes = [*notes, *_lost_names(devices)]
         host = space.hostnames[0] if space.hostnames else os.path.basename(path).removesuffix(".gz").removesuffix(".xplane.pb")
         said = [f"profiler message: {text}" for text in (*space.errors, *space.warnings)]
         counters, registers = _tpu_counters(space)
@@ -73,6 +75,16 @@ def read_part(
             notes=tuple(dict.fromkeys((*space.notes, *said, *notes, *registers))),
             annotated_ps=found.annotated_ps,
         )
+
+
+def _lost_names(devices: Sequence[DevicePart]) -> list[str]:
+    """How many ops of each device have lost their names: in a plane the names follow the events."""
+    counts = {device.plane: sum(NAME_LOST in subject.notes for subject in device.rows) for device in devices}
+    return [
+        f"{plane}: the damaged file lost the op names of {count} of its kernels: shown by kernel name or event number, without cost"
+        for plane, count in counts.items()
+        if count
+    ]
 
 
 def _tpu_counters(space: Space) -> tuple[tuple[tuple[str, float], ...], list[str]]:

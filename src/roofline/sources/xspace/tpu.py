@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from ...machine import Machine
-from .attribute import DevicePart, Extent, Instance, Mark, Share, Subject, Tally
+from .attribute import NAME_LOST, UNKNOWN, DevicePart, Extent, Instance, Mark, Share, Subject, Tally
 from .peaks import ordinal, tpu_name, tpu_rates
 from .scan import NO_STEP, Line, Pair, Plane, Progress, Space, Totals, TotalsOf, read_totals, union
 from .tpu_ops import TpuOp, link, needs_program, paired, subject, tpu_op, weight
@@ -160,6 +160,8 @@ class _Core(Struct):
 
     def _subject(self, id: int) -> Subject:
         op = self.op(id)
+        if not op.text:
+            return Subject(name=op.name, category="unknown", cost=UNKNOWN, notes=(NAME_LOST,) if not self.plane.whole else (), found=False)
         return subject(op, self.modules.name(op.program), self.modules.get(op))
 
     def _tallies(self) -> list[Tally]:

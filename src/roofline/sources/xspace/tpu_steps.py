@@ -62,7 +62,7 @@ def _lines(planes: Iterable[Plane], name: str) -> list[tuple[Plane, Line]]:
 
 def _marked(space: Space, planes: Sequence[Plane]) -> dict[str, list[Span]]:
     """Steps that the devices marked themselves: events that are named by the step's number."""
-    lines = _lines(planes, STEP_LINE)
+    lines = _lines([plane for plane in planes if plane.event_names], STEP_LINE)  # none where a cut plane lost its names
     found: dict[str, list[Span]] = {}
     for (plane, _), rows in zip(lines, read_rows(space, [RowsOf(line=line, stats=("step_num",)) for _, line in lines]), strict=True):
         labels: list[tuple[str, int | None]] = []
@@ -102,7 +102,9 @@ def _runs(space: Space, planes: Sequence[Plane]) -> tuple[dict[str, list[Span]],
     most: dict[str, int] = {}
     for (plane, _), totals in zip(lines, read_totals(space, [TotalsOf(line=line) for _, line in lines]), strict=True):
         for id, count, time in zip(totals.metadata_id, totals.count, totals.time_ps, strict=True):
-            name = plane.event_names.get(id, "")
+            name = plane.event_names.get(id)
+            if name is None:  # lost with the end of a cut plane
+                continue
             time_ps[name] = time_ps.get(name, 0) + time
             most[name] = max(most.get(name, 0), count)
     if not time_ps:
