@@ -341,3 +341,20 @@ def test_a_step_whose_streams_overlap_is_busy_once(tmp_path: Path) -> None:
     assert (first.span_s, first.time_s) == (pytest.approx(30e-6), pytest.approx(40e-6))
     assert first.busy_s == pytest.approx(23e-6), "0 to 13 and 20 to 30; the streams' own times sum to 28"
     assert second.busy_s == pytest.approx(5e-6)
+
+
+def test_a_step_is_busy_with_its_own_work_only(tmp_path: Path) -> None:
+    first = [annotation(0, 0, 10 * US), launch(1, US), launch(2, 2 * US), launch(3, 3 * US)]
+    second = [annotation(1, 20 * US, 10 * US), launch(4, 21 * US)]
+    one = [
+        kernel("a", 0, 10 * US, hlo_op="add.1", program_id=7, correlation_id=1),
+        kernel("a", 28 * US, 2 * US, hlo_op="add.1", program_id=7, correlation_id=3),
+    ]
+    two = [
+        kernel("b", 5 * US, 4 * US, hlo_op="add.2", program_id=7, correlation_id=2),
+        kernel("b", 9 * US, 21 * US, hlo_op="add.2", program_id=7, correlation_id=4),
+    ]
+    recording = recorded(tmp_path, gpu(one, two), programs({7: TWICE}), host([*first, *second]))
+    # The first step runs from 0 to 10 (5 to 9 on both streams) and from 28 to 30; the device is busy all the time, with the second.
+    assert [step.busy_s for step in recording.steps] == [pytest.approx(12e-6), pytest.approx(21e-6)]
+    assert recording.coverage.busy_s == pytest.approx(30e-6)

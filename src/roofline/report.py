@@ -235,7 +235,8 @@ class StepInfo(Row, frozen=True, kw_only=True):
 
     ``time_s`` is from its first device work to that of the next step, idle included: the mean over devices, of which ``slowest_s`` is
     the longest and ``device_seconds`` the sum. The last step, which none followed, lasts to the end of its own work. ``span_s`` is from
-    its first device work to its last, ``busy_s`` the time in which its work ran, both as means over devices.
+    its first device work to its last, ``busy_s`` the time in which its own work ran (work of other steps that overlaps it is not counted),
+    both as means over devices.
     """
 
     step: int

@@ -4,7 +4,6 @@ An event outside of CUDA graphs names its instruction (``hlo_op``); in a graph i
 launches is one operation: helper kernels, memsets and copies are folded into it, and an execution counts once however many kernels it has.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
@@ -13,6 +12,7 @@ from msgspec.structs import replace
 from ...errors import SourceError
 from .attribute import NAME_LOST, UNKNOWN, DevicePart, Extent, Launched, Mark, Share, Subject, Tally
 from .commands import launching
+from .extents import extents
 from .graphs import Graph, Resolved, Seen, resolve
 from .kernels import LAUNCH, Key, keys_of, requests, together
 from .modules import Place, Program, Programs
@@ -138,8 +138,7 @@ class _Device:
         starts = [totals.start_ps for totals in self.tables if totals.start_ps is not None]
         ends = [totals.end_ps for totals in self.tables if totals.end_ps is not None]
         wall = max(ends) - min(starts) if starts and ends else 0
-        apart = sum(totals.busy_ps for totals in self.tables)
-        intervals, busy = union(totals.intervals for totals in self.tables) if len(self.tables) > 1 else ((), apart)
+        busy = union(totals.intervals for totals in self.tables)[1] if len(self.tables) > 1 else self.tables[0].busy_ps
         return DevicePart(
             plane=self.plane.name,
             ordinal=ordinal(self.plane),
@@ -148,7 +147,7 @@ class _Device:
             wall_ps=wall,
             busy_ps=min(busy, wall),
             rows=self._rows(),
-            steps=self._steps(intervals if busy < apart else ()),
+            steps=self._steps(),
             begin_ps=min(starts, default=0),
             hardware=gpu_hardware(self.plane),
         )
@@ -217,36 +216,10 @@ class _Device:
         times = owner.program.runs(owner.place.computation) if owner.program and owner.place else None
         return min(key.count, runs * times) if runs and times else key.count
 
-    def _steps(self, busy: Sequence[int]) -> dict[Mark, Extent]:
-        """From the first kernel of each step to its last, on whichever stream they ran; ``busy`` is given where streams overlap."""
-        mine: dict[Mark, list[tuple[int, int, int]]] = {}
-        labels: set[int] = set()
-        for totals in self.tables:
-            cells = totals.cells
-            labels.update(cells.label)
-            for label, piece in zip(cells.label, zip(cells.self_ps, cells.first_ps, cells.last_ps, strict=True), strict=True):
-                mine.setdefault(mark_of(label), []).append(piece)
-        ended = {mark_of(label) for label in labels if is_last(label)}
-        found: dict[Mark, Extent] = {}
-        for mark, pieces in sorted(mine.items()):
-            own, begins, ends = zip(*pieces, strict=True)
-            begin, end = min(begins), max(ends)
-            if begin <= end:  # a step of events without a place in time has no extent
-                found[mark] = Extent(begin, end, min(sum(own), _covered(busy, begin, end) if busy else end - begin), mark in ended)
-        return found
-
-
-def _covered(busy: Sequence[int], begin: int, end: int) -> int:
-    """How much of a span lies in disjoint intervals, which are given in order: begin, end, begin, end, …
-
-    >>> _covered([0, 10, 20, 30, 40, 50], 5, 45)
-    20
-    """
-    begins, ends = busy[0::2], busy[1::2]
-    first, last = bisect_right(ends, begin), bisect_left(begins, end)
-    if first >= last:
-        return 0
-    return sum(ends[first:last]) - sum(begins[first:last]) - max(0, begin - begins[first]) - max(0, ends[last - 1] - end)
+    def _steps(self) -> dict[Mark, Extent]:
+        """The work of each step, on whichever stream. A step is complete if its last launch ran."""
+        labels = {label for totals in self.tables for label in totals.cells.label}
+        return extents(self.tables, mark_of, {mark_of(label) for label in labels if is_last(label)})
 
 
 def _innermost(operation: str) -> str:

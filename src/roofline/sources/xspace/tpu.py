@@ -4,13 +4,14 @@ The offsets and durations of the events themselves are distorted; ``device_offse
 are part of their chip: what runs on them has rows of its own beside the TensorCore's.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from ...machine import Machine
-from .attribute import NAME_LOST, UNKNOWN, DevicePart, Extent, Instance, Mark, Share, Subject, Tally
+from .attribute import NAME_LOST, UNKNOWN, DevicePart, Instance, Share, Subject, Tally
+from .extents import extents
 from .peaks import ordinal, tpu_name, tpu_rates
 from .scan import NO_STEP, Line, Pair, Plane, Progress, Space, Totals, TotalsOf, read_totals, union
 from .tpu_ops import TpuOp, link, needs_program, paired, subject, tpu_op, weight
@@ -213,7 +214,7 @@ def _part(cores: Sequence[_Core], steps: DeviceSteps) -> DevicePart:
         wall_ps=wall,
         busy_ps=min(busy, wall),
         rows=rows,
-        steps=_extents(tables, steps.complete.get(main.plane.name, ())),
+        steps=extents(tables, int, steps.complete.get(main.plane.name, ())),
         begin_ps=min(starts, default=0),
     )
 
@@ -223,18 +224,3 @@ def _add(rows: dict[Subject, Tally], subject: Subject, tally: Tally) -> None:
     known = rows.setdefault(subject, tally)
     if known is not tally:
         known.add(tally)
-
-
-def _extents(tables: Sequence[Totals], complete: Collection[Mark]) -> dict[Mark, Extent]:
-    """The work of each step on a device, by the device's own clock."""
-    pieces: dict[Mark, list[tuple[int, int, int]]] = {}
-    for totals in tables:
-        cells = totals.cells
-        for label, first, last, self_ps in zip(cells.label, cells.first_ps, cells.last_ps, cells.self_ps, strict=True):
-            if first <= last:
-                pieces.setdefault(label, []).append((first, last, self_ps))
-    found: dict[Mark, Extent] = {}
-    for mark, mine in pieces.items():
-        begin, end = min(first for first, _, _ in mine), max(last for _, last, _ in mine)
-        found[mark] = Extent(begin, end, min(sum(own for _, _, own in mine), end - begin), mark in complete)
-    return found

@@ -1,0 +1,62 @@
+"""The work of each step on one device: from when to when, and the time in which its own work ran."""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Sequence
+
+from msgspec import Struct
+
+from .attribute import Extent, Mark
+from .scan import Totals, union
+
+
+class _OnLine(Struct):
+    """The work of a step on one stream or core: its self time, first start and last end, and when the line was busy, with any step."""
+
+    intervals: memoryview
+    self_ps: int = 0
+    begin_ps: int = 2**63 - 1
+    end_ps: int = -(2**63)
+
+    def add(self, self_ps: int, first_ps: int, last_ps: int) -> None:
+        self.self_ps += self_ps
+        self.begin_ps, self.end_ps = min(self.begin_ps, first_ps), max(self.end_ps, last_ps)
+
+
+def extents(tables: Sequence[Totals], mark_of: Callable[[int], Mark], complete: Collection[Mark]) -> dict[Mark, Extent]:
+    """The extent of each step from the lines of a device, whose labels stand for marks. Several lines need their intervals."""
+    mine: dict[Mark, list[_OnLine]] = {}
+    for totals in tables:
+        cells, found = totals.cells, dict[Mark, _OnLine]()
+        for label, self_ps, first_ps, last_ps in zip(cells.label, cells.self_ps, cells.first_ps, cells.last_ps, strict=True):
+            if first_ps <= last_ps:  # events without a place in time have no extent
+                found.setdefault(mark_of(label), _OnLine(totals.intervals)).add(self_ps, first_ps, last_ps)
+        for mark, part in found.items():
+            mine.setdefault(mark, []).append(part)
+    return {mark: _extent(parts, mark in complete) for mark, parts in sorted(mine.items())}
+
+
+def _extent(parts: Sequence[_OnLine], complete: bool) -> Extent:
+    """All of a step's work.
+
+    A line runs its launches in order: between the first and the last of a step it runs that step. Where another one's work comes between
+    (launched by another thread), the sum of the step's own times still bounds the time.
+    """
+    begin, end = min(part.begin_ps for part in parts), max(part.end_ps for part in parts)
+    busy = end - begin
+    if len(parts) > 1:
+        busy = union(_within(part.intervals, part.begin_ps, part.end_ps) for part in parts)[1]
+    return Extent(begin, end, min(busy, sum(part.self_ps for part in parts)), complete)
+
+
+def _within(intervals: memoryview, begin: int, end: int) -> memoryview:
+    """The parts of disjoint intervals, which are given in order (begin, end, begin, end, …), that lie in a span.
+
+    >>> list(_within(memoryview(array("q", [0, 10, 20, 30, 40, 50])), 5, 45))
+    [5, 10, 20, 30, 40, 45]
+    """
+    first, last = bisect_right(intervals[1::2], begin), bisect_left(intervals[0::2], end)
+    found = array("q", intervals[2 * first : 2 * last])
+    if found:
+        found[0], found[-1] = max(found[0], begin), min(found[-1], end)
+    return memoryview(found)
