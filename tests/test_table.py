@@ -10,8 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from roofline import analyze
 from roofline.errors import RooflineError, SourceError
 from roofline.render.export import to_parquet
+from roofline.selection import narrow
 from roofline.sources import read
 from roofline.workload import Op
 
@@ -158,3 +160,22 @@ def test_any_bytes_give_a_workload_or_a_source_error(tmp_path: Path, data: bytes
         pass
     except RooflineError as error:  # pragma: no cover
         raise AssertionError(f"not a SourceError: {error!r}") from error
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_step_and_device_together_give_the_time_of_that_part(tmp_path: Path, kind: str) -> None:
+    rows = [{"name": "x", "step": step, "device": device, "time": 10 * step + device, "hbm": 1} for step in (3, 4) for device in (0, 1)]
+    rows.append({"name": "x", "step": 3, "device": 0, "time": 100, "hbm": 1})
+    path = tmp_path / f"ops.{kind}"
+    lines = ["name,step,device,time,hbm", *(",".join(map(str, row.values())) for row in rows)]
+    path.write_text(json.dumps(rows) if kind == "json" else "\n".join(lines))
+    report = analyze(path, "h200")
+    # In step 3 on device 0 it took 30 s, and 100 s in a second row.
+    assert [(op.time_s, op.count) for op in narrow(report, step=[3], device=[0])] == [(130, 2)]
+    assert [op.time_s for op in narrow(report, step=[4], device=[0, 1])] == [40 + 41]
+    assert [op.time_s for op in narrow(report, device=[1])] == [31 + 41]
+
+
+def test_a_table_of_one_device_has_no_table_of_steps_and_devices(tmp_path: Path) -> None:
+    (op,) = ops_of(tmp_path, "name,step,device,time,hbm\nx,1,0,1 ms,1 GB\nx,2,0,2 ms,1 GB\n")
+    assert op.by_step_and_device == ()

@@ -28,7 +28,7 @@ from ..errors import RooflineError, SourceError, did_you_mean
 from ..machine import Machine
 from ..resource import HBM, MEMORY_UNITS, UNNAMED_WORK, Resource, named
 from ..units import parse
-from ..workload import COST_PROVENANCES, Coverage, Op, Recording, Share, Workload
+from ..workload import COST_PROVENANCES, Coverage, Op, Recording, Share, StepsOnDevice, Workload
 from .rows import PARQUET_MAGIC, Cell, columns_of
 
 WORDS = ("name", "category", "module", "scope", "location", "phase")
@@ -305,36 +305,57 @@ def _quantity(cell: Cell, column: Column, dimension: str) -> float | None:
 
 def _merge(ops: list[Op]) -> list[Op]:
     """One op out of the rows that differ only in step or device."""
-    merged: dict[tuple[str, ...], Op] = {}
+    rows: dict[tuple[str, ...], list[Op]] = {}
     for op in ops:
-        key = (op.module, op.scope, op.name, op.category, op.location)
-        merged[key] = _add(merged[key], op) if key in merged else op
-    return list(merged.values())
+        rows.setdefault((op.module, op.scope, op.name, op.category, op.location), []).append(op)
+    several = len({share.key for op in ops for share in op.by_device}) > 1
+    return [_sum(mine, several) for mine in rows.values()]
 
 
-def _add(first: Op, second: Op) -> Op:
+def _sum(rows: list[Op], several: bool) -> Op:
+    """The rows of one op added up. ``several`` is whether the table has more than one device."""
     return replace(
-        first,
-        cost=first.cost + second.cost,
-        count=first.count + second.count,
-        kernels=_both(first.kernels, second.kernels),
-        time_s=_both(first.time_s, second.time_s),
-        self_time_s=_both(first.self_time_s, second.self_time_s),
-        by_step=_shares(first.by_step + second.by_step),
-        by_device=_shares(first.by_device + second.by_device),
+        rows[0],
+        cost=sum((row.cost for row in rows[1:]), rows[0].cost),
+        count=sum(row.count for row in rows),
+        kernels=_total(row.kernels for row in rows),
+        time_s=_total(row.time_s for row in rows),
+        self_time_s=_total(row.self_time_s for row in rows),
+        by_step=_shares(share for row in rows for share in row.by_step),
+        by_device=_shares(share for row in rows for share in row.by_device),
+        by_step_and_device=_on_devices(rows) if several else (),
     )
 
 
-def _both(first: float | None, second: float | None) -> float | None:
-    return None if first is None or second is None else first + second
+def _total(values: Iterable[float | None]) -> float | None:
+    known = list(values)
+    return None if None in known else sum(value for value in known if value is not None)
 
 
-def _shares(shares: tuple[Share, ...]) -> tuple[Share, ...]:
+def _shares(shares: Iterable[Share]) -> tuple[Share, ...]:
     total: dict[int, Share] = {}
     for share in shares:
         had = total.get(share.key)
         total[share.key] = replace(had, count=had.count + share.count, time_s=had.time_s + share.time_s) if had else share
     return tuple(total[key] for key in sorted(total))
+
+
+def _on_devices(rows: Iterable[Op]) -> tuple[StepsOnDevice, ...]:
+    """The parts of an op in each step on each device, from the rows that have both."""
+    parts: dict[int, list[Share]] = {}
+    for row in rows:
+        for on in row.by_device:
+            parts.setdefault(on.key, []).extend(row.by_step)
+    return tuple(_on_device(device, _shares(shares)) for device, shares in sorted(parts.items()) if shares)
+
+
+def _on_device(device: int, shares: tuple[Share, ...]) -> StepsOnDevice:
+    return StepsOnDevice(
+        device=device,
+        steps=tuple(share.key for share in shares),
+        counts=tuple(share.count for share in shares),
+        times_s=tuple(share.time_s for share in shares),
+    )
 
 
 def _coverage(ops: Iterable[Op]) -> Coverage:
