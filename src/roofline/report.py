@@ -280,12 +280,18 @@ class StepDeviceShare(Struct, frozen=True, kw_only=True):
 
 
 class Finding(Row, frozen=True, kw_only=True):
-    """Something worth telling: what kind, about which ops, in words, and the seconds it could save."""
+    """A diagnosis: what kind, about which ops, in words, and the seconds it could save.
+
+    ``saving_s`` is in device-seconds, summed over devices, as ops' times are. ``saving_per_device_s`` is the time saved on the clock of
+    the run, the mean over devices; ``saving_per_step_s`` the same of one step, where there are steps.
+    """
 
     kind: str
     message: str
     ops: tuple[int, ...] = ()
     saving_s: Number | None = None
+    saving_per_device_s: Number | None = None
+    saving_per_step_s: Number | None = None
     levers: tuple[str, ...] = ()
 
 

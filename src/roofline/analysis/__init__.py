@@ -35,6 +35,7 @@ from .counters import with_counters
 from .losses import cause
 from .op_info import op_info
 from .program_points import Standing, points
+from .savings import with_wall_clock
 from .stragglers import straggler
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     standings = _standings(placed, batches)
     ops = _rows(placed, batches, standings)
     devices = tuple(DeviceInfo(id=device.id, name=device.name, host=device.host) for device in recording.devices)
+    by_step = tuple(StepShare(op=id, step=s.key, count=s.count, time_s=s.time_s) for id, op in enumerate(workload) for s in op.by_step)
     by_device = tuple(
         DeviceShare(op=id, device=s.key, count=s.count, time_s=s.time_s) for id, op in enumerate(workload) for s in op.by_device
     )
@@ -127,14 +129,19 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
             )
             for s in recording.steps
         ),
-        by_step=tuple(StepShare(op=id, step=s.key, count=s.count, time_s=s.time_s) for id, op in enumerate(workload) for s in op.by_step),
+        by_step=by_step,
         by_device=by_device,
         by_step_and_device=tuple(
             StepDeviceShare(op=id, device=part.device, steps=part.steps, counts=part.counts, times_s=part.times_s)
             for id, op in enumerate(workload)
             for part in op.by_step_and_device
         ),
-        findings=_findings(_advice(placed, batches, standings, machine), ops, by_device, devices, moved),
+        findings=with_wall_clock(
+            _findings(_advice(placed, batches, standings, machine), ops, by_device, devices, moved),
+            workload.ops,
+            by_step,
+            len(devices) or len({share.device for share in by_device}),
+        ),
     )
 
 

@@ -138,7 +138,7 @@ def program_facts(report: Report, feeds: bool = True) -> list[tuple[str, str]]:
         ("hardware", _hardware(report)),
         ("steps", _steps(points)),
         ("before steps", f"{show(cover.before_steps_s, 's')} before the first step's device work" if cover.before_steps_s else ""),
-        ("op times", "device-seconds: sums over all devices, in the table and the findings" if several else ""),
+        ("op times", "device-seconds: sums over all devices, in the table and in findings, unless per device" if several else ""),
         ("known cost", f"{priced} of busy time" if priced else ""),
     ]
 
@@ -242,12 +242,21 @@ def findings_text(findings: tuple[Finding, ...], paper: Paper = PLAIN) -> str:
         return ""
     blocks = [paper.paint("What to do next", "bold")]
     for number, finding in enumerate(findings[:FINDINGS], start=1):
-        saving = f"saves up to {show(finding.saving_s, 's')}: " if finding.saving_s else ""
-        blocks.append(paper.paragraph(f"{saving}{finding.message}", f"{number:>2}. ", "    "))
+        blocks.append(paper.paragraph(f"{_saving(finding)}{finding.message}", f"{number:>2}. ", "    "))
         blocks += [paper.paragraph(lever, "    - ", "      ") for lever in finding.levers]
     if len(findings) > FINDINGS:
         blocks.append(f"    … and {len(findings) - FINDINGS} more in --json")
     return "\n".join(blocks)
+
+
+def _saving(finding: Finding) -> str:
+    """What a finding could save: on the clock of each device, and summed over devices where that is more."""
+    if not finding.saving_s:
+        return ""
+    each = finding.saving_per_device_s
+    if each is None or each == finding.saving_s:
+        return f"saves up to {show(finding.saving_s, 's')}: "
+    return f"saves up to {show(each, 's')} per device ({show(finding.saving_s, 's')} summed over devices): "
 
 
 def notes_text(notes: list[str], paper: Paper = PLAIN) -> str:

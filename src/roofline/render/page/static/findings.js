@@ -25,6 +25,13 @@ export function findings({ report, store, reveal }) {
   };
 }
 
+/** What a finding could save: on the clock of each device, and summed over devices where that is more. */
+function saving(finding) {
+  const each = finding.saving_per_device_s ?? finding.saving_s;
+  const summed = each === finding.saving_s ? "" : ` per device (${show(finding.saving_s, "s")} summed over devices)`;
+  return `saves up to ${show(each, "s")}${summed}`;
+}
+
 function one(finding, index, store, reveal) {
   const ops = finding.ops ?? [];
   const levers = finding.levers ?? [];
@@ -44,7 +51,7 @@ function one(finding, index, store, reveal) {
     },
     finding.saving_s ? h("span", {
       class: "saving",
-      text: `saves up to ${show(finding.saving_s, "s")}`,
+      text: saving(finding),
     }) : h("span", { class: "saving none", text: finding.kind.replaceAll("-", " ") }),
     h("span", { class: "message", dir: "auto", text: finding.message }),
     ops.length > 0 && h("span", { class: "selects", text: `Select ${ops.length === 1 ? "the op" : `${ops.length} ops`}` }),

@@ -1,0 +1,31 @@
+"""What a finding's saving means on the clock: device-seconds spread over devices and steps."""
+
+from collections.abc import Collection, Iterable
+
+from msgspec.structs import replace
+
+from ..report import Finding, StepShare
+from ..workload import Op
+
+
+def with_wall_clock(findings: Iterable[Finding], ops: Collection[Op], steps: Iterable[StepShare], devices: int) -> tuple[Finding, ...]:
+    """Findings with their saving per device over the whole run, and per device and step where there are steps.
+
+    Per step counts the part of the ops' time that lies in steps. ``ops`` are in the order of their ids.
+    """
+    times = [op.time_s or 0.0 for op in ops]
+    in_steps = [0.0] * len(times)
+    keys = set()
+    for share in steps:
+        keys.add(share.step)
+        in_steps[share.op] += share.time_s
+
+    def spread(finding: Finding) -> Finding:
+        if finding.saving_s is None:
+            return finding
+        each = finding.saving_s / max(devices, 1)
+        whole = sum(times[op] for op in finding.ops)
+        share = sum(in_steps[op] for op in finding.ops) / whole if whole else 0.0
+        return replace(finding, saving_per_device_s=each, saving_per_step_s=each * share / len(keys) if keys and share else None)
+
+    return tuple(spread(finding) for finding in findings)
