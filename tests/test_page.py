@@ -65,6 +65,14 @@ def test_the_page_holds_exactly_the_bytes_of_the_json_report(report: Report) -> 
     assert json.loads(held) == json.loads(to_json(report))
 
 
+@pytest.mark.parametrize("character", ["\x7f", "\x9b", "\u061c", "\u200b", "\u202e", "\u2067", "\ufeff"])
+def test_characters_that_reorder_or_hide_text_are_not_in_the_page(character: str) -> None:
+    report = matmuls(f"a{character}b")
+    for made in (report_page(report, title=f"a{character}b"), comparison_page(report, report)):
+        assert character not in made
+    assert json.loads(Elements(report_page(report)).block("report"))["ops"][0]["name"] == f"a{character}b"
+
+
 @given(st.text())
 def test_any_text_survives_the_escape(text: str) -> None:
     written = to_json({"name": text})

@@ -153,6 +153,15 @@ def test_the_list_has_a_json_twin_that_fills_as_runs_are_opened(tmp_path: Path) 
         assert "<table" not in server.get("/").text  # the frame; the page's script fills it
 
 
+def test_names_of_files_cannot_reorder_or_hide_what_is_shown(tmp_path: Path) -> None:
+    table(tmp_path, "ops\u202e\x1b\u200b.csv")
+    with client(tmp_path) as server:
+        (row,) = runs(server).values()
+        shown = [server.get(address).text for address in ("/", "/index.json", str(row["page"]))]
+        assert row["name"] == "ops···.csv"
+    assert not any(character in text for text in shown for character in "\u202e\x1b\u200b")
+
+
 def test_the_json_of_a_run_is_what_the_command_writes(tmp_path: Path) -> None:
     profile = tmp_path / "scan.xplane.pb.gz"
     shutil.copy(SCAN, profile)

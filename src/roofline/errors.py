@@ -16,8 +16,9 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 # Characters that move a terminal's cursor, ring its bell, or reorder or hide what is shown: controls, bidirectional marks, and
-# characters of no width. A name in a file may hold any of them.
-_UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]")
+# characters of no width. A name in a file may hold any of them. The page reads this pattern too, so it is one that JavaScript takes.
+UNSAFE = r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+_UNSAFE = re.compile(UNSAFE)
 _STYLE = re.compile(r"(\x1b\[[0-9;]*m)")
 
 

@@ -78,6 +78,13 @@ def test_marks_for_the_direction_of_text_stay_with_their_name(show: Opener) -> N
     assert names.count() == len(HOSTILE)
 
 
+def test_no_character_that_reorders_or_hides_text_is_shown(show: Opener) -> None:
+    page = show("hostile")
+    assert any("\u202e" in op["name"] for op in report(page)["ops"])
+    shown = page.evaluate("() => document.documentElement.outerHTML")
+    assert not any(character in shown for character in "\x1b\x07\u202e\u2067\u200b\ufeff")
+
+
 def test_a_name_of_ten_thousand_letters_breaks_nothing(show: Opener) -> None:
     page = show("hostile")
     longest = max(report(page)["ops"], key=lambda op: len(op["name"]))

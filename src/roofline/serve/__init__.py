@@ -25,6 +25,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from ..errors import clean
 from ..render.export import to_json
 from ..render.page.html import Live, live_policy, page
 from ..render.page.report_page import catalogue
@@ -78,8 +79,8 @@ class Site:
         if self._index is None or self._index[:2] != (listing, self._jobs.changes):
             changes = self._jobs.changes
             rows = [self._row(run) for run in listing.runs]
-            roots = [str(root) for root in self._lookout.roots]
-            body = to_json({"schema": INDEX_SCHEMA, "roots": roots, "runs": rows, "notes": listing.notes})
+            roots = [clean(str(root)) for root in self._lookout.roots]
+            body = to_json({"schema": INDEX_SCHEMA, "roots": roots, "runs": rows, "notes": [clean(note) for note in listing.notes]})
             self._index = (listing, changes, body)
         return _json(request, self._index[2])
 
@@ -236,18 +237,18 @@ class Site:
         return HTMLResponse(await run_in_threadpool(made), headers={"content-security-policy": live_policy(nonce)})
 
     def _row(self, run: Run) -> dict[str, Any]:
-        job = self._jobs.known(run.version)
+        job, summary = self._jobs.known(run.version), self._jobs.summary(run.version) or {}
         return {
             "id": run.id,
-            "name": run.name,
-            "path": str(run.path),
+            "name": clean(run.name),
+            "path": clean(str(run.path)),
             "kind": run.kind,
             "files": len(run.files),
             "bytes": run.bytes,
             "modified_s": run.modified_ns * NANOSECOND,
             "state": job.state if job else "listed",
             "error": job.error if job else None,
-            "summary": self._jobs.summary(run.version) or None,
+            "summary": {key: clean(value) if isinstance(value, str) else value for key, value in summary.items()} or None,
             "page": f"/run/{run.id}",
             "json": f"/run/{run.id}.json",
         }

@@ -10,6 +10,7 @@ from importlib import resources
 
 from msgspec import Struct
 
+from ..errors import clean
 from ..render.page import html as report_page
 from ..units import percent
 
@@ -51,7 +52,7 @@ def index_page(title: str) -> str:
     return _frame(
         f"{title} · roofline",
         f"""
-<header class="bar"><h1>{html.escape(title)}</h1><p id="count" role="status" aria-live="polite">loading…</p></header>
+<header class="bar"><h1>{_text(title)}</h1><p id="count" role="status" aria-live="polite">loading…</p></header>
 <main>
 <form id="tools" role="search">
 <label for="filter">Filter</label>
@@ -78,9 +79,9 @@ def waiting_page(title: str, *, progress: float | None, state: str) -> str:
     return _frame(
         f"{title} · roofline",
         f"""
-<header class="bar"><h1>{html.escape(title)}</h1><p><a href="/">all runs</a></p></header>
-<main id="waiting" data-state="{html.escape(state)}">
-<p role="status" aria-live="polite" id="word">{html.escape(word)}</p>
+<header class="bar"><h1>{_text(title)}</h1><p><a href="/">all runs</a></p></header>
+<main id="waiting" data-state="{_text(state)}">
+<p role="status" aria-live="polite" id="word">{_text(word)}</p>
 <progress id="progress" aria-label="reading progress" max="1" value="{share:.2f}"></progress>
 <noscript><p>JavaScript is disabled; reload this page in a moment.</p></noscript>
 </main>""",
@@ -93,12 +94,17 @@ def error_page(title: str, message: str, *, events: str = "") -> str:
     return _frame(
         f"{title} · roofline",
         f"""
-<header class="bar"><h1>{html.escape(title)}</h1><p><a href="/">all runs</a></p></header>
-<main id="waiting" data-events="{html.escape(events)}">
-<p role="alert" class="wrong">{html.escape(message)}</p>
+<header class="bar"><h1>{_text(title)}</h1><p><a href="/">all runs</a></p></header>
+<main id="waiting" data-events="{_text(events)}">
+<p role="alert" class="wrong">{_text(message)}</p>
 </main>""",
         script="live_wait.js",
     )
+
+
+def _text(text: str) -> str:
+    """Text as HTML, safe to show."""
+    return html.escape(clean(text))
 
 
 def _frame(title: str, body: str, *, script: str) -> str:
@@ -106,7 +112,7 @@ def _frame(title: str, body: str, *, script: str) -> str:
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<title>{html.escape(title)}</title>
+<title>{_text(title)}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <link rel="icon" href="/static/live_icon.svg">

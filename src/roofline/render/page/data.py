@@ -5,6 +5,7 @@ from functools import lru_cache
 
 import msgspec
 
+from ...errors import UNSAFE
 from ...machine import FALLBACKS, LATENCY, LATENCY_TIMES, LAUNCH_LATENCY_S, TPU_FALLBACKS
 from ...report import CeilingInfo, MachineInfo
 from ...resource import COMPUTE_UNITS, LINK_UNITS, MEMORY_UNITS
@@ -136,6 +137,7 @@ def vocabulary_json() -> bytes:
             "quantities": UNITS,
             "prefixes": {**DECIMAL, **BINARY},
             "numbering": NUMBERING,
+            "unsafe": UNSAFE,
             "feeds": FEEDS,
             "columns": {"ops": OPS, "program": PROGRAM, "differences": DIFFERENCES},
             "groupings": GROUPINGS,

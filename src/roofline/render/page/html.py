@@ -16,10 +16,14 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
+from ...errors import UNSAFE, clean
 from .data import vocabulary_json
 
 STATIC = "static"  # the folder of the page's parts, beside this file
 _MARK = re.compile(r"<!--\{(\w+)\}-->")
+# Controls need no spelling: JSON itself has them by their numbers.
+_UNSAFE = re.compile(r"(?![\x00-\x1f\ud800-\udfff])" + UNSAFE)
+_SPELLED = re.compile(r"\\(?:u([0-9a-f]{4})|.)")
 # Comments that take whole lines, which is how ours are written.
 _COMMENT = re.compile(r"^[ \t]*(?:/\*\*.*?\*/|//[^\n]*)[ \t]*\n", re.MULTILINE | re.DOTALL)
 _INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
@@ -59,7 +63,7 @@ def page(
     report's own, that the page can show the same work on.
     """
     parts = {
-        "title": html.escape(title),
+        "title": html.escape(clean(title)),
         "policy": "" if live else _policy_tag(),
         "style": f'<link rel="stylesheet" href="{html.escape(live.static)}/page.css">' if live else f"<style>{_style()}</style>",
         "imports": _script(_imports(live.static if live else None), "importmap", live),
@@ -77,15 +81,18 @@ def page(
 def escaped(data: bytes) -> str:
     """JSON that cannot end or open an element of HTML: the same values, spelled ``<\\/`` for ``</`` and ``\\u003c!--`` for ``<!--``.
 
+    Characters that reorder or hide text are spelled by their number; the page shows a dot for each, as the terminal does.
+
     >>> escaped(b'{"name": "</script><!-- x"}')
     '{"name": "<\\\\/script>\\\\u003c!-- x"}'
     """
-    return data.decode().replace("</", "<\\/").replace("<!--", "\\u003c!--")
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", data.decode()).replace("</", "<\\/").replace("<!--", "\\u003c!--")
 
 
 def unescaped(text: str) -> bytes:
-    """The bytes that were escaped, for JSON that does not itself spell these two so (ours never does)."""
-    return text.replace("<\\/", "</").replace("\\u003c!--", "<!--").encode()
+    """The bytes that were escaped, for JSON that does not itself spell these so (ours never does)."""
+    plain = _SPELLED.sub(lambda found: chr(int(found[1], 16)) if found[1] and _UNSAFE.fullmatch(chr(int(found[1], 16))) else found[0], text)
+    return plain.replace("<\\/", "</").replace("\\u003c!--", "<!--").encode()
 
 
 def live_policy(nonce: str) -> str:

@@ -13,6 +13,7 @@ import { device } from "#page/device.js";
 import { fill, h, tabList } from "#page/dom.js";
 import { exporter } from "#page/export.js";
 import { findings } from "#page/findings.js";
+import { given } from "#page/given.js";
 import { figures, topBar } from "#page/header.js";
 import { legend } from "#page/legend.js";
 import { listen } from "#page/live.js";
@@ -24,7 +25,6 @@ import { decode, encode, store as storeOf } from "#page/state.js";
 import { table } from "#page/table.js";
 import { plain, show } from "#page/units.js";
 
-const given = (id) => JSON.parse(document.getElementById(id)?.textContent ?? "null");
 const report = given("report");
 const before = given("before");
 const comparison = given("comparison");

@@ -2,6 +2,7 @@
 
 import { opsCsv, toCsv } from "#page/csv.js";
 import { announce, fill, h, menu } from "#page/dom.js";
+import { unescaped } from "#page/given.js";
 import { toSvg } from "#page/svg.js";
 
 const PICTURE = { width: 1200, height: 720 }; // of an exported chart, in pixels
@@ -46,7 +47,7 @@ function svgOf({ model, ...shown }) {
 
 /** The bytes that stand in the page, without what kept them from ending the element. */
 function jsonOf(id) {
-  return document.getElementById(id).textContent.replaceAll("<\\/", "</").replaceAll("\\u003c!--", "<!--");
+  return unescaped(document.getElementById(id).textContent);
 }
 
 async function pngOf(svg) {
