@@ -73,7 +73,7 @@ def test_softmax_runs_on_the_vector_unit() -> None:
 
 
 def test_notes_say_what_was_assumed() -> None:
-    assert calls("attention_forward")["dot_product_attention_fwd.8"].notes == ("causal counts half the square",)
+    assert calls("attention_forward")["dot_product_attention_fwd.8"].notes == ("counted: half the square (causal)",)
     assert any("assuming full sequences" in note for note in calls("attention_windows")["dot_product_attention_fwd.20"].notes)
 
 

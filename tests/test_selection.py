@@ -216,7 +216,7 @@ def test_a_step_has_its_share_of_each_op() -> None:
     assert dot.utilization == {"matrix": 3 / 7, "hbm": 0.75 / 7}
     assert dot.counters is not None
     assert (dot.counters.flops, dot.counters.bytes, dot.counters.time_s) == (303, {"hbm": 33}, 7.5)
-    assert dot.notes == ("3 of 4 executions",)
+    assert dot.notes == ("counted: 3 of 4 executions",)
 
 
 def test_steps_are_named_by_number_or_by_name() -> None:

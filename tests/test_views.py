@@ -11,7 +11,8 @@ import pytest
 
 import roofline as rl
 from roofline.cost import Cost
-from roofline.workload import Op, Recording, Workload
+from roofline.render.text import report_text
+from roofline.workload import COUNTED, Op, Recording, Workload
 from toys import toy
 
 DATA = Path(__file__).parent / "data"
@@ -130,3 +131,13 @@ print("iframe" in data["text/html"], "matmul" in data["text/plain"])
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert run.stdout.split() == ["True", "True"], run.stderr
+
+
+def test_caveats_of_ops_reach_the_terminal_and_how_they_were_counted_does_not() -> None:
+    notes = ("trip count of while.3 unknown: counted once; give it with --trips while.3=N", f"{COUNTED}as one op from start to done")
+    op = Op(name="copy", cost=Cost.of({"hbm": 10}), time_s=2.0, notes=notes)
+    report = rl.analyze(Recording(workload=Workload((op,)), format="table"), toy())
+    text = report_text(report)
+    assert "note: copy: trip count of while.3 unknown" in text
+    assert "from start to done" not in text
+    assert report.ops[0].notes == notes  # JSON and the page have both

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from .dtypes import dtype as number_format
 from .errors import UsageError, did_you_mean
 from .report import Amounts, CounterInfo, OpInfo, Report
+from .workload import COUNTED
 from .workload import feeds as is_feed
 
 Words = str | Iterable[str] | None
@@ -194,7 +195,7 @@ def _part(op: OpInfo, count: float, time_s: float) -> OpInfo:
         times=times,
         utilization={unit: seconds / time_s for unit, seconds in times.items()} if time_s else {},
         counters=_part_of_counters(op.counters, count, op.count, time_s),
-        notes=(*op.notes, f"{count:g} of {op.count:g} executions"),
+        notes=(*op.notes, f"{COUNTED}{count:g} of {op.count:g} executions"),
     )
 
 

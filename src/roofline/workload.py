@@ -8,12 +8,18 @@ from .cost import Cost
 from .ledger import Ledger
 
 COST_PROVENANCES = ("counter", "profile", "compiler", "shape", "formula", "user")
+COUNTED = "counted: "  # begins a note that only says how an op was counted
 FEEDS = ("infeed", "outfeed")  # in the categories of ops that only move data from or to the host
 
 
 def feeds(category: str) -> bool:
     """Whether ops of a category only bring data in from the host or out to it."""
     return any(word in category for word in FEEDS)
+
+
+def is_caveat(note: str) -> bool:
+    """Whether a note says that a figure may be off, rests on an assumption, or can be improved by the reader."""
+    return not note.startswith(COUNTED)
 
 
 class Counters(Struct, frozen=True, kw_only=True):
@@ -78,7 +84,7 @@ class Op(Struct, frozen=True, kw_only=True):
     ``towards`` is which way a copy crosses the bus to the host, ``in`` to the device or ``out``, where the source knows.
     ``time_s`` is the duration of its kernels, ``self_time_s`` what is left without nested ops and earlier events on the same
     stream, so that self times sum to busy time. ``None`` is unknown. ``by_step_and_device`` has the parts in each step on each device,
-    where there are several devices; with one they are ``by_step``.
+    where there are several devices; with one they are ``by_step``. A note is a caveat, or begins with `COUNTED`.
     """
 
     name: str

@@ -6,6 +6,7 @@ from ..report import Finding, OpInfo, Point, Report
 from ..resource import bound_words
 from ..selection import Group
 from ..units import percent, plain, show
+from ..workload import is_caveat
 from .op_table import efficiency_cell, known_flops, more, ops_text
 from .tables import PLAIN, Cell, Paper, facts, table
 
@@ -41,10 +42,13 @@ def report_text(
 
 
 def op_notes(ops: Sequence[OpInfo]) -> list[str]:
-    """What is to be said about some ops, each note once with the ops it is about, the first few of them."""
+    """The caveats of some ops, each once with the ops it is about, the first few of them.
+
+    How an op was counted is no caveat: that is in the report and among the page's details.
+    """
     about: dict[str, list[str]] = {}
     for op in ops:
-        for note in op.notes:
+        for note in filter(is_caveat, op.notes):
             about.setdefault(note, []).append(op.name)
     lines = []
     for note, names in list(about.items())[:OP_NOTES]:

@@ -9,6 +9,7 @@ from math import log2, prod
 from ...cost import Cost
 from ...dtypes import passes_note
 from ...resource import TRANSCENDENTAL, vector
+from ...workload import COUNTED
 from ..ir.attributes import WindowDimension
 from ..ir.shapes import Shape
 from .contractions import algorithm_unit
@@ -112,12 +113,12 @@ def sort(site: Site, inner: Inner) -> Work:
     axis = site.instruction.dimensions[0] if site.instruction.dimensions else len(dims) - 1
     line = dims[axis] if dims else 1
     comparisons = round(prod(dims) * log2(line)) if line > 1 else 0
-    return Work(notes=(f"about {comparisons:,} comparisons, not counted as FLOP",))
+    return Work(notes=(f"{COUNTED}no FLOP for about {comparisons:,} comparisons",))
 
 
 def topk(site: Site, inner: Inner) -> Work:
     """Comparisons only: one per element at least."""
-    return Work(notes=(f"at least {prod(site.operands[0].shape.dims):,} comparisons, not counted as FLOP",))
+    return Work(notes=(f"{COUNTED}no FLOP for at least {prod(site.operands[0].shape.dims):,} comparisons",))
 
 
 def fft(site: Site, inner: Inner) -> Work:
@@ -163,7 +164,7 @@ def _in_full(site: Site, shape: Shape, multiplications: int, additions: int) -> 
 
 def random(site: Site, inner: Inner) -> Work:
     """Integer arithmetic that depends on the generator, and is left out."""
-    return Work(notes=("the arithmetic of the random number generator is not counted",))
+    return Work(notes=(f"{COUNTED}no arithmetic for the random number generator",))
 
 
 def _batch_norm(each: int, roots: int) -> Rule:

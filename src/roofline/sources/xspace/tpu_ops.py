@@ -13,7 +13,7 @@ from msgspec import Struct
 from ...cost import NOTHING, Amount, Cost
 from ...errors import FormulaError
 from ...resource import HBM, PCIE, UNNAMED_WORK, Resource, vector
-from ...workload import feeds
+from ...workload import COUNTED, feeds
 from .attribute import UNKNOWN, Subject
 from .scan import EventMetadata, Slice, Space
 from .tpu_links import LINK, collective_cost
@@ -161,7 +161,7 @@ def subject(op: TpuOp, module: str, program: "Program | None") -> Subject:
 
 def paired(start: TpuOp, done: TpuOp, module: str, program: "Program | None") -> Subject:
     """An asynchronous operation, from its start to its done. Its bytes are on both halves, its breakdown is shared between them."""
-    notes = (f"joined from {start.name} to {done.name}",)
+    notes = (f"{COUNTED}as one op from {start.name} to {done.name}",)
     moved = max(start.bytes or 0, done.bytes or 0)
     if start.towards_host is not None:
         return _subject(start, module, "host transfer", Cost.of({PCIE: moved}), notes)
@@ -231,7 +231,7 @@ def _cost(op: TpuOp, program: "Program | None") -> tuple[Cost, bool, tuple[str, 
         return _links(op, priced) + _arithmetic(op, op.flops or 0, None), True, ()
     if not op.flops and not op.bytes:
         if priced is not None and op.category.startswith("custom"):
-            return priced, True, ("no FLOP or bytes in the profile: cost taken from its program",)
+            return priced, True, (f"{COUNTED}from its program, as the profile has no FLOP or bytes of it",)
         return (NOTHING if op.flops is not None or op.bytes is not None else UNKNOWN), False, ()
     traffic: dict[str, Amount] = dict(op.breakdown) or {HBM.name: op.bytes or 0}
     if feeds(op.category) or "host send" in op.category or "host recv" in op.category:

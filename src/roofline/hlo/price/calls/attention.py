@@ -12,9 +12,10 @@ from ....cost import Amount, Cost, tidy
 from ....dtypes import DType
 from ....formulas.chains import POINTWISE
 from ....resource import TRANSCENDENTAL, matrix, vector
+from ....workload import COUNTED
 
-CAUSAL = "causal counts half the square"
-WINDOWED = "queries see a window of keys; its ends count half"
+CAUSAL = f"{COUNTED}half the square (causal)"
+WINDOWED = f"{COUNTED}a window of keys for each query, half of it at the ends"
 FULL_LENGTHS = "sequence lengths are known only at run time: assuming full sequences"
 
 

@@ -10,6 +10,7 @@ from math import prod
 from ....cost import NOTHING, Cost
 from ....dtypes import DType
 from ....resource import matrix
+from ....workload import COUNTED
 from ...ir.platforms import Platform
 from ...ir.shapes import Shape
 from ...read.backend_config import backend_config, parse_config
@@ -25,7 +26,7 @@ Sizes = tuple[int, ...]
 
 # What an epilogue does to each element of the result; its parts are joined by underscores. AUX writes one more result.
 _EPILOGUES = {"DEFAULT": (), "BIAS": ("bias",), "RELU": ("relu",), "GELU": ("gelu",), "SILU": ("silu",), "AUX": ()}
-PADDED = "multiplications by the compiler's zero padding are not counted"
+PADDED = f"{COUNTED}without multiplications by the compiler's zero padding"
 
 
 @call("__cublas$gemm", "__cublas$lt$matmul", "__cublas$lt$matmul$f8", "__cublas$lt$matmul$mx")
@@ -110,4 +111,4 @@ def triangular_solve(site: Site) -> Price:
     columns = right.dims[-1] if left else right.dims[-2]
     each_one = solve_triangle(triangle.dims[-1], columns).flops(complex_numbers=right.number.name.startswith("complex"))
     work = Cost.of({matrix(accumulator(right.number)): prod(right.dims[:-2]) * each_one})
-    return priced(site, work, "linear algebra", "triangular solve: n² FLOP per right-hand side (LAPACK Working Note 41)")
+    return priced(site, work, "linear algebra", f"{COUNTED}n² FLOP per right-hand side (LAPACK Working Note 41)")

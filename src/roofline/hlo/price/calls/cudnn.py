@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ....cost import NOTHING, Cost
 from ....formulas.chains import POINTWISE
 from ....resource import TRANSCENDENTAL, matrix, vector
+from ....workload import COUNTED
 from ...ir.attributes import ConvolutionDimensions, WindowDimension
 from ...ir.shapes import Shape
 from ...read.backend_config import backend_config
@@ -90,7 +91,7 @@ def _convolution(site: Site, arrays: _Convolution) -> Price:
     resource = unit_of(site, operand(site, 0).number, operand(site, 1).number)
     macs = _batch(labels, arrays) * _features(site, labels, arrays) * _taps(site, labels, arrays)
     work = Cost.of({resource: multiply_adds(operand(site, 0).number) * macs}) + _epilogue(site, made)
-    notes = (TF32 if resource.kind == "tf32" else "", PADDED if arrays.is_cut else "multiplications by padding are not counted")
+    notes = (TF32 if resource.kind == "tf32" else "", PADDED if arrays.is_cut else f"{COUNTED}without multiplications by padding")
     return priced(site, work, "convolution", *notes)
 
 

@@ -10,6 +10,7 @@ from math import prod
 
 from ....cost import NOTHING, Cost
 from ....resource import matrix, vector
+from ....workload import COUNTED
 from ...ir.shapes import Shape
 from ...read.backend_config import backend_config
 from ..types import Price, Site
@@ -20,8 +21,6 @@ from .settings import Config
 from .traffic import Misfit, operand, output, priced
 
 _ROUTINE = re.compile(r"lapack_[sdcz](?P<cpu>[a-z0-9]+?)(?:_ffi)?|(?:cu|hip)(?:solver|blas|sparse)_(?P<gpu>[a-z0-9]+?)(?:_ffi)?")
-_ESTIMATE = "iterative: FLOP estimated"
-_LAWN = "LAPACK Working Note 41"
 _YES, _LEFT = ("V", "A", "S", "O"), "L"
 
 
@@ -39,8 +38,8 @@ def routine(site: Site) -> Price | None:
     number = matrices.number
     flops = count(site, matrices).flops(complex_numbers=number.name.startswith("complex"))
     work = Cost.of({matrix(accumulator(number)): prod(matrices.dims[:-2]) * flops})
-    said = _ESTIMATE if name in _ITERATIVE else _LAWN
-    return priced(site, work, "linear algebra", f"{name}: {said}")
+    said = f"{name} is iterative: FLOP estimated" if name in _ITERATIVE else f"{COUNTED}{name} by LAPACK Working Note 41"
+    return priced(site, work, "linear algebra", said)
 
 
 def _matrices(site: Site) -> Shape:

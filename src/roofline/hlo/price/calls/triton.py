@@ -6,6 +6,7 @@ Bytes follow from the shapes of the call: every operand read once, every result 
 import re
 
 from ....errors import FormulaError
+from ....workload import COUNTED
 from ...read.backend_config import backend_config
 from ...read.lexing import STRING
 from ..types import Price, Site
@@ -41,7 +42,7 @@ def kernel(site: Site) -> Price:
     except FormulaError as misfit:
         return unpriced(site, f"{_UNREAD}: {misfit}")
     said = "masked lanes are counted" if masked else ""
-    return priced(site, work, "custom call", "counted from its Triton IR, without integer (address) arithmetic", said)
+    return priced(site, work, "custom call", f"{COUNTED}from its Triton IR, without integer (address) arithmetic", said)
 
 
 def _code(text: str) -> bytes | None:
