@@ -100,7 +100,7 @@ def passes_of(rate: str) -> tuple[str, int]:
     (('bf16', 3), ('bf16', 1))
     """
     base, _, passes = rate.partition("x")
-    return (base, int(passes)) if passes.isdigit() else (rate, 1)
+    return (base, int(passes)) if passes.isdecimal() else (rate, 1)
 
 
 def passes_note(rate: str) -> str:

@@ -108,7 +108,7 @@ def _shape(text: str) -> tuple[int, ...]:
 
 def _groups(text: str) -> list[int] | list[list[str]]:
     parts = [part.strip() for part in text.split(",")]
-    if all(part.isdigit() for part in parts):
+    if all(part.isdecimal() for part in parts):
         return [int(part) for part in parts]
     return [part.split("+") for part in parts]
 

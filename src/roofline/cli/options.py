@@ -2,8 +2,10 @@
 
 import argparse
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import Any, NoReturn
 
 from ..errors import MachineError, UnitError, UsageError
@@ -32,6 +34,9 @@ class Parser(argparse.ArgumentParser):
         self.command = command
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        for word in takewhile(lambda word: word != "--", sys.argv[1:] if args is None else args):
+            if word.startswith("-") and word.endswith("=--"):  # argparse would give the option an empty list
+                self.error(f"{word.removesuffix('=--')}: '--' is not a value")
         found = super().parse_args(args, namespace)
         for name, value in vars(found).items():
             if "" in (value if isinstance(value, list) else [value]) and value != self.get_default(name):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from ..errors import FormulaError
 from ..ledger import Ledger, read, write
 from .billing import number, vector_work
 from .chains import POINTWISE, PerElement
@@ -9,6 +10,7 @@ from .notation import Dim, Format
 from .registry import formula
 
 COMPARISONS = "comparisons are counted as 1 FLOP each"
+MOST_TENSORS = 1_000  # that one operation reads or writes
 
 
 @formula("elementwise", group="pointwise", example=(2**24,), aliases=("map", "loop_fusion"), zero=("flops", "transcendentals", "inputs"))
@@ -28,6 +30,8 @@ def elementwise(
 
     FLOP = elements · flops; bytes = passes · inputs · elements read, and outputs · elements written, in their formats.
     """
+    if max(inputs, outputs) > MOST_TENSORS:
+        raise FormulaError(f"elementwise: too many tensors; at most {MOST_TENSORS:,} inputs and as many outputs")
     operand, result = number(dtype), number(out, dtype)
     rows = (
         *(read(f"in{index}", (elements,), operand, passes=passes) for index in range(inputs)),

@@ -29,8 +29,14 @@ def files_of(paths: Sequence[str]) -> list[str]:
 
 def profiles_in(folder: Path | str) -> list[str]:
     """The profiles in a run folder or in a log folder above it, in order of name."""
-    found = sorted(file for file in Path(folder).rglob("*.xplane.pb*") if file.name.endswith(PROFILES) and file.is_file())
-    return [file.as_posix() for file in found]
+    return [file.as_posix() for file in sorted(files_below(folder)) if file.name.endswith(PROFILES)]
+
+
+def files_below(folder: Path | str) -> Iterator[Path]:
+    """The files in a folder and those below it, folder by folder; what may not be read is left out."""
+    for where, folders, names in os.walk(folder):
+        folders.sort()
+        yield from (Path(where, name) for name in sorted(names) if os.path.isfile(os.path.join(where, name)))
 
 
 def _hosts(paths: Sequence[str]) -> list[str]:

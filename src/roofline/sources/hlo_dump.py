@@ -1,5 +1,6 @@
 """Programs that a compiler wrote down: HLO text, HloProto or StableHLO files, plain or gzipped, and folders of ``--xla_dump_to``."""
 
+import os
 import re
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def program_files(folder: Path) -> tuple[Path, ...]:
     """One file a program: of each dumped module the compiled form, else the one that went in; in other folders every program."""
     chosen: dict[str, tuple[int, Path]] = {}
     try:
-        files = sorted(file for file in folder.iterdir() if file.is_file())
+        files = sorted(file for file in folder.iterdir() if os.path.isfile(file))
     except OSError as error:
         raise SourceError(f"{folder}: cannot read: {error}") from None
     for file in files:

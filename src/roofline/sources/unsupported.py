@@ -5,7 +5,7 @@ from itertools import islice
 from pathlib import Path
 
 from ..errors import SourceError
-from .files import head_of
+from .files import files_below, head_of
 
 PROFILE = "record with jax.profiler and name its .xplane.pb file"
 BESIDE = "name the .xplane.pb file that was written beside it"
@@ -68,7 +68,7 @@ def check(head: bytes, path: Path | str) -> None:
 def contents(folder: Path | str) -> str:
     """What the files below a folder are, if that is known: for an error about a folder without anything to read."""
     found: dict[str, tuple[int, str, str]] = {}
-    for file in islice(sorted(path for path in Path(folder).rglob("*") if path.is_file()), MOST_FILES):
+    for file in islice(files_below(folder), MOST_FILES):
         try:
             what, advice = recognise(head_of(file), file.name)
         except SourceError:

@@ -1,0 +1,190 @@
+"""Whatever a command is given, it answers, or says in one line what is wrong and ends with status 1 or 2: never a traceback."""
+
+import argparse
+import gzip
+import os
+import random
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from roofline.cli import COMMANDS, main
+from roofline.cli.completion import _parser
+from roofline.cli.plot import FIGURES
+
+DATA = Path(__file__).parent / "data"
+TABLE = "name,step,device,time,hbm,matrix/bf16\ncopy,1,0,14,100,5\n"
+NUMBERS = ("-1", "nan", "inf", "-inf", "1e400", "1e200", "0", "99999999999999999999999", "1.5", "abc", "²", "", "--")
+SOME = ("nan", "0", "--")
+# Commands that answer, the figures of which are then exchanged for wrong ones.
+COMMAND_LINES = {
+    "analyze": "analyze ops.csv",
+    "capture": "capture -o . -- true",
+    "op": "op matmul 8 8 8",
+    "op elementwise": "op elementwise 8",
+    "op collective": "op all_reduce 8",
+    "op attention": "op attention 8 8 8 8 8",
+    "op conv2d": "op conv2d 8 8 8 8 8",
+    "place": "place --flops 1e12 --bytes 1e9",
+    "cross": "cross matmul --free m --k 64 --n 64",
+    "fuse": "fuse exp add --shape 1024",
+    "hlo": "hlo program.hlo",
+    "fusion-report": "fusion-report program.hlo",
+    "compare": "compare ops.csv ops.csv",
+    "jax-compare": "jax-compare",
+    "chips": "chips",
+    "cache": "cache",
+    "serve": "serve missing-folder",
+    "completion": "completion bash",
+    **{f"plot {name}": f"plot {name} {figure.example} -o figure.svg" for name, figure in FIGURES.items()},
+}
+ACTING = ("capture", "serve", "jax-compare")  # valid ones run programs or wait for a browser: only what is refused at once is tried
+SIDE_EFFECTS = ("--help", "--clear", "--open", "--cache", "--output", "--json", "--csv", "--parquet", "--counters", "--lint")
+SLOW = ("plot", "cross")  # a figure or a search takes a while: fewer values are tried
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    monkeypatch.setenv("ROOFLINE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "ops.csv").write_text(TABLE)
+    (tmp_path / "program.hlo").write_bytes(gzip.decompress((DATA / "h200" / "jax_scan.hlo.txt.gz").read_bytes()))
+    return tmp_path
+
+
+def one_line(capsys: pytest.CaptureFixture[str], words: list[str], *, refused: bool = False) -> None:
+    """Runs a command that must answer, or refuse in one line."""
+    status = main(words)
+    said = capsys.readouterr().err.splitlines()
+    assert status in ((1, 2) if refused else (0, 1, 2, 3)), words
+    if status in (1, 2):
+        assert len([line for line in said if line.startswith("roofline: ")]) == 1, (words, said)
+        assert "Traceback" not in "".join(said)
+
+
+def numbers_of(words: list[str]) -> Iterator[argparse.Action]:
+    """The options of a command that take a value."""
+    name, *rest = words
+    for action in _parser(name, rest)._actions:
+        if action.option_strings and action.nargs != 0 and action.choices is None and action.option_strings[-1] not in SIDE_EFFECTS:
+            yield action
+
+
+def test_every_command_is_tried() -> None:
+    assert {words.split()[0] for words in COMMAND_LINES.values()} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("line", [line for name, line in COMMAND_LINES.items() if name not in ACTING])
+def test_wrong_numbers_for_every_option(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = shlex.split(line)
+    assert main(words) == 0, capsys.readouterr().err
+    capsys.readouterr()
+    for action in numbers_of(words):
+        for value in SOME if words[0] in SLOW else NUMBERS:
+            one_line(capsys, [*words, f"{action.option_strings[-1]}={value}"], refused=value in ("", "--"))
+            if "=" in str(action.metavar):
+                one_line(capsys, [*words, f"{action.option_strings[-1]}=hbm={value}"])
+
+
+@pytest.mark.parametrize("line", [line for name, line in COMMAND_LINES.items() if name.split()[0] == "op"])
+@pytest.mark.parametrize("value", NUMBERS)
+def test_wrong_sizes(line: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = shlex.split(line)
+    for place in range(2, len(words)):
+        one_line(capsys, [*words[:place], value, *words[place + 1 :]])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "plot sizes matmul --free nonsense --chips h100 -o figure.svg",
+        "plot sizes matmul --free m,nonsense --k 8 --n 8 --chips h100 -o figure.svg",
+        "plot sizes nonsense --free m --chips h100 -o figure.svg",
+        "plot nonsense -o figure.svg",
+        "op matmul 1e200 1 1 --dtype nonsense",
+        "op elementwise 8 --inputs 1e200",
+        "analyze a.xplane.pb b.xplane.pb --cluster nonsense",
+        "compare ops.csv",
+        "capture",
+        "capture --steps 0 -- true",
+        "capture --delay nonsense -- true",
+        "capture -- no-such-program",
+        "serve --port 99999999",
+        "serve --workers 0",
+        "jax-compare no_such_module:f --args 8x8",
+        "jax-compare --size -1",
+        "completion nonsense",
+        "nonsense",
+    ],
+)
+def test_nonsense_is_refused_in_one_line(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    one_line(capsys, shlex.split(line), refused=True)
+
+
+EXTENSIONS = (
+    *("xplane.pb", "xplane.pb.gz", "csv", "json", "jsonl", "parquet", "hlo", "hlo.pb", "mlir", "toml", "trace.json.gz", "ncu-rep", "txt"),
+)
+CONTENTS = {
+    "empty": b"",
+    "garbage": random.Random(1).randbytes(3000),
+    "gzip that breaks off": gzip.compress(b"x" * 10_000)[:20],
+    "text that is not UTF-8": b"name,time\n\xff\xfe,\x00\n",
+    "deep JSON": b'{"a":' + b"[" * 2000,
+    "MLIR bytecode": b"ML\xefR" + bytes(100),
+    "Parquet": b"PAR1" + bytes(100) + b"PAR1",
+    "HLO with an unknown operand": b"HloModule x\n\nENTRY %m (p: f32[2]) -> f32[2] {\n  ROOT %r = f32[2] add(%p, %q)\n}\n",
+}
+READERS = {
+    "analyze": "analyze {}",
+    "salvage": "analyze {} --salvage",
+    "counters": "analyze ops.csv --chip h200 --counters {}",
+    "hlo": "hlo {}",
+    "fusion-report": "fusion-report {}",
+    "compare": "compare {} {}",
+    "lint": "chips --lint {}",
+    "chip": "op matmul 8 8 8 --chip {}",
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("content", CONTENTS)
+def test_files_that_are_not_what_they_seem(reader: str, content: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for extension in EXTENSIONS:
+        path = folder / f"input.{extension}"
+        path.write_bytes(CONTENTS[content])
+        one_line(capsys, shlex.split(READERS[reader].format(path, path)))
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("path", ["/dev/null", "missing/ops.csv", ".", "ops\x1b.csv", "gs://nowhere/x.xplane.pb", "sample:nonsense"])
+def test_paths_that_cannot_be_read(reader: str, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [word.format(path, path) for word in READERS[reader].split(" ")]
+    one_line(capsys, words, refused=reader not in ("lint", "chip") and path != ".")
+
+
+def test_a_folder_that_vanishes_while_it_is_read_is_left_out(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = folder / "runs" / "gone"
+    gone.mkdir(parents=True)
+    listed = os.scandir
+
+    def scandir(path: str = ".") -> object:
+        if str(path) == str(gone):
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    for command in ("analyze", "hlo", "fusion-report"):
+        one_line(capsys, [command, str(folder / "runs")], refused=True)
+
+
+@pytest.mark.parametrize("line", [line for name, line in COMMAND_LINES.items() if name.split()[0] not in (*ACTING, "completion", "plot")])
+@pytest.mark.parametrize("option", ["--json", "--csv", "--parquet", "-o"])
+def test_output_into_a_missing_folder(line: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = shlex.split(line)
+    if any(option in action.option_strings for action in _parser(words[0], words[1:])._actions):
+        one_line(capsys, [*words, option, "missing/answer.svg" if option == "-o" else "missing/answer"], refused=True)
