@@ -9,7 +9,7 @@ from functools import cache
 from msgspec import Struct, field
 
 from .errors import clean
-from .units import percent, show
+from .units import show
 from .workload import NO_COVERAGE, Coverage
 
 SCHEMA = "roofline.report/1"
@@ -117,8 +117,9 @@ class Point(Struct, frozen=True, kw_only=True):
 
     Seconds are wall time of a device, ``time_s`` the mean over devices and ``slowest_s`` the longest; of the whole program both are the
     wall clock of the run. ``device_seconds`` is the sum over devices, which rates and efficiencies use: work and bytes are those of all
-    devices. ``span_s`` is from the first device work to the last. ``time_s`` is ``at_roof_s``, what the ops would need at their roofs,
-    plus what is ``lost`` by cause: see `losses.lose`.
+    devices. ``span_s`` is from the first device work to the last. ``time_s`` is ``at_roof_s``, what the needed work of the ops would take
+    at their roofs, plus what is ``lost`` by cause: see `losses.lose`. ``hfu`` is the time that the matrix work would take at its peak rates
+    over the time, ``mfu`` the same of the work that the model needed; ``unneeded`` is the rest by class, as for ops.
     """
 
     scope: str
@@ -143,6 +144,9 @@ class Point(Struct, frozen=True, kw_only=True):
     utilization: dict[str, Number] = field(default_factory=dict)
     at_roof_s: Number | None = None
     lost: dict[str, Number] = field(default_factory=dict)
+    mfu: Number | None = None
+    hfu: Number | None = None
+    unneeded: dict[str, Number] = field(default_factory=dict)
 
 
 class LedgerRow(Row, frozen=True, kw_only=True):
@@ -182,7 +186,9 @@ class OpInfo(Row, frozen=True, kw_only=True):
 
     ``rate`` is its FLOP/s and ``bandwidth`` its B/s over each memory level and link, by its own time; ``intensities`` its FLOP over the
     bytes of each of them, of which ``intensity`` is that of main memory. ``attainable`` is the best rate that its roofs allow. An amount
-    that is not wholly known is ``None``; its known part, which the minimum time counts, is in ``known``.
+    that is not wholly known is ``None``; its known part, which the minimum time counts, is in ``known``. ``label`` is a name that a person
+    recognises. ``needed`` is the work that the model needed, where that is less than ``work``; ``unneeded`` is the rest by class
+    (``recomputed``, ``masked``, ``dense``, ``layout``, …), in FLOP where there are any, else in bytes.
     """
 
     id: int
@@ -193,6 +199,7 @@ class OpInfo(Row, frozen=True, kw_only=True):
     scope: str = ""
     location: str = ""
     phase: str = ""
+    label: str = ""
     count: Number = 1
     kernels: Number | None = None
     time_s: Number | None = None
@@ -219,6 +226,8 @@ class OpInfo(Row, frozen=True, kw_only=True):
     utilization: dict[str, Number] = field(default_factory=dict)
     provenance: dict[str, str] = field(default_factory=dict)
     counters: CounterInfo | None = None
+    needed: Amounts | None = None
+    unneeded: dict[str, Number] = field(default_factory=dict)
     roofs: tuple[str, ...] = ()
     unrated: tuple[str, ...] = ()
     ledger: tuple[LedgerRow, ...] = ()
@@ -283,15 +292,18 @@ class Finding(Row, frozen=True, kw_only=True):
     """A diagnosis: what kind, about which ops, in words, and the seconds it could save.
 
     ``saving_s`` is in device-seconds, summed over devices, as ops' times are. ``saving_per_device_s`` is the time saved on the clock of
-    the run, the mean over devices; ``saving_per_step_s`` the same of one step, where there are steps.
+    the run, the mean over devices; ``saving_per_step_s`` the same of one step, where there are steps. ``after_s`` is what would be left of
+    the run's device-seconds. ``title`` is what the finding is about, in a few words.
     """
 
     kind: str
     message: str
+    title: str = ""
     ops: tuple[int, ...] = ()
     saving_s: Number | None = None
     saving_per_device_s: Number | None = None
     saving_per_step_s: Number | None = None
+    after_s: Number | None = None
     levers: tuple[str, ...] = ()
 
 
@@ -309,6 +321,7 @@ class Report(Struct, frozen=True, kw_only=True):
     by_device: tuple[DeviceShare, ...] = ()
     by_step_and_device: tuple[StepDeviceShare, ...] = ()
     findings: tuple[Finding, ...] = ()
+    summary: str = ""
 
     @property
     def total(self) -> Point | None:
@@ -321,8 +334,8 @@ class Report(Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         """A short summary: what ran where, for how long, how near to the roofline, and the first findings."""
         lines, total = [self.heading], self.total
-        if total and total.time_s:
-            lines.append(f"{show(total.time_s, 's')} measured; per-op roofline {percent(total.op_efficiency)} of it")
+        if self.summary:
+            lines.append(self.summary)
         elif total:
             lines.append(f"minimum time {show(total.floor_s, 's')}")
         return clean("\n".join([*lines, *(f"- {finding.message}" for finding in self.findings[:FINDINGS_IN_SUMMARY])]))

@@ -172,6 +172,15 @@ def show(value: float | None, dimension: str, digits: int = 4) -> str:
     return f"{value / scale:.{digits}g} {prefix}{dimension}"
 
 
+def rounded(value: float | None, digits: int) -> float | None:
+    """A number with so many significant digits, for `show`: what is only about right should not look exact.
+
+    >>> rounded(0.00027731, 2), show(rounded(0.00027731, 2), "s")
+    (0.00028, '280 µs')
+    """
+    return None if value is None else float(f"{value:.{digits}g}")
+
+
 def _prefix(magnitude: float, dimension: str, digits: int) -> tuple[str, float]:
     for prefix, scale in (_DOWN if dimension == "s" else _UP).items():
         # 999.96 GB at four digits reads "1000 GB": step up to the next prefix instead.

@@ -75,10 +75,18 @@ class Avoidable(Struct, frozen=True, kw_only=True):
     factor: float | None = None
 
 
+class Array(Struct, frozen=True):
+    """An array that programs hand to each other, by its shape and format, and its bytes."""
+
+    shape: str
+    bytes: int
+
+
 class Op(Struct, frozen=True, kw_only=True):
     """One operation: totals over all its executions.
 
-    ``label`` is a name that a person recognises: scope, operation, shape and number format.
+    ``label`` is a name that a person recognises: scope, operation, shape and number format. ``takes`` and ``gives`` are the arguments and
+    results of its program that it reads and writes, in programs without products.
 
     ``phase`` is ``forward`` or ``backward`` in a program that computes gradients, where the program tells them apart.
     ``towards`` is which way a copy crosses the bus to the host, ``in`` to the device or ``out``, where the source knows.
@@ -108,6 +116,8 @@ class Op(Struct, frozen=True, kw_only=True):
     by_step_and_device: tuple[StepsOnDevice, ...] = ()
     ledger: Ledger | None = None
     avoidable: tuple[Avoidable, ...] = ()
+    takes: tuple[Array, ...] = ()
+    gives: tuple[Array, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -226,11 +236,32 @@ class KernelUse(Struct, frozen=True):
     count: int = 1
 
 
+IDLE_KINDS = ("input", "sync", "callback", "compile", "dispatch", "transfer", "device", "latency", "unknown")
+
+
+class IdleReason(Struct, frozen=True, kw_only=True):
+    """Why devices were idle: the kind of reason, what the host did then in plain words, and where in the user's code.
+
+    ``kind`` is one of `IDLE_KINDS`: the user's Python before the next launch (``input``), a value read back (``sync``), a host callback, a
+    compilation, the dispatch of many programs, the host's side of a copy (``transfer``), another device, kernels that follow each other
+    closely (``latency``), or ``unknown``. ``time_s`` is the device-seconds of its ``gaps``; those of all reasons add up to wall less busy
+    time. ``by_step`` has gaps and device-seconds of each step, by the step in which a gap began.
+    """
+
+    kind: str
+    activity: str
+    location: str = ""
+    time_s: float
+    gaps: int
+    by_step: tuple[Share, ...] = ()
+
+
 class Recording(Struct, frozen=True, kw_only=True):
     """What a source turned its input into.
 
     ``kernels`` are what the operations launched, where a profile names kernels. ``measured`` is the share of the wall time for which
-    hardware counters of the whole program saw each unit busy (0 to 1), where a profile has such counters.
+    hardware counters of the whole program saw each unit busy (0 to 1), where a profile has such counters. ``idle`` is why the devices
+    were idle, the longest reason first.
     """
 
     workload: Workload
@@ -242,4 +273,5 @@ class Recording(Struct, frozen=True, kw_only=True):
     coverage: Coverage = NO_COVERAGE
     kernels: tuple[KernelUse, ...] = ()
     measured: Mapping[str, float] = field(default_factory=dict)
+    idle: tuple[IdleReason, ...] = ()
     notes: tuple[str, ...] = ()

@@ -20,6 +20,7 @@ from ..report import (
     MachineInfo,
     OpInfo,
     OtherFigure,
+    Point,
     Report,
     StepDeviceShare,
     StepInfo,
@@ -29,14 +30,18 @@ from ..sources import read
 from ..sources.remote import Progress
 from ..sources.report_json import stored_report
 from ..workload import Op, Recording, Workload
-from .advice import Placed, advise, in_order
+from .advice import Placed, advise, doubts, in_order
 from .cache_hits import resident, served
 from .counters import with_counters
+from .findings import clock_of, diagnose
 from .losses import cause
+from .needed_work import needed
 from .op_info import op_info
-from .program_points import Standing, points
+from .program_points import points
 from .savings import with_wall_clock
+from .standing import Standing
 from .stragglers import straggler
+from .summary import summary
 
 if TYPE_CHECKING:
     from .batches import Batch
@@ -94,12 +99,20 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         batches, alone = split(workload.ops, machine, corrections)
     placed = [_placed(number, workload.ops[number], machine, corrections) for number in alone]
     moved = [one for one in placed if one.op is not workload.ops[one.id]]
-    standings = _standings(placed, batches)
+    standings = _standings(placed, batches, machine, corrections)
     ops = _rows(placed, batches, standings)
+    made = points(recording, standings, machine, corrections)
     devices = tuple(DeviceInfo(id=device.id, name=device.name, host=device.host) for device in recording.devices)
     by_step = tuple(StepShare(op=id, step=s.key, count=s.count, time_s=s.time_s) for id, op in enumerate(workload) for s in op.by_step)
     by_device = tuple(
         DeviceShare(op=id, device=s.key, count=s.count, time_s=s.time_s) for id, op in enumerate(workload) for s in op.by_device
+    )
+    described = describe(corrections.lower(machine))
+    findings = with_wall_clock(
+        _findings(_advice(recording, placed, standings, made, machine, corrections), ops, by_device, devices, moved),
+        workload.ops,
+        by_step,
+        len(devices) or len({share.device for share in by_device}),
     )
     bare = recording.kernels and all(op.counters is None for op in workload)
     return Report(
@@ -110,9 +123,9 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
             devices=devices,
             notes=(*recording.notes, ONLY_HBM) if bare else recording.notes,
         ),
-        machine=describe(corrections.lower(machine)),
+        machine=described,
         coverage=recording.coverage,
-        points=points(recording, standings, machine, corrections),
+        points=made,
         ops=ops,
         steps=tuple(
             StepInfo(
@@ -136,27 +149,37 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
             for id, op in enumerate(workload)
             for part in op.by_step_and_device
         ),
-        findings=with_wall_clock(
-            _findings(_advice(placed, batches, standings, machine), ops, by_device, devices, moved),
-            workload.ops,
-            by_step,
-            len(devices) or len({share.device for share in by_device}),
-        ),
+        findings=findings,
+        summary=summary(made, described, devices, findings),
     )
 
 
-def _standings(placed: Iterable[Placed], batches: "Iterable[Batch]") -> list[Standing]:
+def _standings(placed: Iterable[Placed], batches: "Iterable[Batch]", machine: Machine, corrections: Corrections) -> list[Standing]:
     """Where each op stands, in the order of their ids."""
-    found = [Standing(one.id, one.op, one.placement.floor_s, cause(one.placement, priced=one.op.priced)) for one in placed]
+    found = [
+        Standing(
+            one.id,
+            one.op,
+            one.placement.floor_s,
+            cause(one.placement, priced=one.op.priced),
+            one.placement.unit,
+            needed(one.op, one.placement.floor_s, machine, corrections),
+        )
+        for one in placed
+    ]
     for batch in batches:
-        found += map(Standing, batch.ids, batch.ops, batch.floors, batch.causes)
+        found += [
+            Standing(id, op, floor, lost_to, batch.units[0])
+            for id, op, floor, lost_to in zip(batch.ids, batch.ops, batch.floors, batch.causes, strict=True)
+        ]
     return sorted(found, key=lambda one: one.id) if batches else found
 
 
 def _rows(placed: Iterable[Placed], batches: "Iterable[Batch]", standings: Sequence[Standing]) -> tuple[OpInfo, ...]:
     """The ops of the report, longest first."""
     ranks = {one.id: rank for rank, one in enumerate(sorted(standings, key=_weight), start=1)}
-    found = [op_info(one, ranks[one.id]) for one in placed]
+    needs = {one.id: one.needed for one in standings if one.needed}
+    found = [op_info(one, ranks[one.id], needs.get(one.id)) for one in placed]
     for batch in batches:
         found += batch.rows(ranks)
     return tuple(sorted(found, key=lambda op: op.rank))
@@ -168,13 +191,19 @@ def _weight(one: Standing) -> tuple[float, int]:
     return -seconds, one.id
 
 
-def _advice(placed: list[Placed], batches: "Sequence[Batch]", standings: Sequence[Standing], machine: Machine) -> tuple[Finding, ...]:
-    """What the rules find of the ops."""
-    if not batches:
+def _advice(
+    recording: Recording,
+    placed: list[Placed],
+    standings: Sequence[Standing],
+    made: Sequence[Point],
+    machine: Machine,
+    corrections: Corrections,
+) -> tuple[Finding, ...]:
+    """Hand formulas are explained one by one; of a program, what is in doubt, and what there is to win."""
+    if recording.format == "formula" or not made:
         return advise(placed, machine)
-    from .batch_advice import advise_batches
-
-    return advise_batches(placed, batches, [one.op for one in standings], machine)
+    clock = clock_of(made)
+    return in_order([*doubts(placed, machine, clock.whole_s), *diagnose(standings, recording, machine, clock, corrections)])
 
 
 def _findings(

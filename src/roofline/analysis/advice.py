@@ -36,6 +36,7 @@ SERIAL_BAND = 0.1  # a time within this of the serial time means that nothing ov
 NOTABLE = 0.01  # of the program's time: below that the middle zone and the unknown are not worth a line
 LISTED = 3  # names that a finding about many ops gives
 SEPARATE = 5  # ops of one kind that get a line each; more share one
+TOLERANCE = 1.02  # of the roof: rates and clocks are not known better than this
 ROUNDING = 1e-9  # efficiencies this close above 1 count as 1
 
 # Words for a matrix product in names and categories: dot_general, sgemm, conv2d, but not convert.
@@ -258,6 +259,16 @@ def findings(program: Program, found: Iterable[Draft], placed: Callable[[int], P
     kept = [draft for draft in found if _matters(draft, program.time_s)]
     whole = [finding for program_rule in PROGRAM if (finding := program_rule(program))]
     return in_order([*_merged(kept, placed), *whole])
+
+
+def doubts(placed: Iterable[Placed], machine: Machine, time_s: float) -> list[Finding]:
+    """What is in doubt about the ops of a program: times below the minimum, units without a rate, unknown costs."""
+    ops = sorted(placed, key=lambda one: one.id)
+    by_id = {one.id: one for one in ops}
+    doubted = [one for one in ops if (one.placement.efficiency or 0.0) > TOLERANCE]
+    found = [replace(draft, saving_s=None) for one in doubted for draft in _about(one)[:1] if draft.kind in ("above-roof", "between-roofs")]
+    program = Program(ops, machine, len(ops), time_s)
+    return [*_merged(found, by_id.__getitem__), *(finding for rule in PROGRAM if (finding := rule(program)))]
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:

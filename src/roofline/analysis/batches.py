@@ -18,6 +18,7 @@ from ..resource import HBM, Resource
 from ..workload import Op
 from .advice import ROUNDING, Placed
 from .losses import cause_of
+from .op_info import plain_label
 from .program_points import number
 
 FEW = 64  # ops: fewer are placed one by one
@@ -98,6 +99,7 @@ class Batch(Struct, frozen=True, kw_only=True):
                 scope=op.scope,
                 location=op.location,
                 phase=op.phase,
+                label=op.label or plain_label(op),
                 count=op.count,
                 kernels=op.kernels,
                 time_s=time_s,

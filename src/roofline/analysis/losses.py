@@ -1,6 +1,7 @@
 """Losses: the time of a program beyond the minimum time of its ops, by cause.
 
-An op occupies its device for its self time s. Of that, min(s, minimum time) is needed; the rest is lost, by the bound of the op:
+An op occupies its device for its self time s. Of that, min(s, minimum time of its needed work) is needed; what the rest of its work would
+take at its roof is lost as unneeded, and the time above that by the bound of the op:
 
     memory          memory-bound
     compute         compute-bound
@@ -8,6 +9,7 @@ An op occupies its device for its self time s. Of that, min(s, minimum time) is 
     latency         latency-bound, or no work on any unit: control flow, waiting
     unpriced        its cost is not fully known, or no unit it uses has a known rate: the rest may be lost or needed
     idle            wall time in which nothing ran: wall − busy
+    unneeded        minimum time of work that the model did not need: recomputed, masked, padded, …
 
 They add up to the wall time, summed over devices: minimum times + losses = wall.
 """
@@ -21,16 +23,21 @@ from ..placement import Placement
 from ..resource import named
 
 MEMORY, COMPUTE, COMMUNICATION, UNPRICED, IDLE = "memory", "compute", "communication", "unpriced", "idle"
+UNNEEDED = "unneeded"
 ROUNDING = 1e-9  # sums of seconds differ by this much in their last digits
-CAUSES = (MEMORY, COMPUTE, COMMUNICATION, LATENCY, UNPRICED, IDLE)
+CAUSES = (MEMORY, COMPUTE, COMMUNICATION, LATENCY, UNPRICED, IDLE, UNNEEDED)
 
 
 class Held(Struct, frozen=True):
-    """An op's hold on its device: its self time, the least its work needs, and the cause that the rest is lost to."""
+    """An op's hold on its device: its self time, the least its work needs, and the cause that the rest is lost to.
+
+    ``needed_s`` is the least that the work the model needed would take, where that is less than all of it.
+    """
 
     seconds: float
     floor_s: float
     cause: str
+    needed_s: float | None = None
 
 
 class Losses(Struct, frozen=True):
@@ -69,9 +76,11 @@ def lose(held: Iterable[Held], wall_s: float, busy_s: float | None = None) -> Lo
     at_roof, lost = 0.0, dict.fromkeys(CAUSES, 0.0)
     for op in ops:
         mine = op.seconds * share
-        needed = min(op.floor_s, mine)
+        ran = min(op.floor_s, mine)
+        needed = ran if op.needed_s is None else min(op.needed_s, ran)
         at_roof += needed
-        lost[op.cause] += mine - needed
+        lost[UNNEEDED] += ran - needed
+        lost[op.cause] += mine - ran
     if busy - spent > ROUNDING * busy:
         lost[UNPRICED] += busy - spent
     lost[IDLE] += wall_s - busy

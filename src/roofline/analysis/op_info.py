@@ -8,11 +8,12 @@ from ..report import CounterInfo, LedgerRow, OpInfo
 from ..workload import Op
 from .advice import Placed
 from .counters import LaunchCounters, model_against_counters
+from .needed_work import Needed
 from .program_points import amounts, known_parts, number
 
 
-def op_info(one: Placed, rank: int) -> OpInfo:
-    """The row of an op that was placed, the ``rank``-th longest."""
+def op_info(one: Placed, rank: int, needed: Needed | None = None) -> OpInfo:
+    """The row of an op that was placed, the ``rank``-th longest, and what of it the model needed."""
     op, placement = one.op, one.placement
     flops, compute = op.cost.flops, placement.compute
     return OpInfo(
@@ -24,6 +25,7 @@ def op_info(one: Placed, rank: int) -> OpInfo:
         scope=op.scope,
         location=op.location,
         phase=op.phase,
+        label=op.label or plain_label(op),
         count=op.count,
         kernels=op.kernels,
         time_s=op.time_s,
@@ -50,11 +52,19 @@ def op_info(one: Placed, rank: int) -> OpInfo:
         utilization=placement.utilization,
         provenance={"work": op.work_provenance, "bytes": op.bytes_provenance},
         counters=_counters(op),
+        needed=amounts(needed.cost, "FLOP") if needed else None,
+        unneeded={kind: number(amount) or 0 for kind, amount in needed.unneeded.items()} if needed else {},
         roofs=tuple(resource.name for resource in placement.roofs),
         unrated=tuple(resource.name for resource in placement.unrated),
         ledger=tuple(_ledger_rows(op.ledger)),
         notes=op.notes,
     )
+
+
+def plain_label(op: Op) -> str:
+    """The label of an op that its source did not label: where it was written, and its name."""
+    where = op.scope or op.location.replace("\\", "/").rpartition("/")[2]
+    return f"{where}  {op.name}" if where else op.name
 
 
 def _intensities(cost: Cost, flops: Amount | None) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ..cost import Amount, Cost, part_of, tidy
 from ..machine import Machine
@@ -12,18 +12,29 @@ from ..resource import PCIE, Resource, named
 from ..workload import Op, Recording, Share, Step, feeds
 from .counters import hardware, launches_kernels
 from .losses import CAUSES, Held, Losses, lose
+from .standing import Standing
 
-_StepCosts = dict[tuple[tuple[int, float], ...], Cost]  # by what ran: steps repeat each other, and differ in their times
 _EXACT_INT = 2**53  # beyond this a JSON reader may lose digits of an integer, so larger ones are written as floats
 
 
+class _Work(Struct, frozen=True):
+    """What ran, what of it the model needed, and the rest by class."""
+
+    cost: Cost
+    needed: Cost
+    unneeded: Mapping[str, Amount] = {}
+
+
+_StepWork = dict[tuple[tuple[int, float], ...], _Work]  # by what ran: steps repeat each other, and differ in their times
+
+
 class _Part(Struct, frozen=True, kw_only=True):
-    """Some of a program's work on all devices: its cost, the sum of its ops' floors, the device-seconds it took, and where those went.
+    """Some of a program's work on all devices, the sum of its ops' floors, the device-seconds it took, and where those went.
 
     ``devices`` is how many devices shared it: seconds over it are wall time, the mean over devices.
     """
 
-    cost: Cost
+    work: _Work
     floors_s: float = 0.0
     time_s: float | None
     busy_s: float | None
@@ -31,15 +42,6 @@ class _Part(Struct, frozen=True, kw_only=True):
     devices: float = 1
     slowest_s: float | None = None
     span_s: float | None = None
-
-
-class Standing(Struct, frozen=True):
-    """An op and where it stands: its minimum time, and what its time above that is lost to."""
-
-    id: int
-    op: Op
-    floor_s: float
-    cause: str
 
 
 def points(recording: Recording, ops: Sequence[Standing], machine: Machine, corrections: Corrections) -> tuple[Point, ...]:
@@ -51,13 +53,13 @@ def points(recording: Recording, ops: Sequence[Standing], machine: Machine, corr
         return ()
     made = []
     shares = _shares(ops)
-    costs: _StepCosts = {}
+    done: _StepWork = {}
     for whole in (True, False) if any(map(_feeds, ops)) else (True,):
         total = _total(recording, ops, whole)
         made.append(_point("total", None, total, machine, corrections, whole))
         if whole:
             made += _hardware(recording, total, machine, corrections)
-        steps = [(step, _step(shares.get(step.key, ()), step, whole, costs)) for step in recording.steps if step.complete]
+        steps = [(step, _step(shares.get(step.key, ()), step, whole, done)) for step in recording.steps if step.complete]
         if steps:
             followed = [part for step, part in steps if step.followed]
             made.append(_point("average", None, _average(followed or [part for _, part in steps]), machine, corrections, whole))
@@ -72,7 +74,7 @@ def _feeds(one: Standing) -> bool:
 def _total(recording: Recording, every: Sequence[Standing], whole: bool) -> _Part:
     """All of it, or all but infeed and outfeed: the run on every device if the source has a clock, else the sum of the ops' times."""
     kept = every if whole else [one for one in every if not _feeds(one)]
-    fed = 0.0 if whole else sum(_own(one) for one in every if _feeds(one))
+    fed = 0.0 if whole else sum(one.own_s for one in every if _feeds(one))
     cover = recording.coverage
     devices = max(len(recording.devices), 1) if cover.run_s is not None else 1
     wall = _less(cover.wall_s if cover.run_s is None else cover.run_s * devices, fed)
@@ -80,10 +82,9 @@ def _total(recording: Recording, every: Sequence[Standing], whole: bool) -> _Par
         times = [one.op.time_s for one in kept if one.op.time_s is not None]
         wall = sum(times) if times else None
     busy = _less(cover.busy_s, fed)
-    cost = Cost.total(_directed(one.op) for one in kept)
-    held = [Held(_own(one), one.floor_s, one.cause) for one in kept]
+    held = [Held(one.own_s, one.floor_s, one.cause, one.needed.floor_s if one.needed else None) for one in kept]
     return _Part(
-        cost=cost,
+        work=_work((one, one.op.count) for one in kept),
         floors_s=sum(one.floor_s for one in kept),
         time_s=wall,
         busy_s=busy,
@@ -98,11 +99,6 @@ def _less(seconds: float | None, fed_s: float) -> float | None:
     return None if seconds is None else max(seconds - fed_s, 0.0)
 
 
-def _own(one: Standing) -> float:
-    """The seconds that an op held its device: its self time, where the source tells nested ops apart."""
-    return (one.op.time_s or 0.0) if one.op.self_time_s is None else one.op.self_time_s
-
-
 def _shares(ops: Iterable[Standing]) -> dict[int, list[tuple[Standing, Share]]]:
     """What ran in each step."""
     found: dict[int, list[tuple[Standing, Share]]] = {}
@@ -113,26 +109,26 @@ def _shares(ops: Iterable[Standing]) -> dict[int, list[tuple[Standing, Share]]]:
     return found
 
 
-def _step(shares: Iterable[tuple[Standing, Share]], step: Step, whole: bool, costs: "_StepCosts") -> _Part:
+def _step(shares: Iterable[tuple[Standing, Share]], step: Step, whole: bool, done: _StepWork) -> _Part:
     """One step: each op by the share of its executions that fell into it, its self time by the share of its time."""
     floors, fed, held, kept = 0.0, 0.0, [], []
     for one, share in shares:
-        own = _own(one) * (share.time_s / one.op.time_s) if one.op.time_s else 0.0
+        own = one.own_s * (share.time_s / one.op.time_s) if one.op.time_s else 0.0
         if not whole and _feeds(one):
             fed += own
             continue
-        floor = one.floor_s * (share.count / one.op.count)
-        floors += floor
-        held.append(Held(own, floor, one.cause))
+        part = share.count / one.op.count
+        floors += one.floor_s * part
+        held.append(Held(own, one.floor_s * part, one.cause, one.needed.floor_s * part if one.needed else None))
         kept.append((one, share.count))
     seconds = step.time_s if step.device_seconds is None else step.device_seconds
     devices = round(seconds / step.time_s) if seconds and step.time_s else 1
     wall, busy = _less(seconds, fed), _less(None if step.busy_s is None else step.busy_s * devices, fed)
     ran = tuple([(one.id, count) for one, count in kept])
-    if ran not in costs:
-        costs[ran] = _cost(kept)
+    if ran not in done:
+        done[ran] = _work(kept)
     return _Part(
-        cost=costs[ran],
+        work=done[ran],
         floors_s=floors,
         time_s=wall,
         busy_s=busy,
@@ -143,16 +139,35 @@ def _step(shares: Iterable[tuple[Standing, Share]], step: Step, whole: bool, cos
     )
 
 
-def _cost(ran: Iterable[tuple[Standing, float]]) -> Cost:
-    """What these executions of these ops need."""
-    amounts: dict[Resource, Amount] = {}
-    unknown: set[Resource] = set()
+def _work(ran: Iterable[tuple[Standing, float]]) -> _Work:
+    """What these executions of these ops ran, and what of it was needed."""
+    done, needed = _Sum(), _Sum()
+    unneeded: dict[str, Amount] = {}
     for one, count in ran:
         cost = _directed(one.op)
-        unknown |= cost.unknown
+        done.add(cost, count, one.op.count)
+        needed.add(one.needed.cost if one.needed else cost, count, one.op.count)
+        for kind, amount in (one.needed.unneeded if one.needed else {}).items():
+            unneeded[kind] = unneeded.get(kind, 0) + part_of(amount, count, one.op.count)
+    return _Work(done.cost, needed.cost, unneeded)
+
+
+class _Sum(Struct):
+    """Costs that add up, without one in between for each of them."""
+
+    amounts: dict[Resource, Amount] = field(default_factory=dict)
+    unknown: set[Resource] = field(default_factory=set)
+
+    def add(self, cost: Cost, count: float, of: float) -> None:
+        """The part of a cost that ``count`` of ``of`` executions are."""
+        self.unknown |= cost.unknown
         for resource, amount in cost.amounts:
-            amounts[resource] = amounts.get(resource, 0) + part_of(amount, count, one.op.count)
-    return Cost(tuple(sorted(amounts.items(), key=lambda held: held[0].name)), frozenset(unknown))
+            part = amount if count == of else part_of(amount, count, of)
+            self.amounts[resource] = self.amounts.get(resource, 0) + part
+
+    @property
+    def cost(self) -> Cost:
+        return Cost(tuple(sorted(self.amounts.items(), key=lambda held: held[0].name)), frozenset(self.unknown))
 
 
 def _directed(op: Op) -> Cost:
@@ -165,12 +180,16 @@ def _directed(op: Op) -> Cost:
 
 def _average(parts: Sequence[_Part]) -> _Part:
     """The mean of complete steps; a time that one of them lacks is unknown."""
-    whole = Cost.total(part.cost for part in parts)
+    cost, needed = (Cost.total(costs) for costs in zip(*((part.work.cost, part.work.needed) for part in parts), strict=True))
+    unneeded: dict[str, Amount] = {}
+    for part in parts:
+        for kind, amount in part.work.unneeded.items():
+            unneeded[kind] = unneeded.get(kind, 0) + part_of(amount, 1, len(parts))
     losses = [part.losses for part in parts if part.losses is not None]
     time_s = _mean([part.time_s for part in parts])
     wall = _mean([None if part.time_s is None else part.time_s / part.devices for part in parts])
     return _Part(
-        cost=Cost(tuple((resource, part_of(amount, 1, len(parts))) for resource, amount in whole.amounts), whole.unknown),
+        work=_Work(_share(cost, len(parts)), _share(needed, len(parts)), unneeded),
         floors_s=sum(part.floors_s for part in parts) / len(parts),
         time_s=time_s,
         busy_s=_mean([part.busy_s for part in parts]),
@@ -179,6 +198,10 @@ def _average(parts: Sequence[_Part]) -> _Part:
         slowest_s=_mean([part.slowest_s for part in parts]),
         span_s=_mean([part.span_s for part in parts]),
     )
+
+
+def _share(cost: Cost, of: int) -> Cost:
+    return Cost(tuple((resource, part_of(amount, 1, of)) for resource, amount in cost.amounts), cost.unknown)
 
 
 def _mean(seconds: Sequence[float | None]) -> float | None:
@@ -203,7 +226,7 @@ def _hardware(recording: Recording, total: _Part, machine: Machine, corrections:
         if seen is not None:
             time_s, busy_s = (total.time_s, total.busy_s) if seen.covers_all else (seen.time_s, seen.time_s)
             devices = total.devices if seen.covers_all else 1
-            part = _Part(cost=seen.cost, time_s=time_s, busy_s=busy_s, devices=devices)
+            part = _Part(work=_Work(seen.cost, seen.cost), time_s=time_s, busy_s=busy_s, devices=devices)
             yield _point("hardware", None, part, machine, corrections, True)
     elif recording.measured and total.time_s:
         yield _measured(recording.measured, total)
@@ -232,7 +255,8 @@ def _measured(busy: Mapping[str, float], total: _Part) -> Point:
 
 def _point(scope: str, step: int | None, part: _Part, machine: Machine, corrections: Corrections, whole: bool) -> Point:
     # A whole program that no unit is rated for is an error; a step of one is not.
-    found = (place if scope == "total" else hold)(part.cost, machine, part.time_s, corrections)
+    cost = part.work.cost
+    found = (place if scope == "total" else hold)(cost, machine, part.time_s, corrections)
     return Point(
         scope=scope,
         step=step,
@@ -242,11 +266,11 @@ def _point(scope: str, step: int | None, part: _Part, machine: Machine, correcti
         span_s=part.span_s,
         busy_s=_over(part.busy_s, part.devices),
         device_seconds=part.time_s,
-        work=amounts(part.cost, "FLOP"),
-        flops=number(part.cost.flops),
-        bytes=amounts(part.cost, "B"),
-        hops=amounts(part.cost, "hop"),
-        known=known_parts(part.cost),
+        work=amounts(cost, "FLOP"),
+        flops=number(cost.flops),
+        bytes=amounts(cost, "B"),
+        hops=amounts(cost, "hop"),
+        known=known_parts(cost),
         intensity=found.intensity(),
         bound=found.bound,
         floor_s=None if found.is_unknown else found.floor_s / part.devices,
@@ -256,7 +280,16 @@ def _point(scope: str, step: int | None, part: _Part, machine: Machine, correcti
         utilization=found.utilization,
         at_roof_s=part.losses.at_roof_s / part.devices if part.losses else None,
         lost={cause: seconds / part.devices for cause, seconds in part.losses.lost.items()} if part.losses else {},
+        mfu=_utilization(part.work.needed, machine, part.time_s),
+        hfu=_utilization(cost, machine, part.time_s),
+        unneeded={kind: number(amount) or 0 for kind, amount in part.work.unneeded.items()},
     )
+
+
+def _utilization(cost: Cost, machine: Machine, time_s: float | None) -> float | None:
+    """The time that matrix work takes at its peak rates, over the time."""
+    matrix = [(resource, amount) for resource, amount in cost.amounts if resource.unit == "matrix" and machine.resolve(resource)]
+    return sum(float(amount) / machine.rate(resource) for resource, amount in matrix) / time_s if time_s and matrix else None
 
 
 def _over(seconds: float | None, devices: float) -> float | None:

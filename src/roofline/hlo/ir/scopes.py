@@ -23,11 +23,12 @@ def scope(op_name: str) -> str:
     ('layer0/attn', '', '')
     """
     *outer, _primitive = _segments(op_name) or [""]
-    kept = []
+    kept: list[str] = []
     for segment in outer:
         for part in _segments(_unwrapped(segment)):
             # An einsum's own scope is its equation.
-            if part and not _NOISE.fullmatch(part) and "->" not in part:
+            # The backward pass of a rematerialised scope names it twice: transpose(jvp(layer0))/jvp(layer0).
+            if part and not _NOISE.fullmatch(part) and "->" not in part and kept[-1:] != [part]:
                 kept.append(part)
     return _EMPTY.sub("/", "/".join(kept))
 

@@ -5,11 +5,12 @@ would spare. A `Review` runs them once a computation, when first asked.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 
 from msgspec.structs import replace
 
 from ...errors import FormulaError, SourceError
-from ...workload import Avoidable, Op, Workload
+from ...workload import Array, Avoidable, Op, Workload
 from ..ir.module import HloModule
 from ..ir.platforms import Platform, detect_platform
 from ..price.collectives import Network
@@ -18,6 +19,7 @@ from ..price.program import Executed, executed
 from .attention import stored_attention
 from .donation import missing_donations
 from .duplicates import duplicates
+from .exchanged import exchanged
 from .experts import dense_experts
 from .kernels import Kernels
 from .labels import label
@@ -75,11 +77,25 @@ class Review:
             self._found[computation] = _apply(self._of(computation))
         return self._found[computation].get(index, ())
 
+    def exchanged(self, computation: int, index: int) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+        """The program's arguments and results that a kernel reads and writes; nothing in a program that has products."""
+        if computation != self.module.entry or self._has_products:
+            return (), ()
+        return exchanged(self.module.entry_computation, index)
+
+    @cached_property
+    def _has_products(self) -> bool:
+        kernels = self._of(self.module.entry)
+        loops = any(one.opcode == "while" for one in kernels.computation)
+        return loops or any(kernels.product(index) for index in kernels.costs)
+
     def reviewed(self, found: Executed) -> Op:
         """The op of an instruction with its label and what of its work could be avoided."""
         number = self._numbers[found.site.computation.name]
         index = self._of(number).place(found.site.instruction)
-        return replace(found.op, label=self.label(number, index, found.op.location), avoidable=self.avoidable(number, index))
+        takes, gives = self.exchanged(number, index)
+        label = self.label(number, index, found.op.location)
+        return replace(found.op, label=label, avoidable=self.avoidable(number, index), takes=takes, gives=gives)
 
     def _of(self, computation: int) -> Kernels:
         if computation not in self._kernels:

@@ -28,7 +28,8 @@ def missing_donations(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             continue
         number = entry.parameters.index(source.index)
         if number not in donated and _updated_in_place(values, entry, index):
-            why = f"copies argument {number} ({source.shape}) whole, which is then updated in place"
+            name = source.instruction.op_name or f"argument {number}"
+            why = f"copies {name} whole, which is then updated in place"
             yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS)
 
 

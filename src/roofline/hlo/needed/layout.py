@@ -26,4 +26,4 @@ def layout_copies(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             continue
         turned = max((one.shape.elements for one in parts if one.opcode in _MOVES), default=0)
         if turned and 2 * turned >= instruction.shape.elements:
-            yield index, Avoidable(kind=KIND, instead=NOTHING, why="only changes the layout of an array", unneeded=CLASS)
+            yield index, Avoidable(kind=KIND, instead=NOTHING, why="moves arrays only to change their layout", unneeded=CLASS)

@@ -21,4 +21,4 @@ def odd_sizes(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         odd = [size for size in sizes if size % step and size > _SMALL]
         if odd and min(sizes) > _SMALL:
             word = " and ".join(str(size) for size in dict.fromkeys(odd))
-            yield index, Avoidable(kind=KIND, instead=cost, why=f"has sizes ({word}) that are no multiple of {step}")
+            yield index, Avoidable(kind=KIND, instead=cost, why=f"multiplies matrices of sizes ({word}) that are no multiple of {step}")

@@ -17,4 +17,7 @@ def recomputed(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     for index in kernels.costs:
         instruction = kernels.computation[index]
         if _BY_ORDER in instruction.op_name or _BY_COMPILER.search(instruction.name):
-            yield index, Avoidable(kind=KIND, instead=NOTHING, why="computes again in the backward pass", unneeded=CLASS)
+            yield (
+                index,
+                Avoidable(kind=KIND, instead=NOTHING, why="computes again in the backward pass what the forward pass did", unneeded=CLASS),
+            )

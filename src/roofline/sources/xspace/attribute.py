@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from ...cost import NOTHING, Cost
 from ...resource import HBM, UNNAMED_WORK
-from ...workload import Avoidable, Hardware
+from ...workload import Array, Avoidable, Hardware
 
 UNKNOWN = Cost.of({UNNAMED_WORK: None, HBM: None})  # of work that nobody can price
 NAME_LOST = "the damaged file lost the metadata that names its op"
@@ -35,6 +35,8 @@ class Subject(Struct, frozen=True, kw_only=True):
     label: str = ""
     cost: Cost = NOTHING
     avoidable: tuple[Avoidable, ...] = ()
+    takes: tuple[Array, ...] = ()
+    gives: tuple[Array, ...] = ()
     work_provenance: str = "compiler"
     bytes_provenance: str = "compiler"
     notes: tuple[str, ...] = ()

@@ -131,6 +131,7 @@ class Program(Struct, eq=False):
         instruction, price = self.instruction(place), self.price(place)
         metadata = instruction.metadata
         location = self._location(instruction, metadata)
+        takes, gives = self.review.exchanged(*place)
         return Subject(
             name=instruction.name,
             label=self.review.label(*place, location),
@@ -142,6 +143,8 @@ class Program(Struct, eq=False):
             phase=direction(metadata.op_name),
             cost=price.cost,
             avoidable=self.review.avoidable(*place),
+            takes=takes,
+            gives=gives,
             notes=price.notes,
         )
 

@@ -347,5 +347,7 @@ def _op(subject: Subject, row: _Row, ambiguous: bool, several: bool) -> Op:
         by_device=tuple(sorted(row.devices, key=lambda share: share.key)),
         by_step_and_device=tuple(sorted(row.both, key=lambda part: part.device)) if several else (),
         avoidable=subject.avoidable,
+        takes=subject.takes,
+        gives=subject.gives,
         notes=subject.notes,
     )

@@ -1,0 +1,38 @@
+"""Chains of small programs: kernels that hand arrays to each other through memory because each was compiled by itself.
+
+A program cannot be fused with another. Ops that take what others of the same step gave (arrays of the same shape and format, programs
+without products) would be one kernel in one program, which reads the first array and writes the last: of n executions in a row, the
+exchanged bytes of n − 1 are spared.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ..cost import Cost
+from ..resource import HBM
+from ..workload import Avoidable
+from .losses import MEMORY
+from .standing import Standing
+
+KIND = "unfused-chain"
+
+
+def unfused_chains(standings: Sequence[Standing], steps: int) -> list[tuple[Standing, Avoidable]]:
+    """The ops of a run of so many steps that exchange arrays with other programs, and what each would cost in one program."""
+    candidates = [one for one in standings if one.cause == MEMORY and one.op.takes and one.op.gives]
+    given = Counter(array for one in candidates for array in one.op.gives)
+    taken = Counter(array for one in candidates for array in one.op.takes)
+    linked = [one for one in candidates if any(array in given for array in one.op.takes) or any(array in taken for array in one.op.gives)]
+    executions = sum(one.op.count for one in linked) / max(steps, 1)
+    if executions < 2:
+        return []
+    spared = (executions - 1) / executions
+    found = []
+    for one in linked:
+        read = {array for array in one.op.takes if array in given}
+        written = {array for array in one.op.gives if array in taken}
+        exchanged = sum(array.bytes for array in read) + sum(array.bytes for array in written)
+        each = {resource: amount / one.op.count for resource, amount in one.op.cost.amounts}
+        each[HBM] = max(each.get(HBM, 0) - exchanged * spared, 0)
+        found.append((one, Avoidable(kind=KIND, instead=Cost.of(each), why=f"hands arrays on through memory in {executions:.3g} programs")))
+    return found

@@ -1,0 +1,187 @@
+"""Kinds of findings: the headline of each, the change that helps, and where to start. `docs/findings.md` has a section on each."""
+
+from msgspec import Struct
+
+
+class Kind(Struct, frozen=True):
+    """A kind of finding. ``title`` ends the sentence "start with …"; ``change`` is what to do, in one clause; ``phrase`` what was seen."""
+
+    title: str
+    change: str
+    phrase: str = ""
+    levers: tuple[str, ...] = ()
+
+
+KINDS: dict[str, Kind] = {
+    "idle-input": Kind(
+        "the input, for which the device waits",
+        "Prepare the next batch while the device runs",
+        "the host was in {activity}",
+        (
+            "load and transform data in other threads or processes, some batches ahead",
+            "dispatch the next step before the batch after it is made",
+        ),
+    ),
+    "idle-sync": Kind(
+        "the values that the host reads back, for which the device waits",
+        "Read values some steps later, or less often",
+        "the host read a value back and then was in {activity}",
+        ("keep the loss on the device and read it every hundredth step", "log from another thread"),
+    ),
+    "idle-callback": Kind(
+        "the callback to the host inside the program",
+        "Compute it on the device, or after the step",
+        "the program waited for a callback to the host, {activity}",
+        ("replace pure_callback, io_callback and debug prints by operations on the device", "return the value and use it after the step"),
+    ),
+    "idle-compile": Kind(
+        "the compilation that goes on in steps",
+        "Give the program the same shapes and static arguments every step",
+        "the host compiled {activity}",
+        (
+            "pad batches to a few sizes",
+            "pass changing Python values as arrays, not as static arguments",
+            "keep the compilation cache between runs",
+        ),
+    ),
+    "idle-dispatch": Kind(
+        "the many small programs that the host launches one by one",
+        "Compile the whole step as one program",
+        "the host was launching small programs, in {activity}",
+        ("jit the function that calls them, not its parts", "update all parameters in one jitted call"),
+    ),
+    "idle-transfer": Kind(
+        "the copies between host and device that nothing overlaps",
+        "Copy the next batch while this one is computed",
+        "the host moved data, in {activity}",
+        (
+            "send data ahead with an asynchronous copy (jax.device_put before the step that needs it)",
+            "keep on the device what is used again",
+        ),
+    ),
+    "idle-device": Kind(
+        "the device that the others wait for",
+        "Give every device the same work",
+        "it waited for another device",
+        ("compare the devices: work, clocks, hosts",),
+    ),
+    "idle": Kind(
+        "the time in which the device is idle",
+        "Keep the device fed",
+        "what the host did then is not in the profile",
+        ("record the profile with host tracing on, to see what the host did",),
+    ),
+    "one-hot-product": Kind(
+        "the embedding that is computed as a product with one-hot rows",
+        "Look rows up with a gather (table[ids]); its gradient is a scatter-add",
+        levers=("embedding[tokens], or jnp.take, instead of one_hot(tokens) @ embedding",),
+    ),
+    "dense-experts": Kind(
+        "the experts, all of which are computed for every token",
+        "Use a grouped product, which computes each token with its own experts",
+        levers=(
+            "a grouped kernel: Pallas megablox, Tokamax ragged_dot, cuBLAS grouped products",
+            "sort tokens by expert, as ragged_dot has them already",
+        ),
+    ),
+    "missing-donation": Kind(
+        "the argument that is copied whole because it is not donated",
+        "Donate it, so that it is updated in place",
+        "copies arguments whole that it then updates in place",
+        levers=("jax.jit(f, donate_argnums=…) for the arguments that the call replaces",),
+    ),
+    "stored-attention": Kind(
+        "attention, which stores its scores",
+        "Use a fused attention kernel, which keeps the scores on chip and skips masked blocks",
+        "stores the scores of attention and reads them back",
+        levers=("jax.nn.dot_product_attention(implementation='cudnn'), a Pallas or Splash attention kernel",),
+    ),
+    "masked-attention": Kind(
+        "attention, which computes the scores that its mask removes",
+        "Use a kernel that skips masked blocks",
+        levers=("a fused attention kernel with its causal flag set",),
+    ),
+    "recomputation": Kind(
+        "the recomputation of the forward pass",
+        "Store more activations, if memory allows",
+        levers=(
+            "checkpoint fewer layers, or with a policy that keeps products (checkpoint_policies.dots_saveable)",
+            "compare the peak memory with the capacity",
+        ),
+    ),
+    "wide-format": Kind(
+        "the products in a wider number format than their operands had",
+        "Multiply in the narrow format, which accumulates in fp32 anyway",
+        levers=(
+            "drop astype(float32) before the product; use preferred_element_type for the result",
+            "check jax_enable_x64 and stray NumPy float64 constants",
+        ),
+    ),
+    "unused-results": Kind(
+        "the results of which a part is never used",
+        "Select before computing",
+        levers=("slice the inputs, not the result",),
+    ),
+    "duplicated-work": Kind(
+        "the work that is done twice",
+        "Compute it once and pass it on",
+        levers=("return the value from the first use; two jitted functions cannot share what they compute",),
+    ),
+    "layout-copies": Kind(
+        "the copies that only change layouts",
+        "Keep one layout",
+        levers=(
+            "order dimensions so that products and convolutions take them as they are",
+            "transpose inside of a jitted function, where it can fuse, not between two",
+        ),
+    ),
+    "unfused-chain": Kind(
+        "the chain of small programs that hand arrays to each other through memory",
+        "Compile them as one program, so that they fuse",
+        levers=("jit the function that calls them",),
+    ),
+    "low-batch": Kind(
+        "the batch, which is too small for the weights that are read",
+        "Process more rows at once: eight times as many take about as long",
+        levers=("batch requests, tokens or examples", "quantize the weights: int8 halves their bytes"),
+    ),
+    "odd-sizes": Kind(
+        "the products with sizes that the matrix unit cannot load well",
+        "Pad the sizes to a multiple of 64",
+        levers=("pad vocabulary, heads and hidden sizes to multiples of 64 or 128",),
+    ),
+    "host-copies": Kind(
+        "the copies between host and device",
+        "Copy while the device computes, or not at all",
+        levers=(
+            "keep on the device what is used again",
+            "send narrower formats: uint8 images, int32 tokens",
+            "use pinned memory and copy ahead",
+        ),
+    ),
+    "latency": Kind(
+        "the kernels that are too small for their launch",
+        "Make fewer, larger kernels",
+        levers=("batch small operations, or unroll the loop around them", "one kernel for the whole recurrence (Pallas, Triton)"),
+    ),
+    "memory": Kind(
+        "the memory-bound kernels",
+        "At 90% of the bandwidth",
+        levers=("fuse neighbours, so that intermediates never reach memory", "store narrower number formats"),
+    ),
+    "products": Kind(
+        "the products",
+        "At 80% of the peak",
+        levers=("sizes in multiples of the tile; more rows than the chip has units", "the vendor's kernel, or an autotuned one"),
+    ),
+    "compute": Kind(
+        "the compute-bound kernels that are no products",
+        "At 70% of the peak",
+        levers=("check number formats and transcendental functions",),
+    ),
+    "communication": Kind(
+        "the communication",
+        "Overlap it with work that does not depend on it",
+        levers=("send fewer bytes: another sharding, a narrower format", "start collectives earlier"),
+    ),
+}

@@ -1,0 +1,292 @@
+"""Findings: what costs the program its time, what to do about it, and what would be left then.
+
+A finding is about a decision of the program's author (attention is written out, a cache is not donated), with kernels as its evidence.
+Doubts come first and promise nothing; then by the seconds that can really be won: what a change would spare, or the distance to what good
+kernels reach, not to the roof. Like ops are merged before anything is left out.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from ..machine import LATENCY, Machine
+from ..placement import IDEAL, Corrections, hold
+from ..report import Finding, Point
+from ..resource import PCIE, named
+from ..units import percent, rounded, show
+from ..workload import Avoidable, IdleReason, Recording
+from .chains import unfused_chains
+from .finding_kinds import KINDS
+from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
+from .standing import Standing
+
+NOTABLE = 0.01  # of the time: below that nothing is worth a line
+LISTED = 3
+# What good kernels reach of each roof: the distance to that can be won, the rest is inherent.
+REACHABLE = {"hbm": 0.9, "matrix": 0.8, "vector": 0.7}
+OTHERWISE = 0.85
+ODD = 0.6  # of the roof: a product above it does not suffer from its sizes
+# What is said of one op, and of several.
+WORDS = {
+    "memory": ("is memory-bound", "are memory-bound"),
+    "products": ("is compute-bound", "are compute-bound"),
+    "compute": ("is compute-bound", "are compute-bound"),
+    "communication": ("is communication-bound", "are communication-bound"),
+    "latency": ("takes longer to launch than to run", "take longer to launch than to run"),
+    "host-copies": ("moves data between host and device", "move data between host and device"),
+}
+_NUMBER = re.compile(r"\d+")
+
+
+class Clock(Struct, frozen=True, kw_only=True):
+    """The time that findings speak of.
+
+    ``whole_s`` is the run in device-seconds, or the minimum time of a program that did not run; ``each_s`` is one step on one device, or
+    the run on one, and there are ``parts`` of them.
+    """
+
+    whole_s: float
+    each_s: float
+    parts: float = 1
+    per: str = ""
+    measured: bool = True
+
+    def of(self, seconds: float) -> str:
+        """Some of the whole, in words: per step, on one device."""
+        return f"{show(rounded(seconds / self.parts, 3), 's')} of {show(rounded(self.each_s, 3), 's')}{self.per}"
+
+    def after(self, seconds: float) -> str:
+        """What would be left without these seconds."""
+        return f"{show(rounded(max(self.each_s - seconds / self.parts, 0.0), 3), 's')}{self.per}"
+
+
+def clock_of(points: Sequence[Point]) -> Clock:
+    """The clock of a program: its average step where it has steps, else its run."""
+    whole = [point for point in points if point.infeed_outfeed]
+    total = next(point for point in whole if point.scope == "total")
+    if not total.time_s:
+        least = total.at_roof_s or total.floor_s or 0.0
+        return Clock(whole_s=least, each_s=least, measured=False)
+    seconds = total.device_seconds or total.time_s
+    steps = [point for point in whole if point.scope == "step"]
+    average = next((point for point in whole if point.scope == "average"), None)
+    if average is None or not average.time_s or not steps:
+        return Clock(whole_s=seconds, each_s=total.time_s, parts=seconds / total.time_s)
+    parts = sum((point.device_seconds or 0.0) / point.time_s for point in steps if point.time_s)
+    return Clock(whole_s=seconds, each_s=average.time_s, parts=parts, per=" per step")
+
+
+class Case(Struct):
+    """Ops with one reason, and what each of them could spare."""
+
+    kind: str
+    group: str = ""
+    ops: list[tuple[Standing, float, Avoidable | None]] = []
+
+    @property
+    def saving_s(self) -> float:
+        return sum(saving for _, saving, _ in self.ops)
+
+    @property
+    def spent_s(self) -> float:
+        return sum(one.spent_s for one, _, _ in self.ops)
+
+
+def diagnose(
+    standings: Sequence[Standing], recording: Recording, machine: Machine, clock: Clock, corrections: Corrections = IDEAL
+) -> list[Finding]:
+    """What there is to win, by kind: work that could be avoided, idle time, and distance to what good kernels reach."""
+    cases = _avoidable(standings, len(recording.steps), machine, corrections)
+    kept = [case for case in cases if case.saving_s >= NOTABLE * clock.whole_s]
+    taken = {one.id for case in kept for one, _, _ in case.ops}
+    found = [_told(case, clock) for case in kept]
+    between = sum(reason.time_s for reason in recording.idle if reason.kind == LATENCY)
+    found += _idle(recording.idle, clock)
+    found += _remaining([one for one in standings if one.id not in taken], clock, between)
+    return found
+
+
+def _avoidable(standings: Sequence[Standing], steps: int, machine: Machine, corrections: Corrections) -> list[Case]:
+    """Ops by what would spare the most of each. What takes its launch takes no less with less work."""
+    chains = {one.id: reason for one, reason in unfused_chains(standings, steps)}
+    cases: dict[tuple[str, str], Case] = {}
+    for one in standings:
+        if one.cause == LATENCY:
+            continue
+        reasons = (*one.op.avoidable, chains[one.id]) if one.id in chains else one.op.avoidable
+        options = [(_spared(one, reason, machine, corrections), reason) for reason in reasons]
+        saving, reason = max(options, key=lambda option: option[0], default=(0.0, None))
+        if reason is not None and saving > 0:
+            cases.setdefault((reason.kind, reason.group), Case(reason.kind, reason.group, [])).ops.append((one, saving, reason))
+    return list(cases.values())
+
+
+def _spared(one: Standing, reason: Avoidable, machine: Machine, corrections: Corrections) -> float:
+    """The seconds of an op that would be spared: its time in proportion to the minimum times with and without."""
+    if not one.floor_s:
+        return one.spent_s
+    if reason.kind == "odd-sizes":
+        return max(one.spent_s - one.floor_s / REACHABLE["matrix"], 0.0) if one.floor_s < ODD * one.spent_s else 0.0
+    if reason.kind == "low-batch" and one.cause != MEMORY:
+        return 0.0
+    left = reason.instead * one.op.count
+    floor = hold(left, machine, None, corrections, one.op.launches).floor_s if left.amounts else 0.0
+    return one.spent_s * max(1 - floor / one.floor_s, 0.0)
+
+
+def _told(case: Case, clock: Clock) -> Finding:
+    """A finding about work that could be avoided."""
+    kind = KINDS[case.kind]
+    case.ops.sort(key=lambda held: -held[1])
+    standings = [one for one, _, _ in case.ops]
+    reason = case.ops[0][2]
+    why = kind.phrase or (reason.why if reason else "")
+    factor = f", {reason.factor:.3g} times the needed work" if reason and reason.factor else ""
+    seen = f"{_at(standings)} the program {why}{factor}: {clock.of(case.spent_s)} in {_count(standings)}."
+    message = f"{seen} {kind.change}: {_less(case.saving_s, clock)}."
+    return Finding(
+        kind=case.kind,
+        title=kind.title,
+        message=message,
+        ops=tuple(one.id for one in standings),
+        saving_s=case.saving_s,
+        levers=kind.levers,
+        after_s=max(clock.whole_s - case.saving_s, 0.0),
+    )
+
+
+def _less(saving_s: float, clock: Clock) -> str:
+    """What a change would spare, and what would be left."""
+    return f"about {show(rounded(saving_s / clock.parts, 2), 's')} less, {clock.after(saving_s)} left"
+
+
+def _count(standings: Sequence[Standing]) -> str:
+    """How many ops, and the longest of them by its label."""
+    longest = _name(max(standings, key=lambda one: one.spent_s))
+    return longest if len(standings) == 1 else f"{len(standings)} ops, the longest {longest}"
+
+
+def _name(one: Standing) -> str:
+    label = one.op.label.partition("  ")[2] or one.op.label
+    return f"{label} ({one.op.name})" if label and label != one.op.name else one.op.name
+
+
+def _at(standings: Sequence[Standing]) -> str:
+    where = _where(standings)
+    if any(one.op.location for one in standings):
+        return f"At {where}"
+    return f"In {where}" if where else "Outside of programs"
+
+
+def _where(standings: Sequence[Standing]) -> str:
+    """Where ops were written: scopes with their numbers starred, source lines, else programs."""
+    scopes = list(dict.fromkeys(_NUMBER.sub("*", one.op.scope) for one in standings if one.op.scope))
+    lines = list(dict.fromkeys(_line(one.op.location) for one in standings if one.op.location))
+    programs = list(dict.fromkeys(one.op.module.removeprefix("jit_") for one in standings if one.op.module))
+    places = scopes[:LISTED] if scopes else []
+    shown = ", ".join(places)
+    at = ", ".join(lines[:LISTED]) + (" …" if len(lines) > LISTED else "")
+    if shown and at:
+        return f"{shown} ({at})"
+    return shown or at or ", ".join(programs[:LISTED])
+
+
+def _line(location: str) -> str:
+    return location.replace("\\", "/").rpartition("/")[2]
+
+
+def _idle(reasons: Iterable[IdleReason], clock: Clock) -> list[Finding]:
+    """Findings about time in which the device waited, one for each kind of reason and place."""
+    by_kind: dict[str, list[IdleReason]] = {}
+    for reason in reasons:
+        if reason.kind != LATENCY:
+            by_kind.setdefault(reason.kind, []).append(reason)
+    found = []
+    for kind_name, mine in by_kind.items():
+        waited = sum(reason.time_s for reason in mine)
+        if waited < NOTABLE * clock.whole_s:
+            continue
+        longest = max(mine, key=lambda reason: reason.time_s)
+        name = f"idle-{kind_name}" if f"idle-{kind_name}" in KINDS else "idle"
+        kind = KINDS[name]
+        said = kind.phrase.format(activity=longest.activity or "code that the profile does not show")
+        at = f" ({_line(longest.location)})" if longest.location else ""
+        message = f"The device is idle {clock.of(waited)}: {said}{at}. {kind.change}: {clock.after(waited)} left."
+        left = max(clock.whole_s - waited, 0.0)
+        found.append(Finding(kind=name, title=kind.title, message=message, saving_s=waited, levers=kind.levers, after_s=left))
+    return found
+
+
+def _remaining(standings: Sequence[Standing], clock: Clock, between_s: float) -> list[Finding]:
+    """What is lost in ops that do nothing needless, by cause; ``between_s`` is the time between kernels that follow each other closely."""
+    groups: dict[str, list[Standing]] = {}
+    for one in standings:
+        kind = _kind(one)
+        if kind:
+            groups.setdefault(kind, []).append(one)
+    found = []
+    for kind, ops in groups.items():
+        finding = _merged(kind, ops, clock, between_s if kind == LATENCY else 0.0)
+        if finding is not None:
+            found.append(finding)
+    return found
+
+
+def _kind(one: Standing) -> str:
+    if one.cause == UNPRICED:
+        return ""
+    if one.cause == COMMUNICATION:
+        return "host-copies" if one.unit and named(one.unit).unit.partition(".")[0] == PCIE.name else "communication"
+    if one.cause == MEMORY:
+        return "memory"
+    if one.cause == COMPUTE:
+        return "products" if one.unit == "matrix" else "compute"
+    return "latency"
+
+
+def _won(kind: str, one: Standing) -> float:
+    """The seconds of an op that can really be won."""
+    if kind in ("host-copies", "latency"):
+        return max(one.spent_s - (0.0 if kind == "host-copies" else one.floor_s), 0.0)
+    reachable = REACHABLE.get(one.unit or "", OTHERWISE)
+    return max(one.spent_s - one.floor_s / reachable, 0.0)
+
+
+def _merged(kind_name: str, ops: list[Standing], clock: Clock, between_s: float) -> Finding | None:
+    """One finding for ops that lose time to the same cause."""
+    kind = KINDS[kind_name]
+    spent, floor = sum(one.spent_s for one in ops), sum(min(one.floor_s, one.spent_s) for one in ops)
+    if not clock.measured:
+        if spent < NOTABLE * clock.whole_s:
+            return None
+        ops.sort(key=lambda one: -one.spent_s)
+        message = f"{_at(ops[:LISTED])} {_count(ops)}, {_are(ops, kind_name)}: at least {clock.of(spent)}."
+        return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(one.id for one in ops), levers=kind.levers)
+    won = [(one, _won(kind_name, one)) for one in ops]
+    saving, spent = sum(seconds for _, seconds in won) + between_s, spent + between_s
+    if spent - floor < NOTABLE * clock.whole_s:
+        return None
+    won.sort(key=lambda held: -held[1])
+    worst = [one for one, seconds in won if seconds > 0] or [one for one, _ in won]
+    efficiency = percent(floor / spent) if spent else ""
+    reach = "" if kind_name in ("host-copies", "latency") else f" at {efficiency} of the roofline"
+    told = f"{_at(worst)} {_count(worst)}, {_are(worst, kind_name)}{reach}: {clock.of(spent)}."
+    if saving < NOTABLE * clock.whole_s:
+        message = f"{told} That is as good as such ops get; only less work helps."
+        return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(one.id for one in worst), levers=())
+    message = f"{told} {kind.change}: {_less(saving, clock)}."
+    return Finding(
+        kind=kind_name,
+        title=kind.title,
+        message=message,
+        ops=tuple(one.id for one in worst),
+        saving_s=saving,
+        levers=kind.levers,
+        after_s=max(clock.whole_s - saving, 0.0),
+    )
+
+
+def _are(ops: Sequence[Standing], kind: str) -> str:
+    one, several = WORDS[kind]
+    return one if len(ops) == 1 else several

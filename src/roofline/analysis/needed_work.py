@@ -1,0 +1,47 @@
+"""Needed work: of what an op ran, how much the model needed, and which class the rest belongs to."""
+
+from msgspec import Struct
+
+from ..cost import Amount, Cost, tidy
+from ..machine import Machine
+from ..placement import Corrections, hold
+from ..workload import Op
+
+CLASSES = ("recomputed", "padded", "masked", "duplicated", "dense", "unused", "wide", "layout", "copied")
+
+
+class Needed(Struct, frozen=True):
+    """What the model needed of an op, over all its executions: its cost, the minimum time of that, and what else ran, by class.
+
+    ``unneeded`` is in FLOP where the op has any that was not needed, else in bytes.
+    """
+
+    cost: Cost
+    floor_s: float
+    unneeded: dict[str, Amount]
+
+
+def needed(op: Op, floor_s: float, machine: Machine, corrections: Corrections) -> Needed | None:
+    """What of an op was needed; ``None`` where nothing says that anything was not.
+
+    Several reasons may hold for one op: half of a product is masked, and all of it recomputed. Of each resource the least is needed.
+    """
+    reasons = [one for one in op.avoidable if one.unneeded]
+    if not reasons:
+        return None
+    amounts = dict(op.cost.amounts)
+    unneeded: dict[str, Amount] = {}
+    for reason in reasons:
+        least = {resource: min(amount, reason.instead.known(resource) * op.count) for resource, amount in amounts.items()}
+        moved = {resource: reason.instead.known(resource) * op.count for resource in reason.instead if resource not in amounts}
+        after = {**least, **moved}
+        flops = sum(amount for resource, amount in amounts.items() if resource.is_arithmetic)
+        flops_after = sum(amount for resource, amount in after.items() if resource.is_arithmetic)
+        spared = flops - flops_after
+        if spared <= 0:
+            spared = sum(a for r, a in amounts.items() if r.measure == "B") - sum(a for r, a in after.items() if r.measure == "B")
+        unneeded[reason.unneeded] = unneeded.get(reason.unneeded, 0) + max(tidy(spared), 0)
+        amounts = after
+    cost = Cost(tuple(sorted(((r, a) for r, a in amounts.items() if a), key=lambda held: held[0].name)), op.cost.unknown)
+    floor = hold(cost, machine, None, corrections, op.launches).floor_s if cost.amounts else 0.0
+    return Needed(cost, min(floor, floor_s), unneeded)

@@ -1,0 +1,27 @@
+"""Where an op stands: what its time is compared with, and what it is lost to."""
+
+from msgspec import Struct
+
+from ..workload import Op
+from .needed_work import Needed
+
+
+class Standing(Struct, frozen=True):
+    """An op and where it stands: its minimum time, what its time above that is lost to, what binds it, and what of it was needed."""
+
+    id: int
+    op: Op
+    floor_s: float
+    cause: str
+    unit: str | None = None
+    needed: Needed | None = None
+
+    @property
+    def own_s(self) -> float:
+        """The seconds that it held its device: its self time, where the source tells nested ops apart."""
+        return (self.op.time_s or 0.0) if self.op.self_time_s is None else self.op.self_time_s
+
+    @property
+    def spent_s(self) -> float:
+        """The seconds that it held its device; without times its minimum."""
+        return self.floor_s if self.op.self_time_s is None and self.op.time_s is None else self.own_s

@@ -1,0 +1,68 @@
+"""The first sentence of a report: how long, how far from the minimum, where the time goes, and what to do first."""
+
+from collections.abc import Sequence
+
+from ..report import DeviceInfo, Finding, MachineInfo, Point
+from ..units import percent, rounded, show
+
+NOTABLE = 0.01
+CAUSES = 3
+WORDS = {
+    "memory": "memory",
+    "compute": "compute",
+    "communication": "communication",
+    "latency": "launches",
+    "unpriced": "ops of unknown cost",
+    "idle": "idle time",
+    "unneeded": "work that was not needed",
+}
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+
+def summary(points: Sequence[Point], machine: MachineInfo, devices: Sequence[DeviceInfo], findings: Sequence[Finding]) -> str:
+    """How long a step or the program takes, the least it could, what is lost to what, and the finding to start with."""
+    whole = [point for point in points if point.infeed_outfeed]
+    point = next((p for p in whole if p.scope == "average"), None) or next((p for p in whole if p.scope == "total"), None)
+    if point is None:
+        return ""
+    per = " per step" if point.scope == "average" else ""
+    where = _machines(machine, devices)
+    if not point.time_s:
+        least = show(rounded(point.at_roof_s if point.at_roof_s is not None else point.floor_s, 3), "s")
+        return " ".join(filter(None, [f"At least {least}{per} on {where}{_utilization(point)}.", _start(findings, None)]))
+    least = f"; {show(rounded(point.at_roof_s, 3), 's')} is the minimum for this program" if point.at_roof_s is not None else ""
+    first = f"{show(rounded(point.time_s, 3), 's')}{per} on {where}{least}{_utilization(point)}."
+    return " ".join(filter(None, [first, _lost(point), _start(findings, point)]))
+
+
+def _machines(machine: MachineInfo, devices: Sequence[DeviceInfo]) -> str:
+    count = len(devices) or 1
+    number = _NUMBERS[count] if count < len(_NUMBERS) else f"{count:,}"
+    return f"{number} {machine.title or machine.name}"
+
+
+def _utilization(point: Point) -> str:
+    said = [f"{word} {percent(value)}" for word, value in (("MFU", point.mfu), ("HFU", point.hfu)) if value]
+    if len(said) == 2 and said[0].removeprefix("MFU") == said[1].removeprefix("HFU"):
+        said = said[:1]
+    return f" ({', '.join(said)})" if said else ""
+
+
+def _lost(point: Point) -> str:
+    """The largest losses of more than a hundredth of the time."""
+    assert point.time_s
+    large = sorted(((s, cause) for cause, s in point.lost.items() if s >= NOTABLE * point.time_s), reverse=True)[:CAUSES]
+    parts = [f"{show(rounded(seconds, 2), 's')} to {WORDS[cause]}" for seconds, cause in large]
+    return f"Lost: {', '.join(parts)}." if parts else ""
+
+
+def _start(findings: Sequence[Finding], point: Point | None) -> str:
+    """The first finding that promises something."""
+    best = next((finding for finding in findings if finding.saving_s), None)
+    if best is None:
+        if point is not None and point.scope == "average":
+            return "Nothing above a hundredth of the time is easily won."
+        return ""
+    if point is not None and point.scope == "average" and best.saving_per_step_s:
+        return f"Start with {best.title}: about {show(rounded(best.saving_per_step_s, 2), 's')} a step."
+    return f"Start with {best.title}: about {show(rounded(best.saving_per_device_s or best.saving_s, 2), 's')}."

@@ -1,0 +1,26 @@
+"""Arrays that a program takes from others and gives to others, kernel by kernel: where programs were cut, and what the cuts move."""
+
+from ...workload import Array
+from ..ir.module import Computation
+from ..ir.shapes import Shape
+from ..price.traffic import source
+
+_SMALL = 1 << 20  # bytes: smaller arrays are not worth a thought
+
+
+def exchanged(entry: Computation, index: int) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """The arguments of a program that a kernel of its entry reads, and the results that it writes."""
+    instruction = entry[index]
+    sources = {source(entry, operand, ())[0] for operand in instruction.operands}
+    taken = [entry[place].shape for place in sorted(sources) if entry[place].opcode == "parameter"]
+    results = {source(entry, operand, ())[0] for operand in entry.root_instruction.operands} | {
+        entry.root,
+        source(entry, entry.root, ())[0],
+    }
+    given = list(instruction.shape.leaves) if index in results else []
+    return _arrays(taken), _arrays(given)
+
+
+def _arrays(shapes: list[Shape]) -> tuple[Array, ...]:
+    large = [shape for shape in shapes if shape.is_array and shape.bytes >= _SMALL]
+    return tuple(Array(f"{shape.dtype}[{','.join(map(str, shape.dims))}]", shape.bytes) for shape in large)
