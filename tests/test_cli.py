@@ -188,7 +188,8 @@ def test_chips_are_listed_shown_compared_and_checked(capsys: Capture, tmp_path: 
     assert len(json_of(capsys, "chips")["machines"]) == 115
     text = out_of(capsys, "chips", "h200")
     assert "4.8 TB/s" in text
-    assert "datasheet" in text
+    assert "quoted" in text
+    assert "the vendor's own document was not read for them" in " ".join(text.split())
     assert "other source" in text
     assert "ridge matrix/bf16" in out_of(capsys, "chips", "--compare", "v5p,v6e,h100")
     assert "no problems" in out_of(capsys, "chips", "--lint-all")

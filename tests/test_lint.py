@@ -205,6 +205,25 @@ def test_a_users_own_figure_without_a_source_is_a_warning(tmp_path: Path) -> Non
     assert str(problem) == "mine.toml: hbm: warning: the rate has no source; cite one, like source = ['datasheet, page 2'] [source]"
 
 
+@pytest.mark.parametrize(
+    ("vendor", "cited", "fine"),
+    [
+        ("AMD", "rocm_specs", True),
+        ("AMD", "ml_engineering: L472", False),  # repeats AMD's figure
+        ("NVIDIA", "rocm_specs", False),  # a vendor's document, of another vendor
+        ("AMD", "AMD MI999 data sheet, page 1", True),  # in words: who published it is not known here
+    ],
+)
+def test_a_datasheet_figure_cites_a_document_of_its_vendor(tmp_path: Path, vendor: str, cited: str, fine: bool) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(f"vendor = '{vendor}'\n[[memory]]\nlevel = 'hbm'\nrate = '3 TB/s'\nprovenance = 'datasheet'\nsource = ['{cited}']\n")
+    found = [each for each in lint(path) if each.check == "provenance"]
+    assert [each.severity for each in found] == ([] if fine else ["warning"])
+    assert all(each.message.endswith(f"is not published by {vendor}; say quoted") for each in found)
+    path.write_text(path.read_text().replace("'datasheet'", "'quoted'"))
+    assert [each for each in lint(path) if each.check == "provenance"] == []
+
+
 def test_gib_taken_for_gb_is_a_warning() -> None:
     # 3.35 TiB/s written for 3.35 TB/s is 10% too much; 3350 GiB/s is 7%.
     [problem] = [each for each in lint(Machine.of("h100-sxm", {"hbm": "3350 GiB/s"})) if each.check == "catalogue"]

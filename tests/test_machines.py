@@ -13,7 +13,7 @@ from roofline.errors import MachineError, RooflineError, UsageError
 from roofline.machine import Machine
 from roofline.machines import card, cards, catalogue, load, names, parse_settings, read
 from roofline.machines.catalogue import CHIPS, _index, _key
-from roofline.machines.citations import SOURCES, sources, unreliable
+from roofline.machines.citations import SOURCES, source_of, sources, unreliable
 from roofline.machines.reading import build
 from roofline.machines.table import Table
 from roofline.units import parse
@@ -264,6 +264,22 @@ def test_sources_say_where_to_find_them_and_which_to_distrust() -> None:
     assert all(each.source and each.problem for each in unreliable())
 
 
+def test_a_figure_is_datasheet_where_a_document_of_its_vendor_is_cited_and_quoted_where_none_is() -> None:
+    for each in cards():
+        for figure in each.attributions:
+            publishers = {source.vendor for citation in figure.citations if (source := source_of(citation))}
+            if figure.provenance in ("datasheet", "quoted"):
+                expected = "datasheet" if each.machine.vendor in publishers else "quoted"
+                assert figure.provenance == expected, (each.machine.name, figure)
+    # AMD's own page, another project that repeats NVIDIA's figure, and a document read only through others.
+    provenances = [load(chip).ceiling("matrix/bf16").provenance for chip in ("mi300x", "h100-sxm", "rtx-5090")]  # type: ignore[union-attr]
+    assert provenances == ["datasheet", "quoted", "quoted"]
+
+
+def test_every_vendor_of_a_source_makes_a_chip_of_the_catalogue() -> None:
+    assert {source.vendor for source in sources().values()} - {""} <= {machine.vendor for machine in catalogue()}
+
+
 LEVELS = {
     **dict.fromkeys(("HBM", "unified memory", "DDR3 weight memory", "GDDR6", "GDDR6X", "GDDR7", "LPDDR5", "LPDDR5X", "DDR5-4800"), "hbm"),
     **dict.fromkeys(("L1/shared memory", "shared memory", "L1/SLM", "L1 SRAM", "L1 vector"), "l1"),
@@ -273,12 +289,12 @@ LEVELS = {
     "Unified Buffer": "unified_buffer",
 }
 PROVENANCE = {
-    "vendor": "datasheet",
-    "vendor_or_repo": "datasheet",
-    "derived": "derived",
-    "measured": "measured",
-    "third_party": "third party",
-    "third_party_estimate": "third party",
+    "vendor": ("datasheet", "quoted"),
+    "vendor_or_repo": ("datasheet", "quoted"),
+    "derived": ("derived",),
+    "measured": ("measured",),
+    "third_party": ("third party",),
+    "third_party_estimate": ("third party",),
 }
 
 
@@ -338,7 +354,7 @@ def test_compute_rates_are_the_references(chip: dict[str, Any]) -> None:
         ceiling = machine.ceiling(f"{entry['unit']}/{entry['dtype']}")
         assert ceiling is not None
         assert (ceiling.rate, ceiling.sparse) == (entry["ops_per_s"], entry.get("sparse_ops_per_s"))
-        assert ceiling.provenance == PROVENANCE[entry["basis"]]
+        assert ceiling.provenance in PROVENANCE[entry["basis"]]
         assert ceiling.citation.count("; ") == len(entry["source"]) - 1
         _holds(entry, ceiling.others, ceiling.rate, "alternatives", "project_value")
         assert ("note" in entry) <= bool(ceiling.note)
@@ -367,13 +383,15 @@ def test_memories_are_the_references(chip: dict[str, Any]) -> None:
         assert (words.type, bool(words.per_unit)) == (entry.get("type", ""), "per_unit" in entry) or level == "vmem"
         if "capacity_bytes" in entry:
             [held] = [each for each in machine.capacities if each.level.name == level]
-            assert (held.bytes, held.provenance) == (entry["capacity_bytes"], PROVENANCE[entry["capacity_basis"]])
+            assert held.bytes == entry["capacity_bytes"]
+            assert held.provenance in PROVENANCE[entry["capacity_basis"]]
             assert held.citation.count("; ") == len(entry["capacity_source"]) - 1
             _holds(entry, held.others, held.bytes, "capacity_alternatives")
         ceiling = machine.ceiling("vmem.read" if level == "vmem" else level)
         assert (ceiling is not None) == ("bandwidth_bytes_per_s" in entry)
         if ceiling is not None:
-            assert (ceiling.rate, ceiling.provenance) == (entry["bandwidth_bytes_per_s"], PROVENANCE[entry["bandwidth_basis"]])
+            assert ceiling.rate == entry["bandwidth_bytes_per_s"]
+            assert ceiling.provenance in PROVENANCE[entry["bandwidth_basis"]]
             _holds(entry, ceiling.others, ceiling.rate, "bandwidth_alternatives", "bandwidth_project_value")
             assert ("note" in entry) <= bool(ceiling.note)
             assert entry.get("confidence", "") in ceiling.note
@@ -412,7 +430,8 @@ def test_specs_power_and_sustained_rates_are_the_references(chip: dict[str, Any]
     for entry in chip.get("spec", []):
         spec = specs[entry["name"].removesuffix("_hz")]
         value = parse(spec.value, "Hz") if entry["name"].endswith("_hz") else spec.value
-        assert (value, spec.provenance) == (entry["value"], PROVENANCE[entry["basis"]])
+        assert value == entry["value"]
+        assert spec.provenance in PROVENANCE[entry["basis"]]
         assert len(spec.others) == len(entry.get("alternatives", []))
         assert entry.get("confidence", "") in spec.note
     for entry in chip.get("power", []):
@@ -453,7 +472,7 @@ def test_a_file_that_extends_a_chip_gives_only_what_differs() -> None:
     assert nvlink is not None
     assert (hbm.rate, hbm.provenance, hbm.citation) == (parse("3 TB/s", "B/s"), "measured", "our stream benchmark")
     assert hbm.others[0].value == base.rate("hbm")
-    assert hbm.others[0].note == "datasheet, overridden"
+    assert hbm.others[0].note == "quoted, overridden"
     assert (nvlink.rate, nvlink.peak, nvlink.count) == (parse("19 GB/s", "B/s"), parse("25 GB/s", "B/s"), 18)
     assert ours.rate("matrix/bf16") == base.rate("matrix/bf16")
     assert ours.capacity() == base.capacity()
@@ -478,7 +497,7 @@ GOOD = COMPUTE + "rate = '1 TFLOP/s'\n"
         (COMPUTE + "rate = '1 TFLOP/s'\nrates = 3", "my.toml: compute[0].rates: unknown key; did you mean 'rate'?"),
         (
             COMPUTE + "rate = '1 TFLOP/s'\nprovenance = 'rumour'",
-            "my.toml: compute[0].provenance: 'rumour' is not one of datasheet, derived",
+            "my.toml: compute[0].provenance: 'rumour' is not one of datasheet, quoted, derived",
         ),
         (GOOD + GOOD, "my.toml: matrix/bf16 is rated twice; keep one and put the other under its others"),
         (

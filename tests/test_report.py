@@ -60,6 +60,13 @@ def test_a_report_that_is_read_and_written_again_is_the_same_bytes(
     assert rl.to_json(rl.analyze(first)) == first.read_bytes()
 
 
+def test_a_report_from_before_figures_were_called_quoted_still_reads(tmp_path: Path) -> None:
+    old = to_json(rl.price([rl.formulas.matmul(8, 8, 8)], rl.chip("h100-sxm"))).replace(b'"quoted"', b'"datasheet"')
+    (tmp_path / "old.json").write_bytes(old)
+    assert {ceiling.provenance for ceiling in read_report(tmp_path / "old.json").machine.ceilings} >= {"datasheet", "derived"}
+    assert rl.to_json(rl.analyze(tmp_path / "old.json")) == old
+
+
 def test_a_report_can_be_held_against_another_machine(tmp_path: Path) -> None:
     report = rl.analyze(rl.read(SAMPLE), rl.chip("h200"))
     (tmp_path / "report.json").write_bytes(to_json(report))

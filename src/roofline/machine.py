@@ -16,7 +16,15 @@ from .errors import MachineError, UnitError, did_you_mean
 from .resource import HBM, LINK_UNITS, Resource
 from .units import parse, percent, show
 
-PROVENANCES = ("datasheet", "derived", "measured", "profile", "user", "third party")
+PROVENANCES = {  # of a ceiling, and what each means
+    "datasheet": "read in the vendor's own document",
+    "quoted": "the vendor's figure, read in another project or text that repeats it",
+    "derived": "computed, as the note explains",
+    "measured": "a benchmark",
+    "profile": "reported by the profile's device",
+    "user": "given by the user",
+    "third party": "not a figure of the vendor",
+}
 LAUNCH_LATENCY_S = parse("2 µs", "s")
 LATENCY = "latency"  # the bound of work too small to fill the time of its own launch
 LATENCY_TIMES = 5

@@ -109,6 +109,14 @@ class Excuse(Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class Attribution(Struct, frozen=True, kw_only=True):
+    """Where the file says that one of its figures comes from: the provenance, and the citations as they were written."""
+
+    figure: str
+    provenance: str
+    citations: tuple[str, ...] = ()
+
+
 class Card(Struct, frozen=True, kw_only=True):
     """A machine and all that is known about it beyond its ceilings."""
 
@@ -128,6 +136,7 @@ class Card(Struct, frozen=True, kw_only=True):
     disagreements: tuple[Disagreement, ...] = ()
     known_errors: tuple[KnownError, ...] = ()
     excuses: tuple[Excuse, ...] = ()
+    attributions: tuple[Attribution, ...] = ()
 
     def spec(self, name: str) -> str | int | float | None:
         """The value of one entry of its specs, as it was written."""

@@ -8,6 +8,7 @@ from ..units import plain, show
 from . import peers
 from .card import Card
 from .catalogue import cards, identify
+from .citations import source_of
 from .identity import EQUAL, SAME, THOUSAND, catalogued, devices, identities, off, settled
 from .problem import Problem, problem
 
@@ -40,6 +41,18 @@ def sources(card: Card) -> Iterator[Problem]:
             what = "capacity" if isinstance(figure, Capacity) else "rate"
             message = f"the {what} has no source; cite one, like source = ['datasheet, page 2']"
             yield problem("source", card, resource, message, "warning" if own else "error")
+
+
+def provenances(card: Card) -> Iterator[Problem]:
+    """A figure called `datasheet` cites a document of the chip's vendor; a source in words is taken to be one."""
+    for each in card.attributions:
+        if each.provenance != "datasheet" or not each.citations:
+            continue
+        known = [source_of(citation) for citation in each.citations]
+        if not any(one is None or (one.vendor and one.vendor == (card.machine.vendor or one.vendor)) for one in known):
+            cited = " and ".join(one.cite for one in known if one)
+            message = f"called datasheet, but {cited} is not published by {card.machine.vendor or 'its vendor'}; say quoted"
+            yield problem("provenance", card, each.figure, message, "warning")
 
 
 def names(card: Card) -> Iterator[Problem]:
@@ -233,6 +246,7 @@ def sustained(card: Card) -> Iterator[Problem]:
 
 CHECKS: dict[str, Callable[[Card], Iterator[Problem]]] = {
     "source": sources,
+    "provenance": provenances,
     "names": names,
     "catalogue": catalogued,
     "devices": devices,

@@ -10,12 +10,16 @@ SOURCES = Path(__file__).with_name("sources.toml")
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """Where figures come from: how to cite it, what kind of thing it is, where to find it."""
+    """Where figures come from: how to cite it, what kind of thing it is, where to find it.
+
+    ``vendor`` is the maker of chips that published it, where it is such a maker's own document and was read itself.
+    """
 
     id: str
     cite: str
     kind: str
     at: str
+    vendor: str = ""
     note: str = ""
 
 
@@ -56,6 +60,17 @@ def _entry(key: str) -> dict[str, str] | None:
     return tomllib.loads(rest.partition("\n[")[0]) if found else None
 
 
+def source_of(citation: str) -> Source | None:
+    """The source that a citation names; ``None`` for one in words.
+
+    >>> source_of("rocm_specs").vendor
+    'AMD'
+    """
+    key = citation.partition(":")[0]
+    entry = _entry(key)
+    return Source(id=key, **entry) if entry is not None else None
+
+
 def resolve(citation: str) -> str:
     """A citation in words; one that names no known source is already in words.
 
@@ -64,12 +79,10 @@ def resolve(citation: str) -> str:
     >>> resolve("the vendor's datasheet, page 2")
     "the vendor's datasheet, page 2"
     """
-    key, _, detail = citation.partition(":")
-    entry = _entry(key)
-    detail = detail.strip()
-    if entry is None:
+    source = source_of(citation)
+    if source is None:
         return citation
-    source = Source(id=key, **entry)
+    detail = citation.partition(":")[2].strip()
     if not detail:
         return source.cite
     if source.kind == "folder":

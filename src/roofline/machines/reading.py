@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ..errors import MachineError
 from ..machine import LAUNCH_LATENCY_S, Capacity, Ceiling, Figure, Limit, Machine
 from . import figures
-from .card import Card, Names, Spec, Sustained
+from .card import Attribution, Card, Names, Spec, Sustained
 from .figures import Found
 from .limits import limits_for
 from .table import Table
@@ -82,6 +82,7 @@ def build(table: Table, base: Card | None = None) -> Card:
             *(each for each in (base.excuses if base else ()) if each.resource not in changed),
             *(figures.excuse(each) for each in table.tables("exception")),
         ),
+        attributions=tuple(_attributions(table)),
     )
     return replace(card, machine=replace(card.machine, limits=_limits(table, card)))
 
@@ -143,6 +144,22 @@ def _specs(table: Table) -> tuple[Spec, ...]:
     if inner is None:
         return ()
     return tuple(figures.spec(name, each) for name in inner.data if (each := inner.table(name)))
+
+
+def _attributions(table: Table) -> Iterator[Attribution]:
+    """Where the file's own figures come from, those that it extends left out."""
+    figures_of = [(each.text("resource"), each) for key in ("compute", "link") for each in table.tables(key)]
+    figures_of += [(each.text("level"), each) for each in table.tables("memory")]
+    if specs := table.table("specs"):
+        figures_of += [(name, each) for name in specs.data if (each := specs.table(name))]
+    if power := table.table("power"):
+        figures_of.append(("power", power))
+    for name, each in figures_of:
+        for part in ("", "capacity", "peak"):
+            key = f"{part}_provenance".lstrip("_")
+            if key in each.data:
+                cited = each.citations(f"{part}_source".lstrip("_"))
+                yield Attribution(figure=f"{name} {part}".strip(), provenance=each.provenance(key), citations=cited)
 
 
 def _over(old: Ceiling | None, new: Found) -> Ceiling:

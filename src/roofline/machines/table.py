@@ -57,13 +57,17 @@ class Table(Struct, frozen=True):
             raise self.error(key, f"{value!r} is not a list of strings; write it like {key} = ['…']")
         return tuple(value)
 
+    def citations(self, key: str = "source") -> tuple[str, ...]:
+        """The sources under a key, as they were written."""
+        value = self.data.get(key)
+        return (value,) if isinstance(value, str) else self.texts(key)
+
     def citation(self, key: str = "source") -> str:
         """The sources under a key, in words."""
-        value = [self.data[key]] if isinstance(self.data.get(key), str) else self.texts(key)
-        return "; ".join(resolve(str(item)) for item in value)
+        return "; ".join(map(resolve, self.citations(key)))
 
     def provenance(self, key: str = "provenance") -> str:
-        return self.choice(key, PROVENANCES, "user")
+        return self.choice(key, tuple(PROVENANCES), "user")
 
     def flag(self, key: str) -> bool:
         value = self.data.get(key, False)

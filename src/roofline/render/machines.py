@@ -75,7 +75,16 @@ def card_text(card: Card, paper: Paper = PLAIN) -> str:
     roofs = [[limit.name, limit.resource.name, f"{limit.fraction:.3g}", limit.citation] for limit in machine.limits]
     limits = table(["lower ceiling", "resource", "fraction", "source"], roofs, paper, left=4, elastic=3) if roofs else ""
     differ = [f"sources differ on {each.about}: {each.note}" for each in card.disagreements]
-    return "\n\n".join(part for part in (head, about, rates, memories, limits, notes_text([*machine.notes, *differ], paper)) if part)
+    notes = notes_text([*machine.notes, *_quoted(machine), *differ], paper)
+    return "\n\n".join(part for part in (head, about, rates, memories, limits, notes) if part)
+
+
+def _quoted(machine: Machine) -> list[str]:
+    """What ``quoted`` means, where some of the figures are."""
+    figures = [ceiling.provenance for ceiling in machine.ceilings] + [held.provenance for held in machine.capacities]
+    quoted = figures.count("quoted")
+    whose = "are the vendor's as other projects repeat them; the vendor's own document was not read for them"
+    return [f"quoted figures ({quoted} of {len(figures)}) {whose}"] if quoted else []
 
 
 def _beside(ceiling: Ceiling) -> str:

@@ -4,6 +4,7 @@ import { fill, h, named } from "#page/dom.js";
 import { factList } from "#page/facts.js";
 import { resource, title as resourceTitle } from "#page/law.js";
 import { percent, show } from "#page/units.js";
+import { VOCABULARY } from "#page/vocabulary.js";
 
 /** @returns {{root, update(state, derived)}} */
 export function device({ report }) {
@@ -63,6 +64,7 @@ function ceiling(one) {
     h("span", {
       class: `tag ${one.provenance === "measured" || one.provenance === "profile" ? "strong" : ""}`,
       text: one.provenance || "unknown",
+      title: VOCABULARY.provenances[one.provenance] ?? "",
     }),
     remarks.length > 0 && h("span", { class: "quiet remarks", text: remarks.join(" · ") }),
     one.citation && h("span", { class: "quiet citation", text: one.citation }),
