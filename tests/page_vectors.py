@@ -33,10 +33,16 @@ RATES = {
         "nvlink": 2.06e10, "nvlink.package": 1e11, "pcie": 6.3e10, "host": 5e11,
     },
     "memory only": {"hbm": 1.0},
+    "vector only": {"vector/fp32": 20.0, "hbm": 10.0},
+    "pascal": {"vector/fp32": 20.0, "hbm": 10.0},
+    "amx": {"vector/fp32": 20.0, "hbm": 10.0},
+    "cpu": {"vector/fp32": 20.0, "vector/fp64": 10.0, "hbm": 10.0},
+    "volta": {"matrix/fp16": 100.0, "vector/fp32": 20.0, "hbm": 10.0},
 }
+MATRIX_UNIT = {"pascal": False, "amx": True}  # what is said of it; of the others nothing is
 RESOURCES = sorted({
     *(name for rates in RATES.values() for name in rates),
-    "matrix/fp16", "matrix/fp32", "matrix/int4", "vector/bf16", "vector/int8", "vector/int64", "vector/fp64",
+    "matrix/fp16", "matrix/fp32", "matrix/int4", "matrix/bf16x3", "vector/bf16", "vector/int8", "vector/int64", "vector/fp64",
     "compute", "cmem.read", "psum",
 })
 LEVELS = ("hbm", "vmem", "vmem.read", "l2", "ici", "nvlink", "pcie")
@@ -61,7 +67,8 @@ SPANS = ((0.1, 1000.0), (1.0, 2.0), (1.2, 9.0), (3e-5, 5e3), (1e4, 7e15), (0.9, 
 
 def placed(machine: str, cost: Mapping[str, float | None], time_s: float | None, launches: float, level: str) -> dict[str, Any]:
     """One case of the law with Python's answer."""
-    found = hold(Cost.of(cost), Machine.of(machine, RATES[machine], kind=machine), time_s, executions=launches)
+    one = Machine.of(machine, RATES[machine], kind=machine, matrix_unit=MATRIX_UNIT.get(machine))
+    found = hold(Cost.of(cost), one, time_s, executions=launches)
     names = ("unit", "bound", "efficiency", "utilization", "attainable", "achieved")
     expected = {name: getattr(found, name) for name in names}
     expected |= {
@@ -89,6 +96,9 @@ def law_cases() -> Iterator[dict[str, Any]]:
         yield placed("toy", {"matrix/bf16x3": 50, "matrix/fp8": 50, "matrix/tf32x3": 20, "hbm": 10}, time_s, 1, "hbm")  # several passes
         yield placed("tpu", {"matrix/fp32": 1e12, "matrix/bf16x6": 1e12, "hbm": 1}, time_s, 1, "hbm")  # rounded to bf16
         yield placed("memory only", {"matrix/bf16": 5}, time_s, 1, "hbm")  # nothing is rated for it
+        for machine in ("vector only", "pascal", "amx", "cpu", "volta"):  # where products without a rate of their own go
+            yield placed(machine, {"matrix/bf16": 50, "matrix/fp16": 5, "hbm": 10}, time_s, 1, "hbm")
+            yield placed(machine, {"matrix/fp32": 50, "matrix/bf16x3": 5, "hbm": 10}, time_s, 1, "hbm")
     for time_s in TIMES[2:8]:
         yield placed("gpu", {"hbm": 4.8e6, "vector/fp32": 67}, time_s, 1, "hbm")  # a floor of 1 µs, below one launch
     chosen = random.Random(5)
@@ -128,7 +138,7 @@ def vectors() -> dict[str, Any]:
     """Everything in the file."""
     written = [(text, dimension, _parsed(text, dimension)) for text in WRITTEN for dimension in DIMENSIONS]
     return {
-        "machines": [[name, rates] for name, rates in RATES.items()],
+        "machines": [[name, rates, MATRIX_UNIT.get(name)] for name, rates in RATES.items()],
         "law": list(law_cases()),
         "scaled": list(scaled_cases()),
         "show": [[value, dimension, show(value, dimension)] for value in (None, *VALUES) for dimension in DIMENSIONS],

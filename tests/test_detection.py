@@ -80,6 +80,7 @@ def test_a_gpu_outside_the_catalogue_has_rates_derived_from_its_cores_and_clock(
         Device(id=0, name="NVIDIA GeForce GTX 1660 Ti", hardware=Hardware(vendor="NVIDIA", capability="7.5", cores=24, clock_hz=1.77e9))
     )
     assert [ceiling.resource.name for ceiling in without.compute if ceiling.resource.unit == "matrix"] == []
+    assert without.rate("matrix/fp16") == without.rate("vector/fp16")  # a card without matrix units runs products on its vector unit
 
 
 def test_an_unlisted_amd_gpu_and_a_later_minor_version_are_derived_too() -> None:
@@ -145,17 +146,21 @@ def test_an_unknown_name_alone_is_an_error_that_names_the_option() -> None:
 
 def test_every_chip_with_a_matrix_unit_has_its_rates() -> None:
     # TPUs and accelerators are matrix units first of all; a GPU's architecture tells.
-    lacking = []
+    lacking, marked = [], []
     for card in cards():
         machine = card.machine
         known = architecture(machine.vendor, capability_of(machine))
         expected = machine.kind in ("tpu", "accelerator") or (known is not None and known.has_matrix_unit)
         if expected and not any(ceiling.resource.unit == "matrix" for ceiling in machine.compute):
             lacking.append(machine.name)
+        if not machine.rates_matrix and machine.kind == "gpu":
+            marked.append((machine.name, machine.matrix_unit, known is not None and known.has_matrix_unit))
         if known and machine.kind == "gpu":
             half = {name for name in ("matrix/bf16", "matrix/fp16") if name in known.rates}
             lacking += [f"{machine.name}: {name}" for name in sorted(half) if machine.ceiling(name) is None]
     assert lacking == []
+    assert len(marked) >= 6  # Pascal
+    assert {(unit, has) for _, unit, has in marked} == {(False, False)}
 
 
 @pytest.mark.parametrize(("name", "chip"), [("TPU", "tpu-v5e"), ("AMD GPU", "mi300x")])

@@ -224,6 +224,15 @@ def test_a_datasheet_figure_cites_a_document_of_its_vendor(tmp_path: Path, vendo
     assert [each for each in lint(path) if each.check == "provenance"] == []
 
 
+@pytest.mark.parametrize(
+    ("mark", "warned"), [("kind = 'gpu'", True), ("", True), ("kind = 'cpu'", False), ("kind = 'gpu'\nmatrix_unit = false", False)]
+)
+def test_a_chip_without_a_matrix_rate_says_that_it_has_no_matrix_unit(tmp_path: Path, mark: str, warned: bool) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(f"{mark}\n[[compute]]\nresource = 'vector/fp32'\nrate = '20 TFLOP/s'\nsource = ['x']\n")
+    assert [each.severity for each in lint(path) if each.check == "matrix"] == (["warning"] if warned else [])
+
+
 def test_gib_taken_for_gb_is_a_warning() -> None:
     # 3.35 TiB/s written for 3.35 TB/s is 10% too much; 3350 GiB/s is 7%.
     [problem] = [each for each in lint(Machine.of("h100-sxm", {"hbm": "3350 GiB/s"})) if each.check == "catalogue"]

@@ -38,6 +38,27 @@ def test_an_fp32_product_never_runs_as_tf32_by_itself() -> None:
     assert chip.rate("matrix/tf32") == 500
 
 
+@pytest.mark.parametrize("product", ["matrix/bf16", "matrix/fp16", "matrix/fp32", "matrix/fp64", "matrix/bf16x3"])
+@pytest.mark.parametrize(
+    ("kind", "matrix_unit", "runs"),
+    [("", None, False), ("gpu", None, False), ("gpu", False, True), ("cpu", None, True), ("cpu", True, False)],
+)
+def test_products_run_on_the_vector_unit_only_where_there_is_no_matrix_unit(
+    product: str, kind: str, matrix_unit: bool | None, runs: bool
+) -> None:
+    chip = Machine.of("chip", {"vector/fp32": 5, "vector/fp64": 5, "hbm": 1}, kind=kind, matrix_unit=matrix_unit)
+    ceiling = chip.resolve(product)
+    assert (ceiling is not None and ceiling.rate == 5) == runs
+
+
+def test_a_matrix_rate_in_another_format_tells_which_formats_the_unit_lacks() -> None:
+    volta = Machine.of("volta", {"matrix/fp16": 100, "vector/fp32": 5})
+    assert (volta.rate("matrix/bf16"), volta.rate("matrix/fp32")) == (5, 5)
+    # Units with bf16 have fp16 too, and one with fp8 has 16-bit formats: their rates are only not given.
+    assert Machine.of("chip", {"matrix/bf16": 100, "vector/fp32": 5}).resolve("matrix/fp16") is None
+    assert Machine.of("chip", {"matrix/fp8": 100, "vector/fp32": 5}).resolve("matrix/bf16") is None
+
+
 def test_narrow_formats_do_not_fall_back_to_the_vector_unit() -> None:
     assert toy().resolve("matrix/int8") is None
     with pytest.raises(MachineError, match="toy has no known rate for matrix/int4"):

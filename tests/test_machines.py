@@ -465,6 +465,19 @@ def test_a_users_file_is_a_machine() -> None:
     assert load(str(DATA / "sound.toml")) == machine
 
 
+def test_a_file_says_whether_its_chip_has_a_matrix_unit(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    rates = "kind = 'gpu'\n[[compute]]\nresource = 'vector/fp32'\nrate = '20 TFLOP/s'\n"
+    for mark, runs in (("", False), ("matrix_unit = true\n", False), ("matrix_unit = false\n", True)):
+        path.write_text(mark + rates)
+        assert (read(path).resolve("matrix/bf16") is not None) == runs
+    # What extends a chip without matrix units has none either, until it rates one.
+    path.write_text("extends = 'gtx-1080-ti'\n" + rates)
+    assert read(path).rate("matrix/bf16") == parse("20 TFLOP/s", "FLOP/s")
+    path.write_text("extends = 'gtx-1080-ti'\n[[compute]]\nresource = 'matrix/fp16'\nrate = '90 TFLOP/s'\n")
+    assert read(path).rate("matrix/fp16") == parse("90 TFLOP/s", "FLOP/s")
+
+
 def test_a_file_that_extends_a_chip_gives_only_what_differs() -> None:
     base, ours = load("h100-sxm"), read(DATA / "h100-extended.toml")
     hbm, nvlink = ours.ceiling("hbm"), ours.ceiling("nvlink")
@@ -517,6 +530,8 @@ GOOD = COMPUTE + "rate = '1 TFLOP/s'\n"
             "my.toml: sustained[0].fraction: 80 is not a fraction",
         ),
         ("chips = 1\n" + GOOD, "my.toml: chips: unknown key"),
+        ("matrix_unit = 'no'\n" + GOOD, "my.toml: matrix_unit: 'no' is neither true nor false"),
+        ("matrix_unit = false\n" + GOOD, "my.toml: matrix_unit: false, but matrix/bf16 has a rate; leave one of them out"),
         ("kind = 'gpus'\n" + GOOD, "my.toml: kind: 'gpus' is not one of gpu, tpu, accelerator, soc, cpu"),
         (
             "schema = 'roofline.machine/9'\n" + GOOD,

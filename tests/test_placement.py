@@ -191,6 +191,13 @@ def test_without_a_rate_for_the_matrix_unit_a_product_has_no_bound() -> None:
 def test_an_unrated_link_or_a_chip_without_compute_rates_gives_no_bound_either() -> None:
     assert hold(Cost.of({"nvlink": 100, "hbm": 10}), toy()).bound is None
     assert hold(Cost.of({"vector/fp32": 100, "hbm": 10}), Machine.of("bare", {"hbm": 10})).bound is None
+
+
+def test_a_product_without_a_matrix_rate_has_no_bound_and_no_attainable_rate() -> None:
+    # 1000 FLOP/B would be 10,000 FLOP/s by the memory alone.
+    found = hold(Cost.of({"matrix/bf16": 10_000, "hbm": 10}), Machine.of("gpu", {"vector/fp32": 20, "hbm": 10}, kind="gpu"), time_s=5.0)
+    assert (found.bound, found.attainable, found.efficiency) == (None, None, None)
+    assert [resource.name for resource in found.unrated] == ["matrix/bf16"]
     # Beside a rated matrix unit an unrated vector unit leaves the bound, as do on-chip memories.
     assert hold(Cost.of({"vector/fp32": 100, "hbm": 10}), Machine.of("tpu", {"matrix/bf16": 100, "hbm": 10})).bound == "hbm"
     assert hold(Cost.of({"vmem.read": 100, "hbm": 10}), toy()).bound == "hbm"

@@ -218,7 +218,7 @@ def test_a_named_unit_is_compared_and_the_busiest_one_otherwise() -> None:
 
 
 def test_a_product_without_a_matrix_unit_names_the_vector_unit() -> None:
-    found = cross(product, "m", Machine.of("cpu", {"vector/fp32": 20, "hbm": 10}), k="inf", n="inf")
+    found = cross(product, "m", Machine.of("cpu", {"vector/fp32": 20, "hbm": 10}, kind="cpu"), k="inf", n="inf")
     assert (found.compute_unit, found.integer, str(found.compute[0])) == ("vector", 2, "matrix/bf16")
 
 

@@ -29,8 +29,8 @@ LAUNCH_LATENCY_S = parse("2 µs", "s")
 LATENCY = "latency"  # the bound of work too small to fill the time of its own launch
 LATENCY_TIMES = 5
 
-# Where work goes when the unit it asks for has no rate. Formats of 16 bits and more may run on the vector unit; narrower
-# ones have no such path. A product in fp32 runs as tf32 only where the program says tf32.
+# Where work goes when the unit it asks for has no rate. Products in formats of 16 bits and more run on the vector unit if the matrix
+# unit lacks the format (`LACKING`); narrower ones have no such path. A product in fp32 runs as tf32 only where the program says tf32.
 FALLBACKS: dict[str, tuple[str, ...]] = {
     "matrix/tf32": ("matrix/fp32", "vector/fp32"),
     "matrix/fp32": ("vector/fp32",),
@@ -48,6 +48,16 @@ FALLBACKS: dict[str, tuple[str, ...]] = {
     "vector/int4": ("vector/int32", "vector/fp32"),
     "vector/tf32": ("vector/fp32",),
     "vector/transcendental": ("vector/fp32",),
+}
+# A matrix unit that is rated in one of these formats and not in the first lacks that one. Volta and Turing have fp16 without bf16; none
+# has bf16 without fp16, so there the rate is only not given.
+_HALF = ("matrix/bf16", "matrix/fp16")
+LACKING: dict[str, tuple[str, ...]] = {
+    "matrix/bf16": ("matrix/fp16",),
+    "matrix/fp16": (),
+    "matrix/tf32": _HALF,
+    "matrix/fp32": (*_HALF, "matrix/tf32"),
+    "matrix/fp64": _HALF,
 }
 # A TPU's matrix unit rounds wider formats to bf16: one pass, the default precision of an fp32 product there.
 TPU_FALLBACKS: dict[str, str] = dict.fromkeys(("matrix/fp32", "matrix/tf32", "matrix/fp16"), "matrix/bf16")
@@ -117,6 +127,8 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
     """A chip, or one framework device of it: ceilings by resource, capacities, limits inside the roof, names.
 
     ``devices`` says how many framework devices the chip is (2 for TPU v7x); ``scope`` says which of the two this describes.
+    ``matrix_unit`` is false for a chip that has none: its products run on the vector unit. ``None`` leaves it open, which for a CPU
+    means none and for anything else that a product without a matrix rate has no bound.
     """
 
     name: str
@@ -131,6 +143,7 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
     devices: int = 1
     cores: int = 1
     scope: str = "chip"
+    matrix_unit: bool | None = None
     power_w: float | None = None
     launch_latency_s: float = LAUNCH_LATENCY_S
     aliases: tuple[str, ...] = ()
@@ -158,10 +171,19 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
         asked = resource.name if isinstance(resource, Resource) else resource
         if asked not in self._resolved:
             rounded = (TPU_FALLBACKS.get(asked, asked),) if self.kind == "tpu" else ()
-            chain = (asked, *rounded, *FALLBACKS.get(asked, ()))
+            others = FALLBACKS.get(asked, ()) if self._lacks(asked) else _matrix_only(FALLBACKS.get(asked, ()))
+            chain = (asked, *rounded, *others)
             found = next((found for name in chain if (found := self.ceiling(name))), None)
             self._resolved[asked] = found or self._directed(asked) or self._repeated(asked)
         return self._resolved[asked]
+
+    def _lacks(self, product: str) -> bool:
+        """Whether work runs on the vector unit: it is no product, or no matrix unit of this machine has the product's format."""
+        if not product.startswith("matrix/"):
+            return True
+        if self.rates_matrix:
+            return any(self.ceiling(name) for name in LACKING.get(product, ()))
+        return not self.matrix_unit if self.matrix_unit is not None else self.kind == "cpu"
 
     @cached_property
     def _resolved(self) -> dict[str, Ceiling | None]:
@@ -179,8 +201,9 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
         base, passes = passes_of(kind)
         if unit != "matrix" or passes == 1:
             return None
-        found = self.ceiling(f"{unit}/{base}")
-        return replace(found, rate=found.rate / passes) if found else self.ceiling("vector/fp32")
+        if found := self.ceiling(f"{unit}/{base}"):
+            return replace(found, rate=found.rate / passes)
+        return self.ceiling("vector/fp32") if self._lacks(f"{unit}/{base}") else None
 
     def rate(self, resource: Resource | str) -> float:
         """The rate that work on this resource runs at; an error when nothing is rated for it."""
@@ -211,6 +234,11 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
     @property
     def compute(self) -> tuple[Ceiling, ...]:
         return tuple(ceiling for ceiling in self.ceilings if ceiling.resource.is_compute)
+
+    @property
+    def rates_matrix(self) -> bool:
+        """Whether the matrix unit has a rate in any format."""
+        return any(ceiling.resource.unit == "matrix" for ceiling in self.ceilings)
 
     @property
     def memories(self) -> tuple[Ceiling, ...]:
@@ -305,6 +333,10 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
                 f"{self.name} has no limit named {name!r}{did_you_mean(name, names) or '; known: ' + (', '.join(names) or 'none')}"
             )
         return self.scaled({limit.resource.name: limit.fraction for limit in chosen}, name)
+
+
+def _matrix_only(chain: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in chain if name.startswith("matrix/"))
 
 
 def _ceiling(name: str, rate: str | float, provenance: str = "user", citation: str = "") -> Ceiling:

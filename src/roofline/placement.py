@@ -154,8 +154,8 @@ class Placement(Struct, frozen=True, kw_only=True):
 
     @property
     def attainable(self) -> float | None:
-        """The best FLOP/s: all arithmetic in the floor's time."""
-        return float(self.cost.flops) / self.floor_s if self.cost.flops and self.floor_s else None
+        """The best FLOP/s: all arithmetic in the floor's time; ``None`` when an unrated unit may take longer."""
+        return float(self.cost.flops) / self.floor_s if self.cost.flops and self.unit else None
 
     @property
     def achieved(self) -> float | None:

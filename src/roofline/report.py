@@ -98,7 +98,7 @@ class LimitInfo(Struct, frozen=True, kw_only=True):
 
 
 class MachineInfo(Struct, frozen=True, kw_only=True):
-    """The machine of a report."""
+    """The machine of a report; ``matrix_unit`` is false for one that has none, so that products run on its vector unit."""
 
     name: str
     ceilings: tuple[CeilingInfo, ...]
@@ -106,6 +106,7 @@ class MachineInfo(Struct, frozen=True, kw_only=True):
     kind: str = ""
     scope: str = "chip"
     devices_per_chip: int = 1
+    matrix_unit: bool | None = None
     launch_latency_s: Number | None = None
     capacities: tuple[CapacityInfo, ...] = ()
     limits: tuple[LimitInfo, ...] = ()

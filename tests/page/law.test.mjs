@@ -6,8 +6,8 @@ import { cases, VECTORS } from "./cases.mjs";
 import { close } from "./close.mjs";
 
 const ceilings = (rates) => Object.entries(rates).map(([resource, rate]) => ({ resource, rate }));
-const machineOf = (rates, kind = "") => machine({ name: "case", kind, ceilings: ceilings(rates) });
-const MACHINES = Object.fromEntries(VECTORS.machines.map(([name, rates]) => [name, machineOf(rates, name)]));
+const machineOf = (rates, kind = "", matrix_unit = null) => machine({ name: "case", kind, matrix_unit, ceilings: ceilings(rates) });
+const MACHINES = Object.fromEntries(VECTORS.machines.map(([name, rates, matrixUnit]) => [name, machineOf(rates, name, matrixUnit)]));
 
 function held(one) {
   return place(one.cost, MACHINES[one.machine], { time_s: one.time_s, launches: one.launches, level: one.level });

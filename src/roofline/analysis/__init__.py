@@ -255,6 +255,7 @@ def describe(machine: Machine) -> MachineInfo:
         kind=machine.kind,
         scope=machine.scope,
         devices_per_chip=machine.devices,
+        matrix_unit=machine.matrix_unit,
         launch_latency_s=machine.launch_latency_s,
         ceilings=tuple(
             CeilingInfo(

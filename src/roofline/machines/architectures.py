@@ -113,6 +113,7 @@ def derive(name: str, hardware: Hardware) -> Machine | None:
         kind="gpu",
         arch=known.name,
         scope="device",
+        matrix_unit=any(resource.startswith("matrix/") for resource in known.per_cycle(name)),
         ceilings=tuple(ceilings),
         capacities=(held,) if held else (),
         notes=(says,),

@@ -172,6 +172,14 @@ def _first(machine: Machine, choices: tuple[str, ...]) -> Ceiling | None:
     return next((found for name in choices if (found := machine.ceiling(name))), None)
 
 
+def matrix_rates(card: Card) -> Iterator[Problem]:
+    """A machine that computes rates its matrix unit, or says that it has none: its products have no bound otherwise."""
+    machine = card.machine
+    if machine.compute and not machine.rates_matrix and machine.kind != "cpu" and machine.matrix_unit is None:
+        message = "no matrix rate, so products have no bound; give one, or say matrix_unit = false if the chip has no matrix unit"
+        yield problem("matrix", card, "matrix", message, "warning")
+
+
 def sparsity(card: Card) -> Iterator[Problem]:
     """A rate is dense: below its own figure with sparsity, usually half of it, and not some chip's sparse figure."""
     sure, known = settled(card), identities(card)
@@ -255,6 +263,7 @@ CHECKS: dict[str, Callable[[Card], Iterator[Problem]]] = {
     "power": powers,
     "ridge": ridges,
     "ratio": ratios,
+    "matrix": matrix_rates,
     "sparse": sparsity,
     "link": links,
     "level": levels,

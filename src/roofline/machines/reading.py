@@ -22,6 +22,7 @@ KINDS = ("gpu", "tpu", "accelerator", "soc", "cpu")
 TOOLS = ("jax", "torch", "nvidia-smi", "other")
 _KEYS = (
     *("schema", "extends", "name", "title", "vendor", "kind", "arch", "year", "family", "usual", "devices", "cores", "scope"),
+    "matrix_unit",
     *("aliases", "names", "notes", "launch_latency", "specs", "compute", "memory", "link", "power", "sustained", "limit"),
     *("disagreement", "exception"),
 )
@@ -119,6 +120,7 @@ def _machine(table: Table, found: list[Found], names: tuple[Names, ...], base: C
         devices=table.whole("devices") or (old.devices if old else 1),
         cores=table.whole("cores") or (old.cores if old else 1),
         scope=table.choice("scope", ("chip", "device"), old.scope if old else "chip"),
+        matrix_unit=_matrix_unit(table, old, ceilings),
         power_w=figures.power(power).watts if power else old.power_w if old else None,
         launch_latency_s=_latency(table, old),
         aliases=tuple(dict.fromkeys((*table.texts("aliases"), *(name for each in names for name in each.names)))),
@@ -129,6 +131,14 @@ def _machine(table: Table, found: list[Found], names: tuple[Names, ...], base: C
 def _latency(table: Table, old: Machine | None) -> float:
     given = table.quantity("launch_latency", "s")
     return given if given is not None else old.launch_latency_s if old else LAUNCH_LATENCY_S
+
+
+def _matrix_unit(table: Table, old: Machine | None, ceilings: Mapping[str, Ceiling]) -> bool | None:
+    has = table.flag("matrix_unit") if "matrix_unit" in table.data else old.matrix_unit if old else None
+    rated = [name for name in ceilings if name.startswith("matrix/")]
+    if rated and "matrix_unit" in table.data and not has:
+        raise table.error("matrix_unit", f"false, but {rated[0]} has a rate; leave one of them out")
+    return True if rated else has
 
 
 def _names(table: Table) -> tuple[Names, ...]:

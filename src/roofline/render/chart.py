@@ -122,7 +122,7 @@ def chart(report: Report, level: str = HBM.name) -> Chart:
 def _machine(info: MachineInfo) -> Machine:
     """The machine of a report, as far as its rates go: so that work finds its roof by the same fallbacks as in the law."""
     ceilings = (Ceiling(resource=Resource(one.resource), rate=one.rate, provenance=one.provenance) for one in info.ceilings)
-    return Machine(name=info.name, kind=info.kind, ceilings=tuple(ceilings))
+    return Machine(name=info.name, kind=info.kind, matrix_unit=info.matrix_unit, ceilings=tuple(ceilings))
 
 
 def _place(op: OpInfo, level: str) -> Dot | StripDot | str:

@@ -6,7 +6,7 @@ from functools import lru_cache
 import msgspec
 
 from ...errors import UNSAFE
-from ...machine import FALLBACKS, LATENCY, LATENCY_TIMES, LAUNCH_LATENCY_S, PROVENANCES, TPU_FALLBACKS
+from ...machine import FALLBACKS, LACKING, LATENCY, LATENCY_TIMES, LAUNCH_LATENCY_S, PROVENANCES, TPU_FALLBACKS
 from ...report import CeilingInfo, MachineInfo
 from ...resource import COMPUTE_UNITS, LINK_UNITS, MEMORY_UNITS
 from ...selection import NUMBERING
@@ -133,6 +133,7 @@ def vocabulary_json() -> bytes:
             "units": {unit: (title(unit), kind) for kind, units in kinds.items() for unit in units},
             "fallbacks": FALLBACKS,
             "tpu_fallbacks": TPU_FALLBACKS,
+            "lacking": LACKING,
             "provenances": PROVENANCES,
             "latency": {"launch_s": LAUNCH_LATENCY_S, "times": LATENCY_TIMES},
             "quantities": UNITS,
@@ -154,6 +155,7 @@ def _machine(one: MachineInfo) -> dict[str, object]:
         "name": one.name,
         "title": one.title,
         "kind": one.kind,
+        "matrix_unit": one.matrix_unit,
         "launch_latency_s": one.launch_latency_s,
         "ceilings": [_ceiling(each) for each in one.ceilings],
     }

@@ -58,17 +58,26 @@ export function machine(info) {
     const [link] = name.split(".");
     return link !== name && resource(name).isLink && rated.has(link) ? { ...rated.get(link), resource: name } : null;
   };
+  // Whether work runs on the vector unit: it is no product, or no matrix unit of this machine has the product's format.
+  const hasMatrix = info.ceilings.some((one) => resource(one.resource).unit === "matrix");
+  const lacks = (name) => {
+    if (resource(name).unit !== "matrix") return true;
+    if (hasMatrix) return (VOCABULARY.lacking[name] ?? []).some((one) => rated.has(one));
+    return typeof info.matrix_unit === "boolean" ? !info.matrix_unit : info.kind === "cpu";
+  };
   // A product in several passes runs at that part of its format's rate: "matrix/bf16x3".
   const repeated = (name) => {
     const [, base, passes] = /^(matrix\/\w+?)x(\d+)$/.exec(name) ?? [];
     if (base === undefined) return null;
     const once = rated.get(base);
-    return once ? { ...once, rate: once.rate / Number(passes) } : (rated.get("vector/fp32") ?? null);
+    if (once) return { ...once, rate: once.rate / Number(passes) };
+    return lacks(base) ? (rated.get("vector/fp32") ?? null) : null;
   };
   const rounded = (name) => (info.kind === "tpu" && name in VOCABULARY.tpu_fallbacks ? [VOCABULARY.tpu_fallbacks[name]] : []);
   const resolve = (name) => {
     if (!resolved.has(name)) {
-      const chain = [name, ...rounded(name), ...(FALLBACKS.get(name) ?? [])];
+      const others = (FALLBACKS.get(name) ?? []).filter((one) => lacks(name) || resource(one).unit === "matrix");
+      const chain = [name, ...rounded(name), ...others];
       resolved.set(name, rated.get(chain.find((one) => rated.has(one))) ?? directed(name) ?? repeated(name));
     }
     return resolved.get(name);
@@ -141,7 +150,7 @@ export function place(cost, one, { time_s = null, launches = 1, level = "hbm", k
     bound: !hidden && time_s !== null && latencyBinds(one.launch_latency_s, floor_s / (launches || 1), time_s / (launches || 1)) ? LATENCY : unit,
     efficiency: time_s && unit ? floor_s / time_s : null,
     utilization: time_s ? Object.fromEntries(ordered.map(([name, seconds]) => [name, seconds / time_s])) : {},
-    attainable: flops && floor_s ? flops / floor_s : null,
+    attainable: flops && unit ? flops / floor_s : null,
     achieved: flops !== null && time_s ? flops / time_s : null,
     intensity: flops === null || !moved ? null : flops / moved,
     ridge: compute === null ? null : one.ridge(compute, level),
