@@ -185,7 +185,7 @@ def test_compare_two_reports(capsys: Capture, tmp_path: Path) -> None:
 
 
 def test_chips_are_listed_shown_compared_and_checked(capsys: Capture, tmp_path: Path) -> None:
-    assert len(json_of(capsys, "chips")["machines"]) == 115
+    assert len(json_of(capsys, "chips")["machines"]) == 126
     text = out_of(capsys, "chips", "h200")
     assert "4.8 TB/s" in text
     assert "quoted" in text

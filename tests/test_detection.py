@@ -65,6 +65,63 @@ def test_a_gpu_without_a_name_is_identified_by_its_hardware(device: Device, chip
     assert any(f"{device.hardware.cores} CUs" in note and "--chip" in note for note in machine.notes)
 
 
+GIB = 2**30
+
+
+@pytest.mark.parametrize("name", ["AMD GPU", "AMD Instinct MI300X"])
+@pytest.mark.parametrize(
+    ("cores", "memory_bytes", "parts"),
+    [
+        (152, 96 * GIB, 2),  # DPX, NPS2
+        (76, 48 * GIB, 4),  # QPX, NPS4
+        (38, 24 * GIB, 8),  # CPX, NPS8
+        (38, 48 * GIB, 8),  # CPX, NPS4: two partitions share a memory
+        (38, 192 * GIB, 8),  # CPX, NPS1: all of it is seen
+    ],
+)
+def test_a_partition_of_an_mi300x_has_its_share_of_the_rates(name: str, cores: int, memory_bytes: int, parts: int) -> None:
+    hardware = Hardware(vendor="AMD", capability="9.4", cores=cores, memory_bytes=memory_bytes, clock_hz=2.1e9)
+    machine, whole = of_device(Device(id=0, name=name, hardware=hardware)), load("mi300x")
+    assert machine.name == f"mi300x-1-of-{parts}"
+    for resource in ("matrix/bf16", "matrix/fp8", "vector/fp32", "hbm"):
+        assert machine.rate(resource) == pytest.approx(whole.rate(resource) / parts)
+    assert machine.capacity() == pytest.approx(memory_bytes)
+    assert machine.rate("xgmi") == whole.rate("xgmi")
+    assert any(f"a partition of mi300x with {cores} of its 304 CUs" in note for note in machine.notes)
+
+
+@pytest.mark.parametrize(
+    ("device", "chip"),
+    [
+        (amd("9.4", 38, 64 * GIB, 2.1e9), "mi325x-1-of-8"),
+        (amd("9.4", 76, 128 * GIB / 3, 2.1e9), "mi300a-1-of-3"),
+        (amd("9.5", 32, 36 * GIB, 2.4e9), "mi355x-1-of-8"),
+    ],
+)
+def test_partitions_of_other_chips_are_told_by_their_memory(device: Device, chip: str) -> None:
+    machine = of_device(device)
+    assert machine.name == chip
+    assert any("does not name its device" in note and "--chip" in note for note in machine.notes)
+
+
+def test_a_name_with_other_cores_than_the_catalogues_chip_is_another_chip() -> None:
+    # Every Jetson Orin is called Orin; the Nano has 8 of the AGX's 16 SMs. The RTX 3080 with 12 GB has 70 SMs.
+    nano = Hardware(vendor="NVIDIA", capability="8.7", cores=8, clock_hz=0.625e9, memory_bytes=8 * GIB)
+    machine = of_device(Device(id=0, name="Orin", hardware=nano))
+    assert machine.rate("matrix/fp16") == pytest.approx(8 * 0.625e9 * 2048)
+    assert "Orin has 8 cores and the catalogue's jetson-agx-orin-64 has 16" in machine.notes[0]
+    larger = Hardware(vendor="NVIDIA", capability="8.6", cores=70, clock_hz=1.71e9, memory_bytes=12 * GIB, bandwidth=912e9)
+    machine = of_device(Device(id=0, name="NVIDIA GeForce RTX 3080", hardware=larger))
+    assert (machine.rate("matrix/fp16"), machine.rate("hbm")) == (pytest.approx(70 * 1.71e9 * 512), 912e9)
+
+
+def test_another_version_of_a_chip_has_its_own_memory() -> None:
+    hardware = Hardware(vendor="NVIDIA", capability="7.0", cores=80, memory_bytes=32 * GIB)
+    machine = of_device(Device(id=0, name="Tesla V100-SXM2-32GB", hardware=hardware))
+    assert (machine.name, machine.capacity()) == ("v100-sxm2", 32 * GIB)
+    assert "34.36 GB of memory, v100-sxm2 in the catalogue 17.18 GB" in machine.notes[-1]
+
+
 def test_a_gpu_outside_the_catalogue_has_rates_derived_from_its_cores_and_clock() -> None:
     # 85 SMs x 1.8 GHz x 1024 FLOP a cycle is 156.7 TFLOP/s; a GeForce sums bf16 products in fp32 at half that.
     hardware = Hardware(vendor="NVIDIA", capability="8.6", cores=85, clock_hz=1.8e9, memory_bytes=5e10, bandwidth=7.68e11)
@@ -84,8 +141,8 @@ def test_a_gpu_outside_the_catalogue_has_rates_derived_from_its_cores_and_clock(
 
 
 def test_an_unlisted_amd_gpu_and_a_later_minor_version_are_derived_too() -> None:
-    machine = of_device(amd("9.4", 80, 206e9, 2.1e9))
-    assert machine.rate("matrix/bf16") == pytest.approx(80 * 2.1e9 * 2048)
+    machine = of_device(amd("9.4", 70, 206e9, 2.1e9))
+    assert machine.rate("matrix/bf16") == pytest.approx(70 * 2.1e9 * 2048)
     found = architecture("NVIDIA", "8.8")
     assert found is not None
     assert found.name == "Ampere GA10B"
@@ -109,7 +166,7 @@ def test_derived_rates_are_those_of_the_catalogue(card: Card) -> None:
             assert mine.rate == pytest.approx(theirs.rate, rel=0.08)
 
 
-SLOWED = ("h20",)  # sold with its matrix unit held below what cores and clock give
+SLOWED = ("a10g", "h20", "h20-3e", "l20", "l40")  # sold with matrix units held below what cores and clock give
 
 
 def test_a_slice_has_its_share_of_the_chip() -> None:

@@ -107,7 +107,7 @@ def test_a_level_with_a_capacity_alone_has_no_roof() -> None:
 
 
 def test_low_confidence_is_said_where_the_figure_is() -> None:
-    ceiling = load("a10g").ceiling("vector/fp32")
+    ceiling = load("max-1550").ceiling("vector/fp32")
     assert ceiling is not None
     assert "confidence low" in ceiling.note
 
@@ -154,7 +154,7 @@ def test_several_sustained_fractions_of_one_resource_have_names_of_their_own() -
 
 
 def test_every_file_is_named_as_its_machine() -> None:
-    assert len(names()) == 115
+    assert len(names()) == 126
     assert [each.name for each in catalogue()] == list(names())
 
 
@@ -302,7 +302,6 @@ PROVENANCE = {
 DERIVED = {
     "wormhole-n150": {"matrix/bf16"},
     "wormhole-n300": {"matrix/bf16"},
-    "a10g": {f"matrix/{kind}" for kind in ("bf16", "fp16", "tf32", "int8", "int4")},
     "jetson-agx-orin-64": {f"matrix/{kind}" for kind in ("bf16", "fp16", "tf32")},
 }
 
@@ -314,7 +313,9 @@ def _reference() -> list[dict[str, Any]]:
     return chips
 
 
-reference = pytest.mark.parametrize("chip", _reference(), ids=lambda chip: chip["id"])
+# The reference gives the A10G the A10's SMs; products measured on one are faster than those could make them.
+CORRECTED = ("a10g",)
+reference = pytest.mark.parametrize("chip", [chip for chip in _reference() if chip["id"] not in CORRECTED], ids=lambda chip: chip["id"])
 
 
 @pytest.mark.skipif(not REFERENCE.exists(), reason="the reference is not beside the project")

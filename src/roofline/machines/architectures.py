@@ -25,15 +25,12 @@ class Architecture(Struct, frozen=True, kw_only=True):
 
     name: str
     vendor: str
+    core: str
     capability: tuple[str, ...]
     source: tuple[str, ...]
     rates: Mapping[str, int]
     geforce: Mapping[str, int] = {}
     matrix_clock: float = 1.0
-
-    @property
-    def core(self) -> str:
-        return "SM" if self.vendor == "NVIDIA" else "CU"
 
     @property
     def has_matrix_unit(self) -> bool:

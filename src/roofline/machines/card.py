@@ -144,8 +144,8 @@ class Card(Struct, frozen=True, kw_only=True):
 
     @property
     def cores(self) -> int | None:
-        """How many SMs or CUs the chip has."""
-        found = self.spec("sms") or self.spec("compute_units")
+        """How many SMs or CUs the chip has; on a Radeon workgroup processors, two CUs each, which is what HIP counts."""
+        found = self.spec("sms") or self.spec("workgroup_processors") or self.spec("compute_units")
         return int(found) if found else None
 
     @property

@@ -1,7 +1,8 @@
 """The machine a recording came from: the catalogue's, with the peaks that the device reported of itself.
 
 A device is looked up by its name; without a name, by its hardware (compute capability, cores, memory, clock). A GPU that the catalogue
-does not have gets rates derived from its hardware, and a slice of a GPU its share of the whole. A device's own figures come before the
+does not have gets rates derived from its hardware, and a slice or partition of a GPU its share of the whole. A name that several chips
+share (``Orin``, two versions of one card) is believed where the number of cores agrees. A device's own figures come before the
 catalogue's, which stay beside them. A figure far from the catalogue's is a reporting fault (one driver gives half the bandwidth of its
 chip): then the catalogue's is used, and a note says so. A GPU's own compute peaks are its units times its highest clock, which its
 matrix unit does not keep: they stand beside the catalogue's and are not used. A CPU says nothing of itself: this computer, which most
@@ -14,21 +15,23 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from ..errors import MachineError
-from ..machine import Figure, Machine
+from ..machine import Capacity, Figure, Machine
 from ..resource import HBM
 from ..units import percent, show
 from ..workload import Device, Hardware
-from .architectures import capability_of, clock_of, derive, describe, is_geforce
+from .architectures import capability_of, clock_of, derive, describe
 from .card import Card
+from .catalogue import card as look_up
 from .catalogue import cards, load, slice_of
+from .partitions import SAME_SIZE, may_be_part, partition
 
 PLAUSIBLE = (0.8, 1.25)  # of the catalogue's figure
-SAME_SIZE = 0.1  # drivers keep some of the memory to themselves
 SAME_CLOCK = 0.04  # variants of one chip differ by more
 DEFAULT_CHIP = "h100-sxm"
 CITATION = "the profile's own device description"
 NAMELESS = re.compile(r"((AMD |NVIDIA |Intel )?GPU|TPU)?", re.IGNORECASE)  # what a device without a name is called
 DEFAULT_TPU, DEFAULT_AMD = "tpu-v5e", "mi300x"  # where no more is known than the kind or the vendor
+MARKETS = ("geforce", "laptop", "mobile", "max-q", "radeon", "instinct")  # chips with the same cores are sold under several names
 
 
 def machine_for(devices: Sequence[Device]) -> Machine:
@@ -77,9 +80,23 @@ def _named(device: Device) -> Machine | None:
         return None
     try:
         part = slice_of(device.name, device.hardware.cores)
-        return part.machine if part else load(device.name)
+        return part.machine if part else _with_cores(look_up(device.name), device)
     except MachineError:
         return None
+
+
+def _with_cores(card: Card, device: Device) -> Machine:
+    """The chip of a device's name; where the device has another number of cores, a partition of it, or another chip of that name."""
+    machine, cores = card.machine, device.hardware.cores
+    if machine.kind != "gpu" or not cores or not card.cores or cores * machine.devices == card.cores:
+        return machine
+    if part := partition(card, device.hardware):
+        return part
+    derived = derive(device.name, device.hardware)
+    if derived is None:
+        return machine
+    said = f"{machine.name} has {card.cores}: its rates are derived from {describe(device.hardware)}; choose another chip with --chip"
+    return replace(derived, notes=(f"{device.name} has {cores} cores and the catalogue's {said}",))
 
 
 def _identified(device: Device) -> Machine | None:
@@ -87,9 +104,9 @@ def _identified(device: Device) -> Machine | None:
     hardware = device.hardware
     if not hardware.cores or not hardware.memory_bytes:
         return None
-    alike = [card for card in cards() if _alike(card, hardware) and _same_market(card, device.name)]
+    alike = [card for card in cards() if _alike(card, hardware) and _same_market(card, device)]
     if not alike:
-        return None
+        return _partitioned(device)
     apart = {card.machine.name: _clock_apart(card, hardware) for card in alike}
     best = min(alike, key=lambda card: (apart[card.machine.name], not card.usual, card.machine.name)).machine
     if not _is_nameless(device.name) and apart[best.name] > SAME_CLOCK:
@@ -99,6 +116,21 @@ def _identified(device: Device) -> Machine | None:
     who = f"{device.name!r} is not in the catalogue" if not _is_nameless(device.name) else "the profile does not name its device"
     note = f"{who}: identified as {best.name}{doubt} by its hardware ({describe(hardware)}); choose another chip with --chip"
     return replace(best, notes=(*best.notes, note))
+
+
+def _partitioned(device: Device) -> Machine | None:
+    """The partition of an AMD GPU that a device without a name may be: the same compute capability, and equal parts of CUs and memory."""
+    hardware = device.hardware
+    whole = [card for card in cards() if capability_of(card.machine) == hardware.capability and may_be_part(card, hardware)]
+    if not whole or not _is_nameless(device.name):
+        return None
+    best = min(whole, key=lambda card: (_clock_apart(card, hardware), not card.usual, card.machine.name))
+    part = partition(best, hardware)
+    others = [card.machine.name for card in whole if card is not best]
+    doubt = f" (or of {' or '.join(others)})" if others else ""
+    said = f"by its hardware ({describe(hardware)}); choose another chip with --chip"
+    note = f"the profile does not name its device: identified as a partition of {best.machine.name}{doubt} {said}"
+    return replace(part, notes=(*part.notes, note)) if part else None
 
 
 def _alike(card: Card, hardware: Hardware) -> bool:
@@ -114,8 +146,14 @@ def _alike(card: Card, hardware: Hardware) -> bool:
     )
 
 
-def _same_market(card: Card, name: str) -> bool:
-    return _is_nameless(name) or is_geforce(card.machine.title) == is_geforce(name)
+def _same_market(card: Card, device: Device) -> bool:
+    """Whether a device with another name may still be this chip: sold to the same users, with about the same bandwidth."""
+    if _is_nameless(device.name):
+        return True
+    title, name = card.machine.title.lower(), device.name.lower()
+    mine, theirs = card.machine.ceiling(HBM), _hardware(device).bandwidth
+    near = mine is None or theirs is None or PLAUSIBLE[0] <= theirs / mine.rate <= PLAUSIBLE[1]
+    return near and all((word in title) == (word in name) for word in MARKETS)
 
 
 def _clock_apart(card: Card, hardware: Hardware) -> float:
@@ -132,8 +170,9 @@ def _default(device: Device) -> Machine:
 
 
 def _with_reported(machine: Machine, device: Device) -> Machine:
-    """The machine with the peaks that the device reported of itself, where these are plausible."""
-    believed, notes = {}, []
+    """The machine with the memory and the peaks that the device reported of itself, where these are plausible."""
+    believed: dict[str, float] = {}
+    machine, notes = _with_memory(machine, device.hardware.memory_bytes)
     for name, rate in device.rates.items():
         mine = machine.ceiling(name)
         if mine is not None and mine.resource.is_compute and machine.kind == "gpu":
@@ -146,3 +185,15 @@ def _with_reported(machine: Machine, device: Device) -> Machine:
                 f"the profile reports {theirs} for {name}, {percent(rate / mine.rate)} of the catalogue's {ours}; using the catalogue's"
             )
     return replace(machine.override(believed, "profile", CITATION), notes=(*machine.notes, *notes))
+
+
+def _with_memory(machine: Machine, seen: float | None) -> tuple[Machine, list[str]]:
+    """The machine with as much main memory as the device has, where that is another version of the chip."""
+    held = next((each for each in machine.capacities if each.level == HBM), None)
+    if not seen or held is None or abs(seen / held.bytes - 1) <= SAME_SIZE:
+        return machine, []
+    kept = Figure(held.bytes, held.citation, f"{held.provenance}, of another version")
+    own = Capacity(level=HBM, bytes=seen, provenance="profile", citation=CITATION, others=(kept, *held.others))
+    capacities = tuple(own if each is held else each for each in machine.capacities)
+    note = f"the device has {show(seen, 'B')} of memory, {machine.name} in the catalogue {show(held.bytes, 'B')}; using the device's"
+    return replace(machine, capacities=capacities), [note]
