@@ -5,6 +5,8 @@ import re
 from playwright.sync_api import expect
 from reading import Opener, at, column, count, report, rows, state, words, written
 
+from roofline.machine import PROVENANCES
+
 
 def test_the_program_has_a_chart_and_a_table_of_its_points(show: Opener) -> None:
     page = show("train")
@@ -64,6 +66,7 @@ def test_the_device_has_every_peak_and_where_it_comes_from(show: Opener) -> None
     for ceiling in machine["ceilings"]:
         line = page.locator(f"[data-testid=ceilings] [data-resource='{ceiling['resource']}']")
         expect(line).to_contain_text(ceiling["provenance"])
+        expect(line.locator(".tag")).to_have_attribute("title", PROVENANCES[ceiling["provenance"]])
         if ceiling["citation"]:
             expect(line).to_contain_text(ceiling["citation"])
     hbm = page.locator("[data-testid=ceilings] [data-resource=hbm]")
