@@ -71,11 +71,20 @@ class Figure(Struct, frozen=True):
     note: str = ""
 
 
+class Spread(Struct, frozen=True):
+    """How the tries of a measurement spread: their 5th, 50th and 95th percentile."""
+
+    p5: float
+    p50: float
+    p95: float
+
+
 class Ceiling(Struct, frozen=True, kw_only=True):
     """A rate for one resource, dense, and where it comes from.
 
     ``peak`` is the vendor's figure where the rate is the one that cost models use (links); ``sparse`` is the rate with
-    structured sparsity. ``count`` is how many such links the chip has; a link's rate is one link, one direction.
+    structured sparsity. ``count`` is how many such links the chip has; a link's rate is one link, one direction. ``spread`` is that of a
+    measured rate, which is the best of several tries.
     """
 
     resource: Resource
@@ -88,6 +97,7 @@ class Ceiling(Struct, frozen=True, kw_only=True):
     count: int = 1
     topology: str = ""
     others: tuple[Figure, ...] = ()
+    spread: Spread | None = None
 
     def __post_init__(self) -> None:
         if not self.rate > 0:
@@ -129,6 +139,7 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
     ``devices`` says how many framework devices the chip is (2 for TPU v7x); ``scope`` says which of the two this describes.
     ``matrix_unit`` is false for a chip that has none: its products run on the vector unit. ``None`` leaves it open, which for a CPU
     means none and for anything else that a product without a matrix rate has no bound.
+    ``conditions`` are those of a measurement: its date, threads, libraries, by name.
     """
 
     name: str
@@ -148,6 +159,7 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
     launch_latency_s: float = LAUNCH_LATENCY_S
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    conditions: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         seen = [ceiling.resource for ceiling in self.ceilings]
@@ -267,7 +279,7 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
             new = _ceiling(key, rate, provenance, citation)
             if old := ceilings.get(key):
                 kept = Figure(old.rate, old.citation, f"{old.provenance}, overridden")
-                new = replace(old, rate=new.rate, provenance=provenance, citation=citation, others=(kept, *old.others))
+                new = replace(old, rate=new.rate, provenance=provenance, citation=citation, others=(kept, *old.others), spread=None)
             ceilings[key] = new
         return replace(self, ceilings=tuple(ceilings.values()))
 
@@ -288,7 +300,7 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
                 raise MachineError(f"{why}: fraction {fraction:g} for {ceiling.resource} is not in (0, 1]")
             kept = Figure(ceiling.rate, ceiling.citation, f"full rate; {why}")
             note = f"{ceiling.note}; {why}" if ceiling.note else why
-            ceilings.append(replace(ceiling, rate=ceiling.rate * fraction, others=(kept, *ceiling.others), note=note))
+            ceilings.append(replace(ceiling, rate=ceiling.rate * fraction, others=(kept, *ceiling.others), note=note, spread=None))
         return replace(self, ceilings=tuple(ceilings))
 
     def per_device(self) -> "Machine":
@@ -355,7 +367,7 @@ def _share(ceiling: Ceiling, share: int) -> Ceiling:
         return replace(ceiling, count=max(1, ceiling.count // share))
     others = tuple(replace(other, value=other.value / share) for other in ceiling.others)
     sparse = ceiling.sparse / share if ceiling.sparse else None
-    return replace(ceiling, rate=ceiling.rate / share, sparse=sparse, others=others)
+    return replace(ceiling, rate=ceiling.rate / share, sparse=sparse, others=others, spread=None)
 
 
 def _capacity_share(held: Capacity, share: int) -> Capacity:

@@ -66,6 +66,14 @@ class OtherFigure(Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
+class SpreadInfo(Struct, frozen=True, kw_only=True):
+    """How the tries of a measured rate spread: percentiles."""
+
+    p5: Number
+    p50: Number
+    p95: Number
+
+
 class CeilingInfo(Struct, frozen=True, kw_only=True):
     """One roof, and where its height comes from."""
 
@@ -78,6 +86,7 @@ class CeilingInfo(Struct, frozen=True, kw_only=True):
     peak: Number | None = None
     count: int = 1
     others: tuple[OtherFigure, ...] = ()
+    spread: SpreadInfo | None = None
 
 
 class CapacityInfo(Struct, frozen=True, kw_only=True):
@@ -111,6 +120,7 @@ class MachineInfo(Struct, frozen=True, kw_only=True):
     capacities: tuple[CapacityInfo, ...] = ()
     limits: tuple[LimitInfo, ...] = ()
     notes: tuple[str, ...] = ()
+    conditions: dict[str, str] = field(default_factory=dict)
 
 
 class Point(Struct, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ from ..report import (
     OtherFigure,
     Point,
     Report,
+    SpreadInfo,
     StepDeviceShare,
     StepInfo,
     StepShare,
@@ -268,6 +269,7 @@ def describe(machine: Machine) -> MachineInfo:
                 peak=ceiling.peak,
                 count=ceiling.count,
                 others=tuple(OtherFigure(rate=other.value, citation=other.citation, note=other.note) for other in ceiling.others),
+                spread=SpreadInfo(p5=spread.p5, p50=spread.p50, p95=spread.p95) if (spread := ceiling.spread) else None,
             )
             for ceiling in machine.ceilings
         ),
@@ -277,4 +279,5 @@ def describe(machine: Machine) -> MachineInfo:
         ),
         limits=tuple(LimitInfo(name=limit.name, resource=limit.resource.name, fraction=limit.fraction) for limit in machine.limits),
         notes=machine.notes,
+        conditions=dict(machine.conditions),
     )

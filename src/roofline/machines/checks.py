@@ -65,11 +65,11 @@ def names(card: Card) -> Iterator[Problem]:
 
 
 def ranges(card: Card) -> Iterator[Problem]:
-    """A rate lies where the rates of its peers in the catalogue lie."""
+    """A rate lies where the rates of its peers in the catalogue lie, unless it has the percentiles of a measurement: nobody typed it."""
     known = identities(card)
     for ceiling in card.machine.ceilings:
         resource = ceiling.resource
-        if any(each.machine.ceiling(resource) for each in known):
+        if ceiling.spread or any(each.machine.ceiling(resource) for each in known):
             continue
         among = peers.by_memory if resource == HBM else peers.by_maker
         yield from _within("range", card, resource, ceiling.rate, resource.per, among(card, _rate_of(resource)))

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from ..dtypes import dtype
 from ..errors import RooflineError
-from ..machine import Capacity, Ceiling, Figure
+from ..machine import Capacity, Ceiling, Figure, Spread
 from ..resource import COMPUTE_UNITS, LINK_UNITS, Resource
 from .card import Disagreement, Excuse, KnownError, Link, Memory, Opinion, Power, Spec, Sustained
 from .table import Table
@@ -24,7 +24,7 @@ class Found(Struct, frozen=True, kw_only=True):
 
 def compute(table: Table) -> Found:
     """A ``[[compute]]`` table: the dense rate of one unit in one number format."""
-    table.only("resource", "rate", "sparse", "accumulate", *FIGURE)
+    table.only("resource", "rate", "spread", "sparse", "accumulate", *FIGURE)
     resource = resource_of(table, "resource", "matrix/bf16")
     if not resource.is_compute:
         raise table.error("resource", f"{str(resource)!r} is not a compute resource; its unit must be one of {', '.join(COMPUTE_UNITS)}")
@@ -42,7 +42,7 @@ def memory(table: Table) -> Found:
     ``resource`` says what the rate is a rate of, where that is not the level itself (``vmem.read``).
     """
     table.only(
-        *("level", "resource", "name", "type", "per_unit", "rate", *FIGURE),
+        *("level", "resource", "name", "type", "per_unit", "rate", "spread", *FIGURE),
         *("capacity", "capacity_provenance", "capacity_source", "capacity_others"),
     )
     level = resource_of(table, "level", "hbm")
@@ -72,7 +72,7 @@ def memory(table: Table) -> Found:
 def link(table: Table) -> Found:
     """A ``[[link]]`` table: the rate of one link in one direction, the vendor's peak, how many, and the whole chip's total."""
     table.only(
-        *("resource", "name", "rate", "peak", "peak_provenance", "peak_source", "count", "topology", *FIGURE),
+        *("resource", "name", "rate", "spread", "peak", "peak_provenance", "peak_source", "count", "topology", *FIGURE),
         *("chip", "chip_both_ways"),
     )
     resource = resource_of(table, "resource", "nvlink")
@@ -200,9 +200,22 @@ def _ceiling(
             count=count,
             topology=topology,
             others=others,
+            spread=_spread(table, resource.per),
         )
     except RooflineError as error:
         raise table.wrap(error, "rate") from None
+
+
+def _spread(table: Table, per: str) -> Spread | None:
+    """The percentiles of a measured rate."""
+    inner = table.table("spread")
+    if inner is None:
+        return None
+    inner.only("p5", "p50", "p95")
+    percentiles = [inner.quantity(key, per) for key in ("p5", "p50", "p95")]
+    if any(each is None for each in percentiles):
+        raise table.error("spread", f"incomplete; write it like spread = {{ p5 = '9 {per}', p50 = '10 {per}', p95 = '11 {per}' }}")
+    return Spread(*(each for each in percentiles if each is not None))
 
 
 def _note(table: Table, *extra: str) -> str:

@@ -33,13 +33,13 @@ class Range(Struct, frozen=True):
 
 
 def by_maker(card: Card, measure: Measure, margin: float = MARGIN) -> Range | None:
-    """The range among chips of the same vendor and kind, else of the same kind, else all."""
+    """The range among chips of the same vendor and kind, else of the same kind, else all; CPUs are like no other chips."""
     vendor, kind = card.machine.vendor, card.machine.kind
     plural = {"gpu": "GPUs", "tpu": "TPUs", "accelerator": "accelerators", "soc": "systems on a chip", "cpu": "CPUs"}.get(kind, "chips")
     groups = (
         (f"{vendor} {plural}", lambda peer: bool(vendor) and (peer.machine.vendor, peer.machine.kind) == (vendor, kind)),
         (plural, lambda peer: bool(kind) and peer.machine.kind == kind),
-        ("all chips", lambda _: True),
+        ("all chips", lambda _: kind != "cpu"),
     )
     return _first(card, measure, groups, margin)
 

@@ -24,7 +24,7 @@ _KEYS = (
     *("schema", "extends", "name", "title", "vendor", "kind", "arch", "year", "family", "usual", "devices", "cores", "scope"),
     "matrix_unit",
     *("aliases", "names", "notes", "launch_latency", "specs", "compute", "memory", "link", "power", "sustained", "limit"),
-    *("disagreement", "exception"),
+    *("disagreement", "exception", "conditions"),
 )
 
 
@@ -125,7 +125,14 @@ def _machine(table: Table, found: list[Found], names: tuple[Names, ...], base: C
         launch_latency_s=_latency(table, old),
         aliases=tuple(dict.fromkeys((*table.texts("aliases"), *(name for each in names for name in each.names)))),
         notes=notes,
+        conditions=_conditions(table),
     )
+
+
+def _conditions(table: Table) -> tuple[tuple[str, str], ...]:
+    """Those of a measurement, which are its file's own."""
+    inner = table.table("conditions")
+    return tuple((name, inner.text(name)) for name in inner.data) if inner else ()
 
 
 def _latency(table: Table, old: Machine | None) -> float:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..machine import Ceiling, Machine
+from ..machine import Ceiling, Limit, Machine
 from ..machines import Card
 from ..machines.problem import Problem
 from ..resource import SCALE_UP
@@ -54,12 +54,13 @@ def card_text(card: Card, paper: Paper = PLAIN) -> str:
     head = f"{paper.paint(machine.name, 'bold')}: {machine.title}"
     about = facts(
         [
-            ("vendor", f"{machine.vendor}, {machine.kind}, {machine.arch}" + (f", {machine.year}" if machine.year else "")),
+            ("vendor", ", ".join(str(each) for each in (machine.vendor, machine.kind, machine.arch, machine.year) if each)),
             ("scope", f"figures are per {machine.scope}; one chip is {whole}"),
             ("names", "; ".join(f"{each.tool}: {', '.join(each.names)}" for each in card.names)),
             ("power", f"{show(card.power.watts, 'W')} {card.power.term}" if card.power else ""),
             ("launch", f"{show(machine.launch_latency_s, 's')} latency"),
             ("specs", "; ".join(f"{spec.name} {spec.value}" for spec in card.specs)),
+            ("measured", "; ".join(value if name == "date" else f"{name} {value}" for name, value in machine.conditions)),
         ],
         paper,
     )
@@ -72,8 +73,10 @@ def card_text(card: Card, paper: Paper = PLAIN) -> str:
     rates = table(["resource", "rate", "details", "provenance", "source"], rows, paper, left=5, elastic=4)
     held = [[each.level.name, show(each.bytes, "B"), each.provenance, each.citation] for each in machine.capacities]
     memories = table(["memory", "capacity", "provenance", "source"], held, paper, left=4, elastic=3) if held else ""
-    roofs = [[limit.name, limit.resource.name, f"{limit.fraction:.3g}", limit.citation] for limit in machine.limits]
-    limits = table(["lower ceiling", "resource", "fraction", "source"], roofs, paper, left=4, elastic=3) if roofs else ""
+    roofs = [
+        [limit.name, limit.resource.name, f"{limit.fraction:.3g}", _limited(machine, limit), limit.citation] for limit in machine.limits
+    ]
+    limits = table(["lower ceiling", "resource", "fraction", "rate", "source"], roofs, paper, left=5, elastic=4) if roofs else ""
     differ = [f"sources differ on {each.about}: {each.note}" for each in card.disagreements]
     notes = notes_text([*machine.notes, *_quoted(machine), *differ], paper)
     return "\n\n".join(part for part in (head, about, rates, memories, limits, notes) if part)
@@ -87,6 +90,11 @@ def _quoted(machine: Machine) -> list[str]:
     return [f"quoted figures ({quoted} of {len(figures)}) {whose}"] if quoted else []
 
 
+def _limited(machine: Machine, limit: Limit) -> str:
+    ceiling = machine.ceiling(limit.resource)
+    return show(limit.fraction * ceiling.rate, limit.resource.per) if ceiling else ""
+
+
 def _beside(ceiling: Ceiling) -> str:
     said = []
     if ceiling.sparse:
@@ -95,6 +103,9 @@ def _beside(ceiling: Ceiling) -> str:
         said.append(f"{show(ceiling.peak, ceiling.resource.per)} vendor peak")
     if ceiling.count > 1:
         said.append(f"x {ceiling.count} links")
+    if ceiling.spread:
+        percentiles = zip(("p5", "p50", "p95"), (ceiling.spread.p5, ceiling.spread.p50, ceiling.spread.p95), strict=True)
+        said += [f"{name} {show(rate, ceiling.resource.per, 3)}" for name, rate in percentiles]
     return ", ".join(said)
 
 
