@@ -1,11 +1,12 @@
-"""Residence: traffic that a cache must have served, because main memory cannot have.
+"""Cache hits: traffic that a cache must have served, because main memory cannot have.
 
 A compiler's count is the compulsory traffic of one launch: it does not know what the launch before left in a cache. A launch that
-took less time than main memory needs for its bytes is the proof that some of them were there. Its bytes all cross the cache; main
-memory is charged only with what the cache cannot hold:
+took less time than main memory needs for its bytes is the proof that some of them were there. The outermost cache that is fast enough
+is taken to have served them: all bytes cross it, and each memory behind it is charged only with what the next cache in front of it
+cannot hold:
 
-    bytes over the cache     b
-    bytes over main memory   max(0, b − capacity)      each launch
+    bytes over the cache            b
+    bytes over a memory behind it   max(0, b − capacity of the cache in front)      each launch
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from .advice import KINDS, Placed
 
 KIND = "between-roofs"
 CACHES = ("l2", "l3", "slc", "infinity_cache")
+CPU_CACHES = ("l1", *CACHES)  # a GPU's L1 is empty when a launch begins
 TOLERANCE = 1.02  # of the roof: rates and clocks are not known better than this
 
 
@@ -35,16 +37,22 @@ def resident(op: Op, placed: Placement) -> Op | None:
     if not too_fast or op.bytes_provenance != "compiler" or not op.time_s:
         return None
     moved = op.cost.known(HBM)
+    rate, crossed = placed.machine.rate, {HBM: moved}
+    outer = HBM
     for cache, capacity in _caches(placed.machine).items():
-        outside = max(0, moved - int(capacity * op.launches))
-        enough = outside <= placed.machine.rate(HBM) * op.time_s and moved <= placed.machine.rate(cache) * op.time_s * TOLERANCE
-        if enough and cache not in op.cost:
+        if cache in op.cost:
+            return None
+        crossed[outer] = max(0, moved - int(capacity * op.launches))
+        crossed[cache] = moved
+        outer = cache
+        behind = all(amount <= rate(level) * op.time_s for level, amount in crossed.items() if level != cache)
+        if behind and moved <= rate(cache) * op.time_s * TOLERANCE:
             note = (
                 f"faster than {HBM} allows ({percent(placed.efficiency)}), so its {show(float(moved / op.launches), 'B')} per launch are "
                 f"counted on {cache}, and on {HBM} only what does not fit there"
             )
             others = {resource: op.cost[resource] for resource in op.cost if resource != HBM}
-            return replace(op, cost=Cost.of({**others, HBM: outside, cache: moved}), notes=(*op.notes, note))
+            return replace(op, cost=Cost.of({**others, **crossed}), notes=(*op.notes, note))
     return None
 
 
@@ -57,9 +65,10 @@ def served(moved: Sequence[Placed]) -> Finding:
 
 def _caches(machine: Machine) -> Mapping[Resource, float]:
     """The caches that keep bytes from launch to launch and whose size is known, largest first."""
+    names = CPU_CACHES if machine.kind == "cpu" else CACHES
     sizes = {
         ceiling.resource: capacity
         for ceiling in machine.memories
-        if ceiling.resource.name in CACHES and (capacity := machine.capacity(ceiling.resource)) is not None
+        if ceiling.resource.name in names and (capacity := machine.capacity(ceiling.resource)) is not None
     }
     return dict(sorted(sizes.items(), key=lambda item: -item[1]))
