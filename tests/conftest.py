@@ -1,4 +1,4 @@
-"""Property tests run on shared, busy machines: no deadlines, and slow generation is no failure. No test touches the user's cache."""
+"""Property tests run on shared, busy machines: no deadlines, and slow generation is no failure. No test touches the user's files."""
 
 import shutil
 from collections.abc import Iterator
@@ -19,9 +19,10 @@ settings.load_profile("shared")
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROOFLINE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("ROOFLINE_DATA", str(tmp_path_factory.mktemp("data")))
         yield
 
 

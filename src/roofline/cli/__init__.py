@@ -25,6 +25,7 @@ COMMANDS = {
     "compare": "compare two reports op by op",
     "jax-compare": "compare our FLOP and byte counts with XLA's cost analysis of a JAX function",
     "chips": "list, show and compare chips; check a machine file",
+    "measure": "measure this computer's CPU and keep the result as its machine",
     "plot": "draw a figure",
     "cache": "show or clear the profile cache",
     "serve": "browse the reports of local runs in a web browser",

@@ -31,9 +31,11 @@ def parser() -> Parser:
     made = Parser(
         "chips",
         "List all chips, show some in full, compare several, or check a machine file.",
-        "roofline chips h200\n  roofline chips --compare v5p,v6e,h100\n  roofline chips --lint my_chip.toml",
+        "roofline chips h200\n  roofline chips local\n  roofline chips --compare v5p,v6e,h100\n  roofline chips --lint my_chip.toml",
     )
-    made.add_argument("name", nargs="*", metavar="NAME|FILE", help="show these in full, with the source of every figure")
+    made.add_argument(
+        "name", nargs="*", metavar="NAME|FILE", help="show these in full, with the source of every figure; local is this computer"
+    )
     made.add_argument("--compare", metavar="A,B,…", help="show several side by side")
     made.add_argument("--lint", metavar="FILE", action="append", help="check a machine file; exit status 3 if a figure is impossible")
     made.add_argument("--lint-all", action="store_true", help="check every chip of the catalogue")
@@ -96,8 +98,17 @@ def _check(args: argparse.Namespace) -> int:
 
 def _emit(args: argparse.Namespace, text: Callable[[Paper], str], machines: Sequence[Machine]) -> None:
     """The machines everywhere the options ask for them; a table has one row a ceiling, with its source."""
-    listing = ChipListing(machines=tuple(describe(machine) for machine in machines))
-    emit(args, text, listing, lambda: [_ceiling_row(machine, ceiling) for machine in machines for ceiling in machine.ceilings])
+    emit(args, text, listing(machines), lambda: ceiling_rows(machines))
+
+
+def listing(machines: Sequence[Machine]) -> ChipListing:
+    """Machines as JSON."""
+    return ChipListing(machines=tuple(describe(machine) for machine in machines))
+
+
+def ceiling_rows(machines: Sequence[Machine]) -> list[Row]:
+    """Machines as a table: a row a ceiling."""
+    return [_ceiling_row(machine, ceiling) for machine in machines for ceiling in machine.ceilings]
 
 
 def _ceiling_row(machine: Machine, ceiling: Ceiling) -> Row:
@@ -113,4 +124,7 @@ def _ceiling_row(machine: Machine, ceiling: Ceiling) -> Row:
         "provenance": ceiling.provenance,
         "citation": ceiling.citation,
         "note": ceiling.note,
+        "p5": ceiling.spread.p5 if ceiling.spread else None,
+        "p50": ceiling.spread.p50 if ceiling.spread else None,
+        "p95": ceiling.spread.p95 if ceiling.spread else None,
     }

@@ -22,6 +22,8 @@ from ..errors import MachineError
 from ..machine import Machine
 from ..units import BINARY
 from .card import Card
+from .local import NAMES as LOCAL
+from .local import local_card
 from .reading import build, parse_file
 
 CHIPS = Path(__file__).with_name("chips")
@@ -41,14 +43,16 @@ def load(name: str) -> Machine:
     """The machine with this name: a file's name, a title, an alias, a name that a tool reports, a family, or a path.
 
     Upper and lower case, spaces, hyphens and underscores are alike. ``name/device`` is one framework device of the chip. A name
-    with a slash, or that ends in ``.toml``, is the path of a user's file.
+    with a slash, or that ends in ``.toml``, is the path of a user's file. ``local`` is this computer's CPU.
     """
     return card(name).machine
 
 
 def card(name: str) -> Card:
-    """Everything known about the machine with this name."""
+    """Everything known about the machine with this name; ``local`` is this computer, measured or estimated."""
     chip = name.removesuffix(DEVICE)
+    if chip.lower() in LOCAL:
+        return local_card()
     found = read_card(chip) if _is_path(chip) and not _find(chip)[0] else _known(chip)
     return replace(found, machine=found.machine.per_device()) if chip != name else found
 

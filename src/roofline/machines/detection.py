@@ -6,7 +6,7 @@ share (``Orin``, two versions of one card) is believed where the number of cores
 catalogue's, which stay beside them. A figure far from the catalogue's is a reporting fault (one driver gives half the bandwidth of its
 chip): then the catalogue's is used, and a note says so. A GPU's own compute peaks are its units times its highest clock, which its
 matrix unit does not keep: they stand beside the catalogue's and are not used. A CPU says nothing of itself: this computer, which most
-likely is the one, is measured.
+likely is the one, stands in, as it was measured or as estimated, and a note says so.
 """
 
 import re
@@ -23,6 +23,7 @@ from .architectures import capability_of, clock_of, derive, describe
 from .card import Card
 from .catalogue import card as look_up
 from .catalogue import cards, load, slice_of
+from .local import local_card
 from .partitions import SAME_SIZE, may_be_part, partition
 
 PLAUSIBLE = (0.8, 1.25)  # of the catalogue's figure
@@ -45,9 +46,7 @@ def machine_for(devices: Sequence[Device]) -> Machine:
 def of_device(device: Device) -> Machine:
     """The machine with this device's name, hardware and peaks; an error when nothing but an unknown name is given."""
     if device.name.lower() == "cpu":
-        from .measurement import measure
-
-        return measure()
+        return _this_computer()
     known = _named(device) or _identified(device)
     if known is not None:
         return _with_reported(known.per_device() if known.devices > 1 else known, device)
@@ -62,6 +61,12 @@ def of_device(device: Device) -> Machine:
             raise MachineError(f"{error}; or choose one with --chip") from None
     name = re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-") or "device"
     return Machine(name=name, ceilings=(), title=device.name, scope="device").override(dict(device.rates), "profile", CITATION)
+
+
+def _this_computer() -> Machine:
+    machine = local_card().machine
+    note = f"the profile does not name its CPU: using this computer's ({machine.title}); choose another chip with --chip"
+    return replace(machine, notes=(note, *machine.notes))
 
 
 def _hardware(device: Device) -> Hardware:

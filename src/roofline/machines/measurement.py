@@ -1,83 +1,99 @@
-"""The machine this program runs on, measured: what its processor computes and its memory carries when asked for nothing else.
+"""Measuring rates: each experiment is tried again and again, all in turn, until none gets better.
 
-A profile of a CPU does not say what the CPU can do, and no catalogue has every laptop. Two experiments do: a product of large square
-matrices by numpy's BLAS (2n³ FLOP), and a copy of an array larger than the caches by every core at once (2 bytes of traffic a byte). The
-best of a few tries counts, for whatever else runs here only slows them. It takes about a second.
+Whatever else runs on a computer only slows an experiment down, so the best try is the rate, and tries spread over the whole measurement
+are the most likely to meet a quiet moment. A rate is stable when its best has not risen by 1% for several rounds; the time is bounded
+all the same, and a result says whether it was stable when the time was up.
 """
 
-import os
-import platform
-import re
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from pathlib import Path
-from time import perf_counter
+from collections.abc import Callable, Sequence
 
-from ..machine import Ceiling, Machine
-from ..resource import HBM, vector
-from ..units import parse
+from msgspec import Struct
 
-TRIES = 6
-SIDE = 1536  # of the matrices: enough for every core, and a tenth of a second on a slow one
-COPIED = int(parse("128 MiB", "B"))  # by all cores together, larger than the caches that they see
-LAUNCH_LATENCY_S = 1e-6  # handing a small task to a pool of threads
+from ..errors import MachineError
+from ..machine import Spread
+
+BETTER = 1.01  # what counts as a better rate
+TOLD_OF = 1000
+TRIES = 4  # of an experiment, before the next one has its turn
+PATIENCE = 5  # rounds without a better one, after which a rate is stable
 
 
-@cache
-def measure() -> Machine:
-    """This computer as a machine: its fp32 and fp64 rates and its memory's, measured when first asked for."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    title = processor()
-    product, copy = f"a {SIDE} x {SIDE} matrix product with numpy's BLAS, best of {TRIES}", f"a copy by {cores} threads, best of {TRIES}"
-    return Machine(
-        name=re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "cpu",
-        title=title,
-        kind="cpu",
-        cores=cores,
-        launch_latency_s=LAUNCH_LATENCY_S,
-        ceilings=(
-            Ceiling(resource=vector("fp32"), rate=_product("float32"), provenance="measured", citation=product),
-            Ceiling(resource=vector("fp64"), rate=_product("float64"), provenance="measured", citation=product),
-            Ceiling(resource=HBM, rate=_copy(cores), provenance="measured", citation=copy),
-        ),
-        notes=(f"using this computer ({cores} cores), measured just now; choose another chip with --chip",),
-    )
+class Experiment(Struct, frozen=True, kw_only=True):
+    """Something to try: ``run`` makes so many tries and returns the rate of each. ``how`` says what it does, in words."""
+
+    key: str
+    how: str
+    run: Callable[[int], Sequence[float]]
 
 
-def processor() -> str:
-    """The processor's model name."""
-    try:
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        found = None
-    return found[1] if found else platform.processor() or platform.machine() or "CPU"
+class Result(Struct, frozen=True, kw_only=True):
+    """What an experiment gave: the best rate, how the tries spread, how many they were, and whether the best was stable."""
+
+    key: str
+    how: str
+    rate: float
+    spread: Spread
+    tries: int
+    stable: bool
+
+    @property
+    def words(self) -> str:
+        """How the rate was measured."""
+        return f"{self.how}, best of {self.tries:,}"
 
 
-def _product(dtype: str) -> float:
-    import numpy
+def measure_all(
+    experiments: Sequence[Experiment],
+    *,
+    budget_s: float,
+    clock: Callable[[], float],
+    tell: Callable[[int, int], None] = lambda done, total: None,
+    patience: int = PATIENCE,
+) -> list[Result]:
+    """Every experiment's result; one that gives no rate has none.
 
-    left = numpy.ones((SIDE, SIDE), dtype)
-    out = numpy.empty_like(left)
-    return 2 * SIDE**3 / _best(lambda: numpy.matmul(left, left, out=out))
+    Rounds go on until all are stable or the budget is spent. The first is a warm-up and counts only where no other followed. ``tell``
+    hears how much of the budget is spent.
+    """
+    if not experiments:
+        raise MachineError("there is nothing to measure on this computer")
+    began = clock()
+    rates: dict[str, list[float]] = {each.key: [] for each in experiments}
+    warm_up = {each.key: list(each.run(1)) for each in experiments}
+    waited = dict.fromkeys(rates, 0)  # rounds since the best rate rose
+    spent = clock() - began
+    while spent < budget_s and min(waited.values()) < patience:
+        for each in experiments:
+            if waited[each.key] >= patience or spent >= budget_s:
+                continue
+            found = list(each.run(TRIES))
+            best = max(rates[each.key], default=0.0)
+            waited[each.key] = 0 if max(found, default=0.0) > best * BETTER else waited[each.key] + 1
+            rates[each.key] += found
+            spent = clock() - began
+            tell(min(TOLD_OF, round(TOLD_OF * spent / budget_s)), TOLD_OF)
+    results = []
+    for each in experiments:
+        mine = rates[each.key] or warm_up[each.key]
+        if mine:
+            results.append(
+                Result(
+                    key=each.key,
+                    how=each.how,
+                    rate=max(mine),
+                    spread=spread_of(mine),
+                    tries=len(mine),
+                    stable=waited[each.key] >= patience,
+                )
+            )
+    return results
 
 
-def _copy(cores: int) -> float:
-    import numpy
+def spread_of(rates: Sequence[float]) -> Spread:
+    """The 5th, 50th and 95th percentile, each the nearest try.
 
-    source = numpy.ones(COPIED, "uint8")
-    target = numpy.zeros_like(source)
-    parts = list(zip(numpy.array_split(target, cores), numpy.array_split(source, cores), strict=True))
-    with ThreadPoolExecutor(cores) as pool:
-        seconds = _best(lambda: list(pool.map(lambda part: numpy.copyto(*part), parts)))
-    return 2 * COPIED / seconds
-
-
-def _best(work: Callable[[], object]) -> float:
-    """Seconds of the fastest try."""
-    times = []
-    for _ in range(TRIES):
-        begin = perf_counter()
-        work()
-        times.append(perf_counter() - begin)
-    return min(times)
+    >>> spread_of([5.0, 1.0, 3.0, 2.0, 4.0])
+    Spread(p5=1.0, p50=3.0, p95=5.0)
+    """
+    ordered = sorted(rates)
+    return Spread(*(ordered[round(share * (len(ordered) - 1))] for share in (0.05, 0.5, 0.95)))

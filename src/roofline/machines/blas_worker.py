@@ -1,0 +1,41 @@
+"""Matrix products by NumPy's BLAS in a process of its own, because a BLAS takes its number of threads from the environment as it starts.
+
+A line ``float32 1024 5`` asks for five products of 1024 x 1024 matrices; the answer is a line with the seconds of each. The first line
+of all is what NumPy says of its BLAS.
+"""
+
+import json
+import sys
+from time import perf_counter
+
+import numpy
+
+
+def seconds(dtype: str, side: int, tries: int) -> list[float]:
+    """The time of each product, of random matrices: some hardware is faster on zeros."""
+    left, right = numpy.random.default_rng(0).random((2, side, side), dtype=numpy.float64).astype(dtype)
+    out = numpy.empty_like(left)
+    times = []
+    for _ in range(tries):
+        begin = perf_counter()
+        numpy.matmul(left, right, out=out)
+        times.append(perf_counter() - begin)
+    return times
+
+
+def library() -> str:
+    """The BLAS that NumPy was built with."""
+    found = numpy.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
+    return f"{found.get('name', 'unknown BLAS')} {found.get('version', '')}".strip()
+
+
+def say(answer: object) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    say(library())
+    for line in sys.stdin:
+        dtype, side, tries = line.split()
+        say(seconds(dtype, int(side), int(tries)))

@@ -1,0 +1,130 @@
+"""A CPU's limits estimated from its cores, clock and vector width, for one that was not measured.
+
+    rate = physical cores x clock x FMA units x lanes x 2
+
+Cache rates are bytes per core and cycle. The bandwidth of main memory does not follow from what a CPU says of itself: a stated
+assumption stands in for it.
+"""
+
+from msgspec import Struct
+
+from ..machine import Capacity, Ceiling, Machine
+from ..resource import HBM, Resource
+from ..units import parse, show
+from .cpu import Cpu
+
+LAUNCH_LATENCY_S = parse("1 µs", "s")  # handing a small task to a pool of threads
+CHANNEL = parse("25.6 GB/s", "B/s")  # one channel of DDR4-3200: 3200 MT/s x 8 B
+CORES_PER_CHANNEL = 8
+LEAST_CHANNELS = 2
+ONE_CORE = parse("16 GB/s", "B/s")  # what the misses that one core keeps in flight can fetch
+MEASURE = "roofline measure"
+# Bytes per core and cycle: two loads and a store of a vector in L1; one line of 64 B from L2; half a line from L3, which is Zen's and
+# more than Intel's mesh gives.
+L2_BYTES, L3_BYTES = 64, 32
+FP32_BYTES = 4
+AMX_BF16 = 1024  # FLOP per core and cycle: a 16 x 16 x 32 product every 16 cycles (Intel, Optimization Reference Manual, AMX)
+ZEN4 = 25  # the x86 family up to which AMD runs 512-bit instructions as two halves (AMD, Software Optimization Guide for Zen 4)
+
+
+class VectorUnits(Struct, frozen=True):
+    """The vector units of one core: how many, of how many bytes, and the FLOP of a lane per cycle (2 where multiply-adds are fused)."""
+
+    count: int
+    bytes: int
+    name: str
+    flop_per_lane: int = 2
+
+    def flop_per_cycle(self, number_bytes: int) -> int:
+        return self.count * self.bytes // number_bytes * self.flop_per_lane
+
+
+def vector_units(cpu: Cpu) -> VectorUnits:
+    """The vector units of one core, by its instructions and vendor.
+
+    Intel's servers have two FMA units for AVX-512 and every AVX2 core since Haswell has two; AMD runs 512 bits as two halves up to
+    Zen 4. Neoverse V cores and Apple's have four 128-bit pipes (or two of 256 bits for SVE), other Arm cores two.
+    """
+    has = cpu.instructions
+    if "avx512f" in has:
+        return VectorUnits(2, 32 if cpu.vendor == "AMD" and cpu.family <= ZEN4 else 64, "AVX-512")
+    if {"avx2", "fma"} <= has:
+        return VectorUnits(2, 32, "AVX2")
+    if "avx" in has:
+        return VectorUnits(2, 32, "AVX", 1)  # one unit multiplies, one adds
+    if "asimd" in has:
+        wide = cpu.vendor == "Apple" or "Neoverse V" in cpu.model
+        return VectorUnits(4 if wide else 2, 16, "SVE" if "sve" in has else "NEON")
+    return VectorUnits(2, 16, "SSE2", 1)
+
+
+def estimate(cpu: Cpu) -> Machine:
+    """The machine that a CPU should be, with a note that names the command that measures it."""
+    units = vector_units(cpu)
+    cycles = cpu.cores * cpu.clock_hz
+    place = f"{_cores(cpu.cores)} x {show(cpu.clock_hz, 'Hz')} ({cpu.clock_source})"
+    ceilings = []
+
+    def rate(resource: str, per_cycle: int, how: str) -> None:
+        ceilings.append(Ceiling(resource=Resource(resource), rate=cycles * per_cycle, provenance="derived", citation=f"{place} x {how}"))
+
+    for number, bytes in (("fp32", 4), ("fp64", 8)):
+        per_cycle = units.flop_per_cycle(bytes)
+        rate(f"vector/{number}", per_cycle, f"{per_cycle} FLOP per cycle ({units.count} {units.name} units)")
+    for number, times, how in narrow_products(cpu):
+        rate(f"matrix/{number}", round(times * units.flop_per_cycle(FP32_BYTES)), how)
+    per_core = {1: 3 * units.bytes, 2: L2_BYTES, 3: L3_BYTES}
+    for held in cpu.caches:
+        if held.level in per_core:
+            rate(f"l{held.level}", per_core[held.level], f"{per_core[held.level]} B per cycle")
+    channels = max(LEAST_CHANNELS, -(-cpu.cores // CORES_PER_CHANNEL))
+    bandwidth = min(channels * CHANNEL, cpu.cores * ONE_CORE)
+    assumed = (
+        f"assumed: {show(ONE_CORE, 'B/s')} per core, at most {channels} channels of DDR4-3200 "
+        f"({LEAST_CHANNELS}, or one per {CORES_PER_CHANNEL} cores if more)"
+    )
+    ceilings.append(Ceiling(resource=HBM, rate=bandwidth, provenance="derived", citation=assumed))
+    return Machine(
+        name=cpu.name,
+        title=cpu.model,
+        vendor=cpu.vendor,
+        kind="cpu",
+        cores=cpu.cores,
+        launch_latency_s=LAUNCH_LATENCY_S,
+        ceilings=tuple(ceilings),
+        capacities=capacities(cpu),
+        notes=(f"rates are estimates from {place} and {units.name}; memory bandwidth is assumed; measure this computer with: {MEASURE}",),
+    )
+
+
+def narrow_products(cpu: Cpu) -> tuple[tuple[str, float, str], ...]:
+    """Products in formats for which the CPU has instructions of its own: how many times the fp32 rate, and why."""
+    units = vector_units(cpu)
+    fp32 = units.flop_per_cycle(FP32_BYTES)
+    has = cpu.instructions
+    if "amx_bf16" in has or "amx_tile" in has:
+        return (("bf16", AMX_BF16 / fp32, f"{AMX_BF16} FLOP per cycle (AMX)"),)
+    if "avx512_bf16" in has or "bf16" in has:
+        return (("bf16", 2.0, f"{2 * fp32} FLOP per cycle (bf16 dot products, twice fp32)"),)
+    return ()
+
+
+def capacities(cpu: Cpu) -> tuple[Capacity, ...]:
+    """What the caches and the memory hold, as the operating system says; of caches, all that the usable cores have."""
+    said = "the operating system"
+    caches = [
+        Capacity(
+            level=Resource(f"l{held.level}"),
+            bytes=held.total,
+            provenance="derived",
+            citation=said,
+            note=f"{held.count} x {show(held.bytes, 'B')}" if held.count > 1 else "",
+        )
+        for held in cpu.caches
+    ]
+    memory = [Capacity(level=HBM, bytes=cpu.memory_bytes, provenance="derived", citation=said)] if cpu.memory_bytes else []
+    return (*memory, *caches)
+
+
+def _cores(count: int) -> str:
+    return f"{count} core{'s' if count > 1 else ''}"

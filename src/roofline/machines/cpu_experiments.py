@@ -1,0 +1,217 @@
+"""Experiments that measure this computer's CPU: multiply-adds in registers, matrix products by BLAS, streams through each memory level.
+
+Bytes are those that a program reads and writes. Lines that the CPU fetches only to overwrite them (write-allocate) are not counted, as
+a compiler's counts do not have them either.
+"""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..units import DECIMAL, parse, show
+from . import _kernels
+from .cpu import Cpu
+from .cpu_estimate import vector_units
+from .measurement import Experiment
+
+# Short tries fit into a time slice of a busy computer; long ones are closer to the truth on an idle one.
+SHORT_S, LONGER = parse("1 ms", "s"), 4
+REST_S = parse("2 ms", "s")  # between tries
+GUESS = parse("50 GB/s", "B/s")  # of a thread, to begin with
+WAKE_NS = 100_000  # until a thread has woken, each
+LEAST_STREAM = parse("64 MiB", "B")
+STREAM_PARTS = 8
+UNKNOWN_CACHE = parse("64 MiB", "B")  # a last-level cache of unknown size
+PRODUCT_S = parse("5 ms", "s")  # about what a product should take
+SIDES = (512, 8192)
+PATTERNS = {"read": "read", "write": "fill", "copy": "copy", "triad": "a = b + s x c"}
+CACHE_PATTERNS = ("read", "copy", "triad")
+SWEEP = (0.375, 0.75)  # of a cache's size: working sets that fit beside whatever else is in it
+FORMATS = {"fp32": "float32", "fp64": "float64"}
+THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+
+_T = TypeVar("_T")
+
+
+class CpuExperiments:
+    """The experiments of a CPU and what they hold while they last: threads, and processes for BLAS. ``blas`` is the library's name."""
+
+    def __init__(self, experiments: Sequence[Experiment], blas: str) -> None:
+        self.experiments, self.blas = experiments, blas
+
+
+@contextmanager
+def cpu_experiments(cpu: Cpu) -> Iterator[CpuExperiments]:
+    """Everything that is measured of this computer's CPU."""
+    with ExitStack() as stack:
+        found, blas = [], "none"
+        counts = sorted({1, cpu.threads})
+        teams = {count: _Team(stack, count) for count in counts}
+        for name in FORMATS:
+            for count in counts:
+                how = f"fused multiply-adds in registers, {_threads(count)}"
+                run = _Kernel(f"fma{name[2:]}", teams[count])
+                found.append(Experiment(key=_key("fma", name, count, cpu), how=how, run=run))
+        for count in sorted({1, cpu.cores}):
+            worker = stack.enter_context(_Blas(count))
+            blas = worker.library or blas
+            for name, dtype in FORMATS.items():
+                run_product = _Product(worker, dtype, _side(cpu, count))
+                how = f"{run_product.side} x {run_product.side} matrix product by {worker.library}, {_threads(count)}"
+                found.append(Experiment(key=_key("product", name, count, cpu), how=how, run=run_product))
+        for level, pattern, size in working_sets(cpu):
+            how = f"{PATTERNS[pattern]} of {show(size * cpu.threads, 'B', 3)}, {_threads(cpu.threads)}"
+            key = f"{level}/{pattern}/{round(size)}"
+            parts = STREAM_PARTS if level == "hbm" else 1
+            found.append(Experiment(key=key, how=how, run=_Kernel(pattern, teams[cpu.threads], round(size), parts)))
+        yield CpuExperiments(found, blas)
+
+
+def working_sets(cpu: Cpu) -> list[tuple[str, str, float]]:
+    """What to stream through: memory level, pattern, and bytes of each thread.
+
+    A cache's working sets are shares of it, and twice what the next inner one holds; main memory's is four times the last cache.
+    """
+    found = []
+    inner = 0.0
+    for held in cpu.caches:
+        share = held.total / cpu.threads
+        sizes = {max(part * share, 2 * inner) for part in (0, *SWEEP)} - {0}
+        found += [(f"l{held.level}", pattern, size) for size in sorted(sizes) for pattern in CACHE_PATTERNS]
+        inner = max(inner, share)
+    last = max((held.total for held in cpu.caches), default=UNKNOWN_CACHE)
+    most = cpu.memory_bytes / 8 if cpu.memory_bytes else float("inf")
+    stream = min(max(4 * last, LEAST_STREAM), most) / cpu.threads
+    return found + [("hbm", pattern, stream) for pattern in PATTERNS]
+
+
+class _Team:
+    """Threads that run a kernel side by side, each on a CPU and a buffer of its own.
+
+    On a busy computer a thread that has slept comes first on its CPU when it wakes, so that a short try can have all of them.
+    """
+
+    def __init__(self, stack: ExitStack, threads: int) -> None:
+        self.threads = threads
+        self._buffers: dict[int, list[memoryview]] = {}
+        self._places: dict[int, int] = {}
+        self._workers = [stack.enter_context(ThreadPoolExecutor(1)) for _ in range(threads)]
+        if hasattr(os, "sched_setaffinity"):
+            usable = sorted(os.sched_getaffinity(0))
+            self._each(lambda place: os.sched_setaffinity(0, {usable[place % len(usable)]}))  # of the calling thread alone
+
+    def _each(self, work: Callable[[int], _T]) -> list[_T]:
+        """What every thread makes of its number."""
+        return [future.result() for future in [worker.submit(work, place) for place, worker in enumerate(self._workers)]]
+
+    def buffers(self, size: int, parts: int) -> list[memoryview]:
+        """The next part of a buffer for each thread, which it wrote first, so that the pages are near."""
+        if size not in self._buffers:
+            self._buffers[size] = self._each(lambda place: memoryview(bytearray(b"\1") * size))
+        part = self._places[size] = (self._places.get(size, -1) + 1) % parts
+        each = size // parts
+        return [buffer[part * each : (part + 1) * each] for buffer in self._buffers[size]]
+
+    def run(self, kernel: str, buffers: Sequence[memoryview], repeats: int) -> tuple[float, int]:
+        """Seconds from the begin of the first thread to the end of the last, and the FLOP or bytes of all."""
+        time.sleep(REST_S)
+        at = _kernels.clock_ns() + WAKE_NS * (self.threads + 1)
+        runs = self._each(lambda place: _kernels.run(kernel, buffers[place], repeats, at))
+        seconds = (max(end for _, end, _ in runs) - min(begin for begin, _, _ in runs)) / DECIMAL["G"]
+        return seconds, sum(done for _, _, done in runs)
+
+
+class _Kernel:
+    """A compiled kernel, a few tries a call, every other one longer: FLOP/s or B/s of each.
+
+    A try repeats the kernel on a small buffer, and takes the next ``parts``-th of a large one: by the time it comes round again, the
+    caches have lost it.
+    """
+
+    def __init__(self, name: str, team: _Team, size: int = 4096, parts: int = 1) -> None:
+        self.name, self.team, self.size, self.parts = name, team, size, parts
+        self.repeats = max(1, round(SHORT_S * GUESS / size)) if parts == 1 else 1
+
+    def __call__(self, tries: int) -> list[float]:
+        rates: list[float] = []
+        for number in range(tries):
+            repeats = self.repeats * (LONGER if number % 2 and self.parts == 1 else 1)
+            seconds, done = self.team.run(self.name, self.team.buffers(self.size, self.parts), repeats)
+            if seconds < SHORT_S / 2 and self.parts == 1:  # too short for the clock and for starting together
+                self.repeats = -int(-repeats * SHORT_S // seconds)
+            else:
+                rates.append(done / seconds)
+        return rates
+
+
+class _Blas:
+    """A process that multiplies matrices with so many threads; without a ``library`` when it did not start."""
+
+    def __init__(self, threads: int) -> None:
+        environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
+        script = str(Path(__file__).with_name("blas_worker.py"))
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", script],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self.library = str(self._answer() or "")
+
+    def __enter__(self) -> "_Blas":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def seconds(self, dtype: str, side: int, tries: int) -> list[float]:
+        """The time of each product; none where the process has gone."""
+        try:
+            assert self.process.stdin
+            self.process.stdin.write(f"{dtype} {side} {tries}\n")
+            self.process.stdin.flush()
+        except OSError:
+            return []
+        return list(self._answer() or ())
+
+    def _answer(self) -> Any:
+        """A line of the process: its library's name, or times."""
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        return json.loads(line) if line else None
+
+
+class _Product:
+    """Square matrix products by BLAS: FLOP/s of each."""
+
+    def __init__(self, worker: _Blas, dtype: str, side: int) -> None:
+        self.worker, self.dtype, self.side = worker, dtype, side
+
+    def __call__(self, tries: int) -> list[float]:
+        return [2 * self.side**3 / seconds for seconds in self.worker.seconds(self.dtype, self.side, tries)]
+
+
+def _side(cpu: Cpu, cores: int) -> int:
+    """A side for which a product takes about `PRODUCT_S` at the estimated rate, a multiple of 128."""
+    flop = cores * cpu.clock_hz * vector_units(cpu).flop_per_cycle(4) * PRODUCT_S
+    return min(max(round(math.cbrt(flop / 2) / 128) * 128, SIDES[0]), SIDES[1])
+
+
+def _key(kind: str, number: str, count: int, cpu: Cpu) -> str:
+    return f"{kind}/{number}/{'one' if count == 1 and max(cpu.cores, cpu.threads) > 1 else 'all'}"
+
+
+def _threads(count: int) -> str:
+    return f"{count} thread{'s' if count > 1 else ''}"

@@ -1,0 +1,150 @@
+"""A CPU measured: the results of its experiments as a card, and the command's whole run."""
+
+import platform
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from ..machine import Ceiling, Figure, Machine
+from ..resource import Resource
+from ..units import parse, show
+from .card import Card, Sustained
+from .cpu import Cpu
+from .cpu_estimate import LAUNCH_LATENCY_S, capacities, estimate, narrow_products
+from .cpu_experiments import FORMATS, cpu_experiments
+from .measurement import PATIENCE, Result, measure_all
+
+QUICK_S, FULL_S = parse("15 s", "s"), parse("60 s", "s")
+FULL_PATIENCE = 4 * PATIENCE
+MATRIX_UNIT = 1.05  # times the vector rate: faster products have a unit of their own (Apple's)
+USES_VECTORS = 0.5  # of the estimate: below, the multiply-adds were not compiled for the vector units
+COUNTED = "bytes read and written by the program, without write-allocate"
+
+
+def measure_cpu(
+    cpu: Cpu, *, quick: bool = False, budget_s: float | None = None, tell: Callable[[int, int], None] = lambda d, t: None
+) -> Card:
+    """This computer's CPU, measured now, in ``budget_s`` seconds at most besides the warm-up."""
+    budget = budget_s or (QUICK_S if quick else FULL_S)
+    began = time.monotonic()
+    with cpu_experiments(cpu) as setup:
+        results = measure_all(
+            setup.experiments, budget_s=budget, clock=time.monotonic, tell=tell, patience=PATIENCE if quick else FULL_PATIENCE
+        )
+        blas = setup.blas
+    conditions = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cpu": cpu.model,
+        "cores": str(cpu.cores),
+        "threads": str(cpu.threads),
+        "blas": blas,
+        "operands": "random matrices",
+        "duration": show(time.monotonic() - began, "s", 3),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
+    return card_of(cpu, {result.key: result for result in results}, conditions)
+
+
+def card_of(cpu: Cpu, results: Mapping[str, Result], conditions: Mapping[str, str]) -> Card:
+    """The measured machine: what was measured, and what no experiment here can tell as it was estimated."""
+    guess = estimate(cpu)
+    ceilings: list[Ceiling] = []
+    sustained: list[Sustained] = []
+    for number in FORMATS:
+        ceilings += _compute(number, results, guess)
+        sustained += _sustained(number, results, ceilings)
+    fp32 = next((each.rate for each in ceilings if each.resource.name == "vector/fp32"), 0.0)
+    for number, times, how in narrow_products(cpu) if fp32 else ():
+        note = f"not measured: {times:g} times the measured vector/fp32, {how}"
+        ceilings.append(Ceiling(resource=Resource(f"matrix/{number}"), rate=fp32 * times, provenance="derived", note=note))
+    for level in ("hbm", *(f"l{held.level}" for held in cpu.caches)):
+        ceilings += _memory(level, results)
+    day = conditions["date"].partition("T")[0]
+    unstable = [result.key for result in results.values() if not result.stable]
+    notes = [f"this computer ({conditions['cpu']}, {conditions['cores']} cores), measured on {day}"]
+    if unstable:
+        notes.append(
+            f"{len(unstable)} of {len(results)} experiments were not yet stable when the time was up: measure again when nothing else runs"
+        )
+    machine = Machine(
+        name=cpu.name,
+        title=cpu.model,
+        vendor=cpu.vendor,
+        kind="cpu",
+        cores=cpu.cores,
+        launch_latency_s=LAUNCH_LATENCY_S,
+        ceilings=tuple(ceilings),
+        capacities=capacities(cpu),
+        notes=tuple(notes),
+        conditions=tuple(conditions.items()),
+    )
+    return Card(machine=machine, where=cpu.name, sustained=tuple(sustained))
+
+
+def _compute(number: str, results: Mapping[str, Result], guess: Machine) -> list[Ceiling]:
+    """The compute roof in one number format.
+
+    It is the multiply-adds' rate: a product needs them all and loads besides. Where products are faster still, they have a unit of
+    their own, unless the multiply-adds were not compiled for the vector units.
+    """
+    fma, product = results.get(f"fma/{number}/all"), results.get(f"product/{number}/all")
+    if fma is None and product is None:
+        return []
+    if fma is None or product is None:
+        return [_ceiling(f"vector/{number}", fma or product)]  # type: ignore[arg-type]
+    if product.rate <= fma.rate * MATRIX_UNIT:
+        return [_ceiling(f"vector/{number}", max(fma, product, key=lambda each: each.rate))]
+    if fma.rate < USES_VECTORS * guess.rate(f"vector/{number}"):
+        return [_ceiling(f"vector/{number}", product)]
+    return [_ceiling(f"matrix/{number}", product), _ceiling(f"vector/{number}", fma)]
+
+
+def _sustained(number: str, results: Mapping[str, Result], ceilings: list[Ceiling]) -> list[Sustained]:
+    """What products reach on all cores, and what one core reaches, as lower ceilings."""
+    found = []
+    roofs = {each.resource.name: each for each in ceilings}
+    for key, limit in (
+        (f"product/{number}/all", "matrix product"),
+        (f"product/{number}/one", "matrix product, one core"),
+        (f"fma/{number}/one", "one core"),
+    ):
+        unit = "matrix" if "product" in key and f"matrix/{number}" in roofs else "vector"
+        roof, result = roofs.get(f"{unit}/{number}"), results.get(key)
+        if roof and result and result.rate <= roof.rate:
+            spread = result.spread
+            percentiles = ", ".join(f"{name} {show(getattr(spread, name), 'FLOP/s', 3)}" for name in ("p5", "p50", "p95"))
+            found.append(
+                Sustained(
+                    what=limit,
+                    rate=result.rate,
+                    per="FLOP/s",
+                    resource=roof.resource,
+                    fraction=result.rate / roof.rate,
+                    limit=limit,
+                    citation=result.words,
+                    note=percentiles,
+                )
+            )
+    return found
+
+
+def _memory(level: str, results: Mapping[str, Result]) -> list[Ceiling]:
+    """A memory's roof: the best pattern, with the best of each other one beside it."""
+    best: dict[str, Result] = {}
+    for key, result in results.items():
+        where, _, rest = key.partition("/")
+        pattern = rest.partition("/")[0]
+        if where == level and (pattern not in best or result.rate > best[pattern].rate):
+            best[pattern] = result
+    if not best:
+        return []
+    first, *others = sorted(best.values(), key=lambda each: -each.rate)
+    figures = tuple(Figure(each.rate, each.words, "a slower pattern") for each in others)
+    return [replace(_ceiling(level, first), note=COUNTED, others=figures)]
+
+
+def _ceiling(resource: str, result: Result) -> Ceiling:
+    return Ceiling(resource=Resource(resource), rate=result.rate, provenance="measured", citation=result.words, spread=result.spread)

@@ -1,0 +1,79 @@
+"""This computer as a machine: as it was measured and kept in the user's data folder, else as estimated from its description.
+
+It is never measured here: an analysis gives the same answer every time. A measurement is used only on the CPU it was made on, so that
+computers that share a home folder each have their own.
+"""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from ..errors import MachineError, UsageError
+from .card import Card
+from .cpu import Cpu, this_cpu
+from .cpu_estimate import MEASURE, estimate
+from .reading import build, parse_file
+from .writing import machine_toml
+
+FOLDER_VARIABLE = "ROOFLINE_DATA"
+NAMES = ("local", "cpu")  # what this computer is called by people and by JAX
+
+
+def data_folder() -> Path:
+    """Where measurements are kept: ``$ROOFLINE_DATA``, or the folder that this system keeps users' data in."""
+    if told := os.environ.get(FOLDER_VARIABLE):
+        return Path(told)
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local", "roofline")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "roofline"
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share", "roofline")
+
+
+def local_file(cpu: Cpu) -> Path:
+    """Where the measurement of a CPU is kept."""
+    return data_folder() / "machines" / f"{cpu.name}-{cpu.cores}-cores-{cpu.threads}-threads.toml"
+
+
+def local_card(cpu: Cpu | None = None) -> Card:
+    """This computer: measured, if there is a measurement of this very CPU, else estimated, with a note."""
+    mine = cpu or this_cpu()
+    problem = ""
+    try:
+        if (kept := kept_card(mine)) is not None:
+            return kept
+    except MachineError as error:
+        problem = f"the kept measurement cannot be read ({error}): measure again with: {MEASURE}"
+    machine = estimate(mine)
+    notes = (problem, *machine.notes) if problem else machine.notes
+    return Card(machine=replace(machine, notes=notes), where=machine.name)
+
+
+def kept_card(cpu: Cpu) -> Card | None:
+    """The measurement of this CPU; ``None`` when there is none."""
+    path = local_file(cpu)
+    if not path.is_file():
+        return None
+    card = build(parse_file(path))
+    said = dict(card.machine.conditions)
+    same = (said.get("cpu"), said.get("cores"), said.get("threads")) == (cpu.model, str(cpu.cores), str(cpu.threads))
+    return card if same else None
+
+
+def keep(card: Card, path: Path) -> None:
+    """Write a machine file. It appears whole or not at all."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".unfinished", delete=False, encoding="utf-8") as file:
+            file.write(machine_toml(card))
+        try:
+            os.chmod(file.name, 0o644)
+            os.replace(file.name, path)
+        except OSError:
+            os.unlink(file.name)
+            raise
+    except OSError as error:
+        raise UsageError(f"{path}: cannot write: {error.strerror}") from None

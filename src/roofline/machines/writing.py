@@ -1,0 +1,86 @@
+"""Writing: a measured machine as a machine file that `reading` reads back, for this computer or to share."""
+
+import json
+from collections.abc import Iterable
+
+from ..machine import Capacity, Ceiling, Figure
+from ..units import show
+from .card import Card, Sustained
+from .reading import SCHEMA
+
+DIGITS = 6
+
+
+def machine_toml(card: Card) -> str:
+    """The machine file of a card: its rates with their spread, capacities, sustained rates and the conditions of the measurement."""
+    machine = card.machine
+    held = {each.level.name: each for each in machine.capacities}
+    lines = [f"schema = {_text(SCHEMA)}", f"name = {_text(machine.name)}", f"title = {_text(machine.title)}"]
+    lines += [f"{key} = {_text(text)}" for key in ("vendor", "kind", "arch") if (text := getattr(machine, key))]
+    lines += [f"cores = {machine.cores}", f"launch_latency = {_text(show(machine.launch_latency_s, 's', DIGITS))}"]
+    lines += [f"notes = [{', '.join(map(_text, machine.notes))}]"] if machine.notes else []
+    if machine.conditions:
+        lines += ["", "[conditions]", *(f"{_text(name)} = {_text(value)}" for name, value in machine.conditions)]
+    for ceiling in machine.ceilings:
+        resource = ceiling.resource
+        kind, key = ("compute", "resource") if resource.is_compute else ("link", "resource") if resource.is_link else ("memory", "level")
+        lines += ["", f"[[{kind}]]", f"{key} = {_text(resource.name)}", *_rate(ceiling)]
+        if kind == "memory" and (capacity := held.pop(resource.name, None)):
+            lines += _capacity(capacity)
+    for name, capacity in held.items():
+        lines += ["", "[[memory]]", f"level = {_text(name)}", *_capacity(capacity)]
+    for each in card.sustained:
+        lines += ["", "[[sustained]]", *_sustained(each)]
+    return "\n".join(lines) + "\n"
+
+
+def _rate(ceiling: Ceiling) -> Iterable[str]:
+    per = ceiling.resource.per
+    yield f"rate = {_quantity(ceiling.rate, per)}"
+    if spread := ceiling.spread:
+        percentiles = ", ".join(f"{name} = {_quantity(getattr(spread, name), per)}" for name in ("p5", "p50", "p95"))
+        yield f"spread = {{ {percentiles} }}"
+    yield f"provenance = {_text(ceiling.provenance)}"
+    yield from _said(ceiling.citation, ceiling.note)
+    if ceiling.others:
+        yield "others = ["
+        yield from (f"    {{ {_other(other, per)} }}," for other in ceiling.others)
+        yield "]"
+
+
+def _other(other: Figure, per: str) -> str:
+    return ", ".join((f"rate = {_quantity(other.value, per)}", *_said(other.citation, other.note)))
+
+
+def _capacity(capacity: Capacity) -> Iterable[str]:
+    yield f"capacity = {_text(f'{capacity.bytes:.0f} B')}"
+    yield f"capacity_provenance = {_text(capacity.provenance)}"
+    if capacity.citation:
+        yield f"capacity_source = [{_text(capacity.citation)}]"
+
+
+def _sustained(each: Sustained) -> Iterable[str]:
+    yield f"what = {_text(each.what)}"
+    if each.resource:
+        yield f"resource = {_text(each.resource.name)}"
+    yield f"rate = {_quantity(each.rate, each.per)}"
+    if each.fraction is not None:
+        yield f"fraction = {each.fraction:.{DIGITS}g}"
+    yield f"limit = {_text(each.limit)}"
+    yield from _said(each.citation, each.note)
+
+
+def _said(citation: str, note: str) -> Iterable[str]:
+    if citation:
+        yield f"source = [{_text(citation)}]"
+    if note:
+        yield f"note = {_text(note)}"
+
+
+def _quantity(value: float, unit: str) -> str:
+    return _text(show(value, unit, DIGITS))
+
+
+def _text(words: str) -> str:
+    """A TOML string: JSON's, which escapes all that TOML asks for but DEL."""
+    return json.dumps(words, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,253 @@
+"""This computer as a machine: measured, kept, found again on the same CPU, and never measured by an analysis."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from roofline.analysis import analyze
+from roofline.cli import main
+from roofline.cost import Cost
+from roofline.errors import UsageError
+from roofline.machine import Spread
+from roofline.machines import load
+from roofline.machines.catalogue import read_card
+from roofline.machines.cpu import Cache, Cpu, this_cpu
+from roofline.machines.cpu_experiments import working_sets
+from roofline.machines.cpu_measured import card_of, measure_cpu
+from roofline.machines.detection import of_device
+from roofline.machines.lint import lint
+from roofline.machines.local import data_folder, keep, local_card, local_file
+from roofline.machines.measurement import Result
+from roofline.machines.writing import machine_toml
+from roofline.workload import Device, Op, Recording, Workload
+
+CPU = Cpu(
+    model="Xeon (R) 5",
+    vendor="Intel",
+    cores=2,
+    threads=2,
+    instructions=frozenset({"avx2", "fma"}),
+    caches=(Cache(level=1, bytes=2**15, count=2), Cache(level=2, bytes=2**20, count=2)),
+    memory_bytes=2**34,
+)
+CONDITIONS = {"date": "2026-11-16T10:00:00+00:00", "cpu": CPU.model, "cores": "2", "threads": "2", "blas": 'a "quoted" BLAS'}
+
+
+def result(key: str, rate: float, *, stable: bool = True) -> Result:
+    return Result(key=key, how=f"trying {key}", rate=rate, spread=Spread(rate / 2, rate * 0.8, rate), tries=9, stable=stable)
+
+
+def results(*found: Result) -> dict[str, Result]:
+    return {each.key: each for each in found}
+
+
+MEASURED = results(
+    result("fma/fp32/all", 150e9),
+    result("fma/fp32/one", 80e9),
+    result("product/fp32/all", 120e9),
+    result("product/fp32/one", 70e9),
+    result("fma/fp64/all", 75e9),
+    result("hbm/read/100", 20e9),
+    result("hbm/copy/100", 15e9),
+    result("l2/read/10", 90e9),
+    result("l2/copy/10", 100e9),
+    result("l2/copy/20", 95e9),
+)
+CARD = card_of(CPU, MEASURED, CONDITIONS)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ROOFLINE_DATA", str(tmp_path))
+    return tmp_path
+
+
+def test_the_roof_is_what_multiply_adds_reach_and_products_are_a_lower_ceiling() -> None:
+    machine = CARD.machine
+    assert machine.rate("matrix/fp32") == machine.rate("vector/fp32") == 150e9
+    assert machine.ceiling("vector/fp32").spread == Spread(75e9, 120e9, 150e9)  # type: ignore[union-attr]
+    written = read_back(CARD)
+    limits = {limit.name: limit.fraction for limit in written.limits if limit.resource.name == "vector/fp32"}
+    assert limits["matrix product"] == pytest.approx(0.8)
+    assert limits["one core"] == pytest.approx(80 / 150, rel=1e-5)
+
+
+def read_back(card: object, path: Path | None = None):  # type: ignore[no-untyped-def]
+    import tomllib
+
+    from roofline.machines.reading import build
+    from roofline.machines.table import Table
+
+    return build(Table("x.toml", "", tomllib.loads(machine_toml(card)))).machine  # type: ignore[arg-type]
+
+
+def test_products_faster_than_all_vector_units_have_a_unit_of_their_own() -> None:
+    fast = card_of(CPU, results(result("fma/fp32/all", 150e9), result("product/fp32/all", 1000e9)), CONDITIONS).machine
+    assert (fast.rate("matrix/fp32"), fast.rate("vector/fp32")) == (1000e9, 150e9)
+    # The estimate is 160 GFLOP/s: multiply-adds at a tenth of it were not compiled for the vector units.
+    scalar = card_of(CPU, results(result("fma/fp32/all", 16e9), result("product/fp32/all", 140e9)), CONDITIONS).machine
+    assert scalar.rate("matrix/fp32") == scalar.rate("vector/fp32") == 140e9
+
+
+def test_a_memory_has_the_rate_of_its_fastest_pattern_with_the_others_beside_it() -> None:
+    hbm, l2 = CARD.machine.ceiling("hbm"), CARD.machine.ceiling("l2")
+    assert hbm is not None
+    assert l2 is not None
+    assert (hbm.rate, [other.value for other in hbm.others]) == (20e9, [15e9])
+    assert (l2.rate, [other.value for other in l2.others]) == (100e9, [90e9])
+    assert "write-allocate" in hbm.note
+
+
+def test_formats_that_cannot_be_measured_are_scaled_from_what_was() -> None:
+    amx = replace(CPU, instructions=CPU.instructions | {"amx_tile"})
+    bf16 = card_of(amx, MEASURED, CONDITIONS).machine.ceiling("matrix/bf16")
+    assert bf16 is not None
+    assert (bf16.rate, bf16.provenance) == (150e9 * 1024 / 32, "derived")
+
+
+def test_rates_that_were_not_stable_are_said() -> None:
+    shaky = card_of(CPU, results(result("fma/fp32/all", 150e9, stable=False)), CONDITIONS)
+    assert "1 of 1 experiments were not yet stable" in shaky.machine.notes[-1]
+    assert len(CARD.machine.notes) == 1
+
+
+def test_a_written_machine_reads_back_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    keep(CARD, path)
+    machine = read_card(path).machine
+    assert machine.ceilings == CARD.machine.ceilings
+    assert machine.conditions == tuple(CONDITIONS.items())
+    assert machine.notes == CARD.machine.notes
+    assert {held.level.name: held.bytes for held in machine.capacities} == {"hbm": 2**34, "l1": 2**16, "l2": 2**21}
+    assert [problem for problem in lint(path) if problem.severity == "error"] == []
+    assert [left.name for left in tmp_path.iterdir()] == ["mine.toml"]
+
+
+def test_a_machine_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot write"):
+        keep(CARD, tmp_path / "file" / "mine.toml")
+
+
+def test_a_measurement_counts_on_its_own_cpu_alone(folder: Path) -> None:
+    assert local_card(CPU).machine.ceiling("hbm").provenance == "derived"  # type: ignore[union-attr]
+    keep(CARD, local_file(CPU))
+    assert local_card(CPU).machine.rate("hbm") == 20e9
+    for other in (replace(CPU, cores=1), replace(CPU, threads=4), replace(CPU, model="Xeon (R) 6")):
+        assert local_card(other).machine.ceiling("hbm").provenance == "derived"  # type: ignore[union-attr]
+    keep(CARD, local_file(replace(CPU, cores=1)))  # a file in the wrong place does not count either
+    assert local_card(replace(CPU, cores=1)).machine.ceiling("hbm").provenance == "derived"  # type: ignore[union-attr]
+
+
+def test_a_damaged_measurement_is_said_and_the_estimate_used(folder: Path) -> None:
+    keep(CARD, local_file(CPU))
+    local_file(CPU).write_text("rate = ")
+    machine = local_card(CPU).machine
+    assert "cannot be read" in machine.notes[0]
+    assert machine.ceiling("hbm").provenance == "derived"  # type: ignore[union-attr]
+
+
+def test_measurements_are_kept_where_the_system_keeps_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ROOFLINE_DATA", str(tmp_path))
+    assert data_folder() == tmp_path
+    monkeypatch.delenv("ROOFLINE_DATA")
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg"))
+    assert data_folder() == tmp_path / "xdg" / "roofline"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert data_folder().parts[-2:] == ("Application Support", "roofline")
+
+
+def mine() -> "object":
+    """A measurement of this very computer, made up."""
+    cpu = this_cpu()
+    return card_of(cpu, MEASURED, {**CONDITIONS, "cpu": cpu.model, "cores": str(cpu.cores), "threads": str(cpu.threads)})
+
+
+@pytest.mark.parametrize("name", ["local", "cpu", "CPU"])
+def test_local_is_this_computer_measured_or_estimated(folder: Path, name: str) -> None:
+    assert load(name).ceiling("vector/fp32").provenance == "derived"  # type: ignore[union-attr]
+    keep(mine(), local_file(this_cpu()))  # type: ignore[arg-type]
+    assert load(name).rate("vector/fp32") == 150e9
+
+
+def test_a_cpu_in_a_profile_is_this_computer_and_the_report_says_so(folder: Path) -> None:
+    estimated = of_device(Device(id=0, name="CPU"))
+    assert "does not name its CPU: using this computer's" in estimated.notes[0]
+    assert "roofline measure" in estimated.notes[1]
+    keep(mine(), local_file(this_cpu()))  # type: ignore[arg-type]
+    measured = of_device(Device(id=0, name="CPU"))
+    assert "measured on 2026-11-16" in measured.notes[1]
+    assert not any("roofline measure" in note for note in measured.notes)
+
+
+def test_an_analysis_measures_nothing_and_says_the_same_every_time(folder: Path) -> None:
+    code = """
+import sys
+from pathlib import Path
+from roofline.cli import main
+main(["op", "matmul", "512", "512", "512", "--chip", "local", "--json", sys.argv[1]])
+main(["place", "--flops", "1e9", "--bytes", "1e6", "--chip", "cpu"])
+assert not any("cpu_experiments" in name or name == "numpy" for name in sys.modules), "it measured"
+"""
+    reports = [folder / "a.json", folder / "b.json"]
+    for path in reports:
+        subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True, env={**os.environ})
+    assert reports[0].read_bytes() == reports[1].read_bytes()
+    op = Op(name="copy", cost=Cost.of({"hbm": 1e6}), time_s=1.0)
+    recording = Recording(workload=Workload((op,)), format="xspace", devices=(Device(id=0, name="CPU"),))
+    assert analyze(recording) == analyze(recording)
+
+
+def test_working_sets_lie_inside_their_level_and_outside_the_inner_one() -> None:
+    sizes = {level: {size for at, _, size in working_sets(CPU) if at == level} for level in ("l1", "l2", "hbm")}
+    assert sizes["l1"] == {0.375 * 2**15, 0.75 * 2**15}
+    assert sizes["l2"] == {2**16, 0.375 * 2**20, 0.75 * 2**20}  # a core's L1 has 32 KiB
+    assert sizes["hbm"] == {2**25}  # a thread's half of 64 MiB, which is more than four times the last cache
+    assert {size for at, _, size in working_sets(replace(CPU, memory_bytes=2**24)) if at == "hbm"} == {2**20}  # an eighth of memory
+
+
+def test_a_quick_measurement_gives_a_whole_machine() -> None:
+    told: list[int] = []
+    small = replace(this_cpu(), caches=(), memory_bytes=2**27)
+    machine = measure_cpu(small, budget_s=0.05, tell=lambda done, total: told.append(done)).machine
+    assert {"vector/fp32", "vector/fp64", "hbm"} <= {ceiling.resource.name for ceiling in machine.ceilings}
+    assert all(ceiling.spread for ceiling in machine.ceilings if ceiling.provenance == "measured")
+    conditions = dict(machine.conditions)
+    assert conditions["cpu"] == small.model
+    assert {"date", "blas", "threads", "duration"} <= set(conditions)
+
+
+def test_the_command_keeps_writes_and_shows(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("roofline.cli.measure.measure_cpu", lambda cpu, **options: mine())
+    assert main(["measure", "--quick"]) == 0
+    shown = capsys.readouterr()
+    assert "150 GFLOP/s" in shown.out
+    assert "2026-11-16T10:00:00" in shown.out
+    assert "p5 75 GFLOP/s, p50 120 GFLOP/s, p95 150 GFLOP/s" in shown.out
+    assert f"kept as this computer's machine (--chip local): {local_file(this_cpu())}" in shown.err
+    assert main(["chips", "local"]) == 0
+    assert capsys.readouterr().out == shown.out
+    target = tmp_path / "shared.toml"
+    assert main(["measure", "-o", str(target), "--json", str(tmp_path / "shared.json")]) == 0
+    assert load(str(target)).rate("hbm") == 20e9
+    (machine,) = json.loads((tmp_path / "shared.json").read_text())["machines"]
+    assert machine["conditions"]["date"] == "2026-11-16T10:00:00+00:00"
+    assert machine["ceilings"][0]["spread"] == {"p5": 75e9, "p50": 120e9, "p95": 150e9}
+
+
+@pytest.mark.parametrize(("name", "why"), [("mine.json", "ends in .toml"), ("nowhere/mine.toml", "no such folder")])
+def test_a_file_that_cannot_be_is_refused_before_anything_is_measured(
+    name: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delattr("roofline.cli.measure.measure_cpu")
+    assert main(["measure", "-o", name]) == 2
+    assert why in capsys.readouterr().err
