@@ -23,6 +23,7 @@ PAGES = {
     "compare": "comparison.md",
     "jax-compare": "jax.md",
     "chips": "machines.md",
+    "measure": "measure.md",
     "plot": "figures.md",
     "cache": "hosts.md",
     "serve": "serve.md",

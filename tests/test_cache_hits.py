@@ -67,3 +67,36 @@ def test_a_machine_without_a_known_cache_keeps_the_doubt() -> None:
     one = op(80, 4)
     assert resident(one, hold(one.cost, bare, one.time_s)) is None
     assert analyze(Recording(workload=Workload((one,)), format="xspace"), bare).findings[0].kind in ("above-roof", "between-roofs")
+
+
+# 10 B/s from memory, 20 B/s from an L3 of 200 B, 40 B/s from an L2 of 100 B, 100 B/s from an L1 of 20 B.
+CPU = Machine.of(
+    "cpu",
+    {"vector/fp32": 1000, "hbm": 10, "l3": 20, "l2": 40, "l1": 100},
+    kind="cpu",
+    capacities=tuple(Capacity(level=Resource(name), bytes=held) for name, held in (("l1", 20), ("l2", 100), ("l3", 200))),
+)
+
+
+@pytest.mark.parametrize(
+    ("moved", "time_s", "crossed"),
+    [
+        (80, 4, {"l3": 80}),  # L3 needs 4 s
+        (80, 2, {"l2": 80}),  # too fast for L3, and all of it fits into L2
+        (150, 3.8, {"l2": 150, "l3": 50}),  # 50 B were not in L2; they need 2.5 s from L3
+        (250, 7.6, {"l2": 250, "l3": 150, "hbm": 50}),
+        (16, 0.2, {"l1": 16}),
+    ],
+)
+def test_each_memory_behind_a_cpus_cache_is_charged_with_what_did_not_fit(moved: float, time_s: float, crossed: dict[str, float]) -> None:
+    one = op(moved, time_s)
+    found = resident(one, hold(one.cost, CPU, time_s))
+    assert found is not None
+    assert found.cost == Cost.of({"vector/fp32": 1, **crossed})
+    assert (hold(found.cost, CPU, time_s).efficiency or 0) <= 1.02
+
+
+def test_a_gpus_l1_keeps_nothing_between_launches() -> None:
+    one = op(16, 0.2)
+    gpu = replace(CPU, kind="gpu")
+    assert resident(one, hold(one.cost, gpu, 0.2)) is None

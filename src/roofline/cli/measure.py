@@ -26,7 +26,7 @@ def parser() -> Parser:
         "The result becomes this computer's machine: --chip local, and the default for CPU profiles.",
         "roofline measure --quick\n  roofline measure -o workstation.toml\n  roofline chips local",
     )
-    made.add_argument("--quick", action="store_true", help=f"stop after {show(QUICK_S, 's')} at most, not after {show(FULL_S, 's')}")
+    made.add_argument("--quick", action="store_true", help=f"measure for {show(QUICK_S, 's')} at most, not for {show(FULL_S, 's')}")
     made.add_argument("-o", "--output", metavar="FILE.toml", type=_machine_file, help="write a machine file instead of keeping the result")
     output_options(made, figure=False)
     made.epilog = f"{made.epilog}\n\nThe result is kept in ${FOLDER_VARIABLE}, else in the user's data folder."

@@ -23,7 +23,9 @@ MEASURE = "roofline measure"
 # more than Intel's mesh gives.
 L2_BYTES, L3_BYTES = 64, 32
 FP32_BYTES = 4
-AMX_BF16 = 1024  # FLOP per core and cycle: a 16 x 16 x 32 product every 16 cycles (Intel, Optimization Reference Manual, AMX)
+AMX_BF16 = (
+    2 * 16 * 16 * 32 // 16
+)  # FLOP per core and cycle: a 16 x 16 x 32 product every 16 cycles (Intel, Optimization Reference Manual, AMX)
 ZEN4 = 25  # the x86 family up to which AMD runs 512-bit instructions as two halves (AMD, Software Optimization Guide for Zen 4)
 
 
