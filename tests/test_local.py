@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from roofline.analysis import analyze
 from roofline.cli import main
 from roofline.cost import Cost
-from roofline.errors import UsageError
+from roofline.errors import MachineError, UsageError
 from roofline.machine import Spread
 from roofline.machines import load
 from roofline.machines.catalogue import read_card
 from roofline.machines.cpu import Cache, Cpu, this_cpu
-from roofline.machines.cpu_experiments import working_sets
+from roofline.machines.cpu_experiments import cpu_experiments, working_sets
 from roofline.machines.cpu_measured import card_of, measure_cpu
 from roofline.machines.detection import of_device
 from roofline.machines.lint import lint
@@ -46,6 +46,7 @@ def results(*found: Result) -> dict[str, Result]:
     return {each.key: each for each in found}
 
 
+HBM_READ = result("hbm/read/100", 20e9)
 MEASURED = results(
     result("fma/fp32/all", 150e9),
     result("fma/fp32/one", 80e9),
@@ -87,10 +88,10 @@ def read_back(card: object, path: Path | None = None):  # type: ignore[no-untype
 
 
 def test_products_faster_than_all_vector_units_have_a_unit_of_their_own() -> None:
-    fast = card_of(CPU, results(result("fma/fp32/all", 150e9), result("product/fp32/all", 1000e9)), CONDITIONS).machine
+    fast = card_of(CPU, results(HBM_READ, result("fma/fp32/all", 150e9), result("product/fp32/all", 1000e9)), CONDITIONS).machine
     assert (fast.rate("matrix/fp32"), fast.rate("vector/fp32")) == (1000e9, 150e9)
     # The estimate is 160 GFLOP/s: multiply-adds at a tenth of it were not compiled for the vector units.
-    scalar = card_of(CPU, results(result("fma/fp32/all", 16e9), result("product/fp32/all", 140e9)), CONDITIONS).machine
+    scalar = card_of(CPU, results(HBM_READ, result("fma/fp32/all", 16e9), result("product/fp32/all", 140e9)), CONDITIONS).machine
     assert scalar.rate("matrix/fp32") == scalar.rate("vector/fp32") == 140e9
 
 
@@ -111,9 +112,21 @@ def test_formats_that_cannot_be_measured_are_scaled_from_what_was() -> None:
 
 
 def test_rates_that_were_not_stable_are_said() -> None:
-    shaky = card_of(CPU, results(result("fma/fp32/all", 150e9, stable=False)), CONDITIONS)
-    assert "1 of 1 experiments were not yet stable" in shaky.machine.notes[-1]
+    shaky = card_of(CPU, results(HBM_READ, result("fma/fp32/all", 150e9, stable=False)), CONDITIONS)
+    assert "1 of 2 experiments were not yet stable" in shaky.machine.notes[-1]
     assert len(CARD.machine.notes) == 1
+
+
+def test_a_rate_far_below_the_estimate_is_said() -> None:
+    # 2 cores x 2.5 GHz x 32 FLOP per cycle are 160 GFLOP/s.
+    busy = card_of(CPU, results(HBM_READ, result("fma/fp32/all", 40e9)), CONDITIONS).machine
+    assert "vector/fp32 is 25% of what cores, clock and vector width give" in busy.notes[-1]
+
+
+@pytest.mark.parametrize("found", [[HBM_READ], [result("fma/fp32/all", 150e9)], [HBM_READ, result("fma/fp32/all", 15e9)]])
+def test_a_computer_too_busy_to_measure_is_an_error_and_no_machine(found: list[Result]) -> None:
+    with pytest.raises(MachineError, match="too busy"):
+        card_of(CPU, results(*found), CONDITIONS)
 
 
 def test_a_written_machine_reads_back_as_it_was(tmp_path: Path) -> None:
@@ -212,15 +225,27 @@ def test_working_sets_lie_inside_their_level_and_outside_the_inner_one() -> None
     assert {size for at, _, size in working_sets(replace(CPU, memory_bytes=2**24)) if at == "hbm"} == {2**20}  # an eighth of memory
 
 
-def test_a_quick_measurement_gives_a_whole_machine() -> None:
-    told: list[int] = []
-    small = replace(this_cpu(), caches=(), memory_bytes=2**27)
-    machine = measure_cpu(small, budget_s=0.05, tell=lambda done, total: told.append(done)).machine
-    assert {"vector/fp32", "vector/fp64", "hbm"} <= {ceiling.resource.name for ceiling in machine.ceilings}
-    assert all(ceiling.spread for ceiling in machine.ceilings if ceiling.provenance == "measured")
-    conditions = dict(machine.conditions)
-    assert conditions["cpu"] == small.model
-    assert {"date", "blas", "threads", "duration"} <= set(conditions)
+def test_every_experiment_runs_on_this_computer() -> None:
+    small = replace(this_cpu(), caches=(Cache(level=1, bytes=2**14, count=1),), memory_bytes=2**27)
+    with cpu_experiments(small) as setup:
+        found = {each.key: each.run(1) for each in setup.experiments}
+        assert setup.blas
+    assert all(rate > 0 for rates in found.values() for rate in rates)
+    assert {key.partition("/")[0] for key, rates in found.items() if rates} == {"fma", "product", "hbm", "l1"}
+
+
+def test_a_measurement_says_when_and_how_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, object] = {}
+
+    def made_up(experiments: object, **options: object) -> list[Result]:
+        asked.update(options)
+        return list(MEASURED.values())
+
+    monkeypatch.setattr("roofline.machines.cpu_measured.measure_all", made_up)
+    conditions = dict(measure_cpu(replace(CPU, caches=()), quick=True).machine.conditions)
+    assert (conditions["cpu"], conditions["cores"]) == (CPU.model, "2")
+    assert {"date", "blas", "threads", "duration", "operands", "system"} <= set(conditions)
+    assert asked["budget_s"] == 15  # seconds, of the 20 that --quick may take
 
 
 def test_the_command_keeps_writes_and_shows(

@@ -75,6 +75,13 @@ def test_the_warm_up_counts_where_the_time_was_up_after_it() -> None:
     assert (found.rate, found.tries, found.stable) == (3.0, 1, False)
 
 
+def test_a_warm_up_that_takes_all_the_time_leaves_the_last_experiments_out() -> None:
+    clock = Clock()
+    slow = [clock.experiment(key, repeat(3.0), takes_s=6) for key in "abc"]
+    assert [each.key for each in measure_all(slow, budget_s=10, clock=clock)] == ["a", "b"]
+    assert clock.now == 12
+
+
 def test_an_experiment_that_gives_nothing_has_no_result() -> None:
     clock = Clock()
     silent = Experiment(key="gone", how="", run=lambda tries: [])

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +26,7 @@ from .measurement import Experiment
 # Short tries fit into a time slice of a busy computer; long ones are closer to the truth on an idle one.
 SHORT_S, LONGER = parse("1 ms", "s"), 4
 REST_S = parse("2 ms", "s")  # between tries
-GUESS = parse("50 GB/s", "B/s")  # of a thread, to begin with
+MOST_AT_ONCE = 100  # times more repeats than before: a first try is mostly overhead
 WAKE_NS = 100_000  # until a thread has woken, each
 LEAST_STREAM = parse("64 MiB", "B")
 STREAM_PARTS = 8
@@ -43,37 +44,39 @@ _T = TypeVar("_T")
 
 
 class CpuExperiments:
-    """The experiments of a CPU and what they hold while they last: threads, and processes for BLAS. ``blas`` is the library's name."""
+    """The experiments of a CPU, the most needed first, and the process for BLAS that tells which library it has."""
 
-    def __init__(self, experiments: Sequence[Experiment], blas: str) -> None:
-        self.experiments, self.blas = experiments, blas
+    def __init__(self, experiments: Sequence[Experiment], worker: "_Blas") -> None:
+        self.experiments, self._worker = experiments, worker
+
+    @property
+    def blas(self) -> str:
+        return self._worker.library or "none"
 
 
 @contextmanager
 def cpu_experiments(cpu: Cpu) -> Iterator[CpuExperiments]:
-    """Everything that is measured of this computer's CPU."""
+    """Everything that is measured of this computer's CPU; its threads and processes end with the ``with`` block."""
     with ExitStack() as stack:
-        found, blas = [], "none"
+        found = []
         counts = sorted({1, cpu.threads})
+        workers = {count: stack.enter_context(_Blas(count)) for count in sorted({1, cpu.cores})}
         teams = {count: _Team(stack, count) for count in counts}
         for name in FORMATS:
             for count in counts:
                 how = f"fused multiply-adds in registers, {_threads(count)}"
-                run = _Kernel(f"fma{name[2:]}", teams[count])
-                found.append(Experiment(key=_key("fma", name, count, cpu), how=how, run=run))
-        for count in sorted({1, cpu.cores}):
-            worker = stack.enter_context(_Blas(count))
-            blas = worker.library or blas
-            for name, dtype in FORMATS.items():
-                run_product = _Product(worker, dtype, _side(cpu, count))
-                how = f"{run_product.side} x {run_product.side} matrix product by {worker.library}, {_threads(count)}"
-                found.append(Experiment(key=_key("product", name, count, cpu), how=how, run=run_product))
+                found.append(Experiment(key=_key("fma", name, count, cpu), how=how, run=_Kernel(f"fma{name[2:]}", teams[count])))
         for level, pattern, size in working_sets(cpu):
             how = f"{PATTERNS[pattern]} of {show(size * cpu.threads, 'B', 3)}, {_threads(cpu.threads)}"
-            key = f"{level}/{pattern}/{round(size)}"
             parts = STREAM_PARTS if level == "hbm" else 1
-            found.append(Experiment(key=key, how=how, run=_Kernel(pattern, teams[cpu.threads], round(size), parts)))
-        yield CpuExperiments(found, blas)
+            run = _Kernel(pattern, teams[cpu.threads], round(size), parts)
+            found.append(Experiment(key=f"{level}/{pattern}/{round(size)}", how=how, run=run))
+        for count, worker in workers.items():
+            side = _side(cpu, count)
+            for name, dtype in FORMATS.items():
+                how = f"{side} x {side} matrix product by NumPy's BLAS, {_threads(count)}"
+                found.append(Experiment(key=_key("product", name, count, cpu), how=how, run=_Product(worker, dtype, side)))
+        yield CpuExperiments(found, workers[1])
 
 
 def working_sets(cpu: Cpu) -> list[tuple[str, str, float]]:
@@ -91,7 +94,7 @@ def working_sets(cpu: Cpu) -> list[tuple[str, str, float]]:
     last = max((held.total for held in cpu.caches), default=UNKNOWN_CACHE)
     most = cpu.memory_bytes / 8 if cpu.memory_bytes else float("inf")
     stream = min(max(4 * last, LEAST_STREAM), most) / cpu.threads
-    return found + [("hbm", pattern, stream) for pattern in PATTERNS]
+    return [("hbm", pattern, stream) for pattern in PATTERNS] + found
 
 
 class _Team:
@@ -121,13 +124,14 @@ class _Team:
         each = size // parts
         return [buffer[part * each : (part + 1) * each] for buffer in self._buffers[size]]
 
-    def run(self, kernel: str, buffers: Sequence[memoryview], repeats: int) -> tuple[float, int]:
-        """Seconds from the begin of the first thread to the end of the last, and the FLOP or bytes of all."""
+    def run(self, kernel: str, buffers: Sequence[memoryview], repeats: int) -> tuple[float, float]:
+        """FLOP or bytes per second, from the begin of the first thread to the end of the last; and the seconds of the fastest thread."""
         time.sleep(REST_S)
         at = _kernels.clock_ns() + WAKE_NS * (self.threads + 1)
         runs = self._each(lambda place: _kernels.run(kernel, buffers[place], repeats, at))
-        seconds = (max(end for _, end, _ in runs) - min(begin for begin, _, _ in runs)) / DECIMAL["G"]
-        return seconds, sum(done for _, _, done in runs)
+        together = max(end for _, end, _ in runs) - min(begin for begin, _, _ in runs)
+        rate = sum(done for _, _, done in runs) / max(1, together) * DECIMAL["G"]
+        return rate, max(1, min(end - begin for begin, end, _ in runs)) / DECIMAL["G"]
 
 
 class _Kernel:
@@ -139,22 +143,22 @@ class _Kernel:
 
     def __init__(self, name: str, team: _Team, size: int = 4096, parts: int = 1) -> None:
         self.name, self.team, self.size, self.parts = name, team, size, parts
-        self.repeats = max(1, round(SHORT_S * GUESS / size)) if parts == 1 else 1
+        self.repeats = 1
 
     def __call__(self, tries: int) -> list[float]:
         rates: list[float] = []
         for number in range(tries):
             repeats = self.repeats * (LONGER if number % 2 and self.parts == 1 else 1)
-            seconds, done = self.team.run(self.name, self.team.buffers(self.size, self.parts), repeats)
-            if seconds < SHORT_S / 2 and self.parts == 1:  # too short for the clock and for starting together
-                self.repeats = -int(-repeats * SHORT_S // seconds)
-            else:
-                rates.append(done / seconds)
+            rate, seconds = self.team.run(self.name, self.team.buffers(self.size, self.parts), repeats)
+            while self.parts == 1 and seconds < SHORT_S / 2:  # too short for the clock and for starting together
+                self.repeats = repeats = math.ceil(repeats * min(SHORT_S / seconds, MOST_AT_ONCE))
+                rate, seconds = self.team.run(self.name, self.team.buffers(self.size, self.parts), repeats)
+            rates.append(rate)
         return rates
 
 
 class _Blas:
-    """A process that multiplies matrices with so many threads; without a ``library`` when it did not start."""
+    """A process that multiplies matrices with so many threads; its ``library`` has no name when it did not start."""
 
     def __init__(self, threads: int) -> None:
         environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
@@ -167,7 +171,11 @@ class _Blas:
             stderr=subprocess.DEVNULL,
             text=True,
         )
-        self.library = str(self._answer() or "")
+
+    @cached_property
+    def library(self) -> str:
+        """The first thing that the process says: waited for when first asked for, as it takes a second to start."""
+        return str(self._answer() or "")
 
     def __enter__(self) -> "_Blas":
         return self
@@ -178,6 +186,8 @@ class _Blas:
 
     def seconds(self, dtype: str, side: int, tries: int) -> list[float]:
         """The time of each product; none where the process has gone."""
+        if not self.library:
+            return []
         try:
             assert self.process.stdin
             self.process.stdin.write(f"{dtype} {side} {tries}\n")
@@ -200,7 +210,9 @@ class _Product:
         self.worker, self.dtype, self.side = worker, dtype, side
 
     def __call__(self, tries: int) -> list[float]:
-        return [2 * self.side**3 / seconds for seconds in self.worker.seconds(self.dtype, self.side, tries)]
+        # On a busy computer the threads of a BLAS wait for each other, and one product takes as long as many tries of a kernel.
+        few = -(-tries // 4)
+        return [2 * self.side**3 / seconds for seconds in self.worker.seconds(self.dtype, self.side, few)]
 
 
 def _side(cpu: Cpu, cores: int) -> int:

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
+from ..errors import MachineError
 from ..machine import Ceiling, Figure, Machine
-from ..resource import Resource
-from ..units import parse, show
+from ..resource import HBM, Resource
+from ..units import parse, percent, show
 from .card import Card, Sustained
 from .cpu import Cpu
 from .cpu_estimate import LAUNCH_LATENCY_S, capacities, estimate, narrow_products
@@ -19,6 +20,7 @@ from .measurement import PATIENCE, Result, measure_all
 QUICK_S, FULL_S = parse("15 s", "s"), parse("60 s", "s")
 FULL_PATIENCE = 4 * PATIENCE
 MATRIX_UNIT = 1.05  # times the vector rate: faster products have a unit of their own (Apple's)
+TOO_BUSY, PLAUSIBLE = 0.1, 0.6  # of the estimate: clocks fall by less under load
 USES_VECTORS = 0.5  # of the estimate: below, the multiply-adds were not compiled for the vector units
 COUNTED = "bytes read and written by the program, without write-allocate"
 
@@ -49,7 +51,10 @@ def measure_cpu(
 
 
 def card_of(cpu: Cpu, results: Mapping[str, Result], conditions: Mapping[str, str]) -> Card:
-    """The measured machine: what was measured, and what no experiment here can tell as it was estimated."""
+    """The measured machine: what was measured, and what no experiment here can tell as it was estimated.
+
+    An error when the computer was so busy that the figures say nothing.
+    """
     guess = estimate(cpu)
     ceilings: list[Ceiling] = []
     sustained: list[Sustained] = []
@@ -62,12 +67,19 @@ def card_of(cpu: Cpu, results: Mapping[str, Result], conditions: Mapping[str, st
         ceilings.append(Ceiling(resource=Resource(f"matrix/{number}"), rate=fp32 * times, provenance="derived", note=note))
     for level in ("hbm", *(f"l{held.level}" for held in cpu.caches)):
         ceilings += _memory(level, results)
+    if fp32 < TOO_BUSY * guess.rate("vector/fp32") or not any(each.resource == HBM for each in ceilings):
+        raise MachineError("this computer is too busy to be measured; try again when nothing else runs")
     day = conditions["date"].partition("T")[0]
     unstable = [result.key for result in results.values() if not result.stable]
     notes = [f"this computer ({conditions['cpu']}, {conditions['cores']} cores), measured on {day}"]
     if unstable:
         notes.append(
             f"{len(unstable)} of {len(results)} experiments were not yet stable when the time was up: measure again when nothing else runs"
+        )
+    if fp32 and fp32 < PLAUSIBLE * guess.rate("vector/fp32"):
+        notes.append(
+            f"vector/fp32 is {percent(fp32 / guess.rate('vector/fp32'))} of what cores, clock and vector width give, so something else was "
+            "running: measure again when nothing else runs"
         )
     machine = Machine(
         name=cpu.name,

@@ -52,14 +52,14 @@ def measure_all(
 ) -> list[Result]:
     """Every experiment's result; one that gives no rate has none.
 
-    Rounds go on until all are stable or the budget is spent. The first is a warm-up and counts only where no other followed. ``tell``
-    hears how much of the budget is spent.
+    Rounds go on until all are stable or the budget is spent. The first is a warm-up and counts only where no other followed; on a very
+    busy computer the last experiments may not even have that. ``tell`` hears how much of the budget is spent.
     """
     if not experiments:
         raise MachineError("there is nothing to measure on this computer")
     began = clock()
     rates: dict[str, list[float]] = {each.key: [] for each in experiments}
-    warm_up = {each.key: list(each.run(1)) for each in experiments}
+    warm_up = {each.key: list(each.run(1)) for each in experiments if clock() - began < budget_s}
     waited = dict.fromkeys(rates, 0)  # rounds since the best rate rose
     spent = clock() - began
     while spent < budget_s and min(waited.values()) < patience:
@@ -74,7 +74,7 @@ def measure_all(
             tell(min(TOLD_OF, round(TOLD_OF * spent / budget_s)), TOLD_OF)
     results = []
     for each in experiments:
-        mine = rates[each.key] or warm_up[each.key]
+        mine = rates[each.key] or warm_up.get(each.key)
         if mine:
             results.append(
                 Result(
