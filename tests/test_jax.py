@@ -105,7 +105,17 @@ def test_a_loop_that_only_the_data_decide_is_unknown_until_told() -> None:
     assert "unknown" in {finding.kind for finding in report.findings}
 
 
-def test_without_a_chip_an_unknown_device_asks_for_one() -> None:
+def test_without_a_chip_a_cpu_is_this_computer() -> None:
+    report = rl.jax.analyze(layers)(PARAMS, X)
+    assert (report.machine.kind, report.machine.title) == ("cpu", rl.chip("local").title)
+    assert any("roofline measure" in note for note in report.machine.notes)
+
+
+def test_without_a_chip_an_unknown_device_asks_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unknown:
+        device_kind = "My Chip 3"
+
+    monkeypatch.setattr(jax, "devices", lambda: [Unknown()])
     with pytest.raises(rl.UsageError, match=r"name a chip: analyze\(f, chip='h100'\)"):
         rl.jax.analyze(layers)(PARAMS, X)
 

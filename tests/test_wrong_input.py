@@ -35,12 +35,14 @@ COMMAND_LINES = {
     "compare": "compare ops.csv ops.csv",
     "jax-compare": "jax-compare",
     "chips": "chips",
+    "measure": "measure --quick",
     "cache": "cache",
     "serve": "serve missing-folder",
     "completion": "completion bash",
     **{f"plot {name}": f"plot {name} {figure.example} -o figure.svg" for name, figure in FIGURES.items()},
 }
-ACTING = ("capture", "serve", "jax-compare")  # valid ones run programs or wait for a browser: only what is refused at once is tried
+# Valid ones run programs, measure or wait for a browser: only what is refused at once is tried.
+ACTING = ("capture", "serve", "jax-compare", "measure")
 SIDE_EFFECTS = ("--help", "--clear", "--open", "--cache", "--output", "--json", "--csv", "--parquet", "--counters", "--lint")
 SLOW = ("plot", "cross")  # a figure or a search takes a while: fewer values are tried
 
@@ -116,6 +118,8 @@ def test_wrong_sizes(line: str, value: str, capsys: pytest.CaptureFixture[str]) 
         "serve --workers 0",
         "jax-compare no_such_module:f --args 8x8",
         "jax-compare --size -1",
+        "measure --quick -o machine.json",
+        "measure --quick -o no-such-folder/machine.toml",
         "completion nonsense",
         "nonsense",
     ],
