@@ -6,10 +6,7 @@ accelerator: what the compiler for CPUs did to it is undone first.
 """
 
 from collections.abc import Iterable, Mapping
-from fractions import Fraction
 from pathlib import Path
-
-from msgspec.structs import replace
 
 from ..errors import UsageError, did_you_mean
 from ..hlo.fusion.compiler_model import fuse
@@ -17,8 +14,8 @@ from ..hlo.fusion.decompiling import decompiled, is_widened
 from ..hlo.ir.module import HloModule
 from ..hlo.ir.platforms import Platform, detect_platform, named_platform, platform_of
 from ..hlo.needed import reviewed_program
+from ..hlo.partition.one_device import devices_of, is_written_for_one_device, partitioned, shared_evenly
 from ..hlo.price.collectives import Network, network_of
-from ..hlo.price.pricing import COLLECTIVES
 from ..machine import Machine
 from ..workload import Op, Recording, Workload
 from .hlo_dump import read_modules, sniff
@@ -35,11 +32,16 @@ FROM_ANOTHER = (
     "analyse the program before compilation (StableHLO), or one compiled for {chip}"
 )
 
-SHARED = (
-    "{name} is not partitioned: one of {devices} devices, with 1/{devices} of every op; exchanges between devices and work that each "
-    "repeats are not counted. Compile it, or use roofline.jax.analyze, to count them"
+PARTITIONED = (
+    "{name} is not partitioned: one of {devices} devices, split by its shardings ({annotated} annotated, the others followed from them); "
+    "exchanges estimated as XLA adds them: {exchanges}{assumed}"
 )
-MANUAL = "{name} is not partitioned over its {devices} devices: regions written for one device are counted for one, the rest as a whole"
+ASSUMED = "; an even share is assumed for {ops}, which roofline cannot split"
+SHARED = (
+    "{name} is not partitioned and has no shardings: one of {devices} devices, with 1/{devices} of every op; exchanges between devices and "
+    "work that each repeats are not counted. Compile it, or use roofline.jax.analyze, to count them"
+)
+MANUAL = "{name} is written for one of its {devices} devices, exchanges included: counted as it is"
 
 
 def read(path: Path, target: Machine | None = None, *, network: Network | None = None, trips: Mapping[str, int] | None = None) -> Recording:
@@ -54,11 +56,7 @@ def read(path: Path, target: Machine | None = None, *, network: Network | None =
     for module in modules:
         ready, platform, note = prepared(module, target)
         notes += note
-        found = reviewed_program(ready, platform, link=network or (network_of(target) if target else None), trips=trips).ops
-        if module.num_partitions > 1 and not is_compiled(module):
-            found, said = _one_device(module, found)
-            notes.append(said)
-        ops += found
+        ops += reviewed_program(ready, platform, link=network or (network_of(target) if target else None), trips=trips).ops
     return Recording(workload=Workload(tuple(ops)), format="hlo", files=(str(path),), notes=tuple(notes))
 
 
@@ -80,7 +78,8 @@ def prepared(module: HloModule, target: Machine | None = None) -> tuple[HloModul
     """
     if not is_compiled(module):
         platform = platform_of(target) if target else "gpu"
-        return fuse(module, platform), platform, [ESTIMATE.format(name=module.name)]
+        part, notes = _one_device(module, platform)
+        return part, platform, [ESTIMATE.format(name=module.name), *notes]
     if target is None:
         return module, detect_platform(module), []
     platform = platform_of(target)
@@ -93,16 +92,29 @@ def prepared(module: HloModule, target: Machine | None = None) -> tuple[HloModul
     return module, platform, [note]
 
 
-def _one_device(module: HloModule, ops: tuple[Op, ...]) -> tuple[tuple[Op, ...], str]:
-    """One device's share of a program that is still to be partitioned, and what is said about it.
+def _one_device(module: HloModule, platform: Platform) -> tuple[HloModule, list[str]]:
+    """The kernels of a program that was not compiled, of one device where it is for several, and what is said about that."""
+    devices = devices_of(module)
+    if devices == 1:
+        return fuse(module, platform), []
+    if is_written_for_one_device(module):
+        return fuse(module, platform), [MANUAL.format(name=module.name, devices=devices)]
+    found = partitioned(module)
+    if not found.annotated:
+        return shared_evenly(fuse(module, platform), devices), [SHARED.format(name=module.name, devices=devices)]
+    note = PARTITIONED.format(
+        name=module.name,
+        devices=devices,
+        annotated=found.annotated,
+        exchanges=_counts(found.exchanges) or "none",
+        assumed=ASSUMED.format(ops=_counts(found.assumed)) if found.assumed else "",
+    )
+    return fuse(found.module, platform), [note]
 
-    A program that itself exchanges data between devices is written for one of them, at least in parts: it stays whole.
-    """
-    if any(one.opcode in COLLECTIVES for computation in module for one in computation):
-        return ops, MANUAL.format(name=module.name, devices=module.num_partitions)
-    share = Fraction(1, module.num_partitions)
-    shared = tuple(replace(op, cost=op.cost * share) for op in ops)
-    return shared, SHARED.format(name=module.name, devices=module.num_partitions)
+
+def _counts(counted: Mapping[str, int]) -> str:
+    """``2 all-reduce, 1 all-gather``"""
+    return ", ".join(f"{count:,} {name}" for name, count in sorted(counted.items(), key=lambda item: (-item[1], item[0])))
 
 
 def is_compiled(module: HloModule) -> bool:

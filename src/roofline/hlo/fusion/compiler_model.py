@@ -35,6 +35,7 @@ from heapq import heapify, heappop, heappush
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from ..ir.amending import Made
 from ..ir.module import Call, Computation, HloModule, Instruction
 from ..ir.platforms import Platform
 from ..ir.shapes import Shape, tuple_of
@@ -60,21 +61,6 @@ def fuse(module: HloModule, platform: Platform, rules: Rules | None = None) -> H
         maker.computations[number] = maker.rebuilt(computation, groups_of(computation, chosen))
     marked = {**flat.frontend_attributes, ESTIMATED: platform}
     return replace(flat, computations=tuple(maker.computations), frontend_attributes=marked)
-
-
-class _Made(Struct, frozen=True):
-    """Attributes of instructions that this model wrote: a mapping by name."""
-
-    where: str
-
-    def attribute(self, raw: object, name: str) -> object | None:
-        return raw.get(name) if isinstance(raw, dict) else None
-
-    def names(self, raw: object) -> tuple[str, ...]:
-        return tuple(raw) if isinstance(raw, dict) else ()
-
-    def place(self, place: int) -> str:
-        return f"line {place:,}"
 
 
 class _Names(Struct):
@@ -126,7 +112,7 @@ class _Maker:
         body, outside = self.body(computation, group)
         self.computations.append(body)
         hero = _hero(computation, group)
-        made = _Made(hero.dialect.where)
+        made = Made(hero.dialect.where)
         raw = {"kind": _KINDS[group.kind], "metadata": hero.metadata}
         calls = (Call("calls", len(self.computations) - 1),)
         operands = tuple(where[value] for value in outside)
@@ -153,7 +139,7 @@ class _Maker:
         members = sorted(group.members)
         read = dict.fromkeys(operand for member in members for operand in computation[member].operands if operand not in group.members)
         outside = tuple(read)
-        made = _Made(computation[members[0]].dialect.where)
+        made = Made(computation[members[0]].dialect.where)
         instructions: list[Instruction] = []
         where: dict[int, int] = {}
 

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from ..ir.amending import amended
 from ..ir.module import Call, Computation, HloModule, Instruction
 from ..ir.shapes import NUMBERS, Shape
-from .inlining import amended, busy_computations, computations_that_run, inlined, without_dead_code
+from .inlining import busy_computations, computations_that_run, inlined, without_dead_code
 
 Formats = dict[int, str]  # number formats by the place of an operand, or of a part of a tuple
 

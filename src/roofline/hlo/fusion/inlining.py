@@ -6,12 +6,11 @@ no kernel crosses a call.
 
 from collections.abc import Callable, Mapping
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from ..ir.amending import amended
 from ..ir.callgraph import callees, callees_first, in_order
-from ..ir.malformed import Malformed
-from ..ir.module import Call, Computation, Dialect, HloModule, Instruction
+from ..ir.module import Call, Computation, HloModule, Instruction
 from ..ir.shapes import Layout, Shape
 from ..price.loops import Loops
 from ..read.backend_config import known_trip_count
@@ -35,40 +34,10 @@ _EFFECTS = frozenset(
 _SHARDING = ("Sharding", "sdy.sharding_constraint", "xla.sdy.PropagationBarrier")  # marks that change nothing
 
 
-class Amended(Struct, frozen=True):
-    """Attributes of an instruction, some of them replaced or added: ``raw`` is what it had, and a mapping of what is new."""
-
-    base: Dialect
-
-    @property
-    def where(self) -> str:
-        return self.base.where
-
-    def attribute(self, raw: object, name: str) -> object | None:
-        before, new = _halves(raw)
-        return new[name] if name in new else self.base.attribute(before, name)
-
-    def names(self, raw: object) -> tuple[str, ...]:
-        before, new = _halves(raw)
-        return tuple(dict.fromkeys((*self.base.names(before), *new)))
-
-    def place(self, place: int) -> str:
-        return self.base.place(place)
-
-
-def _halves(raw: object) -> tuple[object, dict[str, object]]:
-    if not isinstance(raw, tuple) or len(raw) != 2 or not isinstance(raw[1], dict):
-        raise Malformed("attributes that were not amended")
-    return raw[0], raw[1]
-
-
-def amended(instruction: Instruction, **attributes: object) -> Instruction:
-    """The same instruction with some attributes replaced or added."""
-    return replace(instruction, raw=(instruction.raw, attributes), dialect=Amended(instruction.dialect))
-
-
-def inlined(module: HloModule) -> HloModule:
+def inlined(module: HloModule, *, keeps_shardings: bool = False) -> HloModule:
     """The module with calls written out in every computation that runs, and without computations that then nobody calls.
+
+    Marks that only say how a value is sharded go too, unless the program is still to be partitioned (``keeps_shardings``).
 
     The framework's names of inner instructions are told relative to the call, as ``jit(step)/layer0`` and ``jit(silu)/mul``: they are
     joined as compilers do. Names of instructions may repeat.
@@ -82,7 +51,7 @@ def inlined(module: HloModule) -> HloModule:
         if any(has_effect(instruction, busy) for instruction in done[number].instructions):
             busy.add(number)
         if number in running:
-            written, room = _written_out(done, number, room)
+            written, room = _written_out(done, number, room, keeps_shardings)
             done[number] = without_dead_code(written, busy)
     flat = _called_only(replace(module, computations=tuple(done)))
     loops = Loops(flat)
@@ -159,7 +128,7 @@ def computations_that_run(module: HloModule) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _written_out(done: list[Computation], number: int, room: int) -> tuple[Computation, int]:
+def _written_out(done: list[Computation], number: int, room: int, keeps_shardings: bool) -> tuple[Computation, int]:
     """A computation with the calls in it replaced by what they call, every value before its uses, and the room that is left."""
     computation = done[number]
     instructions: list[Instruction] = []
@@ -175,7 +144,7 @@ def _written_out(done: list[Computation], number: int, room: int) -> tuple[Compu
 
     for index in in_order(computation):
         instruction = computation[index]
-        called = _function(done, computation, instruction)
+        called = _function(done, computation, instruction, keeps_shardings)
         if called is not None and len(called) <= room:
             room -= len(called)
             inner = {parameter: place[operand] for parameter, operand in zip(called.parameters, instruction.operands, strict=False)}
@@ -184,7 +153,7 @@ def _written_out(done: list[Computation], number: int, room: int) -> tuple[Compu
                 if inside not in inner:
                     inner[inside] = put(named(one), inner)
             place[index] = inner[called.root]
-        elif _is_sharding_mark(computation, instruction):
+        elif not keeps_shardings and _is_sharding_mark(computation, instruction):
             place[index] = place[instruction.operands[0]]
         elif (part := _part_of_tuple(instructions, instruction, place)) is not None:
             place[index] = part
@@ -194,13 +163,13 @@ def _written_out(done: list[Computation], number: int, room: int) -> tuple[Compu
     return replace(computation, instructions=tuple(instructions), root=place[computation.root], parameters=parameters), room
 
 
-def _function(done: list[Computation], caller: Computation, instruction: Instruction) -> Computation | None:
+def _function(done: list[Computation], caller: Computation, instruction: Instruction, keeps_shardings: bool) -> Computation | None:
     """The function that an instruction calls, if its parameters and result are what it is given and gives.
 
     They are not where a call stands for a region that each device runs on its own part.
     """
     called = instruction.called("to_apply") if instruction.opcode == "call" else ()
-    if len(called) != 1:
+    if len(called) != 1 or (keeps_shardings and instruction.word("in_shardings")):
         return None
     function = done[called[0]]
     given = tuple(operand.shape for operand in caller.operands(instruction))

@@ -5,6 +5,7 @@ link, or that nobody knows. `price` prices one instruction; a `Pricer` prices ma
 """
 
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from ...cost import NOTHING, Cost
 from ...errors import FormulaError, SourceError
 from ...resource import HBM, UNNAMED_WORK
 from ...units import show
+from ..ir.amending import Amended
 from ..ir.module import Computation, HloModule
 from ..ir.platforms import Platform
 from ..ir.shapes import Shape
@@ -29,6 +31,8 @@ from .work import Sum
 # A branch ranks by the time of its bytes and of its FLOP, with so many FLOP in the time of a byte: round figures of accelerators'
 # ridges. They choose the dearest branch and enter no cost.
 _FLOPS_A_BYTE = {"matrix": 250, "vector": 15, "compute": 15}
+
+EVEN_SHARE = "even_share"  # an attribute: over how many devices an instruction is taken to be spread evenly
 
 
 def price(site: Site, link: str | Network | None = None) -> Price:
@@ -70,6 +74,9 @@ class Pricer:
             # Attributes that do not fit the operands' shapes; no compiler writes such a program.
             where = f"{instruction.dialect.where}: {instruction.dialect.place(instruction.place)}: {instruction.name}"
             raise SourceError(f"{where}: its attributes do not fit its operands ({error}); is the file damaged?") from None
+        if isinstance(instruction.dialect, Amended) and (devices := instruction.integer(EVEN_SHARE)):
+            note = f"an even share of {devices} devices is assumed"
+            found = replace(found, cost=found.cost * Fraction(1, devices), notes=(*found.notes, note))
         if (found.cost.amounts or found.cost.unknown) and instruction.shape.is_dynamic:
             return replace(found, notes=(*found.notes, "dynamic dimensions are counted at their upper bound"))
         return found

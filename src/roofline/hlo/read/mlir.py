@@ -379,6 +379,24 @@ class OperationReader:
         self.at += 1
         return found
 
+    def result_attributes(self) -> list[object]:
+        """``(A {attributes}, B)``: the attributes of each result."""
+        end = end_of_nest(self.text, self.at)
+        found: list[object] = []
+        self.at += 1
+        while self.skip() != ")":
+            self.at = end_of_type(self.text, self.at)
+            given: dict[str, object] = {}
+            if self.skip() == "{":
+                given, self.at = parse_dictionary(self.text, self.at)
+            found.append(given)
+            if self.skip() == ",":
+                self.at += 1
+            elif self.at + 1 < end:
+                raise self.fail("',' or ')'")
+        self.at = end
+        return found
+
     def region(self, depth: int) -> Region:
         """``{ ^bb0(%a: A): operations }``, one block only."""
         region = Region()
@@ -423,7 +441,10 @@ class OperationReader:
         self.skip()
         if self.text.startswith("->", self.at):
             self.at += 2
-            self.at = end_of_nest(self.text, self.at) if self.skip() == "(" else end_of_type(self.text, self.at)
+            if self.skip() == "(":
+                operation.attributes["res_attrs"] = self.result_attributes()
+            else:
+                self.at = end_of_type(self.text, self.at)
         word = _WORD.match(self.text, skip(self.text, self.at))
         if word is not None and word[0] == "attributes":
             self.at = word.end()

@@ -6,7 +6,7 @@ computations, values that a region takes from around it are handed in, constants
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, field
 
@@ -114,7 +114,8 @@ class _Builder:
                     self.functions[str(operation.attributes["sym_name"])] = operation
                 else:
                     self.declared.add(str(operation.attributes["sym_name"]))
-        number = self.function(entry)
+        meshes = [_mesh(operation) for operation in operations if operation.name == "sdy.mesh"]
+        number = self.function(entry, is_entry=True)
         computation = self.computations[number]
         return HloModule(
             name=name or entry,
@@ -126,6 +127,7 @@ class _Builder:
             aliases=self.aliases(self.functions[entry]),
             parameter_shapes=tuple(computation.instructions[index].shape for index in computation.parameters),
             result_shape=computation.root_instruction.shape,
+            frontend_attributes={"xla.sdy.meshes": f"{{{', '.join(meshes)}}}"} if meshes else {},
             frames=self.locations.frames(),
         )
 
@@ -138,7 +140,7 @@ class _Builder:
                 found.append(Alias((output,), number))
         return tuple(found)
 
-    def function(self, name: str) -> int:
+    def function(self, name: str, *, is_entry: bool = False) -> int:
         """The computation of a function, built when first called."""
         if name in self.numbers:
             return self.numbers[name]
@@ -151,7 +153,8 @@ class _Builder:
         draft = _Draft(name)
         for argument, kind, given in region.arguments:
             self.parameter(draft, argument, self.type(kind), given)
-        self.numbers[name] = self.close(draft, self.body(draft, region))
+        marks = _result_shardings(self.functions[name]) if is_entry else []
+        self.numbers[name] = self.close(draft, self.body(draft, region, marks))
         self.open.pop()
         return self.numbers[name]
 
@@ -207,8 +210,8 @@ class _Builder:
         )
         return len(self.computations) - 1
 
-    def body(self, draft: _Draft, region: Region) -> int:
-        """Builds a region's operations; the index of what it returns."""
+    def body(self, draft: _Draft, region: Region, marks: Sequence[str] = ()) -> int:
+        """Builds a region's operations; the index of what it returns. ``marks`` are shardings of what it returns."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise Malformed(f"regions and calls nested deeper than {MAX_DEPTH}")
@@ -220,7 +223,15 @@ class _Builder:
                 break
             self.operation(draft, operation)
         self.depth -= 1
-        return self.pack(draft, [self.value(draft, name) for name in returned])
+        return self.pack(draft, self.marked(draft, [self.value(draft, name) for name in returned], marks))
+
+    def marked(self, draft: _Draft, values: list[int], marks: Sequence[str]) -> list[int]:
+        """Values with the shardings that a function gives its results, as marks such as those that programs hold."""
+        for place, text in enumerate(marks[: len(values)]):
+            if text:
+                raw: dict[str, object] = {"custom_call_target": "Sharding", "sharding": text}
+                values[place] = self.emit(draft, "result", "custom-call", draft.instructions[values[place]].shape, (values[place],), raw)
+        return values
 
     def pack(self, draft: _Draft, values: list[int], even_one: bool = False) -> int:
         """One value from several."""
@@ -444,6 +455,21 @@ def _all_callees(operation: Operation) -> Iterator[str]:
         for inner in region.operations:
             yield from _callees(inner, opcode_of(inner.name))
             yield from _all_callees(inner)
+
+
+def _mesh(operation: Operation) -> str:
+    """``mesh = #sdy.mesh<["x"=2]>``, from the pretty or the generic form."""
+    given = operation.attributes
+    text = str(given.get("mesh", given.get("<", "")))
+    name = given.get("sym_name") or next((symbol(word) for word in operation.words if word.startswith("@")), "mesh")
+    return f"{name} = {text if text.startswith('#') else '#sdy.mesh' + text}"
+
+
+def _result_shardings(function: Operation) -> list[str]:
+    """The shardings of a function's results, empty where there is none."""
+    listed = function.attributes.get("res_attrs")
+    each = listed if isinstance(listed, list) else []
+    return [str(one.get("mhlo.sharding", one.get("sdy.sharding", ""))) if isinstance(one, dict) else "" for one in each]
 
 
 def _count(given: dict[str, object], name: str) -> int:

@@ -524,6 +524,10 @@ def attributes_of(operation: Operation, opcode: str, operands: list[Shape], resu
     sharding = _first(given, "mhlo.sharding", "sdy.sharding")
     if sharding is not None:
         found["sharding"] = str(sharding)
+    for name in ("in_shardings", "out_shardings"):  # of a region that each device runs on its own part
+        if name in given:
+            listed = given[name]
+            found[name] = f"#sdy.sharding_per_value<[{', '.join(map(str, listed))}]>" if isinstance(listed, list) else str(listed)
     frontend = given.get("mhlo.frontend_attributes")
     if isinstance(frontend, dict):
         found["frontend_attributes"] = {name: str(value) for name, value in frontend.items()}

@@ -1,0 +1,54 @@
+"""Instructions with attributes that no file has: replaced, added, or of instructions that are new."""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from .malformed import Malformed
+from .module import Dialect, Instruction
+
+
+class Made(Struct, frozen=True):
+    """Attributes of instructions that no program had: a mapping by name."""
+
+    where: str
+
+    def attribute(self, raw: object, name: str) -> object | None:
+        return raw.get(name) if isinstance(raw, dict) else None
+
+    def names(self, raw: object) -> tuple[str, ...]:
+        return tuple(raw) if isinstance(raw, dict) else ()
+
+    def place(self, place: int) -> str:
+        return f"line {place:,}"
+
+
+class Amended(Struct, frozen=True):
+    """Attributes of an instruction, some of them replaced or added: ``raw`` is what it had, and a mapping of what is new."""
+
+    base: Dialect
+
+    @property
+    def where(self) -> str:
+        return self.base.where
+
+    def attribute(self, raw: object, name: str) -> object | None:
+        before, new = _halves(raw)
+        return new[name] if name in new else self.base.attribute(before, name)
+
+    def names(self, raw: object) -> tuple[str, ...]:
+        before, new = _halves(raw)
+        return tuple(dict.fromkeys((*self.base.names(before), *new)))
+
+    def place(self, place: int) -> str:
+        return self.base.place(place)
+
+
+def _halves(raw: object) -> tuple[object, dict[str, object]]:
+    if not isinstance(raw, tuple) or len(raw) != 2 or not isinstance(raw[1], dict):
+        raise Malformed("attributes that were not amended")
+    return raw[0], raw[1]
+
+
+def amended(instruction: Instruction, **attributes: object) -> Instruction:
+    """The same instruction with some attributes replaced or added."""
+    return replace(instruction, raw=(instruction.raw, attributes), dialect=Amended(instruction.dialect))

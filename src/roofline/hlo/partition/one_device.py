@@ -1,0 +1,364 @@
+"""One device's part of a program that is still to be partitioned: its shapes split by the shardings, with the exchanges that needs.
+
+Each operation runs on the parts that its result's sharding asks for. Operands that are split otherwise are exchanged first (all-gather,
+all-to-all; a slice where a device has the whole). A sum over a split dimension gives each device a part of it, which an all-reduce adds
+up, or a reduce-scatter where the result is split along the same axes. What is not split runs whole on every device. An operation that
+cannot be split by what is modelled here counts as an even share of its devices.
+"""
+
+from collections import Counter
+from math import prod
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from ..fusion.inlining import computations_that_run, inlined
+from ..ir.amending import Made, amended
+from ..ir.attributes import ReplicaGroups, SliceRange
+from ..ir.module import Computation, HloModule, Instruction
+from ..ir.shapes import Shape
+from ..price.pricing import COLLECTIVES, EVEN_SHARE
+from .dimensions import Rule, rule_of
+from .propagation import FULL_TO_LOCAL, Shardings, factors_of, is_mark, joined, propagated
+from .shardings import MANUAL, MESHES, Axes, Sharding, axes_of, device_count, meshes_of, parse_shardings, ways
+
+
+class Partitioned(Struct, frozen=True, kw_only=True):
+    """One device's part of a program: how many values were annotated, the exchanges added, the operations whose share is assumed."""
+
+    module: HloModule
+    devices: int
+    annotated: int
+    exchanges: Counter[str]
+    assumed: Counter[str]
+
+
+def devices_of(module: HloModule) -> int:
+    """How many devices a program is for: what it says of itself, or the most that a sharding in it names."""
+    if module.num_partitions > 1:
+        return module.num_partitions
+    meshes = meshes_of(module.frontend_attributes.get(MESHES, ""))
+    texts = {text for each in module for one in each.instructions for text in _texts(one) if text}
+    return max((device_count(text, meshes) for text in texts), default=1)
+
+
+def _texts(one: Instruction) -> tuple[str, ...]:
+    return (one.word("sharding"), one.word("in_shardings"), one.frontend_attributes.get("xla.sdy.in_shardings", ""))
+
+
+def is_written_for_one_device(module: HloModule) -> bool:
+    """Whether a program exchanges data itself, and has no shapes in full beside it: it is partitioned already."""
+    instructions = [one for each in module for one in each.instructions]
+    regions = any(_is_region_border(one) for one in instructions)
+    return not regions and any(one.opcode in COLLECTIVES for one in instructions)
+
+
+def _is_region_border(one: Instruction) -> bool:
+    return bool(one.opcode == "custom-call" and one.custom_call_target in MANUAL) or bool(one.opcode == "call" and one.word("in_shardings"))
+
+
+def shared_evenly(module: HloModule, devices: int) -> HloModule:
+    """A program of kernels with every one of them marked as an even share of so many devices."""
+    computations = list(module.computations)
+    for number in computations_that_run(module):
+        marked = tuple(
+            one if one.opcode in ("while", "conditional", "call") else amended(one, **{EVEN_SHARE: devices})
+            for one in computations[number].instructions
+        )
+        computations[number] = replace(computations[number], instructions=marked)
+    return replace(module, computations=tuple(computations))
+
+
+def partitioned(module: HloModule) -> Partitioned:
+    """One device's part of a program that was not compiled."""
+    devices = devices_of(module)
+    flat = inlined(module, keeps_shardings=True)
+    shardings = propagated(flat)
+    numbers = computations_that_run(flat)
+    _settle(flat, numbers, shardings)
+    tally = _Tally()
+    computations = list(flat.computations)
+    for number in numbers:
+        computations[number] = _Part(flat, number, shardings, devices, tally).written()
+    entry = computations[flat.entry]
+    part = replace(
+        flat,
+        computations=tuple(computations),
+        num_partitions=devices,
+        parameter_shapes=tuple(entry[index].shape for index in entry.parameters),
+        result_shape=entry.root_instruction.shape,
+    )
+    return Partitioned(
+        module=part, devices=devices, annotated=shardings.annotated, exchanges=Counter(tally.exchanges), assumed=Counter(tally.assumed)
+    )
+
+
+class _Tally(Struct):
+    """What was added and assumed, and names that are taken."""
+
+    exchanges: Counter[str] = field(default_factory=Counter)
+    assumed: Counter[str] = field(default_factory=Counter)
+    names: Counter[str] = field(default_factory=Counter)
+
+
+def _settle(module: HloModule, numbers: tuple[int, ...], shardings: Shardings) -> None:
+    """Give the state of a loop, and what branches take and give, one sharding in all its places."""
+    for number in numbers:
+        computation = module.computations[number]
+        for index, one in enumerate(computation.instructions):
+            leaves = range(len(list(one.shape.leaves)))
+            if one.opcode == "while":
+                places = [(number, one.operands[0]), (number, index)]
+                for called in (call.computation for call in one.calls):
+                    places.append((called, module.computations[called].parameters[0]))
+                places += [(called, module.computations[called].root) for called in one.called("body")]
+                for part in leaves:
+                    for place in places:
+                        shardings.known[(*place, part)] = shardings.known[(*places[2], part)]
+            elif one.opcode == "conditional":
+                branches = one.called("branch_computations")
+                for called in branches:
+                    for part in leaves:
+                        shardings.known[called, module.computations[called].root, part] = shardings.known[number, index, part]
+                for operand, called in zip(one.operands[1:], branches, strict=False):
+                    for part in range(len(list(computation[operand].shape.leaves))):
+                        key = (called, module.computations[called].parameters[0], part)
+                        shardings.known[key] = shardings.known[number, operand, part]
+
+
+class _Part:
+    """One computation while it is written for one device."""
+
+    def __init__(self, module: HloModule, number: int, shardings: Shardings, devices: int, tally: _Tally) -> None:
+        self.module, self.number, self.shardings, self.devices, self.tally = module, number, shardings, devices, tally
+        self.old = module.computations[number]
+        self.new: list[Instruction] = []
+        self.where: dict[int, int] = {}
+        self.exchanged: dict[tuple[int, Sharding], int] = {}
+        self.meshes = meshes_of(module.frontend_attributes.get(MESHES, ""))
+
+    def written(self) -> Computation:
+        for index, one in enumerate(self.old.instructions):
+            self.where[index] = self._write(index, one)
+        parameters = tuple(self.where[parameter] for parameter in self.old.parameters)
+        return replace(self.old, instructions=tuple(self.new), root=self.where[self.old.root], parameters=parameters)
+
+    def _write(self, index: int, one: Instruction) -> int:
+        target = one.custom_call_target if one.opcode == "custom-call" else ""
+        if one.opcode == "parameter":
+            return self._put(one, (), self._local(index))
+        if is_mark(one) and self.old[one.operands[0]].shape.is_array:
+            return self._operand(one.operands[0], self._sharding(index))
+        if target in MANUAL:
+            return self._crossed(index, one)
+        if one.opcode == "call" and one.word("in_shardings"):
+            return self._put(one, self._handed_in(one, one.word("in_shardings")), self._local(index))
+        if one.opcode == "tuple":
+            return self._tuple(index, one)
+        if one.opcode == "get-tuple-element":
+            whole = self.where[one.operands[0]]
+            return self._put(one, (whole,), self.new[whole].shape.parts[one.integer("index") or 0])
+        if one.opcode in ("while", "conditional", "call", "opt-barrier", "domain", "after-all"):
+            return self._put(one, self._as_they_are(one), self._local(index))
+        return self._operation(index, one)
+
+    def _operation(self, index: int, one: Instruction) -> int:
+        rule = rule_of(self.old, one)
+        split = [self._sharding(operand, part) for operand in one.operands for part in range(len(list(self.old[operand].shape.leaves)))]
+        split += [self._sharding(index, part) for part in range(len(list(one.shape.leaves)))]
+        if not any(map(axes_of, split)):
+            return self._put(one, self._as_they_are(one), one.shape)
+        if rule is None or any(rule.whole.intersection(factors) for factors in self._factors(index, one, rule)):
+            return self._assumed(index, one, ways(tuple({axis for each in split for axis in axes_of(each)})))
+        return self._by_rule(index, one, rule)
+
+    def _factors(self, index: int, one: Instruction, rule: Rule) -> list[dict[int, Axes]]:
+        """The axes of the factors of every operand, then of every result."""
+        found = [factors_of(self._sharding(operand), dims, rule) for operand, dims in zip(one.operands, rule.operands, strict=True)]
+        return [*found, *(factors_of(self._sharding(index, part), dims, rule) for part, dims in enumerate(rule.results))]
+
+    def _by_rule(self, index: int, one: Instruction, rule: Rule) -> int:
+        """An operation on parts, what it takes exchanged before and what it adds up afterwards."""
+        factors = self._factors(index, one, rule)
+        taken, given = factors[: len(one.operands)], factors[len(one.operands) :]
+        result = {axis for axes in given[0].values() for axis in axes} if given else set()
+        chosen: dict[int, Axes] = {}
+        added: list[tuple[int, int]] = []
+        for factor in sorted(rule.summed):
+            holders = [axes for axes, dims in zip(taken, rule.operands, strict=True) if any(factor in each for each in dims)]
+            chosen[factor] = _summed(factor, holders, result)
+            added += chosen[factor]
+        for part in given:
+            for factor, axes in part.items():
+                chosen.setdefault(factor, tuple(axis for axis in axes if axis not in added))
+        operands = tuple(
+            self._operand(operand, tuple(joined(chosen, each) for each in dims))
+            for operand, dims in zip(one.operands, rule.operands, strict=True)
+        )
+        before = [tuple(joined(chosen, each) for each in dims) for dims in rule.results]
+        shape = _with_leaves(one.shape, [local_shape(leaf, each) for leaf, each in zip(one.shape.leaves, before, strict=True)])
+        made = self._put(self._fitted(one, [self.new[operand].shape for operand in operands], shape), operands, shape)
+        if one.shape.is_array:
+            return self._settled(one, made, one.shape, before[0], tuple(added), self._sharding(index))
+        parts = []
+        for part, leaf in enumerate(one.shape.leaves):
+            element = self._new(one, "get-tuple-element", self.new[made].shape.parts[part], (made,), {"index": part})
+            parts.append(self._settled(one, element, leaf, before[part], tuple(added), self._sharding(index, part)))
+        return self._new(one, "tuple", _with_leaves(one.shape, [self.new[part].shape for part in parts]), tuple(parts), {})
+
+    def _fitted(self, one: Instruction, operands: list[Shape], shape: Shape) -> Instruction:
+        """An operation with sizes in its attributes as they are of its parts."""
+        if one.opcode == "slice":
+            full = self.old[one.operands[0]].shape.dims
+            ranges = [
+                SliceRange(0, size) if size != whole else each for each, size, whole in zip(one.slices, operands[0].dims, full, strict=True)
+            ]
+            return amended(one, slice=tuple(ranges))
+        if one.opcode == "dynamic-slice":
+            return amended(one, dynamic_slice_sizes=shape.dims)
+        if one.opcode == "gather":
+            full = self.old[one.operands[0]].shape.dims
+            sizes = zip(one.integers("slice_sizes"), operands[0].dims, full, strict=True)
+            return amended(one, slice_sizes=tuple(part if size == whole else min(size, part) for size, part, whole in sizes))
+        return one
+
+    def _settled(self, one: Instruction, made: int, full: Shape, before: Sharding, added: Axes, wanted: Sharding) -> int:
+        """A result added up over the axes that its sum was split along, and split as it is wanted."""
+        kept = tuple(axis for axis in added if axis in axes_of(wanted))
+        if kept:
+            after = tuple(
+                tuple(axis for axis in axes if axis in own or axis in kept) for own, axes in zip(before, wanted, strict=True)
+            )
+            made = self._exchange(one, "reduce-scatter", local_shape(full, after), made, kept)
+            before = after
+        if rest := tuple(axis for axis in added if axis not in kept):
+            made = self._exchange(one, "all-reduce", self.new[made].shape, made, rest)
+        return self._resharded(one, made, full, before, wanted)
+
+    def _operand(self, index: int, wanted: Sharding) -> int:
+        """Where an operand is, split as it is wanted."""
+        own = self._sharding(index)
+        if own == wanted or not self.old[index].shape.is_array:
+            return self.where[index]
+        if (index, wanted) not in self.exchanged:
+            one = self.old[index]
+            self.exchanged[index, wanted] = self._resharded(one, self.where[index], one.shape, own, wanted)
+        return self.exchanged[index, wanted]
+
+    def _resharded(self, one: Instruction, made: int, full: Shape, own: Sharding, wanted: Sharding) -> int:
+        """A value split otherwise: sliced where a device has it, moved where an axis splits another dimension, else gathered."""
+        mine, theirs = axes_of(own), axes_of(wanted)
+        if sliced := [axis for axis in theirs if axis not in mine]:
+            own = tuple(
+                tuple(axis for axis in (*axes, *(more for more in goal if more in sliced))) for axes, goal in zip(own, wanted, strict=True)
+            )
+            ranges = tuple(SliceRange(0, size) for size in local_shape(full, own).dims)
+            made = self._new(one, "slice", local_shape(full, own), (made,), {"slice": ranges})
+        moved = [axis for axes, goal in zip(own, wanted, strict=True) for axis in axes if axis not in goal and axis in theirs]
+        if moved:
+            own = tuple(
+                (*(axis for axis in axes if axis not in moved), *(axis for axis in goal if axis in moved))
+                for axes, goal in zip(own, wanted, strict=True)
+            )
+            made = self._exchange(one, "all-to-all", local_shape(full, own), made, tuple(moved))
+        if gathered := tuple(axis for axis in mine if axis not in theirs):
+            made = self._exchange(one, "all-gather", local_shape(full, wanted), made, gathered)
+        return made
+
+    def _exchange(self, one: Instruction, kind: str, shape: Shape, operand: int, axes: Axes) -> int:
+        size = ways(axes)
+        self.tally.exchanges[kind] += 1
+        return self._new(one, kind, shape, (operand,), {"replica_groups": ReplicaGroups(max(1, self.devices // size), size)})
+
+    def _assumed(self, index: int, one: Instruction, devices: int) -> int:
+        """An operation as a whole, marked as an even share: what it takes and gives is seen in full shapes at no cost."""
+        self.tally.assumed[one.custom_call_target or one.opcode] += 1
+        operands = tuple(self._seen(operand, self.old[operand].shape) for operand in one.operands)
+        made = self._put(amended(one, **{EVEN_SHARE: devices}), operands, one.shape)
+        return self._new(one, "domain", self._local(index), (made,), {})
+
+    def _seen(self, operand: int, shape: Shape) -> int:
+        made = self.where[operand]
+        return made if self.new[made].shape == shape else self._new(self.old[operand], "domain", shape, (made,), {})
+
+    def _crossed(self, index: int, one: Instruction) -> int:
+        """Values on their way into or out of a region that is written for one device."""
+        if one.custom_call_target not in FULL_TO_LOCAL:
+            made = self.where[one.operands[0]] if len(one.operands) == 1 else self._put(one, self._as_they_are(one), self._local(index))
+            return self._viewed(one, made, self._local(index)) if len(one.operands) == 1 else made
+        written = one.frontend_attributes.get("xla.sdy.in_shardings", "")
+        operands = self._handed_in(one, written) if written else self._as_they_are(one)
+        if one.shape.is_array:
+            return self._viewed(one, operands[0], one.shape)
+        viewed = tuple(self._viewed(one, made, part) for made, part in zip(operands, one.shape.parts, strict=True))
+        return self._new(one, "tuple", one.shape, viewed, {})
+
+    def _viewed(self, one: Instruction, made: int, shape: Shape) -> int:
+        return made if self.new[made].shape == shape else self._new(one, "domain", shape, (made,), {})
+
+    def _handed_in(self, one: Instruction, text: str) -> tuple[int, ...]:
+        """Operands split as a region takes them."""
+        ranks = tuple(self.old[operand].shape.rank for operand in one.operands)
+        wanted = parse_shardings(text, ranks, self.meshes)
+        pairs = zip(one.operands, wanted, strict=True)
+        return tuple(self.where[operand] if each is None else self._operand(operand, each) for operand, each in pairs)
+
+    def _tuple(self, index: int, one: Instruction) -> int:
+        operands, part = [], 0
+        for operand in one.operands:
+            operands.append(self._operand(operand, self._sharding(index, part)) if self.old[operand].shape.is_array else self.where[operand])
+            part += len(list(self.old[operand].shape.leaves))
+        shape = replace(one.shape, parts=tuple(self.new[operand].shape for operand in operands))
+        return self._put(one, tuple(operands), shape)
+
+    def _as_they_are(self, one: Instruction) -> tuple[int, ...]:
+        return tuple(self.where[operand] for operand in one.operands)
+
+    def _sharding(self, index: int, part: int = 0) -> Sharding:
+        return self.shardings.of(self.number, index, part) if self.old[index].shape.parts or not part else ()
+
+    def _local(self, index: int) -> Shape:
+        """The shape of one device's part of a value."""
+        shape = self.old[index].shape
+        return _with_leaves(shape, [local_shape(leaf, self._sharding(index, part)) for part, leaf in enumerate(shape.leaves)])
+
+    def _new(self, one: Instruction, opcode: str, shape: Shape, operands: tuple[int, ...], raw: dict[str, object]) -> int:
+        """An instruction that the program does not have, named after the one it is for."""
+        name = f"{one.name}.{opcode}"
+        self.tally.names[name] += 1
+        unique = name if self.tally.names[name] == 1 else f"{name}.{self.tally.names[name] - 1}"
+        raw = {**raw, "metadata": one.metadata}
+        self.new.append(Instruction(unique, opcode, shape, operands, (), (), one.place, raw, Made(one.dialect.where)))
+        return len(self.new) - 1
+
+    def _put(self, one: Instruction, operands: tuple[int, ...], shape: Shape) -> int:
+        self.new.append(replace(one, operands=operands, shape=shape, control=()))
+        return len(self.new) - 1
+
+
+def _summed(factor: int, holders: list[dict[int, Axes]], result: set[tuple[int, int]]) -> Axes:
+    """The axes along which a sum is split: those that split it in every operand, else in one while nothing else uses them."""
+    splits = [each.get(factor, ()) for each in holders]
+    common = tuple(axis for axis in splits[0] if all(axis in each for each in splits)) if splits else ()
+    if common:
+        return common
+    used = {axis for each in holders for other, axes in each.items() if other != factor for axis in axes} | result
+    return next((axes for axes in splits if axes and not used.intersection(axes)), ())
+
+
+def local_shape(shape: Shape, sharding: Sharding) -> Shape:
+    """The shape of one device's part; what does not divide is rounded up, as the devices' largest part is."""
+    if not any(sharding):
+        return shape
+    dims = tuple(-(-size // ways(axes)) if size > 0 else size for size, axes in zip(shape.dims, sharding, strict=True))
+    return replace(shape, dims=dims)
+
+
+def _with_leaves(shape: Shape, leaves: list[Shape]) -> Shape:
+    """A shape with the arrays in it replaced, in order."""
+    left = iter(leaves)
+
+    def rebuilt(one: Shape) -> Shape:
+        return replace(one, parts=tuple(map(rebuilt, one.parts))) if one.is_tuple else next(left)
+
+    return rebuilt(shape)

@@ -1,0 +1,196 @@
+"""The sharding of every value of a program, from those that are written down, followed through operations both ways.
+
+As XLA does it in the main: what is annotated stays, what an annotated value is made of or makes is split alike as far as the operation
+lets it be, and what nothing reaches is replicated. Where two values want different things, the one that comes first wins.
+"""
+
+from collections.abc import Iterator
+
+from msgspec import Struct, field
+
+from ..fusion.inlining import computations_that_run
+from ..ir.module import Computation, HloModule, Instruction
+from ..ir.shapes import Shape
+from .dimensions import Dimensions, Rule, rule_of
+from .shardings import MANUAL, MESHES, Axes, Axis, Sharding, meshes_of, open_dimensions, parse_shardings, ways
+
+ROUNDS = 12  # there and back over the program; few programs need more than three
+Key = tuple[int, int, int]  # computation, instruction, array in its result
+FULL_TO_LOCAL = ("SPMDFullToShardShape", "xla.sdy.GlobalToLocalShape")
+
+
+class Shardings(Struct):
+    """The sharding of every array of every value; dimensions in ``closed`` keep what was written down."""
+
+    known: dict[Key, Sharding] = field(default_factory=dict)
+    closed: dict[Key, frozenset[int]] = field(default_factory=dict)
+    annotated: int = 0
+
+    def of(self, number: int, index: int, part: int = 0) -> Sharding:
+        return self.known[number, index, part]
+
+
+def propagated(module: HloModule) -> Shardings:
+    """The shardings of a program whose calls are written out."""
+    found = Shardings()
+    numbers = computations_that_run(module)
+    for number in numbers:
+        _annotated(module, number, found)
+    rules: dict[tuple[int, int], Rule | None] = {}
+    for number in numbers:
+        computation = module.computations[number]
+        for index, one in enumerate(computation.instructions):
+            rules[number, index] = rule_of(computation, one)
+    for _ in range(ROUNDS):
+        changed = False
+        for order in (1, -1):
+            for number in numbers[::order]:
+                computation = module.computations[number]
+                for index in range(len(computation))[::order]:
+                    changed |= _step(module, number, index, rules[number, index], found)
+        if not changed:
+            break
+    return found
+
+
+def _annotated(module: HloModule, number: int, found: Shardings) -> None:
+    """What is written down in a computation; nothing is known about the rest."""
+    meshes = meshes_of(module.frontend_attributes.get(MESHES, ""))
+    for index, one in enumerate(module.computations[number].instructions):
+        leaves = tuple(one.shape.leaves)
+        text = sharding_text(one)
+        given = parse_shardings(text, tuple(leaf.rank for leaf in leaves), meshes) if text else (None,) * len(leaves)
+        for part, (leaf, sharding) in enumerate(zip(leaves, given, strict=True)):
+            key = (number, index, part)
+            found.known[key] = sharding or ((),) * leaf.rank
+            if sharding is not None:
+                found.closed[key] = frozenset(range(leaf.rank)) - open_dimensions(text, leaf.rank) - _unspecified(one)
+                found.annotated += leaf.rank > 0
+            elif one.opcode == "custom-call" and one.custom_call_target in MANUAL:
+                found.closed[key] = frozenset(range(leaf.rank))
+
+
+def sharding_text(one: Instruction) -> str:
+    """The sharding written down for the result of an instruction, in full shapes; none for what is one device's part already."""
+    if one.opcode == "custom-call" and one.custom_call_target in FULL_TO_LOCAL:
+        return ""
+    if one.opcode == "custom-call" and one.custom_call_target in MANUAL:
+        return one.frontend_attributes.get("xla.sdy.out_shardings", "") or one.word("sharding")
+    return one.word("out_shardings") or one.word("sharding")
+
+
+def _unspecified(one: Instruction) -> frozenset[int]:
+    """The dimensions that a mark leaves to the partitioner: ``unspecified_dims=[1]``."""
+    if one.opcode != "custom-call":
+        return frozenset()
+    _, _, listed = one.backend_config_text.partition("unspecified_dims=[")
+    return frozenset(int(word) for word in listed.partition("]")[0].split(",") if word.strip().isdecimal())
+
+
+def _step(module: HloModule, number: int, index: int, rule: Rule | None, found: Shardings) -> bool:
+    """Follow shardings through one instruction; whether anything was new."""
+    computation = module.computations[number]
+    one = computation[index]
+    if rule is not None:
+        return _through(number, index, one, rule, found)
+    return any([_alike(keys, found) for keys in _same(module, number, computation, index, one)])
+
+
+def _through(number: int, index: int, one: Instruction, rule: Rule, found: Shardings) -> bool:
+    arrays: list[tuple[Key, Dimensions]] = [((number, operand, 0), dims) for operand, dims in zip(one.operands, rule.operands, strict=True)]
+    arrays += [((number, index, part), dims) for part, dims in enumerate(rule.results)]
+    factors: dict[int, Axes] = {}
+    for key, dims in sorted(arrays, key=lambda array: array[0] not in found.closed):
+        for factor, axes in factors_of(found.known[key], dims, rule).items():
+            if factor not in rule.whole and len(axes) > len(factors.get(factor, ())):
+                factors[factor] = axes
+    return any([_extend(key, tuple(joined(factors, each) for each in dims), found) for key, dims in arrays])
+
+
+def factors_of(sharding: Sharding, dims: Dimensions, rule: Rule) -> dict[int, Axes]:
+    """The axes of each factor of an array, major factors first: a minor one is split only below a major one that is split up."""
+    found: dict[int, Axes] = {}
+    for axes, factors in zip(sharding, dims, strict=True):
+        left = list(axes)
+        for factor in factors:
+            taken: list[Axis] = []
+            while left and (factor == factors[-1] or rule.sizes[factor] % ways((*taken, left[0])) == 0):
+                taken.append(left.pop(0))
+            if taken:
+                found[factor] = tuple(taken)
+            if ways(tuple(taken)) != rule.sizes[factor]:
+                break
+    return found
+
+
+def joined(factors: dict[int, Axes], dims: tuple[int, ...]) -> Axes:
+    """The axes of a dimension from those of its factors."""
+    return tuple(axis for factor in dims for axis in factors.get(factor, ()))
+
+
+def _extend(key: Key, wanted: Sharding, found: Shardings) -> bool:
+    """Split an array further as wanted, where it is open and no axis comes twice."""
+    known = list(found.known[key])
+    used = {axis for axes in known for axis in axes}
+    changed = False
+    for place, axes in enumerate(wanted):
+        own = known[place]
+        more = axes[len(own) :]
+        if place in found.closed.get(key, ()) or axes[: len(own)] != own or not more or used.intersection(more):
+            continue
+        known[place] = axes
+        used.update(more)
+        changed = True
+    found.known[key] = tuple(known)
+    return changed
+
+
+def _alike(keys: list[Key], found: Shardings) -> bool:
+    """Arrays that are one: each is split as the others are."""
+    return any([_extend(one, found.known[other], found) for other in keys for one in keys if one != other])
+
+
+def _same(module: HloModule, number: int, computation: Computation, index: int, one: Instruction) -> Iterator[list[Key]]:
+    """Arrays that are one value in several places: parts of tuples, the state of loops, arguments of branches."""
+    leaves = len(list(one.shape.leaves))
+    if one.opcode == "tuple":
+        part = 0
+        for operand in one.operands:
+            for inner in range(len(list(computation[operand].shape.leaves))):
+                yield [(number, operand, inner), (number, index, part)]
+                part += 1
+    elif one.opcode == "get-tuple-element":
+        first = first_leaf(computation[one.operands[0]].shape, one.integer("index") or 0)
+        for part in range(leaves):
+            yield [(number, one.operands[0], first + part), (number, index, part)]
+    elif one.opcode == "while":
+        for part in range(leaves):
+            keys = [(number, one.operands[0], part), (number, index, part)]
+            for role in ("body", "condition"):
+                for called in one.called(role):
+                    inner = module.computations[called]
+                    keys.append((called, inner.parameters[0], part))
+                    if role == "body":
+                        keys.append((called, inner.root, part))
+            yield keys
+    elif one.opcode == "conditional":
+        branches = one.called("branch_computations")
+        for part in range(leaves):
+            yield [(number, index, part), *((called, module.computations[called].root, part) for called in branches)]
+        for operand, called in zip(one.operands[1:], branches, strict=False):
+            for part in range(len(list(computation[operand].shape.leaves))):
+                yield [(number, operand, part), (called, module.computations[called].parameters[0], part)]
+    elif one.opcode in ("opt-barrier", "domain", "bitcast") or is_mark(one):
+        if len(one.operands) == 1 and computation[one.operands[0]].shape == one.shape:
+            for part in range(leaves):
+                yield [(number, one.operands[0], part), (number, index, part)]
+
+
+def is_mark(one: Instruction) -> bool:
+    """Whether an instruction only says how its operand is sharded."""
+    return one.opcode == "custom-call" and one.custom_call_target in ("Sharding", "sdy.sharding_constraint", "xla.sdy.PropagationBarrier")
+
+
+def first_leaf(shape: Shape, index: int) -> int:
+    """The place, among the arrays of a tuple, of the first of one of its parts."""
+    return sum(len(list(part.leaves)) for part in shape.parts[:index])

@@ -1,0 +1,191 @@
+"""Shardings: along which device axes each dimension of an array is split.
+
+A device axis is a prime factor of the device number, as (stride, size): of 8 devices laid out as a mesh of 2 x 4, the first mesh axis is
+(4, 2), the second (2, 2) and (1, 2). Shardings that name the same devices in different spellings are then equal.
+
+>>> parse_sharding('{devices=[2,1,4]<=[8] last_tile_dim_replicate}', 2, {})
+(((4, 2),), ())
+>>> parse_sharding('#sdy.sharding<@mesh, [{"y"}, {}]>', 2, {"mesh": (("x", 2), ("y", 4))})
+(((2, 2), (1, 2)), ())
+"""
+
+import re
+from collections.abc import Mapping
+from math import prod
+
+Axis = tuple[int, int]  # stride and size of a factor of the device number
+Axes = tuple[Axis, ...]
+Sharding = tuple[Axes, ...]  # the axes of each dimension, major to minor
+Mesh = tuple[tuple[str, int], ...]  # names and sizes of its axes
+
+MESHES = "xla.sdy.meshes"  # the frontend attribute of a module that has them
+MANUAL = ("SPMDFullToShardShape", "SPMDShardToFullShape", "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape")
+
+_TILES = re.compile(r"devices=\[([\d,\s]*)\](?:<=\[([\d,\s]*)\](?:T\(([\d,\s]*)\))?|([\d,\s]*))")
+_LAST_TILES = re.compile(r"last_tile_dims=\{([^{}]*)\}")
+_MESH = re.compile(r"(\w+)\s*=\s*#?(?:sdy\.)?mesh<\[([^\]]*)\]")
+_INLINE_MESH = re.compile(r"mesh(?:<\[|\[)([^\]]*)\]")
+_MESH_AXIS = re.compile(r"""["']([^"']*)["']\s*=\s*(\d+)""")
+_MESH_NAME = re.compile(r"@\"?([\w.\-]+)")
+_DIMENSION = re.compile(r"\{([^{}]*)\}")
+_DIMENSION_AXIS = re.compile(r"""["']([^"']*)["'](?::\((\d+)\)(\d+))?""")
+
+
+def meshes_of(text: str) -> dict[str, Mesh]:
+    """The meshes of a module by name, from its frontend attribute."""
+    return {name: _mesh(axes) for name, axes in _MESH.findall(text.replace('\\"', '"'))}
+
+
+def parse_shardings(text: str, ranks: tuple[int, ...], meshes: Mapping[str, Mesh]) -> tuple[Sharding | None, ...]:
+    """The shardings of the arrays of a value; ``None`` where nothing is said, or something that cannot be followed."""
+    each = _split(text.replace('\\"', '"'))
+    if len(each) == 1 and len(ranks) > 1:
+        each *= len(ranks)
+    if len(each) != len(ranks):
+        return (None,) * len(ranks)
+    return tuple(parse_sharding(one, rank, meshes) for one, rank in zip(each, ranks, strict=True))
+
+
+def parse_sharding(text: str, rank: int, meshes: Mapping[str, Mesh]) -> Sharding | None:
+    """The sharding of one array, as HLO, Shardy or a proto spells it; ``None`` where it cannot be followed."""
+    if match := _TILES.search(text):
+        found = _tiled(text, match, rank)
+    elif "@" in text or "mesh" in text:
+        found = _along_mesh(text, meshes)
+    elif "unknown" in text:
+        return None
+    else:
+        found = ()  # replicated, maximal, manual
+    return (*found, *(() for _ in range(rank - len(found))))[:rank] if found is not None else None
+
+
+def device_count(text: str, meshes: Mapping[str, Mesh]) -> int:
+    """How many devices a sharding is over; 1 when it does not say."""
+    text = text.replace('\\"', '"')
+    counts = [prod(_numbers(match[1])) for match in _TILES.finditer(text)]
+    counts += [prod(size for _, size in _mesh(axes)) for axes in _INLINE_MESH.findall(text)]
+    counts += [prod(size for _, size in meshes[name]) for name in _MESH_NAME.findall(text) if name in meshes]
+    return max(counts, default=1)
+
+
+def open_dimensions(text: str, rank: int) -> frozenset[int]:
+    """The dimensions that a sharding leaves to the partitioner: ``{?}`` or ``{"x", ?}`` in Shardy."""
+    listed = _DIMENSION.findall(text[text.find("[{") + 1 :]) if "[{" in text else []
+    return frozenset(place for place, inside in enumerate(listed[:rank]) if "?" in inside)
+
+
+def ways(axes: Axes) -> int:
+    """Into how many parts these axes split a dimension."""
+    return prod(size for _, size in axes)
+
+
+def axes_of(sharding: Sharding) -> Axes:
+    """All axes that an array is split along."""
+    return tuple(axis for axes in sharding for axis in axes)
+
+
+def _split(text: str) -> list[str]:
+    """The shardings of the parts of a tuple: each between the outermost brackets that hold more than one."""
+    inside = text.strip()
+    if "sharding_per_value<" in inside:
+        inside = inside.partition("sharding_per_value<")[2]
+        return _pieces(inside[inside.find("[") + 1 : inside.rfind("]")])
+    if inside.startswith("{") and re.match(r"\{\s*(?:/\*.*?\*/\s*)?\{", inside):
+        return _pieces(inside[1 : inside.rfind("}")])
+    return [inside]
+
+
+def _pieces(text: str) -> list[str]:
+    """The parts of a list that are separated by commas outside brackets."""
+    pieces, depth, start = [], 0, 0
+    for place, mark in enumerate(text):
+        if mark in "{[(<" and text[place : place + 2] != "<=":
+            depth += 1
+        elif mark in "}])>":
+            depth -= 1
+        elif mark == "," and depth == 0:
+            pieces.append(text[start:place])
+            start = place + 1
+    pieces.append(text[start:])
+    return [piece for piece in pieces if piece.strip()]
+
+
+def _tiled(text: str, match: re.Match[str], rank: int) -> Sharding | None:
+    """``devices=[2,1,4]<=[8]``: the tiles of each dimension, then of what is replicated or manual."""
+    tiles = _numbers(match[1])
+    if match[2] is not None:
+        reshape, order = _numbers(match[2]), _numbers(match[3] or "")
+        strides = [prod(reshape[place + 1 :]) for place in range(len(reshape))]
+        digits = [axis for place in order or range(len(reshape)) for axis in _primes(strides[place], reshape[place])]
+    else:
+        digits = _digits(_numbers(match[4]))
+    if prod(size for _, size in digits) != prod(tiles):
+        return None
+    replicated = 1 if "last_tile_dim_replicate" in text else 0
+    if last := _LAST_TILES.search(text):
+        replicated = len(last[1].split(","))
+    found: list[Axes] = []
+    for tile in tiles:
+        taken: list[Axis] = []
+        while ways(tuple(taken)) < tile and digits:
+            taken.append(digits.pop(0))
+        if ways(tuple(taken)) != tile:
+            return None
+        found.append(tuple(taken))
+    return tuple(found[: len(found) - replicated])
+
+
+def _digits(devices: tuple[int, ...]) -> list[Axis]:
+    """The axes of devices that are listed one by one, if they are a grid; else axes that no other sharding has."""
+    count = len(devices)
+    axes = _primes(1, count)  # positions in the list
+    strides = [devices[stride] - devices[0] if stride < count else 0 for stride, _ in axes]
+    found = [(stride, size) for stride, (_, size) in zip(strides, axes, strict=True)]
+    grid = [0]
+    for stride, size in found:
+        grid = [base + step * stride for base in grid for step in range(size)]
+    if tuple(grid) == devices:
+        return found
+    return [(-stride, size) for stride, size in axes]
+
+
+def _primes(stride: int, size: int) -> list[Axis]:
+    """A digit of the device number as prime factors, major to minor."""
+    found: list[Axis] = []
+    factor = 2
+    while size > 1:
+        while size % factor == 0:
+            size //= factor
+            found.append((stride * size, factor))
+        factor += 1
+    return found
+
+
+def _mesh(text: str) -> Mesh:
+    return tuple((name, int(size)) for name, size in _MESH_AXIS.findall(text))
+
+
+def _along_mesh(text: str, meshes: Mapping[str, Mesh]) -> Sharding | None:
+    """``<@mesh, [{"x"}, {}]>``, or ``{mesh['x'=2], [{'x'}, {}]}`` with its mesh written out."""
+    inline, named = _INLINE_MESH.search(text), _MESH_NAME.search(text)
+    mesh = _mesh(inline[1]) if inline else meshes.get(named[1]) if named else None
+    if mesh is None:
+        return None
+    start = text.find("[", inline.end() if inline else 0)
+    listed = _DIMENSION.findall(text[start : text.find("]", start)]) if start >= 0 else []
+    strides = {name: prod(size for _, size in mesh[place + 1 :]) for place, (name, _) in enumerate(mesh)}
+    sizes = dict(mesh)
+    found: list[Axes] = []
+    for dimension in listed:
+        axes: list[Axis] = []
+        for name, before, part in _DIMENSION_AXIS.findall(dimension):
+            if name not in sizes:
+                return None
+            size = int(part) if part else sizes[name]
+            axes += _primes(strides[name] * (sizes[name] // (int(before or 1) * size)), size)
+        found.append(tuple(axes))
+    return tuple(found)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in text.split(",") if word.strip())
