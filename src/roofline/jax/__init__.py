@@ -20,7 +20,6 @@ from msgspec.structs import replace
 from .. import analysis
 from ..errors import MachineError, MissingExtra, UsageError
 from ..hlo.fusion.compiler_model import fuse
-from ..hlo.fusion.decompiling import decompiled
 from ..hlo.ir.module import HloModule
 from ..hlo.ir.platforms import Platform, platform_of
 from ..hlo.needed import reviewed_program
@@ -30,6 +29,7 @@ from ..machine import Machine
 from ..machines import load
 from ..placement import IDEAL, Corrections
 from ..report import Report
+from ..sources.programs import from_cpu
 from ..workload import Recording
 
 ESTIMATE = "estimate: the program as lowered by JAX, fused by roofline's model, not by a compiler for {chip}"
@@ -112,8 +112,8 @@ def _compiled(trace: Any, target: Platform, machine: Machine, backend: str) -> L
     devices = module.num_partitions * module.replica_count
     notes = [f"one of {devices} devices"] if devices > 1 else []
     if backend == "cpu" != target:
-        notes.append(FROM_CPU.format(chip=machine.name))
-        module = fuse(decompiled(module), target)
+        module, more = from_cpu(module, target)
+        notes += [FROM_CPU.format(chip=machine.name), *more]
     elif backend != target:
         notes.append(BORROWED.format(backend=backend, chip=machine.name))
     return Lowered(module, target, tuple(notes))

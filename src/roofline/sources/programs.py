@@ -11,6 +11,7 @@ from pathlib import Path
 from ..errors import UsageError, did_you_mean
 from ..hlo.fusion.compiler_model import fuse
 from ..hlo.fusion.decompiling import decompiled, is_widened
+from ..hlo.fusion.reduce_scatters import with_reduce_scatters
 from ..hlo.ir.module import HloModule
 from ..hlo.ir.platforms import Platform, detect_platform, named_platform, platform_of
 from ..hlo.needed import reviewed_program
@@ -37,6 +38,9 @@ PARTITIONED = (
     "exchanges estimated as XLA adds them: {exchanges}{assumed}"
 )
 ASSUMED = "; an even share is assumed for {ops}, which roofline cannot split"
+SCATTERS = (
+    "{count} all-reduce of which each device keeps its own part counted as reduce-scatter, as XLA compiles it for GPUs and TPUs"
+)
 SHARED = (
     "{name} is not partitioned and has no shardings: one of {devices} devices, with 1/{devices} of every op; exchanges between devices and "
     "work that each repeats are not counted. Compile it, or use roofline.jax.analyze, to count them"
@@ -87,9 +91,16 @@ def prepared(module: HloModule, target: Machine | None = None) -> tuple[HloModul
     if compiled_for == platform:
         return module, platform, []
     if compiled_for == "cpu":
-        return fuse(decompiled(module), platform), platform, [FROM_CPU.format(name=module.name, chip=target.name)]
+        ready, notes = from_cpu(module, platform)
+        return ready, platform, [FROM_CPU.format(name=module.name, chip=target.name), *notes]
     note = FROM_ANOTHER.format(name=module.name, compiled_for=compiled_for.upper(), chip=target.name)
     return module, platform, [note]
+
+
+def from_cpu(module: HloModule, platform: Platform) -> tuple[HloModule, list[str]]:
+    """A program that was compiled for a CPU as kernels of an accelerator, and what else is to be said about that."""
+    whole, scatters = with_reduce_scatters(decompiled(module))
+    return fuse(whole, platform), [SCATTERS.format(count=scatters)] if scatters else []
 
 
 def _one_device(module: HloModule, platform: Platform) -> tuple[HloModule, list[str]]:

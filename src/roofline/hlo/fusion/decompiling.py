@@ -21,6 +21,7 @@ Formats = dict[int, str]  # number formats by the place of an operand, or of a p
 _PRODUCTS = ("dot", "ragged-dot", "convolution")
 _REDUCING = ("all-reduce", "reduce-scatter")
 _PROMOTED = "bf16"  # what a reduction over devices was before, where nothing else tells: only 16-bit formats are widened
+_COMBINED = "combined"  # an attribute: one of several values that the compiler added up together, in one format
 _WIDE = ("f32", "f16", "bf16", "s32")
 # Opcodes that keep the values of their operands: which of these are data; the others are places and sizes.
 _KEEPING: dict[str, slice] = {
@@ -28,6 +29,10 @@ _KEEPING: dict[str, slice] = {
     **dict.fromkeys(("all-gather", "all-to-all", "collective-broadcast", "collective-permute", "concatenate", "opt-barrier"), slice(None)),
     **dict.fromkeys(("dynamic-update-slice", "pad"), slice(2)),
     "select": slice(1, 3),
+    # They add up as well, as wide as they were told to.
+    "reduce-window": slice(1),
+    "scatter": slice(0, 3, 2),
+    "select-and-scatter": slice(2),
 }
 # What frameworks call a conversion that the user wrote: JAX, TensorFlow, PyTorch/XLA.
 _ASKED_FOR = re.compile(r"(?:.*/)?(?:convert_element_type|convert|astype|Cast|xla__cast|aten__(?:to|_to_copy))")
@@ -59,8 +64,24 @@ def is_widened(module: HloModule) -> bool:
 
 
 def _unfused(computation: Computation) -> Computation:
-    """The computation with calls for fusions, and without copies within one memory."""
-    return replace(computation, instructions=tuple([_plain(computation, one) for one in computation.instructions]))
+    """The computation with calls for fusions, an all-reduce for each value of one that adds up several, no copies within one memory."""
+    new: list[Instruction] = []
+    where: dict[int, int] = {}
+    for index, one in enumerate(computation.instructions):
+        one = replace(
+            _plain(computation, one),
+            operands=tuple(where[operand] for operand in one.operands),
+            control=tuple(where[before] for before in one.control if before in where),
+        )
+        if one.opcode == "all-reduce" and one.shape.is_tuple:
+            parts = zip(one.operands, one.shape.parts, strict=True)
+            each = [replace(one, name=f"{one.name}.{place}", operands=(part,), shape=shape) for place, (part, shape) in enumerate(parts)]
+            one = replace(one, opcode="tuple", operands=tuple(range(len(new), len(new) + len(each))), calls=())
+            new += [amended(part, **{_COMBINED: True}) for part in each]
+        where[index] = len(new)
+        new.append(one)
+    parameters = tuple(where[parameter] for parameter in computation.parameters)
+    return replace(computation, instructions=tuple(new), root=where[computation.root], parameters=parameters)
 
 
 def _plain(computation: Computation, one: Instruction) -> Instruction:
@@ -115,9 +136,14 @@ class _Narrowing:
         return wanted if is_data else ""
 
     def _is_promoted(self, instruction: Instruction) -> bool:
-        """Whether the compiler widened a reduction over devices: it then adds ``promoted`` to the name of what it applies."""
+        """Whether the compiler may have widened a reduction over devices: it then adds ``promoted`` to the name of what it applies.
+
+        Of several reductions in one, only the first one's is named.
+        """
+        if instruction.opcode not in _REDUCING:
+            return False
         called = (self.module.computations[call.computation].name for call in instruction.calls)
-        return instruction.opcode in _REDUCING and any("promoted" in name for name in called)
+        return any("promoted" in name for name in called) or instruction.flag(_COMBINED)
 
     def _format(self, index: int) -> str:
         """The narrow format that a value is known in."""
@@ -188,11 +214,15 @@ class _Narrowing:
         if one.opcode not in _KEEPING and not self._is_promoted(one):
             return ""
         wanted = self.wanted.get(index, "")
-        if wanted or one.shape.is_tuple:
+        if one.shape.is_tuple:
             return wanted
         moved = {self._format(one.operands[place]) for place in _data(one) if self.old[one.operands[place]].opcode != "constant"}
         known = moved.pop() if len(moved) == 1 else ""
-        return known or (_PROMOTED if one.opcode in _REDUCING else "")
+        if one.opcode not in _REDUCING:
+            return wanted or known
+        if one.flag(_COMBINED):
+            return wanted if wanted == known else ""
+        return wanted or known or _PROMOTED
 
     def _product(self, index: int, one: Instruction) -> None:
         wanted = self.wanted.get(index, "")

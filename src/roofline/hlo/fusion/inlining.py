@@ -31,7 +31,8 @@ _EFFECTS = frozenset(
         *("async-start", "async-update", "async-done", "copy-start", "copy-done"),
     )
 )
-_SHARDING = ("Sharding", "sdy.sharding_constraint", "xla.sdy.PropagationBarrier")  # marks that change nothing
+# Marks that change nothing.
+SHARDING_MARKS = ("Sharding", "sdy.sharding_constraint", "xla.sdy.FuncResultSharding", "xla.sdy.PropagationBarrier")
 
 
 def inlined(module: HloModule, *, keeps_shardings: bool = False) -> HloModule:
@@ -208,7 +209,7 @@ def _is_sharding_mark(computation: Computation, instruction: Instruction) -> boo
     return (
         instruction.opcode == "custom-call"
         and len(instruction.operands) == 1
-        and instruction.custom_call_target in _SHARDING
+        and instruction.custom_call_target in SHARDING_MARKS
         and computation[instruction.operands[0]].shape == instruction.shape
     )
 

@@ -181,12 +181,11 @@ class _Part:
         """An operation on parts, what it takes exchanged before and what it adds up afterwards."""
         factors = self._factors(index, one, rule)
         taken, given = factors[: len(one.operands)], factors[len(one.operands) :]
-        result = {axis for axes in given[0].values() for axis in axes} if given else set()
         chosen: dict[int, Axes] = {}
         added: list[tuple[int, int]] = []
         for factor in sorted(rule.summed):
             holders = [axes for axes, dims in zip(taken, rule.operands, strict=True) if any(factor in each for each in dims)]
-            chosen[factor] = _summed(factor, holders, result)
+            chosen[factor] = _summed(factor, holders)
             added += chosen[factor]
         for part in given:
             for factor, axes in part.items():
@@ -242,8 +241,18 @@ class _Part:
             return self.where[index]
         if (index, wanted) not in self.exchanged:
             one = self.old[index]
-            self.exchanged[index, wanted] = self._resharded(one, self.where[index], one.shape, own, wanted)
+            made = self._made_again(index, wanted)
+            self.exchanged[index, wanted] = self._resharded(one, self.where[index], one.shape, own, wanted) if made is None else made
         return self.exchanged[index, wanted]
+
+    def _made_again(self, index: int, wanted: Sharding) -> int | None:
+        """A value that is made of scalars alone, in another sharding: no device needs another's part of it."""
+        one = self.old[index]
+        if one.opcode in ("constant", "iota") or (one.opcode == "broadcast" and not self.old[one.operands[0]].shape.dims):
+            return self._put(one, self._as_they_are(one), local_shape(one.shape, wanted))
+        if one.opcode == "convert" and (operand := self._made_again(one.operands[0], wanted)) is not None:
+            return self._put(one, (operand,), local_shape(one.shape, wanted))
+        return None
 
     def _resharded(self, one: Instruction, made: int, full: Shape, own: Sharding, wanted: Sharding) -> int:
         """A value split otherwise: sliced where a device has it, moved where an axis splits another dimension, else gathered."""
@@ -336,14 +345,10 @@ class _Part:
         return len(self.new) - 1
 
 
-def _summed(factor: int, holders: list[dict[int, Axes]], result: set[tuple[int, int]]) -> Axes:
-    """The axes along which a sum is split: those that split it in every operand, else in one while nothing else uses them."""
+def _summed(factor: int, holders: list[dict[int, Axes]]) -> Axes:
+    """The axes along which a sum is split: those that split it in every operand; where only one is split, XLA gathers that one."""
     splits = [each.get(factor, ()) for each in holders]
-    common = tuple(axis for axis in splits[0] if all(axis in each for each in splits)) if splits else ()
-    if common:
-        return common
-    used = {axis for each in holders for other, axes in each.items() if other != factor for axis in axes} | result
-    return next((axes for axes in splits if axes and not used.intersection(axes)), ())
+    return tuple(axis for axis in splits[0] if all(axis in each for each in splits)) if splits else ()
 
 
 def local_shape(shape: Shape, sharding: Sharding) -> Shape:

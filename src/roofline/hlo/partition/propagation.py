@@ -1,14 +1,15 @@
 """The sharding of every value of a program, from those that are written down, followed through operations both ways.
 
 As XLA does it in the main: what is annotated stays, what an annotated value is made of or makes is split alike as far as the operation
-lets it be, and what nothing reaches is replicated. Where two values want different things, the one that comes first wins.
+lets it be, and what nothing reaches is replicated. Where two operands want one axis for different dimensions, the larger operand wins.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from math import prod
 
 from msgspec import Struct, field
 
-from ..fusion.inlining import computations_that_run
+from ..fusion.inlining import SHARDING_MARKS, computations_that_run
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.shapes import Shape
 from .dimensions import Dimensions, Rule, rule_of
@@ -76,7 +77,7 @@ def sharding_text(one: Instruction) -> str:
         return ""
     if one.opcode == "custom-call" and one.custom_call_target in MANUAL:
         return one.frontend_attributes.get("xla.sdy.out_shardings", "") or one.word("sharding")
-    return one.word("out_shardings") or one.word("sharding")
+    return one.word("out_shardings") or one.word("sharding") or one.frontend_attributes.get("xla.sdy.sharding", "")
 
 
 def _unspecified(one: Instruction) -> frozenset[int]:
@@ -100,11 +101,17 @@ def _through(number: int, index: int, one: Instruction, rule: Rule, found: Shard
     arrays: list[tuple[Key, Dimensions]] = [((number, operand, 0), dims) for operand, dims in zip(one.operands, rule.operands, strict=True)]
     arrays += [((number, index, part), dims) for part, dims in enumerate(rule.results)]
     factors: dict[int, Axes] = {}
+    sources: dict[int, int] = {}  # the size of the array that a factor's axes come from
     for key, dims in sorted(arrays, key=lambda array: array[0] not in found.closed):
+        size = prod(rule.sizes[factor] for each in dims for factor in each)
         for factor, axes in factors_of(found.known[key], dims, rule).items():
             if factor not in rule.whole and len(axes) > len(factors.get(factor, ())):
-                factors[factor] = axes
-    return any([_extend(key, tuple(joined(factors, each) for each in dims), found) for key, dims in arrays])
+                factors[factor], sources[factor] = axes, size
+    changed = False
+    for key, dims in arrays:
+        largest_first = sorted(range(len(dims)), key=lambda place: -max((sources.get(factor, 0) for factor in dims[place]), default=0))
+        changed |= _extend(key, tuple(joined(factors, each) for each in dims), found, largest_first)
+    return changed
 
 
 def factors_of(sharding: Sharding, dims: Dimensions, rule: Rule) -> dict[int, Axes]:
@@ -128,13 +135,13 @@ def joined(factors: dict[int, Axes], dims: tuple[int, ...]) -> Axes:
     return tuple(axis for factor in dims for axis in factors.get(factor, ()))
 
 
-def _extend(key: Key, wanted: Sharding, found: Shardings) -> bool:
-    """Split an array further as wanted, where it is open and no axis comes twice."""
+def _extend(key: Key, wanted: Sharding, found: Shardings, order: Iterable[int]) -> bool:
+    """Split the dimensions of an array further as wanted, in an order, where they are open and no axis comes twice."""
     known = list(found.known[key])
     used = {axis for axes in known for axis in axes}
     changed = False
-    for place, axes in enumerate(wanted):
-        own = known[place]
+    for place in order:
+        own, axes = known[place], wanted[place]
         more = axes[len(own) :]
         if place in found.closed.get(key, ()) or axes[: len(own)] != own or not more or used.intersection(more):
             continue
@@ -147,7 +154,7 @@ def _extend(key: Key, wanted: Sharding, found: Shardings) -> bool:
 
 def _alike(keys: list[Key], found: Shardings) -> bool:
     """Arrays that are one: each is split as the others are."""
-    return any([_extend(one, found.known[other], found) for other in keys for one in keys if one != other])
+    return any([_extend(one, found.known[other], found, range(len(found.known[one]))) for other in keys for one in keys if one != other])
 
 
 def _same(module: HloModule, number: int, computation: Computation, index: int, one: Instruction) -> Iterator[list[Key]]:
@@ -188,7 +195,7 @@ def _same(module: HloModule, number: int, computation: Computation, index: int, 
 
 def is_mark(one: Instruction) -> bool:
     """Whether an instruction only says how its operand is sharded."""
-    return one.opcode == "custom-call" and one.custom_call_target in ("Sharding", "sdy.sharding_constraint", "xla.sdy.PropagationBarrier")
+    return one.opcode == "custom-call" and one.custom_call_target in SHARDING_MARKS
 
 
 def first_leaf(shape: Shape, index: int) -> int:

@@ -1,0 +1,100 @@
+"""An all-reduce of which each device then keeps its own slice, as the reduce-scatter that XLA makes of it on GPUs and TPUs.
+
+XLA's partitioner writes the two; its compiler for CPUs leaves them so. A reduce-scatter moves half the bytes.
+"""
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from ..ir.module import Computation, HloModule, Instruction
+from ..price.collectives import group_size
+from ..price.types import Site
+from .inlining import computations_that_run
+
+_PASSING = ("bitcast", "copy", "reshape")
+_DEVICE = ("partition-id", "replica-id")
+
+
+def with_reduce_scatters(module: HloModule) -> tuple[HloModule, int]:
+    """The module with reduce-scatters in place of all-reduces and the slices that are all that is used of them, and how many there are."""
+    computations, count = list(module.computations), 0
+    loops = _loops(module)
+    for number in computations_that_run(module):
+        slices = dict(_own_slices(module, number, loops))
+        if slices:
+            computations[number] = _written(module.computations[number], slices)
+            count += len(slices)
+    return replace(module, computations=tuple(computations)), count
+
+
+Loops = dict[int, tuple[int, Instruction]]  # of a body: the computation that the loop is in, and the loop
+
+
+def _loops(module: HloModule) -> Loops:
+    return {
+        body: (number, one)
+        for number, computation in enumerate(module)
+        for one in computation.instructions
+        if one.opcode == "while"
+        for body in one.called("body")
+    }
+
+
+def _own_slices(module: HloModule, number: int, loops: Loops) -> Iterator[tuple[int, int]]:
+    """Slices of a device's own part, each with the all-reduce that it is the only use of."""
+    computation = module.computations[number]
+    users: dict[int, list[int]] = {}
+    for index, one in enumerate(computation.instructions):
+        for operand in set(one.operands):
+            users.setdefault(operand, []).append(index)
+    for index, adding in enumerate(computation.instructions):
+        value = index if adding.opcode == "all-reduce" and adding.shape.is_array else computation.root
+        while value != computation.root and len(users.get(value, [])) == 1:
+            user = users[value][0]
+            one = computation[user]
+            if one.opcode == "dynamic-slice" and one.operands[0] == value:
+                fits = one.shape.elements * group_size(Site(module, computation, adding)) == adding.shape.elements
+                if fits and any(_names_device(module, number, start, loops) for start in one.operands[1:]):
+                    yield user, index
+            if one.opcode not in _PASSING:
+                break
+            value = user
+
+
+def _names_device(module: HloModule, number: int, index: int, loops: Loops) -> bool:
+    """Whether a value depends on which device this is, be it handed into a loop."""
+    seen, waiting = {(number, index)}, [(number, index)]
+    while waiting:
+        number, index = waiting.pop()
+        computation = module.computations[number]
+        one = computation[index]
+        if one.opcode in _DEVICE:
+            return True
+        needed = [(number, operand) for operand in one.operands]
+        if one.opcode == "get-tuple-element" and one.operands[0] in computation.parameters and number in loops:
+            outer, loop = loops[number]
+            start = module.computations[outer][loop.operands[0]]
+            part = one.integer("index") or 0
+            needed = [(outer, start.operands[part])] if start.opcode == "tuple" else []
+        waiting += [place for place in needed if place not in seen]
+        seen.update(needed)
+    return False
+
+
+def _written(computation: Computation, slices: dict[int, int]) -> Computation:
+    """The computation with these slices as reduce-scatters of what their all-reduces add up."""
+    new: list[Instruction] = []
+    where: dict[int, int] = {}
+    for index, one in enumerate(computation.instructions):
+        if index in slices.values():
+            where[index] = where[one.operands[0]]
+            continue
+        if index in slices:
+            adding = computation[slices[index]]
+            one = replace(adding, name=one.name, opcode="reduce-scatter", shape=one.shape, operands=one.operands[:1])
+        where[index] = len(new)
+        control = tuple(where[before] for before in one.control if before in where)
+        new.append(replace(one, operands=tuple(where[operand] for operand in one.operands), control=control))
+    parameters = tuple(where[parameter] for parameter in computation.parameters)
+    return replace(computation, instructions=tuple(new), root=where[computation.root], parameters=parameters)
