@@ -109,6 +109,13 @@ def passes_note(rate: str) -> str:
     return f"runs as {passes} passes of {base}, at 1/{passes} of its rate; FLOP counted once" if passes > 1 else ""
 
 
+def one_pass_note(number: DType, kind: str) -> str:
+    """What is said about an fp32 product that a TPU runs in one pass; nothing about others."""
+    if number.rate != "fp32" or kind != "bf16":
+        return ""
+    return "fp32 at default precision runs as 1 pass of bf16; 3 passes at high (bf16x3), 6 at highest (bf16x6)"
+
+
 def wider(*formats: DType) -> DType:
     """The format a product of these is computed in: the one with the most bits, a float before an integer, then the first.
 

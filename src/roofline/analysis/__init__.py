@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..cost import Cost
+from ..dtypes import dtype, one_pass_note
 from ..ledger import Ledger
 from ..machine import Machine
 from ..machines import load
@@ -241,11 +243,23 @@ def price(ledgers: Iterable[Ledger], machine: Machine, *, time_s: float | None =
             work_provenance="formula",
             bytes_provenance="formula",
             ledger=ledger,
-            notes=ledger.notes,
+            notes=(*ledger.notes, *_precision_notes(ledger.cost, machine)),
         )
         for ledger in ledgers
     )
     return analyze(Recording(workload=Workload(ops), format="formula"), machine, corrections)
+
+
+def _precision_notes(cost: Cost, machine: Machine) -> tuple[str, ...]:
+    """What a machine makes of fp32 products: a TPU runs them in passes of bf16, a GPU as they are unless tf32 is allowed."""
+    rated = machine.resolve("matrix/fp32") if cost.known("matrix/fp32") else None
+    if rated is None:
+        return ()
+    if machine.kind == "tpu" and rated.resource.kind == "bf16":
+        return (one_pass_note(dtype("fp32"), "bf16"),)
+    if machine.ceiling("matrix/tf32"):
+        return ("fp32 at highest precision; at default precision JAX runs it as tf32 on GPUs (compute tf32)",)
+    return ()
 
 
 def describe(machine: Machine) -> MachineInfo:

@@ -38,9 +38,7 @@ PARTITIONED = (
     "exchanges estimated as XLA adds them: {exchanges}{assumed}"
 )
 ASSUMED = "; an even share is assumed for {ops}, which roofline cannot split"
-SCATTERS = (
-    "{count} all-reduce of which each device keeps its own part counted as reduce-scatter, as XLA compiles it for GPUs and TPUs"
-)
+SCATTERS = "{count} all-reduce of which each device keeps its own part counted as reduce-scatter, as XLA compiles it for GPUs and TPUs"
 SHARED = (
     "{name} is not partitioned and has no shardings: one of {devices} devices, with 1/{devices} of every op; exchanges between devices and "
     "work that each repeats are not counted. Compile it, or use roofline.jax.analyze, to count them"

@@ -1,7 +1,8 @@
 """A program that was compiled for a CPU, as it was before: without fusions and layouts, in the number formats of the source.
 
-XLA's CPU compiler has no products or exchanges of 16-bit and 8-bit floats: it converts their operands to fp32 and the result back.
-An accelerator does not, so these conversions are taken out again; those that the source asked for stay. It also moves conversions out of
+XLA's CPU compiler has no products or exchanges of 16-bit and 8-bit floats: it converts their operands to fp32 or fp16 and the result
+back. An accelerator does not, so these conversions are taken out again; those that the source asked for stay. An all-reduce of fp8 thus
+moves 8 bits a value, as XLA compiles it for GPUs (`GpuFloatSupport::IsSupported` in xla/service/gpu/gpu_float_support.cc). It also moves conversions out of
 loops, and transposes the operands of products, which matrix units take in any order.
 """
 
@@ -132,18 +133,15 @@ class _Narrowing:
         if user.opcode == "convert":
             given = self.old[user.operands[0]].shape.dtype
             return user.shape.dtype if _is_compilers(user) and _widens(user.shape.dtype, given) else ""
-        is_data = place in _data(user) or user.opcode == "get-tuple-element" or self._is_promoted(user)
-        return wanted if is_data else ""
+        return wanted if place in _data(user) or user.opcode == "get-tuple-element" else ""
 
     def _is_promoted(self, instruction: Instruction) -> bool:
-        """Whether the compiler may have widened a reduction over devices: it then adds ``promoted`` to the name of what it applies.
+        """Whether the compiler says that it widened a reduction over devices: by ``promoted`` in the name of what is applied.
 
-        Of several reductions in one, only the first one's is named.
+        Of several reductions in one it names the first one's only.
         """
-        if instruction.opcode not in _REDUCING:
-            return False
         called = (self.module.computations[call.computation].name for call in instruction.calls)
-        return any("promoted" in name for name in called) or instruction.flag(_COMBINED)
+        return not instruction.flag(_COMBINED) and any("promoted" in name for name in called)
 
     def _format(self, index: int) -> str:
         """The narrow format that a value is known in."""
@@ -211,7 +209,7 @@ class _Narrowing:
 
     def _kept(self, index: int, one: Instruction) -> str:
         """The narrow format in which a value is moved: that of what is moved, or the one it is converted to afterwards."""
-        if one.opcode not in _KEEPING and not self._is_promoted(one):
+        if one.opcode not in _KEEPING and one.opcode not in _REDUCING:
             return ""
         wanted = self.wanted.get(index, "")
         if one.shape.is_tuple:
@@ -220,9 +218,10 @@ class _Narrowing:
         known = moved.pop() if len(moved) == 1 else ""
         if one.opcode not in _REDUCING:
             return wanted or known
-        if one.flag(_COMBINED):
-            return wanted if wanted == known else ""
-        return wanted or known or _PROMOTED
+        if self._is_promoted(one):
+            return wanted or known or _PROMOTED
+        may_be = one.flag(_COMBINED) or (wanted and NUMBERS[wanted].bits <= 8)  # fp8 is widened without a word
+        return wanted if may_be and wanted == known else ""
 
     def _product(self, index: int, one: Instruction) -> None:
         wanted = self.wanted.get(index, "")

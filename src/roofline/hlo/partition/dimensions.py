@@ -166,9 +166,7 @@ def _windowed(one: Instruction, operands: list[Shape], results: list[Shape]) -> 
     touched = _touched(one, operands[0], results[0])
     rule = Rule()
     dims: Dimensions = [(rule.new(size, whole=place in touched),) for place, size in enumerate(operands[0].dims)]
-    result: Dimensions = [
-        (rule.new(size, whole=True),) if place in touched else dims[place] for place, size in enumerate(results[0].dims)
-    ]
+    result: Dimensions = [(rule.new(size, whole=True),) if place in touched else dims[place] for place, size in enumerate(results[0].dims)]
 
     def alike(shape: Shape) -> Dimensions:
         if shape.rank != len(dims):
@@ -201,10 +199,10 @@ def _touched(one: Instruction, operand: Shape, result: Shape) -> set[int]:
 def _dynamic_update(one: Instruction, operands: list[Shape], results: list[Shape]) -> Rule:
     rule = Rule()
     target, update = operands[:2]
-    dims: Dimensions = [
-        (rule.new(size, whole=size != part),) for size, part in zip(target.dims, update.dims, strict=True)
+    dims: Dimensions = [(rule.new(size, whole=size != part),) for size, part in zip(target.dims, update.dims, strict=True)]
+    taken = [
+        mine if size == part else (rule.new(part, whole=True),) for mine, size, part in zip(dims, target.dims, update.dims, strict=True)
     ]
-    taken = [mine if size == part else (rule.new(part, whole=True),) for mine, size, part in zip(dims, target.dims, update.dims, strict=True)]
     rule.operands = [dims, taken, *(rule.unsplit(shape) for shape in operands[2:])]
     rule.results = [dims]
     return rule

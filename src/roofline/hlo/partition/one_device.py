@@ -225,9 +225,7 @@ class _Part:
         """A result added up over the axes that its sum was split along, and split as it is wanted."""
         kept = tuple(axis for axis in added if axis in axes_of(wanted))
         if kept:
-            after = tuple(
-                tuple(axis for axis in axes if axis in own or axis in kept) for own, axes in zip(before, wanted, strict=True)
-            )
+            after = tuple(tuple(axis for axis in axes if axis in own or axis in kept) for own, axes in zip(before, wanted, strict=True))
             made = self._exchange(one, "reduce-scatter", local_shape(full, after), made, kept)
             before = after
         if rest := tuple(axis for axis in added if axis not in kept):
@@ -315,7 +313,9 @@ class _Part:
     def _tuple(self, index: int, one: Instruction) -> int:
         operands, part = [], 0
         for operand in one.operands:
-            operands.append(self._operand(operand, self._sharding(index, part)) if self.old[operand].shape.is_array else self.where[operand])
+            operands.append(
+                self._operand(operand, self._sharding(index, part)) if self.old[operand].shape.is_array else self.where[operand]
+            )
             part += len(list(self.old[operand].shape.leaves))
         shape = replace(one.shape, parts=tuple(self.new[operand].shape for operand in operands))
         return self._put(one, tuple(operands), shape)

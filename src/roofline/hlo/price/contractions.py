@@ -9,7 +9,7 @@ import re
 from math import prod
 
 from ...cost import Cost
-from ...dtypes import DType, dtype, passes_note, wider
+from ...dtypes import DType, dtype, one_pass_note, passes_note, wider
 from ...resource import Resource, matrix, vector
 from ..ir.attributes import WindowDimension
 from ..ir.platforms import Platform
@@ -78,6 +78,8 @@ def product(site: Site, flops: int, left: Shape, right: Shape) -> Work:
         flops *= 4
     unit = unit_of(site, left.number, right.number)
     said = passes_note(unit.kind)
+    if site.platform == "tpu" and not site.instruction.word("algorithm"):
+        said = said or one_pass_note(wider(left.number, right.number), unit.kind)
     return Work(Cost.of({unit: flops}), (said,) if said else ())
 
 
@@ -94,9 +96,9 @@ def unit_of(site: Site, left: DType, right: DType) -> Resource:
     return _UNITS[site.platform](number.rate, precision)
 
 
-def default_unit(number: DType, platform: Platform) -> Resource:
-    """The unit that runs products in a format at default precision."""
-    return _UNITS[platform](number.rate, "default")
+def unit_at(number: DType, platform: Platform, precision: str = "default") -> Resource:
+    """The unit that runs products in a format at a precision: ``default``, ``high`` or ``highest``."""
+    return _UNITS[platform](number.rate, precision)
 
 
 def algorithm_unit(name: str, passes: str | None, platform: Platform) -> Resource:

@@ -1,9 +1,9 @@
 """Cost estimates that kernel authors attach to their calls: FLOP, transcendentals, bytes, bytes sent to other chips."""
 
 from ....cost import NOTHING, Cost
-from ....dtypes import DType, wider
+from ....dtypes import DType, one_pass_note, passes_note, wider
 from ....resource import TRANSCENDENTAL, Resource, vector
-from ..contractions import default_unit
+from ..contractions import unit_at
 from ..types import Price, Site
 from .settings import Config, integer
 from .traffic import Misfit, results, traffic
@@ -14,8 +14,8 @@ FIELDS = ("flops", "transcendentals", "bytes_accessed")
 MATRIX_FLOPS_AN_ELEMENT = 16
 
 
-def estimated(site: Site, estimate: Config, category: str) -> Price:
-    """A call at the price its author wrote down.
+def estimated(site: Site, estimate: Config, category: str, precision: str = "default") -> Price:
+    """A call at the price its author wrote down, its products at a precision.
 
     Bytes are shared among the memories where its arrays lie, in proportion to the arrays. The unit is not written down: the matrix
     unit for more than 16 FLOP per element of its arrays, else the vector unit; the number format is that of the largest arrays.
@@ -24,12 +24,12 @@ def estimated(site: Site, estimate: Config, category: str) -> Price:
     remote = integer(estimate, "remote_bytes_transferred")
     if min(flops, transcendentals, accessed, remote) < 0:
         raise Misfit("a cost estimate below 0")
-    unit, said = _unit(site, flops)
+    unit, said = _unit(site, flops, precision)
     work = Cost.of({unit: flops, TRANSCENDENTAL: transcendentals, ICI: remote})
-    return Price(work + _shared(site, accessed), category, ("its author's cost estimate", *((said,) if flops else ())))
+    return Price(work + _shared(site, accessed), category, ("its author's cost estimate", *(said if flops else ())))
 
 
-def _unit(site: Site, flops: int) -> tuple[Resource, str]:
+def _unit(site: Site, flops: int, precision: str) -> tuple[Resource, tuple[str, ...]]:
     """The unit and number format that most likely run the work, and why."""
     arrays = [operand.shape for operand in site.operands if operand.shape.is_array and operand.shape.is_bounded] or list(results(site))
     largest = sorted(arrays, key=lambda shape: shape.elements, reverse=True)[:2]
@@ -38,10 +38,11 @@ def _unit(site: Site, flops: int) -> tuple[Resource, str]:
     number: DType = wider(*(shape.number for shape in largest))
     touched = sum(shape.elements for shape in (*arrays, *results(site)))
     if flops > MATRIX_FLOPS_AN_ELEMENT * touched:
-        return default_unit(
-            number, site.platform
-        ), f"counted as {number} matrix work: more than {MATRIX_FLOPS_AN_ELEMENT} FLOP per element of its arrays"
-    return vector(number), f"counted as {number} elementwise work: at most {MATRIX_FLOPS_AN_ELEMENT} FLOP per element of its arrays"
+        unit = unit_at(number, site.platform, precision)
+        passes = passes_note(unit.kind) or one_pass_note(number, unit.kind)  # fp32 runs as bf16 on TPUs only
+        why = f"counted as {number} matrix work: more than {MATRIX_FLOPS_AN_ELEMENT} FLOP per element of its arrays"
+        return unit, (why, passes) if passes else (why,)
+    return vector(number), (f"counted as {number} elementwise work: at most {MATRIX_FLOPS_AN_ELEMENT} FLOP per element of its arrays",)
 
 
 def _shared(site: Site, accessed: int) -> Cost:
