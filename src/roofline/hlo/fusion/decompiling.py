@@ -2,8 +2,10 @@
 
 XLA's CPU compiler has no products or exchanges of 16-bit and 8-bit floats: it converts their operands to fp32 or fp16 and the result
 back. An accelerator does not, so these conversions are taken out again; those that the source asked for stay. An all-reduce of fp8 thus
-moves 8 bits a value, as XLA compiles it for GPUs (`GpuFloatSupport::IsSupported` in xla/service/gpu/gpu_float_support.cc). It also moves conversions out of
-loops, and transposes the operands of products, which matrix units take in any order.
+moves 8 bits a value, as XLA compiles it for GPUs (`GpuFloatSupport::IsSupported` in xla/service/gpu/gpu_float_support.cc).
+
+The compiler for CPUs also moves conversions out of loops, adds up several values in one all-reduce, and transposes the operands of
+products, which matrix units take in any order.
 """
 
 import re

@@ -16,6 +16,7 @@ from ..ir.shapes import Shape
 from ..price.bodies import Bodies, Path, updated, updates
 from ..price.demand import needs
 from ..price.index_sets import WHOLE, Region
+from ..price.pricing import even_share
 from ..price.program import Executed
 from ..price.traffic import Traffic, part_of
 from ..price.types import Site
@@ -111,7 +112,13 @@ class _Flow:
                     late = bool(waits.get(index, 0) >> key[0] & 1)
                     kernel = self.kernels[index]
                     readers.append(
-                        Reader(kernel, min(moved, _most(kernel)), tuple(use.operands), past_barrier=use.past_barrier, is_late=late)
+                        Reader(
+                            kernel,
+                            min(_share(moved, kernel), _most(kernel)),
+                            tuple(use.operands),
+                            past_barrier=use.past_barrier,
+                            is_late=late,
+                        )
                     )
             shape = self._shape(key, next(iter(uses[key].values())).regions[0][0])
             written = self._written(key, shape)
@@ -121,7 +128,7 @@ class _Flow:
                     producer=producer,
                     path=key[1],
                     shape=shape,
-                    written=min(written, _most(producer)),
+                    written=min(_share(written, producer), _most(producer)),
                     readers=tuple(readers),
                     is_needed=key in outside,
                 )
@@ -222,6 +229,11 @@ class _Flow:
 
     def _bytes(self, key: Key, regions: list[tuple[Shape, Region]]) -> int:
         return int(Traffic(self.platform, reads={key: regions}).cost(moves_only=False).known(HBM))
+
+
+def _share(size: int, kernel: Executed) -> int:
+    """The part of so many bytes that one device has of a kernel that is taken to be spread evenly over several."""
+    return size // even_share(kernel.site.instruction)
 
 
 def _most(kernel: Executed) -> int:

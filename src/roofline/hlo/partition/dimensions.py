@@ -55,7 +55,10 @@ def rule_of(computation: Computation, instruction: Instruction) -> Rule | None:
     operands = [operand.shape for operand in computation.operands(instruction)]
     if any(shape.is_tuple for shape in operands):
         return None
-    return reader(instruction, operands, list(instruction.shape.leaves))
+    try:
+        return reader(instruction, operands, list(instruction.shape.leaves))
+    except (IndexError, ValueError, StopIteration):
+        return None  # attributes that do not fit the shapes: what prices the instruction says so
 
 
 def _elementwise(one: Instruction, operands: list[Shape], results: list[Shape]) -> Rule:

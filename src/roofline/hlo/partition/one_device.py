@@ -7,11 +7,11 @@ cannot be split by what is modelled here counts as an even share of its devices.
 """
 
 from collections import Counter
-from math import prod
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from ...errors import SourceError
 from ..fusion.inlining import computations_that_run, inlined
 from ..ir.amending import Made, amended
 from ..ir.attributes import ReplicaGroups, SliceRange
@@ -43,7 +43,11 @@ def devices_of(module: HloModule) -> int:
 
 
 def _texts(one: Instruction) -> tuple[str, ...]:
-    return (one.word("sharding"), one.word("in_shardings"), one.frontend_attributes.get("xla.sdy.in_shardings", ""))
+    if one.opcode == "call":
+        return one.word("sharding"), one.word("in_shardings")
+    if one.opcode == "custom-call":
+        return one.word("sharding"), *(one.frontend_attributes.get(name, "") for name in ("xla.sdy.sharding", "xla.sdy.in_shardings"))
+    return (one.word("sharding"),)
 
 
 def is_written_for_one_device(module: HloModule) -> bool:
@@ -71,7 +75,13 @@ def shared_evenly(module: HloModule, devices: int) -> HloModule:
 
 def partitioned(module: HloModule) -> Partitioned:
     """One device's part of a program that was not compiled."""
-    devices = devices_of(module)
+    try:
+        return _partitioned(module, devices_of(module))
+    except (IndexError, KeyError, ValueError) as error:
+        raise SourceError(f"{module.name}: its shardings do not fit its shapes ({error}); is the file damaged?") from None
+
+
+def _partitioned(module: HloModule, devices: int) -> Partitioned:
     flat = inlined(module, keeps_shardings=True)
     shardings = propagated(flat)
     numbers = computations_that_run(flat)
@@ -187,8 +197,8 @@ class _Part:
             holders = [axes for axes, dims in zip(taken, rule.operands, strict=True) if any(factor in each for each in dims)]
             chosen[factor] = _summed(factor, holders)
             added += chosen[factor]
-        for part in given:
-            for factor, axes in part.items():
+        for each_given in given:
+            for factor, axes in each_given.items():
                 chosen.setdefault(factor, tuple(axis for axis in axes if axis not in added))
         operands = tuple(
             self._operand(operand, tuple(joined(chosen, each) for each in dims))
@@ -282,11 +292,10 @@ class _Part:
         self.tally.assumed[one.custom_call_target or one.opcode] += 1
         operands = tuple(self._seen(operand, self.old[operand].shape) for operand in one.operands)
         made = self._put(amended(one, **{EVEN_SHARE: devices}), operands, one.shape)
-        return self._new(one, "domain", self._local(index), (made,), {})
+        return self._viewed(one, made, self._local(index))
 
     def _seen(self, operand: int, shape: Shape) -> int:
-        made = self.where[operand]
-        return made if self.new[made].shape == shape else self._new(self.old[operand], "domain", shape, (made,), {})
+        return self._viewed(self.old[operand], self.where[operand], shape)
 
     def _crossed(self, index: int, one: Instruction) -> int:
         """Values on their way into or out of a region that is written for one device."""
@@ -301,7 +310,10 @@ class _Part:
         return self._new(one, "tuple", one.shape, viewed, {})
 
     def _viewed(self, one: Instruction, made: int, shape: Shape) -> int:
-        return made if self.new[made].shape == shape else self._new(one, "domain", shape, (made,), {})
+        """A value seen in another shape at no cost, as at the borders of regions that are written for one device."""
+        if self.new[made].shape == shape:
+            return made
+        return self._new(one, "custom-call", shape, (made,), {"custom_call_target": FULL_TO_LOCAL[0]})
 
     def _handed_in(self, one: Instruction, text: str) -> tuple[int, ...]:
         """Operands split as a region takes them."""

@@ -94,7 +94,10 @@ def _step(module: HloModule, number: int, index: int, rule: Rule | None, found: 
     one = computation[index]
     if rule is not None:
         return _through(number, index, one, rule, found)
-    return any([_alike(keys, found) for keys in _same(module, number, computation, index, one)])
+    changed = False
+    for keys in _same(module, number, computation, index, one):
+        changed |= _alike(keys, found)
+    return changed
 
 
 def _through(number: int, index: int, one: Instruction, rule: Rule, found: Shardings) -> bool:
@@ -154,7 +157,11 @@ def _extend(key: Key, wanted: Sharding, found: Shardings, order: Iterable[int]) 
 
 def _alike(keys: list[Key], found: Shardings) -> bool:
     """Arrays that are one: each is split as the others are."""
-    return any([_extend(one, found.known[other], found, range(len(found.known[one]))) for other in keys for one in keys if one != other])
+    changed = False
+    for other in keys:
+        for one in keys:
+            changed |= one != other and _extend(one, found.known[other], found, range(len(found.known[one])))
+    return changed
 
 
 def _same(module: HloModule, number: int, computation: Computation, index: int, one: Instruction) -> Iterator[list[Key]]:
@@ -187,10 +194,9 @@ def _same(module: HloModule, number: int, computation: Computation, index: int, 
         for operand, called in zip(one.operands[1:], branches, strict=False):
             for part in range(len(list(computation[operand].shape.leaves))):
                 yield [(number, operand, part), (called, module.computations[called].parameters[0], part)]
-    elif one.opcode in ("opt-barrier", "domain", "bitcast") or is_mark(one):
-        if len(one.operands) == 1 and computation[one.operands[0]].shape == one.shape:
-            for part in range(leaves):
-                yield [(number, one.operands[0], part), (number, index, part)]
+    elif (one.opcode in ("opt-barrier", "domain", "bitcast") or is_mark(one)) and computation[one.operands[0]].shape == one.shape:
+        for part in range(leaves):
+            yield [(number, one.operands[0], part), (number, index, part)]
 
 
 def is_mark(one: Instruction) -> bool:

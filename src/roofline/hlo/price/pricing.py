@@ -15,7 +15,7 @@ from ...errors import FormulaError, SourceError
 from ...resource import HBM, UNNAMED_WORK
 from ...units import show
 from ..ir.amending import Amended
-from ..ir.module import Computation, HloModule
+from ..ir.module import Computation, HloModule, Instruction
 from ..ir.platforms import Platform
 from ..ir.shapes import Shape
 from .bodies import WORK, Bodies
@@ -33,6 +33,11 @@ from .work import Sum
 _FLOPS_A_BYTE = {"matrix": 250, "vector": 15, "compute": 15}
 
 EVEN_SHARE = "even_share"  # an attribute: over how many devices an instruction is taken to be spread evenly
+
+
+def even_share(instruction: Instruction) -> int:
+    """Over how many devices an instruction is taken to be spread evenly; 1 where nothing is assumed."""
+    return (instruction.integer(EVEN_SHARE) or 1) if isinstance(instruction.dialect, Amended) else 1
 
 
 def price(site: Site, link: str | Network | None = None) -> Price:
@@ -74,7 +79,7 @@ class Pricer:
             # Attributes that do not fit the operands' shapes; no compiler writes such a program.
             where = f"{instruction.dialect.where}: {instruction.dialect.place(instruction.place)}: {instruction.name}"
             raise SourceError(f"{where}: its attributes do not fit its operands ({error}); is the file damaged?") from None
-        if isinstance(instruction.dialect, Amended) and (devices := instruction.integer(EVEN_SHARE)):
+        if (devices := even_share(instruction)) > 1:
             note = f"an even share of {devices} devices is assumed"
             found = replace(found, cost=found.cost * Fraction(1, devices), notes=(*found.notes, note))
         if (found.cost.amounts or found.cost.unknown) and instruction.shape.is_dynamic:
