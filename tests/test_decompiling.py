@@ -1,10 +1,13 @@
 """Programs compiled for a CPU, analysed for an accelerator: the formats, bytes and exchanges of the source."""
 
+from fractions import Fraction
+
 import pytest
 
 from roofline.cost import Cost
 from roofline.hlo.fusion.compiler_model import fuse
 from roofline.hlo.fusion.decompiling import decompiled
+from roofline.hlo.fusion.reduce_scatters import with_reduce_scatters
 from roofline.hlo.price.program import program
 from roofline.hlo.read import parse
 from roofline.machines import load
@@ -187,3 +190,114 @@ ENTRY %main (q: bf16[4,64,8,32], k: bf16[4,8,32,64]) -> f32[4,8,64,64] {
     found = run(text).ops
     assert len(found) == 1
     assert found[0].cost == Cost.of({"matrix/bf16": 2 * 4 * 8 * 64 * 64 * 32, "hbm": 2 * 2 * 4 * 64 * 8 * 32 + 4 * 4 * 8 * 64 * 64})
+
+
+# One all-reduce of two values, as XLA's CPU compiler combines them: an fp32 sum of the source, and a widened product.
+COMBINED = """HloModule combined, is_scheduled=true, num_partitions=8
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %add = f32[] add(%a, %b)
+}
+ENTRY %main (x: bf16[256,32], w: bf16[32,256], s: f32[512]) -> (bf16[256,256], f32[512]) {
+  %x = bf16[256,32]{1,0} parameter(0)
+  %w = bf16[32,256]{1,0} parameter(1)
+  %s = f32[512]{0} parameter(2)
+  %x.1 = f32[256,32]{1,0} convert(%x)
+  %w.1 = f32[32,256]{1,0} convert(%w)
+  %dot = f32[256,256]{1,0} dot(%x.1, %w.1), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="jit(f)/dot_general"}
+  %both = (f32[512]{0}, f32[256,256]{1,0}) all-reduce(%s, %dot), replica_groups=[1,8]<=[8], to_apply=%sum
+  %first = f32[512]{0} get-tuple-element(%both), index=0
+  %second = f32[256,256]{1,0} get-tuple-element(%both), index=1
+  %out = bf16[256,256]{1,0} convert(%second), metadata={op_name="jit(f)/dot_general"}
+  ROOT %t = (bf16[256,256]{1,0}, f32[512]{0}) tuple(%out, %first)
+}
+"""
+
+
+def test_values_that_were_added_up_together_each_cross_links_in_their_own_format() -> None:
+    found = total(run(COMBINED, "tpu"))
+    assert found["ici"] == Fraction(2 * 7 * (SQUARE * 2 + 512 * 4), 8 * 2)
+    assert found["hbm"] == 2 * (2 * 256 * 32 + SQUARE)
+
+
+# A loop that all-reduces a product and keeps this device's columns; where they start was worked out before the loop.
+SCATTERED = """HloModule scattered, is_scheduled=true, num_partitions=8
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %add = f32[] add(%a, %b)
+}
+%body (s: (s32[], f32[256,32], f32[32,256], s32[])) -> (s32[], f32[256,32], f32[32,256], s32[]) {
+  %s = (s32[], f32[256,32]{1,0}, f32[32,256]{1,0}, s32[]) parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %h = f32[256,32]{1,0} get-tuple-element(%s), index=1
+  %w = f32[32,256]{1,0} get-tuple-element(%s), index=2
+  %from = s32[] get-tuple-element(%s), index=3
+  %zero = s32[] constant(0)
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  %dot = f32[256,256]{1,0} dot(%h, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="jit(f)/dot_general"}
+  %all = f32[256,256]{1,0} all-reduce(%dot), replica_groups=[1,8]<=[8], to_apply=%sum
+  %own = f32[256,32]{1,0} dynamic-slice(%all, %zero, %from), dynamic_slice_sizes={256,32}
+  ROOT %t = (s32[], f32[256,32]{1,0}, f32[32,256]{1,0}, s32[]) tuple(%next, %own, %w, %from)
+}
+%condition (s.1: (s32[], f32[256,32], f32[32,256], s32[])) -> pred[] {
+  %s.1 = (s32[], f32[256,32]{1,0}, f32[32,256]{1,0}, s32[]) parameter(0)
+  %i.1 = s32[] get-tuple-element(%s.1), index=0
+  %n = s32[] constant(5)
+  ROOT %less = pred[] compare(%i.1, %n), direction=LT
+}
+ENTRY %main (h.1: f32[256,32], w.1: f32[32,256]) -> f32[256,32] {
+  %h.1 = f32[256,32]{1,0} parameter(0)
+  %w.1 = f32[32,256]{1,0} parameter(1)
+  %zero.1 = s32[] constant(0)
+  %me = u32[] WHO
+  %me.1 = s32[] convert(%me)
+  %width = s32[] constant(32)
+  %from.1 = s32[] multiply(%me.1, %width)
+  %start = (s32[], f32[256,32]{1,0}, f32[32,256]{1,0}, s32[]) tuple(%zero.1, %h.1, %w.1, %from.1)
+  %while = (s32[], f32[256,32]{1,0}, f32[32,256]{1,0}, s32[]) while(%start), condition=%condition, body=%body
+  ROOT %result = f32[256,32]{1,0} get-tuple-element(%while), index=1
+}
+"""
+
+
+def test_an_all_reduce_of_which_each_device_keeps_its_part_is_a_reduce_scatter() -> None:
+    own, count = with_reduce_scatters(decompiled(parse(SCATTERED.replace("WHO", "partition-id()").encode(), "test")))
+    assert count == 1
+    found = total(program(fuse(own, "tpu"), "tpu"))
+    assert found["ici"] == Fraction(5 * 7 * SQUARE * 4, 8 * 2)
+    # The product alone: what each device keeps is the exchange's own.
+    assert found["hbm"] == pytest.approx(5 * 4 * (2 * 256 * 32 + SQUARE), rel=1e-3)  # and a few scalars
+
+
+def test_an_all_reduce_of_which_all_devices_keep_the_same_part_stays() -> None:
+    same, count = with_reduce_scatters(decompiled(parse(SCATTERED.replace("WHO", "constant(3)").encode(), "test")))
+    assert count == 0
+    assert total(program(fuse(same, "tpu"), "tpu"))["ici"] == Fraction(5 * 2 * 7 * SQUARE * 4, 8 * 2)
+
+
+def test_a_widened_scatter_adds_in_the_format_of_the_source() -> None:
+    text = """HloModule scattered, is_scheduled=true
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %add = f32[] add(%a, %b)
+}
+ENTRY %main (t: bf16[4096,64], i: s32[32,1], u: bf16[32,64]) -> bf16[4096,64] {
+  %t = bf16[4096,64]{1,0} parameter(0)
+  %i = s32[32,1]{1,0} parameter(1)
+  %u = bf16[32,64]{1,0} parameter(2)
+  %t.1 = f32[4096,64]{1,0} convert(%t)
+  %u.1 = f32[32,64]{1,0} convert(%u)
+  %s = f32[4096,64]{1,0} scatter(%t.1, %i, %u.1), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0},
+    index_vector_dim=1, to_apply=%sum, metadata={op_name="jit(f)/scatter-add"}
+  ROOT %out = bf16[4096,64]{1,0} convert(%s), metadata={op_name="jit(f)/scatter-add"}
+}
+"""
+    narrow = text.replace("  %t.1 = f32[4096,64]{1,0} convert(%t)\n  %u.1 = f32[32,64]{1,0} convert(%u)\n", "")
+    narrow = narrow.replace("(%t.1, %i, %u.1)", "(%t, %i, %u)").replace("%s = f32", "ROOT %s = bf16").replace("is_scheduled=true", "")
+    narrow = narrow[: narrow.index("  ROOT %out")] + "}\n"
+    source = fuse(parse(narrow.replace("scattered, ", "scattered").encode(), "test"), "gpu")
+    assert total(run(text))["hbm"] == total(program(source, "gpu"))["hbm"]

@@ -3,12 +3,15 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp  # noqa: E402
+from jax.experimental import pallas  # noqa: E402
 
 import roofline as rl  # noqa: E402
 import roofline.jax  # noqa: E402
@@ -151,3 +154,33 @@ def test_the_passes_of_a_product_are_those_of_the_formula(precision: str, comput
     report = rl.jax.analyze(lambda a, b: jnp.dot(a, b, precision=precision), chip="v5e")(square, square)
     formula = rl.place(rl.formulas.matmul(2048, 2048, 2048, dtype="fp32", compute=compute).cost, rl.chip("v5e"))
     assert report.points[0].floor_s == pytest.approx(formula.floor_s)
+
+
+@pytest.mark.parametrize(("precision", "compute", "passes"), [("default", None, 1), ("highest", "bf16x6", 6)])
+def test_the_formula_the_program_the_function_and_the_kernel_agree_on_the_passes_of_a_product(
+    precision: str, compute: str | None, passes: int, tmp_path: Path
+) -> None:
+    n = 4096
+    square = Spec((n, n), jnp.float32)
+
+    def dot(a: Any, b: Any) -> Any:
+        return jnp.dot(a, b, precision=precision)
+
+    def kernel(a: Any, b: Any, out: Any) -> None:
+        out[...] = jnp.dot(a[...], b[...], precision=precision, preferred_element_type=jnp.float32)
+
+    estimate = pallas.CostEstimate(flops=2 * n**3, transcendentals=0, bytes_accessed=3 * 4 * n * n)
+    called = pallas.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((n, n), jnp.float32), cost_estimate=estimate)
+    file = tmp_path / "dot.mlir"
+    file.write_text(jax.jit(dot).lower(square, square).as_text())
+    v5e = rl.chip("v5e")
+    reports = [
+        rl.price([rl.formulas.matmul(n, n, n, dtype="fp32", compute=compute)], v5e),
+        rl.analyze(file, v5e),
+        rl.jax.analyze(dot, chip=v5e)(square, square),
+        rl.jax.analyze(called, chip=v5e)(square, square),
+    ]
+    # 2n³ FLOP at 197 TFLOP/s, once a pass.
+    assert [report.ops[0].floor_s for report in reports] == pytest.approx([passes * 2 * n**3 / 197e12] * 4)
+    said = "runs as 1 pass of bf16" if passes == 1 else f"runs as {passes} passes of bf16"
+    assert all(any(said in note for note in report.ops[0].notes) for report in reports)
