@@ -98,12 +98,16 @@ print(json.dumps(found))
 WAYS = ("compiled", "stablehlo", "hlo")
 
 
+Counted = dict[str, dict[str, tuple[dict[str, float], dict[str, int], list[str]]]]
+
+
 @cache
-def counted() -> dict[str, dict[str, tuple[dict[str, float], dict[str, int], list[str]]]]:
+def counted() -> Counted:
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
     run = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout)
+    found: Counted = json.loads(run.stdout)
+    return found
 
 
 def product(m: int, k: int, n: int) -> tuple[int, int]:

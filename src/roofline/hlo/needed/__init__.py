@@ -14,7 +14,7 @@ from ...workload import Array, Avoidable, Op, Workload
 from ..ir.module import HloModule
 from ..ir.platforms import Platform, detect_platform
 from ..price.collectives import Network
-from ..price.pricing import Pricer
+from ..price.pricing import Pricer, even_share
 from ..price.program import Executed, executed
 from .attention import stored_attention
 from .donation import missing_donations
@@ -72,7 +72,9 @@ class Review:
         )
 
     def avoidable(self, computation: int, index: int) -> tuple[Avoidable, ...]:
-        """What of an instruction's work could be avoided."""
+        """What of an instruction's work could be avoided; nothing is said of one whose share of the devices is only assumed."""
+        if even_share(self._of(computation).computation[index]) > 1:
+            return ()
         if computation not in self._found:
             self._found[computation] = _apply(self._of(computation))
         return self._found[computation].get(index, ())

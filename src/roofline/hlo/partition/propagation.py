@@ -182,10 +182,9 @@ def _same(module: HloModule, number: int, computation: Computation, index: int, 
             keys = [(number, one.operands[0], part), (number, index, part)]
             for role in ("body", "condition"):
                 for called in one.called(role):
-                    inner = module.computations[called]
-                    keys.append((called, inner.parameters[0], part))
+                    keys.append((called, module.computations[called].parameters[0], part))
                     if role == "body":
-                        keys.append((called, inner.root, part))
+                        keys.append((called, module.computations[called].root, part))
             yield keys
     elif one.opcode == "conditional":
         branches = one.called("branch_computations")

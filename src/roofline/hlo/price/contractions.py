@@ -96,7 +96,12 @@ def unit_of(site: Site, left: DType, right: DType) -> Resource:
     return _UNITS[site.platform](number.rate, precision)
 
 
-def unit_at(number: DType, platform: Platform, precision: str = "default") -> Resource:
+def default_unit(number: DType, platform: Platform) -> Resource:
+    """The unit that runs products in a format at default precision."""
+    return unit_at(number, platform, "default")
+
+
+def unit_at(number: DType, platform: Platform, precision: str) -> Resource:
     """The unit that runs products in a format at a precision: ``default``, ``high`` or ``highest``."""
     return _UNITS[platform](number.rate, precision)
 
