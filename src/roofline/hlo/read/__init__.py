@@ -41,7 +41,9 @@ def parse_all(data: bytes | str, where: str = "program") -> tuple[HloModule, ...
     if isinstance(data, str):
         text = data.removeprefix("\ufeff")
     elif data.startswith(_BYTECODE):
-        raise SourceError(f"{where}: MLIR bytecode is not supported; use text, as from lowered.as_text()")
+        from .stablehlo_bytecode import parse_bytecode
+
+        return parse_bytecode(data, where)
     elif re.search(_CONTROL, data[:HEAD]):
         from .proto import parse_proto
 

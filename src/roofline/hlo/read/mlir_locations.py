@@ -25,8 +25,8 @@ _NAME = re.compile(rf"({STRING})\s*(\()?", re.DOTALL)
 class Locations:
     """Resolves the locations of one module; equal ones once."""
 
-    def __init__(self, text: str) -> None:
-        self.aliases = dict(_ALIAS.findall(text))
+    def __init__(self, text: str, aliases: dict[str, str] | None = None) -> None:
+        self.aliases = dict(_ALIAS.findall(text)) if aliases is None else aliases
         self.files: dict[str, int] = {}
         self.functions: dict[str, int] = {}
         self.places: dict[tuple[int, int, int, int], int] = {}

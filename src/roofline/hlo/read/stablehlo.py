@@ -6,7 +6,7 @@ computations, values that a region takes from around it are handed in, constants
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct, field
 
@@ -31,6 +31,7 @@ class StableDialect(Struct, frozen=True):
     """Attributes of StableHLO: an instruction keeps them by name, already in HLO's terms."""
 
     where: str
+    unit: str = "line"  # what places are counted in
 
     def attribute(self, raw: object, name: str) -> object | None:
         assert isinstance(raw, dict)
@@ -41,7 +42,7 @@ class StableDialect(Struct, frozen=True):
         return tuple(raw)
 
     def place(self, place: int) -> str:
-        return f"line {place:,}"
+        return f"{self.unit} {place:,}"
 
 
 class _Draft(Struct):
@@ -64,35 +65,59 @@ def parse_stablehlos(text: str, where: str = "StableHLO") -> tuple[HloModule, ..
     A `SourceError` names the line of what is wrong.
     """
     reader = OperationReader(text)
-    builder: _Builder | None = None
+    source = Source(where, "line", [match.start() for match in re.finditer("\n", text)])
     try:
         operations = reader.operations()
         if reader.skip():
             raise reader.fail("the end of the module")
+    except Malformed as error:
+        raise placed(error, where, "line", source.number(reader.at)) from None
+    except RecursionError:
+        raise SourceError(f"{where}: nested too deeply") from None
+    return programs(operations, source, lambda: Locations(text))
+
+
+class Source(Struct, frozen=True):
+    """Where operations come from: text, whose places are characters, or bytecode, whose places are counts of operations."""
+
+    where: str
+    unit: str
+    newlines: list[int] = field(default_factory=list)
+
+    def number(self, place: int) -> int:
+        """The line of a place in text; in bytecode, the place itself."""
+        return bisect_left(self.newlines, place) + 1 if self.unit == "line" else place
+
+
+def programs(operations: list[Operation], source: Source, locations: Callable[[], Locations]) -> tuple[HloModule, ...]:
+    """The programs that operations describe: of each module, ``main`` and the functions that nothing in it calls."""
+    builder: _Builder | None = None
+    try:
         found: list[HloModule] = []
         for name, given, inside in _modules(operations):
             entries = _entries(inside)
             if not entries and not any(operation.name in _FUNCTIONS for operation in inside):
-                raise Malformed("no function; is the text cut off, or not StableHLO?")
+                raise Malformed(f"no function; is the {'text' if source.unit == 'line' else 'file'} cut off, or not StableHLO?")
             for entry in entries:
-                builder = _Builder(text, where)
+                builder = _Builder(source, locations())
                 found.append(builder.module(name if len(entries) == 1 else entry, given, inside, entry))
         return tuple(found)
     except Malformed as error:
-        at = reader.at if builder is None else builder.at
-        raise placed(error, where, "line", text.count("\n", 0, at) + 1) from None
+        at = operations[-1].place if builder is None and operations else builder.at if builder else 0
+        raise placed(error, source.where, source.unit, source.number(at)) from None
     except RecursionError:
-        raise SourceError(f"{where}: nested too deeply") from None
+        raise SourceError(f"{source.where}: nested too deeply") from None
 
 
 class _Builder:
     """Turns a tree of operations into computations; ``at`` is the operation at hand."""
 
-    def __init__(self, text: str, where: str) -> None:
+    def __init__(self, source: Source, locations: Locations) -> None:
         self.at = 0
         self.depth = 0
-        self.dialect = StableDialect(where)
-        self.locations = Locations(text)
+        self.source = source
+        self.dialect = StableDialect(source.where, source.unit)
+        self.locations = locations
         self.shapes: dict[str, Shape] = {}
         self.names: dict[str, int] = {}  # how often each was used for an instruction
         self.regions: dict[str, int] = {}  # how often each was used for a computation
@@ -101,7 +126,6 @@ class _Builder:
         self.numbers: dict[str, int] = {}
         self.computations: list[Computation] = []
         self.open: list[str] = []
-        self.newlines = [match.start() for match in re.finditer("\n", text)]
 
     def module(self, name: str, given: dict[str, object], operations: list[Operation], entry: str) -> HloModule:
         """The program that begins with one function of a module."""
@@ -198,11 +222,9 @@ class _Builder:
             uses += 1
             unique = f"{name}.{uses}"
         self.names.setdefault(unique, 1)
-        draft.instructions.append(Instruction(unique, opcode, shape, operands, calls, (), self.line(), raw, self.dialect))
+        place = self.source.number(self.at)
+        draft.instructions.append(Instruction(unique, opcode, shape, operands, calls, (), place, raw, self.dialect))
         return len(draft.instructions) - 1
-
-    def line(self) -> int:
-        return bisect_left(self.newlines, self.at) + 1
 
     def close(self, draft: _Draft, root: int) -> int:
         self.computations.append(

@@ -1,0 +1,283 @@
+"""VHLO, the versioned form of StableHLO that portable artifacts have: its encoding in bytecode, and its operations as StableHLO's.
+
+Codes are those of VhloBytecode.cpp, names and attributes of operations those of VhloOps.td, versions 0.9.0 to 1.20.0. Each operation
+carries its own version (``dot_general_v2``), so older and newer files are read by one table.
+"""
+
+import re
+
+from ..ir.malformed import Malformed, excerpt
+from .mlir import Operation
+from .mlir_attributes import Typed
+from .mlir_bytecode import Cursor
+from .mlir_bytecode_values import DYNAMIC, Dialect, Values, dense_list, tensor, tensor_parts
+
+_TYPES = {
+    **{0: "i1", 2: "bf16", 3: "f16", 4: "f32", 5: "f64", 6: "f8E4M3FN", 7: "f8E5M2", 9: "index", 22: "!stablehlo.token"},
+    **{10: "i4", 11: "i8", 12: "i16", 13: "i32", 14: "i64", 15: "ui4", 16: "ui8", 17: "ui16", 18: "ui32", 19: "ui64", 26: "!shape.witness"},
+    **{27: "f8E4M3FNUZ", 28: "f8E5M2FNUZ", 29: "f8E4M3B11FNUZ", 31: "i2", 32: "ui2", 33: "none", 34: "tf32", 35: "f8E4M3", 36: "f8E3M4"},
+    **{37: "f4E2M1FN", 38: "f6E2M3FN", 39: "f6E3M2FN", 40: "f8E8M0FNU"},
+}
+_ENUMERATIONS = {
+    3: ("EQ", "NE", "GE", "GT", "LE", "LT"),
+    4: ("NOTYPE", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"),
+    5: (
+        "API_VERSION_UNSPECIFIED",
+        "API_VERSION_ORIGINAL",
+        "API_VERSION_STATUS_RETURNING",
+        "API_VERSION_STATUS_RETURNING_UNIFIED",
+        "API_VERSION_TYPED_FFI",
+    ),
+    7: ("FFT", "IFFT", "RFFT", "IRFFT"),
+    11: ("DEFAULT", "HIGH", "HIGHEST"),
+    12: ("DEFAULT", "THREE_FRY", "PHILOX"),
+    13: ("", "UNIFORM", "NORMAL"),
+    16: ("TRANSPOSE_INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"),
+    19: ("DEFAULT", "HIGHEST", "TOLERANCE"),
+}
+_CONVOLUTION = (
+    "batch_group_count feature_group_count input_batch_dimension input_feature_dimension input_spatial_dimensions"
+    " kernel_input_feature_dimension kernel_output_feature_dimension kernel_spatial_dimensions lhs_dilation output_batch_dimension"
+    " output_feature_dimension output_spatial_dimensions {} precision_config rhs_dilation window_reversal window_strides"
+)
+# The attributes of each operation that has some, in the order of its properties. Other versions of an operation have the same
+# attributes unless they are listed.
+_ATTRIBUTES = {
+    "all_gather": "all_gather_dim channel_id replica_groups use_global_device_ids",
+    "all_reduce": "channel_id replica_groups use_global_device_ids",
+    "all_to_all": "channel_id concat_dimension replica_groups split_count split_dimension",
+    "batch_norm_grad": "epsilon feature_index",
+    "batch_norm_inference": "epsilon feature_index",
+    "batch_norm_training": "epsilon feature_index",
+    "broadcast_in_dim": "broadcast_dimensions",
+    "broadcast": "broadcast_sizes",
+    "call": "callee",
+    "cholesky": "lower",
+    "collective_broadcast_v1": "channel_id replica_groups",
+    "collective_broadcast_v2": "channel_id has_dynamic_root replica_groups",
+    "collective_reduce": "channel_id has_dynamic_root replica_groups use_global_device_ids",
+    "collective_permute": "channel_id source_target_pairs",
+    "compare": "compare_type comparison_direction",
+    "composite": "composite_attributes decomposition name version",
+    "concatenate": "dimension",
+    "constant": "value",
+    "convolution": _CONVOLUTION.format("padding"),
+    "cross-replica-sum": "replica_groups",
+    "custom_call_v1": "api_version backend_config call_target_name called_computations has_side_effect operand_layouts"
+    " output_operand_aliases result_layouts",
+    "custom_call_v2": "api_version backend_config call_target_name called_computations has_side_effect operand_layouts"
+    " output_operand_aliases result_layouts result_tilings",
+    "dot_general_v1": "lhs_batching_dimensions lhs_contracting_dimensions precision_config rhs_batching_dimensions"
+    " rhs_contracting_dimensions",
+    "dot_general_v2": "accumulation_type allow_imprecise_accumulation lhs_batching_dimensions lhs_component_count"
+    " lhs_contracting_dimensions lhs_precision_type num_primitive_operations precision_config rhs_batching_dimensions"
+    " rhs_component_count rhs_contracting_dimensions rhs_precision_type",
+    "dot": "precision_config",
+    "dynamic_broadcast_in_dim": "broadcast_dimensions known_expanding_dimensions known_nonexpanding_dimensions",
+    "dynamic_conv_v1": _CONVOLUTION.format("padding"),
+    "dynamic_conv_v2": _CONVOLUTION.format(""),
+    "dynamic_gather_v1": "collapsed_slice_dims index_vector_dim indices_are_sorted offset_dims start_index_map",
+    "dynamic_gather_v2": "collapsed_slice_dims index_vector_dim indices_are_sorted offset_dims operand_batching_dims start_index_map"
+    " start_indices_batching_dims",
+    "dynamic_iota": "iota_dimension",
+    "dynamic_slice": "slice_sizes",
+    "einsum": "einsum_config",
+    "fft": "fft_length fft_type",
+    "func": "arg_attrs function_type res_attrs sym_name sym_visibility",
+    "gather_v1": "collapsed_slice_dims index_vector_dim indices_are_sorted offset_dims slice_sizes start_index_map",
+    "gather_v2": "collapsed_slice_dims index_vector_dim indices_are_sorted offset_dims operand_batching_dims slice_sizes"
+    " start_index_map start_indices_batching_dims",
+    "get_dimension_size": "dimension",
+    "get_tuple_element": "index",
+    "infeed": "infeed_config layout",
+    "iota": "iota_dimension",
+    "map": "dimensions",
+    "outfeed": "outfeed_config",
+    "pad": "edge_padding_high edge_padding_low interior_padding",
+    "recv_v1": "channel_id channel_type is_host_transfer",
+    "recv_v2": "channel_id channel_type is_host_transfer source_target_pairs",
+    "reduce": "dimensions",
+    "reduce_precision": "exponent_bits mantissa_bits",
+    "reduce_scatter": "channel_id replica_groups scatter_dimension use_global_device_ids",
+    "reduce_window": "base_dilations padding window_dilations window_dimensions window_strides",
+    "reverse": "dimensions",
+    "rng_bit_generator": "rng_algorithm",
+    "rng": "rng_distribution",
+    "scatter_v1": "index_vector_dim indices_are_sorted inserted_window_dims scatter_dims_to_operand_dims unique_indices"
+    " update_window_dims",
+    "scatter_v2": "index_vector_dim indices_are_sorted input_batching_dims inserted_window_dims scatter_dims_to_operand_dims"
+    " scatter_indices_batching_dims unique_indices update_window_dims",
+    "select_and_scatter": "padding window_dimensions window_strides",
+    "send_v1": "channel_id channel_type is_host_transfer",
+    "send_v2": "channel_id channel_type is_host_transfer source_target_pairs",
+    "set_dimension_size": "dimension",
+    "slice": "limit_indices start_indices strides",
+    "sort": "dimension is_stable",
+    "torch_index_select": "batch_dims dim",
+    "transpose": "permutation",
+    "triangular_solve": "left_side lower transpose_a unit_diagonal",
+    "unary_einsum": "einsum_config",
+    **{
+        f"{name}_v2": "result_accuracy"
+        for name in (
+            "cbrt cosine exponential exponential_minus_one log log_plus_one logistic rsqrt sine sqrt tan tanh".split()  # since 1.9.0
+        )
+    },
+}
+_SECOND = {name.removesuffix("_v2") for name in _ATTRIBUTES if name.endswith("_v2")} | {"all_gather", "all_reduce", "all_to_all", "composite"}
+_VERSION = re.compile(r"(.+)_v(\d{1,9})")
+_GATHER = "offset_dims collapsed_slice_dims operand_batching_dims start_indices_batching_dims start_index_map index_vector_dim"
+_CONVOLVED = (
+    "input_batch_dimension input_feature_dimension input_spatial_dimensions kernel_input_feature_dimension"
+    " kernel_output_feature_dimension kernel_spatial_dimensions output_batch_dimension output_feature_dimension"
+    " output_spatial_dimensions"
+)
+# Attributes that StableHLO keeps in one: its name, how its text begins, and its fields.
+_TOGETHER = {
+    "dot_general": (
+        ("dot_dimension_numbers", "dot<", "lhs_batching_dimensions rhs_batching_dimensions lhs_contracting_dimensions rhs_contracting_dimensions"),
+        (
+            "algorithm",
+            "dot_algorithm<",
+            "lhs_precision_type rhs_precision_type accumulation_type lhs_component_count rhs_component_count"
+            " num_primitive_operations allow_imprecise_accumulation",
+        ),
+    ),
+    "gather": (("dimension_numbers", "gather<", _GATHER),),
+    "dynamic_gather": (("dimension_numbers", "gather<", _GATHER),),
+    "scatter": (
+        (
+            "scatter_dimension_numbers",
+            "scatter<",
+            "update_window_dims inserted_window_dims input_batching_dims scatter_indices_batching_dims scatter_dims_to_operand_dims"
+            " index_vector_dim",
+        ),
+    ),
+    "convolution": (("dimension_numbers", "conv<raw ", _CONVOLVED),),
+    "dynamic_conv": (("dimension_numbers", "conv<raw ", _CONVOLVED),),
+}
+
+
+def _type(values: Values, cursor: Cursor) -> str:
+    code = cursor.number()
+    if code in _TYPES:
+        return _TYPES[code]
+    if code == 1:
+        return f"complex<{values.type(cursor.number())}>"
+    if code == 8:
+        return "() -> ()"  # what a function takes and gives is said by its body
+    if code == 20:
+        return tensor(cursor.signeds(), values.type(cursor.number()))
+    if code == 21:
+        encoding = str(values.attribute(cursor.number()))
+        return tensor(cursor.signeds(), values.type(cursor.number()), encoding)
+    if code == 23:
+        return f"tuple<{', '.join(values.type(number) for number in cursor.numbers())}>"
+    if code in (24, 30):
+        return quantized(values, cursor)
+    if code == 25:
+        return f"tensor<*x{values.type(cursor.number())}>"
+    if code == 41:
+        return "memref" + tensor(cursor.signeds(), values.type(cursor.number())).removeprefix("tensor")
+    if code == 42:
+        return f"!stablehlo.future<{', '.join(values.type(number) for number in cursor.numbers())}>"
+    raise Malformed(f"a type of VHLO with the code {code:,}, which is newer than what is read here")
+
+
+def quantized(values: Values, cursor: Cursor) -> str:
+    """A quantised type, as far as it says what is stored; its scales change no count."""
+    signed = cursor.number() & 1
+    stored = values.type(cursor.number())
+    return f"!quant.uniform<{'u' if not signed and not stored.startswith('u') else ''}{stored}:{values.type(cursor.number())}>"
+
+
+def _attribute(values: Values, cursor: Cursor) -> object:
+    code = cursor.number()
+    if code in _ENUMERATIONS:
+        names, number = _ENUMERATIONS[code], cursor.number()
+        if number >= len(names):
+            raise Malformed(f"a word of VHLO with the codes {code} and {number:,}, which is newer than what is read here")
+        return names[number]
+    if code == 1:
+        return values.list(cursor)
+    if code == 2:
+        return bool(cursor.number())
+    if code == 6:
+        return values.dictionary(cursor)
+    if code in (8, 9):
+        kind = values.type(cursor.number())
+        return values.float(cursor, kind) if code == 8 else values.integer(cursor, kind)
+    if code == 10:
+        return alias_text(cursor.signeds(), cursor.signed(), cursor.signeds())
+    if code == 14:
+        return values.string(cursor)
+    if code == 15:
+        return values.elements(values.type(cursor.number()), cursor.take(cursor.number()))
+    if code == 17:
+        return values.type(cursor.number())
+    if code == 18:
+        return bounds_text(cursor.signeds())
+    if code in (20, 21, 22, 23, 24, 25):
+        return f"#stablehlo.{code}"  # accuracies, and axes of a mesh: read by nothing
+    raise Malformed(f"an attribute of VHLO with the code {code:,}, which is newer than what is read here")
+
+
+def alias_text(outputs: list[int], operand: int, operands: list[int]) -> str:
+    return f"#stablehlo.output_operand_alias<output_tuple_indices = {outputs}, operand_index = {operand}, operand_tuple_indices = {operands}>"
+
+
+def bounds_text(bounds: list[int]) -> str:
+    return f"#stablehlo.bounds<{', '.join('?' if bound == DYNAMIC else str(bound) for bound in bounds)}>"
+
+
+DIALECT = Dialect(_type, _attribute)
+
+
+def versioned(name: str) -> tuple[str, int]:
+    """The name of an operation without its version, and the version; a version that is not known is `Malformed`.
+
+    >>> versioned("dot_general_v2")
+    ('dot_general', 2)
+    """
+    match = _VERSION.fullmatch(name)
+    if match is None:
+        raise Malformed(f"an operation of VHLO without a version: {excerpt(name)}")
+    short, version = match[1], int(match[2])
+    if not 1 <= version <= (2 if short in _SECOND else 1):
+        raise Malformed(f"vhlo.{name} is newer than VHLO 1.20.0, the newest that is read here")
+    return short, version
+
+
+def attribute_names(name: str) -> list[str]:
+    """The attributes that an operation has as properties, in their order."""
+    short, _ = versioned(name)
+    return _ATTRIBUTES.get(name, _ATTRIBUTES.get(short, "")).split()
+
+
+def to_stablehlo(operation: Operation) -> Operation:
+    """An operation of VHLO as the StableHLO that it is the stable form of: defaults that VHLO spells out are left out."""
+    name, _ = versioned(operation.name.removeprefix("vhlo."))
+    given = {
+        key: dense_list(value) if isinstance(value, Typed) and name != "constant" and len(tensor_parts(value.type)[0]) == 1 else value
+        for key, value in operation.attributes.items()
+        if value != "none" and key != "result_accuracy"
+    }
+    for key, begins, fields in _TOGETHER.get(name, ()):
+        held = {field: given.pop(field) for field in fields.split() if field in given}
+        if held:
+            given[key] = f"#stablehlo.{begins}{', '.join(f'{field} = {_field(value)}' for field, value in held.items())}>"
+    if name in ("gather", "dynamic_gather", "scatter"):
+        given = {key: value for key, value in given.items() if value is not False}
+    channel = given.pop("channel_id", 0)
+    if channel:
+        given["channel_handle"] = f"#stablehlo.channel_handle<handle = {channel}, type = {given.pop('channel_type', 0)}>"
+    if name in ("func", "call"):
+        operation.name = f"func.{name}"
+    else:
+        operation.name = f"stablehlo.{name}"
+    operation.attributes = given
+    return operation
+
+
+def _field(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
