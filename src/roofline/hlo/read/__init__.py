@@ -15,9 +15,10 @@ import re
 
 from ...errors import SourceError
 from ..ir.module import HloModule, only
+from .jax_export import module_range
+from .mlir_bytecode import MAGIC
 
 HEAD = 2**16  # bytes that tell the form of a program
-_BYTECODE = b"ML\xefR"
 _CONTROL = rb"[\x00-\x08\x0e-\x1f]"
 _HLO = re.compile(r"^[ \t]*(?:HloModule\b|ENTRY\b)", re.MULTILINE)
 _MLIR = re.compile(
@@ -32,7 +33,7 @@ _BETWEEN = re.compile(r"^[ \t]*// -----[ \t\r]*$", re.MULTILINE)  # between the 
 
 
 def parse(data: bytes | str, where: str = "program") -> HloModule:
-    """A program in whichever of the three forms its content shows; ``where`` names it in errors. Several are an error."""
+    """A program in whichever form its content shows; ``where`` names it in errors. Several are an error."""
     return only(parse_all(data, where), where)
 
 
@@ -40,10 +41,13 @@ def parse_all(data: bytes | str, where: str = "program") -> tuple[HloModule, ...
     """Every program in a file: HLO text may have several modules, StableHLO several modules and functions that nothing calls."""
     if isinstance(data, str):
         text = data.removeprefix("\ufeff")
-    elif data.startswith(_BYTECODE):
+    elif (program := _bytecode(data)) is not None:
         from .stablehlo_bytecode import parse_bytecode
 
-        return parse_bytecode(data, where)
+        modules = parse_bytecode(program, where)
+        if not modules:
+            raise SourceError(f"{where}: functions are declared but none has a body")
+        return modules
     elif re.search(_CONTROL, data[:HEAD]):
         from .proto import parse_proto
 
@@ -64,6 +68,14 @@ def parse_all(data: bytes | str, where: str = "program") -> tuple[HloModule, ...
     return tuple(parse_texts(text, where))
 
 
+def _bytecode(data: bytes) -> bytes | None:
+    """The MLIR bytecode that a file is, or that a file of ``jax.export`` holds."""
+    if data.startswith(MAGIC):
+        return data
+    place = module_range(data)
+    return data[slice(*place)] if place is not None else None
+
+
 def _parts(text: str) -> list[str]:
     """A text cut where a line says so, each part behind as many empty lines as come before it; parts that say nothing are left out."""
     cuts = [match.end() for match in _BETWEEN.finditer(text)]
@@ -76,8 +88,8 @@ def _parts(text: str) -> list[str]:
 
 def recognise(head: bytes) -> str:
     """The form of a program from its first bytes: ``hlo text``, ``hlo proto``, ``stablehlo``, ``bytecode``, or nothing for other data."""
-    if head.startswith(_BYTECODE):
-        return "bytecode"  # which `parse_all` refuses in its own words
+    if head.startswith(MAGIC) or module_range(head, whole=False) is not None:
+        return "bytecode"
     if re.search(_CONTROL, head):
         return "hlo proto" if _looks_like_module(head) else ""
     return _form_of(head.decode("utf-8-sig", "replace"))

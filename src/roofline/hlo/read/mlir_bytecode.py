@@ -10,6 +10,7 @@ from typing import TypeVar
 from msgspec import Struct, field
 
 from ..ir.malformed import Malformed
+from .mlir_writing import printable_text
 
 T = TypeVar("T")
 MAGIC = b"ML\xefR"
@@ -271,9 +272,9 @@ def read_bytecode(data: bytes) -> Bytecode:
 
 
 def _strings(cursor: Cursor) -> list[str]:
-    """The table of strings: their lengths, last first, then their characters."""
+    """The table of strings: their lengths, last first, then their characters. Bytes that are no UTF-8 become surrogates."""
     sizes = cursor.numbers()[::-1]
-    return [cursor.take(size)[:-1].decode("utf-8", "backslashreplace") for size in sizes]
+    return [cursor.take(size)[:-1].decode("utf-8", "surrogateescape") for size in sizes]
 
 
 def _dialects(cursor: Cursor, reader: _Reader) -> list[str]:
@@ -292,7 +293,8 @@ def _dialects(cursor: Cursor, reader: _Reader) -> list[str]:
     while not cursor.is_done:
         dialect = at(dialects, cursor.number())
         for name in cursor.numbers():
-            reader.names.append(f"{dialect}.{at(reader.strings, name >> 1 if reader.version >= _PROPERTIES_APART else name)}")
+            short = at(reader.strings, name >> 1 if reader.version >= _PROPERTIES_APART else name)
+            reader.names.append(printable_text(f"{dialect}.{short}"))
     return dialects
 
 

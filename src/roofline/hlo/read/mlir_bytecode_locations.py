@@ -2,7 +2,7 @@
 
 from ..ir.malformed import Malformed
 from .mlir_bytecode import Bytecode, Cursor, at
-from .mlir_bytecode_values import quoted
+from .mlir_writing import quoted
 
 _CALL_SITE, _FILE_LINE, _FUSED, _FUSED_WITH_METADATA, _NAME, _FILE_RANGE = 10, 11, 12, 13, 14, 22
 _STRING = 2

@@ -4,7 +4,6 @@ Each dialect encodes its own; the builtin dialect's codes (BuiltinDialectBytecod
 `Decoder` functions. Entries may point at entries, so what they expand to is counted: a small file must not stand for a large one.
 """
 
-import json
 import struct
 from collections.abc import Callable, Mapping
 
@@ -15,6 +14,7 @@ from ..ir.shapes import Shape
 from .literals import MAX_ELEMENTS, decode_elements
 from .mlir_attributes import Typed, parse_value
 from .mlir_bytecode import Bytecode, Cursor, Entry, at
+from .mlir_writing import Bare, written
 
 MAX_DEPTH = 50
 MAX_NUMBERS = 2**13  # elements of a dense attribute that are read: replica groups of thousands of devices
@@ -22,7 +22,15 @@ UNREAD = '""'  # elements that are data: their type is what counts
 DYNAMIC = -(2**63)
 _WIDTHS = {8: "bB", 16: "hH", 32: "iI", 64: "qQ"}
 _FLOATS = {"f16": (16, "e"), "f32": (32, "f"), "f64": (64, "d")}
-_BUILTIN_FLOATS = {3: "bf16", 4: "f16", 5: "f32", 6: "f64", 7: "f80", 8: "f128"}
+_BUILTIN_FLOATS = {
+    number: name
+    for first, names in (
+        (3, ("bf16", "f16", "f32", "f64", "f80", "f128")),
+        (21, ("tf32", "f8E5M2", "f8E4M3", "f8E4M3FN", "f8E5M2FNUZ", "f8E4M3FNUZ", "f8E4M3B11FNUZ", "f8E3M4")),
+        (29, ("f4E2M1FN", "f6E2M3FN", "f6E3M2FN", "f8E8M0FNU")),
+    )
+    for number, name in enumerate(names, first)
+}
 
 Decoder = Callable[["Values", Cursor], object]
 
@@ -46,6 +54,7 @@ class Values:
         self.depth = 0
         self.left = 2**22 + 64 * bytecode.size
         self.size = 0  # of the attribute being decoded
+        self.has_binary_strings = any(not text.isascii() for text in bytecode.strings)
 
     def spend(self, size: int) -> None:
         """Counts what was expanded."""
@@ -88,9 +97,10 @@ class Values:
 
     def _attribute(self, entry: Entry) -> object:
         if not entry.custom:
-            return parse_value(entry.text)[0] if entry.data else ""
+            found = parse_value(entry.text)[0] if entry.text else ""
+            return Bare(found) if isinstance(found, str) and not entry.text.startswith('"') else found
         dialect = self.dialects.get(entry.dialect)
-        return dialect.attribute(self, Cursor(entry.data)) if dialect is not None else f"#{entry.dialect}"
+        return dialect.attribute(self, Cursor(entry.data)) if dialect is not None else Bare(f"#{entry.dialect}")
 
     def string(self, cursor: Cursor) -> str:
         found = at(self.bytecode.strings, cursor.number())
@@ -124,7 +134,7 @@ class Values:
         width = 64 if kind == "index" else _width(kind)
         if width > 64:
             return sum((cursor.signed() % 2**64) << 64 * place for place in range(cursor.count()))
-        value = (cursor.byte() if width <= 8 else cursor.signed()) % 2**width
+        value: int = (cursor.byte() if width <= 8 else cursor.signed()) % (1 << width)
         return value - 2**width if not kind.startswith("u") and value >> (width - 1) else value
 
     def float(self, cursor: Cursor, kind: str) -> float | None:
@@ -261,11 +271,11 @@ def _builtin_attribute(values: Values, cursor: Cursor) -> object:
     if code in (2, 3):
         return values.string(cursor)
     if code == 4:
-        return "@" + values.word(cursor.number())
+        return Bare("@" + values.word(cursor.number()))
     if code == 5:
-        return "::".join(["@" + values.word(cursor.number()), *(values.word(number) for number in cursor.numbers())])
+        return Bare("::".join(["@" + values.word(cursor.number()), *(values.word(number) for number in cursor.numbers())]))
     if code == 6:
-        return values.type(cursor.number())
+        return Bare(values.type(cursor.number()))
     if code == 7:
         return True
     if code == 8:
@@ -279,7 +289,7 @@ def _builtin_attribute(values: Values, cursor: Cursor) -> object:
         return dense_list(values.elements(f"tensor<{count}x{kind}>", cursor.take(cursor.number())))
     if code == 18:
         return values.elements(values.type(cursor.number()), cursor.take(cursor.number()))
-    return f"#builtin.{code}"
+    return Bare(f"#builtin.{code}")
 
 
 def dense_list(dense: Typed) -> list[object]:
@@ -293,34 +303,3 @@ def dense_list(dense: Typed) -> list[object]:
         return []
     found = parse_value(dense.elements)[0] if count else []
     return found if isinstance(found, list) else [found] * count
-
-
-def written(value: object) -> str:
-    """A value as MLIR writes it, without types: what configurations keep as text."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{_key(name)} = {written(item)}" for name, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(written(item) for item in value) + "]"
-    if isinstance(value, Typed):
-        return f"dense<{value.elements}> : {value.type}"
-    if isinstance(value, str):
-        return value if value.startswith(("#", "@", "!")) else quoted(value)
-    return str(value)
-
-
-def _key(name: str) -> str:
-    return name if name.replace(".", "_").isidentifier() else quoted(name)
-
-
-def quoted(text: str) -> str:
-    r"""A string of MLIR: what does not print is two hexadecimal digits behind a backslash.
-
-    >>> print(quoted('say "x"\n'))
-    "say \22x\22\0A"
-    """
-    if text.isascii() and json.dumps(text) == f'"{text}"':
-        return f'"{text}"'
-    raw = text.encode("utf-8", "surrogatepass")
-    return '"' + "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02X}" for byte in raw) + '"'

@@ -8,10 +8,11 @@ These dialects promise nothing between versions, so an operation may have severa
 from ..ir.malformed import Malformed
 from .mlir_bytecode import Cursor
 from .mlir_bytecode_values import Values
-from .vhlo import attribute_names
+from .vhlo import ROUGH, attribute_names
 
 _CONVOLUTION = (
-    "batch_group_count dimension_numbers feature_group_count lhs_dilation? {}precision_config? rhs_dilation? window_reversal? window_strides?"
+    "batch_group_count dimension_numbers feature_group_count lhs_dilation? {}precision_config? rhs_dilation? window_reversal?"
+    " window_strides?"
 )
 _HLO = {
     "all_gather": "all_gather_dim channel_handle? replica_groups use_global_device_ids?",
@@ -70,9 +71,7 @@ _HLO = {
     "transpose": "permutation",
     "triangular_solve": "left_side lower transpose_a unit_diagonal",
     "unary_einsum": "einsum_config",
-    **dict.fromkeys(
-        "cbrt cosine exponential exponential_minus_one log log_plus_one logistic rsqrt sine sqrt tan tanh".split(), "result_accuracy?"
-    ),
+    **dict.fromkeys(ROUGH, "result_accuracy?"),
 }
 _CHLO = {
     "broadcast_compare": "broadcast_dimensions? compare_type? comparison_direction",
@@ -126,7 +125,7 @@ def properties_of(name: str, data: bytes, values: Values) -> dict[str, object]:
     if not any(lists):
         return {}
     cursor = Cursor(data)
-    numbers = []
+    numbers: list[int] = []
     while not cursor.is_done and len(numbers) <= len(max(lists, key=len)):
         numbers.append(cursor.number())
     names = next((names for names in lists if len(names) == len(numbers)), None)

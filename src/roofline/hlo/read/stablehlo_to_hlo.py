@@ -235,7 +235,7 @@ def _convolution(operation: Operation, operands: list[Shape], results: list[Shap
     inner: Given = window if isinstance(window, dict) else given
     rank = len(labels.kernel_spatial)
     kernel = operands[1] if len(operands) > 1 else None
-    if kernel is None or any(axis >= kernel.rank for axis in labels.kernel_spatial):
+    if kernel is None or not all(0 <= axis < kernel.rank for axis in labels.kernel_spatial):
         raise Malformed("a convolution whose kernel has no such dimensions")
     sizes = tuple(kernel.dims[axis] for axis in labels.kernel_spatial)
     return {
@@ -366,7 +366,8 @@ def _collective(operation: Operation, operands: list[Shape], results: list[Shape
     return found
 
 
-_ALIAS = re.compile(r"output_tuple_indices = \[([\d, ]*)\], operand_index = (\d+), operand_tuple_indices = \[([\d, ]*)\]")
+_ALIAS = re.compile(r"output_tuple_indices\s*=\s*\[([\d,\s]*)\],\s*operand_index\s*=\s*(\d+),\s*operand_tuple_indices\s*=\s*\[([\d,\s]*)\]")
+_CONFIG = re.compile(r"\bbackend_config\s*=\s*(?=\{)")
 
 
 def _custom_call(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
@@ -374,15 +375,15 @@ def _custom_call(operation: Operation, operands: list[Shape], results: list[Shap
     target = next((symbol(name) for name in operation.words if name.startswith("@")), str(given.get("call_target_name", "")))
     found: dict[str, object] = {"custom_call_target": target.removeprefix("@")}
     config = given.get("backend_config")
-    if isinstance(given.get("mhlo.backend_config"), dict) or isinstance(config, dict):
-        at = operation.text.find("backend_config = {")
-        at = operation.text.find("{", at)
-        found["backend_config"] = operation.text[at : end_of_nest(operation.text, at)]
+    at = _CONFIG.search(operation.text)
+    if at is not None and (given.get("mhlo.backend_config") or config):
+        found["backend_config"] = operation.text[at.end() : end_of_nest(operation.text, at.end())]
     elif config:
         found["backend_config"] = str(config)
     if given.get("has_side_effect") is True:
         found["custom_call_has_side_effect"] = True
-    aliases = _ALIAS.findall(str(given.get("output_operand_aliases", "")))
+    listed = given.get("output_operand_aliases")
+    aliases = _ALIAS.findall(" ".join(map(str, listed))) if isinstance(listed, list) else []
     if aliases:
         lists = [
             (tuple(map(int, re.findall(r"\d+", out))), whole(at), tuple(map(int, re.findall(r"\d+", into)))) for out, at, into in aliases

@@ -11,12 +11,20 @@ from .mlir import Operation
 from .mlir_attributes import Typed
 from .mlir_bytecode import Cursor
 from .mlir_bytecode_values import DYNAMIC, Dialect, Values, dense_list, tensor, tensor_parts
+from .mlir_writing import Bare
 
+# Types that hold no others, by their codes.
 _TYPES = {
-    **{0: "i1", 2: "bf16", 3: "f16", 4: "f32", 5: "f64", 6: "f8E4M3FN", 7: "f8E5M2", 9: "index", 22: "!stablehlo.token"},
-    **{10: "i4", 11: "i8", 12: "i16", 13: "i32", 14: "i64", 15: "ui4", 16: "ui8", 17: "ui16", 18: "ui32", 19: "ui64", 26: "!shape.witness"},
-    **{27: "f8E4M3FNUZ", 28: "f8E5M2FNUZ", 29: "f8E4M3B11FNUZ", 31: "i2", 32: "ui2", 33: "none", 34: "tf32", 35: "f8E4M3", 36: "f8E3M4"},
-    **{37: "f4E2M1FN", 38: "f6E2M3FN", 39: "f6E3M2FN", 40: "f8E8M0FNU"},
+    number: name
+    for first, names in (
+        (0, ("i1",)),
+        (2, ("bf16", "f16", "f32", "f64", "f8E4M3FN", "f8E5M2")),
+        (9, ("index", "i4", "i8", "i16", "i32", "i64", "ui4", "ui8", "ui16", "ui32", "ui64")),
+        (22, ("!stablehlo.token",)),
+        (26, ("!shape.witness", "f8E4M3FNUZ", "f8E5M2FNUZ", "f8E4M3B11FNUZ")),
+        (31, ("i2", "ui2", "none", "tf32", "f8E4M3", "f8E3M4", "f4E2M1FN", "f6E2M3FN", "f6E3M2FN", "f8E8M0FNU")),
+    )
+    for number, name in enumerate(names, first)
 }
 _ENUMERATIONS = {
     3: ("EQ", "NE", "GE", "GT", "LE", "LT"),
@@ -35,6 +43,11 @@ _ENUMERATIONS = {
     16: ("TRANSPOSE_INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"),
     19: ("DEFAULT", "HIGHEST", "TOLERANCE"),
 }
+# Operations whose accuracy may be asked for, since 1.9.0.
+ROUGH = (
+    *("cbrt", "cosine", "exponential", "exponential_minus_one", "log", "log_plus_one"),
+    *("logistic", "rsqrt", "sine", "sqrt", "tan", "tanh"),
+)
 _CONVOLUTION = (
     "batch_group_count feature_group_count input_batch_dimension input_feature_dimension input_spatial_dimensions"
     " kernel_input_feature_dimension kernel_output_feature_dimension kernel_spatial_dimensions lhs_dilation output_batch_dimension"
@@ -103,8 +116,7 @@ _ATTRIBUTES = {
     "reverse": "dimensions",
     "rng_bit_generator": "rng_algorithm",
     "rng": "rng_distribution",
-    "scatter_v1": "index_vector_dim indices_are_sorted inserted_window_dims scatter_dims_to_operand_dims unique_indices"
-    " update_window_dims",
+    "scatter_v1": "index_vector_dim indices_are_sorted inserted_window_dims scatter_dims_to_operand_dims unique_indices update_window_dims",
     "scatter_v2": "index_vector_dim indices_are_sorted input_batching_dims inserted_window_dims scatter_dims_to_operand_dims"
     " scatter_indices_batching_dims unique_indices update_window_dims",
     "select_and_scatter": "padding window_dimensions window_strides",
@@ -117,14 +129,14 @@ _ATTRIBUTES = {
     "transpose": "permutation",
     "triangular_solve": "left_side lower transpose_a unit_diagonal",
     "unary_einsum": "einsum_config",
-    **{
-        f"{name}_v2": "result_accuracy"
-        for name in (
-            "cbrt cosine exponential exponential_minus_one log log_plus_one logistic rsqrt sine sqrt tan tanh".split()  # since 1.9.0
-        )
-    },
+    **{f"{name}_v2": "result_accuracy" for name in ROUGH},
 }
-_SECOND = {name.removesuffix("_v2") for name in _ATTRIBUTES if name.endswith("_v2")} | {"all_gather", "all_reduce", "all_to_all", "composite"}
+_SECOND = {name.removesuffix("_v2") for name in _ATTRIBUTES if name.endswith("_v2")} | {
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "composite",
+}
 _VERSION = re.compile(r"(.+)_v(\d{1,9})")
 _GATHER = "offset_dims collapsed_slice_dims operand_batching_dims start_indices_batching_dims start_index_map index_vector_dim"
 _CONVOLVED = (
@@ -135,7 +147,11 @@ _CONVOLVED = (
 # Attributes that StableHLO keeps in one: its name, how its text begins, and its fields.
 _TOGETHER = {
     "dot_general": (
-        ("dot_dimension_numbers", "dot<", "lhs_batching_dimensions rhs_batching_dimensions lhs_contracting_dimensions rhs_contracting_dimensions"),
+        (
+            "dot_dimension_numbers",
+            "dot<",
+            "lhs_batching_dimensions rhs_batching_dimensions lhs_contracting_dimensions rhs_contracting_dimensions",
+        ),
         (
             "algorithm",
             "dot_algorithm<",
@@ -197,7 +213,7 @@ def _attribute(values: Values, cursor: Cursor) -> object:
         names, number = _ENUMERATIONS[code], cursor.number()
         if number >= len(names):
             raise Malformed(f"a word of VHLO with the codes {code} and {number:,}, which is newer than what is read here")
-        return names[number]
+        return Bare(names[number])
     if code == 1:
         return values.list(cursor)
     if code == 2:
@@ -214,20 +230,21 @@ def _attribute(values: Values, cursor: Cursor) -> object:
     if code == 15:
         return values.elements(values.type(cursor.number()), cursor.take(cursor.number()))
     if code == 17:
-        return values.type(cursor.number())
+        return Bare(values.type(cursor.number()))
     if code == 18:
         return bounds_text(cursor.signeds())
     if code in (20, 21, 22, 23, 24, 25):
-        return f"#stablehlo.{code}"  # accuracies, and axes of a mesh: read by nothing
+        return Bare(f"#stablehlo.{code}")  # accuracies, and axes of a mesh: read by nothing
     raise Malformed(f"an attribute of VHLO with the code {code:,}, which is newer than what is read here")
 
 
-def alias_text(outputs: list[int], operand: int, operands: list[int]) -> str:
-    return f"#stablehlo.output_operand_alias<output_tuple_indices = {outputs}, operand_index = {operand}, operand_tuple_indices = {operands}>"
+def alias_text(outputs: list[int], operand: int, operands: list[int]) -> Bare:
+    fields = f"output_tuple_indices = {outputs}, operand_index = {operand}, operand_tuple_indices = {operands}"
+    return Bare(f"#stablehlo.output_operand_alias<{fields}>")
 
 
-def bounds_text(bounds: list[int]) -> str:
-    return f"#stablehlo.bounds<{', '.join('?' if bound == DYNAMIC else str(bound) for bound in bounds)}>"
+def bounds_text(bounds: list[int]) -> Bare:
+    return Bare(f"#stablehlo.bounds<{', '.join('?' if bound == DYNAMIC else str(bound) for bound in bounds)}>")
 
 
 DIALECT = Dialect(_type, _attribute)
@@ -260,14 +277,14 @@ def to_stablehlo(operation: Operation) -> Operation:
     given = {
         key: dense_list(value) if isinstance(value, Typed) and name != "constant" and len(tensor_parts(value.type)[0]) == 1 else value
         for key, value in operation.attributes.items()
-        if value != "none" and key != "result_accuracy"
+        if value is not False and value not in ("none", {}) and key != "result_accuracy"
     }
     for key, begins, fields in _TOGETHER.get(name, ()):
         held = {field: given.pop(field) for field in fields.split() if field in given}
         if held:
-            given[key] = f"#stablehlo.{begins}{', '.join(f'{field} = {_field(value)}' for field, value in held.items())}>"
-    if name in ("gather", "dynamic_gather", "scatter"):
-        given = {key: value for key, value in given.items() if value is not False}
+            given[key] = f"#stablehlo.{begins}{numbered(held)}>"
+    if name == "sort" and given.get("dimension") == -1:
+        del given["dimension"]
     channel = given.pop("channel_id", 0)
     if channel:
         given["channel_handle"] = f"#stablehlo.channel_handle<handle = {channel}, type = {given.pop('channel_type', 0)}>"
@@ -279,5 +296,6 @@ def to_stablehlo(operation: Operation) -> Operation:
     return operation
 
 
-def _field(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def numbered(fields: dict[str, object]) -> str:
+    """The fields of dimension numbers as text has them: empty lists are left out."""
+    return ", ".join(f"{name} = {'true' if value is True else value}" for name, value in fields.items() if value != [])

@@ -1,0 +1,56 @@
+"""Values of attributes as MLIR writes them: what configurations keep as text, and strings that can be printed."""
+
+import json
+
+from .mlir_attributes import Typed
+
+
+class Bare(str):
+    """What MLIR writes without quotes: symbols, types, attributes of dialects, words of enumerations."""
+
+
+def printable_text(text: str) -> str:
+    """Text whose surrogates, bytes that are no UTF-8, are spelled out."""
+    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def written(value: object) -> str:
+    """A value as MLIR writes it, without types: what configurations keep as text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_key(name)} = {written(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(written(item) for item in value) + "]"
+    if isinstance(value, Typed):
+        return f"dense<{value.elements}> : {value.type}"
+    if isinstance(value, str):
+        return value if isinstance(value, Bare) else quoted(value)
+    return str(value)
+
+
+def printable(value: object) -> object:
+    """A value whose strings have no bytes in them that are no text."""
+    if isinstance(value, str):
+        return printable_text(value) if not value.isascii() else value
+    if isinstance(value, list):
+        return [printable(item) for item in value]
+    if isinstance(value, dict):
+        return {printable_text(name): printable(item) for name, item in value.items()}
+    return value
+
+
+def _key(name: str) -> str:
+    return name if name.replace(".", "_").isidentifier() else quoted(name)
+
+
+def quoted(text: str) -> str:
+    r"""A string of MLIR: what does not print is two hexadecimal digits behind a backslash.
+
+    >>> print(quoted('say "x"\n'))
+    "say \22x\22\0A"
+    """
+    if text.isascii() and json.dumps(text) == f'"{text}"':
+        return f'"{text}"'
+    raw = text.encode("utf-8", "surrogateescape")
+    return '"' + "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02X}" for byte in raw) + '"'
