@@ -196,11 +196,6 @@ def test_what_is_wrong_is_said_with_its_byte(data: bytes, complaint: str) -> Non
     assert str(caught.value).startswith("m.pb: byte ")
 
 
-def test_mlir_bytecode_is_refused_with_advice() -> None:
-    with pytest.raises(SourceError, match="use text"):
-        parse(b"ML\xefR\x01", "m")
-
-
 def test_both_forms_give_equal_shapes_and_need_no_library() -> None:
     text, proto = module("attention.hlo"), module("attention.pb")
     assert isinstance(text, HloModule)

@@ -121,7 +121,8 @@ def _shardy_attribute(values: Values, cursor: Cursor) -> object:
         more = [f", {word}={{{axes}}}" for word in words if (axes := _joined(values, cursor))]
         return Bare(f"#sdy.sharding<{str(mesh).removeprefix('#sdy.mesh')}, [{dimensions}]{''.join(more)}>")
     if code in (7, 16):
-        return [Bare(str(sharding).removeprefix("#sdy.sharding")) for sharding in values.list(cursor)]
+        shardings = [str(sharding).removeprefix("#sdy.sharding") for sharding in values.list(cursor)]
+        return Bare(f"#sdy.sharding_per_value<[{', '.join(shardings)}]>")
     return Bare(f"#sdy.{code}")  # rules and parameters of collectives that only a partitioner writes
 
 

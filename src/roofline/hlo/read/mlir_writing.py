@@ -26,6 +26,9 @@ def written(value: object) -> str:
         return f"dense<{value.elements}> : {value.type}"
     if isinstance(value, str):
         return value if isinstance(value, Bare) else quoted(value)
+    if isinstance(value, float):
+        short = f"{value:.6e}"
+        return short if float(short) == value else repr(value)
     return str(value)
 
 
@@ -47,8 +50,8 @@ def _key(name: str) -> str:
 def quoted(text: str) -> str:
     r"""A string of MLIR: what does not print is two hexadecimal digits behind a backslash.
 
-    >>> print(quoted('say "x"\n'))
-    "say \22x\22\0A"
+    >>> quoted('a "b"') == r'"a \22b\22"'
+    True
     """
     if text.isascii() and json.dumps(text) == f'"{text}"':
         return f'"{text}"'
