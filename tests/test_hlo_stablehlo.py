@@ -6,7 +6,7 @@ import pytest
 
 from hlo_programs import instructions, load, module, names
 from roofline.errors import SourceError
-from roofline.hlo.ir.attributes import Alias, DotDimensions, WindowDimension
+from roofline.hlo.ir.attributes import Alias, DotDimensions, ReplicaGroups, WindowDimension
 from roofline.hlo.ir.module import Call, HloModule, Instruction
 from roofline.hlo.ir.shapes import UNBOUNDED
 from roofline.hlo.read import parse, parse_all
@@ -367,3 +367,22 @@ def test_every_function_that_nothing_calls_is_a_program() -> None:
         parse(text, "x.mlir")
     with pytest.raises(SourceError, match=r"x\.mlir: functions are declared but none has a body"):
         parse("func.func private @f(tensor<f32>) -> tensor<f32>", "x.mlir")
+
+
+def test_groups_of_more_than_a_hundred_devices_are_read_from_their_bytes() -> None:
+    stored = b"".join(device.to_bytes(8, "little") for device in range(128)).hex().upper()
+    reduced = last(
+        f'%0 = "stablehlo.all_reduce"(%arg0) <{{replica_groups = dense<"0x{stored}"> : tensor<2x64xi64>}}> ({{',
+        "^bb0(%a: tensor<f32>, %b: tensor<f32>):",
+        "  %s = stablehlo.add %a, %b : tensor<f32>",
+        "  stablehlo.return %s : tensor<f32>",
+        "}) : (tensor<4xf32>) -> tensor<4xf32>",
+    )
+    assert reduced.attribute("replica_groups") == ReplicaGroups.of_lists((tuple(range(64)), tuple(range(64, 128))))
+
+
+def test_a_configuration_is_found_however_it_is_spaced() -> None:
+    called = last(
+        '%0 = "stablehlo.custom_call"(%arg0) {call_target_name="f", backend_config={bar = 42 : i32}} : (tensor<4xf32>) -> tensor<4xf32>'
+    )
+    assert backend_config(called) == {"bar": 42}

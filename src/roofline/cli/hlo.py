@@ -30,7 +30,8 @@ def parser() -> Parser:
     made = Parser(
         "hlo",
         "Cost of an XLA program: FLOP and bytes of every instruction that runs, with loops and calls multiplied out.\n"
-        "Reads HLO text or protobuf and StableHLO, plain or gzipped, or a folder written by --xla_dump_to. Needs no JAX.",
+        "Reads HLO text or protobuf, StableHLO (text, MLIR bytecode, portable artifacts, jax.export files), plain or gzipped,\n"
+        "or a folder written by --xla_dump_to. Needs no JAX.",
         "roofline hlo program.hlo --by scope --chip h200",
     )
     made.add_argument("path", metavar="PROGRAM", help="the file or folder")

@@ -1,4 +1,4 @@
-"""Programs that a compiler wrote down: HLO text, HloProto or StableHLO files, plain or gzipped, and folders of ``--xla_dump_to``."""
+"""Programs that a compiler wrote down: HLO text, HloProto, StableHLO text or bytecode, plain or gzipped, folders of ``--xla_dump_to``."""
 
 import os
 import re
@@ -17,7 +17,7 @@ _PREFERENCE = {("after", True): 0, ("after", False): 1, ("before", True): 2, ("b
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """HLO or StableHLO by its first words, HloProto by a module's name where one belongs."""
+    """HLO or StableHLO by its first words, bytecode by its mark, HloProto by a module's name where one belongs."""
     return recognise(head) != ""
 
 

@@ -13,6 +13,7 @@ from .lexing import STRING
 from .mlir_attributes import end_of_nest, unescape
 
 MAX_DEPTH = 300
+MAX_FRAMES = 2**20  # places that call one another twice each would be more than any program has
 Key = TypeVar("Key")
 
 _ALIAS = re.compile(r"^(#loc\d*)\s*=\s*loc\((.*)\)\s*$", re.MULTILINE)
@@ -65,7 +66,7 @@ class Locations:
 
     def _frame(self, location: str, parent: int, depth: int) -> int:
         """The number of the frame at a location, above ``parent``; the parent itself when the location says nothing."""
-        if depth > MAX_DEPTH:
+        if depth > MAX_DEPTH or len(self.numbered) > MAX_FRAMES:
             return parent
         key = (location, parent)
         if key not in self.numbered:

@@ -43,6 +43,7 @@ DIALECTS = ("stablehlo.", "chlo.", "mhlo.")
 
 Given = Mapping[str, object]
 _SIZE = re.compile(r"(?<!\d)(\d++)x")
+_WIDTH = re.compile(r"i(8|16|32|64)>$")
 _FIELD = re.compile(r"([A-Za-z_]\w*)\s*=")
 
 
@@ -71,6 +72,8 @@ def numbers(value: object) -> tuple[int, ...]:
         return tuple(number for item in value for number in numbers(item))
     if isinstance(value, Typed):
         count = _count(value.type)
+        if value.elements.startswith('"0x'):
+            return _stored_numbers(value)
         found = tuple(whole(word) for word in re.findall(r"-?\d+", value.elements)) if len(value.elements) <= MAX_DENSE else ()
         if value.elements.strip() in ("true", "false"):
             found = (int(value.elements.strip() == "true"),)
@@ -79,6 +82,23 @@ def numbers(value: object) -> tuple[int, ...]:
     if isinstance(value, str) and value.startswith("["):
         return numbers(parse_value(value)[0])
     raise Malformed(f"not whole numbers: {excerpt(str(value))}")
+
+
+def _stored_numbers(value: Typed) -> tuple[int, ...]:
+    """Whole numbers as the bytes they are stored in, which is how MLIR writes more than a hundred of them.
+
+    >>> _stored_numbers(Typed('"0x010000000200000003000000"', "tensor<3xi32>"))
+    (1, 2, 3)
+    """
+    width = _WIDTH.search(value.type)
+    try:
+        raw = bytes.fromhex(value.elements[3:-1])
+    except ValueError:
+        raise Malformed(f"not whole numbers: {excerpt(value.elements)}") from None
+    size = int(width[1]) // 8 if width else 0
+    if not size or len(raw) % size:
+        raise Malformed(f"not whole numbers: {excerpt(value.elements)} : {excerpt(value.type)}")
+    return tuple(int.from_bytes(raw[at : at + size], "little", signed=True) for at in range(0, len(raw), size))
 
 
 def _count(type_text: str) -> int:
