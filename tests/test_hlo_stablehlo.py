@@ -386,3 +386,11 @@ def test_a_configuration_is_found_however_it_is_spaced() -> None:
         '%0 = "stablehlo.custom_call"(%arg0) {call_target_name="f", backend_config={bar = 42 : i32}} : (tensor<4xf32>) -> tensor<4xf32>'
     )
     assert backend_config(called) == {"bar": 42}
+
+
+def test_a_product_along_dimensions_that_its_operand_has_not_is_an_error() -> None:
+    with pytest.raises(SourceError, match=r"m\.mlir: line 4: a product along dimensions \(3,\) of an operand with 2"):
+        last(
+            "%0 = stablehlo.dot_general %arg0, %arg0, contracting_dims = [1] x [3] : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>",
+            arguments="%arg0: tensor<4x4xf32>",
+        )

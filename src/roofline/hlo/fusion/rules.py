@@ -171,6 +171,8 @@ def folds(computation: Computation, product: Instruction, operand: int) -> bool:
     numbers = product.dot
     left = product.operands[0] == operand
     batch, contracted = (numbers.lhs_batch, numbers.lhs_contracting) if left else (numbers.rhs_batch, numbers.rhs_contracting)
+    if any(axis >= len(order) for axis in (*batch, *contracted)):
+        return False
     free = tuple(axis for axis in range(len(order)) if axis not in batch and axis not in contracted)
     places = [tuple(order[axis] for axis in axes) for axes in (batch, contracted, free)]
     together = all(part == tuple(range(part[0], part[0] + len(part))) for part in places if part)

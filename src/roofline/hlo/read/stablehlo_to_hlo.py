@@ -160,14 +160,18 @@ def _dot(operation: Operation, operands: list[Shape], results: list[Shape]) -> G
     given = operation.attributes
     if operation.name.endswith(".dot"):
         rank = operands[0].rank if operands else 0
-        found: dict[str, object] = {"lhs_contracting_dims": (max(rank - 1, 0),), "rhs_contracting_dims": (0,)}
+        found: dict[str, tuple[int, ...]] = {"lhs_contracting_dims": (max(rank - 1, 0),), "rhs_contracting_dims": (0,)}
     else:
         found = _dot_dimensions(given)
+        for side, operand in zip(("lhs", "rhs"), operands, strict=False):
+            axes = (*found[f"{side}_batch_dims"], *found[f"{side}_contracting_dims"])
+            if not all(0 <= axis < operand.rank for axis in axes):
+                raise Malformed(f"a product along dimensions {axes} of an operand with {operand.rank}")
     return {**found, **_precision(given)}
 
 
-def _dot_dimensions(given: Given) -> dict[str, object]:
-    found: dict[str, object] = {}
+def _dot_dimensions(given: Given) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
     inner = nested(given["dot_dimension_numbers"]) if "dot_dimension_numbers" in given else {}
     for pretty, generic, name in (("batching_dims", "batching", "batch"), ("contracting_dims", "contracting", "contracting")):
         left, _, right = str(given.get(pretty, "[] x []")).partition("x")
