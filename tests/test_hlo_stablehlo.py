@@ -394,3 +394,17 @@ def test_a_product_along_dimensions_that_its_operand_has_not_is_an_error() -> No
             "%0 = stablehlo.dot_general %arg0, %arg0, contracting_dims = [1] x [3] : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>",
             arguments="%arg0: tensor<4x4xf32>",
         )
+
+
+def test_a_loop_with_more_results_than_it_carries_is_an_error() -> None:
+    with pytest.raises(SourceError, match="while gives 1 values where 2 are named"):
+        last(
+            '%0:2 = "stablehlo.while"(%arg0) ({',
+            "^bb0(%a: tensor<4xf32>):",
+            "  %c = stablehlo.constant dense<true> : tensor<i1>",
+            "  stablehlo.return %c : tensor<i1>",
+            "}, {",
+            "^bb0(%b: tensor<4xf32>):",
+            "  stablehlo.return %b : tensor<4xf32>",
+            "}) : (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)",
+        )

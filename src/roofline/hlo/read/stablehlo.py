@@ -307,6 +307,8 @@ class _Builder:
     def elements(self, draft: _Draft, results: list[str], index: int, raw: dict[str, object]) -> None:
         """Names the elements of a tuple."""
         parts = draft.instructions[index].shape.parts
+        if len(results) > len(parts):
+            raise Malformed(f"{draft.instructions[index].opcode} gives {len(parts)} values where {len(results)} are named")
         for number, name in enumerate(results):
             given: dict[str, object] = {"index": number, **({"metadata": raw["metadata"]} if "metadata" in raw else {})}
             part = self.emit(draft, f"{draft.instructions[index].name}.{number}", "get-tuple-element", parts[number], (index,), given)
