@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from .errors import clean
 from .units import show
-from .workload import NO_COVERAGE, Coverage
+from .workload import NO_COVERAGE, Coverage, PeakMemory
 
 SCHEMA = "roofline.report/1"
 FINDINGS_IN_SUMMARY = 3
@@ -332,6 +332,7 @@ class Report(Struct, frozen=True, kw_only=True):
     by_device: tuple[DeviceShare, ...] = ()
     by_step_and_device: tuple[StepDeviceShare, ...] = ()
     findings: tuple[Finding, ...] = ()
+    memory: PeakMemory | None = None
     summary: str = ""
 
     @property

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from .cost import Cost
 from .ledger import Ledger
@@ -220,6 +221,65 @@ class Step(Struct, frozen=True, kw_only=True):
 NO_COVERAGE = Coverage()
 
 
+class LiveBuffer(Struct, frozen=True, kw_only=True):
+    """An array in memory: the instruction that makes it, that instruction's scope, its shape and bytes.
+
+    ``kind`` is ``argument``, ``output``, ``constant`` or ``temporary``; ``unused`` is memory between them that no array fits in.
+    """
+
+    kind: str
+    bytes: int
+    name: str = ""
+    scope: str = ""
+    shape: str = ""
+
+
+class LiveScope(Struct, frozen=True, kw_only=True):
+    """The arrays of one kind and scope that are live at the peak: their bytes and how many they are."""
+
+    kind: str
+    scope: str
+    bytes: int
+    buffers: int
+
+
+class PeakMemory(Struct, frozen=True, kw_only=True):
+    """The most that a program holds in one device's main memory at once, in bytes, and what that is.
+
+    ``peak_bytes`` is arguments + outputs − donated + constants + temporaries; ``donated`` are outputs in the memory of an argument.
+    ``method`` is ``buffer assignment`` (the compiler's own), ``liveness over the schedule``, or ``liveness in program order`` of a program
+    without a schedule, where a compiler's order may need more or less. ``at_peak`` is what is live then, ``largest`` its largest arrays.
+    """
+
+    program: str = ""
+    peak_bytes: int
+    capacity_bytes: int | float | None = None
+    method: str
+    arguments: int = 0
+    outputs: int = 0
+    donated: int = 0
+    constants: int = 0
+    temporaries: int = 0
+    at_peak: tuple[LiveScope, ...] = ()
+    largest: tuple[LiveBuffer, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether it is known to fit, or nothing is known against it."""
+        return self.capacity_bytes is None or self.peak_bytes <= self.capacity_bytes
+
+    def divided(self, devices: int) -> "PeakMemory":
+        """One device's share of a program that is spread evenly over several."""
+        kinds = {name: getattr(self, name) // devices for name in ("arguments", "outputs", "donated", "constants", "temporaries")}
+        return replace(
+            self,
+            peak_bytes=self.peak_bytes // devices,
+            at_peak=tuple(replace(one, bytes=one.bytes // devices) for one in self.at_peak),
+            largest=tuple(replace(one, bytes=one.bytes // devices) for one in self.largest),
+            **kinds,
+        )
+
+
 class KernelUse(Struct, frozen=True):
     """A kernel that an operation of a profile launched: what counters of kernels are joined by.
 
@@ -261,7 +321,7 @@ class Recording(Struct, frozen=True, kw_only=True):
 
     ``kernels`` are what the operations launched, where a profile names kernels. ``measured`` is the share of the wall time for which
     hardware counters of the whole program saw each unit busy (0 to 1), where a profile has such counters. ``idle`` is why the devices
-    were idle, the longest reason first.
+    were idle, the longest reason first. ``memory`` is the peak memory of a program, of several that of the one that needs most.
     """
 
     workload: Workload
@@ -274,4 +334,5 @@ class Recording(Struct, frozen=True, kw_only=True):
     kernels: tuple[KernelUse, ...] = ()
     measured: Mapping[str, float] = field(default_factory=dict)
     idle: tuple[IdleReason, ...] = ()
+    memory: PeakMemory | None = None
     notes: tuple[str, ...] = ()

@@ -38,6 +38,7 @@ from .cache_hits import resident, served
 from .counters import with_counters
 from .findings import clock_of, diagnose
 from .losses import cause
+from .memory import held_against, out_of_memory
 from .needed_work import needed
 from .op_info import op_info
 from .program_points import points
@@ -111,8 +112,11 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         DeviceShare(op=id, device=s.key, count=s.count, time_s=s.time_s) for id, op in enumerate(workload) for s in op.by_device
     )
     described = describe(corrections.lower(machine))
+    memory = held_against(recording.memory, machine)
+    too_much = out_of_memory(memory, machine)
+    advice = _findings(_advice(recording, placed, standings, made, machine, corrections), ops, by_device, devices, moved)
     findings = with_wall_clock(
-        _findings(_advice(recording, placed, standings, made, machine, corrections), ops, by_device, devices, moved),
+        (too_much, *advice) if too_much else advice,
         workload.ops,
         by_step,
         len(devices) or len({share.device for share in by_device}),
@@ -153,6 +157,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
             for part in op.by_step_and_device
         ),
         findings=findings,
+        memory=memory,
         summary=summary(made, described, devices, findings),
     )
 

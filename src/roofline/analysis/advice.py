@@ -68,6 +68,15 @@ class Kind(Struct, frozen=True):
 
 
 KINDS: dict[str, Kind] = {
+    "out-of-memory": Kind(
+        "need more memory than the machine has",
+        (
+            "donate arguments that the program replaces: parameters, optimizer state, a cache (donate_argnums)",
+            "recompute instead of keeping: jax.checkpoint around the scopes that hold most at the peak",
+            "hold less at once: a smaller batch with gradient accumulation, narrower formats",
+            "spread it over more devices: shard parameters, optimizer state and activations",
+        ),
+    ),
     "above-roof": Kind(
         "are faster than the roofline allows",
         (

@@ -20,8 +20,10 @@ from msgspec.structs import replace
 from .. import analysis
 from ..errors import MachineError, MissingExtra, UsageError
 from ..hlo.fusion.compiler_model import fuse
+from ..hlo.fusion.copies import with_copies
 from ..hlo.ir.module import HloModule
 from ..hlo.ir.platforms import Platform, platform_of
+from ..hlo.memory.peak import peak_memory
 from ..hlo.needed import reviewed_program
 from ..hlo.price.collectives import network_of
 from ..hlo.read import parse
@@ -66,7 +68,8 @@ def analyze(
         machine = _machine(chip)
         found = lower(function, machine, compiled=compiled, **jit)(*args, **kwargs)
         workload = reviewed_program(found.module, found.platform, link=network_of(machine, link), trips=trips)
-        recording = Recording(workload=workload, format="jax", notes=found.notes)
+        memory = peak_memory(found.module, found.platform)
+        recording = Recording(workload=workload, format="jax", memory=memory, notes=found.notes)
         return analysis.analyze(recording, machine, corrections)
 
     return report
@@ -86,7 +89,7 @@ def lower(function: Callable[..., Any], machine: Machine, *, compiled: bool | No
         module = parse(written.as_text(debug_info=True), getattr(function, "__name__", "function"))
         if module.num_partitions > 1:
             return _compiled(jitted.lower(*args, **kwargs), target, machine, backend)
-        return Lowered(fuse(module, target), target, (ESTIMATE.format(chip=machine.name), *notes))
+        return Lowered(with_copies(fuse(module, target), target), target, (ESTIMATE.format(chip=machine.name), *notes))
 
     return lowered
 
@@ -108,7 +111,9 @@ def _written_down(
 
 def _compiled(trace: Any, target: Platform, machine: Machine, backend: str) -> Lowered:
     """What the compiler at hand emits, read from its own protobuf."""
-    module = parse(trace.compile().runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto(), "compiled program")
+    compiled = trace.compile()
+    module = parse(compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto(), "compiled program")
+    module = replace(module, buffer_assignment=_buffer_assignment(compiled))
     devices = module.num_partitions * module.replica_count
     notes = [f"one of {devices} devices"] if devices > 1 else []
     if backend == "cpu" != target:
@@ -117,6 +122,15 @@ def _compiled(trace: Any, target: Platform, machine: Machine, backend: str) -> L
     elif backend != target:
         notes.append(BORROWED.format(backend=backend, chip=machine.name))
     return Lowered(module, target, tuple(notes))
+
+
+def _buffer_assignment(compiled: Any) -> bytes:
+    """Where the compiler put every array of a program, as a BufferAssignmentProto; empty where it does not say."""
+    try:
+        found = compiled.memory_analysis().serialized_buffer_assignment_proto
+    except Exception:  # older versions of JAX and some backends have none
+        return b""
+    return found if isinstance(found, bytes) else b""
 
 
 def _machine(chip: str | Machine | None) -> Machine:

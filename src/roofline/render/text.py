@@ -6,11 +6,12 @@ from ..report import Finding, OpInfo, Point, Report
 from ..resource import bound_words
 from ..selection import Group
 from ..units import percent, plain, show
-from ..workload import is_caveat
+from ..workload import PeakMemory, is_caveat
 from .op_table import efficiency_cell, known_flops, more, ops_text
 from .tables import PLAIN, Cell, Paper, facts, table
 
 OP_NOTES = 6  # notes on ops shown in a terminal
+AT_PEAK = 4  # scopes named in a terminal; the report has them all
 FINDINGS = 5  # shown in a terminal; the report has them all
 
 
@@ -132,13 +133,17 @@ def program_facts(report: Report, feeds: bool = True) -> list[tuple[str, str]]:
     several = len(report.input.devices) > 1 and total.device_seconds is not None
     summed = f" on {len(report.input.devices)} devices ({show(total.device_seconds, 's')} summed over them)" if several else ""
     per_op = f"{show(total.time_s, 's')}{summed}; per-op roofline: {percent(total.op_efficiency)} of the measured time"
+    memory = [("memory", _memory(report.memory)), ("at peak", _at_peak(report.memory))]
+    too_much = report.memory is not None and not report.memory.fits
     return [
+        *(memory if too_much else []),
         ("time", per_op if total.time_s else ""),
         ("busy", _busy(total)),
         ("lost", _lost(total)),
         ("minimum", f"{show(total.floor_s, 's')} if all ops overlapped, {bound_words(total.bound)}"),
         ("work", _amounts(total, report.ops)),
         ("intensity", f"{plain(total.intensity)} FLOP/B" if total.intensity else ""),
+        *([] if too_much else memory),
         ("hardware", _hardware(report)),
         ("steps", _steps(points)),
         ("before steps", f"{show(cover.before_steps_s, 's')} before the first step's device work" if cover.before_steps_s else ""),
@@ -164,6 +169,39 @@ def _amounts(point: Point, ops: Sequence[OpInfo] = ()) -> str:
 
 def _missing(ops: int) -> str:
     return f" and {'one' if ops == 1 else f'{ops:,}'} unknown" if ops else ""
+
+
+def _memory(memory: PeakMemory | None) -> str:
+    """The peak memory, the capacity, and what kinds of arrays it is for."""
+    if memory is None:
+        return ""
+    room = ""
+    if memory.capacity_bytes:
+        room = f" of {show(memory.capacity_bytes, 'B')} ({percent(memory.peak_bytes / memory.capacity_bytes)})"
+    donated = f" ({show(memory.donated, 'B')} in donated arguments)" if memory.donated else ""
+    parts = [
+        f"{name} {show(size, 'B')}{more}"
+        for name, size, more in (
+            ("arguments", memory.arguments, ""),
+            ("outputs", memory.outputs, donated),
+            ("constants", memory.constants, ""),
+            ("temporaries", memory.temporaries, ""),
+        )
+        if size * 1000 > memory.peak_bytes
+    ]
+    too_much = "" if memory.fits else "does not fit: "
+    return f"{too_much}peak {show(memory.peak_bytes, 'B')}{room}: {', '.join(parts)}; by {memory.method}"
+
+
+def _at_peak(memory: PeakMemory | None) -> str:
+    """The scopes whose temporary arrays take most at the peak, and the largest of them."""
+    rows = [row for row in memory.at_peak if row.kind == "temporary"] if memory else []
+    if not memory or not rows or memory.temporaries * 1000 < memory.peak_bytes:
+        return ""
+    said = [f"{row.scope or 'no scope'} {show(row.bytes, 'B')}" for row in rows[:AT_PEAK]]
+    said += [f"{len(rows) - AT_PEAK} more scopes"] if len(rows) > AT_PEAK else []
+    largest = next((one for one in memory.largest if one.kind == "temporary"), None)
+    return ", ".join(said) + (f"; largest {largest.name} {largest.shape}, {show(largest.bytes, 'B')}" if largest else "")
 
 
 def _busy(total: Point) -> str:

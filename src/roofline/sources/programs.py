@@ -10,15 +10,18 @@ from pathlib import Path
 
 from ..errors import UsageError, did_you_mean
 from ..hlo.fusion.compiler_model import fuse
+from ..hlo.fusion.copies import with_copies
 from ..hlo.fusion.decompiling import decompiled, is_widened
 from ..hlo.fusion.reduce_scatters import with_reduce_scatters
 from ..hlo.ir.module import HloModule
 from ..hlo.ir.platforms import Platform, detect_platform, named_platform, platform_of
+from ..hlo.memory.peak import peak_memory
 from ..hlo.needed import reviewed_program
 from ..hlo.partition.one_device import devices_of, is_written_for_one_device, partitioned, shared_evenly
 from ..hlo.price.collectives import Network, network_of
+from ..hlo.price.pricing import even_share
 from ..machine import Machine
-from ..workload import Op, Recording, Workload
+from ..workload import Op, PeakMemory, Recording, Workload
 from .hlo_dump import read_modules, sniff
 
 __all__ = ["is_compiled", "prepared", "read", "sniff"]
@@ -53,13 +56,18 @@ def read(path: Path, target: Machine | None = None, *, network: Network | None =
     """
     notes: list[str] = []
     ops: list[Op] = []
+    peaks: list[PeakMemory] = []
     modules = list(read_modules(path))
     check_loops(modules, trips or {})
     for module in modules:
         ready, platform, note = prepared(module, target)
         notes += note
         ops += reviewed_program(ready, platform, link=network or (network_of(target) if target else None), trips=trips).ops
-    return Recording(workload=Workload(tuple(ops)), format="hlo", files=(str(path),), notes=tuple(notes))
+        peak = peak_memory(ready, platform)
+        devices = even_share(ready.entry_computation[0])  # marked where nothing says how arrays are spread
+        peaks += [peak.divided(devices)] if peak else []
+    most = max(peaks, key=lambda one: one.peak_bytes, default=None)
+    return Recording(workload=Workload(tuple(ops)), format="hlo", files=(str(path),), memory=most, notes=tuple(notes))
 
 
 def check_loops(modules: Iterable[HloModule], trips: Mapping[str, int]) -> None:
@@ -98,19 +106,24 @@ def prepared(module: HloModule, target: Machine | None = None) -> tuple[HloModul
 def from_cpu(module: HloModule, platform: Platform) -> tuple[HloModule, list[str]]:
     """A program that was compiled for a CPU as kernels of an accelerator, and what else is to be said about that."""
     whole, scatters = with_reduce_scatters(decompiled(module))
-    return fuse(whole, platform), [SCATTERS.format(count=scatters)] if scatters else []
+    return _kernels(whole, platform), [SCATTERS.format(count=scatters)] if scatters else []
+
+
+def _kernels(module: HloModule, platform: Platform) -> HloModule:
+    """A program that was not compiled as the kernels that a compiler would make of it, with the copies that it must add."""
+    return with_copies(fuse(module, platform), platform)
 
 
 def _one_device(module: HloModule, platform: Platform) -> tuple[HloModule, list[str]]:
     """The kernels of a program that was not compiled, of one device where it is for several, and what is said about that."""
     devices = devices_of(module)
     if devices == 1:
-        return fuse(module, platform), []
+        return _kernels(module, platform), []
     if is_written_for_one_device(module):
-        return fuse(module, platform), [MANUAL.format(name=module.name, devices=devices)]
+        return _kernels(module, platform), [MANUAL.format(name=module.name, devices=devices)]
     found = partitioned(module)
     if not found.annotated:
-        return shared_evenly(fuse(module, platform), devices), [SHARED.format(name=module.name, devices=devices)]
+        return shared_evenly(_kernels(module, platform), devices), [SHARED.format(name=module.name, devices=devices)]
     note = PARTITIONED.format(
         name=module.name,
         devices=devices,
@@ -118,7 +131,7 @@ def _one_device(module: HloModule, platform: Platform) -> tuple[HloModule, list[
         exchanges=_counts(found.exchanges) or "none",
         assumed=ASSUMED.format(ops=_counts(found.assumed)) if found.assumed else "",
     )
-    return fuse(found.module, platform), [note]
+    return _kernels(found.module, platform), [note]
 
 
 def _counts(counted: Mapping[str, int]) -> str:

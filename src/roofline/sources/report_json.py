@@ -69,6 +69,7 @@ def read(path: Path, target: Machine | None = None) -> Recording:
             for one in report.steps
         ),
         coverage=report.coverage,
+        memory=report.memory,
         notes=(*report.input.notes, f"read from a report on {report.machine.name}"),
     )
 

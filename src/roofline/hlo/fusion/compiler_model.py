@@ -60,10 +60,10 @@ def fuse(module: HloModule, platform: Platform, rules: Rules | None = None) -> H
         computation = flat.computations[number]
         maker.computations[number] = maker.rebuilt(computation, groups_of(computation, chosen))
     marked = {**flat.frontend_attributes, ESTIMATED: platform}
-    return replace(flat, computations=tuple(maker.computations), frontend_attributes=marked)
+    return replace(flat, computations=tuple(maker.computations), frontend_attributes=marked, buffer_assignment=b"")
 
 
-class _Names(Struct):
+class Names(Struct):
     """Names that are taken, and new ones."""
 
     taken: set[str]
@@ -86,9 +86,9 @@ class _Maker:
     def __init__(self, module: HloModule) -> None:
         self.module = module
         self.computations = list(module.computations)
-        self.titles = _Names({computation.name for computation in module})
+        self.titles = Names({computation.name for computation in module})
         running = set(computations_that_run(module))
-        self.names = _Names({one.name for number, each in enumerate(module) if number not in running for one in each})
+        self.names = Names({one.name for number, each in enumerate(module) if number not in running for one in each})
 
     def rebuilt(self, computation: Computation, groups: tuple[Group, ...]) -> Computation:
         """The computation with a fusion for each group of more than one instruction, each value before its uses."""

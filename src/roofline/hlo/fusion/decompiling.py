@@ -43,7 +43,7 @@ _ASKED_FOR = re.compile(r"(?:.*/)?(?:convert_element_type|convert|astype|Cast|xl
 
 def decompiled(module: HloModule) -> HloModule:
     """The program without its compiler's fusions, copies between layouts and widened formats; not scheduled, so that it can be fused."""
-    flat = inlined(replace(module, computations=tuple(map(_unfused, module.computations)), is_scheduled=False))
+    flat = inlined(replace(module, computations=tuple(map(_unfused, module.computations)), is_scheduled=False, buffer_assignment=b""))
     named = any(one.op_name for one in flat.entry_computation.instructions if one.opcode != "parameter")
     computations, busy = list(flat.computations), busy_computations(flat)
     calls = Counter(call.computation for each in flat for one in each.instructions for call in one.calls)

@@ -289,7 +289,8 @@ class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its 
     """A whole program: its computations, the one it starts in, and what the header says.
 
     ``form`` is ``hlo text``, ``hlo proto`` or ``stablehlo``. ``id`` is the compiler's number of the module, when the form has it.
-    ``parameter_shapes`` and ``result_shape`` carry the entry's layouts, which the instructions' own need not.
+    ``parameter_shapes`` and ``result_shape`` carry the entry's layouts, which the instructions' own need not. ``buffer_assignment`` is the
+    compiler's BufferAssignmentProto, where the program came with it.
     """
 
     name: str
@@ -305,6 +306,7 @@ class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its 
     result_shape: Shape | None = None
     frontend_attributes: Mapping[str, str] = field(default_factory=dict)
     frames: StackFrames = NO_FRAMES
+    buffer_assignment: bytes = b""
 
     def __post_init__(self) -> None:
         _check_calls(self.computations)

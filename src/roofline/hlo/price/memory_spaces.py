@@ -14,7 +14,11 @@ _VMEM_SPACE, _SCALAR_SPACES, _HOST_SPACE = 1, (2, 4, 6), 5
 
 def level(shape: Shape, platform: Platform, access: str) -> Resource | None:
     """The memory an array lies in, or the link to it; ``None`` for scalar memory."""
-    space = shape.memory_space
+    return level_of_space(shape.memory_space, platform, access)
+
+
+def level_of_space(space: int, platform: Platform, access: str) -> Resource | None:
+    """The memory with a compiler's number, or the link to it; ``None`` for scalar memory."""
     if not space or platform == "cpu":
         return HBM
     if space == _HOST_SPACE:

@@ -219,6 +219,12 @@ def _updates_of_parameters(body: Computation, index: int) -> tuple[int, ...] | N
     return tuple(chain) if chain else None
 
 
+def in_place_parameters(body: Computation) -> list[int]:
+    """The parameters of a fused body that a result of it updates in place."""
+    chains = [chain for _, leaf in _results(body) if (chain := _updates_of_parameters(body, leaf))]
+    return [_base(body, target) for chain in chains for index in chain for target in updated(body[index])]
+
+
 def _changes(module: HloModule, computation: Computation, instruction: Instruction) -> list[tuple[int, int, bool]]:
     """The arrays that an update in place changes, how many elements of each, and whether it reads them first."""
     targets = updated(instruction)

@@ -18,7 +18,7 @@ from ..ir.opcodes import CALLERS
 from ..ir.shapes import Shape
 from .proto_attributes import MADE, PLAIN, ZEROES
 from .proto_shapes import read_shape
-from .wire import BYTES, fields, unpack
+from .wire import BYTES, Field, fields, unpack
 
 MAX_WRAPPERS = 4  # HloSnapshot > HloProto > HloModuleProto is as deep as it gets
 
@@ -40,6 +40,7 @@ _MODULE = " ".join(
 _INSTRUCTION = "1t 2t 3b? 9i 35i 36i* 37i* 38i* 0m 0b"
 _COMPUTATION = f"1t 2({_INSTRUCTION})* 5i 6i 8t"  # HloComputationProto: name, instructions, id, root_id, execution_thread
 _MUST_ALIAS = 2
+_ASSIGNMENT = 3
 
 # dimensions = 14 serves two opcodes under names of their own in text.
 _DIMENSION_OF = {"iota_dimension": "iota", "inferred_dimension": "reshape"}
@@ -122,7 +123,7 @@ class _Reader:
 
     def read(self) -> HloModule:
         data = self.data
-        start, end = unwrap(data)
+        start, end, assignment = unwrap(data)
         whole = unpack(_MODULE, data, start, end)
         name, entry_name, bodies, identity, entry, payloads, shapes, schedule, aliases, devices, frames, attributes = whole
         if not bodies:
@@ -151,6 +152,7 @@ class _Reader:
             result_shape=None if shapes[1] is None else read_shape(data, shapes[1], self.shapes),
             frontend_attributes=dict(attributes[0]),
             frames=StackFrames(files=frames[0], functions=frames[1], locations=frames[2], frames=frames[3]),
+            buffer_assignment=assignment,
         )
 
     def _entry(self, identity: int | None, name: str, computations: tuple[Computation, ...], start: int) -> int:
@@ -225,12 +227,13 @@ class _Reader:
         return tuple(reversed(calls)) if opcode == "while" else tuple(calls)
 
 
-def unwrap(data: bytes) -> tuple[int, int]:
-    """Where the HloModuleProto is: the data itself, or field 1 of an HloProto (hlo_module) or snapshot (hlo).
+def unwrap(data: bytes) -> tuple[int, int, bytes]:
+    """Where the HloModuleProto is: the data itself, or field 1 of an HloProto (hlo_module) or snapshot (hlo); and its buffer assignment.
 
     All of them begin with field 1; a module's is its name, a wrapper's a message, which begins with its own field 1.
     """
     start, end = 0, len(data)
+    around: list[Field] = []
     for _ in range(MAX_WRAPPERS):
         held = fields(data, start, end)
         if not held:
@@ -238,5 +241,7 @@ def unwrap(data: bytes) -> tuple[int, int]:
         first = held[0]
         if first[0] != 1 or first[1] != BYTES or data[first[2] : first[2] + 1] != b"\n":
             break
-        start, end = first[2], first[3]
-    return start, end
+        start, end, around = first[2], first[3], held
+    # buffer_assignment = 3 of the HloProto directly around the module
+    assignment = next((data[begin:stop] for number, kind, begin, stop in around if number == _ASSIGNMENT and kind == BYTES), b"")
+    return start, end, assignment

@@ -148,21 +148,29 @@ class _Builder:
             form="stablehlo",
             replica_count=_count(given, "num_replicas"),
             num_partitions=_count(given, "num_partitions"),
-            aliases=self.aliases(self.functions[entry]),
+            aliases=self.aliases(self.functions[entry], computation),
             parameter_shapes=tuple(computation.instructions[index].shape for index in computation.parameters),
             result_shape=computation.root_instruction.shape,
             frontend_attributes={"xla.sdy.meshes": f"{{{', '.join(meshes)}}}"} if meshes else {},
             frames=self.locations.frames(),
         )
 
-    def aliases(self, function: Operation) -> tuple[Alias, ...]:
-        """Donated arguments: ``tf.aliasing_output = 1 : i32`` names the result that takes over the memory."""
-        found = []
-        for number, (_, _, given) in enumerate(function.regions[0].arguments):
-            output = given.get("tf.aliasing_output")
-            if isinstance(output, int):
-                found.append(Alias((output,), number))
-        return tuple(found)
+    def aliases(self, function: Operation, computation: Computation) -> tuple[Alias, ...]:
+        """Donated arguments: ``tf.aliasing_output = 1 : i32`` names the result that takes over the memory.
+
+        Of ``jax.buffer_donor = true`` the compiler chooses the result: the first of its shape that is not taken.
+        """
+        marks = [given for _, _, given in function.regions[0].arguments]
+        found = {number: output for number, given in enumerate(marks) if isinstance(output := given.get("tf.aliasing_output"), int)}
+        result = computation.root_instruction.shape
+        results = result.parts if result.is_tuple else (result,)
+        for number, given in enumerate(marks):
+            if given.get("jax.buffer_donor") is True and number not in found:
+                shape = computation[computation.parameters[number]].shape
+                free = [place for place, one in enumerate(results) if one == shape and place not in found.values()]
+                if free:
+                    found[number] = free[0]
+        return tuple(Alias((output,), number) for number, output in sorted(found.items()))
 
     def function(self, name: str, *, is_entry: bool = False) -> int:
         """The computation of a function, built when first called."""

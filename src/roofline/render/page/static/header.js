@@ -137,6 +137,11 @@ function summary(report, program, shown, totals, machine) {
     const ridge = machine.bestMatrix ? machine.ridge(machine.bestMatrix.resource) : null;
     found.push(["Arithmetic intensity", show(total.intensity, "FLOP/B"), `ridge point ${show(ridge, "FLOP/B")}`, "intensity"]);
   }
+  if (report.memory) {
+    const { peak_bytes, capacity_bytes } = report.memory;
+    const room = capacity_bytes ? `${percent(peak_bytes / capacity_bytes)} of ${show(capacity_bytes, "B")}` : report.memory.method;
+    found.push(["Peak memory", show(peak_bytes, "B"), peak_bytes > (capacity_bytes ?? Infinity) ? `does not fit: ${room}` : room, "memory"]);
+  }
   found.push(["Work", show(total?.flops ?? totals.flops, "FLOP"), total?.rate ? `${show(total.rate, "FLOP/s")} achieved` : "", "work"]);
   if (coverage.busy_s && coverage.priced_s !== null) {
     found.push(["Known cost", percent(coverage.priced_s / coverage.busy_s), "of busy time", "priced"]);

@@ -1,0 +1,27 @@
+"""Memory: a program's peak memory compared with the machine's capacity."""
+
+from msgspec.structs import replace
+
+from ..machine import Machine
+from ..report import Finding
+from ..units import show
+from ..workload import PeakMemory
+from .advice import KINDS
+
+KIND = "out-of-memory"
+
+
+def held_against(memory: PeakMemory | None, machine: Machine) -> PeakMemory | None:
+    """The peak memory of a program with the capacity of a machine's main memory beside it."""
+    return None if memory is None else replace(memory, capacity_bytes=machine.capacity())
+
+
+def out_of_memory(memory: PeakMemory | None, machine: Machine) -> Finding | None:
+    """A program that needs more main memory than there is."""
+    if memory is None or memory.fits or memory.capacity_bytes is None:
+        return None
+    message = (
+        f"{memory.program or 'the program'} needs {show(memory.peak_bytes, 'B')} of memory and {machine.name} has "
+        f"{show(memory.capacity_bytes, 'B')}: {show(memory.peak_bytes - memory.capacity_bytes, 'B')} too much."
+    )
+    return Finding(kind=KIND, message=message, levers=KINDS[KIND].levers)

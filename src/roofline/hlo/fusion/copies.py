@@ -1,0 +1,150 @@
+"""Copies that a compiler must add to a program, and those it leaves out.
+
+An update in place, and a loop, write over their operand. Where that array must stay as it is (an argument that is not donated, a
+constant, an array that is used again later) they get a copy of it, and so does an argument that is returned in memory of its own.
+Arguments that are donated are not copied, and a copy of an array that nothing else needs is left out.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from ..ir.module import Computation, HloModule, Instruction
+from ..ir.platforms import Platform
+from ..memory.values import Value, Values, ValuesOf, leaves, paths
+from ..price.bodies import updated
+from ..price.traffic import in_place_parameters
+from .compiler_model import Names
+from .inlining import computations_that_run
+
+
+class _Use(NamedTuple):
+    """An array that an instruction must have to itself: one of its operands, or a part of it."""
+
+    user: int
+    operand: int
+    path: tuple[int, ...] = ()
+
+
+def with_copies(module: HloModule, platform: Platform) -> HloModule:
+    """A program that was not compiled, with the copies that its updates, loops and results need and without those that nothing needs."""
+    running = computations_that_run(module)
+    if any(one.opcode == "copy" for number in running for one in module.computations[number]):
+        module = _without_idle_copies(module, ValuesOf(module, platform), running)
+    values = ValuesOf(module, platform)
+    names = Names({one.name for computation in module for one in computation})
+    computations = list(module.computations)
+    for number in running:
+        if uses := _needed(values, number):
+            computations[number] = _inserted(computations[number], uses, names.fresh)
+    return replace(module, computations=tuple(computations))
+
+
+def _without_idle_copies(module: HloModule, values: ValuesOf, running: Iterable[int]) -> HloModule:
+    """The module without copies, within one memory, of arrays that nothing else needs."""
+    computations = list(module.computations)
+    for number in running:
+        new = list(module.computations[number].instructions)
+        for time, index in enumerate(values[number].order):
+            if new[index].opcode == "copy" and _is_idle(values, number, new[index], time):
+                new[index] = replace(new[index], opcode="bitcast")
+        computations[number] = replace(computations[number], instructions=tuple(new))
+    return replace(module, computations=tuple(computations))
+
+
+def _is_idle(values: ValuesOf, number: int, copy: Instruction, time: int) -> bool:
+    found = values[number]
+    copied = found.trees[copy.operands[0]]
+    if not isinstance(copied, Value) or found.computation[copy.operands[0]].shape.memory_space != copy.shape.memory_space:
+        return False
+    carried = copied.leaf is not None and number != values.module.entry  # what becomes of it the loop around decides
+    return not carried and copied.last == time and not values.must_stay(number, copied)
+
+
+def _needed(values: ValuesOf, number: int) -> list[_Use]:
+    """The uses in one computation that need an array of their own."""
+    found, computation = values[number], values.module.computations[number]
+    uses: list[_Use] = []
+    for time, index in enumerate(found.order):
+        instruction = computation[index]
+        for operand in _written_over(values.module, instruction):
+            value = found.trees[operand]
+            if isinstance(value, Value) and (value.last > time or values.must_stay(number, value)):
+                uses.append(_Use(index, operand))
+        if instruction.opcode == "while" and instruction.called("body") and instruction.operands:
+            uses += _changed(values, number, index)
+    return uses + (_returned(values, found) if number == values.module.entry else [])
+
+
+def _written_over(module: HloModule, instruction: Instruction) -> tuple[int, ...]:
+    """The operands that an instruction updates in place."""
+    if instruction.opcode != "fusion" or not instruction.calls:
+        return updated(instruction)
+    body = module.computations[instruction.calls[0].computation]
+    given = dict(zip(body.parameters, instruction.operands, strict=False))
+    return tuple(dict.fromkeys(given[parameter] for parameter in in_place_parameters(body) if parameter in given))
+
+
+def _changed(values: ValuesOf, number: int, index: int) -> list[_Use]:
+    """The parts of a loop's operand that it changes and that must stay."""
+    operand = values.module.computations[number][index].operands[0]
+    tree = values[number].trees[operand]
+    changed = values.changed(values.module.computations[number][index])
+    parts = [(path, value) for path, value, changes in zip(paths(tree), leaves(tree), changed, strict=False) if changes]
+    # Single numbers, such as the counter's start, are written where they are needed.
+    arrays = [(path, value) for path, value in parts if value is not None and value.shape.dims]
+    return [_Use(index, operand, path) for path, value in arrays if values.must_stay(number, value)]
+
+
+def _returned(values: ValuesOf, found: Values) -> list[_Use]:
+    """The program's results that are its arguments and are not in their memory."""
+    root = found.computation.root
+    return [
+        _Use(len(found.computation), root, path)
+        for path, value in zip(paths(found.root), leaves(found.root), strict=True)
+        if value is not None and value.leaf is not None and values.donated.get(value.leaf) != path
+    ]
+
+
+def _inserted(computation: Computation, uses: list[_Use], fresh: Callable[[str], str]) -> Computation:
+    """A computation with copies before the instructions that need them."""
+    wanted: dict[int, list[_Use]] = {}
+    for use in uses:
+        wanted.setdefault(use.user, []).append(use)
+    new: list[Instruction] = []
+    where: dict[int, int] = {}
+
+    def put(instruction: Instruction) -> int:
+        new.append(instruction)
+        return len(new) - 1
+
+    def copied(index: int) -> int:
+        """A copy of the array that an instruction of the old computation gives."""
+        old = computation[index]
+        name = fresh(f"copy_{old.name}")
+        return put(replace(old, name=name, opcode="copy", operands=(where[index],), calls=(), control=()))
+
+    def given(index: int, inside: list[tuple[int, ...]]) -> int:
+        """An operand with the parts at some paths copied; a part of a tuple that was not put together here stays."""
+        old = computation[index]
+        if () in inside:
+            return copied(index) if not old.shape.is_tuple else where[index]
+        if old.opcode != "tuple":
+            return where[index]
+        parts = [
+            given(part, below) if (below := [path[1:] for path in inside if path[0] == place]) else where[part]
+            for place, part in enumerate(old.operands)
+        ]
+        return put(replace(old, name=fresh(old.name), operands=tuple(parts)))
+
+    def rewritten(user: int, operand: int) -> int:
+        inside = [use.path for use in wanted.get(user, ()) if use.operand == operand]
+        return given(operand, inside) if inside else where[operand]
+
+    for index, old in enumerate(computation.instructions):
+        operands = {operand: rewritten(index, operand) for operand in old.operands}
+        control = tuple(where[one] for one in old.control)
+        where[index] = put(replace(old, operands=tuple(operands[operand] for operand in old.operands), control=control))
+    root = rewritten(len(computation), computation.root)
+    return replace(computation, instructions=tuple(new), root=root, parameters=tuple(where[one] for one in computation.parameters))

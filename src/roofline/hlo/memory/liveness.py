@@ -1,0 +1,225 @@
+"""Liveness: the arrays that a program must hold at once, found by following its order of execution.
+
+Arguments and results of the program are held throughout; a donated argument and its result are one. Every other array lives from the
+instruction that makes it to its last use. Elementwise work and updates write over an operand that nothing needs afterwards. What a
+loop, branch or call holds of its own comes on top of what is live around it.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from ..ir.callgraph import in_order
+from ..ir.module import Computation, HloModule, Instruction
+from ..ir.platforms import Platform
+from ..price.bodies import updated
+from ..price.elementwise import ELEMENTWISE
+from ..price.traffic import in_place_parameters
+from .values import Value, Values, ValuesOf, leaves, paths
+
+_ELEMENTWISE = ELEMENTWISE | {"copy", "all-reduce", "sort"}
+_RESULTS_TRIED = 64  # for one array
+_IN_BODIES = ELEMENTWISE | {"bitcast", "copy", "tuple"}
+
+
+class Live(Struct, frozen=True):
+    """An array that is live, and the computation whose instruction made it."""
+
+    computation: int
+    value: Value
+
+
+class Held(Struct, frozen=True):
+    """The most that a computation holds of its own at once."""
+
+    bytes: int
+    live: tuple[Live, ...]
+
+
+NOTHING_HELD = Held(0, ())
+
+
+class _Slot(Struct, eq=False):
+    """A piece of memory that arrays hold one after another, the first of them ``over`` a parameter that it is the last use of.
+
+    It costs nothing where the caller has it already, for its own array or for the result.
+    """
+
+    values: list[Value]
+    over: Value | None = None
+    is_free: bool = False
+    is_result: bool = False
+
+    def fits(self, before: Value | None, value: Value) -> bool:
+        """Whether its arrays and another after them can all be where a parameter was."""
+        return before is None or self.over is before or before.last < (self.start if self.values else value.made)
+
+    @property
+    def bytes(self) -> int:
+        return max(value.bytes for value in self.values)
+
+    @property
+    def start(self) -> int:
+        return self.values[0].made
+
+    @property
+    def end(self) -> int:
+        return max(value.last for value in self.values)
+
+    def occupant(self, time: int) -> Value | None:
+        """The array in it at a time."""
+        return next((value for value in reversed(self.values) if value.made <= time <= value.last), None)
+
+
+class Liveness:
+    """What the computations of a module hold."""
+
+    def __init__(self, module: HloModule, platform: Platform) -> None:
+        self.module = module
+        self.values = ValuesOf(module, platform)
+        places = {path: place for place, path in enumerate(paths(self.values[module.entry].root))}
+        self._donated = {places[path]: leaf for leaf, path in self.values.donated.items() if path in places}
+        self._held: dict[tuple[int, str], Held] = {}
+        self._elementwise: dict[int, frozenset[int]] = {}
+
+    def held(self, number: int, role: str = "call") -> Held:
+        """The most that a computation holds at once besides its parameters and its result; ``role`` is ``body`` in a loop."""
+        key = (number, "body" if role == "body" else "call")
+        if key not in self._held:
+            self._held[key] = self._simulate(number, key[1])
+        return self._held[key]
+
+    def kept_results(self) -> list[Value]:
+        """The program's results but for those in the memory of a donated argument."""
+        results = leaves(self.values[self.module.entry].root)
+        return [value for place, value in enumerate(results) if value is not None and place not in self._donated]
+
+    def constants(self) -> list[tuple[Instruction, int]]:
+        """The constants of the computations that run, and their bytes."""
+        found = []
+        for values in self.values.walked():
+            for value in values.made:
+                if values.computation[value.index].opcode == "constant":
+                    found.append((values.computation[value.index], value.bytes))
+        return found
+
+    def _simulate(self, number: int, role: str) -> Held:
+        found = self.values[number]
+        slots = self._slots(found, number, role)
+        if number == self.module.entry:
+            _place_in_results(slots)
+        length = len(found.order)
+        change = [0] * (length + 2)
+        for slot in slots:
+            if not slot.is_free:
+                change[slot.start] += slot.bytes
+                change[slot.end + 1] -= slot.bytes
+        most, peak, now, inner = 0, -1, 0, NOTHING_HELD
+        for time in range(length):
+            now += change[time]
+            called = self._called(found.computation[found.order[time]])
+            if now + called.bytes > most:
+                most, peak, inner = now + called.bytes, time, called
+        live = [Live(number, value) for slot in slots if not slot.is_free and (value := slot.occupant(peak)) is not None]
+        return Held(most, (*live, *inner.live))
+
+    def _called(self, instruction: Instruction) -> Held:
+        """The most that the computations an instruction runs hold of their own."""
+        if not instruction.calls or instruction.opcode not in ("while", "conditional", "call", "async-start"):
+            return Held(0, ())
+        found = [self.held(call.computation, call.role) for call in instruction.calls]
+        return max(found, key=lambda held: held.bytes)
+
+    def _slots(self, found: Values, number: int, role: str) -> list[_Slot]:
+        """The pieces of memory that the arrays of a computation take, in the order in which they are made."""
+        results = {id(value): place for place, value in enumerate(leaves(found.root)) if value is not None}
+        slots: dict[int, _Slot] = {}
+        made: list[_Slot] = []
+        gone: set[int] = set()
+        for value in found.made:
+            if found.computation[value.index].opcode == "constant":
+                continue  # part of the program
+            taken = self._taken_over(found, number, value, gone)
+            slot = slots.get(id(taken)) or _Slot([], over=taken)
+            if id(value) in results:
+                # A result is written to the caller's memory, if an argument that is there is no longer needed.
+                before = self._replaced(found, number, role, results[id(value)])
+                fits = [one for one in (slot, _Slot([])) if one.fits(before, value)]
+                slot = fits[0] if fits else slot
+                slot.is_free, slot.is_result = bool(fits), before is None
+            if not slot.values:
+                made.append(slot)
+            slot.values.append(value)
+            slots[id(value)] = slot
+        return made
+
+    def _replaced(self, found: Values, number: int, role: str, place: int) -> Value | None:
+        """The parameter whose memory a result takes over: in a loop the value before it, in the program a donated argument."""
+        if role == "body":
+            return found.parameters[place] if place < len(found.parameters) else None
+        leaf = self._donated.get(place) if number == self.module.entry else None
+        return None if leaf is None else found.parameters[leaf]
+
+    def _taken_over(self, found: Values, number: int, value: Value, gone: set[int]) -> Value | None:
+        """The operand whose memory a result takes over, because the instruction that makes it is its last use; ``gone`` are those taken."""
+        instruction = found.computation[value.index]
+        for operand in self._candidates(found, instruction, value):
+            for old in leaves(found.trees[operand]):
+                if old is None or not old.last == value.made > old.made or old.bytes != value.bytes or id(old) in gone:
+                    continue
+                if old.leaf is None or number != self.module.entry or old.leaf in self.values.donated:
+                    gone.add(id(old))
+                    return old
+        return None
+
+    def _candidates(self, found: Values, instruction: Instruction, value: Value) -> Iterator[int]:
+        """The operands that an instruction may write its result over."""
+        opcode = instruction.opcode
+        if opcode in _ELEMENTWISE:
+            yield from instruction.operands
+        elif opcode in ("dynamic-update-slice", "scatter"):
+            yield from updated(instruction)
+        elif opcode == "fusion" and instruction.calls:
+            number = instruction.calls[0].computation
+            body = self.module.computations[number]
+            over = self._written_over(number)
+            for operand, parameter in zip(instruction.operands, body.parameters, strict=False):
+                if parameter in over and not found.computation[operand].shape.is_tuple:
+                    yield operand
+
+    def _written_over(self, number: int) -> frozenset[int]:
+        """The parameters of a fused body that its result may be written over: updated in place, or used elementwise alone."""
+        if number not in self._elementwise:
+            body = self.module.computations[number]
+            self._elementwise[number] = frozenset([*in_place_parameters(body), *_elementwise_parameters(body)])
+        return self._elementwise[number]
+
+
+def _elementwise_parameters(body: Computation) -> list[int]:
+    """The parameters of which an element of a body's result needs no element but its own."""
+    reached = [0] * len(body)  # for each instruction the parameters it follows from, as bits
+    other = 0  # the parameters that more is made of than elementwise work
+    for bit, parameter in enumerate(body.parameters):
+        reached[parameter] = 1 << bit
+    for index in in_order(body):
+        instruction = body[index]
+        for operand in instruction.operands:
+            reached[index] |= reached[operand]
+        if instruction.opcode not in _IN_BODIES:
+            other |= 0 if instruction.opcode == "parameter" else reached[index]
+    return [parameter for bit, parameter in enumerate(body.parameters) if reached[body.root] & ~other & (1 << bit)]
+
+
+def _place_in_results(slots: list[_Slot]) -> None:
+    """Let arrays stay in the memory of the program's results until these are made, as XLA does: the largest first, where they fit best."""
+    results = sorted((slot for slot in slots if slot.is_free and slot.is_result), key=lambda slot: slot.bytes)
+    sizes, busy = [slot.bytes for slot in results], [[(slot.start, slot.end)] for slot in results]
+    for slot in sorted((slot for slot in slots if not slot.is_free), key=lambda slot: -slot.bytes):
+        start, end = slot.start, slot.end
+        first = bisect_left(sizes, slot.bytes)
+        for place in range(first, min(first + _RESULTS_TRIED, len(results))):
+            if all(end < other_start or other_end < start for other_start, other_end in busy[place]):
+                busy[place].append((start, end))
+                slot.is_free = True
+                break

@@ -1,0 +1,143 @@
+"""Peak memory: the most that a program holds in main memory at once, by the compiler's buffer assignment or else by liveness."""
+
+from collections.abc import Iterable
+
+from ...resource import HBM
+from ...workload import LiveBuffer, LiveScope, PeakMemory
+from ..ir.malformed import Malformed
+from ..ir.module import HloModule, Instruction
+from ..ir.platforms import Platform
+from ..ir.scopes import scope
+from ..ir.shapes import Shape
+from ..price.memory_spaces import level_of_space
+from ..price.traffic import part_of
+from .assignment import Instructions, read_assignment
+from .liveness import Liveness
+from .values import Value, leaves
+
+LARGEST = 16  # buffers that are named
+ASSIGNED, SCHEDULED, IN_ORDER = "buffer assignment", "liveness over the schedule", "liveness in program order"
+
+
+def peak_memory(module: HloModule, platform: Platform) -> PeakMemory | None:
+    """The peak memory of one device that runs a program; ``None`` where a dimension has no bound."""
+    if not all(one.shape.is_bounded for computation in module for one in computation):
+        return None
+    return (_assigned(module, platform) if module.buffer_assignment else None) or _by_liveness(module, platform)
+
+
+def _assigned(module: HloModule, platform: Platform) -> PeakMemory | None:
+    try:
+        allocations = [
+            one for one in read_assignment(module.buffer_assignment) if level_of_space(one.memory_space, platform, "write") == HBM
+        ]
+    except Malformed:
+        return None
+    instructions = Instructions(module)
+    buffers: list[LiveBuffer] = []
+    untraced = 0
+    for one in allocations:
+        if not one.is_traced:
+            untraced += one.bytes
+            continue
+        kind = "argument" if one.is_argument else "output" if one.is_result else "constant" if one.is_constant else "temporary"
+        sizes = [min(array.bytes, one.bytes) if kind == "temporary" else one.bytes for array in one.arrays]
+        for array, size in zip(one.arrays, sizes, strict=True):
+            maker = instructions.find(array)
+            buffers.append(_buffer(kind, maker, None if maker is None else part_of(maker.shape, array.path), size))
+        buffers.append(LiveBuffer(kind="unused", bytes=one.bytes - sum(sizes)))
+    if untraced:
+        live = _temporaries(module, Liveness(module, platform))
+        buffers += [*live, LiveBuffer(kind="unused", bytes=max(untraced - sum(one.bytes for one in live), 0))]
+    return _memory(
+        module,
+        ASSIGNED,
+        buffers,
+        arguments=sum(one.bytes for one in allocations if one.is_argument),
+        outputs=sum(one.bytes for one in allocations if one.is_result),
+        donated=sum(one.bytes for one in allocations if one.is_result and one.is_argument),
+        constants=sum(one.bytes for one in allocations if one.is_constant),
+        temporaries=sum(one.bytes for one in allocations if not (one.is_argument or one.is_result or one.is_constant)),
+    )
+
+
+def _by_liveness(module: HloModule, platform: Platform) -> PeakMemory:
+    liveness = Liveness(module, platform)
+    values = liveness.values[module.entry]
+    entry = module.entry_computation
+
+    def buffer(kind: str, value: Value) -> LiveBuffer:
+        return _buffer(kind, entry[value.index], value.shape, value.bytes)
+
+    arguments = [value for value in values.parameters if value is not None]
+    donated = sum(value.bytes for leaf in liveness.values.donated if (value := values.parameters[leaf]) is not None)
+    kept = liveness.kept_results()
+    results = [value for value in leaves(values.root) if value is not None]
+    constants = [_buffer("constant", one, one.shape, size) for one, size in liveness.constants()]
+    held = liveness.held(module.entry)
+    return _memory(
+        module,
+        SCHEDULED if module.is_scheduled else IN_ORDER,
+        [
+            *(buffer("argument", value) for value in arguments),
+            *(buffer("output", value) for value in kept),
+            *constants,
+            *_temporaries(module, liveness),
+        ],
+        arguments=sum(value.bytes for value in arguments),
+        outputs=sum(value.bytes for value in results),
+        donated=donated,
+        constants=sum(one.bytes for one in constants),
+        temporaries=held.bytes,
+    )
+
+
+def _temporaries(module: HloModule, liveness: Liveness) -> list[LiveBuffer]:
+    """The temporary arrays that are live when they take the most."""
+    held = [(module.computations[one.computation][one.value.index], one.value) for one in liveness.held(module.entry).live]
+    return [_buffer("temporary", maker, value.shape, value.bytes) for maker, value in held]
+
+
+def _buffer(kind: str, maker: Instruction | None, shape: Shape | None, size: int) -> LiveBuffer:
+    if maker is None:
+        return LiveBuffer(kind=kind, bytes=size)
+    # The name of a program's argument is not a scope: params['layer0'].
+    where = "" if kind == "argument" else scope(maker.op_name)
+    return LiveBuffer(kind=kind, name=maker.name, scope=where, shape="" if shape is None else plain_shape(shape), bytes=size)
+
+
+def plain_shape(shape: Shape) -> str:
+    """A shape without its layout."""
+    return f"{shape.dtype}[{','.join(map(str, shape.dims))}]"
+
+
+def _memory(
+    module: HloModule,
+    method: str,
+    buffers: Iterable[LiveBuffer],
+    *,
+    arguments: int,
+    outputs: int,
+    donated: int,
+    constants: int,
+    temporaries: int,
+) -> PeakMemory:
+    every = list(buffers)
+    scopes: dict[tuple[str, str], list[int]] = {}
+    for one in every:
+        if one.bytes:
+            scopes.setdefault((one.kind, one.scope), []).append(one.bytes)
+    rows = [LiveScope(kind=kind, scope=where, bytes=sum(sizes), buffers=len(sizes)) for (kind, where), sizes in scopes.items()]
+    named = [one for one in every if one.name]
+    return PeakMemory(
+        program=module.name,
+        method=method,
+        peak_bytes=arguments + outputs - donated + constants + temporaries,
+        arguments=arguments,
+        outputs=outputs,
+        donated=donated,
+        constants=constants,
+        temporaries=temporaries,
+        at_peak=tuple(sorted(rows, key=lambda row: (-row.bytes, row.kind, row.scope))),
+        largest=tuple(sorted((one for one in named if one.bytes), key=lambda one: (-one.bytes, one.name))[:LARGEST]),
+    )

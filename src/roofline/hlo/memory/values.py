@@ -1,0 +1,234 @@
+"""Values: the arrays that the instructions of a computation make, under however many names, and when each is last used.
+
+Tuples, their elements, bitcasts and the halves of asynchronous operations only rename arrays. A loop updates its operand in place, and so
+does an instruction that says which operand its result takes over.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from ...resource import HBM
+from ..ir.callgraph import in_order
+from ..ir.module import Computation, HloModule, Instruction
+from ..ir.platforms import Platform
+from ..ir.shapes import Shape
+from ..price.bodies import bytes_of
+from ..price.memory_spaces import level
+
+RENAMING = frozenset(
+    ("add-dependency", "all-reduce-done", "async-update", "bitcast", "domain", "opt-barrier", "reshape", "set-dimension-size")
+)
+NAMES_ONLY = RENAMING | {"tuple", "get-tuple-element", "parameter"}
+# Of the tuple that the first half of an asynchronous operation gives, the part that its second half passes on.
+_DONE = {"copy-done": 0, "all-gather-done": 1, "collective-permute-done": 1, "async-done": 1, "recv-done": 0}
+# Of the same tuple, the part that is the operand itself.
+_SOURCE = {"copy-start": 1, "all-gather-start": 0, "collective-permute-start": 0, "async-start": 0}
+
+
+class Value(Struct, eq=False):
+    """One array in main memory: where it was made and how large it is.
+
+    ``bytes`` is 0 where a dimension has no bound. ``made`` and ``last`` are places in the order of execution. ``leaf`` is its number among
+    the arrays of a computation's parameters.
+    """
+
+    index: int
+    shape: Shape
+    bytes: int
+    made: int
+    last: int
+    leaf: int | None = None
+
+
+Path = tuple[int, ...]
+Tree = Value | None | tuple["Tree", ...]  # an array, a token, or a tuple
+Renamed = Mapping[Path, Tree]  # by the path in a result
+BEFORE = -1  # when a parameter is made
+
+
+def leaves(tree: Tree) -> Iterator[Value | None]:
+    """The arrays of a value, in order; ``None`` for a token, and for an array that is not in main memory."""
+    if isinstance(tree, tuple):
+        for part in tree:
+            yield from leaves(part)
+    else:
+        yield tree
+
+
+def at(tree: Tree, path: tuple[int, ...]) -> Tree:
+    """The part of a value at a path; ``None`` where there is none."""
+    for place in path:
+        if not isinstance(tree, tuple) or place >= len(tree):
+            return None
+        tree = tree[place]
+    return tree
+
+
+class Values(Struct, eq=False):
+    """What the instructions of one computation make.
+
+    ``order`` is the order of execution, ``trees`` the value of each instruction, ``parameters`` the arrays of its parameters in order,
+    ``made`` all other arrays.
+    """
+
+    computation: Computation
+    order: tuple[int, ...]
+    trees: list[Tree]
+    parameters: list[Value | None]
+    made: list[Value]
+
+    @property
+    def root(self) -> Tree:
+        return self.trees[self.computation.root]
+
+
+class ValuesOf:
+    """The values of every computation of a module that runs."""
+
+    def __init__(self, module: HloModule, platform: Platform) -> None:
+        self.module, self.platform = module, platform
+        self._known: dict[int, Values] = {}
+        self.donated = donated(module)
+
+    def __getitem__(self, number: int) -> Values:
+        if number not in self._known:
+            self._known[number] = self._walk(number)
+        return self._known[number]
+
+    def walked(self) -> tuple[Values, ...]:
+        """Those that were asked for."""
+        return tuple(self._known.values())
+
+    def _walk(self, number: int) -> Values:
+        computation = self.module.computations[number]
+        order = in_order(computation)
+        found = Values(computation, order, [None] * len(order), [], [])
+        for index in computation.parameters:
+            found.trees[index] = self._fresh(found, index, computation[index].shape, BEFORE)
+        for time, index in enumerate(order):
+            instruction = computation[index]
+            if instruction.opcode not in NAMES_ONLY:
+                for operand in instruction.operands:
+                    for value in leaves(found.trees[operand]):
+                        if value is not None:
+                            value.last = time
+            if instruction.opcode != "parameter":
+                found.trees[index] = self._result(found, number, index, time)
+        for value in leaves(found.root):
+            if value is not None:
+                value.last = len(order)
+        return found
+
+    def _fresh(self, found: Values, index: int, shape: Shape, time: int, renamed: Renamed | None = None, path: Path = ()) -> Tree:
+        """Arrays of a shape, new but for the parts that are ``renamed``; without an instruction's time they are a parameter's."""
+        if renamed and path in renamed:
+            return renamed[path]
+        if shape.parts:
+            return tuple([self._fresh(found, index, part, time, renamed, (*path, place)) for place, part in enumerate(shape.parts)])
+        value = None
+        if shape.is_array and level(shape, self.platform, "write") == HBM:
+            value = Value(index, shape, bytes_of(shape, shape.elements) if shape.is_bounded else 0, time, time)
+        if time == BEFORE:
+            if value is not None:
+                value.leaf = len(found.parameters)
+            found.parameters.append(value)
+        elif value is not None:
+            found.made.append(value)
+        return value
+
+    def _result(self, found: Values, number: int, index: int, time: int) -> Tree:
+        instruction = found.computation[index]
+        opcode, operands, trees = instruction.opcode, instruction.operands, found.trees
+        first = trees[operands[0]] if operands else None
+        if opcode == "tuple":
+            return tuple([trees[operand] for operand in operands])
+        if opcode == "get-tuple-element":
+            return at(first, (instruction.integer("index") or 0,))
+        if opcode in RENAMING and operands:
+            return first
+        if opcode in _DONE:
+            return (at(first, (0,)), None) if opcode == "recv-done" else at(first, (_DONE[opcode],))
+        if opcode == "while" and instruction.called("body") and operands:
+            return self._loop(found, number, instruction, index, time)
+        return self._fresh(found, index, instruction.shape, time, self._renamed(found, instruction))
+
+    def _renamed(self, found: Values, instruction: Instruction) -> Renamed:
+        """The parts of a result that are arrays of its operands."""
+        opcode, operands = instruction.opcode, instruction.operands
+        if opcode in _SOURCE:
+            trees = tuple([found.trees[operand] for operand in operands])
+            return {(_SOURCE[opcode],): trees if opcode == "async-start" or len(trees) != 1 else trees[0]}
+        if opcode == "call" and instruction.calls:
+            return self._passed_on(found, instruction)
+        if opcode not in ("fusion", "custom-call"):
+            return {}
+        aliases = [one for one in instruction.operand_aliases if one.operand < len(operands)]
+        return {one.output: at(found.trees[operands[one.operand]], one.index) for one in aliases}
+
+    def _loop(self, found: Values, number: int, instruction: Instruction, index: int, time: int) -> Tree:
+        """The loop's operand, updated in place; an array that must stay as it was is copied where the loop changes it."""
+        changed = iter(self.changed(instruction))
+
+        def result(tree: Tree) -> Tree:
+            if isinstance(tree, tuple):
+                return tuple([result(part) for part in tree])
+            changes = next(changed, False)
+            if tree is None or not changes or not self.must_stay(number, tree):
+                return tree
+            return self._fresh(found, index, tree.shape, time)
+
+        return result(found.trees[instruction.operands[0]])
+
+    def changed(self, loop: Instruction) -> list[bool]:
+        """Whether a loop changes each of the arrays that it carries."""
+        body = self[loop.called("body")[0]]
+        return [after is not before for before, after in zip(body.parameters, leaves(body.root), strict=False)]
+
+    def must_stay(self, number: int, value: Value) -> bool:
+        """Whether an array in a computation is a constant, or an argument of the program that is not donated."""
+        if value.leaf is not None:
+            return number == self.module.entry and value.leaf not in self.donated
+        return self.module.computations[number][value.index].opcode == "constant"
+
+    def _passed_on(self, found: Values, instruction: Instruction) -> Renamed:
+        """The parts of a call's result that are arrays it was given."""
+        called = self[instruction.calls[0].computation]
+        given = [value for operand in instruction.operands for value in leaves(found.trees[operand])]
+        passed = {}
+        for path, value in zip(paths(called.root), leaves(called.root), strict=True):
+            if value is not None and value.leaf is not None and value.leaf < len(given):
+                passed[path] = given[value.leaf]
+        return passed
+
+
+def paths(tree: Tree, path: Path = ()) -> Iterator[Path]:
+    """Where the arrays of a value are, in the order of its `leaves`."""
+    if isinstance(tree, tuple):
+        for place, part in enumerate(tree):
+            yield from paths(part, (*path, place))
+    else:
+        yield path
+
+
+def donated(module: HloModule) -> dict[int, tuple[int, ...]]:
+    """The arrays of the program's arguments whose memory an output takes over, by number, each with the path of that output."""
+    entry = module.entry_computation
+    numbers: dict[tuple[int, tuple[int, ...]], int] = {}
+    for parameter, index in enumerate(entry.parameters):
+        for path in _array_paths(entry[index].shape, ()):
+            numbers[parameter, path] = len(numbers)
+    is_tuple = entry.root_instruction.shape.is_tuple
+    return {
+        numbers[alias.parameter, alias.index]: alias.output if is_tuple else ()
+        for alias in module.aliases
+        if (alias.parameter, alias.index) in numbers
+    }
+
+
+def _array_paths(shape: Shape, path: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    if shape.parts:
+        for place, part in enumerate(shape.parts):
+            yield from _array_paths(part, (*path, place))
+    else:
+        yield path

@@ -1,0 +1,346 @@
+"""Peak memory: how much a program holds at once, by liveness and by the compiler's own buffer assignment."""
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from protobufs import integer, message
+from roofline.analysis import analyze
+from roofline.hlo.fusion.compiler_model import fuse
+from roofline.hlo.fusion.copies import with_copies
+from roofline.hlo.ir.module import HloModule
+from roofline.hlo.memory.peak import peak_memory
+from roofline.hlo.price.program import program
+from roofline.hlo.read import parse
+from roofline.machine import Capacity, Machine
+from roofline.render.text import report_text
+from roofline.resource import HBM
+from roofline.sources import read
+from roofline.workload import PeakMemory
+from xspace_writer import bytes_field
+
+KB = 1024  # the bytes of f32[256]
+
+
+def module(body: str, header: str = ", is_scheduled=true", others: str = "") -> HloModule:
+    return parse(f"HloModule m{header}\n{others}\nENTRY main {{\n{body}\n}}")
+
+
+def peak(body: str, header: str = ", is_scheduled=true", others: str = "") -> PeakMemory:
+    found = peak_memory(module(body, header, others), "gpu")
+    assert found is not None
+    return found
+
+
+CHAIN = """
+    x = f32[256] parameter(0)
+    a = f32[256] sine(x), metadata={op_name="jit(f)/first/sin"}
+    b = f32[256] reverse(a), dimensions={0}, metadata={op_name="jit(f)/second/rev"}
+    ROOT d = f32[256] reverse(b), dimensions={0}
+"""
+
+
+def test_an_array_lives_to_its_last_use() -> None:
+    # Argument and result are held throughout. a is needed to make b, and is gone when d is made, so it can be where d will be.
+    found = peak(CHAIN)
+    assert (found.arguments, found.outputs, found.temporaries, found.peak_bytes) == (KB, KB, KB, 3 * KB)
+    assert found.method == "liveness over the schedule"
+    assert sum(row.bytes for row in found.at_peak) == found.peak_bytes
+
+
+def test_what_is_live_at_the_peak_is_told_by_scope_and_by_array() -> None:
+    found = peak("""
+        x = f32[256] parameter(0)
+        a = f32[512] concatenate(x, x), dimensions={0}, metadata={op_name="jit(f)/layer0/attn/concatenate"}
+        b = f32[512] reverse(a), dimensions={0}, metadata={op_name="jit(f)/layer0/mlp/rev"}
+        s = f32[512] add(a, b)
+        ROOT d = f32[256] slice(s), slice={[0:256]}
+    """)
+    # a and b are 2 KiB each and both needed for s, which takes over one of them.
+    assert [(row.kind, row.scope, row.bytes, row.buffers) for row in found.at_peak] == [
+        ("temporary", "layer0/attn", 2 * KB, 1),
+        ("temporary", "layer0/mlp", 2 * KB, 1),
+        ("argument", "", KB, 1),
+        ("output", "", KB, 1),
+    ]
+    assert [(one.name, one.shape) for one in found.largest[:2]] == [("a", "f32[512]"), ("b", "f32[512]")]
+
+
+def test_elementwise_work_writes_over_an_operand_that_nothing_else_needs() -> None:
+    body = """
+        x = f32[256] parameter(0)
+        a = f32[512] concatenate(x, x), dimensions={{0}}
+        b = f32[512] sine(a)
+        c = f32[512] {last}
+        ROOT d = f32[256] slice(c), slice={{[0:256]}}
+    """
+    assert peak(body.format(last="cosine(b)")).temporaries == 2 * KB
+    assert peak(body.format(last="add(a, b)")).temporaries == 4 * KB
+
+
+def test_tuples_and_bitcasts_are_names() -> None:
+    found = peak("""
+        x = f32[256] parameter(0)
+        a = f32[256] reverse(x), dimensions={0}
+        t = (f32[256], f32[256]) tuple(a, x)
+        g = f32[256] get-tuple-element(t), index=0
+        v = f32[16,16] bitcast(g)
+        ROOT r = f32[16,16] transpose(v), dimensions={1,0}
+    """)
+    assert (found.temporaries, found.peak_bytes) == (KB, 3 * KB)
+
+
+def test_a_donated_argument_and_its_result_are_one() -> None:
+    body = "x = f32[256] parameter(0)\nROOT y = f32[256] sine(x)"
+    kept, given = peak(body), peak(body, ", is_scheduled=true, input_output_alias={ {}: (0, {}, may-alias) }")
+    assert (kept.peak_bytes, kept.donated) == (2 * KB, 0)
+    assert (given.peak_bytes, given.donated, given.arguments, given.outputs) == (KB, KB, KB, KB)
+
+
+LOOP = """
+body {
+    t = (s32[], f32[256,256]) parameter(0)
+    i = s32[] get-tuple-element(t), index=0
+    x = f32[256,256] get-tuple-element(t), index=1
+    one = s32[] constant(1)
+    n = s32[] add(i, one)
+    y = f32[256,256] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    z = f32[256,256] tanh(y)
+    ROOT r = (s32[], f32[256,256]) tuple(n, z)
+}
+condition {
+    u = (s32[], f32[256,256]) parameter(0)
+    j = s32[] get-tuple-element(u), index=0
+    ten = s32[] constant(10)
+    ROOT c = pred[] compare(j, ten), direction=LT
+}
+"""
+
+
+def test_a_loop_runs_in_place_and_holds_what_its_body_holds() -> None:
+    found = peak(
+        """
+        a = f32[256,256] parameter(0)
+        zero = s32[] constant(0)
+        k = f32[256,256] copy(a)
+        init = (s32[], f32[256,256]) tuple(zero, k)
+        w = (s32[], f32[256,256]) while(init), condition=condition, body=body
+        ROOT out = f32[256,256] get-tuple-element(w), index=1
+        """,
+        others=LOOP,
+    )
+    # The carried array is the result; the product in the body needs a second one, however often it runs.
+    matrix = 256 * KB
+    assert found.temporaries // matrix == 1
+    assert found.peak_bytes // matrix == 3
+    assert found.largest[0].bytes == matrix
+    assert {one.name for one in found.largest if one.kind == "temporary"} & {"y", "z"}
+
+
+def test_a_branch_counts_with_the_most_that_one_of_them_holds() -> None:
+    branches = """
+    small { p = f32[256] parameter(0)
+        ROOT r = f32[256] reverse(p), dimensions={0} }
+    large { q = f32[256] parameter(0)
+        w = f32[1024] concatenate(q, q, q, q), dimensions={0}
+        ROOT s = f32[256] slice(w), slice={[0:256]} }
+    """
+    found = peak(
+        """
+        i = s32[] parameter(0)
+        x = f32[256] parameter(1)
+        ROOT c = f32[256] conditional(i, x, x), branch_computations={small, large}
+        """,
+        others=branches,
+    )
+    assert (found.temporaries, found.largest[0].name) == (4 * KB, "w")
+
+
+def test_an_asynchronous_pair_holds_its_operand_until_it_is_done() -> None:
+    found = peak("""
+        x = f32[256] parameter(0)
+        a = f32[512] concatenate(x, x), dimensions={0}
+        s = (f32[512], f32[512], u32[]) copy-start(a)
+        b = f32[256] reverse(x), dimensions={0}
+        e = f32[512] copy-done(s)
+        f = f32[256] slice(e), slice={[0:256]}
+        ROOT d = f32[256] add(b, f)
+    """)
+    # a and its copy; b waits where the result will be.
+    assert found.temporaries // KB == 4
+
+
+def test_host_memory_is_not_device_memory() -> None:
+    found = peak("""
+        x = f32[256]{0} parameter(0)
+        h = f32[256]{0:S(5)} copy(x)
+        ROOT y = f32[256]{0} copy(h)
+    """)
+    assert found.peak_bytes == 2 * KB
+
+
+def test_a_dimension_without_bound_has_no_peak() -> None:
+    assert peak_memory(module("x = f32[?] parameter(0)\nROOT y = f32[?] sine(x)"), "gpu") is None
+
+
+def test_without_a_schedule_the_programs_order_is_used_and_said() -> None:
+    assert peak("x = f32[256] parameter(0)\nROOT y = f32[256] sine(x)", header="").method == "liveness in program order"
+
+
+def test_a_buffer_assignment_is_read_with_its_trace() -> None:
+    bare = module(CHAIN)
+    temporary, result, argument = 2, 1, 0
+    buffers = [(1, 4 * KB, "a"), (2, 2 * KB, "b"), (3, KB, "b"), (4, KB, "d"), (5, KB, "x")]
+    events = [(0, 1), (0, 2), (1, 1), (0, 3), (1, 2), (1, 3)]  # a and b together take 6 KiB, later there are 3
+    allocations = [
+        (argument, KB, integer(5, 1), buffers[4:]),
+        (result, KB, integer(7, 1), buffers[3:4]),
+        (temporary, 7 * KB, b"", buffers[:3]),
+        (3, 99 * KB, integer(3, 1), []),  # on the stack of a thread
+    ]
+    data = b"".join(
+        [
+            *(
+                message(1, integer(1, number), integer(2, size), message(3, bytes_field(2, name.encode())))
+                for number, size, name in buffers
+            ),
+            *(
+                message(
+                    3, integer(1, number), integer(2, size), flag, *(message(9, integer(1, one[0]), integer(3, one[1])) for one in inside)
+                )
+                for number, size, flag, inside in allocations
+            ),
+            message(4, *(message(1, integer(1, kind), integer(2, number)) for kind, number in events), integer(3, temporary)),
+        ]
+    )
+    found = peak_memory(replace(bare, buffer_assignment=data), "gpu")
+    assert found is not None
+    assert (found.method, found.peak_bytes, found.temporaries) == ("buffer assignment", 9 * KB, 7 * KB)
+    assert {(row.kind, row.scope): row.bytes for row in found.at_peak} == {
+        ("argument", ""): KB,
+        ("output", ""): KB,
+        ("temporary", "first"): 4 * KB,
+        ("temporary", "second"): 2 * KB,
+        ("unused", ""): KB,
+    }
+
+
+def test_a_damaged_assignment_leaves_liveness() -> None:
+    found = peak_memory(replace(module(CHAIN), buffer_assignment=b"\x0a\xff"), "gpu")
+    assert found is not None
+    assert found.method == "liveness over the schedule"
+
+
+def _tiny(capacity: int) -> Machine:
+    bare = Machine.of("tiny", {"vector/fp32": "1 GFLOP/s", "matrix/fp32": "1 GFLOP/s", "hbm": "1 GB/s"})
+    return replace(bare, kind="gpu", capacities=(Capacity(level=HBM, bytes=capacity, provenance="user"),))
+
+
+def test_a_program_that_does_not_fit_is_the_first_thing_said(tmp_path: Path) -> None:
+    file = tmp_path / "chain.hlo"
+    file.write_text(f"HloModule m, is_scheduled=true\nENTRY main {{{CHAIN}}}")
+    roomy, tight = (analyze(read(file, machine), machine) for machine in (_tiny(1_000_000), _tiny(3000)))
+    assert roomy.memory is not None
+    assert (roomy.memory.peak_bytes, roomy.memory.capacity_bytes) == (3 * KB, 1_000_000)
+    assert "out-of-memory" not in {finding.kind for finding in roomy.findings}
+    assert tight.findings[0].kind == "out-of-memory"
+    assert tight.findings[0].message == "m needs 3.072 kB of memory and tiny has 3 kB: 72 B too much."
+    # The line after the heading.
+    assert "does not fit: peak 3.072 kB of 3 kB" in report_text(tight).splitlines()[2]
+    assert "does not fit" not in report_text(roomy)
+
+
+UPDATE = """
+    cache = f32[4096,64] parameter(0)
+    new = f32[1,64] parameter(1)
+    i = s32[] parameter(2)
+    zero = s32[] constant(0)
+    ROOT u = f32[4096,64] dynamic-update-slice(cache, new, i, zero)
+"""
+DONATED = ", input_output_alias={ {}: (0, {}, may-alias) }"
+WHOLE, ROW = 4 * 4096 * 64, 4 * 64
+UPDATED = "update_dynamic_update_slice_fusion"
+
+
+def moved(body: str, header: str = "", others: str = "") -> dict[str, float]:
+    """The bytes of each op of a program that was not compiled."""
+    ready = with_copies(fuse(module(body, header, others), "gpu"), "gpu")
+    return {op.name: float(op.cost["hbm"] or 0) for op in program(ready, "gpu")}
+
+
+def test_an_argument_that_is_updated_is_copied_unless_it_is_donated() -> None:
+    assert moved(UPDATE) == {"copy_cache": 2 * WHOLE, UPDATED: 2 * ROW + 4}
+    assert moved(UPDATE, DONATED) == {UPDATED: 2 * ROW + 4}
+
+
+def test_a_copy_that_donation_makes_unnecessary_is_left_out() -> None:
+    body = UPDATE.replace("ROOT u", "k = f32[4096,64] copy(cache)\nROOT u").replace("slice(cache", "slice(k")
+    assert set(moved(body)) == {"k", UPDATED}
+    assert set(moved(body, DONATED)) == {UPDATED}
+
+
+def test_an_array_that_is_read_after_its_update_is_copied() -> None:
+    body = """
+        x = f32[4096,64] parameter(0)
+        new = f32[1,64] parameter(1)
+        i = s32[] parameter(2)
+        zero = s32[] constant(0)
+        a = f32[4096,64] sort(x), dimensions={0}, to_apply=less
+        u = f32[4096,64] dynamic-update-slice(a, new, i, zero)
+        s = f32[4096,64] sort({read}), dimensions={1}, to_apply=less
+        ROOT r = (f32[4096,64], f32[4096,64]) tuple(u, s)
+    """
+    less = "less { p = f32[] parameter(0)\n q = f32[] parameter(1)\n ROOT l = pred[] compare(p, q), direction=LT }"
+    assert "copy_a" in moved(body.replace("{read}", "a"), others=less)
+    assert "copy_a" not in moved(body.replace("{read}", "u"), others=less)
+
+
+@pytest.mark.parametrize(("header", "copies"), [("", True), (", input_output_alias={ {1}: (0, {}, may-alias) }", False)])
+def test_a_loop_changes_a_copy_of_an_argument_that_is_not_donated(header: str, copies: bool) -> None:
+    body = """
+        a = f32[256,256] parameter(0)
+        zero = s32[] constant(0)
+        init = (s32[], f32[256,256]) tuple(zero, a)
+        ROOT w = (s32[], f32[256,256]) while(init), condition=condition, body=body
+    """
+    assert ("copy_a" in moved(body, header, LOOP)) is copies
+
+
+@pytest.mark.jax
+def test_donation_in_jax_saves_the_copy_and_the_memory() -> None:
+    jax = pytest.importorskip("jax")
+    import roofline.jax
+
+    def step(cache, new, i):  # type: ignore[no-untyped-def]
+        return jax.lax.dynamic_update_slice(cache, new, (i, 0))
+
+    shapes = [jax.ShapeDtypeStruct(dims, kind) for dims, kind in (((4096, 64), "float32"), ((1, 64), "float32"), ((), "int32"))]
+    kept = roofline.jax.analyze(step, chip="h100")(*shapes)
+    ways = (roofline.jax.analyze(step, chip="h100", donate_argnums=0), roofline.jax.analyze(jax.jit(step, donate_argnums=0), chip="h100"))
+    assert kept.memory is not None
+    assert kept.memory.peak_bytes == 2 * WHOLE + ROW + 4
+    for given in (way(*shapes) for way in ways):
+        assert given.memory is not None
+        assert (given.memory.peak_bytes, given.memory.donated) == (WHOLE + ROW + 4, WHOLE)
+        assert sum(op.bytes["hbm"] or 0 for op in kept.ops) - sum(op.bytes["hbm"] or 0 for op in given.ops) == 2 * WHOLE
+
+
+@pytest.mark.jax
+def test_the_peak_is_xlas_own() -> None:
+    jax = pytest.importorskip("jax")
+    import jax.numpy as jnp
+
+    def layers(weights, x):  # type: ignore[no-untyped-def]
+        return (jax.lax.scan(lambda x, w: (x + jnp.tanh(x @ w), None), x, weights)[0] ** 2).sum()
+
+    shapes = (jax.ShapeDtypeStruct((4, 256, 256), "float32"), jax.ShapeDtypeStruct((512, 256), "float32"))
+    remat = jax.checkpoint(layers)
+    for function in (layers, jax.grad(layers), jax.grad(remat)):
+        compiled = jax.jit(function).lower(*shapes).compile()
+        stats = compiled.memory_analysis()
+        expected = stats.argument_size_in_bytes + stats.output_size_in_bytes + stats.temp_size_in_bytes - stats.alias_size_in_bytes
+        read_back = parse(compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto())
+        found = peak_memory(read_back, "cpu")
+        assert found is not None
+        assert found.peak_bytes == pytest.approx(expected, rel=0.001)
