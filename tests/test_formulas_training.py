@@ -104,3 +104,14 @@ def test_recomputing_a_model_is_eight_flop_and_one_more_read() -> None:
 def test_the_memory_of_mixed_precision_adam_is_sixteen_bytes_a_parameter() -> None:
     # bf16 weights and gradients, fp32 master weights and two fp32 moments: 2 + 2 + 4 + 4 + 4.
     assert training(1000, 50, master="fp32").footprint() == 16_000
+
+
+def test_a_step_holds_weights_and_gradients_once() -> None:
+    forward = matmul(64, 32, 128)
+    # Both passes: x, W, y and a gradient of each, in 2 bytes; two fp32 moments of every weight.
+    assert training_step(forward).footprint() == 2 * 2 * (64 * 32 + 32 * 128 + 64 * 128) + 8 * 32 * 128
+    # Two weights and their gradients, the input, both hidden tensors and all gradients of activations, in 2 bytes.
+    assert backward(ffn(64, 32, 128)).footprint() == 2 * (4 * 32 * 128 + 3 * 64 * 32 + 4 * 64 * 128)
+    # The forward pass adds its result.
+    step = training_step(ffn(64, 32, 128))
+    assert step.footprint() == 2 * (4 * 32 * 128 + 4 * 64 * 32 + 4 * 64 * 128) + 8 * 2 * 32 * 128

@@ -139,3 +139,27 @@ def test_impossible_routings_are_refused() -> None:
         moe(100, 64, 32, 8, top_k=9)
     with pytest.raises(FormulaError, match="moe_experts: touched is 9, but a chip has 8 experts"):
         moe_experts(100, 64, 32, 8, touched=9)
+
+
+def test_an_intermediate_is_in_memory_once() -> None:
+    # Input, both weights, hidden before and after the activation, result; in elements of 2 bytes.
+    assert ffn(64, 32, 128).footprint() == 2 * (64 * 32 + 32 * 128 + 64 * 128 + 64 * 128 + 128 * 32 + 64 * 32)
+    # A gate: the first product writes two hidden tensors, which the activation makes one of.
+    assert ffn(64, 32, 128, gated=True).footprint() == 2 * (64 * 32 + 32 * 256 + 64 * 256 + 64 * 128 + 128 * 32 + 64 * 32)
+    assert ffn(64, 32, 128, gated=True, fused=True).footprint() == 2 * (64 * 32 + 32 * 256 + 64 * 128 + 128 * 32 + 64 * 32)
+
+
+def test_a_block_holds_the_result_of_each_part_once_and_a_cache_besides() -> None:
+    tokens, width, wide = 32, 64, 16
+    weights = 2 * width + width * 8 * wide + 4 * wide * width + 3 * width * 128  # norms, qkv, projection, feed-forward
+    made = 7 * tokens * width + tokens * (8 + 6 + 4) * wide + tokens * 3 * 128  # x, norms, products, sums; qkv, rope, attention; hidden
+    assert transformer_block(2, 16, width, 4, 128, kv_heads=2).footprint() == 2 * (weights + made)
+    with_cache = transformer_block(2, 16, width, 4, 128, kv_heads=2, kv_len=100)
+    assert with_cache.footprint() == 2 * (weights + made) + 2 * 2 * 2 * 2 * 100 * wide
+
+
+def test_experts_elsewhere_send_and_receive() -> None:
+    here, apart = (moe(64, 32, 128, 8, over=chips).footprint() for chips in (1, 2))
+    # Half the experts' weights, and two tensors of tokens·k·width more: what arrived for the experts, and what came back.
+    assert apart == here - 2 * 4 * 3 * 32 * 128 + 2 * 2 * 64 * 2 * 32
+    assert moe_router(64, 32, 8).footprint() == 2 * (64 * 32 + 32 * 8 + 2 * 64 * 8) + 64 * 2 * (4 + 4)

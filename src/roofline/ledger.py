@@ -22,7 +22,8 @@ ACCESSES = ("read", "write", "send")
 class Row(Struct, frozen=True):
     """One tensor crossing one memory level or link: ``passes`` times its size.
 
-    ``access`` is read, write or send; ``passes`` may be a fraction, as for a collective that sends 2(n−1)/n of its payload.
+    ``access`` is read, write or send; ``passes`` may be a fraction, as for a collective that sends 2(n−1)/n of its payload. ``same_as`` is
+    the name under which another row has the same tensor, as where a part of a composite reads the result of the part before it.
     """
 
     tensor: str
@@ -32,6 +33,7 @@ class Row(Struct, frozen=True):
     level: Resource = HBM
     passes: Amount = 1
     note: str = ""
+    same_as: str = ""
 
     def __post_init__(self) -> None:
         if self.access not in ACCESSES:
@@ -92,7 +94,8 @@ class Ledger(Struct, frozen=True):
         sizes: dict[str, Amount] = {}
         for row in self.rows:
             if str(row.level) == str(level):
-                sizes[row.tensor] = max(sizes.get(row.tensor, 0), row.size)
+                name = row.same_as or row.tensor
+                sizes[name] = max(sizes.get(name, 0), row.size)
         return sum(sizes.values(), 0)
 
     def __add__(self, other: "Ledger") -> "Ledger":

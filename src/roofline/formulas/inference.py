@@ -15,7 +15,7 @@ from .billing import arithmetic, matrix_work, number, vector_work
 from .chains import POINTWISE
 from .dense import batched_matmul
 from .notation import Dim, Format, require_shared
-from .parts import part
+from .parts import part, same_tensors
 from .registry import formula
 
 Kernels = Literal["flash", "materialised"]
@@ -179,6 +179,8 @@ def latent_attention(
     into = batched_matmul(heads, tokens, head_dim, latent, dtype=dtype, weights=weights, compute=compute)
     back = batched_matmul(heads, tokens, latent, values, dtype=dtype, weights=weights, compute=compute)
     whole = part("absorb", into) + part("attention", core) + part("expand", back)
+    # The queries are what was absorbed and their rotary part.
+    whole = same_tensors(whole, {"absorb.out": "attention.q", "expand.activations": "attention.out"})
     return whole.named(name, "absorbed: the cache is read once for all heads, as keys and as values")
 
 
@@ -223,7 +225,8 @@ def _expanded(
     )
     core_unit = arithmetic(compute, own, stored)
     core = Ledger("attention", _score_work(batch * heads * pairs, head_dim + rope, values, core_unit, vector), rows, notes)
-    return (part("expand", up) + part("attention", core)).named(name, "expanded: keys and values of every head are written and read")
+    whole = same_tensors(part("expand", up) + part("attention", core), {"attention.k": "expand.k", "attention.v": "expand.v"})
+    return whole.named(name, "expanded: keys and values of every head are written and read")
 
 
 @formula("kv_append", group="inference", example=(32, 8, 128), aliases=("kv_write", "reshape_and_cache"))

@@ -12,7 +12,7 @@ from .collective import Algorithm, Route, hop_work, route, sends
 from .dense import ProductFormats, matmul
 from .normalisation import softmax
 from .notation import Dim, Format, Link, ratio
-from .parts import part
+from .parts import part, same_tensors
 from .registry import formula
 from .transformer import feed_forward, ffn, together
 
@@ -54,7 +54,7 @@ def moe_router(
         write("shares", (tokens, top_k), "fp32"),
     )
     parts = (part("scores", scores), part("softmax", softmax(tokens, experts, dtype=dtype)), Ledger("choice", rows=chosen))
-    return together("moe_router", parts)
+    return same_tensors(together("moe_router", parts), {"softmax.x": "scores.out", "probabilities": "softmax.out"})
 
 
 @formula("moe_dispatch", group="moe", example=(4096, 4096), aliases=("dispatch",))
@@ -199,4 +199,9 @@ def moe(
     if shared:
         always = ffn(tokens, width, shared * hidden, gated=gated, fused=fused, dtype=dtype, weights=weights, compute=compute, vector=vector)
         parts += (part("shared", always),)
-    return together("moe", parts)
+    names = {"dispatch.x": "router.scores.activations", "dispatch.indices": "router.indices", "combine.shares": "router.shares"}
+    if shared:
+        names["shared.up.activations"] = "router.scores.activations"
+    if over == 1:  # else they arrive from other chips
+        names |= {"experts.up.activations": "dispatch.dispatched", "combine.made": "experts.down.out"}
+    return same_tensors(together("moe", parts), names)

@@ -1,7 +1,10 @@
 """Parts of composite formulas: ledgers whose tensors carry the name of the part they belong to."""
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
+from ..errors import FormulaError
 from ..ledger import Ledger, Row
 
 # The last word of the names of tensors that are trained.
@@ -10,8 +13,16 @@ PARAMETERS = frozenset({"weights", "scale", "shift", "table"})
 
 def part(name: str, ledger: Ledger) -> Ledger:
     """A ledger as part of a larger one: its tensors become ``name.tensor``."""
-    rows = tuple(replace(row, tensor=f"{name}.{row.tensor}") for row in ledger.rows)
+    rows = tuple(replace(row, tensor=f"{name}.{row.tensor}", same_as=f"{name}.{row.same_as}" if row.same_as else "") for row in ledger.rows)
     return replace(ledger, name=name, rows=rows)
+
+
+def same_tensors(ledger: Ledger, names: Mapping[str, str]) -> Ledger:
+    """A composite in which tensors are those of earlier parts: ``names`` has the name in a part, and the earlier one."""
+    unknown = {*names, *names.values()} - {row.tensor for row in ledger.rows}
+    if unknown:
+        raise FormulaError(f"{ledger.name} has no tensor {', '.join(sorted(unknown))}")
+    return replace(ledger, rows=tuple(replace(row, same_as=names.get(row.tensor, row.same_as)) for row in ledger.rows))
 
 
 def is_parameter(row: Row) -> bool:

@@ -1,7 +1,7 @@
 """Training steps: forward, backward, the gradients written, what is saved in between, and the optimizer's update."""
 
 from math import prod
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -78,13 +78,19 @@ def backward(forward: Ledger, *, gradients: Format = None) -> Ledger:
         if row.access == "send":
             rows.append(replace(row, passes=2 * row.passes))
         elif row.access == "write":
-            rows.append(replace(row, tensor=f"gradient of {row.tensor}", access="read", passes=2 * row.passes))
+            rows.append(_gradient(row, access="read", passes=2 * row.passes))
         else:
             wanted = number(gradients) if gradients and is_parameter(row) else row.dtype
             rows.append(row if is_parameter(row) else replace(row, note="saved by forward"))
-            rows.append(replace(row, tensor=f"gradient of {row.tensor}", access="write", dtype=wanted))
+            rows.append(_gradient(row, access="write", dtype=wanted))
     note = "backward is twice forward: each product once for its input's gradient and once for its weights'"
     return Ledger(f"backward of {forward.name}", forward.work * 2, tuple(rows), (*forward.notes, note), forward.kernels * 2)
+
+
+def _gradient(row: Row, **changes: Any) -> Row:
+    """The row of a tensor's gradient."""
+    same_as = f"gradient of {row.same_as}" if row.same_as else ""
+    return replace(row, tensor=f"gradient of {row.tensor}", same_as=same_as, **changes)
 
 
 def count_parameters(forward: Ledger) -> Dim:
@@ -116,7 +122,17 @@ def training_step(
         raise FormulaError(f"training_step: {forward.name} reads no weights; give the number of trained weights with parameters=")
     update = optimizer_update(count, optimizer=optimizer, weights=weights, gradients=gradients, state=state, master=master, compute=compute)
     passes = forward + forward if recompute else forward
-    return (passes + backward(forward, gradients=gradients) + part("update", update)).named(f"training step of {forward.name}")
+    whole = passes + backward(forward, gradients=gradients) + part("update", update)
+    updated = {row.tensor for row in forward.rows if is_parameter(row)}
+    whole = replace(whole, rows=tuple(_as_updated(row, updated) for row in whole.rows))
+    return whole.named(f"training step of {forward.name}")
+
+
+def _as_updated(row: Row, parameters: set[str]) -> Row:
+    """A row of the passes; a weight or its gradient is a part of what the update reads and writes at once."""
+    if row.tensor in parameters:
+        return replace(row, same_as="update.weights")
+    return replace(row, same_as="update.gradients") if row.tensor.removeprefix("gradient of ") in parameters else row
 
 
 @formula("training", group="training", example=(2**33, 2**24), aliases=("training_step", "train"), zero=("saved",))

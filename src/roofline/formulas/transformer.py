@@ -7,7 +7,7 @@ from .dense import ProductFormats, matmul
 from .inference import attention
 from .normalisation import rmsnorm
 from .notation import Dim, Format, ratio
-from .parts import part
+from .parts import part, same_tensors
 from .pointwise import add, gelu, rope, swiglu
 from .registry import formula
 
@@ -32,8 +32,11 @@ def feed_forward(
         kept = tuple(row for row in up.rows if row.access == "read")
         first = replace(up, work=up.work + middle.work, rows=kept + written)
     else:
-        first = up + part("activation", middle)
-    return first + _product("down", tokens, hidden, width, copies, formats)
+        activation = part("activation", middle)
+        first = up + activation
+        first = same_tensors(first, {row.tensor: "up.out" for row in activation.rows if row.access == "read"})
+    whole = first + _product("down", tokens, hidden, width, copies, formats)
+    return same_tensors(whole, {"down.activations": "up.out" if fused else "activation.out0"})
 
 
 @formula("ffn", group="transformer", example=(65536, 4096, 16384), aliases=("mlp", "feed_forward"))
@@ -112,7 +115,21 @@ def transformer_block(
         part("ffn", ffn(tokens, width, hidden, gated=gated, fused=fused, dtype=dtype, weights=weights, compute=compute, vector=vector)),
         part("residual2", residual),
     )
-    return together("transformer_block", parts)
+    names = {
+        "qkv.activations": "norm1.out",
+        "rope.in0": "qkv.out",
+        "attention.q": "rope.out0",
+        "projection.activations": "attention.out",
+        "residual1.in0": "norm1.x",
+        "residual1.in1": "projection.out",
+        "norm2.x": "residual1.out0",
+        "ffn.up.activations": "norm2.out",
+        "residual2.in0": "residual1.out0",
+        "residual2.in1": "ffn.down.out",
+    }
+    if kv_len is None and cache is None:  # a cache is a tensor of its own
+        names |= {"attention.k": "rope.out0", "attention.v": "qkv.out"}
+    return same_tensors(together("transformer_block", parts), names)
 
 
 def together(name: str, parts: tuple[Ledger, ...]) -> Ledger:
