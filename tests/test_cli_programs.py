@@ -17,6 +17,11 @@ CUSTOM = DATA / "h200" / "jax_custom.hlo.txt.gz"
 Capture = pytest.CaptureFixture[str]
 
 
+def out_of(capsys: Capture, *words: str) -> str:
+    assert main(list(words)) == 0
+    return capsys.readouterr().out
+
+
 def json_of(capsys: Capture, *words: str) -> dict:
     assert main([*words, "--json", "-"]) == 0
     return json.loads(capsys.readouterr().out)
@@ -147,3 +152,31 @@ def test_bad_requests_say_what_to_write(capsys: Capture, words: list[str], says:
     said = capsys.readouterr().err
     assert says in said
     assert said.count("\n") == 1
+
+
+def test_two_programs_are_compared_directly(capsys: Capture, tmp_path: Path) -> None:
+    text = "HloModule m, is_scheduled=true{alias}\nENTRY main {{\n  x = f32[1024] parameter(0)\n  ROOT y = f32[1024] {op}(x)\n}}\n"
+    before, after = tmp_path / "before.hlo", tmp_path / "after.hlo"
+    before.write_text(text.format(alias="", op="sine"))
+    after.write_text(text.format(alias=", input_output_alias={ {}: (0, {}, may-alias) }", op="negate"))
+    answer = json_of(capsys, "compare", str(before), str(after), "--chip", "h100")
+    found = {one["quantity"]: (one["before"], one["after"]) for one in answer["figures"]}
+    assert answer["basis"] == "minimum time"
+    assert (found["peak memory"], found["hbm bytes"], found["launches"]) == ((8192, 4096), (8192, 8192), (1, 1))
+    page, markdown, figure = tmp_path / "both.html", tmp_path / "both.md", tmp_path / "both.svg"
+    for output in (page, figure):
+        out = out_of(capsys, "compare", str(before), str(after), "--chip", "h100", "-o", str(output), "--markdown", str(markdown))
+    assert "peak memory" in out
+    assert "| peak memory | 8.192 kB | 4.096 kB | −4.096 kB (−50%) |" in markdown.read_text()
+    assert '"basis":"minimum time"' in page.read_text()
+    assert "minimum time" in figure.read_text()
+
+
+def test_a_program_is_compared_with_a_report_on_the_machine_of_that_report(capsys: Capture, tmp_path: Path) -> None:
+    file, kept = tmp_path / "p.hlo", tmp_path / "kept.json"
+    file.write_text("HloModule m, is_scheduled=true\nENTRY main {\n  x = f32[1024] parameter(0)\n  ROOT y = f32[1024] sine(x)\n}\n")
+    out_of(capsys, "hlo", str(file), "--chip", "v5p", "--json", str(kept))
+    for pair in ((str(kept), str(file)), (str(file), str(kept))):
+        answer = json_of(capsys, "compare", *pair)
+        assert [note for note in answer["notes"] if "machine" in note or "before" in note] == []
+        assert answer["floor_change_s"] == 0

@@ -6,7 +6,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from roofline.comparison import Comparison, compare
-from roofline.report import CeilingInfo, InputInfo, MachineInfo, OpInfo, Point, Report
+from roofline.render.changes import changes_markdown, changes_text
+from roofline.render.tables import PLAIN
+from roofline.report import CeilingInfo, DeviceInfo, InputInfo, MachineInfo, OpInfo, Point, Report, StepInfo, StepShare
+from roofline.workload import Coverage, PeakMemory
 
 TOY = MachineInfo(name="toy", ceilings=(CeilingInfo(resource="hbm", rate=10, per="B/s", provenance="user"),))
 
@@ -162,3 +165,79 @@ def test_every_op_is_in_exactly_one_row_on_its_side(before: Report, after: Repor
     found = compare(before, after)
     assert sorted(id for delta in found.deltas for id in delta.before.ops) == [one.id for one in before.ops]
     assert sorted(id for delta in found.deltas for id in delta.after.ops) == [one.id for one in after.ops]
+
+
+def counted(id: int, name: str, floor_s: float, flops: float, hbm: float, **details: object) -> OpInfo:
+    return op(id, name, None, floor_s, flops=flops, work={"matrix/bf16": flops}, bytes={"hbm": hbm}, **details)
+
+
+def figures(found: Comparison) -> dict[str, tuple[float, float]]:
+    return {one.quantity: (one.before, one.after) for one in found.figures}
+
+
+def test_programs_without_times_are_compared_by_minimum_time_work_bytes_launches_and_memory() -> None:
+    before = report(
+        counted(0, "a", 5.0, 100, 50, kernels=2), counted(1, "b", 1.0, 10, 5), memory=PeakMemory(peak_bytes=900, method="liveness")
+    )
+    after = report(counted(0, "a", 3.0, 100, 30, kernels=1), memory=PeakMemory(peak_bytes=600, method="liveness"))
+    found = compare(before, after)
+    assert (found.basis, found.change_s, found.floor_change_s, found.speedup) == ("minimum time", None, -3.0, None)
+    assert [(delta.name, delta.floor_change_s, delta.share) for delta in found.deltas] == [
+        ("a", -2.0, pytest.approx(2 / 3)),
+        ("b", -1.0, pytest.approx(1 / 3)),
+    ]
+    assert figures(found) == {
+        "minimum time": (6.0, 3.0),
+        "work": (110, 100),
+        "hbm bytes": (55, 30),
+        "launches": (3, 1),
+        "peak memory": (900, 600),
+        "ops": (2, 1),
+    }
+    text = changes_text(found, PLAIN)
+    assert "2x as fast at the roofline" in text
+    assert "50 B → 30 B" in text
+    assert "eff. before" not in text
+    assert "| peak memory | 900 B | 600 B | −300 B (−33%) |" in changes_markdown(found)
+
+
+def test_what_is_not_known_is_said_and_the_known_part_is_summed() -> None:
+    half = op(0, "a", None, 1.0, work={"matrix/bf16": 40, "compute": None}, known={"hbm": 7}, bytes={"hbm": None})
+    found = compare(report(half), report(half))
+    assert (figures(found)["work"], figures(found)["hbm bytes"]) == ((40, 40), (7, 7))
+    assert "1 ops before have FLOP or bytes that are not known" in found.notes
+
+
+def test_the_speedup_is_of_steps_then_of_the_wall_clock_then_of_ops() -> None:
+    def run(step_s: float | None, run_s: float, time_s: float) -> Report:
+        points = (Point(scope="total", time_s=run_s), *([Point(scope="average", time_s=step_s)] if step_s else []))
+        # Four devices: the coverage is in device-seconds.
+        return report(op(0, "a", time_s), points=points, coverage=Coverage(wall_s=4 * run_s, run_s=run_s))
+
+    steps, walls = compare(run(2.0, 9.0, 8.0), run(1.0, 3.0, 2.0)), compare(run(None, 9.0, 8.0), run(1.0, 3.0, 2.0))
+    assert (steps.speedup, steps.speedup_of) == (2.0, "step")
+    assert (walls.speedup, walls.speedup_of) == (3.0, "run")
+    assert (walls.before.wall_s, walls.after.wall_s) == (9.0, 3.0)
+    assert figures(steps)["step time"] == (2.0, 1.0)
+    assert "2x as fast per step" in changes_text(steps, PLAIN)
+
+
+def test_a_profile_is_compared_with_a_program_by_its_average_step_on_one_device() -> None:
+    devices = tuple(DeviceInfo(id=number, name="chip") for number in (0, 1))
+    # 2 devices x (3 steps, the last of which nothing follows, and 2 executions before the first).
+    ran = counted(0, "a", 16.0, 800, 80, count=8, module="m")
+    steps = tuple(StepInfo(step=number, time_s=1.0, followed=number < 2) for number in (0, 1, 2))
+    shares = tuple(StepShare(op=0, step=number, count=2, time_s=2.0) for number in (0, 1, 2))
+    profile = Report(
+        input=InputInfo(format="xspace", devices=devices),
+        machine=TOY,
+        ops=(replace(ran, time_s=8.0), replace(counted(1, "once", 1.0, 5, 5), time_s=1.0)),
+        steps=steps,
+        by_step=shares,
+    )
+    program = replace(report(counted(0, "a", 2.0, 100, 10, module="m")), input=InputInfo(format="hlo"))
+    found = compare(profile, program)
+    assert figures(found) == {"minimum time": (2.0, 2.0), "work": (100, 100), "hbm bytes": (10, 10), "launches": (1, 1), "ops": (1, 1)}
+    assert [(delta.name, delta.floor_change_s) for delta in found.deltas] == [("a", 0.0)]
+    assert found.basis == "minimum time"
+    assert any("per step" in note for note in found.notes)

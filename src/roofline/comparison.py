@@ -3,23 +3,31 @@
 Ops are matched by module and name, then by name alone, and what is left by category: compilers renumber their fusions, so the
 remaining ones of a category are compared as one. What still has no partner is new or has vanished. An op's time here is its
 self time where the report has one, so that changes of nested ops are counted once and the changes sum to the total.
+
+Any two reports compare, by what both have: measured times, or else minimum times, FLOP, bytes, launches and peak memory. A program
+that was not run is one step on one device, so a profile is compared with it by its average step on one device.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from .report import MachineInfo, OpInfo, Report
+from .report import MachineInfo, Number, OpInfo, Report
 from .units import show
+from .workload import NO_COVERAGE
 
 SCHEMA = "roofline.comparison/1"
+TIME, MINIMUM = "time", "minimum time"  # what changes are of
+ROUNDING = 1e-9  # of an amount
+PROGRAMS = ("hlo", "jax")  # formats of programs that were not run
 
 
 class Side(Struct, frozen=True, kw_only=True):
     """Some ops of one report, summed: their time, the least it could be, and what binds for the largest part of it.
 
-    ``time_s`` is ``None`` when one of them was not timed, ``floor_s`` when none could be priced. No ops at all take no time.
+    ``time_s`` is ``None`` when one of them was not timed, ``floor_s`` when none could be priced. No ops at all take no time. FLOP and
+    bytes, by memory level and link, are the known parts; ``launches`` are kernels, or executions where those are not known.
     """
 
     ops: tuple[int, ...]
@@ -29,13 +37,17 @@ class Side(Struct, frozen=True, kw_only=True):
     floor_s: float | None
     efficiency: float | None
     bound: str | None
+    flops: Number = 0
+    bytes: dict[str, Number] = field(default_factory=dict)
+    launches: Number = 0
 
 
 class Delta(Struct, frozen=True, kw_only=True):
     """What became of one op, or of the ops of one category: both sides, and the seconds between them.
 
-    ``matched`` is how they were paired: ``module and name``, ``name``, ``category``, ``new`` or ``vanished``. ``share`` is the
-    part of the whole change that is theirs, negative when it runs against the rest.
+    ``matched`` is how they were paired: ``module and name``, ``name``, ``category``, ``new`` or ``vanished``. ``floor_change_s`` is the
+    change of the minimum time. ``share`` is the part of the whole change that is theirs, of the time or, where nothing was timed on both
+    sides, of the minimum time; it is negative when it runs against the rest.
     """
 
     name: str
@@ -46,22 +58,46 @@ class Delta(Struct, frozen=True, kw_only=True):
     after: Side
     change_s: float | None
     share: float | None = None
+    floor_change_s: float | None = None
 
 
 class Totals(Struct, frozen=True, kw_only=True):
-    """A whole report: the ops' summed time and floors, efficiency as their ratio, and the program's own wall time if there is one."""
+    """A whole report: the ops' summed time and floors and efficiency as their ratio.
+
+    ``wall_s`` is the wall clock of the run, ``step_s`` the mean time of a step, ``peak_bytes`` the peak memory; ``None`` where a report has
+    none. FLOP and bytes are the known parts, of which ``unknown`` ops have more.
+    """
 
     time_s: float | None
     floor_s: float | None
     efficiency: float | None
     wall_s: float | None
     ops: int
+    step_s: float | None = None
+    flops: Number = 0
+    bytes: dict[str, Number] = field(default_factory=dict)
+    launches: Number = 0
+    peak_bytes: Number | None = None
+    unknown: int = 0
+
+
+class Figure(Struct, frozen=True, kw_only=True):
+    """One quantity of both reports, in its unit: ``s``, ``FLOP``, ``B``, or nothing for a number. ``ratio`` is before over after."""
+
+    quantity: str
+    unit: str
+    before: Number
+    after: Number
+    change: Number
+    ratio: float | None
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
     """Two reports compared: totals, every op's change with the largest first, and what differs about the machines.
 
-    ``speedup`` is time before over time after: above 1 is faster.
+    ``basis`` is what the changes of ops are of: ``time``, or ``minimum time`` where nothing was timed on both sides. ``figures`` are what
+    both reports have. ``speedup`` is time before over time after, above 1 is faster: of a step where both have steps, else of the run's
+    wall clock, else of the ops, which ``speedup_of`` says.
     """
 
     schema: str = SCHEMA
@@ -72,6 +108,10 @@ class Comparison(Struct, frozen=True, kw_only=True):
     speedup: float | None
     deltas: tuple[Delta, ...]
     notes: tuple[str, ...] = ()
+    basis: str = TIME
+    floor_change_s: float | None = None
+    speedup_of: str | None = None
+    figures: tuple[Figure, ...] = ()
 
     @property
     def new(self) -> tuple[Delta, ...]:
@@ -87,22 +127,131 @@ Key = Callable[[OpInfo], Hashable]
 
 def compare(before: Report, after: Report, files: tuple[str, str] = ("before", "after")) -> Comparison:
     """Match the ops of two reports and say what each one's change adds to the whole; ``files`` is what to call the two."""
+    notes = _machine_notes(before.machine, after.machine)
+    if _is_run(before) != _is_run(after) and _is_program(before) | _is_program(after):
+        before, after = (_one_step(report) if _is_run(report) else report for report in (before, after))
+        notes.append("a run is compared with a program: per step, on one device, without the time of the run")
     rows = [_delta(*pair) for pair in _matched(before.ops, after.ops)]
-    known = [row.change_s for row in rows if row.change_s is not None]
-    total = sum(known) if known else None
-    deltas = [replace(row, share=row.change_s / total) if total and row.change_s is not None else row for row in rows]
-    half = len(rows) - len(known)
-    notes = [f"{half} of {len(rows)} rows have no measured time on both sides and are not in the total change"] if half and known else []
+    basis = TIME if all(_is_run(report) or not report.ops for report in (before, after)) else MINIMUM
+    change = _sum(row.change_s for row in rows) if basis == TIME else None
+    floors = _sum(row.floor_change_s for row in rows)
+    whole = change if basis == TIME else floors
+    deltas = [replace(row, share=part / whole) if whole and (part := _change(row, basis)) is not None else row for row in rows]
+    half = sum(row.change_s is None for row in rows)
+    if half and change is not None:
+        notes.append(f"{half} of {len(rows)} rows have no measured time on both sides and are not in the total change")
     mine, theirs = _totals(before), _totals(after)
+    notes += [f"{one.unknown:,} ops {when} have FLOP or bytes that are not known" for one, when in _sides(mine, theirs) if one.unknown]
+    speedup, speedup_of = _speedup(mine, theirs)
     return Comparison(
         files=files,
         before=mine,
         after=theirs,
-        change_s=total,
-        speedup=mine.time_s / theirs.time_s if mine.time_s is not None and theirs.time_s else None,
+        change_s=change,
+        speedup=speedup,
         deltas=tuple(sorted(deltas, key=_weight)),
-        notes=(*_machine_notes(before.machine, after.machine), *notes),
+        notes=tuple(notes),
+        basis=basis,
+        floor_change_s=floors,
+        speedup_of=speedup_of,
+        figures=_figures(mine, theirs),
     )
+
+
+def _is_program(report: Report) -> bool:
+    return report.input.format in PROGRAMS
+
+
+def _is_run(report: Report) -> bool:
+    """Whether it has measured times."""
+    return any(op.time_s is not None for op in report.ops)
+
+
+def _one_step(report: Report) -> Report:
+    """A run as one step on one device: the mean over its complete steps that another follows, without times; all of it without steps."""
+    complete = [step for step in report.steps if step.complete]
+    averaged = {step.step for step in [one for one in complete if one.followed] or complete}
+    counts: dict[int, float] = {}
+    for share in report.by_step:
+        if share.step in averaged:
+            counts[share.op] = counts.get(share.op, 0.0) + share.count / len(averaged)
+    devices = max(len(report.input.devices), 1)
+    ops = [_part(op, (counts.get(op.id, 0.0) if averaged else op.count) / devices) for op in report.ops]
+    return replace(report, ops=tuple(op for op in ops if op.count), points=(), coverage=NO_COVERAGE)
+
+
+def _part(op: OpInfo, count: float) -> OpInfo:
+    """So many executions of an op, without their time."""
+    share = count / op.count if op.count else 0.0
+
+    def of(amount: Number | None) -> float | None:
+        return None if amount is None else amount * share
+
+    return replace(
+        op,
+        count=count,
+        kernels=of(op.kernels),
+        time_s=None,
+        self_time_s=None,
+        efficiency=None,
+        flops=of(op.flops),
+        work={name: of(amount) for name, amount in op.work.items()},
+        bytes={name: of(amount) for name, amount in op.bytes.items()},
+        known={name: amount * share for name, amount in op.known.items()},
+        floor_s=of(op.floor_s),
+    )
+
+
+def _sides(before: Totals, after: Totals) -> tuple[tuple[Totals, str], tuple[Totals, str]]:
+    return (before, "before"), (after, "after")
+
+
+def _speedup(before: Totals, after: Totals) -> tuple[float | None, str | None]:
+    for of, mine, theirs in (
+        ("step", before.step_s, after.step_s),
+        ("run", before.wall_s, after.wall_s),
+        ("ops", before.time_s, after.time_s),
+    ):
+        if mine is not None and theirs:
+            return mine / theirs, of
+    return None, None
+
+
+def _figures(before: Totals, after: Totals) -> tuple[Figure, ...]:
+    """What both reports have."""
+    levels = [level for level in {**before.bytes, **after.bytes} if before.bytes.get(level) or after.bytes.get(level)]
+    rows: list[tuple[str, str, Number | None, Number | None]] = [
+        ("step time", "s", before.step_s, after.step_s),
+        ("run time", "s", before.wall_s, after.wall_s),
+        ("op time", "s", before.time_s, after.time_s),
+        ("minimum time", "s", before.floor_s, after.floor_s),
+        ("work", "FLOP", before.flops, after.flops),
+        *((f"{level} bytes", "B", before.bytes.get(level, 0), after.bytes.get(level, 0)) for level in levels),
+        ("launches", "", before.launches, after.launches),
+        ("peak memory", "B", before.peak_bytes, after.peak_bytes),
+        ("ops", "", before.ops, after.ops),
+    ]
+    return tuple(
+        Figure(
+            quantity=name,
+            unit=unit,
+            before=mine,
+            after=theirs,
+            change=_difference(mine, theirs),
+            ratio=mine / theirs if theirs else None,
+        )
+        for name, unit, mine, theirs in rows
+        if mine is not None and theirs is not None
+    )
+
+
+def _sum(amounts: Iterable[float | None]) -> float | None:
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if known else None
+
+
+def _change(row: Delta, basis: str) -> float | None:
+    return row.change_s if basis == TIME else row.floor_change_s
 
 
 def _matched(before: Sequence[OpInfo], after: Sequence[OpInfo]) -> list[tuple[str, list[OpInfo], list[OpInfo]]]:
@@ -152,7 +301,7 @@ def _side(ops: Sequence[OpInfo]) -> Side:
     held: dict[str, float] = {}
     for op in ops:
         if op.bound is not None:
-            held[op.bound] = held.get(op.bound, 0.0) + (_seconds(op) or 0.0)
+            held[op.bound] = held.get(op.bound, 0.0) + (_seconds(op) or op.floor_s or 0.0)
     return Side(
         ops=tuple(op.id for op in ops),
         names=tuple(op.name for op in ops),
@@ -161,7 +310,26 @@ def _side(ops: Sequence[OpInfo]) -> Side:
         floor_s=_floors(ops),
         efficiency=ops[0].efficiency if len(ops) == 1 else _efficiency(ops),
         bound=max(sorted(held), key=lambda unit: held[unit], default=None),
+        flops=sum(_known_flops(op) for op in ops),
+        bytes=_bytes(ops),
+        launches=sum(op.kernels or op.count for op in ops),
     )
+
+
+def _known_flops(op: OpInfo) -> Number:
+    """Its FLOP, or the known part of them."""
+    if op.flops is not None:
+        return op.flops
+    return sum(op.known.get(unit, 0) if amount is None else amount for unit, amount in op.work.items())
+
+
+def _bytes(ops: Iterable[OpInfo]) -> dict[str, Number]:
+    """The known bytes over each memory level and link."""
+    total: dict[str, Number] = {}
+    for op in ops:
+        for level, amount in op.bytes.items():
+            total[level] = total.get(level, 0) + (op.known.get(level, 0) if amount is None else amount)
+    return total
 
 
 def _floors(ops: Sequence[OpInfo]) -> float | None:
@@ -187,28 +355,55 @@ def _delta(how: str, before: Sequence[OpInfo], after: Sequence[OpInfo]) -> Delta
         before=mine,
         after=theirs,
         change_s=None if mine.time_s is None or theirs.time_s is None else theirs.time_s - mine.time_s,
+        floor_change_s=_between(before, mine.floor_s, after, theirs.floor_s),
     )
+
+
+def _between(before: Sequence[OpInfo], floor_s: float | None, after: Sequence[OpInfo], then_s: float | None) -> float | None:
+    """The change of a minimum time; no ops take none, and of ops whose minimum is unknown nothing is known."""
+    if (before and floor_s is None) or (after and then_s is None):
+        return None
+    return _difference(floor_s or 0.0, then_s or 0.0)
+
+
+def _difference(before: Number, after: Number) -> Number:
+    """After minus before; what only rounding makes of equal amounts is nothing."""
+    return 0.0 if abs(after - before) <= ROUNDING * max(abs(before), abs(after)) else after - before
 
 
 def _weight(delta: Delta) -> tuple[float, str, str, tuple[int, ...], tuple[int, ...]]:
     """The largest change first: of the time, or of the floor where nothing was timed."""
-    floors = (delta.after.floor_s or 0.0) - (delta.before.floor_s or 0.0)
-    change = floors if delta.change_s is None else delta.change_s
+    change = (delta.floor_change_s or 0.0) if delta.change_s is None else delta.change_s
     return -abs(change), delta.module, delta.name, delta.before.ops, delta.after.ops
 
 
 def _totals(report: Report) -> Totals:
     times = [seconds for op in report.ops if (seconds := _seconds(op)) is not None]
-    wall = next((point.time_s for point in report.points if point.scope == "total" and point.infeed_outfeed), None)
     time = sum(times) if times else None
     floor = _floors(report.ops)
     return Totals(
         time_s=time,
         floor_s=floor,
         efficiency=floor / time if floor and time else None,
-        wall_s=report.coverage.wall_s if report.coverage.wall_s is not None else wall,
+        wall_s=_wall(report),
         ops=len(report.ops),
+        step_s=next((point.time_s for point in report.points if point.scope == "average" and point.infeed_outfeed), None),
+        flops=sum(_known_flops(op) for op in report.ops),
+        bytes=_bytes(report.ops),
+        launches=sum(op.kernels or op.count for op in report.ops),
+        peak_bytes=report.memory.peak_bytes if report.memory else None,
+        unknown=sum(None in (*op.work.values(), *op.bytes.values()) for op in report.ops),
     )
+
+
+def _wall(report: Report) -> float | None:
+    """The wall clock of the run; device-seconds only where there is one device."""
+    if report.coverage.run_s is not None:
+        return report.coverage.run_s
+    total = report.total
+    if total is not None and total.time_s is not None:
+        return total.time_s
+    return report.coverage.wall_s if len(report.input.devices) < 2 else None
 
 
 def _machine_notes(before: MachineInfo, after: MachineInfo) -> list[str]:

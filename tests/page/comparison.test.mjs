@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { DIFFERENCE_COLUMNS } from "../../src/roofline/render/page/static/columns.js";
-import { differences } from "../../src/roofline/render/page/static/comparison.js";
+import { differenceColumns, differences } from "../../src/roofline/render/page/static/comparison.js";
 import { cases } from "./cases.mjs";
 
 test("differences are Python's deltas, in their order, with a value for every column", () => {
@@ -19,4 +19,18 @@ test("a side without ops has no time, and no speedup", () => {
   const [both, added] = differences({ deltas });
   assert.deepEqual([both.before_s, both.after_s, both.speedup, both.matched], [3, 2, 1.5, "program and name"]);
   assert.deepEqual([added.before_s, added.after_s, added.speedup], [null, 4, null]);
+});
+
+test("without measured times the columns are those of minimum times and costs", () => {
+  const [{ comparison }] = cases("pair");
+  const keys = (found) => differenceColumns(found).map(({ key }) => key);
+  assert.ok(keys(comparison).includes("change_s") && !keys(comparison).includes("floor_change_s"));
+  const untimed = { ...comparison, basis: "minimum time" };
+  assert.deepEqual(keys(untimed).filter((key) => ["before_s", "after_s", "change_s", "speedup", "before_efficiency"].includes(key)), []);
+  for (const key of ["before_floor_s", "after_floor_s", "floor_change_s", "before_flops", "after_hbm", "after_launches"]) assert.ok(keys(untimed).includes(key));
+  for (const [index, row] of differences(untimed).entries()) {
+    const { before, after } = comparison.deltas[index];
+    assert.deepEqual([row.before_floor_s, row.after_flops], [before.ops.length ? before.floor_s : null, after.ops.length ? after.flops : null]);
+    assert.equal(row.floor_change_s, comparison.deltas[index].floor_change_s);
+  }
 });

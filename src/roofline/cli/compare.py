@@ -1,21 +1,26 @@
 """`roofline compare`: compare two reports op by op."""
 
 import argparse
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ..analysis import analyze
-from ..comparison import Comparison, Delta, Totals, compare
+from ..comparison import Delta, compare
+from ..errors import MachineError
+from ..machine import Machine
+from ..machines import load
+from ..render.changes import changes_markdown, changes_text
 from ..render.export import Row
-from ..render.op_table import efficiency_cell
-from ..render.tables import Cell, Paper, facts, table
-from ..render.text import notes_text
 from ..report import Report
+from ..sources import PROGRAM, find
 from ..sources.files import all_of
+from ..sources.remote import is_remote
 from ..sources.report_json import stored_report
-from ..units import percent, show
+from ..sources.samples import is_sample
 from .options import Parser, at_least, chosen_machine, is_page, machine_options, names_machine, output_options
-from .output import draw, emit, write_page
+from .output import draw, emit, write, write_page
 from .reading import host_options, read_input
 
 
@@ -23,29 +28,28 @@ def parser() -> Parser:
     made = Parser(
         "compare",
         "Compare two reports op by op: what got faster, what got slower, what is new.\n"
-        "Each is a JSON report of roofline, or any file or folder that analyze reads (analysed for --chip).",
-        "roofline compare before.json after.json",
+        "Each is a JSON report of roofline, or any file or folder that analyze reads (analysed for --chip). Programs and formulas without\n"
+        "measured times are compared by minimum time, FLOP, bytes, launches and peak memory.",
+        "roofline compare before.hlo after.hlo --chip h100",
     )
-    made.add_argument("before", metavar="A", help="the report before")
-    made.add_argument("after", metavar="B", help="the report after")
+    made.add_argument("before", metavar="A", help="the report, profile, program or table before")
+    made.add_argument("after", metavar="B", help="the one after")
     made.add_argument("--top", type=at_least(0), default=20, metavar="N", help="ops to show in the table (default 20)")
     host_options(made)
     machine_options(made)
     output_options(made, page=True)
+    made.add_argument("--markdown", metavar="FILE", help="write the comparison as Markdown, for a pull request; - is standard output")
     return made
 
 
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
-
-    def report(name: str) -> Report:
-        # A report keeps its machine, unless another is asked for.
-        if not names_machine(args) and (kept := stored_report(name)) is not None:
-            return kept
-        recording = read_input(args, [name], lambda: chosen_machine(args))
-        return analyze(recording, chosen_machine(args, recording.devices))
-
-    before, after = report(args.before), report(args.after)
+    reports: dict[str, Report] = {}
+    machines: list[Machine] = []
+    # What was measured says which machine it ran on, and a program is analysed for that one.
+    for name in sorted((args.before, args.after), key=_is_program):
+        reports[name] = _report(args, name, machines)
+    before, after = reports[args.before], reports[args.after]
     found = compare(before, after, (args.before, args.after))
     if args.output and is_page(args.output):
         from ..render.page.report_page import comparison_page
@@ -55,8 +59,34 @@ def run(words: Sequence[str]) -> int:
         from ..render.plot import change_bars
 
         draw(args, change_bars(found, theme=args.theme))
-    emit(args, lambda page: _text(found, args.top, page), found, lambda: [_row(delta) for delta in found.deltas])
+    as_markdown = changes_markdown(found, args.top)
+    if args.markdown and args.markdown != "-":
+        write(args.markdown, as_markdown.encode())
+    emit(
+        args,
+        lambda page: as_markdown.rstrip("\n") if args.markdown == "-" else changes_text(found, page, args.top),
+        found,
+        lambda: [_row(delta) for delta in found.deltas],
+    )
     return 0
+
+
+def _is_program(name: str) -> bool:
+    """Whether a file or folder holds programs, which run on any machine."""
+    return not is_remote(name) and not is_sample(name) and os.path.exists(name) and find(name) is PROGRAM
+
+
+def _report(args: argparse.Namespace, name: str, machines: list[Machine]) -> Report:
+    """The report in a file, or on it. A report keeps its machine, unless another is asked for; ``machines`` are those of earlier ones."""
+    if not names_machine(args) and (kept := stored_report(name)) is not None:
+        with suppress(MachineError):  # a machine of the user's own is not in the catalogue
+            machines.append(load(kept.machine.name))
+        return kept
+    same = None if names_machine(args) or not machines else machines[0]
+    recording = read_input(args, [name], lambda: same or chosen_machine(args))
+    machine = same if same and _is_program(name) else chosen_machine(args, recording.devices)
+    machines.append(machine)
+    return analyze(recording, machine)
 
 
 def _written(args: argparse.Namespace, name: str) -> bytes | None:
@@ -80,54 +110,13 @@ def _row(delta: Delta) -> Row:
         "efficiency_after": delta.after.efficiency,
         "bound_before": delta.before.bound,
         "bound_after": delta.after.bound,
+        "floor_before_s": delta.before.floor_s,
+        "floor_after_s": delta.after.floor_s,
+        "floor_change_s": delta.floor_change_s,
+        "flops_before": delta.before.flops,
+        "flops_after": delta.after.flops,
+        "hbm_before": delta.before.bytes.get("hbm", 0),
+        "hbm_after": delta.after.bytes.get("hbm", 0),
+        "launches_before": delta.before.launches,
+        "launches_after": delta.after.launches,
     }
-
-
-def _text(found: Comparison, top: int, page: Paper) -> str:
-    speed = f"{found.speedup:.3g}x as fast" if found.speedup else "not measured on both sides"
-    total = facts(
-        [
-            ("before", _side(found.before)),
-            ("after", _side(found.after)),
-            ("change", f"{_signed(found.change_s)}: {speed}"),
-        ],
-        page,
-    )
-    rows: list[list[str | Cell]] = [
-        [
-            delta.name,
-            delta.matched.replace("module", "program"),
-            show(delta.before.time_s, "s"),
-            show(delta.after.time_s, "s"),
-            Cell(_signed(delta.change_s), _colour(delta.change_s)),
-            percent(abs(delta.share)) if delta.share is not None else "–",
-            efficiency_cell(delta.before.efficiency),
-            efficiency_cell(delta.after.efficiency),
-            _turned(delta.before.bound, delta.after.bound),
-        ]
-        for delta in found.deltas[:top]
-    ]
-    headers = ["op", "matched by", "before", "after", "change", "share", "eff. before", "eff. after", "bound"]
-    more = f"\n… and {len(found.deltas) - top:,} more; show them with --top" if len(found.deltas) > top else ""
-    head = " compared with ".join(page.paint(name, "bold") for name in found.files)
-    return "\n\n".join(
-        part for part in (head, total, table(headers, rows, page, left=2) + more, notes_text(list(found.notes), page)) if part
-    )
-
-
-def _side(total: Totals) -> str:
-    return f"{show(total.time_s, 's')}, roofline efficiency {percent(total.efficiency)}, {total.ops:,} ops"
-
-
-def _signed(seconds: float | None) -> str:
-    if seconds is None:
-        return "–"
-    return f"{'−' if seconds < 0 else '+'}{show(abs(seconds), 's')}" if seconds else "0 s"
-
-
-def _colour(seconds: float | None) -> str:
-    return "" if not seconds else "green" if seconds < 0 else "red"
-
-
-def _turned(before: str | None, after: str | None) -> str:
-    return before or after or "–" if before == after or not (before and after) else f"{before} → {after}"

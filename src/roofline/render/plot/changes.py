@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
+from msgspec.structs import replace
 
-from ...comparison import Comparison, Delta
+from ...comparison import TIME, Comparison, Delta, Side
 from ...errors import UsageError
 from ...units import show
 from ..geometry import Extent, Tick
@@ -18,16 +19,18 @@ _MOST_OPS = 16
 
 
 def change_bars(comparison: Comparison, *, theme: str = "light", ax: Axes | None = None) -> Axes:
-    """Seconds before and after for the ops that changed most."""
+    """Seconds before and after for the ops that changed most: measured, or minimum times where nothing was measured on both sides."""
+    if comparison.basis != TIME:
+        comparison = _by_minimum(comparison)
     changed = [delta for delta in comparison.deltas if delta.change_s is not None]
     shown = changed[:_MOST_OPS]
     if not shown:
-        raise UsageError("no op has a measured time on both sides: nothing to draw")
+        raise UsageError("no op has a time on both sides, measured or minimum: nothing to draw")
     height = _HEAD + 2 * _ROW + _SPACE
     tops = [height * (len(shown) - index) for index in range(len(shown))]
     longest = max(max(delta.before.time_s or 0.0, delta.after.time_s or 0.0) for delta in shown)
     extent = Extent(left=0.0, right=1.04 * longest or 1.0, bottom=0.0, top=tops[0], x_log=False, y_log=False)
-    sheet = Sheet(ax, theme, extent, Axis(label="time", dimension="s"), Axis(label="", ticks=_ticks(shown, tops)), height=tops[0])
+    sheet = Sheet(ax, theme, extent, Axis(label=comparison.basis, dimension="s"), Axis(label="", ticks=_ticks(shown, tops)), height=tops[0])
     for delta, top in zip(shown, tops, strict=True):
         after = sheet.theme.good if (delta.change_s or 0.0) <= 0 else sheet.theme.compute
         sheet.bar(top - _HEAD - 0.5 * _ROW, delta.before.time_s or 0.0, sheet.theme.muted, thickness=_ROW - 5)
@@ -41,6 +44,21 @@ def change_bars(comparison: Comparison, *, theme: str = "light", ax: Axes | None
     caption = f"Showing the {_MOST_OPS} largest of {len(changed)} changes." if len(changed) > len(shown) else ""
     speed = f": {comparison.speedup:.3g}x as fast" if comparison.speedup else ""
     return sheet.finish(f"{_signed(comparison.change_s)} in total{speed}", legend=legend, caption=caption)
+
+
+def _by_minimum(comparison: Comparison) -> Comparison:
+    """A comparison with minimum times in place of measured ones."""
+
+    def at_minimum(side: Side) -> Side:
+        return replace(side, time_s=side.floor_s if side.ops else 0.0)
+
+    deltas = [
+        replace(delta, before=at_minimum(delta.before), after=at_minimum(delta.after), change_s=delta.floor_change_s)
+        for delta in comparison.deltas
+    ]
+    before, after = comparison.before.floor_s, comparison.after.floor_s
+    speedup = before / after if before is not None and after else None
+    return replace(comparison, deltas=tuple(deltas), change_s=comparison.floor_change_s, speedup=speedup)
 
 
 def _ticks(shown: Sequence[Delta], tops: Sequence[float]) -> tuple[Tick, ...]:

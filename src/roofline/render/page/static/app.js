@@ -5,8 +5,8 @@ import { chart } from "#page/chart.js";
 import { chartBar } from "#page/chart_bar.js";
 import { chartModel, machineOf, programModel, rowsOf } from "#page/chart_model.js";
 import { THEMES, assign } from "#page/colours.js";
-import { COLUMNS, DIFFERENCE_COLUMNS, UNTIMED_COLUMNS, USUAL_COLUMNS } from "#page/columns.js";
-import { comparisonView } from "#page/comparison.js";
+import { COLUMNS, UNTIMED_COLUMNS, USUAL_COLUMNS } from "#page/columns.js";
+import { comparisonView, differenceColumns } from "#page/comparison.js";
 import { columnMenu, filterBar } from "#page/controls.js";
 import { details } from "#page/details.js";
 import { device } from "#page/device.js";
@@ -228,7 +228,7 @@ const scene = () => {
     marks: all,
     title: heading,
   };
-  return state.tab === "compare" && compared ? { ...drawn, rows: compared.rows, columns: DIFFERENCE_COLUMNS } : { ...drawn, rows, columns };
+  return state.tab === "compare" && compared ? { ...drawn, rows: compared.rows, columns: differenceColumns(comparison) } : { ...drawn, rows, columns };
 };
 const tabs = [
   { key: "ops", title: "Operations" },

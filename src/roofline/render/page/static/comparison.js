@@ -4,19 +4,39 @@ import { DIFFERENCE_COLUMNS } from "#page/columns.js";
 import { h } from "#page/dom.js";
 import { per, sort } from "#page/rows.js";
 import { table } from "#page/table.js";
-import { percent, show } from "#page/units.js";
+import { percent, plain, show } from "#page/units.js";
+
+const MEASURED = new Set(["before_s", "after_s", "change_s", "speedup", "before_efficiency", "after_efficiency"]);
+const COUNTED = new Set([
+  "before_floor_s", "after_floor_s", "floor_change_s",
+  "before_flops", "after_flops", "before_hbm", "after_hbm", "before_launches", "after_launches",
+]);
+
+/** The columns of a comparison: of measured times, or of minimum times and costs where nothing was measured on both sides. */
+export function differenceColumns({ basis = "time" }) {
+  const other = basis === "time" ? COUNTED : MEASURED;
+  return DIFFERENCE_COLUMNS.filter(({ key }) => !other.has(key));
+}
 
 /** A row for each delta of a comparison; a side without ops has no figures. */
 export function differences({ deltas }) {
   return deltas.map((delta, id) => {
     const { before, after } = delta;
     const [before_s, after_s] = [before, after].map((side) => (side.ops.length ? side.time_s : null));
+    const counted = Object.entries({ before, after }).flatMap(([when, side]) => (side.ops.length ? [
+      [`${when}_floor_s`, side.floor_s],
+      [`${when}_flops`, side.flops ?? null],
+      [`${when}_hbm`, side.bytes?.hbm ?? 0],
+      [`${when}_launches`, side.launches ?? null],
+    ] : ["floor_s", "flops", "hbm", "launches"].map((key) => [`${when}_${key}`, null])));
     return {
       ...delta,
       matched: delta.matched.replace("module", "program"),
       kind: "pair",
       id,
       ops: after.ops,
+      floor_change_s: delta.floor_change_s ?? null,
+      ...Object.fromEntries(counted),
       before_s,
       after_s,
       speedup: per(before_s, after_s),
@@ -35,8 +55,10 @@ export function comparisonView({ comparison, select, reveal }) {
   let rows = all;
   let selected = new Set();
   const draw = () => list.show({ rows, columns, ...order, selected });
-  const columns = DIFFERENCE_COLUMNS.map((column) => (
-    column.key === "change_s" ? { ...column, tone: ({ change_s }) => (change_s > 0 ? "worse" : change_s < 0 ? "better" : "") } : column
+  const columns = differenceColumns(comparison).map((column) => (
+    ["change_s", "floor_change_s"].includes(column.key)
+      ? { ...column, tone: (row) => (row[column.key] > 0 ? "worse" : row[column.key] < 0 ? "better" : "") }
+      : column
   ));
   const list = table({
     testid: "difference-table",
@@ -76,12 +98,23 @@ export function comparisonView({ comparison, select, reveal }) {
   };
 }
 
-function summary({ before, after, change_s }) {
-  const speedup = per(before.time_s, after.time_s);
+function summary({ before, after, change_s, basis = "time", floor_change_s = null, speedup = null, speedup_of = null, figures = [] }) {
+  if (basis !== "time") {
+    const others = figures.filter(({ quantity }) => quantity !== "minimum time" && quantity !== "ops");
+    return [
+      `minimum time ${show(before.floor_s, "s")} before, ${show(after.floor_s, "s")} after`,
+      floor_change_s ? `${floor_change_s > 0 ? "more" : "less"} by ${show(Math.abs(floor_change_s), "s")}` : "",
+      ...others.map(({ quantity, unit, before: old, after: now }) => (
+        `${quantity} ${unit ? show(old, unit) : plain(old)} before, ${unit ? show(now, unit) : plain(now)} after`
+      )),
+    ].filter(Boolean).join(" · ");
+  }
+  const of = { step: " per step", run: " by wall clock" }[speedup_of] ?? "";
+  const ratio = speedup ?? per(before.time_s, after.time_s);
   return [
     `${show(before.time_s, "s")} before, ${show(after.time_s, "s")} after`,
     change_s === null ? "" : `${change_s > 0 ? "slower" : "faster"} by ${show(Math.abs(change_s), "s")}`,
-    speedup ? `${show(speedup, "1", 3)}x speedup` : "",
+    ratio ? `${show(ratio, "1", 3)}x speedup${of}` : "",
     before.efficiency && after.efficiency ? `roofline efficiency ${percent(before.efficiency)} before, ${percent(after.efficiency)} after` : "",
   ].filter(Boolean).join(" · ");
 }
