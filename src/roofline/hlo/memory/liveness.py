@@ -216,10 +216,17 @@ def _place_in_results(slots: list[_Slot]) -> None:
     results = sorted((slot for slot in slots if slot.is_free and slot.is_result), key=lambda slot: slot.bytes)
     sizes, busy = [slot.bytes for slot in results], [[(slot.start, slot.end)] for slot in results]
     for slot in sorted((slot for slot in slots if not slot.is_free), key=lambda slot: -slot.bytes):
-        start, end = slot.start, slot.end
         first = bisect_left(sizes, slot.bytes)
         for place in range(first, min(first + _RESULTS_TRIED, len(results))):
-            if all(end < other_start or other_end < start for other_start, other_end in busy[place]):
-                busy[place].append((start, end))
+            if _claimed(busy[place], slot.start, slot.end):
                 slot.is_free = True
                 break
+
+
+def _claimed(busy: list[tuple[int, int]], start: int, end: int) -> bool:
+    """Puts a stretch of time among others, in order and apart from each other, if it overlaps none of them."""
+    after = bisect_left(busy, (start, end))
+    if (after and busy[after - 1][1] >= start) or (after < len(busy) and busy[after][0] <= end):
+        return False
+    busy.insert(after, (start, end))
+    return True

@@ -89,6 +89,7 @@ class ValuesOf:
     def __init__(self, module: HloModule, platform: Platform) -> None:
         self.module, self.platform = module, platform
         self._known: dict[int, Values] = {}
+        self._sizes: dict[int, int | None] = {}  # by the shape, which readers share and the module keeps
         self.donated = donated(module)
 
     def __getitem__(self, number: int) -> Values:
@@ -126,9 +127,8 @@ class ValuesOf:
             return renamed[path]
         if shape.parts:
             return tuple([self._fresh(found, index, part, time, renamed, (*path, place)) for place, part in enumerate(shape.parts)])
-        value = None
-        if shape.is_array and level(shape, self.platform, "write") == HBM:
-            value = Value(index, shape, bytes_of(shape, shape.elements) if shape.is_bounded else 0, time, time)
+        size = self._size(shape)
+        value = None if size is None else Value(index, shape, size, time, time)
         if time == BEFORE:
             if value is not None:
                 value.leaf = len(found.parameters)
@@ -136,6 +136,13 @@ class ValuesOf:
         elif value is not None:
             found.made.append(value)
         return value
+
+    def _size(self, shape: Shape) -> int | None:
+        """The bytes that an array takes in main memory; ``None`` for other values and memories."""
+        if id(shape) not in self._sizes:
+            is_there = shape.is_array and level(shape, self.platform, "write") == HBM
+            self._sizes[id(shape)] = (bytes_of(shape, shape.elements) if shape.is_bounded else 0) if is_there else None
+        return self._sizes[id(shape)]
 
     def _result(self, found: Values, number: int, index: int, time: int) -> Tree:
         instruction = found.computation[index]
