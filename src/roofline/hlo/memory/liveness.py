@@ -164,7 +164,7 @@ class Liveness:
     def _taken_over(self, found: Values, number: int, value: Value, gone: set[int]) -> Value | None:
         """The operand whose memory a result takes over, because the instruction that makes it is its last use; ``gone`` are those taken."""
         instruction = found.computation[value.index]
-        for operand in self._candidates(found, instruction, value):
+        for operand in self._candidates(found, instruction):
             for old in leaves(found.trees[operand]):
                 if old is None or not old.last == value.made > old.made or old.bytes != value.bytes or id(old) in gone:
                     continue
@@ -173,7 +173,7 @@ class Liveness:
                     return old
         return None
 
-    def _candidates(self, found: Values, instruction: Instruction, value: Value) -> Iterator[int]:
+    def _candidates(self, found: Values, instruction: Instruction) -> Iterator[int]:
         """The operands that an instruction may write its result over."""
         opcode = instruction.opcode
         if opcode in _ELEMENTWISE:
