@@ -197,9 +197,14 @@ class _Grouping:
             self._join(group, index)
 
     def _is_prologue(self, group: Group, index: int) -> bool:
-        return any(
-            user in group.prologue or self.computation[user].opcode in PRODUCTS for user in self.users[index] if user in group.members
-        )
+        return any(user in group.prologue or self.computation[user].opcode in PRODUCTS for user in self._users_in(group, index))
+
+    def _users_in(self, group: Group, index: int) -> list[int]:
+        """The members of a kernel that take a value; one that thousands use, such as a constant, is looked for in the members instead."""
+        users = self.users[index]
+        if len(users) > len(group.members):
+            return [member for member in group.members if index in self.computation[member].operands]
+        return [user for user in users if user in group.members]
 
     def _fit(self, group: Group, index: int) -> Fit:
         """As what an instruction can join a kernel that uses its value; nothing when it cannot."""
@@ -207,9 +212,8 @@ class _Grouping:
         crowd = len(group.inputs | self._new_inputs(group, index)) + len(group.outputs)
         if crowd > max(self.rules.most_operands, len(group.inputs) + len(group.outputs)) or group.repeated >= self.rules.most_repeated:
             return ""
-        for user in self.users[index]:
-            if user in group.members and index in self._in_memory(self.computation[user]):
-                return ""
+        if any(index in self._in_memory(self.computation[user]) for user in self._users_in(group, index)):
+            return ""
         if self._is_prologue(group, index):
             return "loop" if self._loads(group, index) else ""
         if instruction.opcode in PRODUCTS:
@@ -228,7 +232,7 @@ class _Grouping:
         if self.rules.loads == "any" or instruction.opcode in VIEWS:
             return instruction.opcode in PROLOGUE
         return instruction.opcode == "transpose" and all(
-            folds(self.computation, self.computation[user], index) for user in self.users[index] if user in group.members
+            folds(self.computation, self.computation[user], index) for user in self._users_in(group, index)
         )
 
     def _in_memory(self, user: Instruction) -> tuple[int, ...]:
@@ -243,8 +247,8 @@ class _Grouping:
         seen: set[int] = set()
         waiting = [index]
         while waiting:
-            for user in self.users[waiting.pop()]:
-                if user in group.members and user not in seen:
+            for user in self._users_in(group, waiting.pop()):
+                if user not in seen:
                     seen.add(user)
                     waiting.append(user)
                     yield user

@@ -268,21 +268,22 @@ def _check_calls(computations: tuple[Computation, ...]) -> None:
     ]
     depth: dict[int, int] = {}
     for start in range(len(computations)):
-        path: list[int] = [start] if start not in depth else []
-        on_path = set(path)
+        path = [(start, iter(called[start]))] if start not in depth else []
+        on_path = {start}
         while path:
-            number = path[-1]
-            waiting = [inner for inner in called[number] if inner not in depth]
-            if on_path.intersection(waiting):
+            number, rest = path[-1]
+            inner = next((inner for inner in rest if inner not in depth), None)
+            if inner is None:
+                depth[number] = 1 + max((depth[below] for below in called[number]), default=0)
+                if depth[number] > MAX_NESTING:
+                    raise Malformed(f"calls nested deeper than {MAX_NESTING} under {excerpt(computations[number].name)}")
+                path.pop()
+                on_path.discard(number)
+            elif inner in on_path:
                 raise Malformed(f"the computation {excerpt(computations[number].name)} calls itself")
-            if waiting:
-                path.append(waiting[0])
-                on_path.add(waiting[0])
-                continue
-            depth[number] = 1 + max((depth[inner] for inner in called[number]), default=0)
-            if depth[number] > MAX_NESTING:
-                raise Malformed(f"calls nested deeper than {MAX_NESTING} under {excerpt(computations[number].name)}")
-            on_path.discard(path.pop())
+            else:
+                path.append((inner, iter(called[inner])))
+                on_path.add(inner)
 
 
 class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its cached properties
@@ -350,7 +351,9 @@ class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its 
 
     def trace(self, instruction: Instruction) -> tuple[Frame, ...]:
         """Where in the user's source an instruction comes from, innermost frame first; empty when nobody wrote it down."""
-        metadata = instruction.metadata
+        return self._trace(instruction.metadata)
+
+    def _trace(self, metadata: Metadata) -> tuple[Frame, ...]:
         frames = self.frames.trace(metadata.stack_frame_id)
         if not frames and metadata.source_file:
             return (Frame(metadata.source_file, metadata.source_line),)
@@ -358,7 +361,20 @@ class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its 
 
     def location(self, instruction: Instruction) -> str:
         """The innermost source line, ``model.py:42`` with its folder; empty when unknown."""
-        return next((str(frame) for frame in self.trace(instruction) if frame.file), "")
+        return self.located(instruction.metadata)
+
+    def located(self, metadata: Metadata) -> str:
+        """The same by the metadata of an instruction."""
+        key = (metadata.stack_frame_id, metadata.source_file, metadata.source_line)
+        known = self._locations.get(key)
+        if known is None:
+            known = self._locations[key] = next((str(frame) for frame in self._trace(metadata) if frame.file), "")
+        return known
+
+    @cached_property
+    def _locations(self) -> dict[tuple[int, str, int], str]:
+        """Source lines that were asked for: many instructions share one."""
+        return {}
 
 
 MOST_NAMED = 4  # programs that an error names

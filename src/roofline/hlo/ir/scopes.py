@@ -5,6 +5,8 @@ primitive last.
 """
 
 import re
+from functools import lru_cache
+from itertools import groupby
 
 # Segments that say how a program is built, not what it is.
 _NOISE = re.compile(
@@ -22,14 +24,18 @@ def scope(op_name: str) -> str:
     >>> scope("jit(step)/while/body/transpose(jvp(layer0))/attn/bhqd,bhkd->bhqk/dot_general"), scope("jit(f)/add"), scope("x")
     ('layer0/attn', '', '')
     """
-    *outer, _primitive = _segments(op_name) or [""]
-    kept: list[str] = []
-    for segment in outer:
-        for part in _segments(_unwrapped(segment)):
-            # An einsum's own scope is its equation.
-            # The backward pass of a rematerialised scope names it twice: transpose(jvp(layer0))/jvp(layer0).
-            if part and not _NOISE.fullmatch(part) and "->" not in part and kept[-1:] != [part]:
-                kept.append(part)
+    outer = op_name.rpartition("/")[0]
+    if outer.count("(") != outer.count(")"):  # the primitive itself has a slash
+        outer = "/".join(_segments(op_name)[:-1])
+    return _scope(outer)
+
+
+@lru_cache(maxsize=10_000)
+def _scope(outer: str) -> str:
+    """The scopes in what stands before a primitive; the instructions of a program share it."""
+    parts = [part for segment in _segments(outer) for part in _segments(_unwrapped(segment))]
+    # An einsum's own scope is its equation. The backward pass of a rematerialised scope names it twice: transpose(jvp(layer0))/jvp(layer0).
+    kept = [part for part, _ in groupby(part for part in parts if part and not _NOISE.fullmatch(part) and "->" not in part)]
     return _EMPTY.sub("/", "/".join(kept))
 
 

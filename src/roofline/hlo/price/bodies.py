@@ -39,7 +39,7 @@ NAMING = frozenset(("tuple", "get-tuple-element", *TRANSPARENT))  # opcodes that
 MOVING = OPCODES - WORK.keys() - set(OPAQUE)  # opcodes without arithmetic
 # Opcodes whose dimensions say which elements of an operand some of the result needs.
 _ALONG = frozenset(("broadcast", "concatenate", "reduce", "reverse", "transpose"))
-# Opcodes whose cost follows from shapes, called computations and the attributes that `_said` knows.
+# Opcodes whose cost follows from shapes, called computations and the attributes that `said` knows.
 PLAIN = ELEMENTWISE | _ALONG | {"bitcast", "constant", "copy", "dot", "iota", "parameter", "reshape", "slice", "tuple"}
 
 
@@ -89,11 +89,11 @@ class Bodies:
         # Only what feeds a slice is wanted in part, and then it matters where.
         asked = {"dot", "slice"} | _ALONG if "slice" in opcodes else {"dot"}
         # Readers share equal shapes, and the module keeps them: which object one is tells shapes apart sooner than its fields.
-        form = [(one.opcode, id(one.shape), one.operands, one.calls and self._called(one)) for one in computation.instructions]
-        said = [_said(one) for one in computation.instructions if one.opcode in asked]
-        return self._forms.setdefault((computation.root, computation.parameters, *form, *said), number)
+        form = [(one.opcode, id(one.shape), one.operands, one.calls and self.called(one)) for one in computation.instructions]
+        attributes = [said(one) for one in computation.instructions if one.opcode in asked]
+        return self._forms.setdefault((computation.root, computation.parameters, *form, *attributes), number)
 
-    def _called(self, instruction: Instruction) -> tuple[tuple[str, int], ...]:
+    def called(self, instruction: Instruction) -> tuple[tuple[str, int], ...]:
         """The computations that an instruction calls, those alike under one number."""
         return tuple((call.role, self._standing_for(call.computation)) for call in instruction.calls)
 
@@ -185,8 +185,8 @@ class Bodies:
             done.add(work.cost, notes=work.notes)
 
 
-def _said(instruction: Instruction) -> object:
-    """The attributes of a `PLAIN` instruction that its cost depends on."""
+def said(instruction: Instruction) -> object:
+    """The attributes of a `PLAIN` instruction that its cost depends on, when all of its result is wanted."""
     if instruction.opcode == "dot":
         return instruction.dot, instruction.word("algorithm"), instruction.operand_precision
     return instruction.slices if instruction.opcode == "slice" else instruction.dimensions

@@ -24,7 +24,7 @@ from .categories import category
 from .collectives import Network, collective, infeed, outfeed, receive, send
 from .index_sets import WHOLE
 from .loops import Loops
-from .traffic import Kernel, Likeness, Traffic, fused_kernel, kernel, likeness
+from .traffic import Kernel, Likeness, Traffic, fused_kernel, kernel, likeness, lone_likeness
 from .types import Price, Site
 from .work import Sum
 
@@ -65,6 +65,7 @@ class Pricer:
         self._totals: dict[int, Total] = {}
         self._numbers = {computation.name: number for number, computation in enumerate(module.computations)}
         self._launches: dict[Likeness, Kernel] = {}
+        self.lone: dict[Likeness, Price] = {}
 
     def price(self, site: Site) -> Price:
         """The cost of one execution of an instruction; what does not hold together in it is a `SourceError` with its place."""
@@ -137,8 +138,14 @@ def _nothing(pricer: Pricer, site: Site) -> Price:
 
 
 def _computes(pricer: Pricer, site: Site) -> Price:
-    """One kernel that does what its opcode says."""
-    return _launched(site, kernel(pricer.bodies, site))
+    """One kernel that does what its opcode says; priced once for all that are alike."""
+    alike = lone_likeness(pricer.bodies, site)
+    if alike is None:
+        return _launched(site, kernel(pricer.bodies, site))
+    known = pricer.lone.get(alike)
+    if known is None:
+        known = pricer.lone[alike] = _launched(site, kernel(pricer.bodies, site))
+    return known
 
 
 def _moves(pricer: Pricer, site: Site) -> Price:

@@ -131,7 +131,8 @@ def _emit(pricer: Pricer, runs: dict[int, _Runs], number: int, done: set[int]) -
 
 
 def _op(module: HloModule, computation: Computation, instruction: Instruction, priced: Price, runs: _Runs) -> Op:
-    cost = priced.cost * runs.count
+    cost = priced.cost if runs.count == 1 else priced.cost * runs.count
+    metadata = instruction.metadata
     return Op(
         name=instruction.name,
         cost=cost if runs.is_certain else uncertain(cost),
@@ -139,10 +140,10 @@ def _op(module: HloModule, computation: Computation, instruction: Instruction, p
         kernels=None if instruction.opcode == "custom-call" else runs.count,
         category=priced.category,
         module=module.name,
-        scope=scope(instruction.op_name),
-        location=module.location(instruction),
-        phase=direction(instruction.op_name),
+        scope=scope(metadata.op_name),
+        location=module.located(metadata),
+        phase=direction(metadata.op_name),
         work_provenance="compiler",
         bytes_provenance="compiler",
-        notes=(*priced.notes, *runs.notes),
+        notes=(*priced.notes, *runs.notes) if runs.notes else priced.notes,
     )

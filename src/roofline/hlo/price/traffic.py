@@ -14,15 +14,15 @@ from ...units import show
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.platforms import Platform
 from ..ir.shapes import Shape
-from .bodies import TRANSPARENT, Bodies, Path, bytes_of, reads_target, updated, updates
+from .bodies import PLAIN, TRANSPARENT, Bodies, Path, bytes_of, reads_target, said, updated, updates
 from .demand import needs
 from .index_sets import NOTHING, WHOLE, Region, count, joined, loosely
 from .memory_spaces import level
 from .types import Site
 from .work import Work
 
-# Equal for fusions whose kernels cost the same; shapes are known by the objects that a module's readers share.
-Likeness = tuple[int | tuple[int, int], ...]
+# Equal for instructions whose kernels cost the same; shapes are known by the objects that a module's readers share.
+Likeness = tuple[object, ...]
 
 
 class Kernel(Struct, frozen=True):
@@ -137,8 +137,22 @@ def likeness(bodies: Bodies, site: Site) -> Likeness | None:
     ``None`` where more matters: attributes, or parts of tuples.
     """
     like = bodies.like(site.instruction.calls[0].computation)
-    if like is None:
+    operands = None if like is None else _operands_alike(site)
+    return None if operands is None else (like, id(site.instruction.shape), *operands)
+
+
+def lone_likeness(bodies: Bodies, site: Site) -> Likeness | None:
+    """The same for an instruction that is a kernel by itself; ``None`` where its cost may follow from more."""
+    instruction = site.instruction
+    operands = _operands_alike(site) if instruction.opcode in PLAIN else None
+    if operands is None:
         return None
+    attributes = said(instruction) if instruction.opcode in ("dot", "slice") else None
+    return instruction.opcode, id(instruction.shape), instruction.calls and bodies.called(instruction), attributes, *operands
+
+
+def _operands_alike(site: Site) -> list[tuple[int, int]] | None:
+    """The shape of each operand, and which of them are the same array; ``None`` where one is a tuple."""
     instructions = site.computation.instructions
     places: dict[tuple[int, Path], int] = {}
     operands = []
@@ -147,7 +161,7 @@ def likeness(bodies: Bodies, site: Site) -> Likeness | None:
         if shape.is_tuple:
             return None
         operands.append((id(shape), places.setdefault(source(site.computation, index, ()), len(places))))
-    return like, id(site.instruction.shape), *operands
+    return operands
 
 
 def fused_kernel(bodies: Bodies, site: Site) -> Kernel:

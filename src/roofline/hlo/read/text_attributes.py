@@ -192,23 +192,18 @@ def parse_replica_groups(text: str) -> ReplicaGroups:
 _METADATA = re.compile(rf"(?:(\w++)=)?(?:({STRING}|\{{[^{{}}\"]*+\}})|([^\s\"{{}}=]++))|(\")", re.DOTALL)
 
 
-_KEPT_NUMBERS = {"source_line", "stack_frame_id"}
-_KEPT = {"op_name", "op_type", "source_file", "scheduling_name", "deduplicated_name"} | _KEPT_NUMBERS
+_KEPT: dict[str, Callable[[str], object]] = {
+    **dict.fromkeys(("op_name", "op_type", "source_file", "scheduling_name", "deduplicated_name"), unquote),
+    **dict.fromkeys(("source_line", "stack_frame_id"), whole),
+}
 
 
 def parse_metadata(text: str) -> Metadata:
     """``{op_name="jit(f)/dot_general" source_file="m.py" source_line=3 stack_frame_id=7}``"""
-    fields = {}
-    for name, long, short, unclosed in _METADATA.findall(braced(text)):
-        if unclosed:
-            raise Malformed(f"unterminated string in {excerpt(text)}")
-        if name in _KEPT:
-            fields[name] = long or short
-    for name in _KEPT_NUMBERS & fields.keys():
-        fields[name] = whole(fields[name])
-    for name in fields.keys() - _KEPT_NUMBERS:
-        fields[name] = unquote(fields[name])
-    return Metadata(**fields)
+    found = _METADATA.findall(braced(text))
+    if any(unclosed for _, _, _, unclosed in found):
+        raise Malformed(f"unterminated string in {excerpt(text)}")
+    return Metadata(**{name: _KEPT[name](long or short) for name, long, short, _ in found if name in _KEPT})  # type: ignore[arg-type]
 
 
 def parse_frontend_attributes(text: str) -> dict[str, str]:
