@@ -2,9 +2,11 @@
 
     python benchmarks/large_program.py [INSTRUCTIONS]
 
-Writes a deep transformer, unrolled, of so many instructions (200,000): as XLA writes it before it optimises, with the fusions and
-library calls of a compiled and scheduled program, and as one chain of elementwise operations; and op tables of as many rows. Every
-command runs in a process of its own, beside a bare pass over the same bytes that only splits them into lines.
+Writes a deep transformer, unrolled, of so many instructions (200,000): as it is traced, before any compiler fuses it; scheduled without
+fusions; with the fusions and library calls of a compiled program; one chain of elementwise operations; and op tables of as many rows.
+Every command runs in a process of its own, beside a bare pass over the same bytes that only splits them into lines.
+
+The goals: a program of 200,000 instructions in 8 s and 800 MB, a table of 200,000 rows in 3 s.
 """
 
 import csv
