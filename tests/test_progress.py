@@ -1,7 +1,9 @@
 """Progress: shown to a person who has waited two seconds at a terminal, to nobody else, and gone when the work is done."""
 
+import gzip
 import io
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from threading import Event
 
 import pytest
 
+from roofline.cli import main
 from roofline.cli.progress import bar, progress
 
 
@@ -136,3 +139,27 @@ def test_a_command_on_a_pipe_says_nothing_of_it(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "roofline", "analyze", str(profile), "--json", str(tmp_path / "out.json")]
     ran = subprocess.run(words, capture_output=True, check=True)
     assert ran.stderr == b""
+
+
+@pytest.mark.parametrize("command", ["hlo", "fusion-report", "analyze", "several"])
+def test_an_interrupt_ends_long_work_with_status_130_and_one_line_at_most(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [f"  %a{n} = f32[128]{{0}} add(%a{n - 1}, %a0)" for n in range(1, 40_000)]
+    text = "\n".join(["HloModule big", "ENTRY %main (a0: f32[128]) -> f32[128] {", "  %a0 = f32[128]{0} parameter(0)", *lines])
+    (tmp_path / "big.hlo").write_text(f"{text}\n  ROOT %r = f32[128]{{0}} add(%a0, %a{len(lines)})\n}}\n")
+    profile = gzip.decompress((Path(__file__).parent / "data" / "h200" / "jax_train.xplane.pb.gz").read_bytes())
+    names = [str(tmp_path / f"host{number}.xplane.pb") for number in range(8)]
+    for name in names:
+        Path(name).write_bytes(profile)
+    words = ["analyze", "--no-cache", "--jobs", "2", *names] if command == "several" else [command, str(tmp_path / "big.hlo")]
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        assert main(words) == 130
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert len(said.err.splitlines()) <= 1
