@@ -140,6 +140,20 @@ def test_an_order_to_stop_ends_the_program_and_the_report_follows(tmp_path: Path
     assert products(report_in(tmp_path)) == STEPS
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_order_to_stop_that_comes_while_the_program_starts_is_passed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    started = subprocess.Popen
+
+    def interrupted(*words, **options):
+        os.kill(os.getpid(), number)
+        return started(*words, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    assert profile(["sleep", "60"], tmp_path).status == 128 + number
+
+
 def test_a_hard_crash_is_explained(tmp_path: Path, written) -> None:
     done = captured(tmp_path, sys.executable, written("train()\nos.kill(os.getpid(), signal.SIGKILL)"))
     assert done.returncode == 128 + signal.SIGKILL

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -214,21 +214,34 @@ def _staging(folder: Path) -> Path:
 
 
 def _run(command: Sequence[str], variables: Mapping[str, str], stdout: IO[Any] | int | None) -> int:
-    try:
-        process = subprocess.Popen(command, env=dict(variables), stdout=stdout)
-    except OSError as error:
-        raise UsageError(f"{command[0]}: cannot run: {error.strerror}") from None
-    with _passed_on(process):
+    with _passed_on() as started:
+        try:
+            process = subprocess.Popen(command, env=dict(variables), stdout=stdout)
+        except OSError as error:
+            raise UsageError(f"{command[0]}: cannot run: {error.strerror}") from None
+        started(process)
         status = process.wait()
     return status if status >= 0 else 128 - status  # as shells say "killed by signal n"
 
 
 @contextmanager
-def _passed_on(process: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """While the program runs: an interrupt from the keyboard is for it alone (it has it too), and orders to stop are passed on to it."""
+def _passed_on() -> Iterator[Callable[["subprocess.Popen[bytes]"], None]]:
+    """While the program runs: an interrupt from the keyboard is for it alone (it has it too), and orders to stop are passed on to it.
+
+    Call what this yields with the program once it runs: what came before that is passed on then.
+    """
+    running: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
 
     def forward(number: int, frame: object) -> None:
-        if number != signal.SIGINT:
+        if not running:
+            early.append(number)
+        elif number != signal.SIGINT:
+            running[0].send_signal(number)
+
+    def started(process: "subprocess.Popen[bytes]") -> None:
+        running.append(process)
+        for number in early:
             process.send_signal(number)
 
     numbers = [getattr(signal, name) for name in ("SIGINT", *_FORWARDED) if hasattr(signal, name)]
@@ -237,7 +250,7 @@ def _passed_on(process: "subprocess.Popen[bytes]") -> Iterator[None]:
     except ValueError:  # not in the main thread, which alone has signals
         before = {}
     try:
-        yield
+        yield started
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
