@@ -3,6 +3,7 @@
 import random
 import subprocess
 import sys
+from array import array
 from collections import Counter
 
 import pytest
@@ -66,6 +67,24 @@ def test_rows_hold_every_event_and_every_kind_of_value() -> None:
     assert all(rows.stats[name][1] is None for name in stats)
     assert rows.stats["nowhere"][0] is None
     assert (rows.events, rows.occurrences, rows.notes) == (2, None, ())
+
+
+def test_rows_are_kept_by_the_instants_they_cover() -> None:
+    # "outer" covers 5 to 24, "inner" 10 to 14, "later" 30; an event without length covers nothing.
+    plane = plane_of([Event("outer", 5, 20), Event("inner", 10, 5), Event("point", 12, 0), Event("later", 30, 1)])
+
+    def names(*at: int, **asked: object) -> list[int]:
+        return list(rows_of(plane, at=array("q", at), **asked).start_ps)
+
+    assert names() == []
+    assert names(4) == []
+    assert names(5) == [5]
+    assert names(12) == [5, 10]
+    assert names(15) == [5]
+    assert names(0, 24, 25, 30) == [5, 30]
+    assert names(12, only=[plane.event_id("inner")]) == [10]
+    with pytest.raises(ValueError, match="order"):
+        names(3, 2)
 
 
 def test_rows_are_kept_by_stat_or_by_metadata_id() -> None:

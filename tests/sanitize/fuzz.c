@@ -85,6 +85,10 @@ static void run_rows(const xs_index *index, size_t line) {
     xs_rows *rows = calloc(1, sizeof *rows);
     xs_select_init(&rows->select);
     select_some(&rows->select, (int)roll(8));
+    if (roll(2)) {
+        rows->timed = true;
+        for (int64_t i = 0, at = (int64_t)roll(4096); i < 16; at += (int64_t)roll(1 << 20), i++) xs_push(&rows->instants, at);
+    }
     xs_walk_init(&rows->walk, index, line);
     while (xs_rows_run(rows, 1 + roll(4096))) continue;
     if (rows->ids.count != rows->starts.count || rows->ids.count > rows->walk.events) abort();

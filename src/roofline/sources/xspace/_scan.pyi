@@ -27,7 +27,15 @@ class Index:
 
 class Rows:
     position: int
-    def __init__(self, index: Index, line: int, slots: Sequence[Sequence[int]], having: bytes = ..., only: Buffer | None = ...) -> None: ...
+    def __init__(
+        self,
+        index: Index,
+        line: int,
+        slots: Sequence[Sequence[int]],
+        having: bytes = ...,
+        only: Buffer | None = ...,
+        at: Buffer | None = ...,
+    ) -> None: ...
     def run(self, budget: int, /) -> bool: ...
     def take(self) -> Mapping[str, Any]: ...
     def close(self) -> None: ...

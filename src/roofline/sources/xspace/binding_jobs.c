@@ -158,19 +158,34 @@ static bool put(PyObject *into, const char *name, PyObject *value) {
 
 /* ---- rows ---- */
 
+/* Instants in order of time, of which events have to cover one to be kept. */
+static bool set_instants(xs_rows *core, PyObject *at) {
+    if (at == Py_None) return true;
+    if (!xs_integers(at, &core->instants)) return false;
+    core->timed = true;
+    for (size_t i = 1; i < core->instants.count; i++) {
+        if (XS_AT(core->instants, int64_t, i - 1) > XS_AT(core->instants, int64_t, i)) {
+            PyErr_SetString(PyExc_ValueError, "instants must be in order of time");
+            return false;
+        }
+    }
+    return true;
+}
+
 static int rows_init(PyObject *self, PyObject *arguments, PyObject *keywords) {
     Rows *rows = (Rows *)self;
-    PyObject *index, *slots, *only = Py_None;
+    PyObject *index, *slots, *only = Py_None, *at = Py_None;
     Py_ssize_t line, having_count = 0;
     const char *having = "";
-    static char *names[] = {"index", "line", "slots", "having", "only", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!nO|y#O", names, xs_state(self)->index, &index, &line, &slots, &having,
-                                     &having_count, &only)) {
+    static char *names[] = {"index", "line", "slots", "having", "only", "at", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!nO|y#OO", names, xs_state(self)->index, &index, &line, &slots, &having,
+                                     &having_count, &only, &at)) {
         return -1;
     }
     if (!hold(&rows->job, index, line, &rows->core.walk)) return -1;
     xs_select_init(&rows->core.select);
-    return set_slots(&rows->core.select, slots) && set_filter(&rows->core.select, having, having_count, only) ? 0 : -1;
+    if (!set_slots(&rows->core.select, slots) || !set_filter(&rows->core.select, having, having_count, only)) return -1;
+    return set_instants(&rows->core, at) ? 0 : -1;
 }
 
 static PyObject *rows_run(PyObject *self, PyObject *budget) {
@@ -231,7 +246,7 @@ static PyMethodDef rows_methods[] = {
 static PyGetSetDef rows_getset[] = {{"position", rows_position, NULL, "The byte reached.", NULL}, {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot rows_slots[] = {
-    {Py_tp_doc, "Rows(index, line, slots, having=b'', only=None): the events of a line."},
+    {Py_tp_doc, "Rows(index, line, slots, having=b'', only=None, at=None): the events of a line."},
     {Py_tp_init, rows_init},
     {Py_tp_dealloc, rows_dealloc},
     {Py_tp_methods, rows_methods},

@@ -87,7 +87,7 @@ def read_rows(space: Space, requests: Sequence[RowsOf], *, threads: int | None =
         slots = _Slots(space.plane_of(request.line))
         slots.places(request.stats)
         having = slots.places(request.having)
-        return _scan.Rows(space.index, request.line.row, slots.ids, having, _ids(request.only))
+        return _scan.Rows(space.index, request.line.row, slots.ids, having, _ids(request.only), request.at)
 
     def table(request: RowsOf, found: Mapping[str, Any], notes: tuple[str, ...]) -> Rows:
         plane = space.plane_of(request.line)

@@ -61,13 +61,15 @@ class Pair(Struct, frozen=True, kw_only=True):
 class RowsOf(Struct, frozen=True, kw_only=True):
     """Which events of a line to read, and which of their stats.
 
-    With ``having`` or ``only``, an event is kept if it carries one of those stats or has one of those metadata ids.
+    With ``having`` or ``only``, an event is kept if it carries one of those stats or has one of those metadata ids. With ``at``,
+    instants in order of time, only events that cover one of them are kept, from their start to before their end.
     """
 
     line: Line
     stats: tuple[str, ...] = ()
     having: tuple[str, ...] = ()
     only: Iterable[int] | None = None
+    at: "array[int] | None" = None
 
 
 class TotalsOf(Struct, frozen=True, kw_only=True):

@@ -39,6 +39,23 @@ static bool push(xs_rows *rows, const xs_event *event) {
     return true;
 }
 
+/* Whether an instant lies in the event, from its start to before its end. */
+static bool covers_an_instant(const xs_list *instants, const xs_event *event) {
+    size_t low = 0, high = instants->count;
+    if (event->aggregated || event->duration_ps <= 0) return false;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (XS_AT(*instants, int64_t, middle) < event->start_ps) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    /* Not before the start, so the difference has no sign. */
+    return low < instants->count &&
+           (uint64_t)XS_AT(*instants, int64_t, low) - (uint64_t)event->start_ps < (uint64_t)event->duration_ps;
+}
+
 bool xs_rows_run(xs_rows *rows, size_t budget) {
     xs_walk *walk = &rows->walk;
     const uint8_t *stop = (size_t)(walk->end - walk->p) > budget ? walk->p + budget : walk->end;
@@ -49,6 +66,7 @@ bool xs_rows_run(xs_rows *rows, size_t budget) {
         bool kept;
         if (!xs_next_event(walk, &begin, &end)) return false;
         if (!xs_read_event(walk, &rows->select, &event, begin, end, &kept)) return false;
+        if (kept && rows->timed) kept = covers_an_instant(&rows->instants, &event);
         if (kept && !push(rows, &event)) {
             xs_fail(&walk->fault, XS_NO_MEMORY, begin);
             return false;
@@ -59,6 +77,7 @@ bool xs_rows_run(xs_rows *rows, size_t budget) {
 
 void xs_rows_free(xs_rows *rows) {
     xs_select_free(&rows->select);
+    xs_list_free(&rows->instants);
     xs_texts_free(&rows->texts);
     xs_list_free(&rows->ids);
     xs_list_free(&rows->starts);

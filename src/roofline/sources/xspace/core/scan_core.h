@@ -147,6 +147,8 @@ const uint8_t *xs_walk_rest_near(const xs_walk *walk, const uint8_t *from, size_
 typedef struct {
     xs_walk walk;
     xs_select select;
+    xs_list instants;               /* int64_t in order: of the events selected, keep those that cover one … */
+    bool timed;                     /* … if asked for */
     xs_texts texts;
     xs_list ids, starts, durations; /* int64_t */
     xs_list occurrences;            /* int64_t; empty unless an event is pre-aggregated */
