@@ -256,7 +256,8 @@ class StepInfo(Row, frozen=True, kw_only=True):
     ``time_s`` is from its first device work to that of the next step, idle included: the mean over devices, of which ``slowest_s`` is
     the longest and ``device_seconds`` the sum. The last step, which none followed, lasts to the end of its own work. ``span_s`` is from
     its first device work to its last, ``busy_s`` the time in which its own work ran (work of other steps that overlaps it is not counted),
-    both as means over devices.
+    both as means over devices. ``compiled`` is whether the host compiled in it; averages leave out steps that are not ``steady``: those
+    that compiled before the first that did not.
     """
 
     step: int
@@ -269,6 +270,8 @@ class StepInfo(Row, frozen=True, kw_only=True):
     device_seconds: Number | None = None
     complete: bool = True
     followed: bool = True
+    compiled: bool = False
+    steady: bool = True
 
 
 class StepShare(Struct, frozen=True, kw_only=True):
@@ -318,6 +321,28 @@ class Finding(Row, frozen=True, kw_only=True):
     levers: tuple[str, ...] = ()
 
 
+class IdleShare(Struct, frozen=True, kw_only=True):
+    """The part of an idle reason in one step."""
+
+    step: int
+    gaps: int
+    time_s: Number
+
+
+class IdleInfo(Row, frozen=True, kw_only=True):
+    """Why devices were idle: the kind of reason (`workload.IDLE_KINDS`), what the host did then, and where in the user's code.
+
+    ``time_s`` is the mean over devices, and so is that of each step in ``by_step``; ``gaps`` are those of all devices.
+    """
+
+    reason: str
+    activity: str
+    location: str = ""
+    time_s: Number
+    gaps: int
+    by_step: tuple[IdleShare, ...] = ()
+
+
 class Report(Struct, frozen=True, kw_only=True):
     """A program compared with a machine's limits."""
 
@@ -331,6 +356,7 @@ class Report(Struct, frozen=True, kw_only=True):
     by_step: tuple[StepShare, ...] = ()
     by_device: tuple[DeviceShare, ...] = ()
     by_step_and_device: tuple[StepDeviceShare, ...] = ()
+    idle: tuple[IdleInfo, ...] = ()
     findings: tuple[Finding, ...] = ()
     memory: PeakMemory | None = None
     summary: str = ""

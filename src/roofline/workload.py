@@ -203,7 +203,10 @@ class Step(Struct, frozen=True, kw_only=True):
     On each device it starts with its first work and lasts to the first work of the next step, idle included; one that no step followed
     lasts to the end of its work. ``time_s`` is the mean over devices, ``slowest_s`` the longest, ``device_seconds`` the sum. ``span_s``,
     from its first work to the end of its last, and ``busy_s``, the union of its work, are means over devices too. Averages are over
-    steps that are complete (the recording did not cut them off) and ``followed`` by another.
+    steps that are ``steady``, complete (the recording did not cut them off) and ``followed`` by another.
+
+    ``compiled`` is whether the host compiled in it. Steps that did are the warm-up, and not steady, until the first that did not; a
+    compilation after that is no warm-up, nor is one if more than half of the steps compile.
     """
 
     key: int
@@ -216,6 +219,8 @@ class Step(Struct, frozen=True, kw_only=True):
     device_seconds: float | None = None
     complete: bool = True
     followed: bool = True
+    compiled: bool = False
+    steady: bool = True
 
 
 NO_COVERAGE = Coverage()
@@ -322,6 +327,8 @@ class Recording(Struct, frozen=True, kw_only=True):
     ``kernels`` are what the operations launched, where a profile names kernels. ``measured`` is the share of the wall time for which
     hardware counters of the whole program saw each unit busy (0 to 1), where a profile has such counters. ``idle`` is why the devices
     were idle, the longest reason first. ``memory`` is the peak memory of a program, of several that of the one that needs most.
+    ``compile_s`` is how long the host compiled, ``warm_up_s`` how much of that came before the first steady step (all of it without steps);
+    of several hosts, the longest.
     """
 
     workload: Workload
@@ -335,4 +342,6 @@ class Recording(Struct, frozen=True, kw_only=True):
     measured: Mapping[str, float] = field(default_factory=dict)
     idle: tuple[IdleReason, ...] = ()
     memory: PeakMemory | None = None
+    compile_s: float = 0.0
+    warm_up_s: float = 0.0
     notes: tuple[str, ...] = ()

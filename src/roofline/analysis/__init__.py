@@ -17,6 +17,8 @@ from ..report import (
     DeviceInfo,
     DeviceShare,
     Finding,
+    IdleInfo,
+    IdleShare,
     InputInfo,
     LimitInfo,
     MachineInfo,
@@ -146,6 +148,8 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
                 device_seconds=s.device_seconds,
                 complete=s.complete,
                 followed=s.followed,
+                compiled=s.compiled,
+                steady=s.steady,
             )
             for s in recording.steps
         ),
@@ -156,9 +160,26 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
             for id, op in enumerate(workload)
             for part in op.by_step_and_device
         ),
+        idle=_idle(recording),
         findings=findings,
         memory=memory,
         summary=summary(made, described, devices, findings),
+    )
+
+
+def _idle(recording: Recording) -> tuple[IdleInfo, ...]:
+    """Why devices were idle, in seconds of one device."""
+    devices = max(len(recording.devices), 1)
+    return tuple(
+        IdleInfo(
+            reason=one.kind,
+            activity=one.activity,
+            location=one.location,
+            time_s=one.time_s / devices,
+            gaps=one.gaps,
+            by_step=tuple(IdleShare(step=s.key, gaps=int(s.count), time_s=s.time_s / devices) for s in one.by_step),
+        )
+        for one in recording.idle
     )
 
 

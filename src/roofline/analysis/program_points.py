@@ -61,8 +61,9 @@ def points(recording: Recording, ops: Sequence[Standing], machine: Machine, corr
             made += _hardware(recording, total, machine, corrections)
         steps = [(step, _step(shares.get(step.key, ()), step, whole, done)) for step in recording.steps if step.complete]
         if steps:
-            followed = [part for step, part in steps if step.followed]
-            made.append(_point("average", None, _average(followed or [part for _, part in steps]), machine, corrections, whole))
+            followed = [part for step, part in steps if step.followed and step.steady]
+            steady = followed or [part for step, part in steps if step.steady] or [part for _, part in steps]
+            made.append(_point("average", None, _average(steady), machine, corrections, whole))
             made += [_point("step", step.key, part, machine, corrections, whole) for step, part in steps]
     return tuple(made)
 

@@ -124,8 +124,24 @@ class Extent(Struct, frozen=True):
         return self.end_ps - self.begin_ps
 
 
+class IdleKey(Struct, frozen=True):
+    """A reason for a device to be idle: its kind, what the host did in plain words, and where in the user's code."""
+
+    kind: str
+    activity: str
+    location: str = ""
+
+
+class IdleTally(Struct):
+    """How many gaps a reason had on one device and their time, in all and by the step in which each began."""
+
+    gaps: int = 0
+    time_ps: int = 0
+    steps: dict[Mark, tuple[int, int]] = field(default_factory=dict)
+
+
 class DevicePart(Struct, frozen=True, kw_only=True):
-    """One device of one host: what it is, when its work began and how long it lasted, and what ran."""
+    """One device of one host: what it is, when its work began and how long it lasted, what ran, and why it was idle."""
 
     plane: str
     ordinal: int
@@ -137,6 +153,7 @@ class DevicePart(Struct, frozen=True, kw_only=True):
     steps: Mapping[Mark, Extent]
     begin_ps: int = 0
     hardware: Hardware = Hardware()
+    idle: Mapping[IdleKey, IdleTally] = field(default_factory=dict)
 
     @property
     def end_ps(self) -> int:
@@ -163,7 +180,8 @@ class Part(Struct, frozen=True, kw_only=True):
     """What one file says. Parts of one run are merged into a recording, in any order; they travel between processes.
 
     ``measured`` is the share of time for which hardware counters saw each unit busy, where a profile has such counters.
-    ``annotated_ps`` is when the host began the first annotated step, by the clock of the devices' events.
+    ``annotated_ps`` is when the host began the first annotated step, by the clock of the devices' events. ``compiled`` are the steps in
+    which the host compiled, ``compile_ps`` how long it did in all, ``warm_up_ps`` how long before the first step after its warm-up.
     """
 
     file: str
@@ -173,6 +191,9 @@ class Part(Struct, frozen=True, kw_only=True):
     measured: tuple[tuple[str, float], ...] = ()
     notes: tuple[str, ...] = ()
     annotated_ps: int | None = None
+    compiled: tuple[Mark, ...] = ()
+    compile_ps: int = 0
+    warm_up_ps: int = 0
 
 
 def numbered(labels: Iterable[tuple[str, int | None]]) -> tuple[Instance, ...]:

@@ -11,14 +11,17 @@ several thunks.
 """
 
 import re
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
 from .attribute import UNKNOWN, DevicePart, Extent, Mark, Share, Subject, Tally
-from .modules import CONTROL, Place, Program, Programs
-from .scan import Plane, Progress, Rows, RowsOf, Space, read_rows
+from .compilation import changed_shapes
+from .idle import IdleDevice, explain, source_files
+from .modules import CONTROL, Place, Program, Programs, plain
+from .scan import Plane, Progress, Rows, RowsOf, Space, read_rows, union
 from .steps import HOST_PLANE, Host, Launches, read_host
 
 _THUNK, _RUN, _STARTED, _ENDED = "hlo_op", "run_id", "_p", "_c"
@@ -88,6 +91,10 @@ def read_cpus(space: Space, programs: Programs, progress: Progress | None = None
         mine = [event for event in events if event.thunk.device == device]
         begin, end = min(event.begin_ps for event in mine), max(event.end_ps for event in mine)
         spent = _spend(mine)
+        rows, steps = _rows(mine, spent), _extents(mine, spent, cut_off)
+        bounds = array("q", [at for event in mine for at in (event.begin_ps, event.end_ps)])
+        waiting = IdleDevice(busy=union([memoryview(bounds)])[0], steps=steps, users=source_files(rows))
+        (reasons,) = explain(space, [waiting], host, lambda function: changed_shapes(programs, function))
         parts.append(
             DevicePart(
                 plane=f"{HOST_PLANE} device {device}",
@@ -96,9 +103,10 @@ def read_cpus(space: Space, programs: Programs, progress: Progress | None = None
                 rates={},
                 wall_ps=end - begin,
                 busy_ps=spent.busy_ps,
-                rows=_rows(mine, spent),
-                steps=_extents(mine, spent, cut_off),
+                rows=rows,
+                steps=steps,
                 begin_ps=begin,
+                idle=reasons,
             )
         )
     return parts, host, [*host.notes, *(note for rows in tables for note in rows.notes)]
@@ -196,7 +204,7 @@ def _calls(space: Space, plane: Plane) -> _Calls:
             while around and around[-1][0] <= begin:
                 around.pop()
             if id in starts:
-                found.setdefault(_plain(around[-1][1]) if around else "", []).append((begin, rows.line.row))
+                found.setdefault(plain(around[-1][1]) if around else "", []).append((begin, rows.line.row))
             else:
                 around.append((begin + duration, names[id]))
     return found
@@ -207,16 +215,11 @@ def _outermost_first(event: tuple[int, int, int]) -> tuple[int, int]:
     return begin, -duration
 
 
-def _plain(name: str) -> str:
-    """A function's name without what a module's name cannot have: ``<lambda>`` is in ``jit__lambda``."""
-    return re.sub(r"\W+", "_", name).strip("_")
-
-
 def _called(calls: _Calls, runs: Sequence[_Run]) -> tuple[list[Launches], list[Launches]]:
     """The runs, by their place, as what was launched by the n-th call of their program; and the calls that no run followed."""
     places: dict[str, list[int]] = {}
     for place, run in enumerate(runs):
-        name = _plain(run.module.removeprefix("jit_"))
+        name = plain(run.module.removeprefix("jit_"))
         places.setdefault(name if name in calls else "", []).append(place)
     launched: list[Launches] = []
     unseen: list[Launches] = []

@@ -5,6 +5,7 @@ launches is one operation: helper kernels, memsets and copies are folded into it
 """
 
 from collections.abc import Mapping, Sequence
+from operator import add
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,36 +13,44 @@ from msgspec.structs import replace
 from ...errors import SourceError
 from .attribute import NAME_LOST, UNKNOWN, DevicePart, Extent, Launched, Mark, Share, Subject, Tally
 from .commands import launching
+from .compilation import Compilations, changed_shapes
 from .extents import extents
 from .graphs import Graph, Resolved, Seen, resolve
-from .kernels import LAUNCH, Key, keys_of, requests, together
+from .idle import IdleDevice, explain, source_files
+from .kernels import LAUNCH, Key, keys_of, requests, together, tried_apart
 from .modules import Place, Program, Programs
 from .peaks import gpu_hardware, gpu_name, gpu_rates, ordinal
 from .scan import Plane, Progress, Space, Totals, read_totals, union
-from .steps import Host, is_last, mark_of, step_lookup
+from .steps import NO_MARK, Host, is_last, mark_of, step_lookup, was_tried
 
+AUTOTUNING = Subject(name="autotuning", category="autotuning", notes=("kernels and copies that the compiler tried while it compiled",))
 Cells = Mapping[Key, Mapping[Mark, tuple[int, int]]]
 
 
 def read_gpus(
-    space: Space, planes: Sequence[Plane], programs: Programs, host: Host, progress: Progress | None = None
+    space: Space, planes: Sequence[Plane], programs: Programs, host: Host, compiled: Compilations, progress: Progress | None = None
 ) -> tuple[list[DevicePart], list[str]]:
     """Every GPU of a profile, and what is to be said about them."""
-    steps = step_lookup(host.ids(host.launches), LAUNCH)
+    steps = step_lookup(host.ids(host.launches), LAUNCH, compiled.tried(host.launches))
     asked = [(plane, request) for plane in planes for request in requests(plane, steps)]
     tables = read_totals(space, [request for _, request in asked], progress=progress, meanwhile=lambda: _price_ahead(programs, host))
-    parts, notes = list[DevicePart](), list[str]()
+    devices, notes = list[_Device](), list[str]()
     for plane in planes:
         mine = [totals for (owner, _), totals in zip(asked, tables, strict=True) if owner is plane and len(totals)]
         notes += [note for totals in mine for note in totals.notes]
         if not mine:
             continue
-        device = _Device(plane, mine, programs, host)
-        parts.append(device.part())
-        notes += device.notes
+        devices.append(_Device(plane, mine, programs, host))
+        notes += devices[-1].notes
         if dropped := plane.stat("dropped_traces"):
             notes.append(f"{plane.name}: the profiler dropped events ({dropped}); times and counts are too low")
-    return parts, notes
+    parts = [device.part() for device in devices]
+    waiting = [
+        IdleDevice(busy=device.busy, steps=part.steps, streams=device.lines, users=source_files(part.rows))
+        for device, part in zip(devices, parts, strict=True)
+    ]
+    reasons = explain(space, waiting, host, lambda function: changed_shapes(programs, function))
+    return [replace(part, idle=idle) for part, idle in zip(parts, reasons, strict=True)], notes
 
 
 def _price_ahead(programs: Programs, host: Host) -> None:
@@ -65,18 +74,38 @@ class _Device:
     def __init__(self, plane: Plane, tables: Sequence[Totals], programs: Programs, host: Host) -> None:
         self.plane, self.tables, self.programs, self.host = plane, tables, programs, host
         self.notes: list[str] = []
+        self.lines = [totals.line for totals in tables]
+        self.busy = union(totals.intervals for totals in tables)[0] if len(tables) > 1 else tables[0].intervals
         self.streams = [keys_of(plane, stream, totals) for stream, totals in enumerate(tables)]
-        self.keys = [key for keys in self.streams for key in keys]
+        self.tried = self._tried()
+        self.keys = [*(key for keys in self.streams for key in keys if not key.tried), *self.tried.values()]
         self.owners: dict[Key, _Owner] = {}
         nodes: dict[Program, list[Key]] = {}
         for key in self.keys:
             program = self._program(key)
-            if key.node is None or program is None or program.find(_innermost(key.operation)):
+            if key.tried:
+                self.owners[key] = _Owner(AUTOTUNING)
+            elif key.node is None or program is None or program.find(_innermost(key.operation)):
                 self.owners[key] = self._plain(key, program)
             else:
                 nodes.setdefault(program, []).append(key)
         for program, keys in nodes.items():
             self._resolve(program, keys)
+
+    def _tried(self) -> dict[Key, Key]:
+        """Sets apart the events that compilers launched: from what is left of a key to what is apart, or from that to itself."""
+        found: dict[Key, Key] = {}
+        for keys, totals in zip(self.streams, self.tables, strict=True):
+            cells, apart = totals.cells, dict[int, tuple[int, int, int]]()
+            for row, label, *sums in zip(cells.key, cells.label, cells.count, cells.time_ps, cells.self_ps, strict=True):
+                if was_tried(label):
+                    count, time_ps, self_ps = map(add, apart.get(row, (0, 0, 0)), sums)
+                    apart[row] = count, time_ps, self_ps
+            for row, sums in apart.items():
+                left, tried = tried_apart(keys[row], *sums)
+                keys[row] = left or tried
+                found[keys[row]] = tried
+        return found
 
     def _program(self, key: Key) -> Program | None:
         return self.programs.get(key.program, key.module) if key.operation else None
@@ -138,7 +167,7 @@ class _Device:
         starts = [totals.start_ps for totals in self.tables if totals.start_ps is not None]
         ends = [totals.end_ps for totals in self.tables if totals.end_ps is not None]
         wall = max(ends) - min(starts) if starts and ends else 0
-        busy = union(totals.intervals for totals in self.tables)[1] if len(self.tables) > 1 else self.tables[0].busy_ps
+        busy = sum(self.busy[1::2]) - sum(self.busy[0::2])
         return DevicePart(
             plane=self.plane.name,
             ordinal=ordinal(self.plane),
@@ -176,7 +205,9 @@ class _Device:
         for keys, totals in zip(self.streams, self.tables, strict=True):
             cells = totals.cells
             for row, label, count, time_ps in zip(cells.key, cells.label, cells.count, cells.time_ps, strict=True):
-                marks, mark = found[keys[row]], mark_of(label)
+                if mark_of(label) == NO_MARK:
+                    continue
+                marks, mark = found[self.tried[keys[row]] if was_tried(label) else keys[row]], mark_of(label)
                 known = marks.get(mark, (0, 0))
                 marks[mark] = (known[0] + count, known[1] + time_ps)
         return found
@@ -197,7 +228,7 @@ class _Device:
             for mark, (count, time_ps) in cells[key].items():
                 steps.setdefault(mark, []).append((key, -(-count * executions // key.count)))
                 times[mark] = times.get(mark, 0) + time_ps
-            if not key.operation:
+            if not key.operation and not key.tried:
                 for resource, amount in key.moved.items():
                     tally.amounts[resource] = tally.amounts.get(resource, 0) + amount * key.count
         for mark, time_ps in times.items():
@@ -207,7 +238,7 @@ class _Device:
 
     def _executions(self, key: Key) -> int:
         """How many executions of its operation a key took part in: each run of a node is one, so is each scope outside of graphs."""
-        if key.node is not None or not key.operation:
+        if key.node is not None or not key.operation or key.tried:
             return key.count
         if key.scopes:
             return key.scopes
@@ -219,7 +250,8 @@ class _Device:
     def _steps(self) -> dict[Mark, Extent]:
         """The work of each step, on whichever stream. A step is complete if its last launch ran."""
         labels = {label for totals in self.tables for label in totals.cells.label}
-        return extents(self.tables, mark_of, {mark_of(label) for label in labels if is_last(label)})
+        found = extents(self.tables, mark_of, {mark_of(label) for label in labels if is_last(label)})
+        return {mark: extent for mark, extent in found.items() if mark != NO_MARK}
 
 
 def _innermost(operation: str) -> str:

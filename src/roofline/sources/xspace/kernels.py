@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...resource import HBM, PCIE, Resource
 from .scan import Line, Plane, Totals, TotalsOf
@@ -35,7 +36,8 @@ class Key(Struct, frozen=True, kw_only=True, eq=False):
     """The events of one kernel for one instruction or node, on one stream. It is equal only to itself.
 
     ``operation`` is the instruction it names, or the graph it is in; ``scope`` the number of that instruction, or of the loop around the
-    graph. ``launches`` and ``scopes`` count how often it was launched, and in how many scopes of the host.
+    graph. ``launches`` and ``scopes`` count how often it was launched, and in how many scopes of the host. ``tried`` is whether a compiler
+    launched it, to choose among kernels.
     """
 
     stream: int
@@ -54,6 +56,7 @@ class Key(Struct, frozen=True, kw_only=True, eq=False):
     first_ps: int
     launches: int
     scopes: int
+    tried: bool = False
 
     @property
     def graph(self) -> int | None:
@@ -112,7 +115,7 @@ def requests(plane: Plane, steps: Steps | None) -> list[TotalsOf]:
     idle = {id for id, name in plane.event_names.items() if _NOT_WORK.fullmatch(name)}
     # Of a damaged plane some names are lost: what they belong to is taken for work.
     work = [id for id in plane.event_names if id not in idle] if idle and plane.whole else None
-    return [TotalsOf(line=line, by=_BY, distinct=(LAUNCH, SCOPE), only=work, steps=steps, intervals=len(lines) > 1) for line in lines]
+    return [TotalsOf(line=line, by=_BY, distinct=(LAUNCH, SCOPE), only=work, steps=steps, intervals=True) for line in lines]
 
 
 def keys_of(plane: Plane, stream: int, totals: Totals) -> list[Key]:
@@ -148,6 +151,21 @@ def keys_of(plane: Plane, stream: int, totals: Totals) -> list[Key]:
             scopes,
         ) in zip(totals.metadata_id, said, sums, strict=True)
     ]
+
+
+def tried_apart(key: Key, count: int, time_ps: int, self_ps: int) -> tuple[Key | None, Key]:
+    """What is left of a key without the events that a compiler launched, if anything, and those events."""
+    if count == key.count:
+        return None, replace(key, tried=True)
+    left = replace(
+        key,
+        count=key.count - count,
+        time_ps=key.time_ps - time_ps,
+        self_ps=key.self_ps - self_ps,
+        launches=max(1, key.launches - count),
+        scopes=min(key.scopes, key.count - count),
+    )
+    return left, replace(key, count=count, time_ps=time_ps, self_ps=self_ps, launches=count, scopes=min(key.scopes, count), tried=True)
 
 
 def _number(value: object) -> int | None:

@@ -6,6 +6,7 @@ TPU writes them unsigned where metadata keys are signed.
 
 from __future__ import annotations
 
+import re
 from collections import namedtuple
 from collections.abc import Iterable, Iterator
 
@@ -34,6 +35,11 @@ _UNSIGNED = 2**64
 _HLO_STATS = ("Hlo Proto", "HLO Proto")
 _IDENTITY = "35i?"  # id of HloInstructionProto
 _DIGEST_BYTES = 8
+
+
+def plain(name: str) -> str:
+    """A function's name without what a module's name cannot have: ``<lambda>`` is in ``jit__lambda``."""
+    return re.sub(r"\W+", "_", name).strip("_")
 
 
 class Place(namedtuple("Place", ("computation", "position"))):
@@ -221,6 +227,11 @@ class Programs:
             key = self._only(name)
             if key is not None and isinstance(found := self._read(key), Program):
                 yield found
+
+    def compiled_from(self, function: str, most: int) -> list[Program]:
+        """The programs that a function was compiled to, the first ``most`` of them."""
+        mine = [id for id, (module, _) in sorted(self._slices.items()) if plain(module.removeprefix("jit_")) == plain(function)]
+        return [found for id in mine[:most] if isinstance(found := self._read(id), Program)]
 
     def _only(self, name: str) -> int | None:
         named = [known for known, (module, _) in self._slices.items() if name and module == name]

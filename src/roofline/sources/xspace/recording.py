@@ -6,26 +6,30 @@ Reading is a map and a reduce: `read_part` turns a file into whole numbers, `mer
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import takewhile
 from mmap import mmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ...cost import Cost
 from ...errors import SourceError
 from ...machine import Machine
 from ...units import parse
-from ...workload import Coverage, Device, KernelUse, Op, Recording, Step, StepsOnDevice, Workload
+from ...workload import Coverage, Device, IdleReason, KernelUse, Op, Recording, Step, StepsOnDevice, Workload
 from ...workload import Share as OpShare
-from .attribute import NAME_LOST, DevicePart, Extent, Instance, Part, Subject, Tally
+from .attribute import NAME_LOST, DevicePart, Extent, IdleKey, IdleTally, Instance, Mark, Part, Subject, Tally
 from .scan import Progress, Space, open_bytes, open_space
 from .space import sniff as looks_like_space
 
 if TYPE_CHECKING:
     from ...hlo.price.collectives import Network
+    from .compilation import Compilations
     from .modules import Known
+    from .steps import Host
 
 FORMAT = "xspace"
 TPU_PREFIX, GPU_PREFIX = "/device:TPU:", "/device:GPU:"
@@ -74,6 +78,9 @@ def read_part(
             measured=counters,
             notes=tuple(dict.fromkeys((*space.notes, *said, *notes, *registers))),
             annotated_ps=found.annotated_ps,
+            compiled=found.compiled,
+            compile_ps=found.compile_ps,
+            warm_up_ps=found.warm_up_ps,
         )
 
 
@@ -102,6 +109,9 @@ class _Found(Struct, frozen=True):
     instances: tuple[Instance, ...] = ()
     notes: list[str] = field(default_factory=list)
     annotated_ps: int | None = None
+    compiled: tuple[Mark, ...] = ()
+    compile_ps: int = 0
+    warm_up_ps: int = 0
 
 
 class _Request(Struct, frozen=True):
@@ -135,14 +145,35 @@ def _gpus(request: _Request) -> _Found:
     planes = [plane for plane in request.space.planes if plane.name.startswith(GPU_PREFIX)]
     if not planes:
         return _Found()
+    from .compilation import compilations
     from .gpu import read_gpus
     from .modules import Programs
     from .steps import read_host
 
     programs = Programs(request.space, "gpu", _network(request.target), digests=request.shared, known=request.known)
     host = read_host(request.space, launches=True)
-    parts, notes = read_gpus(request.space, planes, programs, host, request.progress)
-    return _Found(parts, host.instances, [*host.notes, *notes, *programs.notes], host.begin_ps)
+    compiled = compilations(request.space)
+    parts, notes = read_gpus(request.space, planes, programs, host, compiled, request.progress)
+    return _Found(parts, host.instances, [*host.notes, *notes, *programs.notes], host.begin_ps, *_compiled(compiled, host))
+
+
+def _compiled(compiled: Compilations, host: Host) -> tuple[tuple[Mark, ...], int, int]:
+    """The steps in which the host compiled, how long it did, and how long before the first step that followed its warm-up."""
+    marks = compiled.marks(host.annotations)
+    warm = warm_up(len(host.annotations), marks)
+    first = next((step.begin_ps for mark, step in enumerate(host.annotations) if mark not in warm), None)
+    return marks, compiled.time_ps, compiled.before_ps(first)
+
+
+def warm_up(steps: int, compiled: Collection[Mark]) -> set[Mark]:
+    """The steps that belong to the warm-up: those that compiled before the first that did not, unless more than half of all compiled.
+
+    >>> sorted(warm_up(6, [0, 1, 4])), sorted(warm_up(4, [0, 1, 2]))
+    ([0, 1], [])
+    """
+    if 2 * len(compiled) > steps:
+        return set()
+    return set(takewhile(lambda mark: mark in compiled, range(steps)))
 
 
 def _network(target: Machine | None) -> Network | None:
@@ -155,12 +186,14 @@ def _network(target: Machine | None) -> Network | None:
 
 
 def _cpus(request: _Request) -> _Found:
+    from .compilation import compilations
     from .cpu import read_cpus
     from .modules import Programs
 
     programs = Programs(request.space, "cpu", digests=request.shared, known=request.known)
     parts, host, notes = read_cpus(request.space, programs, request.progress)
-    return _Found(parts, host.instances, [*notes, *programs.notes], host.begin_ps)
+    compiled = compilations(request.space)
+    return _Found(parts, host.instances, [*notes, *programs.notes], host.begin_ps, *_compiled(compiled, host))
 
 
 def merge(parts: Iterable[Part]) -> Recording:
@@ -200,6 +233,9 @@ def merge(parts: Iterable[Part]) -> Recording:
             ]
         ),
         measured=_measured(ordered),
+        idle=_idle(ordered, keys),
+        compile_s=max((part.compile_ps for part in ordered), default=0) * PICOSECOND,
+        warm_up_s=max((part.warm_up_ps for part in ordered), default=0) * PICOSECOND,
         notes=tuple(dict.fromkeys(note for part in ordered for note in part.notes)),
     )
 
@@ -235,8 +271,14 @@ def _steps(parts: Sequence[Part], keys: dict[Instance, int]) -> tuple[Step, ...]
             for mark, (time_ps, followed) in device.step_times().items():
                 ran.setdefault(part.instances[mark], []).append((device.steps[mark], time_ps, followed))
                 hosts.setdefault(part.instances[mark], set()).add(host)
+    compiled = {keys[part.instances[mark]] for part in parts for mark in part.compiled}
+    warm = warm_up(len(keys), compiled)
     return tuple(
-        _step(instance, key, ran[instance], everywhere=len(hosts[instance]) == len(parts))
+        replace(
+            _step(instance, key, ran[instance], everywhere=len(hosts[instance]) == len(parts)),
+            compiled=key in compiled,
+            steady=key not in warm,
+        )
         for instance, key in keys.items()
         if instance in ran
     )
@@ -293,6 +335,35 @@ def _measured(parts: Sequence[Part]) -> dict[str, float]:
     walls = [sum(device.wall_ps for device in part.devices) for part in parts]
     units = [unit for unit in shares[0] if all(unit in share for share in shares)]
     return {unit: sum(share[unit] * wall for share, wall in zip(shares, walls, strict=True)) / sum(walls) for unit in units if sum(walls)}
+
+
+def _idle(parts: Sequence[Part], keys: dict[Instance, int]) -> tuple[IdleReason, ...]:
+    """Why devices were idle, summed over them, the longest first."""
+    summed: dict[IdleKey, IdleTally] = {}
+    for part in parts:
+        for device in part.devices:
+            for reason, tally in device.idle.items():
+                known = summed.setdefault(reason, IdleTally())
+                known.gaps += tally.gaps
+                known.time_ps += tally.time_ps
+                for mark, (gaps, time_ps) in tally.steps.items():
+                    key = keys[part.instances[mark]]
+                    before = known.steps.get(key, (0, 0))
+                    known.steps[key] = (before[0] + gaps, before[1] + time_ps)
+    longest_first = sorted(summed, key=lambda one: (-summed[one].time_ps, one.activity, one.location))
+    return tuple(_idle_reason(reason, summed[reason]) for reason in longest_first)
+
+
+def _idle_reason(reason: IdleKey, tally: IdleTally) -> IdleReason:
+    steps = sorted(tally.steps.items())
+    return IdleReason(
+        kind=reason.kind,
+        activity=reason.activity,
+        location=reason.location,
+        time_s=tally.time_ps * PICOSECOND,
+        gaps=tally.gaps,
+        by_step=tuple(OpShare(key=key, count=gaps, time_s=time_ps * PICOSECOND) for key, (gaps, time_ps) in steps),
+    )
 
 
 class _Row(Struct):

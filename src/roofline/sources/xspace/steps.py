@@ -4,7 +4,7 @@ A step is one instance of an annotation (``StepTraceAnnotation``: an event with 
 whatever thread, belongs to it. Its number and name are labels: thirty steps may carry three numbers.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate, compress, pairwise
 
 from msgspec import Struct, field
@@ -24,6 +24,7 @@ _ROOT, _NUMBER, _LAUNCH, _COMMANDS, _GRAPH, _MODULE, _RUN = (
 )
 _RUNS_EXECUTE = "LoadedExecutable::Execute"  # the host's side of a run of a program, whose run_id the device's side repeats
 _CAPTURES = "cuGraphCreate"  # has a correlation id and nothing on the device
+NO_MARK, _TRIED = -1, 2
 _LOOK_BACK = 64  # rows between a launch and the event that encloses it
 
 
@@ -150,26 +151,49 @@ def _enclosing(rows: Rows, row: int) -> int | None:
     return None
 
 
-def step_lookup(ids: Sequence[Sequence[int]], by: str) -> Steps | None:
+def step_lookup(ids: Sequence[Sequence[int]], by: str, tried: Collection[int] = ()) -> Steps | None:
     """Which step an event belongs to, by an id that its launch or run gave it.
 
-    A step's label is twice its mark; what was launched last in it has one more, so that a step that was cut off can be told.
+    A step's label is four times its mark; what was launched last in it has one more, so that a step that was cut off can be told, and
+    what a compiler ``tried`` on the device has two more.
     """
+    if tried:
+        return _apart(ids, by, tried)
     spans = [(min(mine), max(mine), mark) for mark, mine in enumerate(ids) if mine]
     if not spans:
         return None
     ordered = sorted(spans)
     if all(left[1] < right[0] for left, right in pairwise(ordered)):
-        intervals = [piece for low, high, mark in ordered for piece in ((low, high, 2 * mark), (high, high + 1, 2 * mark + 1))]
+        intervals = [piece for low, high, mark in ordered for piece in ((low, high, 4 * mark), (high, high + 1, 4 * mark + 1))]
     else:  # ids of several threads interleave
         lasts = {mark: high for _, high, mark in spans}
-        intervals = [(id, id + 1, 2 * mark + (id == lasts[mark])) for mark, mine in enumerate(ids) for id in mine]
+        intervals = [(id, id + 1, 4 * mark + (id == lasts[mark])) for mark, mine in enumerate(ids) for id in mine]
     return Steps.of(((low, high, label) for low, high, label in intervals if low < high), by)
 
 
+def _apart(ids: Sequence[Sequence[int]], by: str, tried: Collection[int]) -> Steps:
+    """The same where compilers launched something: each id for itself, those that follow each other with one label together."""
+    labels = dict.fromkeys(tried, 4 * NO_MARK + _TRIED)
+    for mark, mine in enumerate(ids):
+        last = max((id for id in mine if id not in tried), default=None)
+        labels.update((id, 4 * mark + (_TRIED if id in tried else id == last)) for id in mine)
+    intervals = list[tuple[int, int, int]]()
+    for id, label in sorted(labels.items()):
+        if intervals and intervals[-1][2] == label and intervals[-1][1] == id:
+            intervals[-1] = (intervals[-1][0], id + 1, label)
+        else:
+            intervals.append((id, id + 1, label))
+    return Steps.of(intervals, by)
+
+
 def mark_of(label: int) -> Mark:
-    """The step of a label that `step_lookup` gave."""
-    return label >> 1
+    """The step of a label that `step_lookup` gave; `NO_MARK` outside of all."""
+    return label >> 2
+
+
+def was_tried(label: int) -> bool:
+    """Whether a label is that of what a compiler launched."""
+    return bool(label & _TRIED)
 
 
 def is_last(label: int) -> bool:

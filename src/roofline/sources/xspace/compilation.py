@@ -1,0 +1,86 @@
+"""Compilations: when the host compiled, which steps that fell into, and what the compiler ran on the devices to choose kernels.
+
+A compiler tries candidate kernels on the device (autotuning), from its own threads or from the thread that compiles. They are no work of
+the program: what is launched by a thread that compiles, while it does, is the compiler's.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct, field
+
+from .host_activity import COMPILES
+from .modules import Programs
+from .scan import RowsOf, Space, read_rows, union
+from .steps import HOST_PLANE, Annotation, Launches
+
+MOST_PROGRAMS, SHOWN_SHAPES = 8, 3
+_COMPILER_THREADS = "compil"  # in the names of threads that do nothing else
+
+
+class Compilations(Struct, frozen=True):
+    """When each line of the host compiled, and any of them: disjoint spans in order, as begin, end, begin, end, …"""
+
+    lines: dict[int, Sequence[int]] = field(default_factory=dict)
+    any_line: Sequence[int] = ()
+    compilers: frozenset[int] = frozenset()
+
+    @property
+    def time_ps(self) -> int:
+        """How long the host compiled."""
+        return self.before_ps(None)
+
+    def before_ps(self, instant: int | None) -> int:
+        """How long the host compiled before an instant."""
+        spans = zip(self.any_line[0::2], self.any_line[1::2], strict=True)
+        return sum(max(0, (end if instant is None else min(end, instant)) - begin) for begin, end in spans)
+
+    def marks(self, annotations: Sequence[Annotation]) -> tuple[int, ...]:
+        """The places of the steps in which the host compiled."""
+        return tuple(place for place, step in enumerate(annotations) if _meets(self.any_line, step.begin_ps, step.end_ps))
+
+    def tried(self, launches: Iterable[Launches]) -> set[int]:
+        """The ids of what compilers launched."""
+        return {
+            id
+            for one in launches
+            if one.line in self.lines
+            for start, id in zip(one.start_ps, one.ids, strict=True)
+            if _meets(self.any_line if one.line in self.compilers else self.lines[one.line], start, start + 1)
+        }
+
+
+def compilations(space: Space) -> Compilations:
+    """When the host compiled; a profile without a name that says so is not read for it."""
+    plane = next((plane for plane in space.planes if plane.name == HOST_PLANE), None)
+    wanted = [id for id, name in plane.event_names.items() if COMPILES.search(name)] if plane else []
+    if plane is None or not wanted:
+        return Compilations()
+    lines: dict[int, Sequence[int]] = {}
+    for rows in read_rows(space, [RowsOf(line=line, only=wanted) for line in plane.lines if line.length]):
+        if len(rows):
+            bounds = array("q", [at for begin, time in zip(rows.start_ps, rows.duration_ps, strict=True) for at in (begin, begin + time)])
+            lines[rows.line.row] = union([memoryview(bounds)])[0].tolist()
+    together, _ = union(memoryview(array("q", spans)) for spans in lines.values())
+    compilers = frozenset(line.row for line in plane.lines if _COMPILER_THREADS in line.name.lower())
+    return Compilations(lines, together.tolist(), compilers)
+
+
+def changed_shapes(programs: Programs, function: str) -> str:
+    """In which argument the programs differ that a function was compiled to, as words to follow its name; nothing where they do not."""
+    found = programs.compiled_from(function, MOST_PROGRAMS) if function else []
+    entries = [program.module.entry_computation for program in found]
+    arguments = [[str(entry[place].shape).partition("{")[0] for place in entry.parameters] for entry in entries]
+    for place, shapes in enumerate(zip(*arguments, strict=False)):
+        distinct = list(dict.fromkeys(shapes))
+        if len(distinct) > 1:
+            more = ", …" if len(distinct) > SHOWN_SHAPES else ""
+            return f", argument {place}: {', '.join(distinct[:SHOWN_SHAPES])}{more}"
+    return ""
+
+
+def _meets(spans: Sequence[int], begin: int, end: int) -> bool:
+    """Whether a stretch of time has something in common with disjoint spans: an odd place among their bounds is inside of one."""
+    place = bisect_right(spans, begin)
+    return place % 2 == 1 or (place < len(spans) and spans[place] < end)

@@ -1,0 +1,177 @@
+"""What a thread of the host did at an instant, from the events open on it then: compile, wait, copy, launch, or run the user's Python.
+
+Events are told apart by their names alone. A frame of Python is ``$file.py:LINE function``, with the base name of the file and the line
+on which the function begins, or ``$module function`` of a builtin. Everything else is the runtime's, or an annotation. Which names mean
+what is in the tables below.
+"""
+
+import re
+import sys
+from collections.abc import Collection, Sequence
+
+from msgspec import Struct
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# What events of the runtime (PJRT, XLA, CUDA, HIP) do, in the order in which they are asked for.
+COMPILES = re.compile(
+    r"PJRT_Client_Compile|Client::Compile|CompileAndLoad|CompileInternal|backend_compile|Compiler::(?:Compile|RunBackend)|CompileToBackendResult"
+    r"|Compile(?:SingleModule|ModuleToLlvmIr)|OptimizeHloModule|HLO (?:Transforms|passes)|[Aa]utotun|PTX->CUBIN|XlaCompile|FusionCompiler"
+)
+RUNS = re.compile(
+    r"LoadedExecutable\w*(?:::|_)Execute|ExecuteThunks|ThunkExecutor::Execute|ExecuteHelper|Executable::Execute"
+    r"|(?:cu|cuda|hip)(?:Graph)?Launch|command_buffer::"
+)
+CALLS = re.compile(
+    r"PjitFunction\(|ExecuteReplicated|ParseArguments|shard_args|PythonRefManager|pmap\(|^aten::|^cu[A-Z]\w+$|Memory(?:De)?[Aa]llocation"
+)
+WAITS = re.compile(r"Buffer::Await|Block(?:Host)?Until|ToLiteral|np\.asarray\(jax\.Array\)|(?:cu|cuda|hip)\w*Synchronize")
+COPIES = re.compile(
+    r"DevicePut|BufferFromHost|Transfer(?:To|From)|CopyTo(?:Host|Device)|CopyRaw|[HD]2[HD] |Memcpy|Linearize|Transpose::Execute"
+    r"|cuMemHostAlloc|cuMemFreeHost|Staging"
+)
+CALLBACKS = re.compile(r"(?:pure|io|debug)_callback|python_[cg]pu_callback|py_client_[cg]pu|host_callback")
+COMPILED = (re.compile(r"PjitFunction\((.*)\)"), re.compile(r"HLO Transforms:jit_(.*)"))  # who names the function that is compiled
+
+# Functions of a framework's own Python files, by what they do.
+TRACING = ("trace_to_jaxpr", "lower_jaxpr", "lowering_to_hlo", "lower_sharding_computation", "compile_or_get_cached", "backend_compile")
+WAITING = _words(
+    """_value __float__ __int__ __bool__ __index__ __complex__ __array__ block_until_ready try_to_block item tolist device_get
+    effects_barrier"""
+)
+READ_BACK = {"__float__": "float", "__int__": "int", "__bool__": "bool", "__array__": "numpy.asarray", "item": "item", "tolist": "tolist"}
+
+# Names of Python files that are not the user's. Those of a framework launch work; those of other libraries work for their caller.
+FRAMEWORK = _words(
+    """abstract_arrays ad ad_checkpoint ad_util api api_util array array_constructors array_creation array_methods basearray batching
+    cache_key callback compilation_cache compiler config control_flow core custom_batching custom_derivatives debugging dispatch dlpack
+    dtypes effects flattree func fusion indexing jaxpr_util lax lax_numpy layout linear_util literals loops mesh mlir monitoring
+    named_sharding op_shardings partial_eval partition_spec path pjit pmap profiler pxla reductions scalar_types shard_map sharding
+    sharding_impls slicing source_info_util stages tensor_contractions traceback_util tree tree_util ufunc_api ufuncs util xla xla_bridge
+    xla_client _func_ops_gen _ods_common _stablehlo_ops_gen"""
+)
+LIBRARY = sys.stdlib_module_names | _words(
+    """__init__ _finfo _function_base_impl _methods _ufunc_config array_utils arrayprint fromnumeric function_base getlimits index_tricks
+    multiarray nditer numeric numerictypes shape_base stride_tricks
+    base_events collate connection dataloader decoder encoder futures pin_memory queues scanner synchronize"""
+)
+LOADING = re.compile(r"load|batch|data|input|augment|preprocess|tokeni|sample|shuffle|collate|fetch|__next__|__getitem__", re.IGNORECASE)
+
+INSIDE = "inside"
+_FRAME = re.compile(r"\$(?P<file>\S+\.py|<[^>]*>):(?P<line>\d+) (?P<function>.*)")
+_BUILTIN = re.compile(r"\$(?P<module>\S+) (?P<function>.*)")
+
+
+class Activity(Struct, frozen=True):
+    """What a thread did: its kind, the user's function and its place, and what that function had called.
+
+    ``kind`` is ``compile``, ``callback``, ``wait``, ``copy``, ``launch``, ``python``, or nothing where no event tells. ``detail`` is the
+    function that was compiled, how a value was read, or `INSIDE` where the function is the callback itself.
+    """
+
+    kind: str = ""
+    function: str = ""
+    location: str = ""
+    callee: str = ""
+    detail: str = ""
+
+
+NOTHING = Activity()
+
+
+class _Frame(Struct, frozen=True):
+    """A frame of Python: whose it is (``user``, ``framework`` or ``library``), its file and line, and its function."""
+
+    whose: str
+    location: str
+    function: str
+    module: str = ""
+
+    @property
+    def spoken(self) -> str:
+        """Its name as the user would write the call."""
+        named = self.module and not self.module.startswith(("<", "builtins", "_"))
+        return f"{self.module}.{self.function}" if named else self.function
+
+
+def activity(stack: Sequence[str], users: Collection[str] = ()) -> Activity:
+    """What a thread does whose open events have these names, the outermost first.
+
+    ``users`` are base names of files that are known to be the user's, whatever they are called.
+
+    >>> activity(["step", "$train.py:52 <lambda>", "$data.py:17 load_batch", "$time sleep"])
+    Activity(kind='python', function='load_batch', location='data.py:17', callee='time.sleep', detail='')
+    """
+    frames = [_frame(name, users) for name in stack]
+    plain = ["" if frame else name for name, frame in zip(stack, frames, strict=True)]
+    if (place := _first(stack, frames, COMPILES, TRACING)) is not None:
+        return _made("compile", frames[:place], detail=_compiled(stack))
+    running = max((place for place, name in enumerate(plain) if name and RUNS.search(name)), default=None)
+    if running is not None and (any(frames[running:]) or any(CALLBACKS.search(name) for name in plain[running:])):
+        inside = _made("callback", frames[running:], detail=INSIDE)
+        return inside if inside.location else _made("callback", frames)
+    if (place := _first(plain, frames, WAITS, WAITING)) is not None:
+        return _made("wait", frames[:place], detail=_read_back(frames[place:]))
+    if any(name and COPIES.search(name) for name in plain):
+        return _made("copy", frames)
+    if running is not None or any(name and CALLS.search(name) for name in plain):
+        return _made("launch", frames)
+    user = max((place for place, frame in enumerate(frames) if frame and frame.whose == "user"), default=-1)
+    if any(frame and frame.whose == "framework" for frame in frames[user + 1 :]):
+        return _made("launch", frames)
+    if any(frames):
+        return _made("python", frames, callee=next((frame.spoken for frame in frames[user + 1 :] if frame), ""))
+    return NOTHING
+
+
+def _frame(name: str, users: Collection[str]) -> _Frame | None:
+    if not name.startswith("$"):
+        return None
+    if found := _FRAME.fullmatch(name):
+        file = found["file"]
+        name = file.removesuffix(".py")
+        library = "framework" if name in FRAMEWORK else "library" if name in LIBRARY or name.startswith("<") else "user"
+        return _Frame("user" if file in users else library, f"{file}:{found['line']}", found["function"])
+    found = _BUILTIN.fullmatch(name)
+    return _Frame("library", "", found["function"], found["module"]) if found else None
+
+
+def _first(
+    stack: Sequence[str], frames: Sequence[_Frame | None], events: "re.Pattern[str]", functions: Collection[str] | tuple[str, ...]
+) -> int | None:
+    """The outermost event of a kind, or function of a framework that does the same: whole names in a set, beginnings in a tuple."""
+    for place, (name, frame) in enumerate(zip(stack, frames, strict=True)):
+        if frame is None:
+            if name and events.search(name):
+                return place
+        elif frame.whose == "framework":
+            done = frame.function
+            if done in functions or (isinstance(functions, tuple) and done.lstrip("_").startswith(functions)):
+                return place
+    return None
+
+
+def _made(kind: str, frames: Sequence[_Frame | None], callee: str = "", detail: str = "") -> Activity:
+    """An activity with the user's innermost frame; a lambda or generator goes by the function around it, at its own line."""
+    mine = [frame for frame in frames if frame and frame.whose == "user"]
+    if not mine:
+        return Activity(kind, callee=callee, detail=detail)
+    named = next((frame for frame in reversed(mine) if not frame.function.startswith("<")), mine[-1])
+    return Activity(kind, named.function, mine[-1].location, callee, detail)
+
+
+def _compiled(stack: Sequence[str]) -> str:
+    """The function that is compiled: the last that was called, else the one that the compiler names."""
+    for naming in COMPILED:
+        if names := [found[1] for name in stack if (found := naming.fullmatch(name))]:
+            return names[-1]
+    return ""
+
+
+def _read_back(frames: Sequence[_Frame | None]) -> str:
+    """How a value is read, as the user wrote it."""
+    said = [READ_BACK.get(frame.function, "") for frame in frames if frame]
+    return next((word for word in said if word), "")

@@ -1,0 +1,358 @@
+"""Why a device was idle: for each gap between its work, what the host did until it launched the next.
+
+The thread that launched the work after a gap tells the reason; where it did nothing then (a worker that only passes on a copy), the
+thread that runs the program's Python does. Threads are looked at in a bounded number of instants, each of which stands for its part of
+the gap, so memory grows with distinct reasons and the times of all reasons add up to the idle time.
+"""
+
+import re
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache
+
+from msgspec import Struct, field
+
+from ...units import parse
+from .attribute import Extent, IdleKey, IdleTally, Mark, Subject
+from .host_activity import INSIDE, LOADING, NOTHING, RUNS, Activity, activity
+from .scan import Line, Plane, Rows, RowsOf, Space, read_rows
+from .steps import HOST_PLANE, Host
+
+MOST_LOOKS = 1_024  # gaps looked at one by one; shorter ones go with the next
+MOST_SAMPLES, SAMPLES_IN_ALL = 20, 2_048  # instants in one gap, and in all of them but for one each
+LEAST_SHARE = 0.2  # of a gap that a reason of its own needs
+LARGE_COPY = int(parse("64 KiB", "B"))  # from which a copy is data, not an argument or a value that is read
+SHORT_PS = 20 * 10**6  # up to here a gap before work that was already launched is the device's own
+_INSTALLED = ("/site-packages/", "/dist-packages/", "/lib/python")
+_LAUNCH, _COPIED = "correlation_id", "memcpy_details"
+_SIZE = re.compile(r"\b(?:size|num_bytes):(\d+)")
+
+
+class Gap(Struct):
+    """A gap of a device: its begin and end, the time and the number of gaps it stands for, and the step it began in.
+
+    ``launched`` is when and on which line the host launched the work that ended it, ``before`` what that line launched before that, and
+    ``copy`` the larger of the copies to or from the host on either side of it, as a direction and bytes.
+    """
+
+    begin: int
+    end: int
+    weight: int
+    count: int
+    mark: Mark | None
+    launched: int | None = None
+    line: int | None = None
+    before: int | None = None
+    copy: tuple[str, int] = ("", 0)
+    samples: Sequence[int] = ()
+
+    @property
+    def length(self) -> int:
+        return self.end - self.begin
+
+
+class IdleDevice(Struct, kw_only=True):
+    """What is asked about one device: when it was busy (begin, end, begin, end, …), its steps, its streams, and files of the user's."""
+
+    busy: Sequence[int]
+    steps: Mapping[Mark, Extent] = field(default_factory=dict)
+    streams: Sequence[Line] = ()
+    users: Collection[str] = ()
+
+
+Reasons = dict[IdleKey, IdleTally]
+
+
+def source_files(subjects: Iterable[Subject]) -> set[str]:
+    """Base names of the user's files that operations of a program come from."""
+    files = {subject.location.rpartition(":")[0].replace("\\", "/") for subject in subjects}
+    return {file.rpartition("/")[2] for file in files if file and not any(part in file for part in _INSTALLED)}
+
+
+def explain(space: Space, devices: Sequence[IdleDevice], host: Host, changed: Callable[[str], str] = lambda function: "") -> list[Reasons]:
+    """The reasons of each device's idle time; ``changed`` says in which shapes the programs differ that a function was compiled to."""
+    plane = next((plane for plane in space.planes if plane.name == HOST_PLANE), None)
+    looked = [_gaps(device) for device in devices]
+    if plane is None or not any(line.length for line in plane.lines):
+        return [_unexplained(gaps) for gaps in looked]
+    launches = _Launches(host)
+    for device, gaps in zip(devices, looked, strict=True):
+        _neighbours(space, device.streams, gaps, launches)
+    every = [gap for gaps in looked for gap in gaps]
+    threads = _Threads(space, plane, every, {name for device in devices for name in device.users})
+    threads.changed = cache(changed)
+    return [_reasons(gaps, threads, several=len(devices) > 1) for gaps in looked]
+
+
+def _gaps(device: IdleDevice) -> list[Gap]:
+    """The gaps to look at, which between them stand for all of the idle time: long ones for themselves, of short ones one for several."""
+    ends, begins = device.busy[1:-1:2], device.busy[2::2]
+    idle = sum(begins) - sum(ends)
+    least = max(idle // MOST_LOOKS, 1)
+    marks = _Marks(device.steps)
+    found = list[Gap]()
+    short: Gap | None = None
+    for begin, end in zip(ends, begins, strict=True):
+        gap = Gap(begin, end, end - begin, 1, marks.at(begin))
+        if gap.length >= least:
+            found.append(gap)
+            continue
+        if short is not None and (short.mark != gap.mark or short.weight >= least):
+            found.append(short)
+            short = None
+        if short is not None:
+            gap.weight, gap.count = gap.weight + short.weight, gap.count + short.count
+        short = gap
+    if short is not None:
+        found.append(short)
+    for gap in found:
+        count = min(MOST_SAMPLES, max(1, gap.length * SAMPLES_IN_ALL // max(idle, 1)))
+        gap.samples = [gap.begin + gap.length * (2 * place + 1) // (2 * count) for place in range(count)]
+    return found
+
+
+class _Marks:
+    """Which step of a device an instant falls into: each lasts until the next begins, the last until its own work ends."""
+
+    def __init__(self, steps: Mapping[Mark, Extent]) -> None:
+        self._steps = sorted((extent.begin_ps, extent.end_ps, mark) for mark, extent in steps.items())
+        self._begins = [begin for begin, _, _ in self._steps]
+
+    def at(self, instant: int) -> Mark | None:
+        place = bisect_right(self._begins, instant) - 1
+        if place < 0 or (place + 1 == len(self._steps) and instant >= self._steps[place][1]):
+            return None
+        return self._steps[place][2]
+
+
+def _unexplained(gaps: Iterable[Gap]) -> Reasons:
+    reasons: Reasons = {}
+    for gap in gaps:
+        _add(reasons, IdleKey("unknown", ""), gap, gap.weight)
+    return reasons
+
+
+def _add(reasons: Reasons, key: IdleKey, gap: Gap, time_ps: int) -> None:
+    tally = reasons.setdefault(key, IdleTally())
+    tally.gaps += gap.count
+    tally.time_ps += time_ps
+    if gap.mark is not None:
+        gaps, before = tally.steps.get(gap.mark, (0, 0))
+        tally.steps[gap.mark] = (gaps + gap.count, before + time_ps)
+
+
+class _Launches:
+    """When and on which line the host launched each piece of work."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+
+    def find(self, wanted: Collection[int]) -> dict[int, tuple[int, int, int | None]]:
+        """Of each id: when it was launched, on which line, and when that line launched something before."""
+        found: dict[int, tuple[int, int, int | None]] = {}
+        for one in self.host.launches:
+            for place, id in enumerate(one.ids):
+                if id in wanted and id not in found:
+                    found[id] = one.start_ps[place], one.line, one.start_ps[place - 1] if place else None
+        return found
+
+
+def _neighbours(space: Space, streams: Sequence[Line], gaps: Sequence[Gap], launches: _Launches) -> None:
+    """Finds the work on either side of each gap: who launched what ended it, and the copies there."""
+    if not streams or not gaps:
+        return
+    at = array("q", sorted({instant for gap in gaps for instant in (gap.begin - 1, gap.end)}))
+    after: dict[int, int] = {}
+    copies: dict[int, tuple[str, int]] = {}
+    ends = {gap.end for gap in gaps}
+    for rows in read_rows(space, [RowsOf(line=line, stats=(_LAUNCH, _COPIED), at=at) for line in streams]):
+        names = space.plane_of(rows.line).event_names
+        for row, (start, duration) in enumerate(zip(rows.start_ps, rows.duration_ps, strict=True)):
+            id, said = rows.stats[_LAUNCH][row], rows.stats[_COPIED][row]
+            if start in ends and isinstance(id, int):
+                after[start] = id
+            name = names.get(rows.metadata_id[row], "")
+            towards = "in" if "H2D" in name else "out" if "D2H" in name else ""
+            size = _SIZE.search(str(said)) if said and towards else None
+            if size:
+                for instant in (start, start + duration):
+                    copies[instant] = max(copies.get(instant, ("", 0)), (towards, int(size[1])), key=lambda copy: copy[1])
+    found = launches.find(set(after.values()))
+    for gap in gaps:
+        if (id := after.get(gap.end)) in found:
+            gap.launched, gap.line, gap.before = found[id]
+        gap.copy = max(copies.get(gap.begin, ("", 0)), copies.get(gap.end, ("", 0)), key=lambda copy: copy[1])
+
+
+class _Threads:
+    """What each thread of the host did at the instants asked for."""
+
+    def __init__(self, space: Space, plane: Plane, gaps: Sequence[Gap], users: Collection[str]) -> None:
+        self.users, self.names = users, plane.event_names
+        self.changed: Callable[[str], str] = lambda function: ""
+        self._known: dict[tuple[int, ...], Activity] = {}
+        self._stacks: dict[int, dict[int, tuple[int, ...]]] = {}
+        self._running: dict[int, dict[int, int]] = {}
+        runs = {id for id, name in self.names.items() if RUNS.search(name) and "ecut" in name}
+        instants = {instant for gap in gaps for instant in (gap.begin, *gap.samples)}
+        instants |= {gap.launched for gap in gaps if gap.launched is not None}
+        at = array("q", sorted(instants))
+        said = Counter[int]()
+        for rows in read_rows(space, [RowsOf(line=line, at=at) for line in plane.lines if line.length]):
+            line = rows.line.row
+            self._stacks[line], self._running[line] = _stacks(rows, at, runs)
+            said[line] = sum(self.names.get(id, "").startswith(("$", "PjitFunction")) for id in rows.metadata_id)
+        self.driver = max(said, key=lambda line: (said[line], -line), default=None)
+        self.has_frames = any(name.startswith("$") for name in self.names.values())
+
+    def at(self, line: int | None, instant: int) -> Activity:
+        """What a thread did at an instant."""
+        stack = self._stacks.get(line, {}).get(instant, ()) if line is not None else ()
+        if not stack:
+            return NOTHING
+        known = self._known.get(stack)
+        if known is None:
+            known = self._known[stack] = activity([self.names.get(id, "") for id in stack], self.users)
+        return known
+
+    def running_since(self, line: int | None, instant: int | None) -> int | None:
+        """When the run of a program began that a thread was in at an instant."""
+        return None if line is None or instant is None else self._running.get(line, {}).get(instant)
+
+
+def _stacks(rows: Rows, at: Sequence[int], runs: Collection[int]) -> tuple[dict[int, tuple[int, ...]], dict[int, int]]:
+    """The open events at each instant that has some, by metadata id, the outermost first; and the begin of the outermost of ``runs``."""
+    events = sorted(zip(rows.start_ps, rows.duration_ps, rows.metadata_id, strict=True), key=lambda event: (event[0], -event[1]))
+    found: dict[int, list[int]] = {}
+    running: dict[int, int] = {}
+    for start, duration, id in events:
+        for place in range(bisect_left(at, start), bisect_left(at, start + duration)):
+            instant = at[place]
+            found.setdefault(instant, []).append(id)
+            if id in runs:
+                running.setdefault(instant, start)
+    return {instant: tuple(stack) for instant, stack in found.items()}, running
+
+
+def _reasons(gaps: Sequence[Gap], threads: _Threads, *, several: bool) -> Reasons:
+    reasons: Reasons = {}
+    for gap in gaps:
+        shares = _shares(gap, threads, several=several)
+        left, parts = gap.weight, sum(shares.values())
+        for key, samples in shares.items():
+            time_ps = gap.weight * samples // parts
+            left -= time_ps
+            _add(reasons, key, gap, time_ps)
+        reasons[next(iter(shares))].time_ps += left
+        if gap.mark is not None:
+            first = reasons[next(iter(shares))].steps
+            first[gap.mark] = (first[gap.mark][0], first[gap.mark][1] + left)
+    return reasons
+
+
+def _shares(gap: Gap, threads: _Threads, *, several: bool) -> dict[IdleKey, int]:
+    """The reasons of one gap, by how many of its samples speak for each, the most first."""
+    seen = [_seen(gap, threads, instant) for instant in gap.samples]
+    waited = _seen(gap, threads, gap.begin)
+    kinds = [_kind(gap, one, waited, threads, several=several) for one in seen]
+    if len(set(kinds)) == 1:
+        return {_key(kinds[0], gap, seen, waited, threads): 1}
+    counted = Counter(kinds).most_common()
+    kept = [kind for kind, count in counted if count >= LEAST_SHARE * len(kinds)] or [counted[0][0]]
+    folded = [kind if kind in kept else kept[0] for kind in kinds]
+    shares: dict[IdleKey, int] = {}
+    for kind in kept:
+        mine = [one for one, own in zip(seen, kinds, strict=True) if own == kind]
+        shares[_key(kind, gap, mine, waited, threads)] = folded.count(kind)
+    return shares
+
+
+def _seen(gap: Gap, threads: _Threads, instant: int) -> Activity:
+    """What kept the device waiting at an instant: what the launching thread did, in the user's function on the driving thread."""
+    own, driver = threads.at(gap.line, instant), threads.at(threads.driver, instant)
+    if not own.kind or (driver.kind == "compile" and own.kind != "compile"):
+        return driver
+    if own.location or not driver.location:
+        return own
+    return Activity(own.kind, driver.function, driver.location, own.callee, own.detail or driver.detail)
+
+
+def _kind(gap: Gap, seen: Activity, waited: Activity, threads: _Threads, *, several: bool) -> str:
+    """The reason that one sample of a gap speaks for."""
+    if seen.kind in ("compile", "callback"):
+        return seen.kind
+    if gap.launched is not None and gap.launched <= gap.begin:
+        return "device" if several and gap.length > SHORT_PS else "latency"
+    data = gap.copy[1] >= LARGE_COPY
+    if data and seen.kind in ("wait", "copy", "launch", ""):
+        return "transfer"
+    since = threads.running_since(gap.line, gap.launched)
+    if since is not None and gap.before is not None and gap.before >= since and seen.kind == "launch":
+        return "latency"  # kernels of one program that are launched one by one
+    if seen.kind == "wait":
+        return "sync"
+    if seen.kind == "python" or (not seen.kind and not threads.has_frames):
+        fed = data and gap.copy[0] == "in"
+        return "sync" if waited.kind == "wait" and not fed and not LOADING.search(seen.function) else "input"
+    if seen.kind in ("launch", "copy"):
+        return "sync" if waited.kind == "wait" else "dispatch"
+    return "sync" if waited.kind == "wait" else "input" if gap.line is not None or threads.driver is not None else "unknown"
+
+
+def _key(kind: str, gap: Gap, seen: Sequence[Activity], waited: Activity, threads: _Threads) -> IdleKey:
+    """A reason in words, at the place in the user's code that most of its samples were in."""
+    if kind in _ANYWHERE:
+        return IdleKey(kind, _ANYWHERE[kind])
+    if kind == "latency" and (gap.launched is None or gap.launched <= gap.begin):
+        return IdleKey(kind, "kernels that were already launched")
+    one = waited if kind == "sync" and waited.kind == "wait" else _most(seen)
+    return IdleKey(kind, _WORDS[kind](one, gap, threads), one.location)
+
+
+def _most(seen: Sequence[Activity]) -> Activity:
+    """What most samples saw: first the place in the user's code, in the callback if there is one, then what was called from there."""
+    if len(seen) == 1:
+        return seen[0]
+    within = [one for one in seen if one.detail == INSIDE] or [one for one in seen if one.location] or list(seen)
+    ((function, location), count), *_ = Counter((one.function, one.location) for one in within).most_common(1)
+    mine = [one for one in within if (one.function, one.location) == (function, location)]
+    (callee, calls), *_ = Counter(one.callee for one in mine).most_common(1)
+    (detail, _), *_ = Counter(one.detail for one in mine).most_common(1)
+    return Activity(mine[0].kind, function, location, callee if 2 * calls > count else "", detail)
+
+
+def _input(one: Activity, gap: Gap, threads: _Threads) -> str:
+    if one.callee:
+        return f"{one.callee}, called from {one.function}" if one.function else one.callee
+    missing = "" if threads.has_frames else " (Python calls were not recorded; roofline capture --python does)"
+    return one.function or f"code between launches{missing}"
+
+
+def _sync(one: Activity, gap: Gap, threads: _Threads) -> str:
+    reads = f"calls {one.detail}() on a device value" if one.detail else "waits for the device"
+    return f"{one.function}, which {reads}" if one.function else f"code that {reads}"
+
+
+def _compile(one: Activity, gap: Gap, threads: _Threads) -> str:
+    called = f", called from {one.function}" if one.function else ""
+    return f"{one.detail or 'a program'}{called}{threads.changed(one.detail)}"
+
+
+def _transfer(one: Activity, gap: Gap, threads: _Threads) -> str:
+    where = {"in": "to the device", "out": "from the device"}.get(gap.copy[0], "between host and device")
+    return f"copies {where}" + (f", called from {one.function}" if one.function else "")
+
+
+# What fits behind "the host was in".
+_WORDS: dict[str, Callable[[Activity, Gap, _Threads], str]] = {
+    "input": _input,
+    "sync": _sync,
+    "transfer": _transfer,
+    "compile": _compile,
+    "callback": lambda one, gap, threads: one.function,
+    "dispatch": lambda one, gap, threads: one.function,
+    "latency": lambda one, gap, threads: "launches of the kernels of one program, one by one",
+}
+_ANYWHERE = {"device": "work that was already launched", "unknown": ""}

@@ -1,0 +1,51 @@
+"""What a thread does is told by the names of its open events."""
+
+import pytest
+
+from roofline.sources.xspace.host_activity import Activity, activity
+
+CALL = ["step", "$train.py:52 main", "PjitFunction(update)", "PjRtCApiLoadedExecutable::Execute", "[0] GpuExecutable::ExecuteThunks"]
+
+
+@pytest.mark.parametrize(
+    ("stack", "told"),
+    [
+        ([], Activity()),
+        (["step"], Activity()),
+        (["step", "$train.py:52 main"], Activity("python", "main", "train.py:52")),
+        # A library works for its caller, and is what the caller called.
+        (["$data.py:9 augment", "$numeric.py:1226 roll", "$builtins len"], Activity("python", "augment", "data.py:9", "roll")),
+        (["$data.py:9 load", "$time sleep"], Activity("python", "load", "data.py:9", "time.sleep")),
+        # A generator goes by the function around it, at its own line.
+        (["$log.py:3 write", "$<unknown> join", "$log.py:5 <genexpr>"], Activity("python", "write", "log.py:5")),
+        (CALL, Activity("launch", "main", "train.py:52")),
+        (["$train.py:52 main", "$array_methods.py:302 _mean"], Activity("launch", "main", "train.py:52")),
+        (
+            [*CALL, "pure_callback.1", "$callback.py:224 _callback", "$train.py:9 on_host"],
+            Activity("callback", "on_host", "train.py:9", detail="inside"),
+        ),
+        ([*CALL, "pure_callback.1"], Activity("callback", "main", "train.py:52")),
+        (["$train.py:52 main", "$array.py:293 __float__", "$array.py:629 _value"], Activity("wait", "main", "train.py:52", detail="float")),
+        (["$train.py:52 main", "$api.py:2757 block_until_ready"], Activity("wait", "main", "train.py:52")),
+        (["CommonPjRtBuffer::Await"], Activity("wait")),
+        (["cuStreamSynchronize"], Activity("wait")),
+        (["H2D Dispatch", "Transpose::Execute"], Activity("copy")),
+        (
+            ["$train.py:52 main", "PjitFunction(update)", "$pjit.py:257 cache_miss", "PJRT_Client_Compile", "HLO Transforms:jit_update"],
+            Activity("compile", "main", "train.py:52", detail="update"),
+        ),
+        (
+            ["$train.py:52 main", "PjitFunction(update)", "$pjit.py:9 _trace_to_jaxpr"],
+            Activity("compile", "main", "train.py:52", detail="update"),
+        ),
+        (["PjRtCpuClient::Compile", "HLO Transforms:jit_f"], Activity("compile", detail="f")),
+    ],
+)
+def test_a_stack_says_what_its_thread_does(stack: list[str], told: Activity) -> None:
+    assert activity(stack) == told
+
+
+def test_a_file_that_programs_come_from_is_the_users_whatever_its_name() -> None:
+    stack = ["$train.py:1 main", "$core.py:7 load_batch"]
+    assert activity(stack).location == "train.py:1"
+    assert activity(stack, {"core.py"}) == Activity("python", "load_batch", "core.py:7")

@@ -1,0 +1,170 @@
+"""Idle time has a reason: what the host did until it launched the next work."""
+
+from pathlib import Path
+
+import pytest
+
+from roofline.analysis import analyze
+from roofline.sources.xspace import idle
+from roofline.workload import IdleReason
+from xspace_profiles import MICROSECOND, annotation, gpu, host, kernel, launch, recorded
+from xspace_writer import Event, Plane
+
+US = MICROSECOND
+RUN = "PjRtCApiLoadedExecutable::Execute"
+COPIED = "kind_src:pageable kind_dst:device size:{} async:1"
+
+
+def work(id: int, start: int, end: int, name: str = "add") -> Event:
+    return kernel(name, start * US, (end - start) * US, correlation_id=id)
+
+
+def did(name: str, start: int, end: int) -> Event:
+    return Event(name, start * US, (end - start) * US)
+
+
+def reasons(folder: Path, *planes: Plane) -> tuple[IdleReason, ...]:
+    recording = recorded(folder, *planes)
+    wall, busy = recording.coverage.wall_s, recording.coverage.busy_s
+    assert wall is not None
+    assert busy is not None
+    assert sum(reason.time_s for reason in recording.idle) == pytest.approx(wall - busy, rel=1e-12)
+    return recording.idle
+
+
+def kinds(found: tuple[IdleReason, ...]) -> list[tuple[str, str, str]]:
+    return [(reason.kind, reason.activity, reason.location) for reason in found]
+
+
+TWO_STEPS = gpu([work(1, 10, 20), work(2, 120, 130)])  # idle from 20 to 120
+
+
+def test_python_before_a_launch_is_input(tmp_path: Path) -> None:
+    thread = [
+        did("$train.py:3 main", 0, 200),
+        launch(1, 9 * US),
+        did("$data.py:7 load_batch", 15, 115),
+        did("$time sleep", 16, 115),
+        launch(2, 119 * US),
+    ]
+    (found,) = reasons(tmp_path, TWO_STEPS, host(thread))
+    assert kinds((found,)) == [("input", "time.sleep, called from load_batch", "data.py:7")]
+    assert (found.time_s, found.gaps) == (pytest.approx(100e-6), 1)
+
+
+def test_another_thread_that_loads_data_is_not_the_reason(tmp_path: Path) -> None:
+    main = [did("$train.py:3 main", 0, 200), launch(1, 9 * US), did("PjitFunction(f)", 15, 125), launch(2, 119 * US)]
+    loader = [did("$data.py:7 load_batch", 0, 200), did("$time sleep", 0, 200)]
+    assert kinds(reasons(tmp_path, TWO_STEPS, host(loader, main))) == [("dispatch", "main", "train.py:3")]
+
+
+def test_host_code_after_a_value_was_read_back_is_a_sync(tmp_path: Path) -> None:
+    thread = [
+        did("$train.py:3 main", 0, 200),
+        launch(1, 9 * US),
+        did("$array.py:293 __float__", 10, 40),
+        did("$<unknown> join", 40, 118),
+        launch(2, 119 * US),
+    ]
+    assert kinds(reasons(tmp_path, TWO_STEPS, host(thread))) == [("sync", "main, which calls float() on a device value", "train.py:3")]
+
+
+def test_a_loader_after_a_wait_is_still_input(tmp_path: Path) -> None:
+    thread = [
+        did("$train.py:3 main", 0, 200),
+        launch(1, 9 * US),
+        did("$api.py:9 block_until_ready", 10, 22),
+        did("$data.py:7 load_batch", 22, 118),
+        launch(2, 119 * US),
+    ]
+    assert kinds(reasons(tmp_path, TWO_STEPS, host(thread))) == [("input", "load_batch", "data.py:7")]
+
+
+def test_a_callback_runs_inside_of_a_program(tmp_path: Path) -> None:
+    thread = [
+        did("$train.py:3 main", 0, 200),
+        did(RUN, 5, 150),
+        launch(1, 9 * US),
+        did("$train.py:1 on_host", 15, 118),
+        launch(2, 119 * US),
+    ]
+    assert kinds(reasons(tmp_path, TWO_STEPS, host(thread))) == [("callback", "on_host", "train.py:1")]
+
+
+def test_compilation_names_its_function(tmp_path: Path) -> None:
+    thread = [
+        did("$train.py:3 main", 0, 200),
+        launch(1, 9 * US),
+        did("PjitFunction(f)", 15, 125),
+        did("PJRT_Client_Compile", 18, 118),
+        launch(2, 119 * US),
+    ]
+    assert kinds(reasons(tmp_path, TWO_STEPS, host(thread))) == [("compile", "f, called from main", "train.py:3")]
+
+
+def test_work_that_was_launched_already_waits_for_nobody_on_the_host(tmp_path: Path) -> None:
+    thread = [did("$train.py:3 main", 0, 200), launch(1, 5 * US), launch(2, 8 * US), did("$time sleep", 15, 190)]
+    assert kinds(reasons(tmp_path, TWO_STEPS, host(thread))) == [("latency", "kernels that were already launched", "")]
+
+
+def test_with_several_devices_it_waits_for_another(tmp_path: Path) -> None:
+    thread = [launch(1, 5 * US), launch(2, 8 * US), launch(3, 9 * US)]
+    other = gpu([work(3, 10, 125)], number=1)
+    assert kinds(reasons(tmp_path, TWO_STEPS, other, host(thread))) == [("device", "work that was already launched", "")]
+
+
+def test_kernels_that_one_program_launches_one_by_one_are_latency(tmp_path: Path) -> None:
+    thread = [did("$train.py:3 main", 0, 200), did(RUN, 5, 150), launch(1, 9 * US), launch(2, 119 * US)]
+    found = reasons(tmp_path, TWO_STEPS, host(thread))
+    assert kinds(found) == [("latency", "launches of the kernels of one program, one by one", "train.py:3")]
+
+
+@pytest.mark.parametrize(("size", "kind"), [(1 << 28, "transfer"), (4, "dispatch")])
+def test_staging_a_large_copy_is_a_transfer_and_passing_a_scalar_is_not(tmp_path: Path, size: int, kind: str) -> None:
+    copy = kernel("MemcpyH2D", 120 * US, 10 * US, correlation_id=2, memcpy_details=COPIED.format(size))
+    main = [did("$train.py:3 main", 0, 200), launch(1, 9 * US), did("PjitFunction(f)", 15, 160)]
+    worker = [did("H2D Dispatch", 19, 125), launch(2, 119 * US, name="MemcpyH2D")]
+    (found,) = reasons(tmp_path, gpu([work(1, 10, 20)], [copy]), host(main, worker))
+    assert (found.kind, found.location) == (kind, "train.py:3")
+
+
+def test_without_frames_of_python_the_kind_is_still_told(tmp_path: Path) -> None:
+    calls = [did("PjitFunction(f)", 5, 12), launch(1, 9 * US), did("PjitFunction(f)", 112, 125), launch(2, 119 * US)]
+    (found,) = reasons(tmp_path, TWO_STEPS, host(calls))
+    assert (found.kind, found.location) == ("input", "")
+    assert "Python calls were not recorded" in found.activity
+
+
+def test_without_a_host_the_reason_is_unknown(tmp_path: Path) -> None:
+    assert [kind for kind, _, _ in kinds(reasons(tmp_path, TWO_STEPS))] == ["unknown"]
+
+
+def test_a_gap_counts_for_the_step_it_began_in_and_devices_are_averaged(tmp_path: Path) -> None:
+    thread = [
+        annotation(0, 5 * US, 10 * US),
+        launch(1, 9 * US),
+        launch(11, 9 * US),
+        did("$data.py:7 load_batch", 20, 110),
+        annotation(1, 110 * US, 15 * US),
+        launch(2, 119 * US),
+        launch(12, 119 * US),
+    ]
+    other = gpu([work(11, 10, 20), work(12, 120, 130)], number=1)
+    recording = recorded(tmp_path, TWO_STEPS, other, host(thread))
+    (found,) = recording.idle
+    assert (found.time_s, found.gaps) == (pytest.approx(200e-6), 2)
+    assert [(share.key, share.count, share.time_s) for share in found.by_step] == [(0, 2, pytest.approx(200e-6))]
+    (shown,) = analyze(recording).idle
+    assert (shown.reason, shown.time_s, shown.gaps, shown.by_step[0].time_s) == ("input", pytest.approx(100e-6), 2, pytest.approx(100e-6))
+
+
+def test_many_short_gaps_are_looked_at_in_part_and_counted_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idle, "MOST_LOOKS", 10)
+    count = 200
+    kernels = [work(n, 10 * n, 10 * n + 4) for n in range(1, count + 1)]
+    thread = [did("$train.py:3 main", 0, 10 * count + 20)]
+    for n in range(1, count + 1):
+        thread += [did("PjitFunction(f)", 10 * n - 5, 10 * n + 5), launch(n, (10 * n - 1) * US)]
+    found = reasons(tmp_path, gpu(kernels), host(thread))
+    assert sum(reason.gaps for reason in found) == count - 1
+    assert [reason.kind for reason in found] == ["dispatch"]
