@@ -47,13 +47,18 @@ def written(tmp_path: Path):
     return write
 
 
-def capture_words(tmp_path: Path, *command: str | Path, options: Sequence[str] = ()) -> list[str]:
+FROM_START = ("--from-start",)
+
+
+def capture_words(tmp_path: Path, *command: str | Path, options: Sequence[str] = FROM_START) -> list[str]:
     """`roofline capture` of a command, held against a machine that needs no measuring."""
     ours = [sys.executable, "-m", "roofline", "capture", "-o", str(tmp_path / "run"), "--chip", "epyc-9654", *options]
     return [*ours, "--", *map(str, command)]
 
 
-def captured(tmp_path: Path, *command: str | Path, options: Sequence[str] = (), **variables: str) -> subprocess.CompletedProcess[str]:
+def captured(
+    tmp_path: Path, *command: str | Path, options: Sequence[str] = FROM_START, **variables: str
+) -> subprocess.CompletedProcess[str]:
     """`roofline capture` in a process of its own."""
     words = capture_words(tmp_path, *command, options=options)
     return subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, **variables}, check=False)
@@ -169,7 +174,7 @@ while not any('"done"' in path.read_text() for path in pathlib.Path({str(tmp_pat
     train(1)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    done = captured(tmp_path, sys.executable, written(body), options=["--duration", "3 s"])
+    done = captured(tmp_path, sys.executable, written(body), options=["--from-start", "--duration", "3 s"])
     assert done.returncode == 128 + signal.SIGKILL
     assert len(profiles(tmp_path)) == 1
     assert report_in(tmp_path)["ops"]
@@ -183,12 +188,110 @@ def test_steps_are_counted_to_choose_what_is_recorded(tmp_path: Path, written) -
     assert len(steps) == 3
 
 
+GROWS = """
+step = jax.jit(lambda x: x @ x)
+for number in range(8):
+    x = jnp.eye({side} if number < 5 else {side} + 8)
+    with {step}:
+        step(x).block_until_ready()
+"""
+
+
+def test_recording_begins_after_a_step_that_did_not_compile(tmp_path: Path, written) -> None:
+    body = GROWS.format(side=SIDE, step='jax.profiler.StepTraceAnnotation("train", step_num=number)')
+    done = captured(tmp_path, sys.executable, written(body), options=())
+    assert done.returncode == 0, done.stderr
+    # Step 0 compiles, step 1 does not. A compilation after that, for another shape, is recorded and no warm-up.
+    assert "recording began with annotated step 3, after one that did not compile; --from-start records everything" in done.stderr
+    steps = report_in(tmp_path)["steps"]
+    assert [(step["number"], step["compiled"], step["steady"]) for step in steps] == [(n, n == 5, True) for n in range(2, 8)]
+
+
+def test_without_annotations_a_call_of_the_longest_function_is_a_step(tmp_path: Path, written) -> None:
+    body = "import contextlib\n" + GROWS.format(side=4 * SIDE, step="contextlib.nullcontext()")
+    done = captured(tmp_path, sys.executable, written(body), options=())
+    assert done.returncode == 0, done.stderr
+    assert "recording began after a call of" in done.stderr
+    assert 0 < products(report_in(tmp_path)) / 4**3 < 8
+
+
+def test_python_calls_name_the_line_that_kept_the_device_waiting(tmp_path: Path, written) -> None:
+    body = f"""
+def load_batch():
+    time.sleep(0.05)
+    return jnp.eye({SIDE})
+
+def run():
+    step = jax.jit(lambda x: x @ x)
+    for number in range(6):
+        with jax.profiler.StepTraceAnnotation("train", step_num=number):
+            step(load_batch())
+
+run()
+"""
+    program = written(body)
+    line = program.read_text().splitlines().index("def load_batch():") + 1
+    done = captured(tmp_path, sys.executable, program, options=["--python"])
+    assert done.returncode == 0, done.stderr
+    first = report_in(tmp_path)["idle"][0]
+    assert (first["reason"], first["activity"]) == ("input", "time.sleep, called from load_batch")
+    assert first["location"] == f"program.py:{line}"
+
+
+def test_from_the_start_the_step_that_compiled_is_warm_up(tmp_path: Path, written) -> None:
+    body = GROWS.format(side=SIDE, step='jax.profiler.StepTraceAnnotation("train", step_num=number)')
+    done = captured(tmp_path, sys.executable, written(body))
+    assert done.returncode == 0, done.stderr
+    # Recording starts when the first program is compiled, which is one of jnp.eye.
+    steps = report_in(tmp_path)["steps"]
+    assert [(step["number"], step["compiled"], step["steady"]) for step in steps] == [(n, n in (0, 5), n != 0) for n in range(8)]
+
+
+def test_a_program_whose_steps_all_compile_is_recorded_all_the_same(tmp_path: Path, written) -> None:
+    body = """
+step = jax.jit(lambda x: x @ x)
+for number in range(11):
+    x = jnp.eye(8 + number)
+    with jax.profiler.StepTraceAnnotation("train", step_num=number):
+        step(x).block_until_ready()
+"""
+    done = captured(tmp_path, sys.executable, written(body), options=())
+    assert done.returncode == 0, done.stderr
+    assert "recording began although each of 8 annotated steps compiled" in done.stderr
+    steps = report_in(tmp_path)["steps"]
+    assert [(step["number"], step["compiled"], step["steady"]) for step in steps] == [(n, True, True) for n in (8, 9, 10)]
+
+
+def test_calls_of_jitted_functions_are_seen_until_nobody_watches() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    from roofline.capture.hook.roofline_hook_calls import watch_calls
+
+    twice = jax.jit(lambda x: 2 * x)
+    x, seen = jnp.float32(3), list[object]()
+    twice(x)  # from here on JAX runs it without Python
+
+    def called(function, call, args, kwargs):
+        seen.append(function)
+        return call(function, *args, **kwargs)
+
+    stop = watch_calls(jax, called)
+    assert float(twice(x)) == 6
+    assert twice in seen
+    stop()
+    seen.clear()
+    assert float(twice(x)) == 6
+    assert not seen
+
+
 @pytest.mark.parametrize(
     ("body", "options", "said"),
     [
         ("train()", ["--delay", "1 h"], "ended before the delay was over; use a shorter --delay"),
         ("train()", ["--skip", "9"], f"ended after {STEPS} annotated steps; use a smaller --skip"),
         ("", [], "ended without running anything on a device with JAX"),
+        ("train(1)", [], "ended before a step ran without compiling; use --from-start to record everything"),
     ],
 )
 def test_a_program_that_ends_too_early_says_why_nothing_was_recorded(
@@ -259,6 +362,7 @@ def test_what_cannot_be_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFix
         (["--", "no-such-program"], "'no-such-program' not found"),
         (["--delay", "1s", "--steps", "2", "--", "python"], "--delay and --skip exclude each other"),
         (["--steps", "0", "--", "python"], "steps to record 1 or more"),
+        (["--from-start", "--skip", "2", "--", "python"], "--from-start excludes --delay and --skip"),
         (["--chip", "h10", "--", "python"], "did you mean"),
         (["--stepz", "2", "--", "python"], "unrecognized arguments: --stepz"),
     ]:
@@ -286,7 +390,12 @@ def test_the_programs_own_path_stays_behind_the_hook() -> None:
     assert environment({}, {})["PYTHONPATH"] == str(HOOK)
     assert made["HOME"] == "/home"
     # Nothing of the package itself becomes importable by a bare name.
-    assert sorted(path.name for path in HOOK.glob("*.py")) == ["__init__.py", "roofline_hook.py", "sitecustomize.py"]
+    assert sorted(path.name for path in HOOK.glob("*.py")) == [
+        "__init__.py",
+        "roofline_hook.py",
+        "roofline_hook_calls.py",
+        "sitecustomize.py",
+    ]
 
 
 def test_a_window_is_by_time_or_by_steps() -> None:

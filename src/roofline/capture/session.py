@@ -37,17 +37,22 @@ _FORWARDED = ("SIGTERM", "SIGHUP")
 
 
 class Window(Struct, frozen=True, kw_only=True):
-    """The part of a program to record: from ``delay_s`` after its first compilation for ``duration_s``, or by counting annotated
-    steps, ``steps`` of them after the first ``skip``. Without limits, from the first program to the end."""
+    """The part of a program to record: from the first step after one that ran without compiling, or ``from_start`` from the first program,
+    or from ``delay_s`` after its first compilation, or after ``skip`` annotated steps; for ``duration_s``, or ``steps`` annotated steps,
+    or to the end. With ``python`` calls of Python functions are recorded too."""
 
     delay_s: float = 0.0
     duration_s: float | None = None
     skip: int = 0
     steps: int | None = None
+    from_start: bool = False
+    python: bool = False
 
     def __post_init__(self) -> None:
         if self.delay_s and (self.skip or self.steps):
             raise UsageError("--delay and --skip exclude each other; leave one out")
+        if self.from_start and (self.delay_s or self.skip):
+            raise UsageError("--from-start excludes --delay and --skip; leave one out")
         if self.skip < 0 or (self.steps is not None and self.steps < 1):
             raise UsageError("steps to skip must be 0 or more, steps to record 1 or more")
 
@@ -139,6 +144,8 @@ def profile(
         "duration_s": asked.duration_s,
         "skip": asked.skip,
         "steps": asked.steps,
+        "from_start": asked.from_start,
+        "python": asked.python,
     }
     try:
         status = _run(runnable(command), environment(os.environ, settings), stdout)
@@ -272,6 +279,8 @@ def _why_nothing(command: Sequence[str], status: int, said: Sequence[Mapping[str
     if asked.delay_s:
         return f"{program}: {ended} before the delay was over; use a shorter --delay"
     seen = max(one["steps"] for one in said)
+    if not asked.skip:
+        return f"{program}: {ended} before a step ran without compiling; use --from-start to record everything"
     return f"{program}: {ended} after {seen} annotated steps; use a smaller --skip, or mark steps with jax.profiler.StepTraceAnnotation"
 
 

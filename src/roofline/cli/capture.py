@@ -33,11 +33,13 @@ def parser() -> Parser:
     made.add_argument("-o", "--output", default="run", metavar="FOLDER", help="output folder (default: run)")
     made.add_argument("--name", metavar="NAME", help="name of the run (default: the time); captures of the same name are hosts of one run")
     made.add_argument("--top", type=at_least(0), default=20, metavar="N", help="ops to show in the table (default 20)")
-    window = made.add_argument_group("what to record (default: everything from the first compiled program on)")
+    window = made.add_argument_group("what to record (default: once a step ran without compiling)")
+    window.add_argument("--from-start", action="store_true", help="record everything from the first program on, with its compilation")
     window.add_argument("--delay", metavar="TIME", default="0 s", help="start this long after the first compilation, such as 20s")
     window.add_argument("--duration", metavar="TIME", help="record this long, then write the profile while the program continues")
     window.add_argument("--skip", type=at_least(0), default=0, metavar="N", help="start after this many annotated steps")
     window.add_argument("--steps", type=int, metavar="N", help="record this many annotated steps")
+    window.add_argument("--python", action="store_true", help="record Python calls too, to name the line in idle time (slower, larger)")
     machine_options(made)
     output_options(made, figure=False)
     chart_options(made)
@@ -51,6 +53,8 @@ def run(words: Sequence[str]) -> int:
         duration_s=None if args.duration is None else parse(args.duration, "s"),
         skip=args.skip,
         steps=args.steps,
+        from_start=args.from_start,
+        python=args.python,
     )
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
     chosen_machine(args)  # reject an unknown chip before the program runs
