@@ -91,6 +91,12 @@ def test_memories_are_told_apart_and_without_a_breakdown_all_is_main_memory(tmp_
     assert (ops["b"].cost, ops["c"].cost) == (Cost.of({"hbm": 50}), Cost.of({"hbm": 60}))
 
 
+def test_idle_time_of_a_tpu_is_not_explained_but_counted(tmp_path: Path) -> None:
+    add = op("add.1", "loop fusion")
+    recording = recorded(tmp_path, tpu([ran(add, 10 * US, 5 * US), ran(add, 40 * US, 5 * US)], [add]))
+    assert [(reason.kind, reason.time_s) for reason in recording.idle] == [("unknown", pytest.approx(25e-6))]
+
+
 def test_a_loop_spans_its_body_and_costs_nothing_itself(tmp_path: Path) -> None:
     loop, body = op("while.1", "while", flops=99, moved=99), op("fusion.2", "loop fusion", flops=1, moved=8)
     events = [ran(loop, 0, 10 * US), ran(body, US, 2 * US), ran(body, 4 * US, 5 * US)]

@@ -20,11 +20,11 @@ from .host_activity import INSIDE, LOADING, NOTHING, RUNS, Activity, activity
 from .scan import Line, Plane, Rows, RowsOf, Space, read_rows
 from .steps import HOST_PLANE, Host
 
-MOST_LOOKS = 1_024  # gaps looked at one by one; shorter ones go with the next
-MOST_SAMPLES, SAMPLES_IN_ALL = 20, 2_048  # instants in one gap, and in all of them but for one each
+MOST_LOOKS = 1_000  # gaps looked at one by one; shorter ones go with the next
+MOST_SAMPLES, SAMPLES_IN_ALL = 20, 2_000  # instants in one gap, and in all of them but for one each
 LEAST_SHARE = 0.2  # of a gap that a reason of its own needs
 LARGE_COPY = int(parse("64 KiB", "B"))  # from which a copy is data, not an argument or a value that is read
-SHORT_PS = 20 * 10**6  # up to here a gap before work that was already launched is the device's own
+SHORT_PS = round(parse("20 us", "s") / parse("1 ps", "s"))  # up to here a gap before work that was already launched is the device's own
 _INSTALLED = ("/site-packages/", "/dist-packages/", "/lib/python")
 _LAUNCH, _COPIED = "correlation_id", "memcpy_details"
 _SIZE = re.compile(r"\b(?:size|num_bytes):(\d+)")
