@@ -101,8 +101,8 @@ class _Device:
                 if was_tried(label):
                     count, time_ps, self_ps = map(add, apart.get(row, (0, 0, 0)), sums)
                     apart[row] = count, time_ps, self_ps
-            for row, sums in apart.items():
-                left, tried = tried_apart(keys[row], *sums)
+            for row, part in apart.items():
+                left, tried = tried_apart(keys[row], *part)
                 keys[row] = left or tried
                 found[keys[row]] = tried
         return found
