@@ -24,7 +24,7 @@ from roofline.machines import names
         ("analyze --by s", ["scope", "step"]),
         ("analyze run --stragglers h", ["host"]),
         ("analyze run --salvage --per", ["--per-device"]),  # --salvage takes no value
-        ("analyze run --chip h2", ["h20", "h200-sxm"]),
+        ("analyze run --chip h2", ["h20", "h20-3e", "h200-nvl", "h200-sxm"]),
         ("place --unit v", ["vector"]),
         ("op matm", ["matmul"]),
         ("op matmul --we", ["--weights"]),
@@ -82,7 +82,7 @@ def run_in(name: str, script: str, environment: dict[str, str]) -> list[str]:
     [
         (["anal"], ["analyze"]),
         (["analyze", "--by", "s"], ["scope", "step"]),
-        (["op", "matmul", "--chip", "h2"], ["h20", "h200-sxm"]),
+        (["op", "matmul", "--chip", "h2"], ["h20", "h20-3e", "h200-nvl", "h200-sxm"]),
         (["hlo", ""], []),
     ],
 )

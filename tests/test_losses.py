@@ -39,7 +39,13 @@ def test_an_op_is_at_its_roof_for_its_floor_and_the_rest_is_lost() -> None:
     # 10 s of wall: one op 4 s of which 3 at the roof, one 2 s of which 0.5; 4 s in which nothing ran.
     found = lose([Held(4.0, 3.0, "memory"), Held(2.0, 0.5, "compute")], 10.0, 6.0)
     assert found.at_roof_s == 3.5
-    assert found.lost == {"memory": 1.0, "compute": 1.5, "communication": 0, "latency": 0, "unpriced": 0, "idle": 4.0}
+    assert found.lost == {"memory": 1.0, "compute": 1.5, "communication": 0, "latency": 0, "unpriced": 0, "idle": 4.0, "unneeded": 0}
+
+
+def test_work_that_was_not_needed_is_lost_as_such() -> None:
+    # 4 s, of which 3 at the roof, of which the model needed 1.
+    found = lose([Held(4.0, 3.0, "memory", 1.0)], 4.0, 4.0)
+    assert (found.at_roof_s, found.lost["unneeded"], found.lost["memory"]) == (1.0, 2.0, 1.0)
 
 
 def test_streams_that_overlap_lose_nothing_twice() -> None:

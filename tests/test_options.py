@@ -30,6 +30,7 @@ WRONG = {
     "--json": "/nowhere/out.json",
     "--csv": "/nowhere/out.csv",
     "--parquet": "/nowhere/out.parquet",
+    "--markdown": "/nowhere/out.md",
     "--output": "figure.bmp",
     "--cache": SAMPLE,
 }

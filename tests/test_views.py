@@ -62,7 +62,7 @@ def test_plot_draws_on_the_given_axes(report: rl.Report) -> None:
 def test_printing_a_report_is_a_short_summary(report: rl.Report) -> None:
     lines = str(report).splitlines()
     assert lines[0] == "sample:train on h200-sxm, 231 ops"
-    assert lines[1].startswith("169.4 ms measured; per-op roofline 74% of it")
+    assert lines[1].startswith("28.2 ms per step on one NVIDIA H200")
     assert len(lines) == 5  # and three findings
     assert repr(report) == "<Report: sample:train on h200-sxm, 231 ops>"
 

@@ -232,7 +232,9 @@ def _advice(
     if recording.format == "formula" or not made:
         return advise(placed, machine)
     clock = clock_of(made)
-    return in_order([*doubts(placed, machine, clock.whole_s), *diagnose(standings, recording, machine, clock, corrections)])
+    return in_order(
+        [*doubts(placed, machine, clock.whole_s if clock.measured else 0.0), *diagnose(standings, recording, machine, clock, corrections)]
+    )
 
 
 def _findings(

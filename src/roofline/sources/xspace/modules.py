@@ -61,7 +61,6 @@ class Program(Struct, eq=False):
     platform: Platform
     pricer: Pricer
     identity: str
-    review: Review
     compiled: list[str] = field(default_factory=list)
     sorts: dict[int, Instruction] = field(default_factory=dict)
     _numbers: dict[int, Place] = field(default_factory=dict)
@@ -69,6 +68,7 @@ class Program(Struct, eq=False):
     _subjects: dict[Place, Subject] = field(default_factory=dict)
     _locations: dict[tuple[int, str, int], str] = field(default_factory=dict)
     _runs: dict[int, int | None] = field(default_factory=dict)
+    _review: list[Review] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for number, computation in enumerate(self.module.computations):
@@ -92,6 +92,13 @@ class Program(Struct, eq=False):
     @property
     def name(self) -> str:
         return self.module.name
+
+    @property
+    def review(self) -> Review:
+        """Its labels and what of its work could be avoided, worked out when first asked for."""
+        if not self._review:
+            self._review.append(Review(self.pricer))
+        return self._review[0]
 
     def instruction(self, place: Place) -> Instruction:
         """The instruction at a place."""
@@ -262,7 +269,7 @@ class Programs:
             return f"{f'{self._space.name}: ' if self._digests else ''}{error}; the cost of its ops is unknown"
         pricer = Pricer(module, self._platform, network)
         identity = _digest(module) if self._digests else str(id)
-        program = Program(id, module, self._platform, pricer, identity, Review(pricer))
+        program = Program(id, module, self._platform, pricer, identity)
         if self._digests:
             self._known[key] = program
         return program
