@@ -148,6 +148,48 @@ def test_few_rows_read_all_weights() -> None:
     assert "low-batch" not in many
 
 
+# One row times weights in sixteen parts of the depth, as XLA compiles it; then the same parts, each a head of its own.
+SPLIT = """
+HloModule split, is_scheduled=true
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT sum = f32[] add(a, b)
+}
+
+parts {
+  x = bf16[1,16384] parameter(0)
+  w = bf16[16384,4096] parameter(1)
+  xs = bf16[16,1024,1] bitcast(x)
+  ws = bf16[16,1024,4096] bitcast(w)
+  ROOT dot = f32[16,1,4096] dot(xs, ws), lhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_batch_dims={0}, rhs_contracting_dims={1}
+}
+
+total {
+  p = f32[16,1,4096] parameter(0)
+  flat = f32[16,4096] bitcast(p)
+  zero = f32[] constant(0)
+  sum = f32[4096] reduce(flat, zero), dimensions={DIMENSION}, to_apply=add
+  ROOT out = bf16[4096] convert(sum)
+}
+
+ENTRY main {
+  x = bf16[1,16384] parameter(0)
+  w = bf16[16384,4096] parameter(1)
+  gemm = f32[16,1,4096] fusion(x, w), kind=kCustom, calls=parts
+  ROOT made = bf16[4096] fusion(gemm), kind=kLoop, calls=total
+}
+"""
+
+
+def test_a_product_that_was_split_along_its_depth_reads_weights_too() -> None:
+    summed = reasons(list(reviewed_program(parse(SPLIT.replace("DIMENSION", "0")), "gpu")))
+    assert [op.name for op in summed["low-batch"]] == ["gemm"]
+    heads = SPLIT.replace("DIMENSION", "1").replace("f32[4096] reduce", "f32[16] reduce").replace("bf16[4096]", "bf16[16]")
+    assert "low-batch" not in reasons(list(reviewed_program(parse(heads), "gpu"))), "parts that are not summed are products of their own"
+
+
 def test_products_of_odd_sizes() -> None:
     odd = reasons(ops_of(lambda a, b: a @ b, of_shape(4097, 4097), of_shape(4097, 4097)))
     even = reasons(ops_of(lambda a, b: a @ b, of_shape(4096, 4096), of_shape(4096, 4096)))
