@@ -7,6 +7,7 @@ kernels reach, not to the roof. Like ops are merged before anything is left out.
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Self
 
 from msgspec import Struct
 
@@ -15,9 +16,10 @@ from ..placement import IDEAL, Corrections, hold
 from ..report import Finding, Point
 from ..resource import PCIE, named
 from ..units import percent, rounded, show
-from ..workload import Avoidable, IdleReason, Recording
+from ..workload import Avoidable, Recording
 from .chains import unfused_chains
 from .finding_kinds import KINDS
+from .idle_time import Waiting, waiting
 from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
 from .standing import Standing
 
@@ -101,9 +103,9 @@ def diagnose(
     kept = [case for case in cases if case.saving_s >= NOTABLE * clock.whole_s]
     taken = {one.id for case in kept for one, _, _ in case.ops}
     found = [_told(case, clock) for case in kept]
-    between = sum(reason.time_s for reason in recording.idle if reason.kind == LATENCY)
-    found += _idle(recording.idle, clock)
-    found += _remaining([one for one in standings if one.id not in taken], clock, between)
+    idle = waiting(recording, clock.parts)
+    found += _idle(idle, clock)
+    found += _remaining([one for one in standings if one.id not in taken], clock, _Between.of(idle, standings, clock))
     return found
 
 
@@ -196,30 +198,57 @@ def _line(location: str) -> str:
     return location.replace("\\", "/").rpartition("/")[2]
 
 
-def _idle(reasons: Iterable[IdleReason], clock: Clock) -> list[Finding]:
-    """Findings about time in which the device waited, one for each kind of reason and place."""
-    by_kind: dict[str, list[IdleReason]] = {}
-    for reason in reasons:
-        if reason.kind != LATENCY:
-            by_kind.setdefault(reason.kind, []).append(reason)
+def _idle(idle: Iterable[Waiting], clock: Clock) -> list[Finding]:
+    """Findings about time in which the device waited, one for each kind of reason."""
+    by_kind: dict[str, list[Waiting]] = {}
+    for one in idle:
+        if one.reason.kind != LATENCY:
+            by_kind.setdefault(one.reason.kind, []).append(one)
     found = []
     for kind_name, mine in by_kind.items():
-        waited = sum(reason.time_s for reason in mine)
-        if waited < NOTABLE * clock.whole_s:
+        each, whole = sum(one.each_s for one in mine), sum(one.whole_s for one in mine)
+        if each < NOTABLE * clock.each_s:
             continue
-        longest = max(mine, key=lambda reason: reason.time_s)
+        longest = max(mine, key=lambda one: one.each_s).reason
         name = f"idle-{kind_name}" if f"idle-{kind_name}" in KINDS else "idle"
         kind = KINDS[name]
         said = kind.phrase.format(activity=longest.activity or "code that the profile does not show")
         at = f" ({_line(longest.location)})" if longest.location else ""
-        message = f"The device is idle {clock.of(waited)}: {said}{at}. {kind.change}: {clock.after(waited)} left."
-        left = max(clock.whole_s - waited, 0.0)
-        found.append(Finding(kind=name, title=kind.title, message=message, saving_s=waited, levers=kind.levers, after_s=left))
+        spread = each * clock.parts
+        message = f"The device is idle {clock.of(spread)}: {said}{at}. {kind.change}: {clock.after(spread)} left."
+        found.append(
+            Finding(
+                kind=name,
+                title=kind.title,
+                message=message,
+                saving_s=whole,
+                saving_per_step_s=each if clock.per else None,
+                levers=kind.levers,
+                after_s=max(clock.whole_s - whole, 0.0),
+            )
+        )
     return found
 
 
-def _remaining(standings: Sequence[Standing], clock: Clock, between_s: float) -> list[Finding]:
-    """What is lost in ops that do nothing needless, by cause; ``between_s`` is the time between kernels that follow each other closely."""
+class _Between(Struct, frozen=True):
+    """Idle time between kernels that follow each other closely, and the part of it next to those that take no longer than a launch."""
+
+    seconds: float
+    avoidable_s: float
+
+    @classmethod
+    def of(cls, idle: Iterable[Waiting], standings: Iterable[Standing], clock: Clock) -> Self:
+        """Every kernel is followed by a gap: only small kernels could be fewer."""
+        seconds = sum(one.each_s for one in idle if one.reason.kind == LATENCY) * clock.parts
+        every = small = 0.0
+        for one in standings:
+            every += one.op.launches
+            small += one.op.launches if one.cause == LATENCY else 0.0
+        return cls(seconds, seconds * small / every if every else 0.0)
+
+
+def _remaining(standings: Sequence[Standing], clock: Clock, between: _Between) -> list[Finding]:
+    """What is lost in ops that do nothing needless, by cause, and between kernels."""
     groups: dict[str, list[Standing]] = {}
     for one in standings:
         kind = _kind(one)
@@ -227,9 +256,14 @@ def _remaining(standings: Sequence[Standing], clock: Clock, between_s: float) ->
             groups.setdefault(kind, []).append(one)
     found = []
     for kind, ops in groups.items():
-        finding = _merged(kind, ops, clock, between_s if kind == LATENCY else 0.0)
+        finding = _merged(kind, ops, clock, between if kind == LATENCY else None)
         if finding is not None:
             found.append(finding)
+    if LATENCY not in groups and clock.measured and between.seconds >= NOTABLE * clock.whole_s:
+        message = (
+            f"Between kernels the device is idle {clock.of(between.seconds)}. That is as good as launches get; only fewer kernels help."
+        )
+        found.append(Finding(kind=LATENCY, title=KINDS[LATENCY].title, message=message))
     return found
 
 
@@ -253,7 +287,7 @@ def _won(kind: str, one: Standing) -> float:
     return max(one.spent_s - one.floor_s / reachable, 0.0)
 
 
-def _merged(kind_name: str, ops: list[Standing], clock: Clock, between_s: float) -> Finding | None:
+def _merged(kind_name: str, ops: list[Standing], clock: Clock, between: _Between | None) -> Finding | None:
     """One finding for ops that lose time to the same cause."""
     kind = KINDS[kind_name]
     spent, floor = sum(one.spent_s for one in ops), sum(min(one.floor_s, one.spent_s) for one in ops)
@@ -264,14 +298,17 @@ def _merged(kind_name: str, ops: list[Standing], clock: Clock, between_s: float)
         message = f"{_at(ops[:LISTED])} {_count(ops)}, {_are(ops, kind_name)}: at least {clock.of(spent)}."
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(one.id for one in ops), levers=kind.levers)
     won = [(one, _won(kind_name, one)) for one in ops]
-    saving, spent = sum(seconds for _, seconds in won) + between_s, spent + between_s
+    saving = sum(seconds for _, seconds in won)
+    if between is not None:
+        saving, spent = saving + between.avoidable_s, spent + between.seconds
     if spent - floor < NOTABLE * clock.whole_s:
         return None
     won.sort(key=lambda held: -held[1])
     worst = [one for one, seconds in won if seconds > 0] or [one for one, _ in won]
     efficiency = percent(floor / spent) if spent else ""
     reach = "" if kind_name in ("host-copies", "latency") else f" at {efficiency} of the roofline"
-    told = f"{_at(worst)} {_count(worst)}, {_are(worst, kind_name)}{reach}: {clock.of(spent)}."
+    gaps = ", with the gaps between kernels" if between is not None and between.seconds else ""
+    told = f"{_at(worst)} {_count(worst)}, {_are(worst, kind_name)}{reach}: {clock.of(spent)}{gaps}."
     if saving < NOTABLE * clock.whole_s:
         message = f"{told} That is as good as such ops get; only less work helps."
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(one.id for one in worst), levers=())

@@ -11,6 +11,7 @@ from ..report import Amounts, Point
 from ..resource import PCIE, Resource, named
 from ..workload import Op, Recording, Share, Step, feeds
 from .counters import hardware, launches_kernels
+from .idle_time import averaged
 from .losses import CAUSES, Held, Losses, lose
 from .standing import Standing
 
@@ -59,12 +60,11 @@ def points(recording: Recording, ops: Sequence[Standing], machine: Machine, corr
         made.append(_point("total", None, total, machine, corrections, whole))
         if whole:
             made += _hardware(recording, total, machine, corrections)
-        steps = [(step, _step(shares.get(step.key, ()), step, whole, done)) for step in recording.steps if step.complete]
+        steps = {step.key: _step(shares.get(step.key, ()), step, whole, done) for step in recording.steps if step.complete}
         if steps:
-            followed = [part for step, part in steps if step.followed and step.steady]
-            steady = followed or [part for step, part in steps if step.steady] or [part for _, part in steps]
-            made.append(_point("average", None, _average(steady), machine, corrections, whole))
-            made += [_point("step", step.key, part, machine, corrections, whole) for step, part in steps]
+            average = _average([steps[step.key] for step in averaged(recording.steps)])
+            made.append(_point("average", None, average, machine, corrections, whole))
+            made += [_point("step", key, part, machine, corrections, whole) for key, part in steps.items()]
     return tuple(made)
 
 

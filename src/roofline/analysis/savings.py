@@ -26,6 +26,9 @@ def with_wall_clock(findings: Iterable[Finding], ops: Collection[Op], steps: Ite
         each = finding.saving_s / max(devices, 1)
         whole = sum(times[op] for op in finding.ops)
         share = sum(in_steps[op] for op in finding.ops) / whole if whole else float(not finding.ops)  # idle time is of no op
-        return replace(finding, saving_per_device_s=each, saving_per_step_s=each * share / len(keys) if keys and share else None)
+        per_step = each * share / len(keys) if keys and share else None
+        if finding.saving_per_step_s is not None:
+            per_step = finding.saving_per_step_s  # of idle time, which differs between steps
+        return replace(finding, saving_per_device_s=each, saving_per_step_s=per_step)
 
     return tuple(spread(finding) for finding in findings)
