@@ -91,6 +91,18 @@ def test_a_callback_runs_inside_of_a_program(tmp_path: Path) -> None:
     assert kinds(reasons(tmp_path, TWO_STEPS, host(thread))) == [("callback", "on_host", "train.py:1")]
 
 
+def test_a_program_that_is_launched_late_because_of_a_callback_waits_for_it(tmp_path: Path) -> None:
+    thread = [
+        did("$train.py:3 main", 0, 200),
+        did(RUN, 5, 60),
+        launch(1, 9 * US),
+        did("$train.py:1 on_host", 15, 60),
+        did("PjitFunction(f)", 60, 125),
+        launch(2, 119 * US),
+    ]
+    assert kinds(reasons(tmp_path, TWO_STEPS, host(thread))) == [("callback", "on_host", "train.py:1")]
+
+
 def test_compilation_names_its_function(tmp_path: Path) -> None:
     thread = [
         did("$train.py:3 main", 0, 200),

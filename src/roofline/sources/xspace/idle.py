@@ -285,6 +285,8 @@ def _kind(gap: Gap, seen: Activity, waited: Activity, threads: _Threads, *, seve
         return seen.kind
     if gap.launched is not None and gap.launched <= gap.begin:
         return "device" if several and gap.length > SHORT_PS else "latency"
+    if waited.kind == "callback" and seen.kind != "python":
+        return "callback"  # the thread that launches was kept in it, and so launches late
     data = gap.copy[1] >= LARGE_COPY
     if data and seen.kind in ("wait", "copy", "launch", ""):
         return "transfer"
