@@ -8,8 +8,8 @@ from roofline.analysis import analyze
 from roofline.render.text import findings_text
 from toys import toy
 
-# One op, 100 B at 10 B/s each time: 10 s at least in each of two steps on each of two devices, where it takes 14 s. At 90% of the bandwidth,
-# which good kernels reach, it would take 10 / 0.9 s.
+# One op, 100 B at 10 B/s each time: 10 s at least in each of two steps on each of two devices, where it takes 14 s. At 90% of the
+# bandwidth, which good kernels reach, it would take 10 / 0.9 s.
 SAVED = 14 - 10 / 0.9
 ROWS = "".join(f"copy,{step},{device},14,100,0\n" for step in (1, 2) for device in (0, 1))
 TWO_DEVICES = f"name,step,device,time,hbm,matrix/bf16\n{ROWS}"
