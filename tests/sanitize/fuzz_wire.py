@@ -70,7 +70,7 @@ def main(extension: str, inputs: int, seed: int) -> None:
     for number in range(inputs):
         roll = random.Random(seed + number)
         whole = roll.choice(programs)
-        begin, end = roll.choice(roll.choice(wire.unpack("3(2m*)*", whole, *unwrap(whole))[0])[0])  # an instruction
+        begin, end = roll.choice(roll.choice(wire.unpack("3(2m*)*", whole, *unwrap(whole)[:2])[0])[0])  # an instruction
         data = damage(whole[begin:end] if number % 4 else whole, roll)
         held = (ctypes.c_ubyte * len(data)).from_buffer_copy(data)  # no byte behind it, where bytes have a zero
         attempt(lambda held=held: wire.fields(held))

@@ -145,7 +145,7 @@ def _told(case: Case, clock: Clock) -> Finding:
     reason = case.ops[0][2]
     why = kind.phrase or (reason.why if reason else "")
     factor = f", {reason.factor:.3g} times the needed work" if reason and reason.factor else ""
-    seen = f"{_at(standings)} the program {why}{factor}: {clock.of(case.spent_s)} in {_count(standings)}."
+    seen = f"{_at(standings) or 'Here '}the program {why}{factor}: {clock.of(case.spent_s)} in {_count(standings)}."
     message = f"{seen} {kind.change}: {_less(case.saving_s, clock)}."
     return Finding(
         kind=case.kind,
@@ -174,11 +174,15 @@ def _name(one: Standing) -> str:
     return f"{label} ({one.op.name})" if label and label != one.op.name else one.op.name
 
 
+def _subject(standings: Sequence[Standing]) -> str:
+    """The ops as the subject of a sentence."""
+    return f"{_count(standings)}," if len(standings) > 1 else _count(standings)
+
+
 def _at(standings: Sequence[Standing]) -> str:
+    """Where ops were written, as the beginning of a sentence; nothing where nobody knows."""
     where = _where(standings)
-    if any(one.op.location for one in standings):
-        return f"At {where}"
-    return f"In {where}" if where else "Outside of programs"
+    return f"{'At' if any(one.op.location for one in standings) else 'In'} {where} " if where else ""
 
 
 def _where(standings: Sequence[Standing]) -> str:
@@ -295,7 +299,7 @@ def _merged(kind_name: str, ops: list[Standing], clock: Clock, between: _Between
         if spent < NOTABLE * clock.whole_s:
             return None
         ops.sort(key=lambda one: -one.spent_s)
-        message = f"{_at(ops[:LISTED])} {_count(ops)}, {_are(ops, kind_name)}: at least {clock.of(spent)}."
+        message = f"{_at(ops[:LISTED])}{_subject(ops)} {_are(ops, kind_name)}: at least {clock.of(spent)}."
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(one.id for one in ops), levers=kind.levers)
     won = [(one, _won(kind_name, one)) for one in ops]
     saving = sum(seconds for _, seconds in won)
@@ -308,7 +312,7 @@ def _merged(kind_name: str, ops: list[Standing], clock: Clock, between: _Between
     efficiency = percent(floor / spent) if spent else ""
     reach = "" if kind_name in ("host-copies", "latency") else f" at {efficiency} of the roofline"
     gaps = ", with the gaps between kernels" if between is not None and between.seconds else ""
-    told = f"{_at(worst)} {_count(worst)}, {_are(worst, kind_name)}{reach}: {clock.of(spent)}{gaps}."
+    told = f"{_at(worst)}{_subject(worst)} {_are(worst, kind_name)}{reach}: {clock.of(spent)}{gaps}."
     if saving < NOTABLE * clock.whole_s:
         message = f"{told} That is as good as such ops get; only less work helps."
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(one.id for one in worst), levers=())
