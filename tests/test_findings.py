@@ -1,0 +1,118 @@
+"""What a report says first: work that could be avoided, idle time, and the distance to what good kernels reach."""
+
+import pytest
+
+from roofline.analysis import assemble
+from roofline.analysis.finding_kinds import KINDS
+from roofline.cost import NOTHING, Cost
+from roofline.report import Report
+from roofline.workload import Array, Avoidable, Coverage, Device, IdleReason, Op, Recording, Share, Step, Workload
+from toys import toy
+
+
+def an_op(name: str, amounts: dict[str, float], time_s: float, **fields: object) -> Op:
+    return Op(name=name, cost=Cost.of(amounts), time_s=time_s, self_time_s=time_s, **fields)  # type: ignore[arg-type]
+
+
+def report_on(*ops: Op, wall_s: float | None = None, idle: tuple[IdleReason, ...] = (), steps: tuple[Step, ...] = ()) -> Report:
+    busy = sum(op.time_s or 0.0 for op in ops)
+    run = busy if wall_s is None else wall_s
+    cover = Coverage(wall_s=run, busy_s=busy, attributed_s=busy, priced_s=busy, run_s=run)
+    devices = (Device(id=0, name="toy"),)
+    recording = Recording(workload=Workload(ops), format="xspace", coverage=cover, idle=idle, steps=steps, devices=devices)
+    return assemble(recording, toy())
+
+
+def test_work_that_could_be_avoided_saves_its_share_of_the_time() -> None:
+    # 100 B at 10 B/s take 10 s at least and 20 s here; a fifth of the bytes would take a fifth of the time.
+    fewer = Avoidable(kind="one-hot-product", instead=Cost.of({"hbm": 20}), why="multiplies by one-hot rows", unneeded="dense")
+    (finding,) = report_on(an_op("dot", {"hbm": 100}, 20.0, avoidable=(fewer,), location="model.py:7")).findings
+    assert finding.kind == "one-hot-product"
+    assert finding.saving_s == pytest.approx(16)
+    assert finding.after_s == pytest.approx(4)
+    assert "model.py:7" in finding.message
+
+
+def test_time_is_the_minimum_of_needed_work_and_losses() -> None:
+    again = Avoidable(kind="recomputation", instead=NOTHING, unneeded="recomputed")
+    needed, extra = an_op("dot", {"matrix/bf16": 400}, 5.0), an_op("dot.remat", {"matrix/bf16": 400}, 5.0, avoidable=(again,))
+    point = next(point for point in report_on(needed, extra).points if point.scope == "total")
+    assert (point.at_roof_s, point.lost["unneeded"], point.lost["compute"]) == (4.0, 4.0, 2.0)
+    assert sum(point.lost.values()) + (point.at_roof_s or 0) == point.time_s
+    assert (point.mfu, point.hfu) == (0.4, 0.8)
+    assert point.unneeded == {"recomputed": 400}
+
+
+def test_small_ops_are_merged_before_any_is_left_out() -> None:
+    # A hundred ops of 0.3% of the time each lose a third of theirs to memory; none alone would be worth a line.
+    small = [an_op(f"fusion.{i}", {"hbm": 2}, 0.3) for i in range(100)]
+    (finding,) = [one for one in report_on(*small, an_op("dot", {"matrix/bf16": 7000}, 70.0)).findings if one.kind == "memory"]
+    assert len(finding.ops) == 100
+    assert finding.saving_s == pytest.approx(100 * (0.3 - 0.2 / 0.9))
+
+
+def test_what_is_as_good_as_it_gets_promises_nothing() -> None:
+    (finding,) = report_on(an_op("dot", {"matrix/bf16": 800}, 10.0)).findings
+    assert finding.kind == "products"
+    assert finding.saving_s is None
+    assert "as good as such ops get" in finding.message
+
+
+def test_idle_time_comes_with_what_the_host_did() -> None:
+    waited = IdleReason(kind="input", activity="time.sleep, called from load_batch", location="data.py:17", time_s=6.0, gaps=3)
+    report = report_on(an_op("dot", {"matrix/bf16": 200}, 2.0), wall_s=8.0, idle=(waited,))
+    first = report.findings[0]
+    assert first.kind == "idle-input"
+    assert first.saving_s == pytest.approx(6)
+    assert "load_batch (data.py:17)" in first.message
+    assert "Start with the input" in report.summary
+
+
+def test_every_reason_for_idle_time_has_words() -> None:
+    for kind in ("input", "sync", "callback", "compile", "dispatch", "transfer", "device"):
+        assert "{" in KINDS[f"idle-{kind}"].phrase or kind == "device"
+
+
+def test_programs_that_hand_arrays_on_could_be_one() -> None:
+    # Four programs read and write 100 B each in every step; one would read 100 B and write 100 B: three quarters are spared.
+    array = (Array("bf16[50]", 100),)
+    steps = tuple(Step(key=key, time_s=100.0) for key in (0, 1))
+    parts = [
+        an_op(f"f{i}", {"hbm": 400}, 50.0, count=2, module=f"jit_f{i}", takes=array, gives=array, by_step=_both_steps()) for i in range(4)
+    ]
+    (finding,) = [one for one in report_on(*parts, steps=steps).findings if one.kind == "unfused-chain"]
+    assert finding.saving_s == pytest.approx(200 * 0.75)
+
+
+def _both_steps() -> tuple[Share, ...]:
+    return tuple(Share(key=key, count=1, time_s=25.0) for key in (0, 1))
+
+
+def test_one_program_that_gives_what_it_takes_is_no_chain() -> None:
+    array = (Array("bf16[50]", 100),)
+    steps = tuple(Step(key=key, time_s=25.0) for key in (0, 1))
+    update = an_op("update", {"hbm": 400}, 50.0, count=2, takes=array, gives=array, by_step=_both_steps())
+    assert "unfused-chain" not in {one.kind for one in report_on(update, steps=steps).findings}
+
+
+def test_a_launch_does_not_get_shorter_with_less_work() -> None:
+    fewer = Avoidable(kind="layout-copies", instead=NOTHING, unneeded="layout")
+    tiny = an_op("copy", {"hbm": 1e-6}, 5e-6, avoidable=(fewer,))
+    assert {one.kind for one in report_on(tiny).findings} == {"latency"}
+
+
+def test_doubts_come_first_and_promise_nothing() -> None:
+    report = report_on(an_op("gather", {"hbm": 10}, 0.5), an_op("softmax", {"hbm": 20}, 6.0))
+    assert report.findings[0].kind == "above-roof"
+    assert report.findings[0].saving_s is None
+    assert report.findings[1].saving_s
+
+
+def test_the_sentence_says_how_long_how_far_why_and_what_next() -> None:
+    steps = tuple(Step(key=key, time_s=10.0, device_seconds=10.0, busy_s=10.0) for key in (0, 1))
+    share = tuple(Share(key=key, count=1, time_s=10.0) for key in (0, 1))
+    report = report_on(an_op("copy", {"hbm": 100}, 20.0, count=2, by_step=share), steps=steps)
+    assert report.summary == (
+        "10 s per step on one toy; 5 s is the minimum for this program. Lost: 5 s to memory. Start with the memory-bound kernels: "
+        "about 4.4 s a step."
+    )
