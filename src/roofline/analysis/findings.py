@@ -272,7 +272,7 @@ def _remaining(standings: Sequence[Standing], clock: Clock, between: _Between) -
 
 
 def _kind(one: Standing) -> str:
-    if one.cause == UNPRICED:
+    if one.cause == UNPRICED or one.op.category == "autotuning":  # what a compiler tried is no work of the program
         return ""
     if one.cause == COMMUNICATION:
         return "host-copies" if one.unit and named(one.unit).unit.partition(".")[0] == PCIE.name else "communication"
