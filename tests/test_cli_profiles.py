@@ -101,7 +101,7 @@ def test_counters_join_the_hosts_of_a_run(capsys: Capture, tmp_path: Path) -> No
 def test_the_table_shows_the_model_against_the_counters(capsys: Capture) -> None:
     assert main(["analyze", str(FUSION), "--counters", str(COUNTERS), "--name", "^fusion.4$"]) == 0
     said = capsys.readouterr().out
-    table = said.partition("Model and hardware counters")[2].partition("What to do next")[0].split("\n")
+    table = said.partition("Model and hardware counters")[2].partition("\n\n  input")[0].split("\n")
     assert [line.split()[-3:] for line in table if " hbm " in line] == [["10.51", "GB", "0.979"]]
     assert "hardware" in said
 
@@ -188,10 +188,10 @@ def test_a_table_that_cannot_be_is_refused_in_one_line(capsys: Capture, words: l
 
 
 def test_columns_are_chosen_by_name(capsys: Capture) -> None:
-    assert main(["analyze", str(FUSION), "--columns", "op,mean,hbm/s,flop/hbm,devices", "--name", "fusion.4"]) == 0
+    assert main(["analyze", str(FUSION), "--columns", "name,mean,hbm/s,flop/hbm,devices", "--name", "fusion.4"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    place = next(place for place, line in enumerate(lines) if line.startswith("op "))
-    assert lines[place].split() == ["op", "mean", "hbm", "B/s", "FLOP/B", "hbm", "devices"]
+    place = next(place for place, line in enumerate(lines) if line.startswith("name "))
+    assert lines[place].split() == ["name", "mean", "hbm", "B/s", "FLOP/B", "hbm", "devices"]
     assert lines[place + 1].split() == ["fusion.4", "276.3", "µs", "3.886", "TB/s", "1.25", "0"]
 
 

@@ -246,8 +246,9 @@ def test_a_program_that_does_not_fit_is_the_first_thing_said(tmp_path: Path) -> 
     assert "out-of-memory" not in {finding.kind for finding in roomy.findings}
     assert tight.findings[0].kind == "out-of-memory"
     assert tight.findings[0].message == "m needs 3.072 kB of memory and tiny has 3 kB: 72 B too much."
-    # The line after the heading.
-    assert "does not fit: peak 3.072 kB of 3 kB" in report_text(tight).splitlines()[2]
+    # After the sentence.
+    assert report_text(tight).splitlines()[3].startswith(" 1. m needs 3.072 kB of memory and tiny has 3 kB")
+    assert "does not fit: peak 3.072 kB of 3 kB" in report_text(tight)
     assert "does not fit" not in report_text(roomy)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from .report import MachineInfo, Number, OpInfo, Report
+from .report import MachineInfo, Number, OpInfo, Report, Throughput
 from .units import show
 from .workload import NO_COVERAGE
 
@@ -47,7 +47,7 @@ class Delta(Struct, frozen=True, kw_only=True):
 
     ``matched`` is how they were paired: ``module and name``, ``name``, ``category``, ``new`` or ``vanished``. ``floor_change_s`` is the
     change of the minimum time. ``share`` is the part of the whole change that is theirs, of the time or, where nothing was timed on both
-    sides, of the minimum time; it is negative when it runs against the rest.
+    sides, of the minimum time; it is negative when it runs against the rest. ``label`` is a name that a person recognises.
     """
 
     name: str
@@ -59,13 +59,14 @@ class Delta(Struct, frozen=True, kw_only=True):
     change_s: float | None
     share: float | None = None
     floor_change_s: float | None = None
+    label: str = ""
 
 
 class Totals(Struct, frozen=True, kw_only=True):
     """A whole report: the ops' summed time and floors and efficiency as their ratio.
 
     ``wall_s`` is the wall clock of the run, ``step_s`` the mean time of a step, ``peak_bytes`` the peak memory; ``None`` where a report has
-    none. FLOP and bytes are the known parts, of which ``unknown`` ops have more.
+    none. FLOP and bytes are the known parts, of which ``unknown`` ops have more. ``throughput`` is how many tokens or the like a second.
     """
 
     time_s: float | None
@@ -79,6 +80,7 @@ class Totals(Struct, frozen=True, kw_only=True):
     launches: Number = 0
     peak_bytes: Number | None = None
     unknown: int = 0
+    throughput: dict[str, Number] = field(default_factory=dict)
 
 
 class Figure(Struct, frozen=True, kw_only=True):
@@ -222,6 +224,7 @@ def _figures(before: Totals, after: Totals) -> tuple[Figure, ...]:
     levels = [level for level in {**before.bytes, **after.bytes} if before.bytes.get(level) or after.bytes.get(level)]
     rows: list[tuple[str, str, Number | None, Number | None]] = [
         ("step time", "s", before.step_s, after.step_s),
+        *((f"{word}/s", "", before.throughput[word], after.throughput[word]) for word in before.throughput if word in after.throughput),
         ("run time", "s", before.wall_s, after.wall_s),
         ("op time", "s", before.time_s, after.time_s),
         ("minimum time", "s", before.floor_s, after.floor_s),
@@ -349,6 +352,7 @@ def _delta(how: str, before: Sequence[OpInfo], after: Sequence[OpInfo]) -> Delta
     shown = (*after, *before)[0]
     return Delta(
         name=shown.category if how == "category" else shown.name,
+        label=shown.category if how == "category" else shown.label,
         module="" if how == "category" else shown.module,
         category=shown.category,
         matched=how,
@@ -392,8 +396,15 @@ def _totals(report: Report) -> Totals:
         bytes=_bytes(report.ops),
         launches=sum(op.kernels or op.count for op in report.ops),
         peak_bytes=report.memory.peak_bytes if report.memory else None,
+        throughput={word: found.per_s for word, found in _throughput(report).items()},
         unknown=sum(None in (*op.work.values(), *op.bytes.values()) for op in report.ops),
     )
+
+
+def _throughput(report: Report) -> dict[str, Throughput]:
+    """The throughput of the average step, or of a program that was not run."""
+    found = (point.throughput for point in report.points if point.infeed_outfeed and point.scope in ("average", "total"))
+    return next(filter(None, found), {})
 
 
 def _wall(report: Report) -> float | None:

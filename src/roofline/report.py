@@ -123,6 +123,14 @@ class MachineInfo(Struct, frozen=True, kw_only=True):
     conditions: dict[str, str] = field(default_factory=dict)
 
 
+class Throughput(Struct, frozen=True, kw_only=True):
+    """How many of something (tokens, samples, requests) a program handles: a second, a second and device, and an hour of one chip."""
+
+    per_s: Number
+    per_device_s: Number
+    per_chip_hour: Number
+
+
 class Point(Struct, frozen=True, kw_only=True):
     """The program as one point: all of it, by counters, the average step, or one step.
 
@@ -130,7 +138,8 @@ class Point(Struct, frozen=True, kw_only=True):
     wall clock of the run. ``device_seconds`` is the sum over devices, which rates and efficiencies use: work and bytes are those of all
     devices. ``span_s`` is from the first device work to the last. ``time_s`` is ``at_roof_s``, what the needed work of the ops would take
     at their roofs, plus what is ``lost`` by cause: see `losses.lose`. ``hfu`` is the time that the matrix work would take at its peak rates
-    over the time, ``mfu`` the same of the work that the model needed; ``unneeded`` is the rest by class, as for ops.
+    over the time, ``mfu`` the same of the work that the model needed; ``unneeded`` is the rest by class, as for ops. ``throughput`` is
+    there where it was said how many tokens or the like a step handles, by that word.
     """
 
     scope: str
@@ -158,6 +167,7 @@ class Point(Struct, frozen=True, kw_only=True):
     mfu: Number | None = None
     hfu: Number | None = None
     unneeded: dict[str, Number] = field(default_factory=dict)
+    throughput: dict[str, Throughput] = field(default_factory=dict)
 
 
 class LedgerRow(Row, frozen=True, kw_only=True):
@@ -199,7 +209,8 @@ class OpInfo(Row, frozen=True, kw_only=True):
     bytes of each of them, of which ``intensity`` is that of main memory. ``attainable`` is the best rate that its roofs allow. An amount
     that is not wholly known is ``None``; its known part, which the minimum time counts, is in ``known``. ``label`` is a name that a person
     recognises. ``needed`` is the work that the model needed, where that is less than ``work``; ``unneeded`` is the rest by class
-    (``recomputed``, ``masked``, ``dense``, ``layout``, …), in FLOP where there are any, else in bytes.
+    (``recomputed``, ``masked``, ``dense``, ``layout``, …), in FLOP where there are any, else in bytes. ``lost_s`` is its self time above
+    the minimum time of the needed work; ``None`` without a time or with a cost that is not wholly known.
     """
 
     id: int
@@ -239,6 +250,7 @@ class OpInfo(Row, frozen=True, kw_only=True):
     counters: CounterInfo | None = None
     needed: Amounts | None = None
     unneeded: dict[str, Number] = field(default_factory=dict)
+    lost_s: Number | None = None
     roofs: tuple[str, ...] = ()
     unrated: tuple[str, ...] = ()
     ledger: tuple[LedgerRow, ...] = ()

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from .dtypes import dtype as number_format
 from .errors import UsageError, did_you_mean
-from .report import Amounts, CounterInfo, OpInfo, Report
+from .report import Amounts, CounterInfo, OpInfo, Report, StepInfo
 from .workload import COUNTED
 from .workload import feeds as is_feed
 
@@ -70,15 +70,15 @@ def select(
 ) -> tuple[OpInfo, ...]:
     """The ops that pass every filter given, in their order.
 
-    Each of the words may be one or several, and upper or lower case; ``name`` is a regular expression found anywhere in the name.
-    Without ``feeds`` infeed and outfeed are left out.
+    Each of the words may be one or several, and upper or lower case; ``name`` is a regular expression found anywhere in the
+    name or the label. Without ``feeds`` infeed and outfeed are left out.
     """
     formats = None if dtype is None else [number_format(word).rate for word in _several(dtype)]
     wanted: list[tuple[str, Words]] = [("category", category), ("bound", bound), ("dtype", formats), ("unit", unit), ("module", module)]
     tests: list[Callable[[OpInfo], bool]] = [partial(_is_one_of, field, _folded(words)) for field, words in wanted if words is not None]
     if name is not None:
         pattern = _pattern(name)
-        tests.append(lambda op: pattern.search(op.name) is not None)
+        tests.append(lambda op: any(pattern.search(said) for said in (op.name, op.label)))
     if min_time_s is not None:
         least = min_time_s
         tests.append(lambda op: op.time_s is not None and op.time_s >= least)
@@ -116,6 +116,51 @@ def narrow(
         parts[id] = (had[0] + count, had[1] + time_s)
     kept = [_part(op, *parts[op.id]) for op in report.ops if parts.get(op.id, (0, 0.0))[0]]
     return tuple(sorted(kept, key=lambda op: (-(op.time_s or 0.0), op.rank)))
+
+
+def averaged_steps(report: Report) -> tuple[StepInfo, ...]:
+    """The steps that the average step is of: the complete ones that another follows, else the complete ones."""
+    complete = tuple(step for step in report.steps if step.complete)
+    return tuple(step for step in complete if step.followed) or complete
+
+
+def per_step(
+    report: Report,
+    *,
+    step: Sequence[str | int] | None = None,
+    device: Sequence[int] | None = None,
+    host: Words = None,
+) -> tuple[OpInfo, ...] | None:
+    """The ops of a report as they are in one step on one device: means over the averaged steps, or over those given, longest first.
+
+    ``None`` without steps, or where the report has no times by step and device at once and some devices are asked for.
+    """
+    keys = _step_keys(report, step) if step is not None else {one.step for one in averaged_steps(report)}
+    if not keys or not report.by_step:
+        return None
+    every, devices = chosen_devices(report), chosen_devices(report, device, host)
+    if devices < every and not report.by_step_and_device:
+        return None
+    return per_device(narrow(report, step=sorted(keys), device=device, host=host), len(keys) * devices)
+
+
+def chosen_devices(report: Report, device: Sequence[int] | None = None, host: Words = None) -> int:
+    """How many devices ran the ops of a report, or are left of them; 1 where it does not record any."""
+    if device is None and host is None:
+        return len({share.device for share in report.by_device}) or 1
+    return len(_device_ids(report, device, host)) or 1
+
+
+def per_device(ops: Iterable[OpInfo], devices: int) -> tuple[OpInfo, ...]:
+    """Ops that ran on so many devices, or in so many steps on devices, as the mean over them."""
+    if devices == 1:
+        return tuple(ops)
+    return tuple(op if op.time_s is None else _part(op, _of(op.count, devices), op.time_s / devices) for op in ops)
+
+
+def _of(count: float, parts: int) -> float:
+    """A part of a count; whole numbers stay whole where they can."""
+    return count // parts if isinstance(count, int) and not count % parts else count / parts
 
 
 def _steps_on_devices(report: Report, steps: set[int], devices: set[int]) -> list[tuple[int, float, float]]:
@@ -195,8 +240,19 @@ def _part(op: OpInfo, count: float, time_s: float) -> OpInfo:
         times=times,
         utilization={unit: seconds / time_s for unit, seconds in times.items()} if time_s else {},
         counters=_part_of_counters(op.counters, count, op.count, time_s),
+        needed=None if op.needed is None else _cut_all(op.needed, count, op.count),
+        unneeded={kind: amount * share for kind, amount in op.unneeded.items()},
+        lost_s=_part_of_loss(op, share, time_s),
         notes=(*op.notes, f"{COUNTED}{count:g} of {op.count:g} executions"),
     )
+
+
+def _part_of_loss(op: OpInfo, share: float, time_s: float) -> float | None:
+    """What is lost in a part of an op: its part of the self time above its part of the minimum."""
+    own_s = op.time_s if op.self_time_s is None else op.self_time_s
+    if op.lost_s is None or own_s is None or not op.time_s:
+        return None
+    return max(own_s * time_s / op.time_s - (own_s - op.lost_s) * share, 0.0)
 
 
 def _part_of_counters(counters: CounterInfo | None, count: float, of: float, time_s: float) -> CounterInfo | None:

@@ -128,6 +128,23 @@ def parse(value: str | float, dimension: str) -> float:
     return number
 
 
+def parse_count(text: str) -> float:
+    """How many, above 0, with a prefix or without.
+
+    >>> parse_count("8192"), parse_count("8k"), parse_count("8Ki"), parse_count("1.5 M")
+    (8192.0, 8000.0, 8192.0, 1500000.0)
+    """
+    number = text.strip()
+    prefix = next((prefix for prefix in (*BINARY, *filter(None, DECIMAL)) if number.endswith(prefix)), "")
+    try:
+        found = parse(number.removesuffix(prefix).strip(), "1") * {**DECIMAL, **BINARY}[prefix]
+    except UnitError:
+        found = 0.0
+    if not 0 < found < math.inf:
+        raise UnitError(f"{text!r} is not a number above 0; write it like '8192', '8k' or '8Ki'")
+    return found
+
+
 def _split(text: str, dimension: str) -> tuple[float, int, str]:
     """The number, exactly, as so many of so many; and the unit behind it."""
     number, _, unit = text.partition(" ")
@@ -200,6 +217,18 @@ def plain(value: float, digits: int = 4) -> str:
     if abs(value) >= 10 ** (digits - 1):
         return f"{value:,.0f}" if abs(value) < DECIMAL["P"] else f"{value:.{digits}g}"
     return f"{value:.{digits}g}"
+
+
+def approximate(value: float, digits: int = 3) -> str:
+    """A large number for people, to so many digits.
+
+    >>> approximate(290573.2), approximate(1_046_063_520), approximate(12.34)
+    ('291,000', '1.05 billion', '12.3')
+    """
+    for words, scale in (("trillion", DECIMAL["T"]), ("billion", DECIMAL["G"]), ("million", DECIMAL["M"])):
+        if value >= scale:
+            return f"{value / scale:.{digits}g} {words}"
+    return plain(rounded(value, digits) or 0.0)
 
 
 def percent(fraction: float | None) -> str:

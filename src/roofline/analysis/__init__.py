@@ -1,6 +1,6 @@
 """Analysis: a recording compared with a machine's limits. The command line and every other entry point call this."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +48,7 @@ from .savings import with_wall_clock
 from .standing import Standing
 from .stragglers import straggler
 from .summary import summary
+from .throughput import with_throughput
 
 if TYPE_CHECKING:
     from .batches import Batch
@@ -62,6 +63,7 @@ def analyze(
     corrections: Corrections = IDEAL,
     *,
     counters: Sequence[str | Path] = (),
+    per_step: Mapping[str, float] | None = None,
     salvage: bool = False,
     jobs: int | None = None,
     cluster: str | None = None,
@@ -71,21 +73,22 @@ def analyze(
     """The report on a profile, program, table or report, from its path, from the paths of a run's hosts, or already read.
 
     Without a ``machine`` it is the profile's own device; a report is returned as it was written. ``counters`` are Nsight Compute CSVs of
-    the same program. ``salvage`` reads a damaged profile up to the damage. Files of several hosts are read by ``jobs`` processes, or by the
-    Dask cluster at ``cluster``, with parsed profiles cached in the folder ``cache``. ``progress`` is called with the bytes read and the
-    bytes to read.
+    the same program. ``per_step`` is how many tokens, samples or requests a step handles on all devices together, for its throughput.
+    ``salvage`` reads a damaged profile up to the damage. Files of several hosts are read by ``jobs`` processes, or by the Dask cluster at
+    ``cluster``, with parsed profiles cached in the folder ``cache``. ``progress`` is called with the bytes read and the bytes to read.
     """
     target = load(machine) if isinstance(machine, str) else machine
     if isinstance(source, Recording):
         recording = source
     else:
         if target is None and corrections == IDEAL and not counters and (kept := _stored(source)) is not None:
-            return kept
+            return with_throughput(kept, per_step or {})
         machine_to_read = target or (lambda: machine_for(()))
         recording = read(source, machine_to_read, salvage=salvage, jobs=jobs, cluster=cluster, cache=cache, progress=progress)
     if counters:
         recording = with_counters(recording, counters)
-    return assemble(recording, target or machine_for(recording.devices), corrections)
+    report = assemble(recording, target or machine_for(recording.devices), corrections)
+    return with_throughput(report, per_step or {})
 
 
 def _stored(source: str | Path | Sequence[str | Path]) -> Report | None:

@@ -125,6 +125,7 @@ class Batch(Struct, frozen=True, kw_only=True):
                 times=by_unit,
                 utilization={unit: seconds / time_s for unit, seconds in by_unit.items()} if time_s else nothing,
                 provenance=provenances.setdefault(origin, {"work": origin[0], "bytes": origin[1]}),
+                lost_s=max((time_s if op.self_time_s is None else op.self_time_s) - floor, 0.0) if time_s else None,
                 roofs=roofs,
                 notes=op.notes,
             )

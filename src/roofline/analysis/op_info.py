@@ -54,11 +54,20 @@ def op_info(one: Placed, rank: int, needed: Needed | None = None) -> OpInfo:
         counters=_counters(op),
         needed=amounts(needed.cost, "FLOP") if needed else None,
         unneeded={kind: number(amount) or 0 for kind, amount in needed.unneeded.items()} if needed else {},
+        lost_s=_lost(one, needed),
         roofs=tuple(resource.name for resource in placement.roofs),
         unrated=tuple(resource.name for resource in placement.unrated),
         ledger=tuple(_ledger_rows(op.ledger)),
         notes=op.notes,
     )
+
+
+def _lost(one: Placed, needed: Needed | None) -> float | None:
+    """The self time of an op above the minimum time of its needed work."""
+    own_s = one.op.time_s if one.op.self_time_s is None else one.op.self_time_s
+    if own_s is None or not one.op.priced or one.placement.is_unknown:
+        return None
+    return max(own_s - (needed.floor_s if needed else one.placement.floor_s), 0.0)
 
 
 def plain_label(op: Op) -> str:

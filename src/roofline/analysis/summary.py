@@ -1,9 +1,9 @@
 """The first sentence of a report: how long, how far from the minimum, where the time goes, and what to do first."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..report import DeviceInfo, Finding, MachineInfo, Point
-from ..units import percent, rounded, show
+from ..units import approximate, percent, rounded, show
 
 NOTABLE = 0.01
 CAUSES = 3
@@ -29,10 +29,18 @@ def summary(points: Sequence[Point], machine: MachineInfo, devices: Sequence[Dev
     where = _machines(machine, devices)
     if not point.time_s:
         least = show(rounded(point.at_roof_s if point.at_roof_s is not None else point.floor_s, 3), "s")
-        return " ".join(filter(None, [f"At least {least}{per} on {where}{_utilization(point)}.", _start(findings, None)]))
+        first = f"At least {least}{per} on {where}{_utilization(point)}."
+        return " ".join(filter(None, [first, *_throughput(point, len(devices), "At most "), _start(findings, None)]))
     least = f"; {show(rounded(point.at_roof_s, 3), 's')} is the minimum for this program" if point.at_roof_s is not None else ""
     first = f"{show(rounded(point.time_s, 3), 's')}{per} on {where}{least}{_utilization(point)}."
-    return " ".join(filter(None, [first, _lost(point), _start(findings, point)]))
+    return " ".join(filter(None, [first, *_throughput(point, len(devices)), _lost(point), _start(findings, point)]))
+
+
+def _throughput(point: Point, devices: int, most: str = "") -> Iterable[str]:
+    """How many tokens, samples or requests that is, where it was said how many a step handles."""
+    for word, found in point.throughput.items():
+        each = f", {approximate(found.per_device_s)} per device" if devices > 1 else ""
+        yield f"{most}{approximate(found.per_s)} {word}/s{each}, {approximate(found.per_chip_hour)} per chip-hour."
 
 
 def _machines(machine: MachineInfo, devices: Sequence[DeviceInfo]) -> str:

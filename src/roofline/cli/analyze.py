@@ -16,19 +16,21 @@ from .options import (
     at_least,
     chosen_corrections,
     chosen_machine,
+    chosen_throughput,
     correction_options,
     is_corrected,
     machine_options,
     names_machine,
     output_options,
     quantity,
+    throughput_options,
 )
 from .program_options import chosen_network, chosen_trips, names_program_option, program_options
 from .reading import host_options, read_input
-from .reporting import answer, columns, emit_stored
+from .reporting import EACH_OP, answer, columns, emit_stored
 from .terminal import chart_options
 
-GROUPS = tuple("program" if key == "module" else key for key in (*KEYS, *PLACES))
+GROUPS = tuple("program" if key == "module" else key for key in (*KEYS, *PLACES, EACH_OP))
 
 
 def parser() -> Parser:
@@ -64,6 +66,7 @@ def reading_options(made: argparse.ArgumentParser) -> None:
         help="compare the model with hardware counters of the same program (from ncu --set full --csv --page raw; may be gzipped); "
         "may be repeated",
     )
+    throughput_options(group)
     group.add_argument("--salvage", action="store_true", help="read a damaged profile as far as possible and report where it is damaged")
 
 
@@ -77,8 +80,9 @@ def table_options(made: argparse.ArgumentParser) -> None:
         metavar="NAMES",
         help=f"comma-separated columns: {', '.join(COLUMNS)}; for a resource: hbm, hbm/s, flop/hbm, counted:hbm",
     )
-    table.add_argument("--name", metavar="REGEX", help="only ops whose name matches")
-    table.add_argument("--min-time", metavar="TIME", help="only ops that take this long or longer")
+    table.add_argument("--unfold", action="store_true", help="one row per op, not one for all layers that do the same work (as --by op)")
+    table.add_argument("--name", metavar="REGEX", help="only ops whose label or name matches")
+    table.add_argument("--min-time", metavar="TIME", help="only ops that take this long or longer in the whole run")
     for field in ("category", "bound", "dtype", "unit"):
         table.add_argument(f"--{field}", action="append", metavar=field.upper(), help=f"only ops with this {field}; may be repeated")
     table.add_argument(
@@ -122,6 +126,7 @@ def _program(args: argparse.Namespace) -> Recording:
 
 def _check(args: argparse.Namespace) -> None:
     """Report wrong options before anything is read."""
+    chosen_throughput(args)
     if is_corrected(args):
         chosen_corrections(args)
     if args.columns:

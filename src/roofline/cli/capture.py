@@ -5,16 +5,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from ..analysis import analyze
 from ..capture.session import Profiled, Window, checked, profile
+from ..folding import table_rows
 from ..render.export import op_rows, to_json
 from ..render.page.report_page import report_page
+from ..render.tables import Paper
 from ..render.text import report_text
 from ..sources import read
 from ..units import parse, show
 from .options import Parser, at_least, chosen_machine, machine_options, output_options
 from .output import emit, talk, write
-from .terminal import chart_options, charted
+from .terminal import chart, chart_options
 
 DATA = ("json", "csv", "parquet")
 
@@ -88,4 +92,9 @@ def _analyse(args: argparse.Namespace, taken: Profiled) -> None:
     html = Path(args.output) / "report.html"
     write(str(html), report_page(report).encode())
     talk(f"wrote {html}")
-    emit(args, charted(args, report, lambda page: report_text(report, page, args.top)), report, lambda: op_rows(report.ops))
+    rows = table_rows(report)
+
+    def text(page: Paper) -> str:
+        return report_text(report, page, args.top, rows, chart=chart(args, replace(report, ops=rows.rows), page))
+
+    emit(args, text, report, lambda: op_rows(report.ops))

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..analysis import analyze
+from ..analysis.throughput import with_throughput
 from ..comparison import Delta, compare
 from ..errors import MachineError
 from ..machine import Machine
@@ -19,7 +20,18 @@ from ..sources.files import all_of
 from ..sources.remote import is_remote
 from ..sources.report_json import stored_report
 from ..sources.samples import is_sample
-from .options import Parser, at_least, chosen_machine, is_page, machine_options, names_machine, output_options
+from .options import (
+    Parser,
+    at_least,
+    chosen_machine,
+    chosen_throughput,
+    is_markdown,
+    is_page,
+    machine_options,
+    names_machine,
+    output_options,
+    throughput_options,
+)
 from .output import draw, emit, write, write_page
 from .reading import host_options, read_input
 
@@ -35,6 +47,7 @@ def parser() -> Parser:
     made.add_argument("before", metavar="A", help="the report, profile, program or table before")
     made.add_argument("after", metavar="B", help="the one after")
     made.add_argument("--top", type=at_least(0), default=20, metavar="N", help="ops to show in the table (default 20)")
+    throughput_options(made)
     host_options(made)
     machine_options(made)
     output_options(made, page=True)
@@ -44,17 +57,20 @@ def parser() -> Parser:
 
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
+    per_step = chosen_throughput(args)
     reports: dict[str, Report] = {}
     machines: list[Machine] = []
     # What was measured says which machine it ran on, and a program is analysed for that one.
     for name in sorted((args.before, args.after), key=_is_program):
-        reports[name] = _report(args, name, machines)
+        reports[name] = with_throughput(_report(args, name, machines), per_step)
     before, after = reports[args.before], reports[args.after]
     found = compare(before, after, (args.before, args.after))
     if args.output and is_page(args.output):
         from ..render.page.report_page import comparison_page
 
         write_page(args, comparison_page(before, after, written=(_written(args, args.before), _written(args, args.after))))
+    elif args.output and is_markdown(args.output):
+        write_page(args, changes_markdown(found, args.top))
     elif args.output:
         from ..render.plot import change_bars
 
@@ -98,6 +114,7 @@ def _written(args: argparse.Namespace, name: str) -> bytes | None:
 
 def _row(delta: Delta) -> Row:
     return {
+        "label": delta.label,
         "name": delta.name,
         "module": delta.module,
         "category": delta.category,

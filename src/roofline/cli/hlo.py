@@ -55,7 +55,7 @@ def run(words: Sequence[str]) -> int:
     emit_report(
         args,
         report,
-        lambda page: report_text(report, page, args.top, None, (KEYS[args.by], groups) if groups is not None else None),
+        lambda page: report_text(report, page, args.top, None, (KEYS[args.by], groups, "") if groups is not None else None),
         rows=lambda: group_rows(groups) if groups is not None else op_rows(report.ops),
     )
     return 0

@@ -14,7 +14,7 @@ from ..machines import load, parse_settings
 from ..machines.detection import DEFAULT_CHIP, machine_for
 from ..placement import Corrections
 from ..resource import Resource, check_known
-from ..units import parse
+from ..units import parse, parse_count
 from ..workload import Device
 
 CHIP_VARIABLE = "ROOFLINE_CHIP"
@@ -90,6 +90,34 @@ def correction_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--limit", metavar="NAME", help="apply a named lower ceiling of the chip, such as 'no FMA'")
 
 
+def throughput_options(parser: argparse._ActionsContainer) -> None:
+    """How much work of the reader's own kind a step does."""
+    parser.add_argument(
+        "--per-step",
+        action="append",
+        default=[],
+        metavar="WORD=N",
+        help="how many tokens, samples or requests one step handles on all devices together, for its throughput: --per-step tokens=8192 "
+        "or 8k; may be repeated",
+    )
+
+
+def chosen_throughput(args: argparse.Namespace) -> dict[str, float]:
+    """How many of what a step handles, by the options."""
+    found: dict[str, float] = {}
+    for given in args.per_step:
+        word, equals, number = (part.strip() for part in given.partition("="))
+        if not equals or not word.isidentifier():
+            raise UsageError(f"--per-step {given}: give a word and a number, such as tokens=8192")
+        if word in found:
+            raise UsageError(f"--per-step {given}: {word} is given twice")
+        try:
+            found[word] = parse_count(number)
+        except UnitError as error:
+            raise UsageError(f"--per-step {given}: {error}") from None
+    return found
+
+
 def output_options(parser: argparse.ArgumentParser, *, figure: bool = True, page: bool = False) -> None:
     """Where the answer goes besides the terminal."""
     group = parser.add_argument_group("output")
@@ -102,11 +130,12 @@ def output_options(parser: argparse.ArgumentParser, *, figure: bool = True, page
 
 FIGURES = (".svg", ".png", ".pdf")
 PAGES = (".html", ".htm")
+MARKDOWN = (".md", ".markdown")
 
 
 def figure_options(parser: argparse._ActionsContainer, *, required: bool = False, page: bool = False) -> None:
     """Where a figure, or a page where there is one, goes, and for which background a figure is drawn."""
-    kinds = "write a web page (.html) or a figure (.svg, .png, .pdf)" if page else "write a figure (.svg, .png, .pdf)"
+    kinds = "write a web page (.html), Markdown (.md) or a figure (.svg, .png, .pdf)" if page else "write a figure (.svg, .png, .pdf)"
     parser.add_argument("-o", "--output", type=_figure_or_page if page else _figure, required=required, metavar="FILE", help=kinds)
     parser.add_argument(
         "--dark", dest="theme", action="store_const", const="dark", default="light", help="use colours for a dark background"
@@ -121,9 +150,14 @@ def _figure(name: str) -> str:
 
 
 def _figure_or_page(name: str) -> str:
-    if not is_page(name) and not name.lower().endswith(FIGURES):
-        raise UsageError(f"{name}: unknown format; use .html for a page, {', '.join(FIGURES)} for a figure")
+    if not is_page(name) and not is_markdown(name) and not name.lower().endswith(FIGURES):
+        raise UsageError(f"{name}: unknown format; use .html for a page, .md for Markdown, {', '.join(FIGURES)} for a figure")
     return name
+
+
+def is_markdown(name: str) -> bool:
+    """Whether a file of this name is Markdown."""
+    return name.lower().endswith(MARKDOWN)
 
 
 def is_page(name: str) -> bool:

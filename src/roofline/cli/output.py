@@ -8,10 +8,11 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError, clean
+from ..folding import TableRows
 from ..render.export import Row, op_rows, to_csv, to_json, to_parquet
 from ..render.tables import Paper
 from ..report import Report
-from .options import is_page
+from .options import is_markdown, is_page
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +22,8 @@ def paper() -> Paper:
     """The terminal as it is: its width, and colour unless ``NO_COLOR`` is set or the output is a pipe."""
     if not sys.stdout.isatty():
         return Paper()
-    return Paper(width=get_terminal_size().columns, colour=not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
+    colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return Paper(width=get_terminal_size().columns, colour=colour, blocks="utf" in (sys.stdout.encoding or "").lower())
 
 
 def emit(args: argparse.Namespace, text: Callable[[Paper], str], value: object, rows: Callable[[], Sequence[Row]]) -> None:
@@ -44,14 +46,22 @@ def emit(args: argparse.Namespace, text: Callable[[Paper], str], value: object, 
 
 
 def emit_report(
-    args: argparse.Namespace, report: Report, text: Callable[[Paper], str], rows: Callable[[], Sequence[Row]] | None = None
+    args: argparse.Namespace,
+    report: Report,
+    text: Callable[[Paper], str],
+    rows: Callable[[], Sequence[Row]] | None = None,
+    shown: TableRows | None = None,
 ) -> None:
-    """A report everywhere the options ask for it, its chart or page included."""
+    """A report everywhere the options ask for it, its chart, page or Markdown included; ``shown`` are the rows of Markdown's table."""
     emit(args, text, report, rows or (lambda: op_rows(report.ops)))
     if args.output and is_page(args.output):
         from ..render.page.report_page import report_page  # 10 ms with what it imports
 
         write_page(args, report_page(report))
+    elif args.output and is_markdown(args.output):
+        from ..render.markdown import to_markdown
+
+        write_page(args, clean(to_markdown(report, rows=shown)))
     elif args.output:
         from ..render.plot import roofline_chart
 
@@ -67,7 +77,7 @@ def draw(args: argparse.Namespace, axes: "Axes") -> None:
 
 
 def write_page(args: argparse.Namespace, page: str) -> None:
-    """A page into the file the options name."""
+    """A page or Markdown into the file the options name."""
     write(args.output, page.encode())
     talk(f"wrote {args.output}")
 

@@ -8,7 +8,9 @@ from msgspec.structs import replace
 from ..analysis import analyze
 from ..analysis.counters import Comparison, model_against_counters, with_counters
 from ..analysis.stragglers import spreads
+from ..analysis.throughput import with_throughput
 from ..errors import UsageError, did_you_mean
+from ..folding import TableRows, table_rows
 from ..machine import LATENCY
 from ..render.export import Row, group_rows, op_rows
 from ..render.measured import counters_text, stragglers_text
@@ -20,11 +22,12 @@ from ..resource import COMPUTE_UNITS, LINK_UNITS, MEMORY_UNITS
 from ..selection import PLACES, Group, group, group_parts, narrow, select
 from ..units import parse
 from ..workload import Recording, Workload
-from .options import chosen_corrections, chosen_machine
+from .options import chosen_corrections, chosen_machine, chosen_throughput
 from .output import emit_report
-from .terminal import charted
+from .terminal import chart
 
 UNITS = (*COMPUTE_UNITS, *MEMORY_UNITS, *LINK_UNITS)
+EACH_OP = "op"  # no group at all
 SUGGESTED = 8  # words that an error lists
 SPREAD = ("op", "name", "category", "exchange", "places", "fastest", "fastest_s", "median_s", "slowest", "slowest_s", "spread", "waiting_s")
 
@@ -41,13 +44,14 @@ def answer(args: argparse.Namespace, recording: Recording) -> None:
     """Analyse a recording on its chip and write the result."""
     if args.counters:
         recording = with_counters(recording, args.counters)
-    report = analyze(recording, chosen_machine(args, recording.devices), chosen_corrections(args))
+    machine = chosen_machine(args, recording.devices)
+    report = analyze(recording, machine, chosen_corrections(args), per_step=chosen_throughput(args))
     _emit(args, recording.workload, report, columns(args))
 
 
 def emit_stored(args: argparse.Namespace, report: Report) -> None:
     """Write a report that was read back, as it is."""
-    _emit(args, Workload(()), report, columns(args))
+    _emit(args, Workload(()), with_throughput(report, chosen_throughput(args)), columns(args))
 
 
 def _emit(args: argparse.Namespace, workload: Workload, report: Report, names: Sequence[str]) -> None:
@@ -65,6 +69,9 @@ def _emit(args: argparse.Namespace, workload: Workload, report: Report, names: S
         min_time_s=None if args.min_time is None else parse(args.min_time, "s"),
         feeds=not args.no_infeed,
     )
+    unfold = args.unfold or args.by is not None or bool({"step", "steps", "device", "devices"} & {*names})
+    places = {"step": args.step, "device": args.device, "host": args.host}
+    rows = table_rows(report, shown, folded=not unfold, feeds=not args.no_infeed, **places)
     groups = _groups(args, report, shown)
     spread = spreads(shown, report.by_device, report.input.devices, args.stragglers) if args.stragglers else ()
 
@@ -76,20 +83,27 @@ def _emit(args: argparse.Namespace, workload: Workload, report: Report, names: S
             report,
             page,
             args.top,
-            shown,
-            (args.by, groups) if groups is not None else None,
+            rows,
+            _grouped(args, rows, groups) if groups is not None else None,
             columns=names,
-            whole_s=sum(op.weight_s for op in select(part, feeds=not args.no_infeed)),
             feeds=not args.no_infeed,
+            chart=chart(args, replace(report, ops=rows.rows), page),
             extra=extra,
         )
 
-    def rows() -> Sequence[Row]:
+    def data() -> Sequence[Row]:
         if args.stragglers:
             return [{name: getattr(one, name) for name in SPREAD} for one in spread]
         return group_rows(groups) if groups is not None else op_rows(shown, report)
 
-    emit_report(args, report, charted(args, replace(report, ops=shown), text), rows)
+    emit_report(args, report, text, data, rows)
+
+
+def _grouped(args: argparse.Namespace, rows: TableRows, groups: Sequence[Group]) -> tuple[str, Sequence[Group], str]:
+    """The groups of a table, of one step where its rows are; those by step, device or host are what ran there."""
+    if args.by in PLACES:
+        return args.by, groups, ""
+    return args.by, group(rows.rows, args.by, depth=args.depth), rows.per
 
 
 def _check_filters(args: argparse.Namespace, ops: Sequence[OpInfo]) -> None:
@@ -104,6 +118,8 @@ def _check_filters(args: argparse.Namespace, ops: Sequence[OpInfo]) -> None:
 
 
 def _groups(args: argparse.Namespace, report: Report, shown: Sequence[OpInfo]) -> tuple[Group, ...] | None:
+    if args.by == EACH_OP:
+        return None
     if args.by in PLACES:
         return group_parts(report, shown, args.by, step=args.step, device=args.device, host=args.host)
     if args.depth is not None and not args.by:

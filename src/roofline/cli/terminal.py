@@ -1,8 +1,7 @@
-"""Options of commands that draw the roofline chart as text above their output."""
+"""Options of commands that draw the roofline chart as text in their output."""
 
 import argparse
 import sys
-from collections.abc import Callable
 
 from ..render.tables import Paper
 from ..report import Report
@@ -15,14 +14,10 @@ def chart_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--ascii", action="store_true", help="the chart in plain ASCII (automatic where the output is not UTF-8)")
 
 
-def charted(args: argparse.Namespace, report: Report, text: Callable[[Paper], str]) -> Callable[[Paper], str]:
-    """The text with the chart in front, if it was asked for."""
+def chart(args: argparse.Namespace, report: Report, page: Paper) -> str:
+    """The chart of a report as text, if it was asked for."""
     if not (args.chart or args.ascii):
-        return text
+        return ""
+    from ..render.terminal import chart_text, glyphs_for  # 5 ms with what it imports
 
-    def whole(page: Paper) -> str:
-        from ..render.terminal import chart_text, glyphs_for  # 5 ms with what it imports
-
-        return f"{chart_text(report, page, glyphs=glyphs_for(sys.stdout.encoding, args.ascii))}\n\n{text(page)}"
-
-    return whole
+    return chart_text(report, page, glyphs=glyphs_for(sys.stdout.encoding, args.ascii))

@@ -15,7 +15,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from ..errors import RooflineError
-from ..render.op_table import column, op_cells, usual_columns
+from ..folding import table_rows
+from ..render.op_table import headers, op_cells, usual_columns
 from ..render.tables import Cell, Paper, shorten
 from ..render.text import report_text
 from ..render.views import save
@@ -84,9 +85,9 @@ def _frame(report: Report) -> str:
 
 def _static(report: Report) -> str:
     """A figure and the longest ops, without a script."""
-    names = usual_columns(report)
-    heads = "".join(_cell("th", column(name).header) for name in names)
-    rows = "".join(f"<tr>{''.join(_cell('td', cell) for cell in row)}</tr>" for row in op_cells(report, report.ops[:TABLE_OPS], names))
+    names, table = usual_columns(report), table_rows(report)
+    heads = "".join(_cell("th", header) for header in headers(names, table.per))
+    rows = "".join(f"<tr>{''.join(_cell('td', cell) for cell in row)}</tr>" for row in op_cells(report, table, names, TABLE_OPS))
     return f"{_figure(report)}<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
 
 

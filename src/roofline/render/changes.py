@@ -59,8 +59,9 @@ def _figure(one: Figure) -> list[str | Cell]:
     if not change:
         return [one.quantity, *shown, "same"]
     sign = "−" if change < 0 else "+"
+    better = (change > 0) == one.quantity.endswith("/s")  # more tokens a second are better, more of anything else is worse
     part = f" ({sign}{percent(abs(change) / one.before)})" if one.before else ""
-    return [one.quantity, *shown, Cell(f"{sign}{_amount(abs(change), one.unit)}{part}", "green" if change < 0 else "red")]
+    return [one.quantity, *shown, Cell(f"{sign}{_amount(abs(change), one.unit)}{part}", "green" if better else "red")]
 
 
 def _amount(amount: float, unit: str) -> str:
@@ -101,7 +102,7 @@ def _untimed(delta: Delta) -> list[str | Cell]:
 
 
 def _named(delta: Delta) -> Sequence[str]:
-    return delta.name, delta.matched.replace("module", "program")
+    return delta.label or delta.name, delta.matched.replace("module", "program")
 
 
 def _of(side: Side, said: str) -> str:

@@ -20,9 +20,9 @@ from .op_table import places
 
 Row = dict[str, "Any"]
 COLUMNS = (
-    *("id", "rank", "name", "category", "module", "scope", "location", "phase"),
+    *("id", "rank", "label", "name", "category", "module", "scope", "location", "phase"),
     *("count", "kernels", "time_s", "self_time_s", "unit", "dtype", "flops", "rate", "intensity", "ridge"),
-    *("attainable", "floor_s", "serial_s", "expected_s", "bound", "efficiency"),
+    *("attainable", "floor_s", "serial_s", "expected_s", "bound", "efficiency", "lost_s"),
 )
 PROVENANCES = ("work_provenance", "bytes_provenance")
 PLACES = ("steps", "devices")

@@ -2,25 +2,54 @@
 
 from collections.abc import Iterable, Sequence
 
+from ..folding import TableRows, table_rows
 from ..report import Report
-from .op_table import column, op_cells, usual_columns
+from .op_table import headers, op_cells, usual_columns
+from .program_facts import program_facts
 from .tables import Cell
-from .text import program_facts
+from .text import fine_line, is_fine, saving_text
+from .time_bar import Part, bar_text, main_point, time_parts
 
 TOP = 20
+FINDINGS = 5
 
 
-def to_markdown(report: Report, top: int = TOP) -> str:
-    """The program, its longest ops, the findings and the notes."""
+def to_markdown(report: Report, top: int = TOP, rows: TableRows | None = None) -> str:
+    """The sentence, where the time went, the findings, the longest ops, and the program's facts."""
     names = usual_columns(report)
+    rows = rows or table_rows(report)
+    told = [(label, text) for label, text in program_facts(report, devices=rows.devices) if text]
     parts = [
-        f"# {with_escapes(report.heading)}",
-        "\n".join(f"- {label}: {with_escapes(text)}" for label, text in program_facts(report) if text),
-        markdown_table([column(name).header for name in names], op_cells(report, report.ops[:top], names)),
-        listed("Findings", (finding.message for finding in report.findings)),
-        listed("Notes", dict.fromkeys((*report.input.notes, *report.machine.notes))),
+        f"**{with_escapes(report.summary or report.heading)}**",
+        _bar(time_parts(main_point(report))),
+        _findings(report),
+        "### Ops",
+        markdown_table(headers(names, rows.per), op_cells(report, rows, names, top)),
+        f"{len(rows.rows) - top:,} more rows" if len(rows.rows) > top else "",
+        listed("Program", (f"{label}: {text}" for label, text in told), level=3),
+        listed("Notes", dict.fromkeys((*report.input.notes, *report.machine.notes)), level=3),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _bar(parts: Sequence[Part]) -> str:
+    """The bar as a code block, which keeps its columns, and its legend as text."""
+    return f"```text\n{bar_text(parts)}\n```" if parts else ""
+
+
+def _findings(report: Report) -> str:
+    """The findings as a numbered list, what each saves in bold."""
+    fine = fine_line(report)
+    told = [finding for finding in report.findings if not (fine and is_fine(finding))]
+    lines = []
+    for number, finding in enumerate(told[:FINDINGS], start=1):
+        saving = saving_text(finding).rstrip(": ")
+        lead = f"**{with_escapes(saving)}**: " if saving else ""
+        lever = f" *{with_escapes(finding.levers[0])}*" if finding.levers else ""
+        lines.append(f"{number}. {lead}{with_escapes(finding.message)}{lever}")
+    parts = ["### What to do next", "\n".join(lines)] if lines else []
+    parts += [f"{len(told) - FINDINGS} more findings in the JSON report"] if len(told) > FINDINGS else []
+    return "\n\n".join([*parts, *([with_escapes(fine)] if fine else [])])
 
 
 def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str | Cell]]) -> str:
@@ -30,10 +59,10 @@ def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str | Cell]])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def listed(title: str, items: Iterable[str]) -> str:
+def listed(title: str, items: Iterable[str], level: int = 2) -> str:
     """A section of some lines; nothing without any."""
     listed = [f"- {with_escapes(item)}" for item in items]
-    return "\n".join([f"## {title}", "", *listed]) if listed else ""
+    return "\n".join([f"{'#' * level} {title}", "", *listed]) if listed else ""
 
 
 def with_escapes(text: str) -> str:

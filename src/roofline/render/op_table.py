@@ -9,21 +9,29 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from ..errors import UnitError, UsageError, did_you_mean
+from ..folding import TableRows
 from ..report import OpInfo, Point, Report
 from ..resource import MEMORY_UNITS, Resource, named
 from ..units import percent, plain, show
 from .tables import PLAIN, Cell, Paper, table
 
 CLOSE, FAR = 0.7, 0.4  # efficiencies where the colours change
-TIMED = ("op", "category", "count", "time", "share", "bound", "intensity", "minimum", "efficiency")
-UNTIMED = ("op", "category", "count", "work", "hbm", "intensity", "bound", "minimum", "share")
+TIMED = ("label", "time", "share", "bound", "efficiency", "lost")
+UNTIMED = ("label", "minimum", "share", "bound", "work", "hbm")
+PER_STEP = ("count", "kernels", "time", "self", "minimum", "serial", "lost", "work")  # what is said of one step where there are steps
+PHASES = {"forward": "fwd", "backward": "bwd"}
+OFTEN = 1.5  # executions, of one step where there are steps, from which a label says how many
 NOTHING = "–"
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """What a cell needs to know beyond its own op: the whole that shares are of, and where each op ran."""
+    """What a cell needs to know beyond its own op: the whole that shares are of, and where each op ran.
+
+    ``twofold`` are labels that rows of several phases have.
+    """
 
     whole_s: float
+    twofold: frozenset[str]
     steps: Mapping[int, str]
     devices: Mapping[int, str]
 
@@ -60,6 +68,13 @@ def _counted(op: OpInfo, context: Context) -> str:
     return NOTHING if seen is None else "all" if seen.launches is None else f"{seen.launches:,} of {seen.of:,}"
 
 
+def label(op: OpInfo, *, phase: bool = False) -> str:
+    """The label of an op, with its ``phase`` where asked for, and how often it ran."""
+    often = plain(op.count, 3) if op.count >= OFTEN else ""
+    parts = [op.label or op.name, PHASES.get(op.phase, op.phase) if phase else "", f"×{often}" if often else ""]
+    return "  ".join(filter(None, parts))
+
+
 def known_flops(one: OpInfo | Point) -> float:
     """The arithmetic that is known, all of it or a part."""
     amounts = [*one.work.items(), *one.known.items()]
@@ -73,7 +88,8 @@ def _at_least(amount: float | None, known: float, unit: str) -> str:
 
 COLUMNS: Mapping[str, Column] = {
     "rank": Column("rank", lambda op, context: str(op.rank)),
-    "op": Column("op", lambda op, context: op.name, words=True),
+    "label": Column("op", lambda op, context: label(op, phase=op.label in context.twofold), words=True),
+    "name": Column("name", lambda op, context: op.name, words=True),
     "category": Column("category", lambda op, context: op.category, words=True),
     "program": Column("program", _word("module"), words=True),
     "scope": Column("scope", _word("scope"), words=True),
@@ -85,6 +101,7 @@ COLUMNS: Mapping[str, Column] = {
     "self": Column("self", _quantity("self_time_s", "s")),
     "mean": Column("mean", _mean),
     "share": Column("share", _share),
+    "lost": Column("lost", _quantity("lost_s", "s")),
     "unit": Column("unit", _word("unit")),
     "dtype": Column("dtype", _word("dtype")),
     "work": Column("work", lambda op, context: _at_least(op.flops, known_flops(op), "FLOP")),
@@ -102,7 +119,7 @@ COLUMNS: Mapping[str, Column] = {
     "devices": Column("devices", lambda op, context: context.devices.get(op.id, NOTHING)),
 }
 ALIASES = {
-    "name": "op",
+    "op": "label",
     "module": "program",
     "flops": "work",
     "rate": "achieved",
@@ -181,19 +198,27 @@ def _plain(number: float | None) -> str:
     return NOTHING if number is None else plain(number)
 
 
-def ops_text(
-    report: Report, ops: Sequence[OpInfo], paper: Paper = PLAIN, top: int = 20, columns: Sequence[str] = (), whole_s: float | None = None
-) -> str:
-    """The first ``top`` of some ops of a report. Shares are of ``whole_s``, or of the self time (else the minimum time) of all its ops."""
-    if not ops:
+def ops_text(report: Report, table_of: TableRows, paper: Paper = PLAIN, top: int = 20, columns: Sequence[str] = ()) -> str:
+    """The first ``top`` rows of a table of ops, in these columns."""
+    if not table_of.rows:
         return "no op matches these filters" if report.ops else ""
     names = list(columns) or usual_columns(report)
-    chosen = [column(name) for name in names]
-    rows = op_cells(report, ops[:top], names, whole_s)
     # Words stand to the left as long as nothing but words came before them.
-    left = next((place for place, one in enumerate(chosen) if not one.words), len(chosen))
-    elastic = names.index("op") if "op" in names else 0
-    return table([one.header for one in chosen], rows, paper, left=max(left, 1), elastic=elastic) + more(len(ops) - top)
+    left = next((place for place, name in enumerate(names) if not column(name).words), len(names))
+    labels = [place for place, name in enumerate(names) if ALIASES.get(name, name) in ("label", "name")]
+    cells = op_cells(report, table_of, names, top)
+    return table(headers(names, table_of.per), cells, paper, left=max(left, 1), elastic=(labels or [0])[0]) + more(len(table_of.rows) - top)
+
+
+def headers(names: Sequence[str], per: str = "") -> list[str]:
+    """The headers of these columns; those that speak of one step say so."""
+    said = [(ALIASES.get(name, name), column(name).header) for name in names]
+    return [f"{header}/{per}" if per and (name in PER_STEP or _is_amount(name)) else header for name, header in said]
+
+
+def _is_amount(name: str) -> bool:
+    """Whether a column is the amount of a resource."""
+    return name not in COLUMNS and not name.startswith("flop/") and not name.endswith("/s")
 
 
 def usual_columns(report: Report) -> list[str]:
@@ -201,15 +226,19 @@ def usual_columns(report: Report) -> list[str]:
     return list(TIMED if any(op.time_s for op in report.ops) else UNTIMED)
 
 
-def op_cells(report: Report, ops: Sequence[OpInfo], names: Sequence[str], whole_s: float | None = None) -> list[list[str | Cell]]:
-    """The cells of a table of ops, a row for each."""
+def op_cells(report: Report, table_of: TableRows, names: Sequence[str], top: int) -> list[list[str | Cell]]:
+    """The cells of the first ``top`` rows of a table of ops."""
+    phases: dict[str, set[str]] = {}
+    for op in table_of.rows:
+        phases.setdefault(op.label, set()).add(op.phase)
     context = Context(
-        whole_s=sum(op.weight_s for op in report.ops) if whole_s is None else whole_s,
+        whole_s=table_of.whole_s,
+        twofold=frozenset(said for said, found in phases.items() if len(found) > 1),
         steps=places((share.op, share.step) for share in report.by_step) if {"step", "steps"} & {*names} else {},
         devices=places((share.op, share.device) for share in report.by_device) if {"device", "devices"} & {*names} else {},
     )
     chosen = [column(name) for name in names]
-    return [[one.write(op, context) for one in chosen] for op in ops]
+    return [[one.write(op, context) for one in chosen] for op in table_of.rows[:top]]
 
 
 def places(shares: Iterable[tuple[int, int]]) -> dict[int, str]:

@@ -4,17 +4,26 @@ from collections.abc import Iterable, Sequence
 from textwrap import wrap
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..errors import clean
 
-_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36"}
+
+
+NARROWEST_PLACE = 12  # columns that the place of a label keeps
 
 
 class Paper(Struct, frozen=True):
-    """What text is printed on: how wide it is, and whether it shows colour."""
+    """What text is printed on: how wide it is, and whether it shows colour and block characters."""
 
     width: int = 160
     colour: bool = False
+    blocks: bool = False
+
+    def no_wider(self, width: int) -> "Paper":
+        """The same, so wide at most."""
+        return replace(self, width=min(self.width, width))
 
     def paint(self, text: str, *styles: str) -> str:
         """The text in a style, where the paper takes one."""
@@ -51,7 +60,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str | Cell]], paper: P
         widths[elastic] = max(12, widths[elastic] - surplus)
 
     def align(text: str, column: int) -> str:
-        short = shorten(text, widths[column])
+        short = (shorten_label if column == elastic else shorten)(text, widths[column])
         return short.ljust(widths[column]) if column < left else short.rjust(widths[column])
 
     out = [paper.paint("  ".join(align(header, column) for column, header in enumerate(headers)).rstrip(), "bold")]
@@ -72,6 +81,22 @@ def shorten(text: str, width: int) -> str:
         return clean
     head = (width + 1) // 2
     return f"{clean[:head]}…{clean[len(clean) - (width - head - 1) :]}"
+
+
+def shorten_label(label: str, width: int) -> str:
+    """A label that fits: its place loses its middle first, then what it does; how often it ran stays.
+
+    >>> shorten_label("transformer/decoder/layer*/mlp/up  dot 8192×2048×8192 bf16  ×4", 48)
+    'transform…*/mlp/up  dot 8192×2048×8192 bf16  ×4'
+    """
+    place, gap, what = label.partition("  ")
+    room = width - len(gap) - len(what)
+    if len(label) <= width or not gap:
+        return shorten(label, width)
+    if room >= NARROWEST_PLACE:
+        return f"{shorten(place, room)}{gap}{shorten(what, len(what))}"
+    place = shorten(place, min(NARROWEST_PLACE, width // 3))
+    return f"{place}{gap}{shorten(what, max(width - len(place) - len(gap), 1))}"
 
 
 def facts(rows: Iterable[tuple[str, str]], paper: Paper = PLAIN, indent: str = "  ") -> str:

@@ -17,6 +17,7 @@ from ..resource import HBM
 from ..units import percent, plain, show
 from .chart import Chart, Dot, StripDot, chart
 from .geometry import Extent, Path, Tick, linear_ticks, log_ticks, rate_title, title
+from .op_table import label
 from .tables import PLAIN, Cell, Paper, shorten, table
 
 NARROWEST, WIDEST = 40, 200  # columns of a chart
@@ -279,7 +280,7 @@ def _key(drawn: Chart, report: Report, marks: dict[int, str], under: dict[int, s
         if op.id in marks and op.id in places:
             mark = marks[op.id] + (f"→{under[op.id]}" if op.id in under else "")
             share = percent((seconds[op.id] or 0.0) / whole) if whole else "–"
-            rows.append([mark, _one_wide(op.name), *_key_cells(places[op.id], share, op.efficiency, columns)])
+            rows.append([mark, _one_wide(label(op)), *_key_cells(places[op.id], share, op.efficiency, columns)])
     if drawn.program:
         rows.append([glyphs.program, drawn.program.name, *_key_cells(drawn.program, "", drawn.program.efficiency, columns)])
     if rows:

@@ -47,6 +47,7 @@ ALIASES = {
 # What an exported table says besides: answers, not input.
 ANSWERS = (
     *("id", "rank", "rate", "intensity", "ridge", "attainable", "floor_s", "serial_s", "expected_s", "bound", "efficiency"),
+    *("label", "lost_s"),
     *("work_provenance", "bytes_provenance", "steps", "devices"),
 )
 UNKNOWN = ("?", "unknown", "null", "none", "n/a", "nan")

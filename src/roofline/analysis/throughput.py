@@ -1,0 +1,49 @@
+"""Throughput: how many tokens, samples or requests a program handles, from how many a step does."""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from ..errors import UsageError
+from ..report import Point, Report, Throughput
+from ..units import parse
+from .summary import summary
+
+HOUR_S = parse("1 h", "s")
+
+
+def with_throughput(report: Report, per_step: Mapping[str, float]) -> Report:
+    """A report with the throughput of its steps, on all devices together, given how many of what one step handles.
+
+    A program that was not run is one step at its minimum time, so that its throughput is an upper bound.
+    """
+    if not per_step:
+        return report
+    timed = any(point.time_s for point in report.points)
+    if timed and all(point.scope != "average" for point in report.points):
+        raise UsageError("throughput per step needs steps, and this input has none; mark them with jax.profiler.StepTraceAnnotation")
+    devices = len(report.input.devices) or 1
+    chips = max(devices / report.machine.devices_per_chip, 1)
+
+    def told(point: Point) -> Point:
+        seconds = _seconds(point, timed)
+        if not seconds:
+            return point
+        rates = {word: amount / seconds for word, amount in per_step.items()}
+        found = {
+            word: Throughput(per_s=rate, per_device_s=rate / devices, per_chip_hour=rate / chips * HOUR_S) for word, rate in rates.items()
+        }
+        return replace(point, throughput=found)
+
+    points = tuple(told(point) for point in report.points)
+    sentence = summary(points, report.machine, report.input.devices, report.findings)
+    return replace(report, points=points, summary=sentence)
+
+
+def _seconds(point: Point, timed: bool) -> float | None:
+    """The time of a step: measured, or the least that a program takes."""
+    if timed:
+        return point.time_s if point.scope in ("average", "step") else None
+    if point.scope != "total":
+        return None
+    return point.floor_s if point.at_roof_s is None else point.at_roof_s

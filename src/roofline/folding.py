@@ -1,0 +1,162 @@
+"""Folding: ops that do the same work in every layer, or many times in one place, as one row.
+
+Two ops fold when their labels differ only in the numbers of their scope (``layer0/mlp``, ``layer1/mlp``) or, where a label ends in the
+compiler's name, in its numbering (``fusion.12``); when they are of one program, category, phase, number format and bound; and when one
+execution of each does the same work. Times and amounts are summed.
+"""
+
+import re
+from collections.abc import Hashable, Iterable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from .report import Amounts, CounterInfo, OpInfo, Report
+from .selection import Words, chosen_devices, narrow, per_device, per_step, stem
+from .workload import feeds as is_feed
+
+_NUMBER = re.compile(r"\d+")
+_DIGITS = 6  # significant digits to which amounts per execution must agree
+
+
+class Fold(Struct, frozen=True):
+    """Ops that were folded, by their ids, and the row that stands for them."""
+
+    op: OpInfo
+    ops: tuple[int, ...]
+
+
+def fold(ops: Iterable[OpInfo]) -> tuple[Fold, ...]:
+    """Ops with those that do the same work as one, longest first."""
+    found: dict[Hashable, list[OpInfo]] = {}
+    for op in ops:
+        found.setdefault(_key(op), []).append(op)
+    folds = [Fold(_sum(alike), tuple(op.id for op in alike)) for alike in found.values()]
+    return tuple(sorted(folds, key=lambda one: (-one.op.weight_s, one.op.rank)))
+
+
+def _key(op: OpInfo) -> Hashable:
+    amounts = {**op.work, **op.bytes, **op.hops}
+    each = tuple((name, amounts[name] if amounts[name] is None else _each(amounts[name] or 0, op.count)) for name in sorted(amounts))
+    return (op.module, _starred(op), op.category, op.phase, op.dtype, op.bound, each)
+
+
+def _each(amount: float, count: float) -> str:
+    return f"{amount / count if count else amount:.{_DIGITS}g}"
+
+
+def _starred(op: OpInfo) -> str:
+    """The label without what tells the copies of one op apart: numbers in its scope, and the compiler's numbering."""
+    place, gap, what = op.label.rpartition("  ")
+    if place and place == op.scope:
+        place = _NUMBER.sub("*", place)
+    return f"{place}{gap}{stem(what) if what == op.name else what}"
+
+
+def _sum(ops: Sequence[OpInfo]) -> OpInfo:
+    """One row for ops that do the same work."""
+    first = max(ops, key=lambda op: op.weight_s)
+    if len(ops) == 1:
+        return first
+    time_s, floor_s = _total([op.time_s for op in ops]), _total([op.floor_s for op in ops])
+    flops, moved = _total([op.flops for op in ops]), _sums([op.bytes for op in ops])
+    times = {unit: sum(op.times.get(unit, 0.0) for op in ops) for unit in first.times}
+    same_place = len({op.scope for op in ops}) == 1
+    return replace(
+        first,
+        name=f"{first.name} and {len(ops) - 1:,} more",
+        label=first.label if len({op.label for op in ops}) == 1 else _starred(first),
+        scope=first.scope if same_place else _NUMBER.sub("*", first.scope),
+        rank=min(op.rank for op in ops),
+        count=sum(op.count for op in ops),
+        kernels=_total([op.kernels for op in ops]),
+        time_s=time_s,
+        self_time_s=_total([op.self_time_s for op in ops]),
+        work=_sums([op.work for op in ops]),
+        flops=flops,
+        bytes=moved,
+        hops=_sums([op.hops for op in ops]),
+        known={name: sum(op.known.get(name, 0) for op in ops) for name in first.known},
+        rate=flops / time_s if flops is not None and time_s else None,
+        bandwidth={level: amount / time_s for level, amount in moved.items() if amount is not None} if time_s else {},
+        floor_s=floor_s,
+        serial_s=_total([op.serial_s for op in ops]),
+        expected_s=_total([op.expected_s for op in ops]),
+        efficiency=floor_s / time_s if first.efficiency is not None and floor_s is not None and time_s else None,
+        times=times,
+        utilization={unit: seconds / time_s for unit, seconds in times.items()} if time_s else {},
+        counters=_counters([op.counters for op in ops], time_s),
+        needed=_sums([op.work if op.needed is None else op.needed for op in ops]) if any(op.needed for op in ops) else None,
+        unneeded={kind: sum(op.unneeded.get(kind, 0) for op in ops) for kind in dict.fromkeys(k for op in ops for k in op.unneeded)},
+        lost_s=_total([op.lost_s for op in ops]),
+        ledger=(),
+        notes=tuple(dict.fromkeys(note for op in ops for note in op.notes)),
+    )
+
+
+def _counters(found: Sequence[CounterInfo | None], time_s: float | None) -> CounterInfo | None:
+    """What was counted of all of them; nothing where one was not counted."""
+    counted = [one for one in found if one is not None]
+    if len(counted) < len(found):
+        return None
+    flops, moved = _total([one.flops for one in counted]), _sums([one.bytes for one in counted])
+    launches, of = [one.launches for one in counted], [one.of for one in counted]
+    return CounterInfo(
+        work=_sums([one.work for one in counted]),
+        bytes=moved,
+        time_s=_total([one.time_s for one in counted]),
+        flops=flops,
+        launches=None if None in launches else sum(number or 0 for number in launches),
+        of=None if None in of else sum(number or 0 for number in of),
+        rate=flops / time_s if flops is not None and time_s else None,
+        bandwidth={level: amount / time_s for level, amount in moved.items() if amount is not None} if time_s else {},
+        intensities={level: flops / amount for level, amount in moved.items() if amount} if flops else {},
+    )
+
+
+def _total(amounts: Sequence[float | None]) -> float | None:
+    """A sum, unknown where a part of it is."""
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if len(known) == len(amounts) else None
+
+
+def _sums(amounts: Sequence[Amounts]) -> Amounts:
+    return {name: _total([one.get(name, 0) for one in amounts]) for name in dict.fromkeys(key for one in amounts for key in one)}
+
+
+class TableRows(Struct, frozen=True, kw_only=True):
+    """The rows of a table of ops: ``per`` is ``step`` where times and amounts are those of one step; shares are of ``whole_s``.
+
+    Where there are several ``devices`` everything is the mean over them.
+    """
+
+    rows: tuple[OpInfo, ...]
+    per: str = ""
+    whole_s: float = 0.0
+    devices: int = 1
+
+
+def table_rows(
+    report: Report,
+    chosen: Sequence[OpInfo] | None = None,
+    *,
+    folded: bool = True,
+    feeds: bool = True,
+    step: Sequence[str | int] | None = None,
+    device: Sequence[int] | None = None,
+    host: Words = None,
+) -> TableRows:
+    """The rows that a table shows of a report, or of the ops ``chosen`` from it: of one step on one device, equal work folded."""
+    part = narrow(report, step=step, device=device, host=host)
+    wanted = {op.id for op in (part if chosen is None else chosen)}
+    devices = chosen_devices(report, device, host)
+    each, per = per_step(report, step=step, device=device, host=host), "step"
+    if each is None or not any(op.id in wanted for op in each):
+        each, per = per_device(part, devices), ""
+    rows = tuple(op for op in each if op.id in wanted)
+    return TableRows(
+        rows=tuple(one.op for one in fold(rows)) if folded else rows,
+        per=per,
+        whole_s=sum(op.weight_s for op in each if feeds or not is_feed(op.category)),
+        devices=devices,
+    )

@@ -1,0 +1,154 @@
+"""What is known of the whole program besides its findings and ops, as labels and short sentences."""
+
+from collections.abc import Sequence
+
+from ..report import OpInfo, Point, Report
+from ..resource import bound_words
+from ..units import percent, plain, show
+from ..workload import PeakMemory
+from .op_table import known_flops
+from .time_bar import SHOWN, main_point
+
+AT_PEAK = 4  # scopes named in a terminal; the report has them all
+WHOLE = 0.995  # a share of the time above it reads 100%
+
+
+def program_facts(report: Report, feeds: bool = True, devices: int = 1) -> list[tuple[str, str]]:
+    """What was read, the chip, the run and its steps, work, memory, counters; a sentence is empty where it does not apply."""
+    points = [point for point in report.points if point.infeed_outfeed == feeds] or list(report.points)
+    what = ", ".join(report.input.files) or report.input.format
+    read = ("input", f"{what}, {len(report.ops):,} op{'' if len(report.ops) == 1 else 's'}")
+    if not points:
+        return [read, ("chip", machine_line(report, list(report.ops)))]
+    total, cover = points[0], report.coverage
+    priced = cover.priced_s / cover.busy_s if cover.priced_s is not None and cover.busy_s else 1.0
+    return [
+        read,
+        ("chip", machine_line(report, list(report.ops))),
+        ("run", _run(total, points, cover.before_steps_s)),
+        ("work", _work(main_point(report, feeds) or total, report.ops)),
+        ("unneeded", _unneeded(total, report.ops)),
+        ("memory", _memory(report.memory)),
+        ("at peak", _at_peak(report.memory)),
+        ("counters", _hardware(report)),
+        ("op times", f"means over {devices} devices" if devices > 1 else ""),
+        ("known cost", f"{percent(priced)} of busy time" if priced < WHOLE else ""),
+    ]
+
+
+def machine_line(report: Report, ops: list[OpInfo]) -> str:
+    """The machine and the ceilings that these ops use."""
+    used = {roof for op in ops for roof in op.roofs}
+    roofs = [ceiling for ceiling in report.machine.ceilings if ceiling.resource in used]
+    said = ", ".join(f"{roof.resource} {show(roof.rate, roof.per)} ({roof.provenance})" for roof in roofs)
+    return f"{report.machine.name}: {said}" if said else report.machine.name
+
+
+def _run(total: Point, points: Sequence[Point], before_s: float | None) -> str:
+    """The time of the run, how much of it the device worked, and its steps."""
+    if not total.time_s:
+        return ""
+    parts = [show(total.time_s, "s")]
+    if total.busy_s is not None and total.busy_s < total.time_s:
+        parts.append(f"busy {percent(total.busy_s / total.time_s)}")
+    return "; ".join(filter(None, [", ".join(parts), _steps(points, before_s)]))
+
+
+def _steps(points: Sequence[Point], before_s: float | None) -> str:
+    """How many steps, how long they lasted from one to the next, and what came before them."""
+    steps = [point.time_s for point in points if point.scope == "step" and point.time_s is not None]
+    average = next((point for point in points if point.scope == "average"), None)
+    if average is None or not steps:
+        return ""
+    span = f" of {show(min(steps), 's')} to {show(max(steps), 's')}" if len(steps) > 1 else ""
+    parts = [f"{len(steps):,} complete step{'' if len(steps) == 1 else 's'}{span}"]
+    if average.slowest_s is not None and average.slowest_s != average.time_s:
+        parts.append(f"{show(average.slowest_s, 's')} on the slowest device")
+    if before_s:
+        parts.append(f"{show(before_s, 's')} before the first")
+    return ", ".join(parts)
+
+
+def _work(point: Point, ops: Sequence[OpInfo]) -> str:
+    intensity = f" ({plain(point.intensity)} FLOP/B)" if point.intensity else ""
+    per = " per step" if point.scope == "average" else ""
+    least = f"; at least {show(point.floor_s, 's')} if all ops overlapped, {bound_words(point.bound)}" if point.floor_s is not None else ""
+    return f"{amounts_text(point, ops)}{per}{intensity}{least}"
+
+
+def _unneeded(total: Point, ops: Sequence[OpInfo]) -> str:
+    """The work that the model did not need, by class: the share of FLOP, or of bytes for ops that did no needless FLOP."""
+    found: dict[tuple[str, str], float] = {}
+    for op in ops:
+        needed = sum(amount or 0 for amount in (op.work if op.needed is None else op.needed).values())
+        unit = "FLOP" if needed < sum(amount or 0 for amount in op.work.values()) else "bytes"
+        for kind, amount in op.unneeded.items():
+            found[kind, unit] = found.get((kind, unit), 0) + amount
+    whole = {"FLOP": known_flops(total), "bytes": sum(amount or 0 for amount in total.bytes.values())}
+    shares = [(amount / whole[unit], kind, unit) for (kind, unit), amount in found.items() if whole[unit]]
+    return ", ".join(f"{kind} {percent(share)} of {unit}" for share, kind, unit in sorted(shares, reverse=True) if share > SHOWN)
+
+
+def amounts_text(point: Point, ops: Sequence[OpInfo] = ()) -> str:
+    """FLOP and bytes; of what is not wholly known the known part, and of how many ``ops`` the rest is missing."""
+    flops = show(point.flops, "FLOP")
+    if point.flops is None and ops:
+        flops = f"{show(known_flops(point), 'FLOP')}{_missing(sum(op.flops is None for op in ops))}"
+    said = [flops]
+    for level, amount in point.bytes.items():
+        if amount is None and ops:
+            known = show(point.known.get(level, 0), "B")
+            said.append(f"{known} {level}{_missing(sum(level in op.bytes and op.bytes[level] is None for op in ops))}")
+        else:
+            said.append(f"{show(amount, 'B')} {level}")
+    return ", ".join(said)
+
+
+def _missing(ops: int) -> str:
+    return f" and {'one' if ops == 1 else f'{ops:,}'} unknown" if ops else ""
+
+
+def _memory(memory: PeakMemory | None) -> str:
+    """The peak memory, the capacity, and what kinds of arrays it is for."""
+    if memory is None:
+        return ""
+    room = ""
+    if memory.capacity_bytes:
+        room = f" of {show(memory.capacity_bytes, 'B')} ({percent(memory.peak_bytes / memory.capacity_bytes)})"
+    donated = f" ({show(memory.donated, 'B')} in donated arguments)" if memory.donated else ""
+    parts = [
+        f"{name} {show(size, 'B')}{more}"
+        for name, size, more in (
+            ("arguments", memory.arguments, ""),
+            ("outputs", memory.outputs, donated),
+            ("constants", memory.constants, ""),
+            ("temporaries", memory.temporaries, ""),
+        )
+        if size * 1000 > memory.peak_bytes
+    ]
+    too_much = "" if memory.fits else "does not fit: "
+    return f"{too_much}peak {show(memory.peak_bytes, 'B')}{room}: {', '.join(parts)}; by {memory.method}"
+
+
+def _at_peak(memory: PeakMemory | None) -> str:
+    """The scopes whose temporary arrays take most at the peak, and the largest of them."""
+    rows = [row for row in memory.at_peak if row.kind == "temporary"] if memory else []
+    if not memory or not rows or memory.temporaries * 1000 < memory.peak_bytes:
+        return ""
+    said = [f"{row.scope or 'no scope'} {show(row.bytes, 'B')}" for row in rows[:AT_PEAK]]
+    said += [f"{len(rows) - AT_PEAK} more scopes"] if len(rows) > AT_PEAK else []
+    largest = next((one for one in memory.largest if one.kind == "temporary"), None)
+    return ", ".join(said) + (f"; largest {largest.name} {largest.shape}, {show(largest.bytes, 'B')}" if largest else "")
+
+
+def _hardware(report: Report) -> str:
+    """What hardware counters measured, and for how much of the program."""
+    seen = next((point for point in report.points if point.scope == "hardware"), None)
+    if seen is None:
+        return ""
+    cover = report.coverage
+    if cover.counted_s is None:
+        busy = ", ".join(f"{unit} {percent(share)}" for unit, share in seen.utilization.items())
+        return f"busy, from whole-chip counters: {busy}"
+    share = f"; covers {percent(cover.counted_s / cover.busy_s)} of busy time" if cover.busy_s else ""
+    return f"{amounts_text(seen)} counted, {bound_words(seen.bound)}, roofline efficiency {percent(seen.efficiency)}{share}"

@@ -1,0 +1,119 @@
+"""Where the time of a step or run went, as one bar: what the needed work takes at its roofs, then what is lost by cause.
+
+In colour the parts are blocks; without it each has its own character, so that the bar reads in a pipe, a log or a code block.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from ..report import Point, Report
+from ..units import percent, rounded, show
+from .tables import PLAIN, Paper
+
+WIDEST = 100
+SHOWN = 0.001  # of the time: smaller parts are not named
+NEEDED = "needed"
+BLOCK = "█"
+
+
+class Look(Struct, frozen=True):
+    """How a part of the time is drawn: its character, its colour, and what it is called."""
+
+    mark: str
+    style: str
+    words: str
+
+
+LOOKS = {
+    NEEDED: Look("#", "green", "needed"),
+    "unneeded": Look("u", "magenta", "unneeded work"),
+    "memory": Look("m", "yellow", "memory"),
+    "compute": Look("c", "cyan", "compute"),
+    "communication": Look("x", "blue", "communication"),
+    "latency": Look("l", "red", "launches"),
+    "idle": Look(".", "dim", "idle"),
+    "unpriced": Look("?", "bold", "unknown cost"),
+}
+
+
+class Part(Struct, frozen=True):
+    """A part of the time: its name, its seconds, and its share."""
+
+    name: str
+    seconds: float
+    share: float
+
+
+def main_point(report: Report, feeds: bool = True) -> Point | None:
+    """The average step, else the whole program; without infeed and outfeed where those are not wanted."""
+    points = [point for point in report.points if point.infeed_outfeed == feeds] or list(report.points)
+    average = next((point for point in points if point.scope == "average"), None)
+    return average or next((point for point in points if point.scope == "total"), None)
+
+
+def time_parts(point: Point | None) -> list[Part]:
+    """The parts of a point's time in the order of the bar; none without a measured time."""
+    if point is None or not point.time_s or point.at_roof_s is None:
+        return []
+    seconds = {NEEDED: point.at_roof_s, **point.lost}
+    known = [*(name for name in LOOKS if name in seconds), *(name for name in seconds if name not in LOOKS)]
+    return [Part(name, seconds[name], seconds[name] / point.time_s) for name in known if seconds[name] > SHOWN * point.time_s]
+
+
+def bar_text(parts: Sequence[Part], paper: Paper = PLAIN) -> str:
+    """The bar and its legend, 100 columns wide at most."""
+    if not parts:
+        return ""
+    width = min(paper.width, WIDEST)
+    drawn = "".join(
+        paper.paint(_mark(part, paper) * cells, _look(part).style) for part, cells in zip(parts, _cells(parts, width - 2), strict=True)
+    )
+    return f"[{drawn}]\n{_legend(parts, width, paper)}"
+
+
+def _look(part: Part) -> Look:
+    return LOOKS.get(part.name, Look(part.name[:1], "bold", part.name))
+
+
+def _mark(part: Part, paper: Paper) -> str:
+    return BLOCK if paper.colour and paper.blocks and part.name != "idle" else _look(part).mark
+
+
+def _cells(parts: Sequence[Part], width: int) -> list[int]:
+    """How many of ``width`` cells each part takes: its share, one at least, and all of them together."""
+    whole = sum(part.share for part in parts)
+    wanted = [part.share / whole * width for part in parts]
+    cells = [max(int(part), 1) for part in wanted]
+    while sum(cells) < width:
+        worst = max(range(len(cells)), key=lambda place: wanted[place] - cells[place])
+        cells[worst] += 1
+    while sum(cells) > width and max(cells) > 1:
+        cells[max(range(len(cells)), key=lambda place: (cells[place] > 1, cells[place] - wanted[place]))] -= 1
+    return cells
+
+
+def part_text(part: Part) -> str:
+    """The time of a part and its share."""
+    return f"{show(rounded(part.seconds, 3), 's')} ({percent(part.share)})"
+
+
+def part_name(part: Part) -> str:
+    """What a part is called."""
+    return _look(part).words
+
+
+def _legend(parts: Sequence[Part], width: int, paper: Paper) -> str:
+    """What each part is, as many in a line as fit."""
+    lines: list[str] = []
+    used = 0
+    for part in parts:
+        said = f" {part_name(part)} {part_text(part)}"
+        painted = paper.paint(_mark(part, paper), _look(part).style) + said
+        if lines and used + 3 + 1 + len(said) <= width:
+            lines[-1] += f"   {painted}"
+            used += 3 + 1 + len(said)
+        else:
+            lines.append(painted)
+            used = 1 + len(said)
+    return "\n".join(lines)
