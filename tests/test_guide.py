@@ -35,7 +35,7 @@ def test_a_block_is_split_into_commands_and_what_they_print() -> None:
     assert console_blocks(page) == [("roofline one", "a\n\nb\n"), ("roofline two  -o x", "")]
 
 
-PAGES = sorted(page for page in DOCS.glob("*.md") if console_blocks(page.read_text()))
+PAGES = sorted(page for page in (ROOT / "README.md", *DOCS.glob("*.md")) if console_blocks(page.read_text()))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

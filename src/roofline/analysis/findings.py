@@ -25,6 +25,7 @@ from .standing import Standing
 
 NOTABLE = 0.01  # of the time: below that nothing is worth a line
 LISTED = 3
+LONGEST_NAME = 60  # characters of a kernel's name: templates of C++ have thousands
 # What good kernels reach of each roof: the distance to that can be won, the rest is inherent.
 REACHABLE = {"hbm": 0.9, "matrix": 0.8, "vector": 0.7}
 OTHERWISE = 0.85
@@ -170,8 +171,9 @@ def _count(standings: Sequence[Standing]) -> str:
 
 
 def _name(one: Standing) -> str:
-    label = one.op.label.partition("  ")[2] or one.op.label
-    return f"{label} ({one.op.name})" if label and label != one.op.name else one.op.name
+    label, name = one.op.label.partition("  ")[2] or one.op.label, one.op.name
+    name = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
+    return f"{label} ({name})" if label and label != one.op.name else name
 
 
 def _subject(standings: Sequence[Standing]) -> str:
@@ -309,6 +311,8 @@ def _merged(kind_name: str, ops: list[Standing], clock: Clock, between: _Between
         return None
     won.sort(key=lambda held: -held[1])
     worst = [one for one, seconds in won if seconds > 0] or [one for one, _ in won]
+    spent, floor = sum(one.spent_s for one in worst), sum(min(one.floor_s, one.spent_s) for one in worst)
+    spent += between.seconds if between is not None else 0.0
     efficiency = percent(floor / spent) if spent else ""
     reach = "" if kind_name in ("host-copies", "latency") else f" at {efficiency} of the roofline"
     gaps = ", with the gaps between kernels" if between is not None and between.seconds else ""

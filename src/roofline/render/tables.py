@@ -1,5 +1,6 @@
 """Plain-text tables: aligned columns, numbers to the right, for terminals and pipes alike."""
 
+import re
 from collections.abc import Iterable, Sequence
 from textwrap import wrap
 
@@ -11,6 +12,8 @@ from ..errors import clean
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36"}
 
 
+_QUANTITY = re.compile(r"(?<=\d) (?=[kMGTPEmµnp]?(?:s|B|FLOP)\b)")
+_JOINED = "\N{NO-BREAK SPACE}"
 NARROWEST_PLACE = 12  # columns that the place of a label keeps
 
 
@@ -32,10 +35,10 @@ class Paper(Struct, frozen=True):
         return f"\x1b[{codes}m{text}\x1b[0m" if self.colour and codes and text.strip() else text
 
     def paragraph(self, text: str, first: str = "", rest: str = "") -> str:
-        """Text wrapped to the paper, each line indented."""
-        return "\n".join(
-            wrap(clean(text), self.width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False) or [first.rstrip()]
-        )
+        """Text wrapped to the paper, each line indented; a number and its unit stay on one line."""
+        joined = _QUANTITY.sub(_JOINED, clean(text))
+        lines = wrap(joined, self.width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False) or [first.rstrip()]
+        return "\n".join(lines).replace(_JOINED, " ")
 
 
 PLAIN = Paper()
@@ -84,19 +87,28 @@ def shorten(text: str, width: int) -> str:
 
 
 def shorten_label(label: str, width: int) -> str:
-    """A label that fits: its place loses its middle first, then what it does; how often it ran stays.
+    """A label that fits: its place loses its beginning, then what it does its middle; how often it ran stays.
 
     >>> shorten_label("transformer/decoder/layer*/mlp/up  dot 8192×2048×8192 bf16  ×4", 48)
-    'transform…*/mlp/up  dot 8192×2048×8192 bf16  ×4'
+    '…/layer*/mlp/up  dot 8192×2048×8192 bf16  ×4'
     """
     place, gap, what = label.partition("  ")
     room = width - len(gap) - len(what)
     if len(label) <= width or not gap:
         return shorten(label, width)
     if room >= NARROWEST_PLACE:
-        return f"{shorten(place, room)}{gap}{shorten(what, len(what))}"
-    place = shorten(place, min(NARROWEST_PLACE, width // 3))
+        return f"{_shorten_place(place, room)}{gap}{shorten(what, len(what))}"
+    place = _shorten_place(place, min(NARROWEST_PLACE, width // 3))
     return f"{place}{gap}{shorten(what, max(width - len(place) - len(gap), 1))}"
+
+
+def _shorten_place(place: str, width: int) -> str:
+    """A scope that fits: as many of its last names as there is room for; any other place without its middle."""
+    names = place.split("/")
+    if len(place) <= width or len(names) == 1:
+        return shorten(place, width)
+    tails = ("/".join(["…", *names[first:]]) for first in range(1, len(names)))
+    return next((tail for tail in tails if len(tail) <= width), shorten(place, width))
 
 
 def facts(rows: Iterable[tuple[str, str]], paper: Paper = PLAIN, indent: str = "  ") -> str:
