@@ -172,7 +172,8 @@ def _is_run(report: Report) -> bool:
 def _one_step(report: Report) -> Report:
     """A run as one step on one device: the mean over its complete steps that another follows, without times; all of it without steps."""
     complete = [step for step in report.steps if step.complete]
-    averaged = {step.step for step in [one for one in complete if one.followed] or complete}
+    steady = [step for step in complete if step.steady]
+    averaged = {step.step for step in [one for one in steady if one.followed] or steady or complete}
     counts: dict[int, float] = {}
     for share in report.by_step:
         if share.step in averaged:

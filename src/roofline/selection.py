@@ -119,9 +119,10 @@ def narrow(
 
 
 def averaged_steps(report: Report) -> tuple[StepInfo, ...]:
-    """The steps that the average step is of: the complete ones that another follows, else the complete ones."""
+    """The steps that the average step is of: the complete and steady ones that another follows, else those, else the complete ones."""
     complete = tuple(step for step in report.steps if step.complete)
-    return tuple(step for step in complete if step.followed) or complete
+    steady = tuple(step for step in complete if step.steady)
+    return tuple(step for step in steady if step.followed) or steady or complete
 
 
 def per_step(

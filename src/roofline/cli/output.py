@@ -61,7 +61,7 @@ def emit_report(
     elif args.output and is_markdown(args.output):
         from ..render.markdown import to_markdown
 
-        write_page(args, clean(to_markdown(report, rows=shown)))
+        write_page(args, clean(to_markdown(report, args.top, shown)))
     elif args.output:
         from ..render.plot import roofline_chart
 

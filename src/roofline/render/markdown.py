@@ -1,5 +1,6 @@
 """Reports as Markdown, for a pull request, an issue or a wiki."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 from ..folding import TableRows, table_rows
@@ -24,7 +25,7 @@ def to_markdown(report: Report, top: int = TOP, rows: TableRows | None = None) -
         _bar(time_parts(main_point(report))),
         _findings(report),
         "### Ops",
-        markdown_table(headers(names, rows.per), op_cells(report, rows, names, top)),
+        markdown_table(headers(names, rows.per), op_cells(report, rows, names, top), code=True),
         f"{len(rows.rows) - top:,} more rows" if len(rows.rows) > top else "",
         listed("Program", (f"{label}: {text}" for label, text in told), level=3),
         listed("Notes", dict.fromkeys((*report.input.notes, *report.machine.notes)), level=3),
@@ -52,11 +53,19 @@ def _findings(report: Report) -> str:
     return "\n\n".join([*parts, *([with_escapes(fine)] if fine else [])])
 
 
-def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str | Cell]]) -> str:
-    """A table with the first column to the left."""
+def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str | Cell]], *, code: bool = False) -> str:
+    """A table with the first column to the left, and as code if so asked."""
     lines = [[with_escapes(cell.text if isinstance(cell, Cell) else cell) for cell in row] for row in (headers, *rows)]
+    if code:
+        lines[1:] = [[_as_code(first), *rest] for first, *rest in lines[1:]]
     lines.insert(1, ["---", *("---:" for _ in headers[1:])])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _as_code(escaped: str) -> str:
+    """Escaped text as code, which shows sizes and stars as they are; as it is where code cannot hold it."""
+    plain = re.sub(r"\\(.)", r"\1", escaped)
+    return escaped if set("`|\\") & set(plain) else f"`{plain}`"
 
 
 def listed(title: str, items: Iterable[str], level: int = 2) -> str:

@@ -1,0 +1,99 @@
+"""The first screen of a report, in the terminal and as Markdown: the answer, where the time went, what to do, then the ops."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import roofline as rl
+from roofline.cli import main
+from roofline.render.tables import Paper
+from roofline.render.text import report_text
+
+PROFILES = Path(__file__).parent / "data" / "h200"
+PROGRAM = Path(__file__).parent / "data" / "hlo" / "attention.hlo.gz"
+
+
+def _out(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["analyze", *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_sentence_the_bar_the_findings_the_table_and_the_facts_come_in_this_order(capsys: pytest.CaptureFixture[str]) -> None:
+    out = _out(capsys, "sample:train")
+    assert " ".join(out.partition("\n\n")[0].split()) == rl.analyze("sample:train").summary
+    order = [
+        "28.2 ms per step",
+        "\n[####",
+        "# needed ",
+        "What to do next\n 1. saves about ",
+        "Little to win elsewhere: ",
+        "\nop  ",
+        "\n  input ",
+    ]
+    places = [out.index(said) for said in order]
+    assert places == sorted(places)
+    assert "\nop " in out
+    assert re.search(r"^op +time/step +share +bound +efficiency +lost/step$", out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["jax_train.xplane.pb.gz", "jax_fusion.xplane.pb", "jax_scan.xplane.pb.gz", "jax_offload.xplane.pb.gz"])
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_it_fits_the_terminal_and_100_columns(name: str, width: int) -> None:
+    text = report_text(rl.analyze(PROFILES / name), Paper(width=width), top=1000)
+    assert max(len(line) for line in text.splitlines()) <= min(width, 100)
+
+
+def test_each_finding_has_one_lever_at_most(capsys: pytest.CaptureFixture[str]) -> None:
+    findings = _out(capsys, "sample:train").partition("What to do next")[2].partition("\nop ")[0]
+    for block in re.split(r"^ \d\. ", findings, flags=re.MULTILINE)[1:]:
+        assert len(re.findall(r"^    - ", block, re.MULTILINE)) <= 1
+
+
+def test_a_program_without_times_has_minimum_times_and_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    out = _out(capsys, str(PROGRAM), "--chip", "h200")
+    assert out.startswith("At least ")
+    assert not re.search(r"^\[", out, re.MULTILINE)
+    assert re.search(r"^op +minimum +share +bound +work +hbm$", out, re.MULTILINE)
+
+
+def test_the_compilers_names_are_a_column(capsys: pytest.CaptureFixture[str]) -> None:
+    out = _out(capsys, "sample:train", "--columns", "label,name,time,hbm", "--unfold", "--top", "1")
+    assert re.search(r"^op +name +time/step +hbm/step$", out, re.MULTILINE)
+    assert re.search(r"^jax_programs.py:38  dot 32000×8192×2048 bf16 +custom-call.21 +1.359 ms +688.9 MB$", out, re.MULTILINE)
+
+
+def test_groups_are_of_a_step_too(capsys: pytest.CaptureFixture[str]) -> None:
+    row = next(line for line in _out(capsys, "sample:train", "--by", "category").splitlines() if line.startswith("matmul"))
+    assert row.split()[:3] == ["matmul", "75", "75"]  # 75 ops, each once a step
+    assert "18.7 ms" in row
+
+
+def test_names_are_matched_in_labels_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "layer*/attn  " in _out(capsys, "sample:train", "--name", "^layer./attn")
+    assert "layer*/mlp  " not in _out(capsys, "sample:train", "--name", "^layer./attn").partition("\nop ")[2].partition("\n\n")[0]
+
+
+def test_markdown_has_the_same_in_the_same_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "report.md"
+    _out(capsys, "sample:train", "-o", str(file), "--top", "3")
+    text = file.read_text()
+    assert text.startswith("**28.2 ms per step on one NVIDIA H200")
+    places = [
+        text.index(said) for said in ("```text\n[####", "\n1. **saves about 4.2 ms per step**: ", "\n| op | time/step |", "\n- chip: ")
+    ]
+    assert places == sorted(places)
+    assert "| `layer*/mlp dot 8192×8192×2048 bf16 bwd ×8` | 2.81 ms |" in text
+    assert text.count("\n| `") == 3
+
+
+def test_comparisons_go_to_markdown_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "sample:train", "sample:train", "-o", str(tmp_path / "change.md")]) == 0
+    assert (tmp_path / "change.md").read_text().startswith("# sample:train compared with sample:train")
+
+
+def test_an_old_report_without_a_sentence_opens_with_what_was_read() -> None:
+    from msgspec.structs import replace
+
+    report = replace(rl.analyze("sample:train"), summary="")
+    assert report_text(report).startswith("sample:train on h200-sxm, 231 ops")
