@@ -355,6 +355,25 @@ class IdleInfo(Row, frozen=True, kw_only=True):
     by_step: tuple[IdleShare, ...] = ()
 
 
+class LaneInfo(Struct, frozen=True, kw_only=True):
+    """What one device did in each bucket of a stretch of time: one typical step, or the whole run (``step`` is null).
+
+    ``start_s`` counts from the first device work of its host. A bucket lasts ``bucket_s``, the last what is left of ``time_s``.
+    ``at_roof_s`` and each of ``causes`` (those of a point's ``lost`` that occur) have the seconds of each bucket, which sum to its length.
+    ``ops`` are the ids of the longest ops in each bucket, longest first, and ``ops_s`` their self times there.
+    """
+
+    device: int
+    step: int | None
+    start_s: Number
+    time_s: Number
+    bucket_s: Number
+    at_roof_s: tuple[Number, ...]
+    causes: dict[str, tuple[Number, ...]]
+    ops: tuple[tuple[int, ...], ...]
+    ops_s: tuple[tuple[Number, ...], ...]
+
+
 class Report(Struct, frozen=True, kw_only=True):
     """A program compared with a machine's limits."""
 
@@ -371,6 +390,7 @@ class Report(Struct, frozen=True, kw_only=True):
     idle: tuple[IdleInfo, ...] = ()
     findings: tuple[Finding, ...] = ()
     memory: PeakMemory | None = None
+    timeline: tuple[LaneInfo, ...] = ()
     summary: str = ""
 
     @property

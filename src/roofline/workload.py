@@ -321,6 +321,26 @@ class IdleReason(Struct, frozen=True, kw_only=True):
     by_step: tuple[Share, ...] = ()
 
 
+class Lane(Struct, frozen=True, kw_only=True):
+    """What one device did in each bucket of a stretch of time: a step by its key, or the whole run (``None``).
+
+    It starts ``start_s`` after the first device work of its host, lasts ``time_s``, and its buckets ``bucket_s`` each, of which the last
+    may be shorter. ``busy_s`` is how much of each bucket something ran. ``ops`` are the longest ops of each bucket by their indices in the
+    workload, ``ops_s`` their self times there, where ops that run at the same time share it; the rest of the busy time is that of other
+    ops. ``rest_s`` says which: ops with their self times in all buckets that do not list them.
+    """
+
+    device: int
+    step: int | None
+    start_s: float
+    time_s: float
+    bucket_s: float
+    busy_s: tuple[float, ...]
+    ops: tuple[tuple[int, ...], ...]
+    ops_s: tuple[tuple[float, ...], ...]
+    rest_s: tuple[tuple[int, float], ...] = ()
+
+
 class Recording(Struct, frozen=True, kw_only=True):
     """What a source turned its input into.
 
@@ -329,6 +349,7 @@ class Recording(Struct, frozen=True, kw_only=True):
     were idle, the longest reason first. ``memory`` is the peak memory of a program, of several that of the one that needs most.
     ``compile_s`` is how long the host compiled, ``warm_up_s`` how much of that came before the first steady step (all of it without steps);
     of several hosts, the longest.
+    ``timeline`` is what each device did when, in one typical step and in the run, where that was asked for.
     """
 
     workload: Workload
@@ -344,4 +365,5 @@ class Recording(Struct, frozen=True, kw_only=True):
     memory: PeakMemory | None = None
     compile_s: float = 0.0
     warm_up_s: float = 0.0
+    timeline: tuple[Lane, ...] = ()
     notes: tuple[str, ...] = ()

@@ -49,6 +49,7 @@ from .standing import Standing
 from .stragglers import straggler
 from .summary import summary
 from .throughput import with_throughput
+from .timeline import timeline_info
 
 if TYPE_CHECKING:
     from .batches import Batch
@@ -65,6 +66,7 @@ def analyze(
     counters: Sequence[str | Path] = (),
     per_step: Mapping[str, float] | None = None,
     salvage: bool = False,
+    timeline: bool = False,
     jobs: int | None = None,
     cluster: str | None = None,
     cache: str | Path | None = None,
@@ -74,8 +76,9 @@ def analyze(
 
     Without a ``machine`` it is the profile's own device; a report is returned as it was written. ``counters`` are Nsight Compute CSVs of
     the same program. ``per_step`` is how many tokens, samples or requests a step handles on all devices together, for its throughput.
-    ``salvage`` reads a damaged profile up to the damage. Files of several hosts are read by ``jobs`` processes, or by the Dask cluster at
-    ``cluster``, with parsed profiles cached in the folder ``cache``. ``progress`` is called with the bytes read and the bytes to read.
+    ``salvage`` reads a damaged profile up to the damage. ``timeline`` adds what each device of a profile did when, which is read in a
+    second pass. Files of several hosts are read by ``jobs`` processes, or by the Dask cluster at ``cluster``, with parsed profiles cached
+    in the folder ``cache``. ``progress`` is called with the bytes read and the bytes to read.
     """
     target = load(machine) if isinstance(machine, str) else machine
     if isinstance(source, Recording):
@@ -84,7 +87,9 @@ def analyze(
         if target is None and corrections == IDEAL and not counters and (kept := _stored(source)) is not None:
             return with_throughput(kept, per_step or {})
         machine_to_read = target or (lambda: machine_for(()))
-        recording = read(source, machine_to_read, salvage=salvage, jobs=jobs, cluster=cluster, cache=cache, progress=progress)
+        recording = read(
+            source, machine_to_read, salvage=salvage, timeline=timeline, jobs=jobs, cluster=cluster, cache=cache, progress=progress
+        )
     if counters:
         recording = with_counters(recording, counters)
     report = assemble(recording, target or machine_for(recording.devices), corrections)
@@ -166,6 +171,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         idle=_idle(recording),
         findings=findings,
         memory=memory,
+        timeline=timeline_info(recording.timeline, standings),
         summary=summary(made, described, devices, findings),
     )
 

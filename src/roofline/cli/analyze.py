@@ -19,6 +19,7 @@ from .options import (
     chosen_throughput,
     correction_options,
     is_corrected,
+    is_page,
     machine_options,
     names_machine,
     output_options,
@@ -68,6 +69,11 @@ def reading_options(made: argparse.ArgumentParser) -> None:
     )
     throughput_options(group)
     group.add_argument("--salvage", action="store_true", help="read a damaged profile as far as possible and report where it is damaged")
+    group.add_argument(
+        "--timeline",
+        action="store_true",
+        help="add what each device did in a thousand buckets of one step and of the run (always in .html): --timeline --json run.json",
+    )
 
 
 def table_options(made: argparse.ArgumentParser) -> None:
@@ -108,7 +114,8 @@ def run(words: Sequence[str]) -> int:
     if names_program_option(args):
         recording = _program(args)
     else:
-        recording = read_input(args, args.path, lambda: chosen_machine(args), salvage=args.salvage)
+        timeline = args.timeline or bool(args.output and is_page(args.output))
+        recording = read_input(args, args.path, lambda: chosen_machine(args), salvage=args.salvage, timeline=timeline)
     answer(args, recording)
     return 0
 

@@ -86,7 +86,7 @@ def _analyse(args: argparse.Namespace, taken: Profiled) -> None:
         talk(note)
     for file in taken.files:
         talk(f"wrote {file} ({show(file.stat().st_size, 'B')})")
-    recording = read(taken.folder)
+    recording = read(taken.folder, timeline=True)
     report = analyze(recording, chosen_machine(args, recording.devices))
     write(str(Path(args.output) / "report.json"), to_json(report))
     html = Path(args.output) / "report.html"

@@ -28,11 +28,16 @@ def host_options(parser: argparse.ArgumentParser) -> None:
 
 
 def read_input(
-    args: argparse.Namespace, paths: Sequence[str], target: Callable[[], Machine] | None = None, *, salvage: bool = False
+    args: argparse.Namespace,
+    paths: Sequence[str],
+    target: Callable[[], Machine] | None = None,
+    *,
+    salvage: bool = False,
+    timeline: bool = False,
 ) -> Recording:
     """The recording in a file or folder, or in the files of several hosts, read as the options of `host_options` say."""
     if args.cache and os.path.exists(args.cache) and not os.path.isdir(args.cache):
         raise UsageError(f"--cache {args.cache}: not a folder")
     with progress(f"reading {paths[0]}" if len(paths) == 1 else f"reading {len(paths)} files") as tell:
         cache = args.cache or not args.no_cache
-        return read(paths, target, salvage=salvage, jobs=args.jobs, cluster=args.cluster, cache=cache, progress=tell)
+        return read(paths, target, salvage=salvage, timeline=timeline, jobs=args.jobs, cluster=args.cluster, cache=cache, progress=tell)

@@ -53,7 +53,8 @@ def _report(request: dict[str, Any], args: argparse.Namespace) -> bytes:
         report = read_report(path)
         _say_summary(report)
         return all_of(path)
-    recording = read(files if request["kind"] == "profile" else path, lambda: chosen_machine(args), progress=_Telling())
+    what = files if request["kind"] == "profile" else path
+    recording = read(what, lambda: chosen_machine(args), timeline=True, progress=_Telling())
     report = analyze(recording, chosen_machine(args, recording.devices))
     _say_summary(report)
     return to_json(report)

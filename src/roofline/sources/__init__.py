@@ -84,6 +84,7 @@ def read(
     target: Machine | Callable[[], Machine] | None = None,
     *,
     salvage: bool = False,
+    timeline: bool = False,
     jobs: int | None = None,
     cluster: str | None = None,
     cache: Path | str | bool | None = None,
@@ -92,22 +93,29 @@ def read(
     """A file, folder, address or ``sample:NAME``, or the profiles of a run's hosts in any order, as a recording.
 
     ``target`` is the machine it is read for, or a function that loads it, which is called only where the source needs a machine.
-    ``salvage`` reads a damaged profile up to the damage. ``jobs`` is how many processes read the files of a run (default: one, or one per
-    CPU if it takes longer than a second); ``cluster`` is the address of a Dask scheduler whose workers read instead. ``cache`` is a folder
-    for parsed profiles; ``True`` is the user's cache folder, used for runs of several files and remote ones. ``progress`` is called with
-    how much is read and how much there is.
+    ``salvage`` reads a damaged profile up to the damage. ``timeline`` reads a profile once more for what its devices did when. ``jobs`` is
+    how many processes read the files of a run (default: one, or one per CPU if it takes longer than a second); ``cluster`` is the address
+    of a Dask scheduler whose workers read instead. ``cache`` is a folder for parsed profiles; ``True`` is the user's cache folder, used for
+    runs of several files and remote ones. ``progress`` is called with how much is read and how much there is.
     """
     files = files_of([os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)])
     source = PROFILE if len(files) > 1 else None if _is_copied(files[0]) else find(files[0])
     if cluster and not (source and source.hosts):
         raise UsageError(f"{files[0]}: not a profile; --cluster reads profiles only")
     if source is None:
-        return _read_copy(files[0], target, salvage, progress)
+        return _read_copy(files[0], target, progress, salvage=salvage, timeline=timeline)
     machine = (target() if source.needs_machine else None) if callable(target) else target
     if source.hosts:
         from .reading import Reading
 
-        how = Reading(module=source.module, target=machine, salvage=salvage, shared=len(files) > 1, cache=_cache(cache, files))
+        how = Reading(
+            module=source.module,
+            target=machine,
+            salvage=salvage,
+            shared=len(files) > 1,
+            timeline=timeline,
+            cache=_cache(cache, files),
+        )
         recording: Recording = source.load().merge(_read_parts(files, how, jobs, cluster, progress))
     else:
         recording = source.load().read(Path(files[0]), machine)
@@ -119,11 +127,13 @@ def _is_copied(name: str) -> bool:
     return is_sample(name) or (is_remote(name) and not name.endswith(PROFILES))
 
 
-def _read_copy(name: str, target: Machine | Callable[[], Machine] | None, salvage: bool, progress: Progress | None) -> Recording:
+def _read_copy(
+    name: str, target: Machine | Callable[[], Machine] | None, progress: Progress | None, *, salvage: bool, timeline: bool
+) -> Recording:
     """What the file behind a name says, under that name."""
     with local_file(name, progress) as file:
         try:
-            recording = read(file, target, salvage=salvage, progress=progress)
+            recording = read(file, target, salvage=salvage, timeline=timeline, progress=progress)
         except RooflineError as error:
             error.args = (str(error).replace(str(file), name),)
             raise

@@ -24,12 +24,16 @@ Known = dict[Any, Any]  # programs that were priced, for the next host that runs
 
 
 class Reading(Struct, frozen=True, kw_only=True):
-    """How the files of a run are read: by which module, for which machine, up to any damage, as one of several hosts, with what cache."""
+    """How the files of a run are read: by which module, for which machine, up to any damage, as one of several hosts, with what cache.
+
+    ``timeline`` is whether devices are read once more for what they did when.
+    """
 
     module: str
     target: Machine | None = None
     salvage: bool = False
     shared: bool = False
+    timeline: bool = False
     cache: "Cache | None" = None
 
 
@@ -50,7 +54,9 @@ def read_file(file: str, how: Reading, *, data: bytes | None = None, known: Know
 
     def read(data: Buffer | None) -> Part:
         source = import_module(f"{__package__}.{how.module}")
-        part: Part = source.read_part(file, how.target, data=data, salvage=how.salvage, shared=how.shared, known=known, progress=progress)
+        part: Part = source.read_part(
+            file, how.target, data=data, salvage=how.salvage, shared=how.shared, timeline=how.timeline, known=known, progress=progress
+        )
         return part
 
     if data is not None or not is_remote(file):
@@ -71,7 +77,7 @@ def _looked_up(file: str, how: Reading, data: Buffer | None, read: Callable[[Buf
             data = Path(file).read_bytes()
         except OSError:
             return read(None)  # which says what is wrong
-    key = key_of(data, file, how.target, how.salvage, how.shared)
+    key = key_of(data, file, how.target, how.salvage, how.shared, how.timeline)
     part = how.cache.get(key)
     if part is None:
         part = read(data)

@@ -10,10 +10,12 @@ from msgspec import Struct, field
 
 from ...cost import NOTHING, Cost
 from ...resource import HBM, UNNAMED_WORK
+from ...units import parse
 from ...workload import Array, Avoidable, Hardware
 
 UNKNOWN = Cost.of({UNNAMED_WORK: None, HBM: None})  # of work that nobody can price
 NAME_LOST = "the damaged file lost the metadata that names its op"
+PICOSECOND = parse("1 ps", "s")
 Mark = int  # a step, by its place among the instances of its part
 
 
@@ -140,6 +142,24 @@ class IdleTally(Struct):
     steps: dict[Mark, tuple[int, int]] = field(default_factory=dict)
 
 
+class Lane(Struct, frozen=True, kw_only=True):
+    """What a device did in each bucket of a span of time: of the step with this mark, or of the run (``None``).
+
+    ``busy_ps`` is how much of each bucket something ran. ``ops`` are the longest operations of each bucket, by their places among the
+    device's rows, ``ops_ps`` their self times there, where operations that run at the same time share it; ``rest`` has the self time of
+    every operation in buckets where it is not among them.
+    """
+
+    mark: Mark | None
+    begin_ps: int
+    end_ps: int
+    width_ps: int
+    busy_ps: tuple[int, ...]
+    ops: tuple[tuple[int, ...], ...]
+    ops_ps: tuple[tuple[int, ...], ...]
+    rest: tuple[tuple[int, int], ...] = ()
+
+
 class DevicePart(Struct, frozen=True, kw_only=True):
     """One device of one host: what it is, when its work began and how long it lasted, what ran, and why it was idle."""
 
@@ -154,6 +174,7 @@ class DevicePart(Struct, frozen=True, kw_only=True):
     begin_ps: int = 0
     hardware: Hardware = Hardware()
     idle: Mapping[IdleKey, IdleTally] = field(default_factory=dict)
+    lanes: tuple[Lane, ...] = ()
 
     @property
     def end_ps(self) -> int:

@@ -3,6 +3,8 @@
 
 #include <stddef.h>
 
+enum { MOST_BUCKETS = 1000000 }; /* in one span */
+
 /* What both jobs are to Python: a profile held open, and a core job that must not be run twice at once. */
 typedef struct {
     PyObject_HEAD
@@ -279,6 +281,32 @@ static bool set_steps(xs_totals *core, PyObject *steps) {
     return sorted;
 }
 
+/* Spans of buckets written as begin, end, width, begin, end, width, …; their buckets are numbered one after the other. */
+static bool set_buckets(xs_totals *core, PyObject *buckets) {
+    if (buckets == Py_None) return true;
+    xs_list numbers = {0};
+    if (!xs_integers(buckets, &numbers)) return false;
+    bool right = numbers.count % 3 == 0;
+    int64_t first = 0;
+    for (size_t i = 0; right && i + 2 < numbers.count; i += 3) {
+        const int64_t *span = &XS_AT(numbers, int64_t, i);
+        uint64_t length = (uint64_t)span[1] - (uint64_t)span[0];
+        right = span[0] < span[1] && length <= INT64_MAX && span[2] > 0 && (length - 1) / (uint64_t)span[2] < MOST_BUCKETS;
+        xs_buckets *fresh = right ? xs_list_add(&core->buckets, sizeof *fresh) : NULL;
+        if (right && !fresh) {
+            xs_list_free(&numbers);
+            PyErr_NoMemory();
+            return false;
+        }
+        if (!right) break;
+        *fresh = (xs_buckets){span[0], span[1], span[2], first};
+        first += (int64_t)((length - 1) / (uint64_t)span[2]) + 1;
+    }
+    xs_list_free(&numbers);
+    if (!right) PyErr_SetString(PyExc_ValueError, "buckets are begin, end, width, …, a million at most in one span");
+    return right;
+}
+
 /* Pairs as [(start id, done id, group, weight)]. */
 static bool set_pairs(xs_totals *core, PyObject *pairs) {
     Py_ssize_t count = PySequence_Size(pairs);
@@ -309,15 +337,15 @@ static bool set_pairs(xs_totals *core, PyObject *pairs) {
 static int totals_init(PyObject *self, PyObject *arguments, PyObject *keywords) {
     Totals *totals = (Totals *)self;
     xs_totals *core = &totals->core;
-    PyObject *index, *slots, *only = Py_None, *steps = Py_None, *pairs = NULL;
+    PyObject *index, *slots, *only = Py_None, *steps = Py_None, *pairs = NULL, *buckets = Py_None;
     const char *keys = "", *distinct = "", *sums = "", *clock = "", *having = "";
     Py_ssize_t line, key_count = 0, distinct_count = 0, sum_count = 0, clock_count = 0, having_count = 0;
     int step_slot = XS_BY_EVENT_TIME, nested = 0, intervals = 0, parts[XS_SLOTS] = {0};
     static char *names[] = {"index", "line",  "slots",     "keys",  "distinct", "sums",      "clock",
-                            "having", "only", "step_slot", "steps", "pairs",    "nested", "intervals", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!nO|y#y#y#y#y#OiOOpp", names, xs_state(self)->index, &index, &line, &slots, &keys,
+                            "having", "only", "step_slot", "steps", "pairs",    "nested", "intervals", "buckets", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!nO|y#y#y#y#y#OiOOppO", names, xs_state(self)->index, &index, &line, &slots, &keys,
                                      &key_count, &distinct, &distinct_count, &sums, &sum_count, &clock, &clock_count, &having, &having_count,
-                                     &only, &step_slot, &steps, &pairs, &nested, &intervals)) {
+                                     &only, &step_slot, &steps, &pairs, &nested, &intervals, &buckets)) {
         return -1;
     }
     if (totals->job.index) {
@@ -345,7 +373,7 @@ static int totals_init(PyObject *self, PyObject *arguments, PyObject *keywords) 
     core->step_slot = step_slot;
     core->nested = nested;
     core->keep_intervals = intervals;
-    return set_steps(core, steps) && (!pairs || pairs == Py_None || set_pairs(core, pairs)) ? 0 : -1;
+    return set_steps(core, steps) && set_buckets(core, buckets) && (!pairs || pairs == Py_None || set_pairs(core, pairs)) ? 0 : -1;
 }
 
 static PyObject *totals_run(PyObject *self, PyObject *budget) {
@@ -435,6 +463,8 @@ static PyObject *totals_take(PyObject *self, PyObject *unused) {
                  put_columns(result, state, &core->cells, sizeof(xs_cell), cell_names) &&
                  put(result, "overlap_keys", xs_column_copy(state, core->overlap_set.rows.data, 2 * core->overlap_set.rows.count, 'q')) &&
                  put_columns(result, state, &core->overlaps, sizeof(xs_overlap), overlap_names) &&
+                 put(result, "bucket_keys", xs_column_copy(state, core->bucket_set.rows.data, 2 * core->bucket_set.rows.count, 'q')) &&
+                 put(result, "bucket_ps", xs_column_copy(state, core->bucket_ps.data, core->bucket_ps.count, 'q')) &&
                  put_pairs(result, state, core->links) && put(result, "texts", texts_list(&core->walk, &core->texts));
     core->intervals.intervals.count *= 2; /* as numbers: begin, end, begin, end, … */
     right = right && put(result, "intervals", xs_column_take(state, &core->intervals.intervals, 'q'));

@@ -16,13 +16,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from .attribute import UNKNOWN, DevicePart, Extent, Mark, Share, Subject, Tally
+from .attribute import UNKNOWN, DevicePart, Extent, Lane, Mark, Share, Subject, Tally
 from .compilation import changed_shapes
 from .idle import IdleDevice, explain, source_files
 from .modules import CONTROL, Place, Program, Programs, plain
 from .scan import Plane, Progress, Rows, RowsOf, Space, read_rows, union
 from .steps import HOST_PLANE, Host, Launches, read_host
+from .timeline import Span, shared_lane, spans
 
 _THUNK, _RUN, _STARTED, _ENDED = "hlo_op", "run_id", "_p", "_c"
 _BY = ("program_id", "hlo_module", _THUNK, "device_ordinal")
@@ -73,8 +75,10 @@ class _Spent(Struct):
     self_ps: dict[Subject, float] = field(default_factory=dict)
 
 
-def read_cpus(space: Space, programs: Programs, progress: Progress | None = None) -> tuple[list[DevicePart], Host, list[str]]:
-    """Every device of XLA's on a host, what the host says of its steps, and what is to be said about them."""
+def read_cpus(
+    space: Space, programs: Programs, progress: Progress | None = None, *, timeline: bool = False
+) -> tuple[list[DevicePart], Host, list[str]]:
+    """Every device of XLA's on a host, with its timeline if asked for, what the host says of its steps, and notes about them."""
     plane = next((plane for plane in space.planes if plane.name == HOST_PLANE), None)
     if plane is None or _THUNK not in plane.stat_ids:
         return [], Host(), []
@@ -87,8 +91,10 @@ def read_cpus(space: Space, programs: Programs, progress: Progress | None = None
     cut_off = _mark_runs(space, plane, host, runs)
     cut_off |= {run.mark for run in runs if run.mark is not None and not run.ended}
     parts = []
-    for device in sorted({event.thunk.device for event in events}):
-        mine = [event for event in events if event.thunk.device == device]
+    by_device: dict[int, list[_Event]] = {}
+    for event in events:
+        by_device.setdefault(event.thunk.device, []).append(event)
+    for device, mine in sorted(by_device.items()):
         begin, end = min(event.begin_ps for event in mine), max(event.end_ps for event in mine)
         spent = _spend(mine)
         rows, steps = _rows(mine, spent), _extents(mine, spent, cut_off)
@@ -109,6 +115,9 @@ def read_cpus(space: Space, programs: Programs, progress: Progress | None = None
                 idle=reasons,
             )
         )
+    if timeline:
+        shown = spans(parts)
+        parts = [replace(part, lanes=_lanes(by_device[part.ordinal], shown, part.rows)) for part in parts]
     return parts, host, [*host.notes, *(note for rows in tables for note in rows.notes)]
 
 
@@ -276,6 +285,19 @@ def _spend(events: Iterable[_Event]) -> _Spent:
 
 def _bounds(event: _Event) -> Iterable[tuple[int, bool]]:
     return (event.begin_ps, True), (event.end_ps, False)
+
+
+def _lanes(events: Sequence[_Event], shown: Iterable[Span], rows: Iterable[Subject]) -> tuple[Lane, ...]:
+    """The timeline of a device."""
+    places = {subject: place for place, subject in enumerate(rows)}
+    changes = [
+        (at, opens, int(event.outer), places[event.thunk.subject])
+        for event in events
+        if event.end_ps > event.begin_ps
+        for at, opens in _bounds(event)
+    ]
+    changes.sort(key=lambda change: change[0])
+    return tuple(shared_lane(changes, span) for span in shown)
 
 
 def _rows(events: Sequence[_Event], spent: _Spent) -> dict[Subject, Tally]:

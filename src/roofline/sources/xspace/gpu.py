@@ -4,14 +4,14 @@ An event outside of CUDA graphs names its instruction (``hlo_op``); in a graph i
 launches is one operation: helper kernels, memsets and copies are folded into it, and an execution counts once however many kernels it has.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import add
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ...errors import SourceError
-from .attribute import NAME_LOST, UNKNOWN, DevicePart, Extent, Launched, Mark, Share, Subject, Tally
+from .attribute import NAME_LOST, UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
 from .commands import launching
 from .compilation import Compilations, changed_shapes
 from .extents import extents
@@ -22,15 +22,24 @@ from .modules import Place, Program, Programs
 from .peaks import gpu_hardware, gpu_name, gpu_rates, ordinal
 from .scan import Plane, Progress, Space, Totals, read_totals, union
 from .steps import NO_MARK, Host, is_last, mark_of, step_lookup, was_tried
+from .timeline import Span, lanes, spans
 
 AUTOTUNING = Subject(name="autotuning", category="autotuning", notes=("kernels and copies that the compiler tried while it compiled",))
 Cells = Mapping[Key, Mapping[Mark, tuple[int, int]]]
 
 
 def read_gpus(
-    space: Space, planes: Sequence[Plane], programs: Programs, host: Host, compiled: Compilations, progress: Progress | None = None
+    space: Space,
+    planes: Sequence[Plane],
+    programs: Programs,
+    host: Host,
+    compiled: Compilations,
+    progress: Progress | None = None,
+    *,
+    timeline: bool = False,
+    warm: Collection[Mark] = (),
 ) -> tuple[list[DevicePart], list[str]]:
-    """Every GPU of a profile, and what is to be said about them."""
+    """Every GPU of a profile, with its timeline if that is asked for, and what is to be said about them."""
     steps = step_lookup(host.ids(host.launches), LAUNCH, compiled.tried(host.launches))
     asked = [(plane, request) for plane in planes for request in requests(plane, steps)]
     tables = read_totals(space, [request for _, request in asked], progress=progress, meanwhile=lambda: _price_ahead(programs, host))
@@ -50,7 +59,20 @@ def read_gpus(
         for device, part in zip(devices, parts, strict=True)
     ]
     reasons = explain(space, waiting, host, lambda function: changed_shapes(programs, function))
-    return [replace(part, idle=idle) for part, idle in zip(parts, reasons, strict=True)], notes
+    parts = [replace(part, idle=idle) for part, idle in zip(parts, reasons, strict=True)]
+    return (_with_lanes(space, devices, parts, warm) if timeline else parts), notes
+
+
+def _with_lanes(space: Space, devices: "Sequence[_Device]", parts: Sequence[DevicePart], warm: Collection[Mark]) -> list[DevicePart]:
+    """The devices with their timelines, for which their streams are read once more."""
+    shown = spans(parts, warm)
+    buckets = tuple(span.buckets for span in shown)
+    asked = [request for device in devices for request in requests(device.plane, None, [totals.line for totals in device.tables], buckets)]
+    tables = iter(read_totals(space, asked))
+    return [
+        replace(part, lanes=device.lanes(shown, [next(tables) for _ in device.tables], part.rows))
+        for device, part in zip(devices, parts, strict=True)
+    ]
 
 
 def _price_ahead(programs: Programs, host: Host) -> None:
@@ -180,6 +202,11 @@ class _Device:
             begin_ps=min(starts, default=0),
             hardware=gpu_hardware(self.plane),
         )
+
+    def lanes(self, shown: Sequence[Span], tables: Sequence[Totals], rows: Iterable[Subject]) -> tuple[Lane, ...]:
+        """Its timeline, from tables by bucket that have the same keys as those it was made from."""
+        places = {subject: place for place, subject in enumerate(rows)}
+        return lanes(shown, tables, [[places[self.owners[key].subject] for key in keys] for keys in self.streams])
 
     def _rows(self) -> dict[Subject, Tally]:
         mine: dict[Subject, list[Key]] = {}

@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...resource import HBM, PCIE, Resource
-from .scan import Line, Plane, Totals, TotalsOf
+from .scan import Buckets, Line, Plane, Totals, TotalsOf
 from .tables import Steps
 
 LAUNCH, SCOPE = "correlation_id", "scope_range_id"
@@ -109,13 +109,15 @@ def streams(plane: Plane) -> list[Line]:
     return [line for line in plane.lines if line.length and line.id not in _DERIVED and not _NOT_STREAMS.fullmatch(line.name)]
 
 
-def requests(plane: Plane, steps: Steps | None) -> list[TotalsOf]:
-    """What is asked of each stream of a GPU."""
-    lines = streams(plane)
+def requests(plane: Plane, steps: Steps | None, lines: Sequence[Line] | None = None, buckets: tuple[Buckets, ...] = ()) -> list[TotalsOf]:
+    """What is asked of each stream of a GPU, or of some of them; with buckets, the same keys again for a timeline."""
+    lines = streams(plane) if lines is None else lines
     idle = {id for id, name in plane.event_names.items() if _NOT_WORK.fullmatch(name)}
     # Of a damaged plane some names are lost: what they belong to is taken for work.
     work = [id for id in plane.event_names if id not in idle] if idle and plane.whole else None
-    return [TotalsOf(line=line, by=_BY, distinct=(LAUNCH, SCOPE), only=work, steps=steps, intervals=True) for line in lines]
+    return [
+        TotalsOf(line=line, by=_BY, distinct=(LAUNCH, SCOPE), only=work, steps=steps, intervals=True, buckets=buckets) for line in lines
+    ]
 
 
 def keys_of(plane: Plane, stream: int, totals: Totals) -> list[Key]:

@@ -13,9 +13,9 @@ from ...cost import Cost
 from ...errors import RooflineError
 from ...resource import Resource
 from ...workload import Array, Avoidable, Hardware
-from .attribute import DevicePart, Extent, IdleKey, IdleTally, Instance, Launched, Part, Share, Subject, Tally
+from .attribute import DevicePart, Extent, IdleKey, IdleTally, Instance, Lane, Launched, Part, Share, Subject, Tally
 
-MADE = (Array, Avoidable, Cost, DevicePart, Extent, Hardware, IdleKey, IdleTally, Instance, Launched, Part, Share, Subject, Tally)
+MADE = (Array, Avoidable, Cost, DevicePart, Extent, Hardware, IdleKey, IdleTally, Instance, Lane, Launched, Part, Share, Subject, Tally)
 VALUES = {made.__name__: made for made in MADE}
 FIELDS = {name: made.__struct_fields__ for name, made in VALUES.items()}
 PLAIN = (type(None), bool, int, float, str)

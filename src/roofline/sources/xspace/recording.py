@@ -18,12 +18,12 @@ from msgspec.structs import replace
 from ...cost import Cost
 from ...errors import SourceError
 from ...machine import Machine
-from ...units import parse
 from ...workload import Coverage, Device, IdleReason, KernelUse, Op, Recording, Step, StepsOnDevice, Workload
 from ...workload import Share as OpShare
-from .attribute import NAME_LOST, DevicePart, Extent, IdleKey, IdleTally, Instance, Mark, Part, Subject, Tally
+from .attribute import NAME_LOST, PICOSECOND, DevicePart, Extent, IdleKey, IdleTally, Instance, Mark, Part, Subject, Tally
 from .scan import Progress, Space, open_bytes, open_space
 from .space import sniff as looks_like_space
+from .timeline import in_seconds, left_out
 
 if TYPE_CHECKING:
     from ...hlo.price.collectives import Network
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 FORMAT = "xspace"
 TPU_PREFIX, GPU_PREFIX = "/device:TPU:", "/device:GPU:"
-PICOSECOND = parse("1 ps", "s")
 
 
 def sniff(head: bytes, path: Path) -> bool:
@@ -48,16 +47,18 @@ def read_part(
     data: bytes | mmap | None = None,
     salvage: bool = False,
     shared: bool = False,
+    timeline: bool = False,
     known: Known | None = None,
     progress: Progress | None = None,
 ) -> Part:
     """What one file says, or its ``data`` where those are in memory already (from a remote file system).
 
-    With ``shared`` programs are known by their content, which is the same on every host; their ids are not. ``known`` gathers them, so that
+    With ``shared`` programs are known by their content, which is the same on every host; their ids are not. ``timeline`` reads devices a
+    second time for what they did when. ``known`` gathers them, so that
     hosts that are read one after the other parse and price each program once.
     """
     with open_space(path, salvage=salvage) if data is None else open_bytes(data, str(path), salvage=salvage) as space:
-        found = _devices(_Request(space, target, shared, known, progress))
+        found = _devices(_Request(space, target, shared, timeline, known, progress))
         devices, notes = found.devices, found.notes
         if not devices and salvage and space.notes:
             raise SourceError(f"{space.notes[0].partition('; ')[0]}; no device activity can be read before the damage")
@@ -120,6 +121,7 @@ class _Request(Struct, frozen=True):
     space: Space
     target: Machine | None
     shared: bool
+    timeline: bool
     known: Known | None
     progress: Progress | None
 
@@ -138,7 +140,7 @@ def _tpus(request: _Request) -> _Found:
         return _Found()
     from .tpu import read_tpus
 
-    return _Found(*read_tpus(request.space, request.target, request.progress))
+    return _Found(*read_tpus(request.space, request.target, request.progress, timeline=request.timeline))
 
 
 def _gpus(request: _Request) -> _Found:
@@ -153,7 +155,8 @@ def _gpus(request: _Request) -> _Found:
     programs = Programs(request.space, "gpu", _network(request.target), digests=request.shared, known=request.known)
     host = read_host(request.space, launches=True)
     compiled = compilations(request.space)
-    parts, notes = read_gpus(request.space, planes, programs, host, compiled, request.progress)
+    warm = warm_up(len(host.annotations), compiled.marks(host.annotations)) if request.timeline else ()
+    parts, notes = read_gpus(request.space, planes, programs, host, compiled, request.progress, timeline=request.timeline, warm=warm)
     return _Found(parts, host.instances, [*host.notes, *notes, *programs.notes], host.begin_ps, *_compiled(compiled, host))
 
 
@@ -191,7 +194,7 @@ def _cpus(request: _Request) -> _Found:
     from .modules import Programs
 
     programs = Programs(request.space, "cpu", digests=request.shared, known=request.known)
-    parts, host, notes = read_cpus(request.space, programs, request.progress)
+    parts, host, notes = read_cpus(request.space, programs, request.progress, timeline=request.timeline)
     compiled = compilations(request.space)
     return _Found(parts, host.instances, [*notes, *programs.notes], host.begin_ps, *_compiled(compiled, host))
 
@@ -236,7 +239,8 @@ def merge(parts: Iterable[Part]) -> Recording:
         idle=_idle(ordered, keys),
         compile_s=max((part.compile_ps for part in ordered), default=0) * PICOSECOND,
         warm_up_s=max((part.warm_up_ps for part in ordered), default=0) * PICOSECOND,
-        notes=tuple(dict.fromkeys(note for part in ordered for note in part.notes)),
+        timeline=in_seconds(ordered, numbers, keys, {subject: place for place, (subject, _) in enumerate(rows)}),
+        notes=tuple(dict.fromkeys((*(note for part in ordered for note in part.notes), *left_out(ordered)))),
     )
 
 

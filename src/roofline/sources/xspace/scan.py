@@ -18,6 +18,7 @@ What the layers above need, and where it is:
   executions; ``first_ps`` gives the order of nodes in time; ``overlaps`` is what kernels of one execution hide of each other. Steps by
   ``correlation_id``. Events one by one (for joining counters in launch order): `read_rows`.
 - CPU thunks: `read_totals` with ``having=("hlo_op",)``, ``nested``, over the lines of the host's threads.
+- A timeline: `read_totals` with ``buckets``, spans of time in which the self time of each key is told bucket by bucket (``spread``).
 - Busy time: ``busy_ps`` of a line; of several lines, `union` of their ``intervals``.
 
 Memory grows with distinct keys, steps and merged intervals (`read_totals`) or with the rows kept (`read_rows`); pages of the file are
@@ -34,13 +35,14 @@ from typing import Any
 from ...errors import UsageError
 from .reading import Job, Progress, cores, in_parts, part_counts, read_all, whole
 from .space import NOT_BUILT, EventMetadata, Line, Plane, Slice, Space, Value, open_bytes, open_space, sniff, unpacked_limit
-from .tables import NO_STEP, Cells, Integers, Overlaps, Pair, Pairs, Rows, RowsOf, StatColumn, Steps, Totals, TotalsOf
+from .tables import NO_STEP, Buckets, Cells, Integers, Overlaps, Pair, Pairs, Rows, RowsOf, Spread, StatColumn, Steps, Totals, TotalsOf
 
 if NOT_BUILT is None:
     from . import _scan
 
 __all__ = [
     "NO_STEP",
+    "Buckets",
     "Cells",
     "EventMetadata",
     "Line",
@@ -144,6 +146,7 @@ def read_totals(
             pairs=[(pair.start, pair.done, pair.group, pair.weight) for pair in request.pairs],
             nested=request.nested,
             intervals=request.intervals,
+            buckets=array("q", [number for one in request.buckets for number in (one.begin_ps, one.end_ps, one.width_ps)]),
         )
 
     def table(request: TotalsOf, found: Mapping[str, Any], notes: tuple[str, ...]) -> Totals:
@@ -152,8 +155,8 @@ def read_totals(
     threads = threads or cores()
     counts = part_counts([request.line for request in requests], threads)
     lines = [
-        # Fractions add up to another number in another order, and a pair's halves may lie anywhere.
-        whole(request.line) if request.sums or request.pairs else in_parts(space, request.line, count)
+        # Fractions add up to another number in another order, a pair's halves may lie anywhere, and buckets are not joined.
+        whole(request.line) if request.sums or request.pairs or request.buckets else in_parts(space, request.line, count)
         for request, count in zip(requests, counts, strict=True)
     ]
     return read_all(space, requests, lines, start, table, threads, progress, meanwhile)
@@ -230,6 +233,7 @@ def _totals(request: TotalsOf, plane: Plane, found: Mapping[str, Any], notes: tu
             count=views["overlap_count"],
             time_ps=views["overlap_time_ps"],
         ),
+        spread=Spread(key=views["bucket_keys"][0::2], bucket=views["bucket_keys"][1::2], self_ps=views["bucket_ps"]),
         pairs=_pairs(views, found) if request.pairs else None,
         intervals=views["intervals"],
         busy_ps=found["busy_ps"],

@@ -49,6 +49,31 @@ class Steps(Struct, frozen=True):
         return cls(triples)
 
 
+class Buckets(Struct, frozen=True):
+    """A span of time in buckets of one width, the last of which may be shorter: ``count`` of them, fewer if the span is very short."""
+
+    begin_ps: int
+    end_ps: int
+    width_ps: int
+
+    @classmethod
+    def of(cls, begin_ps: int, end_ps: int, count: int) -> "Buckets":
+        """A span in this many buckets, or in fewer if it is shorter than as many picoseconds.
+
+        >>> Buckets.of(0, 999, 4).count, Buckets.of(0, 3, 100).count
+        (4, 3)
+        """
+        return cls(begin_ps, end_ps, max(1, -(-(end_ps - begin_ps) // count)))
+
+    @property
+    def count(self) -> int:
+        return -(-(self.end_ps - self.begin_ps) // self.width_ps)
+
+    def length_ps(self, bucket: int) -> int:
+        """How long a bucket is."""
+        return min(self.width_ps, self.end_ps - self.begin_ps - bucket * self.width_ps)
+
+
 class Pair(Struct, frozen=True, kw_only=True):
     """An asynchronous op: the metadata ids of its two halves. Those of one group share a link, in proportion to weight (bytes)."""
 
@@ -76,7 +101,8 @@ class TotalsOf(Struct, frozen=True, kw_only=True):
     """Which events of a line to sum up, and how.
 
     Keys are (metadata id, values of the stats ``by``). ``distinct``: two stats at most whose changes are counted. ``sums``: four at most
-    that are added up. ``nested``: an event inside another takes its self time from it; otherwise the earlier event keeps it.
+    that are added up. ``nested``: an event inside another takes its self time from it; otherwise the earlier event keeps it. ``buckets``:
+    spans of time in which self time is told by bucket as well.
     """
 
     line: Line
@@ -90,6 +116,7 @@ class TotalsOf(Struct, frozen=True, kw_only=True):
     steps: Steps | None = None
     pairs: tuple[Pair, ...] = ()
     intervals: bool = False
+    buckets: tuple[Buckets, ...] = ()
 
     def __post_init__(self) -> None:
         for what, names, most in (("by", self.by, MOST_KEYS), ("distinct", self.distinct, MOST_DISTINCT), ("sums", self.sums, MOST_SUMS)):
@@ -166,6 +193,14 @@ class Cells(Struct, frozen=True, kw_only=True, eq=False):
     last_ps: Integers
 
 
+class Spread(Struct, frozen=True, kw_only=True, eq=False):
+    """The self time of a key (by row of the totals) in a bucket; the buckets of several spans are numbered one after the other."""
+
+    key: Integers
+    bucket: Integers
+    self_ps: Integers
+
+
 class Overlaps(Struct, frozen=True, kw_only=True, eq=False):
     """How long events of one key ran while an earlier one of the same execution had not ended."""
 
@@ -211,6 +246,7 @@ class Totals(Struct, frozen=True, kw_only=True, eq=False):
     sums: Mapping[str, memoryview]
     cells: Cells
     overlaps: Overlaps
+    spread: Spread
     pairs: Pairs | None
     intervals: Integers
     busy_ps: int

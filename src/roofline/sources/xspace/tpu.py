@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ...machine import Machine
 from .attribute import NAME_LOST, UNKNOWN, DevicePart, Instance, Share, Subject, Tally
 from .extents import extents
 from .peaks import ordinal, tpu_name, tpu_rates
-from .scan import NO_STEP, Line, Pair, Plane, Progress, Space, Totals, TotalsOf, read_totals, union
+from .scan import NO_STEP, Buckets, Line, Pair, Plane, Progress, Space, Totals, TotalsOf, read_totals, union
+from .timeline import lanes, spans
 from .tpu_ops import TpuOp, link, needs_program, paired, subject, tpu_op, weight
 from .tpu_steps import DeviceSteps, device_steps
 
@@ -26,9 +28,9 @@ _GROUPS = {"to host": 0, "from host": 1, "collectives": 2}
 
 
 def read_tpus(
-    space: Space, target: "Machine | None", progress: Progress | None = None
+    space: Space, target: "Machine | None", progress: Progress | None = None, *, timeline: bool = False
 ) -> tuple[list[DevicePart], tuple[Instance, ...], list[str]]:
-    """Every TPU core of a profile, with its SparseCores; the steps they ran; and what is to be said about them."""
+    """Every TPU core of a profile, with its SparseCores and its timeline if asked for; the steps they ran; and notes about them."""
     modules = _Modules(space, target)
     chips: dict[str, list[_Core]] = {plane.name: [_Core(space, plane, modules)] for plane in space.planes if _is_core(plane.name)}
     for plane in space.planes:
@@ -41,7 +43,10 @@ def read_tpus(
     for (core, _), totals in zip(asked, read_totals(space, [request for _, request in asked], progress=progress), strict=True):
         core.totals = totals
         notes += totals.notes
-    parts = [_part(cores, steps) for cores in ready if any(core.totals for core in cores)]
+    chips_read = [cores for cores in ready if any(core.totals for core in cores)]
+    parts = [_part(cores, steps) for cores in chips_read]
+    if timeline:
+        parts = _with_lanes(space, chips_read, parts)
     return parts, instances, [*notes, *(note for core, _ in asked for note in core.notes), *modules.notes]
 
 
@@ -127,6 +132,11 @@ class _Core(Struct):
             ),
         )
 
+    def bucket_request(self, buckets: tuple[Buckets, ...], alone: bool) -> TotalsOf:
+        """What is asked of the core's operations for a timeline."""
+        assert self.line is not None
+        return TotalsOf(line=self.line, device_clock=True, nested=True, intervals=not alone, buckets=buckets)
+
     def _joins(self) -> list[_Join]:
         """Starts and the dones that take their results, in the same program."""
         halves = [self.op(id) for id, name in self.plane.event_names.items() if "-start" in name or "-done" in name]
@@ -138,10 +148,23 @@ class _Core(Struct):
                 found.append(_Join(start, done))
         return found
 
+    def subjects(self) -> list[Subject]:
+        """What each row of its totals belongs to."""
+        assert self.totals is not None
+        halves = self._halves()
+        return [self._subject(id) if id not in halves else self._joined(self.joins[halves[id]]) for id in self.totals.metadata_id]
+
+    def _halves(self) -> dict[int, int]:
+        """The asynchronous operation that each half belongs to, by metadata id."""
+        return {half.id: number for number, join in enumerate(self.joins) for half in (join.start, join.done)}
+
+    def _joined(self, join: _Join) -> Subject:
+        return paired(join.start, join.done, self.modules.name(join.start.program), self.modules.get(join.start))
+
     def rows(self) -> dict[Subject, Tally]:
         """What ran on the core."""
         assert self.totals is not None
-        halves = {half.id: number for number, join in enumerate(self.joins) for half in (join.start, join.done)}
+        halves = self._halves()
         joined = [Tally() for _ in self.joins]
         rows: dict[Subject, Tally] = {}
         tallies = self._tallies()
@@ -155,8 +178,7 @@ class _Core(Struct):
         self._add_pairs(joined)
         for join, tally in zip(self.joins, joined, strict=True):
             if tally.kernels:
-                whole = paired(join.start, join.done, self.modules.name(join.start.program), self.modules.get(join.start))
-                _add(rows, whole, tally)
+                _add(rows, self._joined(join), tally)
         return rows
 
     def _subject(self, id: int) -> Subject:
@@ -217,6 +239,20 @@ def _part(cores: Sequence[_Core], steps: DeviceSteps) -> DevicePart:
         steps=extents(tables, int, steps.complete.get(main.plane.name, ())),
         begin_ps=min(starts, default=0),
     )
+
+
+def _with_lanes(space: Space, chips: Sequence[Sequence[_Core]], parts: Sequence[DevicePart]) -> list[DevicePart]:
+    """The devices with their timelines, for which their operations are read once more."""
+    shown = spans(parts)
+    buckets = tuple(span.buckets for span in shown)
+    asked = [core.bucket_request(buckets, alone=len(cores) == 1) for cores in chips for core in cores]
+    tables = iter(read_totals(space, asked))
+    found = []
+    for cores, part in zip(chips, parts, strict=True):
+        places = {subject: place for place, subject in enumerate(part.rows)}
+        owners = [[places[subject] for subject in core.subjects()] for core in cores]
+        found.append(replace(part, lanes=lanes(shown, [next(tables) for _ in cores], owners)))
+    return found
 
 
 def _add(rows: dict[Subject, Tally], subject: Subject, tally: Tally) -> None:

@@ -83,7 +83,8 @@ static bool apart(const xs_totals *first, const xs_totals *second) {
 static bool absorbable(const xs_totals *totals, const xs_totals *part) {
     xs_fault_kind fault = part->walk.fault.kind;
     return totals != part && !totals->finished && totals->walk.p == part->walk.begin && totals->walk.end == part->walk.end &&
-           totals->key_set.width == part->key_set.width && !totals->sums && !totals->links && !part->links &&
+           totals->key_set.width == part->key_set.width && !totals->sums && !totals->links && !part->links && !totals->buckets.count &&
+           !part->buckets.count &&
            (part->finished || part->started) && fault != XS_OVERFLOW && fault != XS_NO_MEMORY && apart(totals, part) &&
            sums_fit(totals, part);
 }

@@ -15,12 +15,33 @@ static bool same_execution(const xs_waiting *a, const xs_waiting *b) {
     return false;
 }
 
-static bool add_self(xs_totals *totals, uint32_t key, int32_t cell, int64_t amount) {
+/* A key's time from one instant to another, added to the buckets that it falls into or taken out of them. */
+static xs_fault_kind spread(xs_totals *totals, uint32_t key, int64_t from, int64_t to, int64_t sign) {
+    for (size_t i = 0; i < totals->buckets.count; i++) {
+        const xs_buckets *span = &XS_AT(totals->buckets, xs_buckets, i);
+        int64_t at = from > span->begin ? from : span->begin, end = to < span->end ? to : span->end;
+        while (at < end) {
+            int64_t place = (at - span->begin) / span->width, rest = span->width - (at - span->begin) % span->width;
+            int64_t row = xs_set_add(&totals->bucket_set, (int64_t[]){key, span->first + place});
+            int64_t part = end - at < rest ? end - at : rest;
+            if (row < 0 || ((size_t)row == totals->bucket_ps.count && !xs_push(&totals->bucket_ps, 0))) return XS_NO_MEMORY;
+            if (!xs_add(XS_AT(totals->bucket_ps, int64_t, row), sign * part, &XS_AT(totals->bucket_ps, int64_t, row))) return XS_OVERFLOW;
+            at += part;
+        }
+    }
+    return XS_FINE;
+}
+
+/* Gives a key the time from one instant to another (sign 1), or takes it away (-1). */
+static xs_fault_kind add_self(xs_totals *totals, uint32_t key, int32_t cell, int64_t from, int64_t to, int64_t sign) {
     xs_total *total = &XS_AT(totals->totals, xs_total, key);
-    if (!xs_add(total->self_ps, amount, &total->self_ps)) return false;
-    if (cell < 0) return true;
-    xs_cell *part = &XS_AT(totals->cells, xs_cell, cell);
-    return xs_add(part->self_ps, amount, &part->self_ps);
+    int64_t amount = sign * (to - from);
+    if (!xs_add(total->self_ps, amount, &total->self_ps)) return XS_OVERFLOW;
+    if (cell >= 0) {
+        xs_cell *part = &XS_AT(totals->cells, xs_cell, cell);
+        if (!xs_add(part->self_ps, amount, &part->self_ps)) return XS_OVERFLOW;
+    }
+    return totals->buckets.count ? spread(totals, key, from, to, sign) : XS_FINE;
 }
 
 /* The earlier event keeps the time both cover: own = end − max(start, latest end so far). */
@@ -28,7 +49,8 @@ static xs_fault_kind settle_queued(xs_totals *totals, const xs_waiting *event) {
     const xs_waiting *cover = &totals->cover;
     bool covered = totals->started && cover->end > event->start;
     int64_t from = covered ? cover->end : event->start;
-    if (event->end > from && !add_self(totals, event->key, event->cell, event->end - from)) return XS_OVERFLOW;
+    xs_fault_kind wrong = event->end > from ? add_self(totals, event->key, event->cell, from, event->end, 1) : XS_FINE;
+    if (wrong) return wrong;
     if (covered && event->end > event->start && same_execution(cover, event)) {
         int64_t pair = xs_set_add(&totals->overlap_set, (int64_t[]){cover->key, event->key});
         if (pair < 0) return XS_NO_MEMORY;
@@ -48,11 +70,12 @@ static xs_fault_kind settle_nested(xs_totals *totals, const xs_waiting *event) {
     while (stack->count && XS_AT(*stack, xs_open, stack->count - 1).end < event->end) {
         from = XS_AT(*stack, xs_open, --stack->count).end;
     }
-    if (!add_self(totals, event->key, event->cell, event->end - from)) return XS_OVERFLOW;
-    if (stack->count) {
+    xs_fault_kind wrong = add_self(totals, event->key, event->cell, from, event->end, 1);
+    if (!wrong && stack->count) {
         const xs_open *parent = &XS_AT(*stack, xs_open, stack->count - 1);
-        if (!add_self(totals, parent->key, parent->cell, from - event->end)) return XS_OVERFLOW;
+        wrong = add_self(totals, parent->key, parent->cell, from, event->end, -1);
     }
+    if (wrong) return wrong;
     xs_open *open = xs_list_add(stack, sizeof *open);
     if (!open) return XS_NO_MEMORY;
     *open = (xs_open){event->end, event->key, event->cell};

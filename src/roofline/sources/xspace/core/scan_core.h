@@ -190,6 +190,11 @@ typedef struct {
     int64_t low, high, label;
 } xs_step;
 
+/* A span of time in buckets of one width, of which the last may be shorter, and the number of its first bucket. */
+typedef struct {
+    int64_t begin, end, width, first;
+} xs_buckets;
+
 /* An asynchronous operation: the metadata ids of its two halves, and whom it shares a link with. */
 typedef struct {
     int64_t start_id, done_id;
@@ -255,7 +260,8 @@ typedef struct {
     int step_slot;                  /* whose value `steps` are intervals of: a slot, or a clock */
     bool nested;                    /* an event inside another takes its time from it; else the earlier event keeps it */
     bool keep_intervals;
-    xs_list steps; /* xs_step */
+    xs_list steps;   /* xs_step */
+    xs_list buckets; /* xs_buckets: where self time is to be told by bucket, too */
     xs_links *links;
 
     /* The answers. */
@@ -266,6 +272,8 @@ typedef struct {
     xs_list cells;      /* xs_cell */
     xs_set overlap_set; /* rows of 2: the key that covers, the key that is covered */
     xs_list overlaps;   /* xs_overlap, within one execution */
+    xs_set bucket_set;  /* rows of 2: key, bucket */
+    xs_list bucket_ps;  /* int64_t: self time of the key in the bucket */
     xs_union intervals;
     int64_t busy_ps, first_ps, last_ps, rewinds, aggregated;
 

@@ -18,7 +18,7 @@ void xs_totals_init(xs_totals *totals) {
     totals->offset_slot = totals->duration_slot = -1;
     totals->step_slot = XS_BY_EVENT_TIME;
     totals->key = -1;
-    totals->key_set.width = totals->cell_set.width = totals->overlap_set.width = 2;
+    totals->key_set.width = totals->cell_set.width = totals->overlap_set.width = totals->bucket_set.width = 2;
     totals->first_ps = INT64_MAX;
     totals->last_ps = INT64_MIN;
 }
@@ -31,8 +31,9 @@ bool xs_totals_key(xs_totals *totals, int slot) {
 }
 
 void xs_totals_free(xs_totals *totals) {
-    xs_set *sets[] = {&totals->key_set, &totals->cell_set, &totals->overlap_set};
-    xs_list *lists[] = {&totals->steps, &totals->totals, &totals->cells, &totals->overlaps, &totals->stack};
+    xs_set *sets[] = {&totals->key_set, &totals->cell_set, &totals->overlap_set, &totals->bucket_set};
+    xs_list *lists[] = {&totals->steps,    &totals->buckets,   &totals->totals, &totals->cells,
+                        &totals->overlaps, &totals->bucket_ps, &totals->stack};
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) xs_set_free(sets[i]);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) xs_list_free(lists[i]);
     xs_union_free(&totals->intervals);
