@@ -32,16 +32,21 @@ HOSTILE = (
 )
 
 
-def capture(name: str) -> Report:
+def capture(name: str, *, timeline: bool = False) -> Report:
     """The report on a capture of one H200."""
     path = DATA / "h200" / f"{name}.xplane.pb"
-    recording = read(path if path.exists() else path.with_suffix(".pb.gz"))
+    recording = read(path if path.exists() else path.with_suffix(".pb.gz"), timeline=timeline)
     return analyze(recording, of_device(recording.devices[0]))
 
 
 def on_cpu() -> Report:
     """The report on a program that ran on the host's own cores."""
     return analyze(read(DATA / "cpu" / "jax_one.xplane.pb.gz"), load("epyc-9654"))
+
+
+def four_devices() -> Report:
+    """The report on four devices of one host, with what each did when."""
+    return analyze(read(DATA / "cpu" / "jax_four.xplane.pb.gz", timeline=True), load("epyc-9654"))
 
 
 def hostile() -> Report:
@@ -145,6 +150,8 @@ PAGES: dict[str, Callable[[], Report]] = {
     "custom": lambda: capture("jax_custom"),
     "fusion": lambda: capture("jax_fusion"),
     "cpu": on_cpu,
+    "timeline": lambda: capture("jax_train", timeline=True),
+    "four_devices": four_devices,
     "hostile": hostile,
     "feeds": feeds,
     "hosts": hosts,

@@ -20,7 +20,7 @@ function randomState() {
     selected: () => [...new Set(several(() => random(9)))].sort((one, other) => one - other), window: () => pick([null, [0.01, 1000, 1e9, 2.5e15], [1.5e-9, 3, 0.25, 7]]),
     hidden: () => several(() => pick(["hbm", "matrix/bf16"])), shown: () => several(() => pick(["l2", "vmem.read"])), chip: () => pick([null, "tpu-v7x/device", "h200-sxm"]),
     factors: () => pick([{}, { compute: 1.25 }, { bandwidth: 0.5, "matrix/bf16": 2 }]), compare: () => pick([true, false]), scopes: () => pick([["total"], [], DEFAULTS.scopes]),
-    labels: () => pick([true, false]),
+    labels: () => pick([true, false]), timeline: () => pick(["step", "run"]), stretch: () => pick([null, [0, 0], [7, 999]]),
   };
   return Object.fromEntries(Object.keys(DEFAULTS).map((name) => [name, random(3) ? DEFAULTS[name] : of[name]()]));
 }
@@ -50,7 +50,7 @@ test("what makes no sense gives the default of its field, and leaves the others"
   const bad = [
     "level=", "level=%", "level=HBM", "level=../x", "colour=red", "size=huge", "feeds=maybe", "step=1.5", "step=x", "group=shoe", "depth=", "sort=__proto__%20", "window=1,2,3",
     "window=2,1,1,2", "window=0,1,1,2", "window=a,b,c,d", "selected=1-", "selected=9-1", "selected=0-999999999", "selected=-1", "factors=compute", "factors=compute:0",
-    "factors=compute:1e9", "factors=compute:-1", "factors=a:b:c", "categories=%E0%A4%A", "filter=%", "theme=blue", "compare=2", "__proto__=1", "constructor=1", "=", "&&&", "filter",
+    "factors=compute:1e9", "factors=compute:-1", "factors=a:b:c", "categories=%E0%A4%A", "filter=%", "theme=blue", "compare=2", "stretch=5-2", "stretch=a-b", "stretch=3", "timeline=day", "__proto__=1", "constructor=1", "=", "&&&", "filter",
   ];
   for (const part of bad) assert.deepEqual(decode(`${part}&labels=0`), { ...DEFAULTS, labels: false }, part);
   for (const fragment of [null, undefined, 7, "#", "#####", "\ud800", "a".repeat(100000)]) assert.deepEqual(decode(fragment), DEFAULTS);

@@ -23,6 +23,7 @@ import { program } from "#page/program.js";
 import { programRows } from "#page/program_rows.js";
 import { decode, encode, store as storeOf } from "#page/state.js";
 import { table } from "#page/table.js";
+import { timeline } from "#page/timeline.js";
 import { plain, show } from "#page/units.js";
 
 const report = given("report");
@@ -56,6 +57,8 @@ const ROWS = [
   "step",
   "device",
   "host",
+  "timeline",
+  "stretch",
   "group",
   "depth",
   "sort",
@@ -205,6 +208,7 @@ const opsView = h(
 );
 const whole = program({ report, store, card: hovering });
 const summary = figures({ report, store });
+const when = timeline({ report, store });
 
 const files = report.input.files ?? [];
 const fileName = (path) => path.split(/[\\/]/).pop() || path;
@@ -246,7 +250,7 @@ const top = topBar({
 
 const view = h("div", { id: "view", class: "view", role: "tabpanel", tabindex: "-1" }, opsView, whole.root);
 fill(document.getElementById("top"), top.root);
-fill(document.getElementById("main"), summary.root, view);
+fill(document.getElementById("main"), summary.root, when.root, view);
 fill(
   document.getElementById("foot"),
   h("p", {
@@ -274,6 +278,7 @@ function update() {
   view.setAttribute("aria-labelledby", `tab-${tab}`);
   top.update({ ...state, tab });
   summary.update(state, derived);
+  when.update(state, derived);
   opsView.hidden = tab === "program";
   whole.root.hidden = tab !== "program" && !printing.now;
   opsBelow.hidden = tab === "compare";

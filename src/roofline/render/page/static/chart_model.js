@@ -19,6 +19,7 @@ import { add, machine as machineFrom, rateTitle, resource, scaled, title } from 
 import { programRows } from "#page/program_rows.js";
 import { OWN_LEVEL, ownMachine, select, sort, totals } from "#page/rows.js";
 import { extent, flat, slant } from "#page/scale.js";
+import { opsIn } from "#page/stretch.js";
 import { percent, show } from "#page/units.js";
 
 /** The machine of a state: the report's own or another chip of the catalogue, with its ceilings scaled. */
@@ -38,7 +39,9 @@ export function rowsOf(report, state, machine = ownMachine(report)) {
   const { test, problem } = parse(state.filter);
   const sets = [["category", state.categories], ["bound", state.bounds], ["dtype", state.dtypes]].filter(([, words]) => words.length);
   const wanted = sets.map(([key, words]) => [key, new Set(words)]);
-  const filtered = all.filter((row) => wanted.every(([key, words]) => words.has(row[key] ?? "")) && test(row, whole));
+  const ran = opsIn(report, state);
+  const passes = (row) => wanted.every(([key, words]) => words.has(row[key] ?? "")) && test(row, whole);
+  const filtered = all.filter((row) => (!ran || ran.has(row.id)) && passes(row));
   const rows = sort(group(filtered, state.group, state.depth), state.sort, state.descending);
   return { rows, filtered, all, totals: whole, shown: totals(filtered), problem };
 }

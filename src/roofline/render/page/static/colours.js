@@ -8,13 +8,13 @@ const DARK = ["#56B4E9", "#E8702A", "#009E73", "#D98CB8", "#F0E442", "#3C7DD9"];
 
 /** The two themes; text has a contrast of at least 4.5 against the background, lines of at least 3. */
 export const THEMES = Object.freeze({
-  light: theme("light", "#FFFFFF", "#1B1F24", "#5B636D", "#E7EAEE", LIGHT),
-  dark: theme("dark", "#14171B", "#ECEFF3", "#A3ABB5", "#2A3038", DARK),
+  light: theme("light", "#FFFFFF", "#1B1F24", "#5B636D", "#E7EAEE", "#CDD3DA", LIGHT),
+  dark: theme("dark", "#14171B", "#ECEFF3", "#A3ABB5", "#2A3038", "#4A545F", DARK),
 });
 
-function theme(name, background, ink, muted, grid, series) {
+function theme(name, background, ink, muted, grid, edge, series) {
   const [memory, compute, good] = series;
-  return Object.freeze({ name, background, ink, muted, grid, series: Object.freeze(series), memory, compute, good });
+  return Object.freeze({ name, background, ink, muted, grid, edge, series: Object.freeze(series), memory, compute, good });
 }
 
 /** What dots can be coloured by. */
@@ -27,6 +27,12 @@ export function ofUnit(theme, unit) {
   if (unit === "vector") return theme.series[3];
   if (unit === "hbm") return theme.memory;
   return resource(unit).isLink ? theme.good : theme.series[4];
+}
+
+/** The colour of a part of a time: what is needed in ink, what is lost in the colour of what bounds it, idle in the grey of lines. */
+export function causeColour(theme, cause) {
+  const { ink, memory, compute, good, muted, series, edge } = theme;
+  return { needed: ink, memory, compute, communication: good, latency: muted, unneeded: series[3], unpriced: series[5], idle: edge }[cause] ?? muted;
 }
 
 /**

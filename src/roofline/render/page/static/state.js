@@ -20,6 +20,7 @@ const WHOLE = { write: String, read: (text) => (/^-?\d{1,9}$/.test(text) ? Numbe
 const WORDS = { write: (words) => words.map(item).join(","), read: readWords };
 const IDS = { write: (numbers) => ranges(numbers, ","), read: readRanges }; // "3-7,9"
 const WINDOW = { write: (window) => window.map((value) => Number(value.toPrecision(WINDOW_DIGITS))).join(","), read: readWindow };
+const STRETCH = { write: (buckets) => buckets.join("-"), read: readStretch };
 const FACTORS = { write: writeFactors, read: readFactors };
 const word = (pattern) => ({ write: escaped, read: (text) => (pattern.test(unescaped(text) ?? "") ? unescaped(text) : undefined) });
 const oneOf = (values) => ({ write: escaped, read: (text) => (values.includes(unescaped(text)) ? unescaped(text) : undefined) });
@@ -43,6 +44,8 @@ const FIELDS = {
   step: [null, WHOLE],
   device: [null, WHOLE],
   host: [null, TEXT],
+  timeline: ["step", oneOf(["step", "run"])],
+  stretch: [null, STRETCH], // first and last bucket of the timeline; null: all of it
   group: ["", oneOf(GROUPINGS.map((one) => one.key))],
   depth: [2, WHOLE], // levels of scope kept when grouping by it
   sort: ["time_s", word(KEY)],
@@ -134,6 +137,11 @@ function readWindow(text) {
   const window = text.split(",").map(Number);
   const sound = window.length === 4 && window.every((value) => value > 0 && Number.isFinite(value));
   return sound && window[0] < window[1] && window[2] < window[3] ? window : undefined;
+}
+
+function readStretch(text) {
+  const [, first, last] = /^(\d{1,6})-(\d{1,6})$/.exec(text) ?? [];
+  return first && Number(first) <= Number(last) ? [Number(first), Number(last)] : undefined;
 }
 
 function writeFactors(factors) {

@@ -32,16 +32,12 @@ static xs_fault_kind spread(xs_totals *totals, uint32_t key, int64_t from, int64
     return XS_FINE;
 }
 
-/* Gives a key the time from one instant to another (sign 1), or takes it away (-1). */
-static xs_fault_kind add_self(xs_totals *totals, uint32_t key, int32_t cell, int64_t from, int64_t to, int64_t sign) {
+static bool add_self(xs_totals *totals, uint32_t key, int32_t cell, int64_t amount) {
     xs_total *total = &XS_AT(totals->totals, xs_total, key);
-    int64_t amount = sign * (to - from);
-    if (!xs_add(total->self_ps, amount, &total->self_ps)) return XS_OVERFLOW;
-    if (cell >= 0) {
-        xs_cell *part = &XS_AT(totals->cells, xs_cell, cell);
-        if (!xs_add(part->self_ps, amount, &part->self_ps)) return XS_OVERFLOW;
-    }
-    return totals->buckets.count ? spread(totals, key, from, to, sign) : XS_FINE;
+    if (!xs_add(total->self_ps, amount, &total->self_ps)) return false;
+    if (cell < 0) return true;
+    xs_cell *part = &XS_AT(totals->cells, xs_cell, cell);
+    return xs_add(part->self_ps, amount, &part->self_ps);
 }
 
 /* The earlier event keeps the time both cover: own = end − max(start, latest end so far). */
@@ -49,8 +45,11 @@ static xs_fault_kind settle_queued(xs_totals *totals, const xs_waiting *event) {
     const xs_waiting *cover = &totals->cover;
     bool covered = totals->started && cover->end > event->start;
     int64_t from = covered ? cover->end : event->start;
-    xs_fault_kind wrong = event->end > from ? add_self(totals, event->key, event->cell, from, event->end, 1) : XS_FINE;
-    if (wrong) return wrong;
+    if (event->end > from && !add_self(totals, event->key, event->cell, event->end - from)) return XS_OVERFLOW;
+    if (totals->buckets.count) {
+        xs_fault_kind wrong = spread(totals, event->key, from, event->end, 1);
+        if (wrong) return wrong;
+    }
     if (covered && event->end > event->start && same_execution(cover, event)) {
         int64_t pair = xs_set_add(&totals->overlap_set, (int64_t[]){cover->key, event->key});
         if (pair < 0) return XS_NO_MEMORY;
@@ -70,12 +69,16 @@ static xs_fault_kind settle_nested(xs_totals *totals, const xs_waiting *event) {
     while (stack->count && XS_AT(*stack, xs_open, stack->count - 1).end < event->end) {
         from = XS_AT(*stack, xs_open, --stack->count).end;
     }
-    xs_fault_kind wrong = add_self(totals, event->key, event->cell, from, event->end, 1);
-    if (!wrong && stack->count) {
+    if (!add_self(totals, event->key, event->cell, event->end - from)) return XS_OVERFLOW;
+    if (stack->count) {
         const xs_open *parent = &XS_AT(*stack, xs_open, stack->count - 1);
-        wrong = add_self(totals, parent->key, parent->cell, from, event->end, -1);
+        if (!add_self(totals, parent->key, parent->cell, from - event->end)) return XS_OVERFLOW;
     }
-    if (wrong) return wrong;
+    if (totals->buckets.count) {
+        xs_fault_kind wrong = spread(totals, event->key, from, event->end, 1);
+        if (!wrong && stack->count) wrong = spread(totals, XS_AT(*stack, xs_open, stack->count - 1).key, from, event->end, -1);
+        if (wrong) return wrong;
+    }
     xs_open *open = xs_list_add(stack, sizeof *open);
     if (!open) return XS_NO_MEMORY;
     *open = (xs_open){event->end, event->key, event->cell};

@@ -1,0 +1,41 @@
+/**
+ * Which lanes of the timeline a state shows, and which ops ran in the stretch of it that is selected.
+ *
+ * A lane is a device in one step or in the whole run, in buckets; a stretch is the first and the last of its buckets. An op ran in a bucket
+ * if it is among the longest there, which is what the report lists.
+ */
+
+/** Whether a report's timeline has a step to show, and whether it has the run: the keys of `state.timeline`. */
+export function spansOf(report) {
+  const lanes = report.timeline ?? [];
+  return ["step", "run"].filter((span) => lanes.some(({ step }) => (step === null) === (span === "run")));
+}
+
+/** The lanes of the chosen span, on the chosen device and host. */
+export function lanesOf(report, { timeline = "step", device = null, host = null } = {}) {
+  const spans = spansOf(report);
+  const span = spans.includes(timeline) ? timeline : spans[0];
+  const hosts = new Map((report.input.devices ?? []).map((one) => [one.id, one.host]));
+  return (report.timeline ?? []).filter((lane) =>
+    (lane.step === null) === (span === "run") &&
+    (device === null || lane.device === device) &&
+    (host === null || hosts.get(lane.device) === host));
+}
+
+/** The ids of the ops that ran in the selected stretch; `null` where none is selected. */
+export function opsIn(report, state) {
+  const lanes = lanesOf(report, state);
+  if (!state.stretch || !lanes.length) return null;
+  const [first, last] = state.stretch;
+  return new Set(lanes.flatMap((lane) => lane.ops.slice(first, last + 1).flat()));
+}
+
+/** The parts of one bucket in seconds: [{cause, seconds}], what the work needs at least first, idle last. */
+export function partsOf(lane, bucket) {
+  const parts = CAUSES.map((cause) => ({ cause, seconds: (cause === NEEDED ? lane.at_roof_s : lane.causes[cause])?.[bucket] ?? 0 }));
+  return parts.filter(({ seconds }) => seconds > 0);
+}
+
+export const NEEDED = "needed";
+/** From the bottom of a lane to its top. */
+export const CAUSES = ["needed", "unneeded", "memory", "compute", "communication", "latency", "unpriced", "idle"];

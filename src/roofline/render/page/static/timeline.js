@@ -1,0 +1,298 @@
+/** The timeline: one strip a device, a column a bucket, stacked by cause. Dragging over it keeps the ops that ran in a stretch. */
+
+import { causeColour } from "#page/colours.js";
+import { announce, elided, fill, h, named, shortName } from "#page/dom.js";
+import { CAUSES, NEEDED, lanesOf, opsIn, partsOf, spansOf } from "#page/stretch.js";
+import { percent, plain, show } from "#page/units.js";
+import { VOCABULARY } from "#page/vocabulary.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+const HEIGHTS = [[1, 44], [4, 28], [8, 20], [16, 14], [Infinity, 8]]; // pixels of a lane, by how many there are
+const TALL = 100; // units of a lane's drawing, whatever its pixels
+const [DRAGGED, GAP, FAR, TICKS] = [4, 16, 50, 8]; // pixels, pixels, buckets, so many ticks at most
+const LONGEST = 56; // letters of an op's name
+const TITLES = { step: "One step", run: "Whole run" };
+
+const titleOf = (cause) => (cause === NEEDED ? "minimum for the needed work" : VOCABULARY.causes[cause] ?? { unneeded: "work not needed" }[cause] ?? cause);
+
+/** @returns {{root, update(state, derived)}} */
+export function timeline({ report, store }) {
+  const spans = spansOf(report);
+  const names = new Map(report.ops.map((op) => [op.id, op.label ? elided(op.label, LONGEST) : shortName(op.name, LONGEST)]));
+  const devices = new Map((report.input.devices ?? []).map((one) => [one.id, one]));
+  const steps = new Map((report.steps ?? []).map((one) => [one.step, one]));
+  const buttons = spans.map((key) => h("button", {
+    type: "button",
+    class: "entry",
+    "data-testid": `timeline-${key}`,
+    onclick: () => store.set({ timeline: key, stretch: null }),
+  }));
+  const colours = h("ul", { class: "legend", "data-testid": "timeline-legend" });
+  const chosen = h("span", { role: "status", "data-testid": "timeline-chosen" });
+  const clear = h("button", { type: "button", class: "plain-button", text: "Clear", "data-testid": "timeline-clear", onclick: () => store.set({ stretch: null }) });
+  const labels = h("div", { class: "lane-names", "aria-hidden": "true" });
+  const drawn = h("div", { class: "lanes" });
+  const shade = h("div", { class: "stretch", hidden: true, "data-testid": "timeline-stretch" });
+  const line = h("div", { class: "moment", hidden: true });
+  const plot = h(
+    "div",
+    {
+      class: "lane-plot",
+      role: "slider",
+      tabindex: "0",
+      "aria-label": "Timeline. Arrow keys move, Shift and arrow keys select a stretch, Escape clears it",
+      "data-testid": "timeline-plot",
+    },
+    drawn,
+    shade,
+    line,
+  );
+  const axis = h("div", { class: "lane-axis quiet", "aria-hidden": "true" });
+  const tip = h("div", { class: "card", role: "tooltip", hidden: true, "data-testid": "timeline-card" });
+  const root = h(
+    "section",
+    { class: "timeline", id: "timeline", "aria-label": "Timeline", hidden: !spans.length, "data-testid": "timeline" },
+    h(
+      "div",
+      { class: "timeline-head" },
+      h("h2", { text: "Timeline" }),
+      h("div", { class: "legend", role: "group", "aria-label": "Time shown" }, buttons),
+      h("p", { class: "timeline-chosen" }, chosen, clear),
+    ),
+    h("div", { class: "timeline-body" }, labels, h("div", { class: "lane-column" }, plot, axis)),
+    colours,
+    tip,
+  );
+
+  let lanes = [];
+  let cursor = { bucket: 0, lane: 0 };
+  let from = null; // where a drag or a stretch by keys began
+  let key = "";
+
+  const count = () => lanes[0]?.at_roof_s.length ?? 0;
+  const bounded = (bucket) => Math.max(0, Math.min(count() - 1, bucket));
+  const range = (one, other) => [bounded(Math.min(one, other)), bounded(Math.max(one, other))];
+  const within = ({ bucket_s, time_s }, bucket) => Math.min(bucket * bucket_s, time_s);
+
+  function placeAt(event) {
+    const { left, width, top, height } = plot.getBoundingClientRect();
+    const high = height / lanes.length;
+    const lane = Math.max(0, Math.min(lanes.length - 1, Math.floor((event.clientY - top) / high)));
+    return { bucket: bounded(Math.floor(((event.clientX - left) / width) * count())), lane };
+  }
+
+  function shadeOver(stretch) {
+    shade.hidden = !stretch;
+    if (!stretch) return;
+    shade.style.left = `${(100 * stretch[0]) / count()}%`;
+    shade.style.width = `${(100 * (stretch[1] + 1 - stretch[0])) / count()}%`;
+  }
+
+  /** The ops of a bucket by their times, and the causes. */
+  function describe({ bucket, lane: row }) {
+    const lane = lanes[row];
+    const parts = partsOf(lane, bucket);
+    const length = parts.reduce((sum, { seconds }) => sum + seconds, 0);
+    const idle = parts.find(({ cause }) => cause === "idle")?.seconds ?? 0;
+    const ops = lane.ops[bucket].map((id, place) => ({ name: names.get(id) ?? `op ${id}`, seconds: lane.ops_s[bucket][place] }));
+    const rest = length - idle - ops.reduce((sum, { seconds }) => sum + seconds, 0);
+    const when = `${show(within(lane, bucket), "s")}, for ${show(length, "s", 3)}`;
+    return { when, device: lanes.length > 1 ? laneName(lane) : "", length, parts, ops, rest: rest > 0.01 * length ? rest : 0 };
+  }
+
+  const laneName = ({ device }) => `device ${device}${report.input.hosts?.length > 1 ? ` ${devices.get(device)?.host ?? ""}` : ""}`;
+
+  function point(place, high = null) {
+    cursor = place;
+    line.hidden = false;
+    line.style.left = `${(100 * (place.bucket + 0.5)) / count()}%`;
+    const { when, device, length, parts, ops, rest } = describe(place);
+    const row = (name, seconds) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "figure", text: show(seconds, "s", 3) }), h("td", { class: "remark", text: percent(seconds / length) }));
+    fill(
+      tip,
+      h("p", { class: "card-name", text: [when, device].filter(Boolean).join(", ") }),
+      ops.length > 0 && h("table", { class: "facts" }, ops.map(({ name, seconds }) => row(named(name), seconds)), rest > 0 && row("other ops", rest)),
+      h("table", { class: "facts" }, parts.map(({ cause, seconds }) => row(titleOf(cause), seconds))),
+    );
+    tip.hidden = false;
+    const { left, top, width, height } = plot.getBoundingClientRect();
+    const x = left + ((place.bucket + 0.5) / count()) * width;
+    const { offsetWidth: wide, offsetHeight: tall } = tip;
+    const { clientWidth, clientHeight } = document.documentElement;
+    const below = (high ?? top + height) + GAP;
+    tip.style.left = `${Math.max(8, x + GAP + wide > clientWidth - 8 ? x - GAP - wide : x + GAP)}px`;
+    tip.style.top = `${Math.max(8, Math.min(below, clientHeight - tall - 8))}px`;
+    speak(place);
+  }
+
+  function speak(place) {
+    const { when, device, ops, parts } = describe(place);
+    const largest = [...parts].sort((one, other) => other.seconds - one.seconds)[0];
+    const words = ops.slice(0, 3).map(({ name, seconds }) => `${name} ${show(seconds, "s", 3)}`);
+    plot.setAttribute("aria-valuenow", String(place.bucket + 1));
+    plot.setAttribute("aria-valuetext", [when, device, ...words, largest ? `mostly ${titleOf(largest.cause)}` : ""].filter(Boolean).join(", "));
+  }
+
+  function leave() {
+    line.hidden = true;
+    tip.hidden = true;
+  }
+
+  plot.addEventListener("pointermove", (event) => {
+    if (!lanes.length) return;
+    const place = placeAt(event);
+    point(place, event.clientY);
+    if (from?.x !== undefined) shadeOver(Math.abs(event.clientX - from.x) < DRAGGED ? store.get().stretch : range(from.bucket, place.bucket));
+  });
+  plot.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0 || !lanes.length) return;
+    plot.setPointerCapture(event.pointerId);
+    from = { bucket: placeAt(event).bucket, x: event.clientX };
+  });
+  plot.addEventListener("pointerup", (event) => {
+    if (from?.x === undefined) return;
+    const { bucket } = placeAt(event);
+    const dragged = Math.abs(event.clientX - from.x) >= DRAGGED;
+    const stretch = dragged ? range(from.bucket, bucket) : store.get().stretch ? null : [bucket, bucket];
+    from = null;
+    store.set({ stretch });
+  });
+  plot.addEventListener("pointercancel", () => {
+    from = null;
+    shadeOver(store.get().stretch);
+  });
+  plot.addEventListener("pointerleave", leave);
+  plot.addEventListener("blur", leave);
+  plot.addEventListener("keydown", (event) => {
+    const move = { ArrowLeft: -1, ArrowRight: 1, PageDown: -FAR, PageUp: FAR, Home: -Infinity, End: Infinity }[event.key];
+    const across = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    if (event.key === "Escape") {
+      leave();
+      from = null;
+      store.set({ stretch: null });
+    } else if (event.key === "Enter" || event.key === " ") store.set({ stretch: [cursor.bucket, cursor.bucket] });
+    else if (move !== undefined) {
+      const bucket = bounded(cursor.bucket + move);
+      if (event.shiftKey) {
+        from ??= { bucket: cursor.bucket };
+        store.set({ stretch: range(from.bucket, bucket) });
+      } else from = null;
+      point({ bucket, lane: cursor.lane });
+    } else if (across && lanes.length > 1) point({ bucket: cursor.bucket, lane: (cursor.lane + across + lanes.length) % lanes.length });
+    else return;
+    event.preventDefault();
+  });
+
+  /** A stretch in words, and how many ops ran there. */
+  function spoken([first, last], many) {
+    const ran = many ? `${plain(many)} op${many === 1 ? "" : "s"} ran` : "nothing ran";
+    return `${show(within(lanes[0], first), "s")} to ${show(within(lanes[0], last + 1), "s")}: ${ran}`;
+  }
+
+  /** What the chosen span is called, with its time. */
+  function buttonText(span) {
+    const [lane] = lanesOf(report, { timeline: span });
+    const step = steps.get(lane.step);
+    const which = span === "run" ? "" : ` (${[step?.name, step?.number ?? lane.step].filter((word) => word !== "" && word !== undefined).join(" ")})`;
+    return `${TITLES[span]}${which}, ${show(lane.time_s, "s")}`;
+  }
+  for (const [place, span] of spans.entries()) buttons[place].textContent = buttonText(span);
+
+  return {
+    root,
+    update: (state, { theme }) => {
+      if (!spans.length) return;
+      lanes = lanesOf(report, state);
+      const shown = lanes[0]?.step === null ? "run" : "step";
+      for (const [place, span] of spans.entries()) buttons[place].setAttribute("aria-pressed", String(span === shown));
+      root.hidden = !lanes.length;
+      const next = JSON.stringify([shown, theme.name, lanes.map(({ device }) => device)]);
+      if (lanes.length && next !== key) {
+        key = next;
+        cursor = { bucket: 0, lane: 0 };
+        const height = HEIGHTS.find(([most]) => lanes.length <= most)[1];
+        fill(drawn, lanes.map((lane) => strip(lane, theme, height, laneName(lane))));
+        labels.hidden = lanes.length === 1;
+        fill(labels, lanes.map((lane) => {
+          const label = h("div", { class: "lane-name", text: height < 14 ? String(lane.device) : laneName(lane) });
+          label.style.height = `${height}px`;
+          return label;
+        }));
+        fill(colours, legendOf(lanes, theme));
+        fill(axis, ticks(lanes[0].time_s));
+        plot.setAttribute("aria-valuemin", "1");
+        plot.setAttribute("aria-valuemax", String(count()));
+        speak(cursor);
+      }
+      const ops = opsIn(report, state);
+      shadeOver(ops && range(...state.stretch));
+      clear.hidden = !ops;
+      const words = ops ? spoken(state.stretch, ops.size) : "";
+      if (chosen.textContent !== words) chosen.textContent = words;
+      if (ops && document.activeElement === plot) announce(words);
+    },
+  };
+}
+
+/** One device as a drawing: for each cause the area up to its top, the highest first, so that no seams show between them. */
+function strip(lane, theme, height, name) {
+  const count = lane.at_roof_s.length;
+  const drawing = document.createElementNS(SVG, "svg");
+  drawing.setAttribute("viewBox", `0 0 ${count} ${TALL}`);
+  drawing.setAttribute("preserveAspectRatio", "none");
+  drawing.setAttribute("class", "lane");
+  drawing.setAttribute("aria-hidden", "true");
+  drawing.dataset.lane = name;
+  drawing.style.height = `${height}px`;
+  drawing.style.background = causeColour(theme, "idle");
+  const tops = new Array(count).fill(0);
+  const areas = [];
+  for (const cause of CAUSES) {
+    const seconds = cause === NEEDED ? lane.at_roof_s : lane.causes[cause];
+    if (cause === "idle" || !seconds?.some((one) => one > 0)) continue;
+    for (const [bucket, one] of seconds.entries()) tops[bucket] += (TALL * one) / lane.bucket_s;
+    const area = document.createElementNS(SVG, "path");
+    area.setAttribute("d", outline(tops));
+    area.setAttribute("fill", causeColour(theme, cause));
+    area.dataset.cause = cause;
+    areas.unshift(area);
+  }
+  drawing.append(...areas);
+  return drawing;
+}
+
+/** The area below a line of steps, equal neighbours as one. */
+function outline(tops) {
+  let path = `M0 ${TALL}`;
+  let last = null;
+  for (const [bucket, top] of tops.entries()) {
+    const y = Math.round(10 * (TALL - Math.min(top, TALL))) / 10;
+    if (y !== last) path += `H${bucket}V${y}`;
+    last = y;
+  }
+  return `${path}H${tops.length}V${TALL}Z`;
+}
+
+/** The causes that occur in some lane, with their shares of the time shown. */
+function legendOf(lanes, theme) {
+  const whole = lanes.reduce((sum, { time_s }) => sum + time_s, 0);
+  return CAUSES.map((cause) => {
+    const seconds = lanes.flatMap((lane) => (cause === NEEDED ? lane.at_roof_s : lane.causes[cause]) ?? []).reduce((sum, one) => sum + one, 0);
+    if (seconds < 1e-3 * whole) return null;
+    const swatch = h("span", { class: "swatch", "aria-hidden": "true" });
+    swatch.style.background = causeColour(theme, cause);
+    return h("li", { class: "entry", "data-cause": cause }, swatch, h("span", { text: titleOf(cause) }), h("span", { class: "quiet", text: percent(seconds / whole) }));
+  });
+}
+
+/** Round times along the axis. */
+function ticks(time_s) {
+  const rough = time_s / TICKS;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const each = [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough);
+  return Array.from({ length: Math.floor(time_s / each) + 1 }, (_, place) => {
+    const tick = h("span", { class: "lane-tick", text: show(Number((place * each).toPrecision(12)), "s") });
+    tick.style.left = `${(100 * place * each) / time_s}%`;
+    return tick;
+  });
+}
