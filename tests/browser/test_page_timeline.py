@@ -53,7 +53,7 @@ def test_hovering_shows_what_ran_in_the_bucket(show: Opener) -> None:
     expect(card).to_be_visible()
     assert card.locator("bdi").count() == 2
     for op in lane["ops"][bucket]:
-        whole = ops[op]["label"] or ops[op]["name"]
+        whole = " ".join((ops[op]["label"] or ops[op]["name"]).split())
         assert any(text.split("…")[0] in whole for text in card.locator("bdi").all_inner_texts())
     page.mouse.move(5, 5)
     expect(card).to_be_hidden()

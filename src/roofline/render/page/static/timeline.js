@@ -13,7 +13,7 @@ const [DRAGGED, GAP, FAR, TICKS] = [4, 16, 50, 8]; // pixels, pixels, buckets, s
 const LONGEST = 56; // letters of an op's name
 const TITLES = { step: "One step", run: "Whole run" };
 
-const titleOf = (cause) => (cause === NEEDED ? "minimum for the needed work" : VOCABULARY.causes[cause] ?? { unneeded: "work not needed" }[cause] ?? cause);
+const titleOf = (cause) => (cause === NEEDED ? "minimum for the needed work" : VOCABULARY.causes[cause] ?? cause);
 
 /** @returns {{root, update(state, derived)}} */
 export function timeline({ report, store }) {
