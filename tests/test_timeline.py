@@ -84,6 +84,13 @@ def test_the_typical_step_is_the_median_of_those_that_others_follow() -> None:
     assert (run.mark, run.buckets.begin_ps, run.buckets.end_ps) == (None, 0, 151 * US)
 
 
+def test_steps_of_the_warm_up_are_not_typical_unless_there_are_no_others() -> None:
+    # Of 90, 80 and 10 the median is 80, which compiled like the first; the last has no successor.
+    assert typical([device(90, 80, 10, 10)]) == 1
+    assert typical([device(90, 80, 10, 10)], warm={0, 1}) == 2
+    assert typical([device(90, 80)], warm={0, 1}) == 0
+
+
 def test_a_single_step_is_typical_and_without_steps_there_is_the_run_alone() -> None:
     assert typical([device(10, complete=False)]) == 0
     assert [span.mark for span in spans([replace(device(10), steps={})])] == [None]

@@ -58,7 +58,8 @@ def typical(parts: Sequence[DevicePart], warm: Collection[Mark] = ()) -> Mark | 
             times.setdefault(mark, []).append(time_ps)
             (usual if followed and part.steps[mark].complete else cut).add(mark)
     means = {mark: sum(mine) // len(mine) for mark, mine in times.items()}
-    kept = {mark: means[mark] for mark in usual - cut - set(warm) or means.keys() - set(warm) or means}
+    whole, steady = usual - cut, means.keys() - set(warm)
+    kept = {mark: means[mark] for mark in whole & steady or steady or whole or means}
     ordered = sorted(kept, key=lambda mark: (kept[mark], mark))
     return ordered[(len(ordered) - 1) // 2] if ordered else None
 
