@@ -147,7 +147,7 @@ def _told(case: Case, clock: Clock) -> Finding:
     why = kind.phrase or (reason.why if reason else "")
     factor = f", {reason.factor:.3g} times the needed work" if reason and reason.factor else ""
     seen = f"{_at(standings) or 'Here '}the program {why}{factor}: {clock.of(case.spent_s)} in {_count(standings)}."
-    message = f"{seen} {kind.change}: {_less(case.saving_s, clock)}."
+    message = f"{seen} {kind.change}: {clock.after(case.saving_s)} left."
     return Finding(
         kind=case.kind,
         title=kind.title,
@@ -157,11 +157,6 @@ def _told(case: Case, clock: Clock) -> Finding:
         levers=kind.levers,
         after_s=max(clock.whole_s - case.saving_s, 0.0),
     )
-
-
-def _less(saving_s: float, clock: Clock) -> str:
-    """What a change would spare, and what would be left."""
-    return f"about {show(rounded(saving_s / clock.parts, 2), 's')} less, {clock.after(saving_s)} left"
 
 
 def _count(standings: Sequence[Standing]) -> str:
@@ -320,7 +315,7 @@ def _merged(kind_name: str, ops: list[Standing], clock: Clock, between: _Between
     if saving < NOTABLE * clock.whole_s:
         message = f"{told} That is as good as such ops get; only less work helps."
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(one.id for one in worst), levers=())
-    message = f"{told} {kind.change}: {_less(saving, clock)}."
+    message = f"{told} {kind.change}: {clock.after(saving)} left."
     return Finding(
         kind=kind_name,
         title=kind.title,
