@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import re
+import zlib
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -132,3 +134,19 @@ def download(page: Page, testid: str, folder: Path) -> Path:
 def table_of(path: Path) -> list[dict[str, str]]:
     """A downloaded CSV."""
     return list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
+
+
+def printed_shapes(pdf: bytes) -> Counter[tuple[int, int, int]]:
+    """How many filled shapes of each colour a printed page has, by its PDF; letters, which have their own fonts, are not counted."""
+    shapes: Counter[tuple[int, int, int]] = Counter()
+    for found in re.finditer(rb"stream\r?\n(x.*?)endstream", pdf, re.DOTALL):
+        content = zlib.decompressobj().decompress(found[1])
+        if b" rg" not in content:  # a font or a picture
+            continue
+        colour = (0, 0, 0)
+        for part in re.finditer(rb"([\d.]+) ([\d.]+) ([\d.]+) rg\b|\b(?:f|f\*|B|B\*)\n", content):
+            if part[1]:
+                colour = (round(255 * float(part[1])), round(255 * float(part[2])), round(255 * float(part[3])))
+            else:
+                shapes[colour] += 1
+    return shapes

@@ -8,7 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from material import BEFORE, DATA, HOSTILE, PAGES, capture
 from playwright.sync_api import Page, expect
-from reading import Opener, at, column, count, download, hover, kept, report, rows, settled, spot, state, ticks, written
+from reading import Opener, at, column, count, download, hover, kept, printed_shapes, report, rows, settled, spot, state, ticks, written
 from watching import Watch
 
 from roofline.render.export import to_json
@@ -260,6 +260,48 @@ def test_menus_close_with_escape_and_give_the_focus_back(show: Opener) -> None:
     expect(at(page, "columns")).to_be_focused()
 
 
+@pytest.mark.parametrize(("menu", "label"), [("category", "matmul"), ("bound", "HBM"), ("dtype", "bf16")])
+def test_a_click_on_a_label_ticks_its_box_and_leaves_the_menu_open(show: Opener, menu: str, label: str) -> None:
+    page = show("train")
+    at(page, menu).click()
+    words = at(page, f"{menu}-panel").locator("label.option bdi").filter(has_text=re.compile(f"^{label}$"))
+    words.click()
+    expect(at(page, f"{menu}-panel")).to_be_visible()
+    assert 0 < count(page) < 231
+    words.click()
+    assert count(page) == 231
+
+
+def test_a_click_on_a_label_shows_a_roof_or_a_column_or_a_theme(show: Opener) -> None:
+    page = show("train")
+    at(page, "columns").click()
+    at(page, "columns-panel").get_by_text("scope", exact=True).click()
+    expect(page.locator("[data-testid=table] [role=columnheader] [data-column=scope]")).to_be_visible()
+    page.keyboard.press("Escape")
+    at(page, "roofs").click()
+    at(page, "roofs-panel").get_by_text("matrix fp8", exact=True).click()
+    written(page, "matrix fp8")
+    page.keyboard.press("Escape")
+    at(page, "theme").click()
+    at(page, "theme-panel").get_by_text("Dark", exact=True).click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (1280, 640), (390, 844)])
+def test_menus_open_inside_the_window(show: Opener, size: tuple[int, int]) -> None:
+    page = show("train", viewport={"width": size[0], "height": size[1]})
+    for folded in page.locator("details.more:not([open]) > summary").all():
+        folded.click()
+    for name in ("export", "theme", "filter-help", "category", "bound", "dtype", "roofs", "machine", "columns"):
+        at(page, name).click()
+        box = at(page, f"{name}-panel").bounding_box()
+        assert box is not None
+        assert (box["x"] >= 0, box["y"] >= 0) == (True, True), name
+        assert box["x"] + box["width"] <= size[0], name
+        assert box["y"] + box["height"] <= size[1], name
+        page.keyboard.press("Escape")
+
+
 def test_the_chart_and_the_table_have_names_for_screen_readers(show: Opener) -> None:
     page = show("train")
     chart = at(page, "chart")
@@ -298,8 +340,7 @@ def test_paper_has_the_chart_and_the_tables_and_no_controls(show: Opener) -> Non
     assert min(background(page)) > 200  # light, whatever the screen is
     for name in ("filter", "zoom-in", "export", "columns"):
         expect(at(page, name)).to_be_hidden()
-    for name in ("chart", "program-chart"):
-        expect(at(page, name)).to_be_visible()
+    expect(page.locator(".paper-chart svg")).to_have_count(2)
     assert rows(page).count() >= 40
     expect(at(page, "findings")).to_be_visible()
     expect(at(page, "device-information")).to_be_visible()
@@ -308,8 +349,13 @@ def test_paper_has_the_chart_and_the_tables_and_no_controls(show: Opener) -> Non
     expect(at(page, "filter")).to_be_visible()
 
 
-def test_a_pdf_can_be_made_of_it(show: Opener) -> None:
-    assert len(show("scan").pdf()) > 20_000
+def test_the_printed_page_has_the_ink_of_every_dot(show: Opener) -> None:
+    page = show("train", color_scheme="dark")
+    shapes = printed_shapes(page.pdf())
+    # Compute-bound ops are orange, memory-bound ones blue, as in the light theme.
+    bounds = [op["bound"] for op in report(page)["ops"] if op["floor_s"]]
+    for colour, bound in (((0xD5, 0x5E, 0x00), "matrix"), ((0x00, 0x72, 0xB2), "hbm")):
+        assert shapes[colour] >= bounds.count(bound) > 20
 
 
 def test_nothing_at_all_is_shown_as_nothing(show: Opener) -> None:

@@ -22,6 +22,7 @@ import { printing } from "#page/paper.js";
 import { program } from "#page/program.js";
 import { programRows } from "#page/program_rows.js";
 import { decode, encode, store as storeOf } from "#page/state.js";
+import { toSvg } from "#page/svg.js";
 import { table } from "#page/table.js";
 import { timeline } from "#page/timeline.js";
 import { plain, show } from "#page/units.js";
@@ -356,7 +357,15 @@ document.addEventListener("keydown", (event) => {
     filters.box.focus();
   }
 });
-printing.on({ update, tables: [list, whole.table], charts: [drawing, whole] });
+const PAPER = { width: 960, height: 560 }; // of a printed chart, in the units of its drawing
+printing.on({
+  update,
+  tables: [list, whole.table],
+  charts: [
+    { root: drawing.root, picture: () => toSvg(derive(store.get()).model, { ...scene(), ...PAPER, ids: "ops-" }) },
+    { root: whole.chart, picture: () => toSvg(derive(store.get()).programModel, { ...scene(), ...PAPER, window: null, title: "Program", ids: "program-" }) },
+  ],
+});
 listen(live);
 update();
 document.documentElement.dataset.ready = "true";

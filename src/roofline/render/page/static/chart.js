@@ -35,7 +35,7 @@ const TELL_MS = 200; // the same, after which the state is updated
 
 /**
  * `onwindow(window | null)` and `onselect(ids, extend)` are called on zooming and selecting; `card` shows what the mouse is over (see card.js).
- * @returns {{root, surface, show(scene), point(id | null), reveal(id), spot(id), reset(), zoomBy(factor), boxes(on), redraw()}}
+ * @returns {{root, surface, show(scene), point(id | null), reveal(id), spot(id), reset(), zoomBy(factor), boxes(on)}}
  *   scene {model, colourOf(dot), theme, window, selected: Set, names: boolean, ariaLabel}
  */
 export function chart({ testid, label, onwindow, onselect, card }) {
@@ -387,10 +387,6 @@ export function chart({ testid, label, onwindow, onselect, card }) {
     surface,
     zoomBy,
     reset,
-    redraw: () => {
-      family = "";
-      resize();
-    },
     /** Box zoom by plain dragging, on or off. */
     boxes: (on) => {
       boxing = on;

@@ -80,6 +80,8 @@ export function menu({ label, testid, build, align = "left", kind = "menu" }) {
     class: `panel-menu ${align}`,
     role: "group",
     "aria-label": label,
+    // A click on a label moves the focus to what holds it: to the panel, not to something outside, which would close it.
+    tabindex: "-1",
     hidden: true,
     "data-testid": `${testid}-panel`,
   });
@@ -97,7 +99,7 @@ export function menu({ label, testid, build, align = "left", kind = "menu" }) {
     build(panel);
     panel.hidden = false;
     button.setAttribute("aria-expanded", "true");
-    fit(panel);
+    fit(panel, button);
     document.addEventListener("pointerdown", outside, true);
   };
   button.addEventListener("click", () => (panel.hidden ? open() : close(true)));
@@ -128,13 +130,23 @@ export function menu({ label, testid, build, align = "left", kind = "menu" }) {
   };
 }
 
-/** Keeps an open panel inside the window, whichever side its button is on. */
-function fit(panel) {
-  panel.style.marginLeft = "0px";
-  const { left, right } = panel.getBoundingClientRect();
-  const width = document.documentElement.clientWidth;
-  const shift = right > width - 8 ? width - 8 - right : 0;
-  panel.style.marginLeft = `${Math.round(left + shift < 8 ? 8 - left : shift)}px`;
+const [EDGE, DROP] = [8, 5]; // pixels: from a panel to the edge of the window, and to its button
+const [TALLEST, SHORTEST] = [520, 120]; // pixels of a panel
+
+/** Keeps an open panel inside the window: moved sideways, opened upwards where there is more room, scrolled where it is too long. */
+function fit(panel, button) {
+  panel.style.translate = "none";
+  panel.style.maxHeight = "none";
+  panel.classList.remove("up");
+  const { clientWidth, clientHeight } = document.documentElement;
+  const { left, right, height } = panel.getBoundingClientRect();
+  const { top, bottom } = button.getBoundingClientRect();
+  const [above, below] = [top - DROP - EDGE, clientHeight - bottom - DROP - EDGE];
+  const up = height > below && above > below;
+  panel.classList.toggle("up", up);
+  panel.style.maxHeight = `${Math.min(TALLEST, Math.max(SHORTEST, up ? above : below))}px`;
+  const shift = right > clientWidth - EDGE ? clientWidth - EDGE - right : 0;
+  panel.style.translate = `${Math.round(left + shift < EDGE ? EDGE - left : shift)}px 0`;
 }
 
 /**

@@ -42,7 +42,7 @@ function csvOf({ rows, columns }) {
 }
 
 function svgOf({ model, ...shown }) {
-  return toSvg(model, { ...PICTURE, ...shown, window: shown.window ?? model.home });
+  return toSvg(model, { ...PICTURE, ...shown });
 }
 
 /** The bytes that stand in the page, without what kept them from ending the element. */

@@ -93,7 +93,7 @@ export function program({ report, store, card }) {
   let shown = null;
   return {
     root,
-    redraw: () => drawing.redraw(),
+    chart: drawing.root,
     table: list,
     update: (state, derived) => {
       for (const [key, tick] of ticks) tick.checked = state.scopes.includes(key);

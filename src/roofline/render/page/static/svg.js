@@ -15,10 +15,11 @@ const [MOST_LEGEND, LONGEST_NAME] = [12, 30];
 
 /**
  * The chart as the text of an SVG file, in a window of the plane. `colour` is what dots are coloured by, `marks` decide which group has
- * which colour, and the ops with the ids `selected` have a ring.
+ * which colour, and the ops with the ids `selected` have a ring. `ids` tells names inside of one drawing from those of another in one page.
  */
 export function toSvg(model, options = {}) {
-  const { window = model.home, theme = "light", colour = "bound", width = 960, height = 600, title, selected = [], marks } = options;
+  const { theme = "light", colour = "bound", width = 960, height = 600, title, selected = [], marks, ids = "" } = options;
+  const window = options.window ?? model.home;
   const look = THEMES[theme] ?? THEMES.light;
   const drawn = [...model.dots, ...model.strip];
   const { colourOf, legend } = assign(marks ?? drawn, colour, look);
@@ -33,7 +34,7 @@ export function toSvg(model, options = {}) {
     element("text", { x: LEFT, y: 22, fill: look.ink, "font-size": 16, "font-weight": 600 }, heading),
     element("text", { x: LEFT, y: 40, fill: look.muted }, model.caption),
     `<g${attributes({ transform: `translate(${LEFT} ${HEAD})` })}>`,
-    ...chartParts(model, window, place, look, colourOf, new Set(selected)),
+    ...chartParts(model, window, place, look, colourOf, new Set(selected), ids),
     "</g>",
     ...rows.flatMap((row, index) => row.map((entry) => legendEntry(entry, look, height - rows.length * ROW + index * ROW))),
     "</svg>",
@@ -42,8 +43,8 @@ export function toSvg(model, options = {}) {
 }
 
 /** What the screen draws on its canvases, in the same order. */
-function chartParts(model, window, place, theme, colourOf, selected) {
-  const context = recorder();
+function chartParts(model, window, place, theme, colourOf, selected, ids) {
+  const context = recorder(ids);
   const at = scales(place, window, highestShare(model));
   const dots = prepared(model.dots, model.strip, [...model.dots, ...model.strip].reduce((most, { weight }) => Math.max(most, weight), 0), colourOf);
   locate(dots, at, place);
@@ -74,7 +75,7 @@ function circle(dots, index, theme, selected) {
 }
 
 /** As much of a canvas context as a chart takes, which writes SVG into its `parts`. */
-function recorder() {
+function recorder(ids) {
   const parts = [];
   const saved = [];
   let [path, open, clips, halo] = ["", 0, 0, {}];
@@ -102,8 +103,8 @@ function recorder() {
     rotate: (angle) => group({ transform: `rotate(${round((angle * 180) / Math.PI)})` }),
     clip: () => {
       clips += 1;
-      parts.push(`<clipPath id="clip${clips}">${element("path", { d: path })}</clipPath>`);
-      group({ "clip-path": `url(#clip${clips})` });
+      parts.push(`<clipPath id="${ids}clip${clips}">${element("path", { d: path })}</clipPath>`);
+      group({ "clip-path": `url(#${ids}clip${clips})` });
     },
     beginPath: () => (path = ""),
     moveTo: (x, y) => (path += `M${at(x, y)}`),
