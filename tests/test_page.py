@@ -171,9 +171,9 @@ def test_two_runs_stand_in_one_page_with_their_comparison() -> None:
 def test_the_catalogue_in_the_page_has_every_chip_with_its_roofs() -> None:
     from roofline.machines import names
 
-    chips = json.loads(catalogue())
-    assert [one["name"] for one in chips] == list(names())
-    assert all(ceiling["rate"] > 0 and ceiling["provenance"] for one in chips for ceiling in one["ceilings"])
+    packed = json.loads(catalogue())
+    assert [one["name"] for one in packed["chips"]] == list(names())
+    assert all(rate > 0 and packed["sources"][source][0] for one in packed["chips"] for _, rate, source in one["ceilings"])
 
 
 def test_a_page_is_called_after_its_file_or_its_machine() -> None:

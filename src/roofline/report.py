@@ -208,9 +208,9 @@ class OpInfo(Row, frozen=True, kw_only=True):
     ``rate`` is its FLOP/s and ``bandwidth`` its B/s over each memory level and link, by its own time; ``intensities`` its FLOP over the
     bytes of each of them, of which ``intensity`` is that of main memory. ``attainable`` is the best rate that its roofs allow. An amount
     that is not wholly known is ``None``; its known part, which the minimum time counts, is in ``known``. ``label`` is a name that a person
-    recognises. ``needed`` is the work that the model needed, where that is less than ``work``; ``unneeded`` is the rest by class
-    (``recomputed``, ``masked``, ``dense``, ``layout``, …), in FLOP where there are any, else in bytes. ``lost_s`` is its self time above
-    the minimum time of the needed work; ``None`` without a time or with a cost that is not wholly known.
+    recognises. ``needed`` is the work that the model needed, where that is less than ``work``, and ``needed_s`` its minimum time;
+    ``unneeded`` is the rest by class (``recomputed``, ``masked``, ``dense``, ``layout``, …), in FLOP where there are any, else in bytes.
+    ``lost_s`` is its self time above the minimum time of the needed work; ``None`` without a time or with a cost that is not wholly known.
     """
 
     id: int
@@ -249,6 +249,7 @@ class OpInfo(Row, frozen=True, kw_only=True):
     provenance: dict[str, str] = field(default_factory=dict)
     counters: CounterInfo | None = None
     needed: Amounts | None = None
+    needed_s: Number | None = None
     unneeded: dict[str, Number] = field(default_factory=dict)
     lost_s: Number | None = None
     roofs: tuple[str, ...] = ()

@@ -242,6 +242,7 @@ def _part(op: OpInfo, count: float, time_s: float) -> OpInfo:
         utilization={unit: seconds / time_s for unit, seconds in times.items()} if time_s else {},
         counters=_part_of_counters(op.counters, count, op.count, time_s),
         needed=None if op.needed is None else _cut_all(op.needed, count, op.count),
+        needed_s=_times(op.needed_s, share),
         unneeded={kind: amount * share for kind, amount in op.unneeded.items()},
         lost_s=_part_of_loss(op, share, time_s),
         notes=(*op.notes, f"{COUNTED}{count:g} of {op.count:g} executions"),

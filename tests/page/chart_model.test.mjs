@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { chipsOf } from "../../src/roofline/render/page/static/catalogue.js";
 import { chartModel, machineOf, programModel, roofLines, rowsOf } from "../../src/roofline/render/page/static/chart_model.js";
 import { DEFAULTS } from "../../src/roofline/render/page/static/state.js";
 import { cases } from "./cases.mjs";
@@ -8,7 +9,7 @@ import { close } from "./close.mjs";
 
 const REPORTS = cases("report");
 const odd = REPORTS.find(({ name }) => name.includes("odd")).report;
-const CATALOGUE = cases("catalogue")[0].machines;
+const CATALOGUE = chipsOf(cases("catalogue")[0].packed);
 
 test("the chart of an untouched page is the figures' chart", () => {
   for (const { name, report, chart, caption } of REPORTS) {
@@ -20,7 +21,8 @@ test("the chart of an untouched page is the figures' chart", () => {
     const shown = model.roofs.filter((roof) => roof.kind === "compute" && !roof.hidden);
     close(shown.map((roof) => [roof.id, roof.title, roof.rate]), chart.roofs.map((roof) => [roof.compute, roof.name, roof.peak]), `${name} roofs`);
     const { left, right, bottom, top } = chart.extent;
-    close(model.home, [left, right, bottom, top], `${name} home`);
+    const [x0, x1, y0, y1] = model.reach;
+    assert.ok(x0 <= left * 1.001 && x1 >= right * 0.999 && y0 <= bottom * 1.001 && y1 >= top * 0.999, `${name} reach`);
     const whole = model.program.find((point) => point.scope === "total");
     close(whole ? [whole.x, whole.y] : null, chart.program ? [chart.program.intensity, chart.program.rate] : null, `${name} program`);
     close(model.leftOut, chart.left_out, `${name} left out`);
@@ -70,14 +72,39 @@ test("on the axis of what binds, ops stand over their own levels", () => {
   assert.equal(dot.x, 1); // 6 FLOP over the 6 B of its link
 });
 
-test("filters choose rows and dots, and leave roofs and home", () => {
+const inside = ([x0, x1, y0, y1], { x, y }) => x0 <= x && x <= x1 && y0 <= y && y <= y1;
+
+test("the first window holds 99% of the time of the dots, and no more than it has to", () => {
+  for (const { name, report } of REPORTS) {
+    const { dots, home } = chartModel(report, DEFAULTS);
+    const weight = (some) => some.reduce((sum, dot) => sum + dot.weight, 0);
+    if (dots.length) assert.ok(weight(dots.filter((dot) => inside(home, dot))) >= 0.99 * weight(dots), name);
+  }
+  // A dot with a millionth of the time, nine decades away, is left out; one with half of it is not.
+  const far = (share) => {
+    const ops = [[1, 1e9, share], [1e12, 1e9, 1 - share]].map(([flops, bytes, time_s], id) => (
+      { ...odd.ops[0], id, rank: id + 1, flops, work: { "matrix/bf16": flops }, bytes: { hbm: bytes }, time_s, self_time_s: time_s }
+    ));
+    const { dots, home } = chartModel({ ...odd, ops, points: [] }, DEFAULTS);
+    return dots.filter((dot) => !inside(home, dot)).length;
+  };
+  assert.deepEqual([far(1e-6), far(0.5)], [1, 0]);
+});
+
+test("roofs of links are drawn only on an axis of their bytes", () => {
+  const links = (level) => chartModel(odd, { ...DEFAULTS, level }).roofs.filter(({ id }) => id === "ici" || id === "pcie").map(({ id }) => id);
+  assert.deepEqual([links("hbm"), links("ici"), links("bound")], [[], ["ici"], ["ici"]]);
+});
+
+test("filters choose rows and dots, leave roofs, and refit the window", () => {
   const state = { ...DEFAULTS, filter: "matmul", bounds: ["matrix"] };
   const { rows, all, shown, totals, problem } = rowsOf(odd, state);
   assert.deepEqual(rows.map((row) => row.name), ["matmul.1", "matmul.2"]);
   assert.ok(all.length === odd.ops.length && shown.time_s === 10 && totals.time_s > 10 && problem === null);
   const model = chartModel(odd, state, { rows, all });
   assert.equal(model.dots.length, 2);
-  close(model.home, chartModel(odd, DEFAULTS).home);
+  assert.deepEqual(model.roofs, chartModel(odd, DEFAULTS).roofs);
+  assert.ok(model.home[0] > chartModel(odd, DEFAULTS).home[0] && model.dots.every((dot) => inside(model.home, dot)));
   assert.equal(rowsOf(odd, { ...DEFAULTS, filter: "(" }).problem.at, 0);
   assert.deepEqual(rowsOf(odd, { ...DEFAULTS, dtypes: [""] }).rows.every((row) => row.dtype === null), true);
 });

@@ -47,3 +47,15 @@ test("every colouring has a legend for real reports, and the order of rows does 
     }
   }
 });
+
+test("a roof has the colour of the dots that it bounds", () => {
+  const marks = [{ bound: "matrix", dtype: "bf16", weight: 2 }, { bound: "hbm", dtype: "fp32", weight: 1 }, { bound: "vector", dtype: "fp32", weight: 1 }];
+  for (const theme of Object.values(THEMES)) {
+    const byBound = assign(marks, "bound", theme);
+    const roofs = { matrix: "matrix/bf16", hbm: "hbm", vector: "vector/fp32" };
+    for (const mark of marks) assert.equal(byBound.roofColour(roofs[mark.bound]), byBound.colourOf(mark));
+    const byFormat = assign(marks, "dtype", theme);
+    assert.equal(byFormat.roofColour("matrix/bf16"), byFormat.colourOf(marks[0]));
+    assert.equal(assign(marks, "category", theme).roofColour("hbm"), theme.muted);
+  }
+});

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { COLUMNS, PROGRAM_COLUMNS, UNTIMED_COLUMNS, USUAL_COLUMNS } from "../../src/roofline/render/page/static/columns.js";
+import { opColumns, PROGRAM_COLUMNS, UNTIMED_COLUMNS, USUAL_COLUMNS } from "../../src/roofline/render/page/static/columns.js";
 import { group, stem } from "../../src/roofline/render/page/static/groups.js";
 import { machine, scaled } from "../../src/roofline/render/page/static/law.js";
 import { programRows } from "../../src/roofline/render/page/static/program_rows.js";
-import { choices, levels, ownMachine, select, sort, totals } from "../../src/roofline/render/page/static/rows.js";
+import { choices, complete, levels, ownMachine, select, sort, totals } from "../../src/roofline/render/page/static/rows.js";
 import { cases, VECTORS } from "./cases.mjs";
 import { close } from "./close.mjs";
 
@@ -164,16 +164,17 @@ test("stems are Python's", () => {
 
 test("every column has a value that it can show for every row", () => {
   for (const { name, report } of REPORTS) {
-    for (const row of [...select(report), ...group(select(report), "category")]) {
-      for (const { key, format } of COLUMNS) {
-        assert.ok(key in row, `${name}: ${key}`);
+    for (const row of [...select(report), ...complete(group(select(report), "category"), 1)]) {
+      for (const { key, format } of opColumns(report)) {
+        // An op has no bandwidth over a level that its bytes do not cross.
+        assert.ok(key in row || /^(bandwidth|intensity|counted|ratio)_/.test(key), `${name}: ${key}`);
         assert.equal(typeof format(row[key]), "string");
         assert.ok(!/NaN|undefined|null/.test(format(row[key])) || /NaN|undefined|null/.test(String(row[key])), `${key}: ${format(row[key])}`);
       }
     }
     for (const row of programRows(report)) for (const { key, format } of PROGRAM_COLUMNS) assert.ok(key in row && !/NaN|undefined/.test(format(row[key])), key);
   }
-  assert.ok([...USUAL_COLUMNS, ...UNTIMED_COLUMNS].every((key) => COLUMNS.some((column) => column.key === key)));
+  assert.ok([...USUAL_COLUMNS, ...UNTIMED_COLUMNS].every((key) => opColumns(odd).some((column) => column.key === key)));
 });
 
 test("the program's rows are the report's points", () => {
@@ -197,4 +198,27 @@ test("without infeed and outfeed the program has its own points", () => {
   const [whole, without] = [programRows(odd), programRows(odd, { feeds: false })];
   assert.deepEqual([whole[0].infeed_outfeed, without[0].infeed_outfeed], [true, false]);
   assert.ok(without[0].bytes === null && without[0].time_s < whole[0].time_s);
+});
+
+test("every column that XProf shows has its figure", () => {
+  const { report } = cases("report").find(({ name }) => name.includes("jax_train"));
+  const rows = select(report);
+  const keys = new Set(opColumns(report).map(({ key }) => key));
+  const xprof = [
+    "rank", "category", "name", "count", "time_s", "average_s", "self_time_s", "average_self_s", "share", "cumulative", "rate", "needed_rate",
+    "bandwidth", "bandwidth_hbm", "intensity", "intensity_hbm", "bound_intensity", "bound", "device_time_s", "time_share", "attainable",
+    "efficiency", "compute_utilization", "memory_utilization", "module", "location",
+  ];
+  for (const key of xprof) assert.ok(keys.has(key) && rows.some((row) => row[key] !== null && row[key] !== undefined), key);
+  const [longest] = rows.toSorted((one, other) => other.time_s - one.time_s);
+  close([longest.average_s, longest.cumulative, rows.reduce((most, row) => Math.max(most, row.cumulative), 0)], [longest.time_s / longest.count, longest.share, 1]);
+  assert.equal(longest.bandwidth_hbm, longest.moved.hbm / longest.time_s);
+});
+
+test("counted amounts and their ratio to the model are columns", () => {
+  const { report } = cases("report").find(({ name }) => name.includes("ncu_jax_fusion"));
+  const ratios = opColumns(report).filter(({ key }) => key.startsWith("ratio_")).map(({ key }) => key);
+  const rows = select(report);
+  for (const op of report.ops) for (const [name, ratio] of Object.entries(op.counters?.ratio ?? {})) assert.equal(rows.find(({ id }) => id === op.id)[`ratio_${name}`], ratio);
+  assert.deepEqual(ratios, [...new Set(report.ops.flatMap((op) => Object.keys(op.counters?.ratio ?? {})))].sort().map((name) => `ratio_${name}`));
 });

@@ -53,6 +53,7 @@ def op_info(one: Placed, rank: int, needed: Needed | None = None) -> OpInfo:
         provenance={"work": op.work_provenance, "bytes": op.bytes_provenance},
         counters=_counters(op),
         needed=amounts(needed.cost, "FLOP") if needed else None,
+        needed_s=needed.floor_s if needed else None,
         unneeded={kind: number(amount) or 0 for kind, amount in needed.unneeded.items()} if needed else {},
         lost_s=_lost(one, needed),
         roofs=tuple(resource.name for resource in placement.roofs),

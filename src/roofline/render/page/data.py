@@ -5,6 +5,7 @@ from functools import lru_cache
 
 import msgspec
 
+from ...analysis.summary import WORDS
 from ...errors import UNSAFE
 from ...machine import FALLBACKS, LACKING, LATENCY, LATENCY_TIMES, LAUNCH_LATENCY_S, PROVENANCES, TPU_FALLBACKS
 from ...report import CeilingInfo, MachineInfo
@@ -14,6 +15,7 @@ from ...units import BINARY, DECIMAL, UNITS
 from ...workload import FEEDS
 from ..export import COLUMNS
 from ..geometry import title
+from .terms import TERMS, UNNEEDED
 
 # Columns of the page's tables: key of a row, heading, how a cell is written (a dimension, or one of text, unit, number, share, ratio),
 # and what it means.
@@ -26,7 +28,8 @@ _CATEGORY = ("category", "category", "text", "kind of operation")
 _PROGRAM = ("module", "program", "text", "compiled program that the op belongs to")
 OPS = (
     ("rank", "rank", "number", "position by time, longest first"),
-    ("name", "operation", "text", "name of the op"),
+    ("label", "operation", "text", "where the op is in the model, what it does, its shapes and number format"),
+    ("name", "compiler's name", "text", "name of the op in the compiled program or the profile"),
     _CATEGORY,
     _PROGRAM,
     ("scope", "scope", "text", "named scope in the model"),
@@ -37,12 +40,20 @@ OPS = (
     ("time_s", "time", "s", "kernel time, summed over executions and devices (device-seconds)"),
     ("self_time_s", "self time", "s", "time excluding nested ops and overlap with earlier events on the stream"),
     ("share", "share", "share", "self time / self time of all ops in the chosen steps and on the chosen devices"),
+    ("cumulative", "cumulative share", "share", "share of this op and of all that are longer"),
+    ("time_share", "share of total time", "share", "time / time of all ops in the chosen steps and on the chosen devices"),
+    ("average_s", "average time", "s", "time / executions"),
+    ("average_self_s", "average self time", "s", "self time / executions"),
+    ("device_time_s", "time per device", "s", "time / devices that the op ran on"),
     _WORK,
     _ACHIEVED,
+    ("needed_rate", "needed FLOP/s", "FLOP/s", "work that the model needed / time"),
+    ("unneeded_share", "unneeded work", "share", "share of the work, or of the bytes of an op without FLOP, that the model did not need"),
     ("attainable", "attainable", "FLOP/s", "work / minimum time"),
     _BYTES,
     _BANDWIDTH,
     _INTENSITY,
+    ("bound_intensity", "intensity at the bottleneck", "FLOP/B", "work / bytes over the memory level or link that takes longest"),
     ("ridge", "ridge point", "FLOP/B", "arithmetic intensity from which the op is compute-bound"),
     ("unit", "unit", "unit", "compute unit with the longest time"),
     ("dtype", "number format", "text", "number format with the longest time on that unit"),
@@ -51,6 +62,17 @@ OPS = (
     ("serial_s", "serial time", "s", "sum of the times on all units, with no overlap"),
     ("lost_s", "time lost", "s", "time minus minimum time"),
     ("efficiency", "roofline efficiency", "share", "minimum time / time; above 100%, check the count and the ceiling"),
+    ("compute_utilization", "compute utilization", "share", "share of peak FLOP/s, of the busiest compute unit"),
+    ("memory_utilization", "memory utilization", "share", "share of peak bandwidth, of the busiest memory level"),
+)
+# Columns of every memory level and link that the report has, and of what counters saw; {} is its name.
+LEVELS = (
+    ("bandwidth", "{} bandwidth", "B/s", "bytes over {} / time"),
+    ("intensity", "{} intensity", "FLOP/B", "work / bytes over {}"),
+)
+COUNTED = (
+    ("counted", "{} counted", "", "amount that hardware counters saw: {}"),
+    ("ratio", "{} counted / modelled", "ratio", "counted / modelled: {}; above 1, more was moved or computed than the program needs"),
 )
 PROGRAM = (
     ("name", "part", "text", "the whole program, hardware counters, the average step or one step"),
@@ -115,12 +137,29 @@ POINTS = {
     "before": "before the first step",
 }
 CAUSES = {  # of `losses.CAUSES`
+    "memory": "lost to memory",
+    "compute": "lost to compute",
+    "communication": "lost to communication",
+    LATENCY: "lost to launches",
+    "unpriced": "ops of unknown cost",
+    "idle": "idle",
+    "unneeded": "work that was not needed",
+}
+CAUSE_MEANINGS = {
+    "needed": "what the work that the model needs would take with every op at its roofline",
+    "memory": "time of memory-bound ops above their minimum time",
+    "compute": "time of compute-bound ops above their minimum time",
+    "communication": "time of communication-bound ops above their minimum time",
+    LATENCY: "time of ops too small to fill the time of their own launch",
+    "unpriced": "time of ops whose FLOP or bytes are unknown: it may be lost or needed",
+    "idle": "time in which the device ran nothing",
+    "unneeded": "minimum time of work that the model did not need: recomputed, masked, padded, computed twice, moved only to change its layout",
+}
+MINIMUM_CAUSES = {  # of minimum times, where no time was measured
     "memory": "memory-bound ops",
     "compute": "compute-bound ops",
     "communication": "communication-bound ops",
-    LATENCY: "launch latency",
-    "unpriced": "ops of unknown cost",
-    "idle": "idle",
+    LATENCY: "launches",
 }
 LONGEST_CITATION = 48  # letters: the page says where a figure comes from, the catalogue says it in full
 
@@ -128,9 +167,11 @@ LONGEST_CITATION = 48  # letters: the page says where a figure comes from, the c
 def catalogue_json(machines: Iterable[MachineInfo]) -> bytes:
     """The machines as compact JSON: names, launch latency, and every ceiling with its provenance and the first of its sources.
 
-    The objects have the shape of a report's ``machine``, so that the page reads both with one function.
+    A ceiling is ``[resource, rate, number of its source]``; the ``sources`` are pairs of provenance and citation, which many share.
     """
-    return msgspec.json.encode([_machine(one) for one in machines])
+    sources: dict[tuple[str, str], int] = {}
+    chips = [_machine(one, sources) for one in machines]
+    return msgspec.json.encode({"sources": list(sources), "chips": chips})
 
 
 @lru_cache(maxsize=1)
@@ -150,28 +191,33 @@ def vocabulary_json() -> bytes:
             "numbering": NUMBERING,
             "unsafe": UNSAFE,
             "feeds": FEEDS,
-            "columns": {"ops": OPS, "program": PROGRAM, "differences": DIFFERENCES},
+            "columns": {"ops": OPS, "program": PROGRAM, "differences": DIFFERENCES, "levels": LEVELS, "counted": COUNTED},
             "groupings": GROUPINGS,
             "points": POINTS,
             "causes": CAUSES,
+            "cause_meanings": CAUSE_MEANINGS,
+            "minimum_causes": MINIMUM_CAUSES,
+            "loss_words": WORDS,
+            "unneeded": UNNEEDED,
+            "terms": TERMS,
             "csv": COLUMNS,
         }
     )
 
 
-def _machine(one: MachineInfo) -> dict[str, object]:
+def _machine(one: MachineInfo, sources: dict[tuple[str, str], int]) -> dict[str, object]:
     return {
         "name": one.name,
         "title": one.title,
         "kind": one.kind,
         "matrix_unit": one.matrix_unit,
         "launch_latency_s": one.launch_latency_s,
-        "ceilings": [_ceiling(each) for each in one.ceilings],
+        "ceilings": [_ceiling(each, sources) for each in one.ceilings],
     }
 
 
-def _ceiling(one: CeilingInfo) -> dict[str, object]:
-    return {"resource": one.resource, "rate": one.rate, "provenance": one.provenance, "citation": _short(one.citation)}
+def _ceiling(one: CeilingInfo, sources: dict[tuple[str, str], int]) -> tuple[str, float, int]:
+    return one.resource, one.rate, sources.setdefault((one.provenance, _short(one.citation)), len(sources))
 
 
 def _short(citation: str) -> str:

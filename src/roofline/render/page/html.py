@@ -53,14 +53,14 @@ def page(
     title: str,
     before: bytes | None = None,
     comparison: bytes | None = None,
-    catalogue: bytes = b"[]",
+    catalogue: bytes | None = None,
     live: Live | None = None,
 ) -> str:
     """The page of a report, given as the bytes that ``--json`` writes; these stand in it unchanged but for `escaped`.
 
     Two runs are compared when ``before`` holds the earlier report and ``comparison`` the JSON of their comparison (`Comparison` of
-    `roofline.comparison`, or what `roofline compare --json` writes). ``catalogue`` is a JSON list of machines, each in the shape of the
-    report's own, that the page can show the same work on.
+    `roofline.comparison`, or what `roofline compare --json` writes). ``catalogue`` are the machines that the page can show the same work on, as `catalogue_json`
+    writes them.
     """
     parts = {
         "title": html.escape(clean(title)),

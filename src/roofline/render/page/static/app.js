@@ -1,11 +1,12 @@
 /** The page: reads the embedded data, keeps one state, and redraws every view when the state changes. */
 
 import { card } from "#page/card.js";
+import { chipsOf } from "#page/catalogue.js";
 import { chart } from "#page/chart.js";
 import { chartBar } from "#page/chart_bar.js";
 import { chartModel, machineOf, programModel, rowsOf } from "#page/chart_model.js";
 import { THEMES, assign } from "#page/colours.js";
-import { COLUMNS, UNTIMED_COLUMNS, USUAL_COLUMNS } from "#page/columns.js";
+import { opColumns, UNTIMED_COLUMNS, USUAL_COLUMNS } from "#page/columns.js";
 import { comparisonView, differenceColumns } from "#page/comparison.js";
 import { columnMenu, filterBar } from "#page/controls.js";
 import { details } from "#page/details.js";
@@ -14,7 +15,8 @@ import { fill, h, tabList } from "#page/dom.js";
 import { exporter } from "#page/export.js";
 import { findings } from "#page/findings.js";
 import { given } from "#page/given.js";
-import { figures, topBar } from "#page/header.js";
+import { topBar } from "#page/header.js";
+import { headline } from "#page/headline.js";
 import { legend } from "#page/legend.js";
 import { listen } from "#page/live.js";
 import { lost } from "#page/lost.js";
@@ -30,7 +32,7 @@ import { plain, show } from "#page/units.js";
 const report = given("report");
 const before = given("before");
 const comparison = given("comparison");
-const catalogue = given("catalogue") ?? [];
+const catalogue = chipsOf(given("catalogue"));
 const liveTag = document.querySelector("meta[name=roofline-live]");
 const live = liveTag ? { ...liveTag.dataset } : null;
 
@@ -79,16 +81,17 @@ const programFor = remembered((feeds, level, machine) => programRows(report, { f
 const programModelFor = remembered((key, { all }, machine) => programModel(report, store.get(), { all, machine }));
 const colouring = remembered((all, colour, theme) => assign(all, colour, theme));
 const usual = report.ops.some((op) => op.time_s !== null) || !report.ops.length ? USUAL_COLUMNS : UNTIMED_COLUMNS;
+const COLUMNS = opColumns(report);
 const columnsFor = remembered((chosen, colourOf) => {
   const keys = chosen ? JSON.parse(chosen) : usual;
-  return COLUMNS.filter(({ key }) => keys.includes(key) || key === "name").map((column) => dressed(column, colourOf));
+  return COLUMNS.filter(({ key }) => keys.includes(key) || key === "label").map((column) => dressed(column, colourOf));
 });
 
 const LEAST_SHARE = 1e-4; // below this a share is nothing, and its digits are noise
 
 /** A column with what only a screen shows: a swatch beside the name, a bar behind the share. */
 function dressed(column, colourOf) {
-  if (column.key === "name") return { ...column, swatch: colourOf };
+  if (column.main) return { ...column, swatch: colourOf };
   if (column.key === "share") return {
     ...column,
     bar: (row) => row.share,
@@ -103,13 +106,14 @@ function derive(state) {
   const rows = rowsFor(keyOf(state, ROWS), machine);
   const model = modelFor(keyOf(state, [...DRAWN, "level"]), rows, machine);
   const theme = THEMES[themeName()];
-  const { colourOf, legend: groups } = colouring(rows.all, state.colour, theme);
+  const { colourOf, roofColour, legend: groups } = colouring(rows.all, state.colour, theme);
   return {
     ...rows,
     machine,
     model,
     theme,
     colourOf,
+    roofColour,
     legend: groups,
     program: programFor(state.feeds, state.level, machine),
     programModel: programModelFor(keyOf(state, ["level", "feeds", "hidden", "shown", "scopes", "step"]), rows, machine),
@@ -137,7 +141,7 @@ const drawing = chart({
   onwindow: (window) => store.set({ window }),
   onselect: (ids, extend) => {
     select(ids, extend);
-    if (ids.length) list.scrollTo(ids[0]);
+    if (ids.length) list.scrollTo(ids[0], { page: true });
   },
 });
 const list = table({
@@ -175,7 +179,7 @@ const panelBodies = new Map(
     h(
       "div",
       { class: "panel", role: "tabpanel", id: `panel-${key}`, "aria-labelledby": `panel-tab-${key}`, tabindex: "0" },
-      h("h2", { class: "print-only", text: title }),
+      h("h2", { class: "panel-title", text: title }),
       view.root,
     ),
   ]),
@@ -208,7 +212,7 @@ const opsView = h(
   compared?.root,
 );
 const whole = program({ report, store, card: hovering });
-const summary = figures({ report, store });
+const summary = headline({ report, store });
 const when = timeline({ report, store });
 
 const files = report.input.files ?? [];
@@ -290,6 +294,7 @@ function update() {
     drawing.show({
       model: derived.model,
       colourOf: derived.colourOf,
+      roofColour: derived.roofColour,
       theme: derived.theme,
       window: state.window,
       selected: new Set(state.selected),
@@ -321,20 +326,27 @@ function update() {
   }
 }
 
-const QUIET = new Set(["window", "selected", "factors", "filter", "panel"]); // changes that make no entry in the history
-let noted = 0;
-let loud = false;
-/** Writes the state into the address: Back undoes the last choice, not the last pixel. */
+const CONTINUOUS = new Set(["window", "factors", "filter", "step"]); // what a hand drags or types: a run of changes is one choice
+const RUN_MS = 1000; // between changes of one run
+let waiting = null; // {changed, timer}
+let last = { kind: "", at: -Infinity };
+
+/** Writes the state into the address, one entry of the history for each choice: what one click changes, or one run of dragging or typing. */
 function note(changed) {
   if (location.protocol === "about:") return; // a frame in a notebook has no address of its own
-  loud ||= [...changed].some((key) => !QUIET.has(key));
-  clearTimeout(noted);
-  noted = setTimeout(() => {
-    const fragment = `#${encode(store.get())}`;
-    const address = `${location.pathname}${location.search}${fragment}`;
-    if (fragment !== (location.hash || "#")) history[loud ? "pushState" : "replaceState"](null, "", address);
-    loud = false;
-  }, 120);
+  if (waiting) clearTimeout(waiting.timer);
+  const all = new Set([...(waiting?.changed ?? []), ...changed]);
+  const kind = [...all].join();
+  waiting = { changed: all, timer: setTimeout(write, CONTINUOUS.has(kind) ? 120 : 0, kind) };
+}
+
+function write(kind) {
+  waiting = null;
+  const fragment = `#${encode(store.get())}`;
+  if (fragment === (location.hash || "#")) return;
+  const going = CONTINUOUS.has(kind) && kind === last.kind && performance.now() - last.at < RUN_MS;
+  last = { kind, at: performance.now() };
+  history[going ? "replaceState" : "pushState"](null, "", `${location.pathname}${location.search}${fragment}`);
 }
 
 let remembering = true;
@@ -343,6 +355,7 @@ store.on((state, changed) => {
   if (remembering) note(changed);
 });
 const back = () => {
+  last = { kind: "", at: -Infinity };
   remembering = false;
   store.set(decode(location.hash));
   remembering = true;

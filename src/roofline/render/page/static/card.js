@@ -38,7 +38,8 @@ export function card() {
 function ofRow(row) {
   const where = [row.category, row.module, [row.unit, row.dtype].filter(Boolean).join(" ")].filter(Boolean);
   return [
-    h("p", { class: "card-name" }, named(row.name, { most: 160, title: null })),
+    h("p", { class: "card-name" }, named(row.label ?? row.name, { most: 160, title: null })),
+    row.label && row.label !== row.name && h("p", { class: "quiet" }, named(row.name, { most: 90, title: null })),
     where.length > 0 && h("p", { class: "quiet" }, where.map((word, index) => [index ? " · " : "", named(word, { most: 40 })])),
     factList([...facts(row), ...amounts(row), ...counted(row)], "figures"),
     row.location && h("p", { class: "quiet" }, named(row.location, { most: 70 })),

@@ -21,9 +21,11 @@ import {
   drawRoofs,
   drawStrip,
   frame,
+  drawOutliers,
   highestShare,
   inSight as inWindow,
   locate,
+  outliers,
   prepared,
   scales,
 } from "#page/paint.js";
@@ -36,7 +38,7 @@ const TELL_MS = 200; // the same, after which the state is updated
 /**
  * `onwindow(window | null)` and `onselect(ids, extend)` are called on zooming and selecting; `card` shows what the mouse is over (see card.js).
  * @returns {{root, surface, show(scene), point(id | null), reveal(id), spot(id), reset(), zoomBy(factor), boxes(on)}}
- *   scene {model, colourOf(dot), theme, window, selected: Set, names: boolean, ariaLabel}
+ *   scene {model, colourOf(dot), roofColour(id), theme, window, selected: Set, names: boolean, ariaLabel}
  */
 export function chart({ testid, label, onwindow, onselect, card }) {
   const base = h("canvas", { class: "base", "aria-hidden": "true" });
@@ -69,6 +71,7 @@ export function chart({ testid, label, onwindow, onselect, card }) {
   let painted = null; // where the layer of dots was painted: a reference point on screen, the window's shape, and the margins
   let family = "";
   let lines = [];
+  let outside = []; // dots that the fitted window leaves out, as arrows at its edge
   let index = null; // of dots under the mouse, built when first asked for
   let names = [];
   let written = []; // round places that the names of roofs cover
@@ -82,11 +85,11 @@ export function chart({ testid, label, onwindow, onselect, card }) {
   let moving = false;
 
   const font = () => (family ||= getComputedStyle(document.body).fontFamily);
-  const style = () => ({ theme: scene.theme, font: font(), lit: hovered?.roof?.id ?? null, moving });
+  const style = () => ({ theme: scene.theme, roofColour: scene.roofColour, font: font(), lit: hovered?.roof?.id ?? null, moving });
   const ratio = () => Math.min(3, window.devicePixelRatio || 1);
   const inSight = (number) => inWindow(dots, number, place);
   /** What is drawn, for placing labels and for hit testing. */
-  const drawn = () => ({ place, at, dots, lines, roofs: scene.model.roofs, program: scene.model.program, grid });
+  const drawn = () => ({ place, at, dots, lines, roofs: scene.model.roofs, program: scene.model.program, grid, outside });
 
   function resize() {
     const { width, height } = surface.getBoundingClientRect();
@@ -117,6 +120,7 @@ export function chart({ testid, label, onwindow, onselect, card }) {
     drawAxes(context, place, at, view, { ...style(), ...axisTitles(scene.model) });
     if (place.strip) drawStrip(context, place, at, share, style());
     locate(dots, at, place);
+    outside = view === scene.model.home ? outliers(dots, place) : [];
     drawRoofs(context, place, at, lines, style());
     pushDots();
     drawOver();
@@ -188,6 +192,7 @@ export function chart({ testid, label, onwindow, onselect, card }) {
     if (!place || !at) return;
     const { theme } = scene;
     if (scene.model.arrows.length) drawArrows(context, place, at, scene.model.arrows, style());
+    drawOutliers(context, outside, dots, style());
     drawProgram(context, place, at, scene.model.program, style());
     written = drawRoofNames(context, drawn(), style());
     drawNames(context, drawn(), names, style());
@@ -262,7 +267,7 @@ export function chart({ testid, label, onwindow, onselect, card }) {
   }
 
   function move(next, { final = false } = {}) {
-    view = clamp(next, scene.model.home);
+    view = clamp(next, scene.model.reach);
     moving = true;
     redraw();
     settle();
@@ -361,7 +366,7 @@ export function chart({ testid, label, onwindow, onselect, card }) {
     const { plot } = place;
     const across = (plot.x + plot.w / 2 - dots.x[number]) / plot.w;
     const along = (dots.y[number] - plot.y - plot.h / 2) / plot.h;
-    view = clamp(pan(view, across, along), scene.model.home);
+    view = clamp(pan(view, across, along), scene.model.reach);
     draw();
     settle();
     onwindow(view);
@@ -403,13 +408,14 @@ export function chart({ testid, label, onwindow, onselect, card }) {
     /** Where a dot is on screen, for tests: {x, y, r} relative to the surface, or null. */
     spot: (id) => {
       const number = dots.all.findIndex((dot) => dot.ops.includes(id));
-      return number < 0 ? null : { x: dots.x[number], y: dots.y[number], r: dots.size[number] };
+      const edge = outside.find((one) => one.number === number);
+      return number < 0 ? null : { x: edge?.x ?? dots.x[number], y: edge?.y ?? dots.y[number], r: dots.size[number], outside: Boolean(edge) };
     },
     show: (next) => {
       const fresh = !scene || scene.model !== next.model || scene.colourOf !== next.colourOf || scene.theme !== next.theme;
       const chosen = !scene || scene.selected.size !== next.selected.size || [...next.selected].some((id) => !scene.selected.has(id));
       scene = next;
-      view = next.window ? clamp(next.window, next.model.home) : next.model.home;
+      view = next.window ? clamp(next.window, next.model.reach) : next.model.home;
       surface.setAttribute("aria-label", next.ariaLabel ?? label);
       if (fresh) {
         const heaviest = [...next.model.dots, ...next.model.strip].reduce((most, dot) => Math.max(most, dot.weight), 0);

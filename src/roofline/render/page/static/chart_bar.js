@@ -5,6 +5,7 @@ import { chooser, fill, h, menu } from "#page/dom.js";
 import { icon } from "#page/icons.js";
 import { rateTitle } from "#page/law.js";
 import { levels } from "#page/rows.js";
+import { meaning } from "#page/terms.js";
 import { percent, show } from "#page/units.js";
 
 const SIZES = [
@@ -22,6 +23,7 @@ export function chartBar({ report, store, catalogue, comparing, chart }) {
     testid: "level",
     options: [],
     value: "hbm",
+    title: meaning("Memory level"),
     choose: (level) => store.set({ level, window: null }),
   });
   const colour = chooser({
@@ -116,13 +118,13 @@ export function chartBar({ report, store, catalogue, comparing, chart }) {
       "button",
       {
         type: "button",
-        class: "icon",
-        "aria-label": "Reset zoom",
-        title: "Reset zoom (0 or double click)",
+        class: "icon fit",
+        title: "Fit to the ops shown (0 or double click)",
         "data-testid": "zoom-reset",
         onclick: () => chart.reset(),
       },
       icon("fit"),
+      h("span", { text: "Fit" }),
     ),
   );
   const root = h(

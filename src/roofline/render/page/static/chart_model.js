@@ -10,15 +10,16 @@
  *     program                 points of the program at {x, y}
  *     arrows                  {from, to} spots of an op before and after, and the change of its time
  *     leftOut, caption        why ops are not drawn and how many, and that in words
- *     home                    the window that shows everything
+ *     home                    the window that the drawn dots of 99% of the time fit into
+ *     reach                   the window that shows everything, as far as one can go
  */
 
 import { parse } from "#page/filter.js";
 import { group } from "#page/groups.js";
 import { add, machine as machineFrom, rateTitle, resource, scaled, title } from "#page/law.js";
 import { programRows } from "#page/program_rows.js";
-import { OWN_LEVEL, ownMachine, select, sort, totals } from "#page/rows.js";
-import { extent, flat, slant } from "#page/scale.js";
+import { complete, OWN_LEVEL, ownMachine, select, sort, totals } from "#page/rows.js";
+import { around, extent, fitted, flat, slant } from "#page/scale.js";
 import { opsIn } from "#page/stretch.js";
 import { percent, show } from "#page/units.js";
 
@@ -42,7 +43,8 @@ export function rowsOf(report, state, machine = ownMachine(report)) {
   const ran = opsIn(report, state);
   const passes = (row) => wanted.every(([key, words]) => words.has(row[key] ?? "")) && test(row, whole);
   const filtered = all.filter((row) => (!ran || ran.has(row.id)) && passes(row));
-  const rows = sort(group(filtered, state.group, state.depth), state.sort, state.descending);
+  const grouped = group(filtered, state.group, state.depth);
+  const rows = sort(state.group ? complete(grouped, whole.time_s) : grouped, state.sort, state.descending);
   return { rows, filtered, all, totals: whole, shown: totals(filtered), problem };
 }
 
@@ -58,7 +60,7 @@ export function chartModel(report, state, { rows, all, machine = ownMachine(repo
   const whole = program.filter((point) => point.scope === "total" || point.scope === "hardware").map(({ x, y }) => [x, y]);
   const spots = every.filter((row) => row.flops && !reasonAgainst(row)).map(spotOf);
   return {
-    ...framed(report, state, machine, every, [...spots, ...(state.group ? dots.map(({ x, y }) => [x, y]) : []), ...whole]),
+    ...framed(report, state, machine, every, [...spots, ...(state.group ? dots.map(({ x, y }) => [x, y]) : []), ...whole], dots, whole),
     dots,
     strip,
     program: program.filter((point) => state.scopes.includes(point.scope)),
@@ -78,13 +80,16 @@ export function programModel(report, state, { all, machine = ownMachine(report) 
 }
 
 /** What charts of ops and of the program have in common: the roofs, and the window that shows them and these spots. */
-function framed(report, state, machine, every, spots) {
+function framed(report, state, machine, every, spots, dots = [], also = spots) {
   const roofs = roofsOf(every, state, machine);
+  const lines = linesOf(roofs, machine, state);
+  const home = fitted(lines, dots.map(({ x, y, row }) => [x, y, row.weight]), also);
   return {
     machine: machine.title,
     level: state.level,
     roofs,
-    home: homeOf(roofs, spots, machine, state),
+    home,
+    reach: around(home, extent(lines, spots)),
     timed: report.ops.some((op) => op.time_s),
   };
 }
@@ -107,8 +112,8 @@ function marksOf(rows, size) {
       add(reasons, reason, 1);
       continue;
     }
-    const { id, ops, name, bound, category, dtype, unit, phase, efficiency } = row;
-    const mark = { id, ops, name, bound, category, dtype, unit, phase, efficiency, weight: SIZES[size](row), row };
+    const { id, ops, name, label, bound, category, dtype, unit, phase, efficiency } = row;
+    const mark = { id, ops, name, label, bound, category, dtype, unit, phase, efficiency, weight: SIZES[size](row), row };
     if (!row.flops) {
       strip.push({ ...mark, share: efficiency ?? 1 });
     } else {
@@ -145,7 +150,9 @@ function roofsOf(all, state, machine) {
     const count = kind === "memory" ? binds.get(resource(name).unit) : bound.get(name);
     return { ...described(ceiling), kind, usual, axis, hidden: switched, binds: count ?? 0, used: used.get(name) ?? 0 };
   };
-  const memory = machine.ceilings.filter((one) => resource(one.resource).measure === "B").map((one) => {
+  // Bytes over a link are not those of a memory: its roof has no meaning on their axis.
+  const counted = ({ resource: name }) => resource(name).measure === "B" && (!resource(name).isLink || name === state.level || state.level === OWN_LEVEL);
+  const memory = machine.ceilings.filter(counted).map((one) => {
     const axis = one.resource === state.level;
     return info(one, "memory", axis || binds.has(resource(one.resource).unit), axis);
   });
@@ -183,13 +190,12 @@ function programOf(report, state, machine) {
   return placed.map((row) => ({ ...row, x: row.flops / row.bytes, y: row.rate }));
 }
 
-/** The window that shows the usual roofs and these spots, whatever is filtered or switched off. */
-function homeOf(roofs, spots, machine, state) {
+/** The roofs that are usually drawn, each with the bandwidth of the x axis. */
+function linesOf(roofs, machine, state) {
   const level = state.level === OWN_LEVEL ? "hbm" : state.level;
   const bandwidth = machine.rate(level) ?? roofs.find((one) => one.kind === "memory" && one.usual)?.rate;
   const peaks = roofs.filter((one) => one.kind === "compute" && one.usual);
-  const drawn = bandwidth ? peaks.map((one) => ({ peak: one.rate, bandwidth })) : [];
-  return extent(drawn, spots);
+  return bandwidth ? peaks.map((one) => ({ peak: one.rate, bandwidth })) : [];
 }
 
 /** Arrows from where an op, or a group of ops, stood before to where it stands now. */

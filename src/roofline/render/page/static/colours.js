@@ -57,7 +57,13 @@ export function assign(marks, by, theme) {
     colours.set(group, usual === theme.muted || !used.has(usual) ? usual : free);
   }
   const legend = ordered.map(([group, sum]) => ({ group, title: !group ? NAMELESS[by] : ofHardware ? title(group) : group, colour: colours.get(group), ...sum }));
-  return { colours, colourOf: (mark) => colours.get(mark[by] ?? "") ?? theme.muted, legend };
+  // A roof has the colour of the dots that it bounds; where dots are coloured by something else, no colour of theirs.
+  const roofColour = (name) => {
+    const { unit, kind } = resource(name);
+    if (ofHardware) return colours.get(unit) ?? ofUnit(theme, unit);
+    return (by === "dtype" && kind && colours.get(kind)) || theme.muted;
+  };
+  return { colours, colourOf: (mark) => colours.get(mark[by] ?? "") ?? theme.muted, roofColour, legend };
 }
 
 const NAMELESS = { bound: "unknown bound", category: "no category", dtype: "no arithmetic", unit: "no arithmetic", phase: "unknown phase" };

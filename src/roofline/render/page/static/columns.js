@@ -1,6 +1,7 @@
 /** Columns of the tables: the headings and meanings that Python gives, and how their cells are written. */
 
-import { title } from "#page/law.js";
+import { resource, title } from "#page/law.js";
+import { plainKey } from "#page/rows.js";
 import { percent, plain, show, UNKNOWN } from "#page/units.js";
 import { VOCABULARY } from "#page/vocabulary.js";
 
@@ -9,22 +10,39 @@ const FORMATS = {
   unit: (value) => (value ? title(value) : UNKNOWN),
   number: (value) => plain(value),
   share: (value) => percent(value),
-  ratio: (value) => (value === null ? UNKNOWN : `${show(value, "1", 3)}x`),
+  ratio: (value) => (value == null ? UNKNOWN : `${show(value, "1", 3)}x`),
 };
 const UNITS = { text: "", unit: "", number: "", share: "%", ratio: "x" };
 
 function column([key, name, kind, description]) {
   const format = FORMATS[kind] ?? ((value) => show(value, kind));
-  return { key, title: name, unit: UNITS[kind] ?? kind, description, numeric: kind !== "text" && kind !== "unit", format };
+  return { key, title: name, unit: UNITS[kind] ?? kind, description, numeric: kind !== "text" && kind !== "unit", format, main: false };
 }
 
 const { ops, program, differences } = VOCABULARY.columns;
-export const COLUMNS = ops.map(column);
-export const PROGRAM_COLUMNS = program.map(column);
-export const DIFFERENCE_COLUMNS = differences.map(column);
+/** The columns of a table, of which one names the row: it takes what the others leave, and stays in sight. */
+const columns = (all, main) => all.map(column).map((one) => ({ ...one, main: one.key === main }));
+const COLUMNS = columns(ops, "label");
+export const PROGRAM_COLUMNS = columns(program, "name");
+export const DIFFERENCE_COLUMNS = columns(differences, "name");
+
+/** The columns that the ops of a report can have: those of every report, of each level that its bytes cross, and of its counters. */
+export function opColumns(report) {
+  const names = (amounts) => [...new Set(report.ops.flatMap((op) => amounts(op).flatMap((one) => Object.keys(one ?? {}))))].sort();
+  const made = (some, patterns) => some.flatMap((name) => patterns.map(([key, heading, kind, description]) => column([
+    `${key}_${plainKey(name)}`, heading.replace("{}", title(name)), kind || resource(name).measure, description.replace("{}", title(name)),
+  ])));
+  const { levels, counted: [amount, ratio] } = VOCABULARY.columns;
+  return [
+    ...COLUMNS,
+    ...made(names((op) => [op.bytes]), levels),
+    ...made(names((op) => [op.counters?.work, op.counters?.bytes]), [amount]),
+    ...made(names((op) => [op.counters?.ratio]), [ratio]),
+  ];
+}
 
 /** The keys of the columns shown by default: with measured times, and without, where there is no rate and nothing is lost. */
 export const USUAL_COLUMNS = [
-  "rank", "name", "category", "count", "time_s", "share", "rate", "bandwidth", "intensity", "bound", "efficiency", "lost_s",
+  "rank", "label", "name", "count", "time_s", "share", "rate", "bandwidth", "intensity", "bound", "efficiency", "lost_s",
 ];
-export const UNTIMED_COLUMNS = ["rank", "name", "category", "count", "flops", "bytes", "intensity", "attainable", "bound", "floor_s"];
+export const UNTIMED_COLUMNS = ["rank", "label", "name", "category", "count", "flops", "bytes", "intensity", "attainable", "bound", "floor_s"];

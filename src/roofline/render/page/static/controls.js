@@ -238,7 +238,7 @@ export function columnMenu({ store, columns, usual }) {
           const tick = h("input", {
             type: "checkbox",
             checked: chosen().includes(key),
-            disabled: key === "name",
+            disabled: key === "label",
             value: key,
             onchange: () => toggle(key, tick.checked),
           });

@@ -36,7 +36,8 @@ export function details({ report, store }) {
 function single(row, ledger) {
   const counters = counted(row);
   return [
-    h("h3", { class: "whole-name", "data-testid": "selected-name" }, named(row.name, { most: 4000, title: null })),
+    h("h3", { class: "whole-name", "data-testid": "selected-name" }, named(row.label ?? row.name, { most: 4000, title: null })),
+    row.label && row.label !== row.name && h("p", { class: "quiet whole-name", "data-testid": "compiler-name" }, named(row.name, { most: 4000, title: null })),
     factList(facts(row), "figures"),
     h("h4", { text: "Work and bytes" }),
     factList(amounts(row), "work and bytes"),
@@ -89,7 +90,7 @@ function several(rows) {
       rows.slice(0, LISTED).map((row) => h(
         "li",
         {},
-        named(row.name, { most: 60 }),
+        named(row.label ?? row.name, { most: 60 }),
         h("span", { class: "count", text: show(row.time_s, "s") }),
       )),
     ),

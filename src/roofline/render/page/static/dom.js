@@ -183,9 +183,9 @@ export function tabList({ label, kind, tabs, attributes, choose }) {
 }
 
 /** A native chooser with its label: options [{key, title}], the chosen key, and what to do with another. */
-export function chooser({ label, testid, options, value, choose }) {
+export function chooser({ label, testid, options, value, choose, title = null }) {
   const select = h("select", { "data-testid": testid, "aria-label": label, onchange: () => choose(select.value) });
-  const root = h("label", { class: "chooser" }, h("span", { class: "quiet", text: label }), select);
+  const root = h("label", { class: "chooser", title }, h("span", { class: "quiet", text: label }), select);
   const set = (chosen, offered = options) => {
     const wanted = offered.map(({ key, title }) => `${key}\u0000${title}`).join("\u0001");
     if (select.dataset.offered !== wanted) {

@@ -2,6 +2,7 @@
 
 import { h, named } from "#page/dom.js";
 import { LATENCY, resource, title as resourceTitle } from "#page/law.js";
+import { meaning } from "#page/terms.js";
 import { percent, plain, show } from "#page/units.js";
 
 /** What bounds an op: ["memory-bound", "HBM"]. */
@@ -103,7 +104,7 @@ export function factList(rows, label) {
       rows.map(([word, figure, remark]) => h(
         "tr",
         {},
-        h("th", { scope: "row", text: word }),
+        h("th", { scope: "row", text: word, title: meaning(word) }),
         h("td", { class: "figure", text: figure }),
         h("td", { class: "remark", text: remark ?? "" }),
       )),
@@ -123,7 +124,8 @@ export function wordList(rows) {
 /** One sentence for a screen reader. */
 export function spoken(row) {
   const parts = [
-    row.name.slice(0, 120),
+    (row.label ?? row.name).slice(0, 120),
+    row.label && row.label !== row.name ? row.name.slice(0, 60) : null,
     row.time_s === null ? null : show(row.time_s, "s"),
     row.efficiency === null ? null : `${percent(row.efficiency)} roofline efficiency`,
     boundTitle(row.bound),

@@ -160,7 +160,7 @@ function negation(tokens) {
   if (token.kind === "condition") return condition(token);
   if (token.kind === "word" || token.kind === "quoted" || token.kind === "regex") {
     const matches = textTest(token.text, token.at, false);
-    return (row) => matches(row.name);
+    return (row) => matches(row.name) || (row.label !== undefined && matches(row.label));
   }
   throw new Wrong(token.kind === "close" ? "unexpected closing parenthesis" : `nothing before "${token.text}"`, token.at);
 }

@@ -49,6 +49,7 @@ function summed(key, by, rows) {
     id: `${by}:${key}`,
     ops: rows.flatMap((row) => row.ops),
     name: key,
+    label: key,
     ...(by === "scope" ? { scope: key } : {}),
     self_time_s: time_s === null ? null : sum((row) => row.self_time_s ?? row.time_s),
     priced_s: sum((row) => (row.efficiency === null ? 0 : row.time_s)) ?? 0,
@@ -69,6 +70,8 @@ function summed(key, by, rows) {
     moved: addedUp(rows.map((row) => row.moved)),
     unrated: union(rows, "unrated"),
     unknown: union(rows, "unknown"),
+    unneeded: addedUp(rows.map((row) => row.unneeded ?? {})),
+    devices: union(rows, "devices"),
   };
 }
 
@@ -87,7 +90,7 @@ function addedUp(amounts) {
 }
 
 function union(rows, field) {
-  return [...new Set(rows.flatMap((row) => row[field]))].sort();
+  return [...new Set(rows.flatMap((row) => row[field] ?? []))].sort();
 }
 
 function heaviestBy(rows, field, weight) {

@@ -1,6 +1,7 @@
 /** Words on a chart: names of roofs along their lines, and of the heaviest dots beside them, where there is room. */
 
 import { shortName } from "#page/dom.js";
+import { distance } from "#page/hits.js";
 import { byWeight, clip, inSight, SIGN, turned } from "#page/paint.js";
 import { overlap, placeLabels } from "#page/scale.js";
 
@@ -18,7 +19,7 @@ function marks({ dots, place, at, program }, most) {
 }
 
 /** The name of each roof where there is room for it; returns round places {x, y, r} that cover these names. */
-export function drawRoofNames(context, chart, { theme, font, moving }) {
+export function drawRoofNames(context, chart, { theme, roofColour, font, moving }) {
   const { at, lines, place: { plot, narrow } } = chart;
   const obstacles = marks(chart, NAMED);
   const boxes = [];
@@ -26,10 +27,18 @@ export function drawRoofNames(context, chart, { theme, font, moving }) {
   context.lineJoin = "round";
   context.lineWidth = 3;
   context.strokeStyle = theme.background;
-  for (const { kind, label: text, points } of lines) {
-    const name = { width: context.measureText(text).width, colour: kind === "memory" ? theme.memory : theme.compute };
+  const stretches = lines.map((line) => ({ id: line.id, ends: line.points.map(([x, y]) => [at.x.at(x), at.y.at(y)]) }));
+  for (const { id, kind, label: text, points } of lines) {
+    const name = { width: context.measureText(text).width, colour: roofColour(id) };
+    const others = stretches.filter((one) => one.id !== id);
     const offers = kind === "memory" ? alongSlant(plot, at, points, name) : besideFlat(plot, at, points, name);
-    const free = offers.filter((offer) => !boxes.some((other) => clash(other, offer)));
+    // Not on another name, and not on another line: the card of a roof says its name too.
+    const free = offers.filter((offer) => !boxes.some((other) => clash(other, offer)) && !discs(offer).some((disc) => others.some(({ ends }) => distance(
+      disc.x,
+      disc.y,
+      ...ends[0],
+      ...ends[1],
+    ) < disc.r)));
     const chosen = free.find((offer) => !discs(offer).some((disc) => obstacles.some((dot) => Math.hypot(
       dot.x - disc.x,
       dot.y - disc.y,
@@ -60,7 +69,7 @@ function besideFlat(plot, at, points, { width }) {
     .filter(({ y: top }) => top > plot.y - 14);
 }
 
-/** Places for a name along a slanted roof, above it: near its lower end, then further up. */
+/** Places for a name along a slanted roof, above or below it: near its lower end, then further up. */
 function alongSlant(plot, at, points, { width }) {
   const [[x0, y0], [x1, y1]] = points;
   const [left, bottom, right, top] = [at.x.at(x0), at.y.at(y0), at.x.at(x1), at.y.at(y1)];
@@ -68,11 +77,12 @@ function alongSlant(plot, at, points, { width }) {
   const angle = Math.atan2(top - bottom, right - left);
   if (length < width + 40) return [];
   const lift = [Math.sin(angle) * 10, -Math.cos(angle) * 10]; // square to the roof, upwards
-  return [22, 22 + (length - width - 48) / 3, 22 + (2 * (length - width - 48)) / 3, length - width - 26].map((along) => {
-    const [start, base] = [left + Math.cos(angle) * along + lift[0], bottom + Math.sin(angle) * along + lift[1]];
+  const spots = [22, 22 + (length - width - 48) / 3, 22 + (2 * (length - width - 48)) / 3, length - width - 26];
+  return [1, -1].flatMap((side) => spots.map((along) => [side, along])).map(([side, along]) => {
+    const [start, base] = [left + Math.cos(angle) * along + side * lift[0], bottom + Math.sin(angle) * along + side * lift[1]];
     const rise = -Math.sin(angle) * width;
     return { left: start, base, angle, x: start - 8, y: base - rise - 8, w: Math.cos(angle) * width + 16, h: rise + 16 };
-  }).filter(({ x, y }) => x >= plot.x && y >= plot.y);
+  }).filter(({ x, y, w, h }) => x >= plot.x && y >= plot.y && x + w <= plot.x + plot.w && y + h <= plot.y + plot.h);
 }
 
 /** Round places along a name: what is near a slanted one is not what is in its box. */
@@ -92,18 +102,33 @@ function clash(one, other) {
   ) < 15));
 }
 
+/** An op in few letters: its place and what it does, without shapes; where it has no label, the compiler's name. */
+export function chartName({ label, name }) {
+  const [place, operation] = (label ?? "").split("  ");
+  return shortName(operation ? `${place} ${operation.split(/ (?=[\d(]|\w+\[)/)[0]}` : label || name, LONGEST);
+}
+
 /** Names of the heaviest dots in sight, each as an offset from its dot so that it travels with it, clear of the places `taken`. */
 export function placeNames(context, chart, taken, font) {
   const { dots, place } = chart;
   context.font = `12px ${font}`;
   const heavy = byWeight(dots).filter((number) => number < dots.onPlot && inSight(dots, number, place)).slice(0, NAMED);
   const wanted = heavy.map((number) => {
-    const text = shortName(dots.all[number].name, LONGEST);
+    const text = chartName(dots.all[number]);
     return { number, text, x: dots.x[number], y: dots.y[number], r: dots.size[number], width: context.measureText(text).width, height: 15 };
   });
-  return placeLabels(wanted, place.plot, [...marks(chart, CROWD), ...taken]).map(({ index, x, y }) => {
+  return placeLabels(wanted, place.plot, [...marks(chart, CROWD), ...taken, ...alongLines(chart)]).map(({ index, x, y }) => {
     const { number, text, height } = wanted[index];
     return { text, index: number, dx: x - dots.x[number], dy: y + height / 2 - dots.y[number] };
+  });
+}
+
+/** Round places along the roofs, which names keep clear of. */
+function alongLines({ lines, at }) {
+  return lines.flatMap(({ points: [[x0, y0], [x1, y1]] }) => {
+    const [left, bottom, right, top] = [at.x.at(x0), at.y.at(y0), at.x.at(x1), at.y.at(y1)];
+    const count = Math.ceil(Math.hypot(right - left, top - bottom) / 6);
+    return Array.from({ length: count + 1 }, (_, index) => ({ x: left + ((right - left) * index) / count, y: bottom + ((top - bottom) * index) / count, r: 3 }));
   });
 }
 

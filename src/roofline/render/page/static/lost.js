@@ -63,7 +63,7 @@ function bar(row, most, store, reveal, colour) {
       },
     },
     barParts(
-      h("span", { class: "bar-name" }, named(row.name, { shown: shortName(row.name, 34) })),
+      h("span", { class: "bar-name" }, named(row.label ?? row.name, { shown: shortName(row.label ?? row.name, 40) })),
       row.lost_s,
       most,
       `${percent(row.efficiency)}, ${unit}-bound`,

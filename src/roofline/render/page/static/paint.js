@@ -176,18 +176,49 @@ export function drawStrip(context, place, at, highestShare, { theme, font }) {
 }
 
 /** Roofs as thin lines; those of levels that the x axis does not count are dashed. */
-export function drawRoofs(context, place, at, lines, { theme, lit }) {
+export function drawRoofs(context, place, at, lines, { roofColour, lit }) {
   context.save();
   clip(context, place.plot);
   context.lineJoin = "round";
   for (const { id, kind, axis, points } of lines) {
     context.lineWidth = lit === id ? 2.5 : 1.5;
     context.setLineDash(kind === "memory" && !axis ? [5, 3] : []);
-    line(context, kind === "memory" ? theme.memory : theme.compute, () => {
+    line(context, roofColour(id), () => {
       points.forEach(([x, y], index) => context[index ? "lineTo" : "moveTo"](at.x.at(x), at.y.at(y)));
     });
   }
   context.restore();
+}
+
+/** The dots that a fitted window leaves out, each at the edge nearest to it: [{number, x, y, angle}], the heaviest last. */
+export function outliers(dots, { plot }) {
+  const found = [];
+  for (const number of byWeight(dots).toReversed()) {
+    if (number >= dots.onPlot) continue;
+    const [x, y] = [dots.x[number], dots.y[number]];
+    const inside = [Math.min(Math.max(x, plot.x), plot.x + plot.w), Math.min(Math.max(y, plot.y), plot.y + plot.h)];
+    if (inside[0] !== x || inside[1] !== y) found.push({ number, x: inside[0], y: inside[1], angle: Math.atan2(y - inside[1], x - inside[0]) });
+  }
+  return found;
+}
+
+const ARROW = 7; // pixels of an arrow at the edge
+
+/** Arrows at the edge of the plot towards the dots outside of it, in their colours. */
+export function drawOutliers(context, found, dots, { theme }) {
+  for (const { number, x, y, angle } of found) {
+    const at = (along, across) => [x + along * Math.cos(angle) - across * Math.sin(angle), y + along * Math.sin(angle) + across * Math.cos(angle)];
+    context.beginPath();
+    context.moveTo(...at(0, 0));
+    context.lineTo(...at(-ARROW * 1.3, ARROW * 0.7));
+    context.lineTo(...at(-ARROW * 1.3, -ARROW * 0.7));
+    context.closePath();
+    context.fillStyle = dots.colours[dots.colour[number]];
+    context.strokeStyle = theme.background;
+    context.lineWidth = 1;
+    context.fill();
+    context.stroke();
+  }
 }
 
 /** The program as a whole, by counters, its average step and its steps: each its own sign, in ink. */

@@ -76,7 +76,7 @@ export function program({ report, store, card }) {
   const root = h(
     "div",
     { class: "program", "data-testid": "program" },
-    h("h2", { class: "print-only", text: "Program" }),
+    h("h2", { class: "panel-title", text: "Program" }),
     h(
       "div",
       { class: "split" },
@@ -102,6 +102,7 @@ export function program({ report, store, card }) {
       drawing.show({
         model: derived.programModel,
         colourOf: derived.colourOf,
+        roofColour: derived.roofColour,
         theme: derived.theme,
         window: view,
         selected: new Set(),

@@ -11,7 +11,7 @@ import { VOCABULARY } from "#page/vocabulary.js";
 
 export const OWN_LEVEL = "bound"; // the x axis on which every op stands over the level that binds it
 const ALL = Object.freeze({ fraction: 1, time: 1 });
-const ABSENT = { phase: "", attainable: null, expected_s: null, hops: {}, known: {}, times: {}, intensities: {}, roofs: [], unrated: [], notes: [] };
+const ABSENT = { phase: "", label: "", needed: null, needed_s: null, unneeded: {}, attainable: null, expected_s: null, hops: {}, known: {}, times: {}, intensities: {}, roofs: [], unrated: [], notes: [] };
 
 const indexed = new WeakMap();
 
@@ -22,7 +22,7 @@ function indexOf(report) {
     const [steps, devices] = [byOp(report.by_step, "step"), byOp(report.by_device, "device")];
     const both = byStepAndDevice(report.by_step_and_device ?? []);
     const ops = report.ops.map((op) => ({
-      op: op.known ? op : { ...ABSENT, ...op }, // fields that reports of other writers need not have
+      op: op.known && op.needed_s !== undefined ? op : { ...ABSENT, ...op }, // fields that reports of other writers need not have
       steps: steps.get(op.id) ?? new Map(),
       devices: devices.get(op.id) ?? new Map(),
       both: both && (both.get(op.id) ?? new Map()),
@@ -111,6 +111,7 @@ export function select(report, { step = null, device = null, host = null, feeds 
   }
   const whole = rows.reduce((sum, row) => sum + row.weight, 0);
   for (const row of rows) row.share = whole ? row.weight / whole : null;
+  complete(rows, total(rows.map((row) => row.time_s)));
   index.last = { key, machine: on, rows };
   return rows;
 }
@@ -140,12 +141,15 @@ function rowOf({ op, steps, devices, feeds }, part, machine, asReported, chosen)
   const level = chosen === OWN_LEVEL ? slowestLevel(times) : chosen;
   const bytes = bytesOf(moved, level);
   const arithmetic = dtype ? `${unit}/${dtype}` : unit;
-  const { id, rank, name, category, module, scope, location, phase, notes, provenance, counters, intensities } = op;
+  const { id, rank, name, label, category, module, scope, location, phase, notes, provenance, counters, intensities } = op;
   // Every row has the same shape, field by field: spreading an op into 20,000 of them takes the browser a second.
   return {
-    kind: "op", id, ops: [id], rank, name, category, module, scope, location, phase, notes, provenance, counters,
+    kind: "op", id, ops: [id], rank, name, label: label || name, category, module, scope, location, phase, notes, provenance, counters,
     count, kernels, time_s, self_time_s, flops, work, moved, hops,
     floor_s, serial_s, bound, efficiency, attainable, times, utilization, roofs, unrated, unit, dtype,
+    needed: run.needed,
+    needed_s: asReported ? run.needed_s : null,
+    unneeded: run.unneeded,
     weight: self_time_s ?? time_s ?? floor_s ?? 0, // the seconds that its size shows
     share: null,
     // Corrections for overlap and launches are the report's; on another machine only a report without them has the figure.
@@ -166,6 +170,35 @@ function rowOf({ op, steps, devices, feeds }, part, machine, asReported, chosen)
   };
 }
 
+/** Adds what follows from the other fields of rows: averages, running sums, utilizations, and figures over each level and of counters. */
+export function complete(rows, time_s) {
+  let sum = 0;
+  for (const row of [...rows].sort((one, other) => (other.share ?? 0) - (one.share ?? 0) || one.rank - other.rank)) {
+    row.cumulative = row.share === null ? null : (sum += row.share);
+    row.time_share = per(row.time_s, time_s);
+    row.average_s = per(row.time_s, row.count);
+    row.average_self_s = per(row.self_time_s ?? row.time_s, row.count);
+    row.device_time_s = per(row.time_s, Math.max(1, row.devices?.length ?? 1));
+    const unneeded = total(Object.values(row.unneeded ?? {})) ?? 0;
+    row.unneeded_share = unneeded ? Math.min(1, per(unneeded, row.flops || total(Object.values(row.moved))) ?? 0) : 0;
+    row.needed_rate = per(row.flops === null ? null : row.flops * (row.flops ? 1 - row.unneeded_share : 1), row.time_s);
+    const busiest = (mine) => Object.entries(row.utilization).reduce((most, [unit, used]) => (mine(resource(unit)) ? Math.max(most ?? 0, used) : most), null);
+    row.compute_utilization = busiest((unit) => unit.isCompute);
+    row.memory_utilization = busiest((unit) => unit.isMemory);
+    row.bound_intensity = per(row.flops, bytesOf(row.moved, slowestLevel(row.times)));
+    for (const level of Object.keys(row.moved)) {
+      row[`bandwidth_${plainKey(level)}`] = per(row.moved[level], row.time_s);
+      row[`intensity_${plainKey(level)}`] = per(row.flops, row.moved[level]);
+    }
+    for (const [name, ratio] of Object.entries(row.counters?.ratio ?? {})) row[`ratio_${plainKey(name)}`] = ratio;
+    for (const [name, amount] of Object.entries({ ...row.counters?.work, ...row.counters?.bytes })) row[`counted_${plainKey(name)}`] = amount;
+  }
+  return rows;
+}
+
+/** The name of a resource as a part of a column's key, as addresses have it. */
+export const plainKey = (name) => name.replace(/[^a-z0-9]/g, "_");
+
 const NO_ARITHMETIC = { unit: null, kind: null };
 
 /** Some executions of an op, as `selection.narrow` gives them: what binds an op stays what binds it in all. */
@@ -185,6 +218,9 @@ function cut(op, { fraction, time }) {
     bytes: all(op.bytes),
     hops: all(op.hops),
     known: all(op.known),
+    needed: op.needed && all(op.needed),
+    needed_s: of(op.needed_s),
+    unneeded: all(op.unneeded),
     floor_s,
     serial_s: of(op.serial_s),
     expected_s: of(op.expected_s),

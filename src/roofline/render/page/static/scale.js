@@ -152,6 +152,46 @@ export function extent(roofs, spots) {
   return [left, right, bottom, high * 10 ** Math.max(ABOVE_PEAK, least)];
 }
 
+const COVERED = 0.99; // of the weight of the spots that a fitted window shows
+const [AROUND_FIT, LEAST_SPAN] = [0.3, 1.5]; // decades: around what is shown, and of a fitted window at least
+
+/**
+ * The window that shows what matters: spots [x, y, weight] that make up 99% of the weight, those in `also` ([x, y]), and the ridge of the
+ * lowest and highest roof. The rest may be far away, where it would leave the chart empty.
+ */
+export function fitted(roofs, spots, also = []) {
+  if (!roofs.length && !spots.length && !also.length) return [0.1, 1000, 1, 10000];
+  const left = (1 - COVERED) / 4; // of the weight that each of the four sides may leave out
+  const kept = [0, 1].map((axis) => quantiles(spots.map((spot) => [spot[axis], spot[2]]), left));
+  const corners = roofs.map((one) => [ridge(one), one.peak]);
+  return [0, 1].flatMap((axis) => {
+    const values = [...kept[axis], ...also.map((spot) => spot[axis]), ...corners.map((corner) => corner[axis])];
+    const [low, high] = [smallest(values), largest(values)];
+    const spare = Math.max(AROUND_FIT, (LEAST_SPAN - Math.log10(high / low)) / 2);
+    return [low / 10 ** spare, high * 10 ** spare];
+  });
+}
+
+/** The values between which all but a share of the weight on either side lies; none for no values. */
+function quantiles(weighted, share) {
+  const sorted = weighted.toSorted(([one], [other]) => one - other);
+  const whole = sorted.reduce((sum, [, weight]) => sum + weight, 0);
+  const first = (values) => {
+    let passed = 0;
+    for (const [value, weight] of values) {
+      passed += weight;
+      if (passed > share * whole) return value;
+    }
+    return values.at(-1)?.[0];
+  };
+  return sorted.length ? [first(sorted), first(sorted.toReversed())] : [];
+}
+
+/** The smallest window that holds some windows. */
+export function around(...windows) {
+  return [0, 1, 2, 3].map((side) => (side % 2 ? Math.max : Math.min)(...windows.map((window) => window[side])));
+}
+
 // Spreading 20,000 numbers into Math.min may exceed what a call takes.
 function smallest(values) {
   return values.reduce((least, value) => Math.min(least, value), Infinity);

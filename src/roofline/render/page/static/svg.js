@@ -5,7 +5,7 @@ import { assign, THEMES } from "#page/colours.js";
 import { shortName } from "#page/dom.js";
 import { drawNames, drawRoofNames, placeNames } from "#page/labels.js";
 import {
-  axisTitles, clip, drawArrows, drawAxes, drawProgram, drawRoofs, drawStrip, frame, highestShare, locate, prepared, scales,
+  axisTitles, clip, drawArrows, drawAxes, drawOutliers, drawProgram, drawRoofs, drawStrip, frame, highestShare, locate, outliers, prepared, scales,
 } from "#page/paint.js";
 import { percent, show } from "#page/units.js";
 
@@ -22,7 +22,7 @@ export function toSvg(model, options = {}) {
   const window = options.window ?? model.home;
   const look = THEMES[theme] ?? THEMES.light;
   const drawn = [...model.dots, ...model.strip];
-  const { colourOf, legend } = assign(marks ?? drawn, colour, look);
+  const { colourOf, roofColour, legend } = assign(marks ?? drawn, colour, look);
   const entries = legend.filter(({ group }) => drawn.some((mark) => (mark[colour] ?? "") === group)).slice(0, MOST_LEGEND);
   const rows = legendRows(entries, width - 2 * LEFT);
   const heading = title ?? `${drawn.length} operation${drawn.length === 1 ? "" : "s"} on ${model.machine}`;
@@ -34,7 +34,7 @@ export function toSvg(model, options = {}) {
     element("text", { x: LEFT, y: 22, fill: look.ink, "font-size": 16, "font-weight": 600 }, heading),
     element("text", { x: LEFT, y: 40, fill: look.muted }, model.caption),
     `<g${attributes({ transform: `translate(${LEFT} ${HEAD})` })}>`,
-    ...chartParts(model, window, place, look, colourOf, new Set(selected), ids),
+    ...chartParts(model, window, place, look, { colourOf, roofColour }, new Set(selected), ids),
     "</g>",
     ...rows.flatMap((row, index) => row.map((entry) => legendEntry(entry, look, height - rows.length * ROW + index * ROW))),
     "</svg>",
@@ -43,13 +43,13 @@ export function toSvg(model, options = {}) {
 }
 
 /** What the screen draws on its canvases, in the same order. */
-function chartParts(model, window, place, theme, colourOf, selected, ids) {
+function chartParts(model, window, place, theme, { colourOf, roofColour }, selected, ids) {
   const context = recorder(ids);
   const at = scales(place, window, highestShare(model));
   const dots = prepared(model.dots, model.strip, [...model.dots, ...model.strip].reduce((most, { weight }) => Math.max(most, weight), 0), colourOf);
   locate(dots, at, place);
   const lines = roofLines(model, window);
-  const [style, chart] = [{ theme, font: "sans-serif" }, { place, at, dots, lines, program: model.program }];
+  const [style, chart] = [{ theme, roofColour, font: "sans-serif" }, { place, at, dots, lines, program: model.program }];
   drawAxes(context, place, at, window, { ...style, ...axisTitles(model) });
   if (place.strip) drawStrip(context, place, at, highestShare(model), style);
   drawRoofs(context, place, at, lines, style);
@@ -60,6 +60,7 @@ function chartParts(model, window, place, theme, colourOf, selected, ids) {
   circles((index) => index < dots.onPlot);
   context.restore();
   drawArrows(context, place, at, model.arrows, style);
+  if (window === model.home) drawOutliers(context, outliers(dots, place), dots, style);
   drawProgram(context, place, at, model.program, style);
   const written = drawRoofNames(context, chart, style);
   drawNames(context, chart, placeNames(context, chart, written, style.font), style);
@@ -67,9 +68,9 @@ function chartParts(model, window, place, theme, colourOf, selected, ids) {
 }
 
 function circle(dots, index, theme, selected) {
-  const { name, ops, efficiency, row } = dots.all[index];
+  const { name, label, ops, efficiency, row } = dots.all[index];
   const ring = ops.some((id) => selected.has(id)) ? { stroke: theme.ink, "stroke-width": 2 } : { stroke: theme.background, "stroke-width": 0.7 };
-  const about = `${name}: ${efficiency === null ? "" : `${percent(efficiency)} roofline efficiency, `}${show(row.time_s ?? row.floor_s, "s")}`;
+  const about = `${label && label !== name ? `${label} (${name})` : name}: ${efficiency === null ? "" : `${percent(efficiency)} roofline efficiency, `}${show(row.time_s ?? row.floor_s, "s")}`;
   const shape = { cx: dots.x[index], cy: dots.y[index], r: dots.size[index], fill: dots.colours[dots.colour[index]], "fill-opacity": 0.85, ...ring };
   return `<circle${attributes(shape)}>${element("title", {}, about)}</circle>`;
 }

@@ -10,11 +10,11 @@ import { LONGEST_TITLE, elided, framed, h } from "#page/dom.js";
 const HEIGHT = 30; // of a row, in pixels; the stylesheet says the same
 const SPARE = 8; // rows kept above and below what is in sight
 const SAMPLE = 150; // rows whose words decide the width of a column
-const WIDEST = { scope: 260, location: 220, module: 160, category: 170 };
-const SHORTEST_NAME = 190;
+const WIDEST = { name: 170, scope: 260, location: 220, module: 160, category: 170 };
+const SHORTEST_NAME = 330;
 
 /**
- * `columns` are {key, title, unit, description, numeric, format(value, row)}, and may have `bar(row)`, a share drawn behind the figure,
+ * `columns` are {key, title, unit, description, numeric, main, format(value, row)}, and may have `bar(row)`, a share drawn behind the figure,
  * `swatch(row)`, a colour beside the name, and `tone(row)`, a class. `onsort(key, descending)`, `onselect(ids, extend)` and
  * `onpoint(row | null)` are called on sorting, selecting and hovering.
  * @returns {{root, grid, show({rows, columns, sort, descending, selected}), scrollTo(id), unroll(count), roll()}}
@@ -63,7 +63,7 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
     // Where the columns do not fit, headings break into lines.
     if (grid.clientWidth && total() > grid.clientWidth) widths = columnWidths(widest, fontFamily, broken);
     const template = widths.map((width, index) => (
-      scene.columns[index].key === "name" ? `minmax(${least(width)}px, 1fr)` : `${width}px`
+      scene.columns[index].main ? `minmax(${least(width)}px, 1fr)` : `${width}px`
     )).join(" ");
     grid.style.setProperty("--columns", template);
     grid.style.setProperty("--least", `${total()}px`);
@@ -71,7 +71,7 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
     grid.classList.toggle("wide", total() > grid.clientWidth);
   }
 
-  const total = () => widths.reduce((sum, width, index) => sum + (scene.columns[index].key === "name" ? least(width) : width), 0);
+  const total = () => widths.reduce((sum, width, index) => sum + (scene.columns[index].main ? least(width) : width), 0);
 
   /** The width of the widest of some texts. */
   function longest(texts) {
@@ -83,7 +83,7 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
       context.font = `600 12px ${fontFamily}`;
       const heading = context.measureText(line([...column.title.split(" "), column.unit ?? ""])).width + (onsort ? 34 : 22);
       const cells = widest[index] + (column.numeric ? 27 : 22);
-      return Math.ceil(Math.min(WIDEST[column.key] ?? 240, Math.max(heading, column.numeric ? 64 : 80, cells)));
+      return Math.ceil(Math.min((column.main ? null : WIDEST[column.key]) ?? (column.main ? 420 : 240), Math.max(heading, column.numeric ? 64 : 80, cells)));
     });
   }
 
@@ -100,7 +100,7 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
         return h(
           "div",
           {
-            class: `cell ${column.numeric ? "number" : "word"} ${column.key === "name" ? "sticky" : ""} ${sorted ? "sorted" : ""}`,
+            class: `cell ${column.numeric ? "number" : "word"} ${column.main ? "sticky" : ""} ${sorted ? "sorted" : ""}`,
             role: "columnheader",
             "aria-colindex": String(index + 1),
             "aria-sort": onsort ? direction : null,
@@ -131,7 +131,7 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
     scene.columns.forEach((column, number) => {
       const shown = text(row, column);
       const cell = h("div", {
-        class: `cell ${column.numeric ? "number" : "word"} ${column.key === "name" ? "sticky" : ""} ${column.tone?.(row) ?? ""}`,
+        class: `cell ${column.numeric ? "number" : "word"} ${column.main ? "sticky" : ""} ${column.tone?.(row) ?? ""}`,
         role: "gridcell",
         "aria-colindex": String(number + 1),
         "data-column": column.key,
@@ -140,7 +140,7 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
       else cell.append(h("bdi", {
         dir: "auto",
         class: "name",
-        ...fitted(shown, column.key === "name" ? room - (column.swatch ? 18 : 0) : widths[number] - 20),
+        ...fitted(shown, column.main ? room - (column.swatch ? 18 : 0) : widths[number] - 20),
       }));
       if (column.bar) cell.style.setProperty("--bar", `${Math.max(0, Math.min(1, column.bar(row) || 0)) * 100}%`);
       if (column.bar) cell.classList.add("barred");
@@ -293,11 +293,12 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
       draw();
     },
     /** Brings the row of an op into sight. */
-    scrollTo: (id) => {
+    scrollTo: (id, { page = false } = {}) => {
       const index = scene.rows.findIndex((row) => row.ops?.includes(id));
       if (index < 0) return;
       current = index;
       bring(index);
+      if (page) made.get(index)?.scrollIntoView({ block: "nearest", inline: "nearest" });
     },
     /** Draws so many rows at once, for paper. */
     unroll: (count) => {

@@ -1,0 +1,164 @@
+/** The first screen: one sentence, the time as a bar by cause, the device, and the figures that matter most. */
+
+import { chosen } from "#page/chosen.js";
+import { fill, h, named } from "#page/dom.js";
+import { boundWords } from "#page/facts.js";
+import { rateTitle, resource, title as resourceTitle } from "#page/law.js";
+import { ownMachine } from "#page/rows.js";
+import { fillStack } from "#page/stack.js";
+import { meaning } from "#page/terms.js";
+import { percent, plain, show } from "#page/units.js";
+import { VOCABULARY } from "#page/vocabulary.js";
+
+const NOTABLE = 0.01; // of the time: smaller losses are not in the sentence
+const MOST_CAUSES = 3;
+const ALL_KNOWN = 0.995;
+
+/** @returns {{root, update(state, derived)}} `comparing` gives the figures of an earlier run to set beside those of this one */
+export function headline({ report, store, comparing = null }) {
+  const sentence = h("p", { class: "sentence", "data-testid": "sentence" });
+  const bar = h("div", { class: "time-bar", "data-testid": "time-bar" });
+  const device = h("p", { class: "device-line", "data-testid": "device-line" });
+  const list = h("dl", { class: "figures", "data-testid": "figures", tabindex: "0", "aria-label": "Key figures" });
+  const notice = h("p", { class: "notice", role: "status", "data-testid": "notice", hidden: true });
+  const root = h(
+    "section",
+    { class: "summary", "aria-label": "Summary" },
+    sentence,
+    comparing?.root,
+    bar,
+    h("div", { id: "timeline" }),
+    device,
+    notice,
+    list,
+  );
+  return {
+    root,
+    update: (state, derived) => {
+      const { theme, machine } = derived;
+      const choice = chosen(report, state, derived);
+      sentence.textContent = choice.own && report.summary ? report.summary : sentenceOf(report, choice, machine);
+      bar.hidden = !choice.parts.length;
+      if (choice.parts.length) fillStack(bar, { parts: choice.parts, whole: choice.time_s ?? choice.floor_s, theme, minimum: choice.minimum });
+      fill(device, deviceParts(report, derived, store));
+      fill(list, figuresOf(report, derived, choice).map(figure));
+      const changed = changes(report, state, machine);
+      notice.hidden = !changed;
+      if (changed) fill(
+        notice,
+        changed,
+        " ",
+        h("button", {
+          type: "button",
+          class: "plain-button",
+          text: "Reset",
+          "data-testid": "notice-reset",
+          onclick: () => store.set({ chip: null, factors: {}, window: null }),
+        }),
+      );
+    },
+  };
+}
+
+function figure([word, value, remark, key]) {
+  return h(
+    "div",
+    { class: "one", "data-testid": `figure-${key}`, title: meaning(word) },
+    h("dt", { text: word }),
+    h("dd", {}, h("span", { class: "large", text: value }), h("span", { class: "quiet", text: remark ?? "" })),
+  );
+}
+
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** The sentence of a choice of step, device or chip, in the words of the report's own. */
+export function sentenceOf(report, choice, machine) {
+  const { title, time_s, floor_s, parts, minimum, point } = choice;
+  const where = machine.title || machine.name;
+  const own = report.machine.title || report.machine.name;
+  const about = title ? `${capital(title)}: ` : "";
+  if (minimum) {
+    const measured = point?.time_s ? ` (measured: ${show(point.time_s, "s", 3)} on ${own})` : "";
+    return floor_s ? `${about}${about ? "at" : "At"} least ${show(floor_s, "s", 3)}${choice.per} on ${where}${measured}.` : "";
+  }
+  const used = [["MFU", choice.mfu], ["HFU", choice.hfu]].filter(([, value]) => value).map(([word, value]) => `${word} ${percent(value)}`);
+  const lost = parts.filter(({ cause, seconds }) => VOCABULARY.loss_words[cause] && seconds >= NOTABLE * time_s).slice(0, MOST_CAUSES);
+  const words = lost.map(({ cause, seconds }) => `${show(seconds, "s", 2)} to ${VOCABULARY.loss_words[cause]}`);
+  const least = floor_s === null ? "" : `; ${show(floor_s, "s", 3)} is the minimum`;
+  const first = `${about}${show(time_s, "s", 3)}${choice.per} on ${where}${least}${used.length ? ` (${used.join(", ")})` : ""}.`;
+  return [first, words.length ? `Lost: ${words.join(", ")}.` : ""].filter(Boolean).join(" ");
+}
+
+/** The chip in one line: name, peaks of the units in use, bandwidth, capacity and ridge point. */
+function deviceParts(report, { machine, all }, store) {
+  const peaks = new Map();
+  for (const row of all) if (row.peak) peaks.set(row.peak, (peaks.get(row.peak) ?? 0) + (row.flops ?? 0));
+  const used = [...peaks].sort(([, one], [, other]) => other - one).slice(0, 2).map(([name]) => name);
+  const main = machine.bestMatrix?.resource;
+  const shown = [...new Set([...(main ? [main] : []), ...used, "hbm"])].filter((name) => machine.rate(name) !== null);
+  const capacity = (machine.capacities ?? []).find((one) => one.level === "hbm");
+  const ridge = main ? machine.ridge(main) : null;
+  const count = report.input.devices?.length ?? 0;
+  const words = [
+    ...shown.map((name) => [rateTitle(name, machine.rate(name)), resource(name).isCompute ? "Ceiling" : "Memory level"]),
+    capacity ? [`${show(capacity.bytes, "B")} ${resourceTitle("hbm")}`, "Memory level"] : null,
+    ridge ? [`ridge point ${show(ridge, "FLOP/B")}`, "Ridge point"] : null,
+  ].filter(Boolean);
+  return [
+    h("button", {
+      type: "button",
+      class: "plain-button device-name",
+      "data-testid": "device-name",
+      text: `${count > 1 ? `${count} × ` : ""}${machine.title || machine.name}`,
+      title: "Every ceiling and its source",
+      onclick: () => store.set({ tab: "ops", panel: "device" }),
+    }),
+    words.map(([text, term]) => h("span", { class: "quiet", title: meaning(term) }, named(text, { title: null }))),
+  ];
+}
+
+function changes(report, state, machine) {
+  const own = report.machine.title || report.machine.name;
+  const factors = Object.entries(state.factors).map(([key, factor]) => `, ${key === "compute" ? "peak compute" : key} at ${percent(factor)}`);
+  if (state.chip === null && !factors.length) return "";
+  const which = state.chip === null ? own : `${machine.title} instead of ${own}`;
+  return `Ceilings of ${which}${factors.join("")}. Measured times are those of ${own}.`;
+}
+
+function figuresOf(report, { program, shown, totals, machine }, choice) {
+  const { point, time_s, floor_s, mfu, hfu, minimum } = choice;
+  const own = machine === ownMachine(report);
+  const whole = program.find((row) => row.scope === "total");
+  const { coverage } = report;
+  const found = [];
+  if (time_s) {
+    const busy = choice.parts.find(({ cause }) => cause === "idle");
+    found.push([choice.per ? "Time per step" : "Time", show(time_s, "s", 3), `${percent(1 - (busy?.seconds ?? 0) / time_s)} busy`, "time"]);
+    found.push(["Minimum time", show(floor_s, "s", 3), floor_s === null ? "" : `${percent(floor_s / time_s)} of the time`, "floor"]);
+  } else {
+    const measured = point?.time_s ? `measured: ${show(point.time_s, "s", 3)}` : "no measured times";
+    found.push([choice.per ? "Minimum time per step" : "Minimum time", show(floor_s, "s", 3), measured, "floor"]);
+  }
+  if (mfu !== null) found.push(["MFU", percent(mfu), "needed work", "mfu"]);
+  if (hfu !== null) found.push(["HFU", percent(hfu), "work that ran", "hfu"]);
+  if (time_s && own && point?.efficiency) found.push(["Roofline efficiency", percent(point.efficiency), "fully overlapped", "efficiency"]);
+  if (point) {
+    const [kind, unit] = boundWords(point.bound);
+    const used = minimum ? null : point.utilization?.[point.bound];
+    found.push(["Bound by", unit, [kind, used ? `${percent(used)} utilized` : ""].filter(Boolean).join(", "), "bound"]);
+    const ridge = machine.bestMatrix ? machine.ridge(machine.bestMatrix.resource) : null;
+    found.push(["Arithmetic intensity", show(point.intensity, "FLOP/B"), `ridge point ${show(ridge, "FLOP/B")}`, "intensity"]);
+  }
+  if (report.memory) {
+    const { peak_bytes, capacity_bytes } = report.memory;
+    const room = capacity_bytes ? `${percent(peak_bytes / capacity_bytes)} of ${show(capacity_bytes, "B")}` : report.memory.method;
+    found.push(["Peak memory", show(peak_bytes, "B"), peak_bytes > (capacity_bytes ?? Infinity) ? `does not fit: ${room}` : room, "memory"]);
+  }
+  found.push(["Work", show(point?.flops ?? totals.flops, "FLOP"), point?.rate ? `${show(point.rate, "FLOP/s")} achieved` : "", "work"]);
+  // Worth a place only where something is unknown.
+  if (whole && coverage.busy_s && coverage.priced_s !== null && coverage.priced_s < ALL_KNOWN * coverage.busy_s) {
+    found.push(["Known cost", percent(coverage.priced_s / coverage.busy_s), "of busy time", "priced"]);
+  }
+  found.push(["Operations", plain(shown.ops), shown.ops === totals.ops ? "" : `of ${plain(totals.ops)} shown`, "ops"]);
+  return found;
+}

@@ -1,0 +1,106 @@
+"""The first screen: the sentence, the time by cause, the device, and that all of it follows what is chosen."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+from reading import Opener, at, column, count, hover, report, state
+
+
+def widths(page: Page) -> dict[str, float]:
+    """The width of each part of the bar, in percent."""
+    found: dict[str, float] = page.evaluate(
+        """() => Object.fromEntries([...document.querySelectorAll('[data-testid=time-bar] .stack-part')]
+            .map(part => [part.dataset.cause, parseFloat(part.style.width)]))"""
+    )
+    return found
+
+
+def test_the_first_screen_has_sentence_bar_device_and_chart_in_this_order(show: Opener) -> None:
+    page = show("train", viewport={"width": 1440, "height": 900})
+    expect(at(page, "sentence")).to_have_text(report(page)["summary"])
+    tops = []
+    for name in ("sentence", "time-bar", "device-line", "figures", "chart"):
+        box = at(page, name).bounding_box()
+        assert box is not None
+        tops.append(box["y"])
+    assert tops == sorted(tops)
+    assert tops[-1] < 500, "the chart begins on the first screen"
+    for word in ("H200", "989.4 TFLOP/s", "4.814 TB/s", "ridge point"):
+        expect(at(page, "device-line")).to_contain_text(word)
+
+
+def test_the_bar_is_the_step_by_cause(show: Opener) -> None:
+    page = show("train")
+    average = next(point for point in report(page)["points"] if point["scope"] == "average")
+    found = widths(page)
+    assert found["needed"] == pytest.approx(100 * average["at_roof_s"] / average["time_s"], rel=1e-3)
+    assert found["memory"] == pytest.approx(100 * average["lost"]["memory"] / average["time_s"], rel=1e-3)
+    assert sum(found.values()) == pytest.approx(100, abs=0.1)
+    expect(at(page, "time-bar")).to_contain_text("lost to memory")
+
+
+def test_sentence_bar_figures_and_findings_follow_the_step(show: Opener) -> None:
+    page = show("train")
+    whole = at(page, "finding-0").inner_text()
+    step = next(point for point in report(page)["points"] if point["step"] == 1)
+    at(page, "step").fill("2")
+    expect(at(page, "sentence")).to_contain_text(re.compile(rf"^Step 1: {1000 * step['time_s']:.3g} ms"))
+    expect(at(page, "figure-time")).to_contain_text(f"{1000 * step['time_s']:.3g} ms")
+    expect(at(page, "findings-about")).to_be_visible()
+    assert at(page, "finding-0").inner_text() != whole
+
+
+def test_another_chip_has_its_own_minimum_time_and_no_share_above_100(show: Opener) -> None:
+    page = show("train", "chip=v100-sxm2")
+    expect(at(page, "sentence")).to_contain_text(re.compile(r"^At least .* per step on NVIDIA .*V100.*measured: 28.2 ms on NVIDIA H200"))
+    expect(at(page, "figure-floor")).to_contain_text("measured: 28.2 ms")
+    expect(at(page, "figure-efficiency")).to_have_count(0)
+    for part in ("sentence", "time-bar", "figures", "findings"):
+        shares = [float(one) for one in re.findall(r"([\d.]+)%", at(page, part).inner_text())]
+        assert all(share <= 100 for share in shares), part
+    expect(at(page, "findings-about")).to_contain_text("V100")
+
+
+def test_a_device_of_several_has_its_own_bar(show: Opener) -> None:
+    page = show("hosts", "device=1")
+    both = widths(show("hosts"))
+    expect(at(page, "sentence")).to_contain_text("Device 1: ")
+    assert widths(page) != both
+    assert sum(widths(page).values()) == pytest.approx(100, abs=0.1)
+
+
+def test_ops_are_called_by_their_labels_with_the_compilers_name_second(show: Opener) -> None:
+    page = show("train")
+    longest = report(page)["ops"][0]
+    assert longest["label"] != longest["name"]
+    assert column(page, "name")[0] == longest["name"]
+    assert column(page, "label")[0].split("…")[0] in re.sub(r"\s+", " ", longest["label"])
+    card = hover(page, longest["id"]).inner_text()
+    assert card.index(re.sub(r"\s+", " ", longest["label"])) < card.index(longest["name"])
+    at(page, "filter").fill("layer0/mlp")
+    assert 0 < count(page) < 231, "a filter finds labels"
+
+
+def test_the_glossary_is_one_click_away_and_every_figure_has_its_meaning(show: Opener) -> None:
+    page = show("train")
+    at(page, "glossary").click()
+    expect(at(page, "glossary-panel")).to_contain_text("model FLOP utilization")
+    page.keyboard.press("Escape")
+    expect(at(page, "glossary-panel")).to_be_hidden()
+    for name in ("floor", "mfu", "hfu", "efficiency", "bound", "intensity", "work"):
+        assert at(page, f"figure-{name}").get_attribute("title"), name
+    heads = page.locator("[data-testid=table] [role=columnheader] button")
+    assert all(head.get_attribute("title") for head in heads.all())
+    assert state(page)["selected"] == []
+
+
+def test_a_phone_shows_sentence_bar_times_and_chart_before_any_control(show: Opener) -> None:
+    page = show("train", viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    tops = {}
+    for name in ("sentence", "time-bar", "figure-time", "chart", "chart-controls", "filter"):
+        box = at(page, name).bounding_box()
+        assert box is not None
+        tops[name] = box["y"]
+    assert list(tops.values()) == sorted(tops.values())
+    assert tops["chart"] < 844

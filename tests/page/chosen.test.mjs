@@ -1,0 +1,61 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { chipsOf } from "../../src/roofline/render/page/static/catalogue.js";
+import { machineOf, rowsOf } from "../../src/roofline/render/page/static/chart_model.js";
+import { chosen, NEEDED } from "../../src/roofline/render/page/static/chosen.js";
+import { sentenceOf } from "../../src/roofline/render/page/static/headline.js";
+import { programRows } from "../../src/roofline/render/page/static/program_rows.js";
+import { DEFAULTS } from "../../src/roofline/render/page/static/state.js";
+import { cases } from "./cases.mjs";
+import { close } from "./close.mjs";
+
+const REPORTS = cases("report");
+const CATALOGUE = chipsOf(cases("catalogue")[0].packed);
+
+function choose(report, patch = {}) {
+  const state = { ...DEFAULTS, ...patch };
+  const machine = machineOf(report, state, CATALOGUE);
+  const { all } = rowsOf(report, state, machine);
+  return { machine, all, ...chosen(report, state, { all, program: programRows(report, state, machine), machine }) };
+}
+
+const sum = (parts) => parts.reduce((all, { seconds }) => all + seconds, 0);
+
+test("the parts of a measured time add up to it", () => {
+  for (const { name, report } of REPORTS) {
+    const { time_s, parts, minimum } = choose(report);
+    if (!minimum && parts.length > 1) assert.ok(Math.abs(sum(parts) / time_s - 1) < 1e-3, name);
+  }
+});
+
+test("the ops of every device give the losses that Python found", () => {
+  let met = 0;
+  for (const { name, report } of REPORTS) {
+    const devices = report.input.devices ?? [];
+    const total = report.points.find((point) => point.scope === "total" && point.infeed_outfeed);
+    if (devices.length !== 1 || !report.by_device.length || !total?.time_s) continue;
+    const { parts, mfu, hfu } = choose(report, { device: devices[0].id });
+    const found = Object.fromEntries(parts.map(({ cause, seconds }) => [cause, seconds]));
+    for (const [cause, seconds] of Object.entries({ ...total.lost, [NEEDED]: total.at_roof_s })) {
+      assert.ok(Math.abs((found[cause] ?? 0) - seconds) < 2e-3 * total.time_s, `${name} ${cause}`);
+    }
+    if (total.mfu) close([mfu, hfu], [total.mfu, total.hfu], name, 1e-2);
+    met += 1;
+  }
+  assert.ok(met >= 3);
+});
+
+test("a step has its own time, and a chip its own minimum", () => {
+  const { report } = REPORTS.find(({ name }) => name.includes("jax_train"));
+  const step = report.points.find((point) => point.scope === "step" && point.step === 2);
+  const choice = choose(report, { step: 2 });
+  assert.equal(choice.time_s, step.time_s);
+  assert.match(sentenceOf(report, choice, choice.machine), /^Step 2: /);
+  const other = choose(report, { chip: "a100-sxm4-80" });
+  assert.ok(other.minimum && other.time_s === null && other.floor_s > choice.floor_s);
+  const sentence = sentenceOf(report, other, other.machine);
+  assert.match(sentence, /^At least .* per step on NVIDIA A100.* \(measured: .* on NVIDIA H200/);
+  assert.ok(!sentence.includes("%"));
+  close(sum(other.parts), other.floor_s, "", 1e-6);
+});
