@@ -152,7 +152,7 @@ def _run(cases: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_every_module_of_the_pages_logic_has_a_test() -> None:
     tested = {name.removesuffix(".test.mjs") for name in TESTS}
-    assert tested >= {"chart_model", "colours", "comparison", "csv", "filter", "law", "rows", "scale", "state", "svg", "units"}
+    assert tested >= {"chart_model", "chosen", "colours", "comparison", "csv", "filter", "law", "rows", "scale", "state", "svg", "units"}
 
 
 def test_the_vectors_are_what_python_says() -> None:

@@ -67,7 +67,7 @@ def at_point(page: Page, intensity: float, rate: float) -> tuple[float, float]:
         """() => JSON.parse(document.getElementById('report').textContent).ops
             .filter(op => op.flops > 0 && op.bytes.hbm > 0 && op.time_s > 0)
             .map(op => [op, window.roofline.spot(op.id)])
-            .filter(([op, spot]) => spot)
+            .filter(([op, spot]) => spot && !spot.outside)
             .map(([op, spot]) => [Math.log(op.flops / op.bytes.hbm), Math.log(op.flops / op.time_s), spot.x, spot.y])"""
     )
     left, right = min(found, key=lambda one: one[0]), max(found, key=lambda one: one[0])

@@ -42,17 +42,18 @@ def test_the_differences_are_those_of_the_command(show: Opener) -> None:
     summary = at(page, "difference-summary")
     expect(summary).to_contain_text("slower" if found["change_s"] > 0 else "faster")
     expect(rows(page, "difference-table").first).to_be_visible()
-    # The largest change comes first.
-    assert column(page, "name", "difference-table")[0] == found["deltas"][0]["name"]
+    # What became slower comes first.
+    changes = [delta for delta in found["deltas"] if (delta["change_s"] or 0) > 0] or found["deltas"]
+    assert column(page, "name", "difference-table")[0] == max(changes, key=lambda one: abs(one["change_s"] or 0))["name"]
     assert len(found["deltas"]) == int(page.locator("[data-testid=difference-table]").get_attribute("aria-rowcount") or 0) - 1
 
 
 def test_a_difference_selects_its_op(show: Opener) -> None:
     page = show("compare", "tab=compare")
     found = report(page, "comparison")
-    index = next(number for number, delta in enumerate(found["deltas"]) if delta["after"]["ops"])
-    rows(page, "difference-table").nth(index).click()
-    assert state(page)["selected"] == found["deltas"][index]["after"]["ops"]
+    index, delta = next((number, delta) for number, delta in enumerate(found["deltas"]) if delta["after"]["ops"])
+    page.locator(f"[data-testid=difference-table] [role=row][data-id='{index}']").click()
+    assert state(page)["selected"] == delta["after"]["ops"]
 
 
 def test_differences_sort(show: Opener) -> None:
@@ -73,6 +74,28 @@ def test_both_reports_stand_in_the_page(show: Opener, tmp_path: Path) -> None:
     assert (before["schema"], after["schema"]) == ("roofline.report/1", "roofline.report/1")
     assert before != after
     assert count(page) == len(after["ops"])
+
+
+def test_every_figure_is_before_and_after_and_the_verdict_is_above_the_fold(show: Opener) -> None:
+    page = show("compare", viewport={"width": 1440, "height": 900})
+    box = at(page, "verdict").bounding_box()
+    assert box is not None
+    assert box["y"] < 200
+    expect(at(page, "verdict")).to_contain_text("→")
+    old, new = (
+        next(point for point in report(page, id)["points"] if point["scope"] in ("average", "total")) for id in ("before", "report")
+    )
+    assert old["time_s"] != new["time_s"]
+    for name in ("figure-time", "figure-floor"):
+        expect(at(page, name)).to_contain_text(" → ")
+    expect(page.locator("[data-testid=time-bar] .stack")).to_have_count(2)
+
+
+def test_arrows_have_a_legend_and_a_threshold(show: Opener) -> None:
+    page = show("compare")
+    expect(at(page, "legend")).to_contain_text("changes above 1% of the time")
+    at(page, "arrows").uncheck()
+    expect(at(page, "legend")).not_to_contain_text("changes above")
 
 
 def test_a_page_of_one_run_has_nothing_to_compare(show: Opener) -> None:

@@ -104,3 +104,43 @@ def test_a_phone_shows_sentence_bar_times_and_chart_before_any_control(show: Ope
         tops[name] = box["y"]
     assert list(tops.values()) == sorted(tops.values())
     assert tops["chart"] < 844
+
+
+def test_the_first_window_leaves_outliers_at_its_edge_where_they_can_be_hovered(show: Opener) -> None:
+    page = show("train")
+    ops = {op["id"]: op for op in report(page)["ops"]}
+    outside = [id for id in ops if (page.evaluate("id => window.roofline.spot(id)", id) or {}).get("outside")]
+    assert 0 < len(outside) < 30
+    assert sum(ops[id]["time_s"] for id in outside) < 0.01 * sum(op["time_s"] for op in ops.values())
+    assert re.search("µs|ns", hover(page, outside[0]).inner_text())
+    at(page, "filter").fill(ops[outside[0]]["name"])
+    page.wait_for_function("id => window.roofline.spot(id)?.outside === false", arg=outside[0])
+
+
+def test_steps_are_bars_by_cause_and_choose_their_step(show: Opener) -> None:
+    page = show("train", "tab=program")
+    steps = report(page)["steps"]
+    bars = at(page, "step-bars").get_by_role("button")
+    expect(bars).to_have_count(len(steps))
+    bars.nth(1).click()
+    assert state(page)["step"] == steps[1]["step"]
+    expect(bars.nth(1)).to_have_attribute("aria-pressed", "true")
+
+
+def test_devices_and_hosts_are_bars_and_the_slower_one_is_a_straggler(show: Opener) -> None:
+    page = show("hosts", "tab=program")
+    # 14 ms of work on device 0, 16 ms on device 1: more than 1.05 times the median of 15 ms.
+    expect(at(page, "device-bars").get_by_role("button").nth(0)).not_to_contain_text("straggler")
+    expect(at(page, "device-bars").get_by_role("button").nth(1)).to_contain_text("straggler")
+    expect(at(page, "host-bars").get_by_role("button")).to_have_count(2)
+
+
+def test_counted_ops_have_twins_a_legend_levels_and_a_table(show: Opener) -> None:
+    page = show("counted")
+    expect(at(page, "legend")).to_contain_text("modelled and counted")
+    at(page, "columns").click()
+    at(page, "columns-panel").get_by_label("HBM counted / modelled").check()
+    assert column(page, "ratio_hbm") == ["1.5x"]  # 6 GB counted, 4 GB modelled
+    page.keyboard.press("Escape")
+    at(page, "tab-program").click()
+    assert column(page, "ratio_hbm", "counters-table") == ["1.5x"]

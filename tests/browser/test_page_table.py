@@ -25,7 +25,6 @@ def test_a_click_on_a_dot_lights_its_row_and_brings_it_into_sight(show: Opener) 
     expect(row).to_have_count(1)
     expect(row).to_have_attribute("data-id", str(chosen["id"]))
     expect(row).to_have_attribute("aria-selected", "true")
-    expect(row).to_contain_text(chosen["name"])
     box, table = row.bounding_box(), at(page, "table").bounding_box()
     assert box is not None
     assert table is not None

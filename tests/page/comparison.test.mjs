@@ -2,13 +2,18 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { DIFFERENCE_COLUMNS } from "../../src/roofline/render/page/static/columns.js";
-import { differenceColumns, differences } from "../../src/roofline/render/page/static/comparison.js";
+import { differenceColumns, differences, labelsOf, verdict } from "../../src/roofline/render/page/static/comparison.js";
 import { cases } from "./cases.mjs";
 
-test("differences are Python's deltas, in their order, with a value for every column", () => {
+test("differences are Python's deltas, what became slower first, with a value for every column", () => {
   for (const { name, comparison } of cases("pair")) {
     const rows = differences(comparison);
-    assert.deepEqual(rows.map((row) => [row.name, row.change_s, row.ops]), comparison.deltas.map((delta) => [delta.name, delta.change_s, delta.after.ops]), name);
+    const seen = rows.toSorted((one, other) => one.id - other.id);
+    assert.deepEqual(seen.map((row) => [row.name, row.change_s, row.ops]), comparison.deltas.map((delta) => [delta.name, delta.change_s, delta.after.ops]), name);
+    const changes = rows.map((row) => row.change_s ?? 0);
+    const slower = changes.filter((change) => change > 0).length;
+    assert.ok(changes.slice(0, slower).every((change, index, all) => change > 0 && (!index || all[index - 1] >= change)), name);
+    assert.ok(changes.slice(slower).every((change, index, all) => change <= 0 && (!index || all[index - 1] <= change)), name);
     for (const row of rows) for (const { key, format } of DIFFERENCE_COLUMNS) assert.ok(key in row && !/NaN|undefined/.test(format(row[key])), key);
   }
 });
@@ -28,9 +33,16 @@ test("without measured times the columns are those of minimum times and costs", 
   const untimed = { ...comparison, basis: "minimum time" };
   assert.deepEqual(keys(untimed).filter((key) => ["before_s", "after_s", "change_s", "speedup", "before_efficiency"].includes(key)), []);
   for (const key of ["before_floor_s", "after_floor_s", "floor_change_s", "before_flops", "after_hbm", "after_launches"]) assert.ok(keys(untimed).includes(key));
-  for (const [index, row] of differences(untimed).entries()) {
-    const { before, after } = comparison.deltas[index];
+  for (const row of differences(untimed)) {
+    const { before, after } = comparison.deltas[row.id];
     assert.deepEqual([row.before_floor_s, row.after_flops], [before.ops.length ? before.floor_s : null, after.ops.length ? after.flops : null]);
-    assert.equal(row.floor_change_s, comparison.deltas[index].floor_change_s);
+    assert.equal(row.floor_change_s, comparison.deltas[row.id].floor_change_s);
   }
+});
+
+test("the verdict says how much faster, from what to what, and which ops changed most", () => {
+  const { before, after, comparison } = cases("pair").find((pair) => pair.comparison.speedup && Math.abs(pair.comparison.speedup - 1) > 0.1);
+  const said = verdict(comparison, labelsOf(before, after));
+  assert.match(said, comparison.speedup > 1 ? /times faster/ : /times slower/);
+  assert.match(said, /: [\d.]+ [mµ]?s → [\d.]+ [mµ]?s\./);
 });

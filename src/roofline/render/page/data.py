@@ -5,6 +5,7 @@ from functools import lru_cache
 
 import msgspec
 
+from ...analysis.stragglers import SLOWER
 from ...analysis.summary import WORDS
 from ...errors import UNSAFE
 from ...machine import FALLBACKS, LACKING, LATENCY, LATENCY_TIMES, LAUNCH_LATENCY_S, PROVENANCES, TPU_FALLBACKS
@@ -95,7 +96,8 @@ PROGRAM = (
     ("link_utilization", "link utilization", "share", "share of peak bandwidth, of the busiest link"),
 )
 DIFFERENCES = (
-    ("name", "operation", "text", "name of the op, or the category where ops were matched by category"),
+    ("label", "operation", "text", "where the op is in the model and what it does, or the category where ops were matched by category"),
+    ("name", "compiler's name", "text", "name of the op, or the category where ops were matched by category"),
     _CATEGORY,
     _PROGRAM,
     ("matched", "matched by", "text", "how ops of the two runs were matched"),
@@ -153,7 +155,7 @@ CAUSE_MEANINGS = {
     LATENCY: "time of ops too small to fill the time of their own launch",
     "unpriced": "time of ops whose FLOP or bytes are unknown: it may be lost or needed",
     "idle": "time in which the device ran nothing",
-    "unneeded": "minimum time of work that the model did not need: recomputed, masked, padded, computed twice, moved only to change its layout",
+    "unneeded": "minimum time of work that the model did not need: recomputed, masked, padded, computed twice, moved to change its layout",
 }
 MINIMUM_CAUSES = {  # of minimum times, where no time was measured
     "memory": "memory-bound ops",
@@ -161,6 +163,7 @@ MINIMUM_CAUSES = {  # of minimum times, where no time was measured
     "communication": "communication-bound ops",
     LATENCY: "launches",
 }
+NOTABLE_CHANGE = 0.01  # of the time: smaller changes of an op have no arrow on the chart of two runs
 LONGEST_CITATION = 48  # letters: the page says where a figure comes from, the catalogue says it in full
 
 
@@ -200,6 +203,8 @@ def vocabulary_json() -> bytes:
             "loss_words": WORDS,
             "unneeded": UNNEEDED,
             "terms": TERMS,
+            "slower": SLOWER,
+            "notable_change": NOTABLE_CHANGE,
             "csv": COLUMNS,
         }
     )

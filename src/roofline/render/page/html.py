@@ -59,8 +59,8 @@ def page(
     """The page of a report, given as the bytes that ``--json`` writes; these stand in it unchanged but for `escaped`.
 
     Two runs are compared when ``before`` holds the earlier report and ``comparison`` the JSON of their comparison (`Comparison` of
-    `roofline.comparison`, or what `roofline compare --json` writes). ``catalogue`` are the machines that the page can show the same work on, as `catalogue_json`
-    writes them.
+    `roofline.comparison`, or what `roofline compare --json` writes). ``catalogue`` are the machines
+    that the page can show the same work on, as `catalogue_json` writes them.
     """
     parts = {
         "title": html.escape(clean(title)),

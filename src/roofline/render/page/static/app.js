@@ -7,7 +7,7 @@ import { chartBar } from "#page/chart_bar.js";
 import { chartModel, machineOf, programModel, rowsOf } from "#page/chart_model.js";
 import { THEMES, assign } from "#page/colours.js";
 import { opColumns, UNTIMED_COLUMNS, USUAL_COLUMNS } from "#page/columns.js";
-import { comparisonView, differenceColumns } from "#page/comparison.js";
+import { comparisonView, differenceColumns, labelsOf, verdict } from "#page/comparison.js";
 import { columnMenu, filterBar } from "#page/controls.js";
 import { details } from "#page/details.js";
 import { device } from "#page/device.js";
@@ -191,7 +191,8 @@ const bar = chartBar({ report, store, catalogue, comparing: Boolean(before), cha
 const colours = legend({ store });
 const columnChooser = columnMenu({ store, columns: COLUMNS, usual });
 const count = h("p", { class: "quiet", "data-testid": "count", role: "status" });
-const compared = before ? comparisonView({ comparison, select, reveal: (id) => drawing.reveal(id) }) : null;
+const labels = before && labelsOf(before, report);
+const compared = before ? comparisonView({ comparison, labels, select, reveal: (id) => drawing.reveal(id) }) : null;
 const opsBelow = h(
   "section",
   { class: "below", "aria-label": "Table of operations" },
@@ -212,7 +213,7 @@ const opsView = h(
   compared?.root,
 );
 const whole = program({ report, store, card: hovering });
-const summary = headline({ report, store });
+const summary = headline({ report, store, before, verdict: before ? verdict(comparison, labels) : "" });
 const when = timeline({ report, store });
 
 const files = report.input.files ?? [];

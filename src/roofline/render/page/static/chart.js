@@ -20,6 +20,7 @@ import {
   drawProgram,
   drawRoofs,
   drawStrip,
+  drawTwins,
   frame,
   drawOutliers,
   highestShare,
@@ -89,7 +90,7 @@ export function chart({ testid, label, onwindow, onselect, card }) {
   const ratio = () => Math.min(3, window.devicePixelRatio || 1);
   const inSight = (number) => inWindow(dots, number, place);
   /** What is drawn, for placing labels and for hit testing. */
-  const drawn = () => ({ place, at, dots, lines, roofs: scene.model.roofs, program: scene.model.program, grid, outside });
+  const drawn = () => ({ place, at, dots, lines, roofs: scene.model.roofs, program: scene.model.program, twins: scene.model.twins, grid, outside });
 
   function resize() {
     const { width, height } = surface.getBoundingClientRect();
@@ -192,6 +193,7 @@ export function chart({ testid, label, onwindow, onselect, card }) {
     if (!place || !at) return;
     const { theme } = scene;
     if (scene.model.arrows.length) drawArrows(context, place, at, scene.model.arrows, style());
+    drawTwins(context, place, at, scene.model.twins, scene.colourOf, style());
     drawOutliers(context, outside, dots, style());
     drawProgram(context, place, at, scene.model.program, style());
     written = drawRoofNames(context, drawn(), style());

@@ -7,6 +7,7 @@
  *     roofs                   ceilings: a memory level or link (slanted) or a compute peak (flat), fastest first; `usual` ones are shown
  *                             unless switched off, `axis` is the level of the x axis, `binds` and `used` count ops
  *     dots, strip             rows at {x, y} in FLOP/B and FLOP/s, and rows without FLOP at their `share` of a unit's bandwidth; heaviest first
+ *     twins                   where hardware counters put ops that have them, at {x, y}, beside the modelled spot `from`
  *     program                 points of the program at {x, y}
  *     arrows                  {from, to} spots of an op before and after, and the change of its time
  *     leftOut, caption        why ops are not drawn and how many, and that in words
@@ -16,12 +17,13 @@
 
 import { parse } from "#page/filter.js";
 import { group } from "#page/groups.js";
-import { add, machine as machineFrom, rateTitle, resource, scaled, title } from "#page/law.js";
+import { add, bytesOf, machine as machineFrom, rateTitle, resource, scaled, title } from "#page/law.js";
 import { programRows } from "#page/program_rows.js";
-import { complete, OWN_LEVEL, ownMachine, select, sort, totals } from "#page/rows.js";
+import { complete, OWN_LEVEL, ownMachine, per, select, sort, totals } from "#page/rows.js";
 import { around, extent, fitted, flat, slant } from "#page/scale.js";
 import { opsIn } from "#page/stretch.js";
 import { percent, show } from "#page/units.js";
+import { VOCABULARY } from "#page/vocabulary.js";
 
 /** The machine of a state: the report's own or another chip of the catalogue, with its ceilings scaled. */
 export function machineOf(report, state, catalogue = []) {
@@ -58,13 +60,16 @@ export function chartModel(report, state, { rows, all, machine = ownMachine(repo
   const program = programOf(report, state, machine);
   const { dots, strip, leftOut } = marksOf(drawn, state.size);
   const whole = program.filter((point) => point.scope === "total" || point.scope === "hardware").map(({ x, y }) => [x, y]);
+  const twins = twinsOf(dots);
   const spots = every.filter((row) => row.flops && !reasonAgainst(row)).map(spotOf);
   return {
-    ...framed(report, state, machine, every, [...spots, ...(state.group ? dots.map(({ x, y }) => [x, y]) : []), ...whole], dots, whole),
+    ...framed(report, state, machine, every, [...spots, ...(state.group ? dots.map(({ x, y }) => [x, y]) : []), ...whole, ...twins.map(({ x, y }) => [x, y])], [...dots, ...twins], whole),
     dots,
     strip,
+    twins,
     program: program.filter((point) => state.scopes.includes(point.scope)),
-    arrows: before && state.compare ? arrowsOf(before, drawn, state, comparison.deltas) : [],
+    arrows: before && state.compare ? notable(arrowsOf(before, drawn, state, comparison.deltas), drawn) : [],
+    threshold: VOCABULARY.notable_change,
     leftOut,
     caption: captionOf(report.coverage, leftOut),
   };
@@ -75,7 +80,7 @@ export function programModel(report, state, { all, machine = ownMachine(report) 
   const program = programOf(report, state, machine);
   const every = all ?? select(report, state, machine);
   const shown = program.filter((point) => state.scopes.includes(point.scope));
-  const nothing = { dots: [], strip: [], arrows: [], leftOut: [], caption: "" };
+  const nothing = { dots: [], strip: [], twins: [], arrows: [], leftOut: [], caption: "" };
   return { ...framed(report, state, machine, every, program.map(({ x, y }) => [x, y])), ...nothing, program: shown };
 }
 
@@ -123,6 +128,16 @@ function marksOf(rows, size) {
   }
   const byWeight = (one, other) => other.weight - one.weight || (one.row.rank ?? 0) - (other.row.rank ?? 0);
   return { dots: dots.sort(byWeight), strip: strip.sort(byWeight), leftOut: [...reasons].sort(([, one], [, other]) => other - one) };
+}
+
+/** The counted twin of each dot whose op has counters: counted FLOP over counted bytes, by the op's own time. */
+function twinsOf(dots) {
+  const counted = dots.filter(({ row }) => row.kind === "op" && row.counters?.flops && row.time_s);
+  const placed = counted.map((dot) => {
+    const { counters, level, time_s } = dot.row;
+    return { ...dot, x: per(counters.flops, bytesOf(counters.bytes, level)), y: counters.flops / time_s, from: [dot.x, dot.y] };
+  });
+  return placed.filter(({ x }) => x);
 }
 
 function reasonAgainst(row) {
@@ -190,11 +205,12 @@ function programOf(report, state, machine) {
   return placed.map((row) => ({ ...row, x: row.flops / row.bytes, y: row.rate }));
 }
 
-/** The roofs that are usually drawn, each with the bandwidth of the x axis. */
+/** The peaks that are drawn, or would be if none were switched off, each with the bandwidth of the x axis. */
 function linesOf(roofs, machine, state) {
   const level = state.level === OWN_LEVEL ? "hbm" : state.level;
   const bandwidth = machine.rate(level) ?? roofs.find((one) => one.kind === "memory" && one.usual)?.rate;
-  const peaks = roofs.filter((one) => one.kind === "compute" && one.usual);
+  const compute = roofs.filter((one) => one.kind === "compute");
+  const peaks = compute.some((one) => !one.hidden) ? compute.filter((one) => !one.hidden) : compute.filter((one) => one.usual);
   return bandwidth ? peaks.map((one) => ({ peak: one.rate, bandwidth })) : [];
 }
 
@@ -214,6 +230,12 @@ function arrowsOf(before, rows, state, deltas) {
     arrows.push({ from: spotOf(was), to: spotOf(row), before: was, after: row, change_s });
   }
   return arrows;
+}
+
+/** The arrows of changes that matter: of more than a hundredth of the time; where no change is known, of ops that take that much. */
+function notable(arrows, rows) {
+  const least = VOCABULARY.notable_change * rows.reduce((sum, row) => sum + row.weight, 0);
+  return arrows.filter(({ change_s, after }) => (change_s === null ? after.weight : Math.abs(change_s)) >= least);
 }
 
 function spotOf(row) {

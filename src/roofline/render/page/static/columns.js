@@ -24,7 +24,7 @@ const { ops, program, differences } = VOCABULARY.columns;
 const columns = (all, main) => all.map(column).map((one) => ({ ...one, main: one.key === main }));
 const COLUMNS = columns(ops, "label");
 export const PROGRAM_COLUMNS = columns(program, "name");
-export const DIFFERENCE_COLUMNS = columns(differences, "name");
+export const DIFFERENCE_COLUMNS = columns(differences, "label");
 
 /** The columns that the ops of a report can have: those of every report, of each level that its bytes cross, and of its counters. */
 export function opColumns(report) {

@@ -5,6 +5,7 @@ import { h } from "#page/dom.js";
 import { per, sort } from "#page/rows.js";
 import { table } from "#page/table.js";
 import { percent, plain, show } from "#page/units.js";
+import { VOCABULARY } from "#page/vocabulary.js";
 
 const MEASURED = new Set(["before_s", "after_s", "change_s", "speedup", "before_efficiency", "after_efficiency"]);
 const COUNTED = new Set([
@@ -18,8 +19,21 @@ export function differenceColumns({ basis = "time" }) {
   return DIFFERENCE_COLUMNS.filter(({ key }) => !other.has(key));
 }
 
-/** A row for each delta of a comparison; a side without ops has no figures. */
-export function differences({ deltas }) {
+/** A row for each delta of a comparison, what became slower first, then what became faster; a side without ops has no figures. */
+export function differences({ deltas, basis = "time" }, labels = null) {
+  const change = (row) => (basis === "time" ? row.change_s : row.floor_change_s) ?? 0;
+  const worse = (row) => (change(row) > 0 ? 0 : 1);
+  return paired(deltas, labels).sort((one, other) => worse(one) - worse(other) || Math.abs(change(other)) - Math.abs(change(one)));
+}
+
+/** The labels of the ops of two reports: those of a side with one op. */
+export function labelsOf(before, after) {
+  const of = (report) => new Map(report.ops.map((op) => [op.id, op.label || op.name]));
+  return { before: of(before), after: of(after) };
+}
+
+function paired(deltas, labels) {
+  const label = (delta) => ["after", "before"].map((side) => (delta[side].ops.length === 1 ? labels?.[side].get(delta[side].ops[0]) : null)).find(Boolean);
   return deltas.map((delta, id) => {
     const { before, after } = delta;
     const [before_s, after_s] = [before, after].map((side) => (side.ops.length ? side.time_s : null));
@@ -31,6 +45,7 @@ export function differences({ deltas }) {
     ] : ["floor_s", "flops", "hbm", "launches"].map((key) => [`${when}_${key}`, null])));
     return {
       ...delta,
+      label: label(delta) ?? delta.name,
       matched: delta.matched.replace("module", "program"),
       kind: "pair",
       id,
@@ -48,9 +63,31 @@ export function differences({ deltas }) {
   });
 }
 
+/** Two runs in one sentence: how much faster or slower, per step where both have steps, and the ops that changed most either way. */
+export function verdict(comparison, labels) {
+  const { before, after, speedup, speedup_of, basis = "time" } = comparison;
+  const rows = differences(comparison, labels);
+  const worst = rows.find((row) => row.change_s > 0);
+  const best = rows.find((row) => row.change_s < 0);
+  if (basis !== "time" || !speedup) return summary(comparison);
+  const of = { step: " per step", run: "" }[speedup_of] ?? "";
+  const figures = { step: ["step_s", "step_s"], run: ["wall_s", "wall_s"] }[speedup_of] ?? ["time_s", "time_s"];
+  const [was, is] = [before[figures[0]] ?? before.time_s, after[figures[1]] ?? after.time_s];
+  const how = Math.abs(speedup - 1) < SAME ? "As fast as before" : speedup > 1 ? `${show(speedup, "1", 3)} times faster` : `${show(1 / speedup, "1", 3)} times slower`;
+  return [
+    `${how}${of}: ${show(was, "s", 3)} → ${show(is, "s", 3)}.`,
+    worst && worst.change_s > NOTABLE * after.time_s ? `Slower most: ${plainLabel(worst)}, by ${show(worst.change_s, "s", 2)}.` : "",
+    best && -best.change_s > NOTABLE * after.time_s ? `Faster most: ${plainLabel(best)}, by ${show(-best.change_s, "s", 2)}.` : "",
+  ].filter(Boolean).join(" ");
+}
+
+const plainLabel = ({ label }) => label.replace(/\s+/g, " ").slice(0, 60);
+const SAME = 0.005; // of the time: runs that differ by less are as fast as each other
+const NOTABLE = VOCABULARY.notable_change;
+
 /** @returns {{root, rows, update(state)}} */
-export function comparisonView({ comparison, select, reveal }) {
-  const all = differences(comparison);
+export function comparisonView({ comparison, labels, select, reveal }) {
+  const all = differences(comparison, labels);
   let order = { sort: null, descending: true };
   let rows = all;
   let selected = new Set();

@@ -4,8 +4,9 @@ import { chosen } from "#page/chosen.js";
 import { fill, h, named } from "#page/dom.js";
 import { boundWords } from "#page/facts.js";
 import { rateTitle, resource, title as resourceTitle } from "#page/law.js";
-import { ownMachine } from "#page/rows.js";
-import { fillStack } from "#page/stack.js";
+import { programRows } from "#page/program_rows.js";
+import { ownMachine, select, totals } from "#page/rows.js";
+import { fillStack, stack, stackLegend, VISIBLE } from "#page/stack.js";
 import { meaning } from "#page/terms.js";
 import { percent, plain, show } from "#page/units.js";
 import { VOCABULARY } from "#page/vocabulary.js";
@@ -14,8 +15,11 @@ const NOTABLE = 0.01; // of the time: smaller losses are not in the sentence
 const MOST_CAUSES = 3;
 const ALL_KNOWN = 0.995;
 
-/** @returns {{root, update(state, derived)}} `comparing` gives the figures of an earlier run to set beside those of this one */
-export function headline({ report, store, comparing = null }) {
+/**
+ * @returns {{root, update(state, derived)}} `before` is an earlier report, whose figures stand before those of this one, and `verdict` the
+ *   sentence about the two
+ */
+export function headline({ report, store, before = null, verdict = "" }) {
   const sentence = h("p", { class: "sentence", "data-testid": "sentence" });
   const bar = h("div", { class: "time-bar", "data-testid": "time-bar" });
   const device = h("p", { class: "device-line", "data-testid": "device-line" });
@@ -24,8 +28,8 @@ export function headline({ report, store, comparing = null }) {
   const root = h(
     "section",
     { class: "summary", "aria-label": "Summary" },
+    before && h("p", { class: "sentence verdict", "data-testid": "verdict", text: verdict }),
     sentence,
-    comparing?.root,
     bar,
     h("div", { id: "timeline" }),
     device,
@@ -39,9 +43,11 @@ export function headline({ report, store, comparing = null }) {
       const choice = chosen(report, state, derived);
       sentence.textContent = choice.own && report.summary ? report.summary : sentenceOf(report, choice, machine);
       bar.hidden = !choice.parts.length;
-      if (choice.parts.length) fillStack(bar, { parts: choice.parts, whole: choice.time_s ?? choice.floor_s, theme, minimum: choice.minimum });
+      const earlier = before && earlierOf(before, state, machine === ownMachine(report) ? null : machine);
+      if (choice.parts.length) fillBars(bar, choice, earlier?.choice, theme);
       fill(device, deviceParts(report, derived, store));
-      fill(list, figuresOf(report, derived, choice).map(figure));
+      const old = new Map((earlier ? figuresOf(before, earlier, earlier.choice) : []).map(([, value, , key]) => [key, value]));
+      fill(list, figuresOf(report, derived, choice).map((one) => figure(one, old.get(one[3]))));
       const changed = changes(report, state, machine);
       notice.hidden = !changed;
       if (changed) fill(
@@ -60,12 +66,44 @@ export function headline({ report, store, comparing = null }) {
   };
 }
 
-function figure([word, value, remark, key]) {
+/** The same figures of an earlier run; of a step or device only where that run has it too. */
+function earlierOf(before, state, other) {
+  const machine = other ?? ownMachine(before);
+  const part = { ...state, step: null, device: null, host: null };
+  const all = select(before, part, machine);
+  const program = programRows(before, part, machine);
+  const sums = totals(all);
+  const derived = { all, machine, program, totals: sums, shown: sums };
+  return { ...derived, choice: chosen(before, part, derived) };
+}
+
+/** The bar of a time, and above it that of an earlier run on the same scale. */
+function fillBars(element, choice, earlier, theme) {
+  const seconds = (one) => one.time_s ?? one.floor_s;
+  if (!earlier?.parts.length || earlier.minimum !== choice.minimum) {
+    fillStack(element, { parts: choice.parts, whole: seconds(choice), theme, minimum: choice.minimum });
+    return;
+  }
+  const whole = Math.max(seconds(choice), seconds(earlier));
+  const row = (word, one) => h(
+    "div",
+    { class: "run-bar" },
+    h("span", { class: "quiet", text: word }),
+    stack({ parts: one.parts, whole, theme, minimum: one.minimum }),
+    h("span", { class: "figure", text: show(seconds(one), "s", 3) }),
+  );
+  const gone = earlier.parts.filter(({ cause }) => !choice.parts.some((part) => part.cause === cause)).map(({ cause }) => ({ cause, seconds: 0 }));
+  const was = new Map(earlier.parts.map((part) => [part.cause, part.seconds]));
+  const parts = [...choice.parts, ...gone].map((part) => ({ ...part, before: was.get(part.cause) ?? 0 })).filter((part) => Math.max(part.seconds, part.before) >= VISIBLE * whole);
+  fill(element, row("before", earlier), row("after", choice), stackLegend({ parts, whole: seconds(choice), theme, minimum: choice.minimum }));
+}
+
+function figure([word, value, remark, key], before = undefined) {
   return h(
     "div",
     { class: "one", "data-testid": `figure-${key}`, title: meaning(word) },
     h("dt", { text: word }),
-    h("dd", {}, h("span", { class: "large", text: value }), h("span", { class: "quiet", text: remark ?? "" })),
+    h("dd", {}, h("span", { class: "large", text: before === undefined || before === value ? value : `${before} → ${value}` }), h("span", { class: "quiet", text: remark ?? "" })),
   );
 }
 

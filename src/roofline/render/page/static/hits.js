@@ -1,17 +1,19 @@
 /** What is at a place of a chart. */
 
-import { inSight, SIGN } from "#page/paint.js";
+import { inSight, SIGN, TWIN } from "#page/paint.js";
 
 const REACH = 8; // pixels from a dot or a roof at which it is meant
 const BESIDE = 4; // pixels around the plot that still belong to it
 
 /** A point of the program, else a dot, else a roof at (x, y) in pixels: {program}, {dot}, {roof} or `null`. `grid` indexes the dots. */
-export function under({ place, at, dots, program, lines, roofs, grid, outside }, x, y) {
+export function under({ place, at, dots, program, lines, roofs, grid, outside, twins }, x, y) {
   const inside = (area) => area && Math.abs(x - area.x - area.w / 2) <= area.w / 2 + BESIDE && Math.abs(y - area.y - area.h / 2) <= area.h / 2 + BESIDE;
   if (!inside(place.plot) && !inside(place.strip)) return null;
   const near = (mark) => Math.hypot(at.x.at(mark.x) - x, at.y.at(mark.y) - y) <= (SIGN[mark.scope] ?? SIGN.step) + 2;
   const sign = inside(place.plot) && program.find(near);
   if (sign) return { program: sign };
+  const twin = inside(place.plot) && twins.find(({ x: across, y: along }) => Math.hypot(at.x.at(across) - x, at.y.at(along) - y) <= TWIN + 1);
+  if (twin) return { dot: dots.all.findIndex((dot) => dot.id === twin.id) };
   const arrow = outside.findLast((one) => Math.hypot(one.x - x, one.y - y) <= REACH + 2);
   if (arrow) return { dot: arrow.number };
   const number = grid().nearest(x, y, REACH);

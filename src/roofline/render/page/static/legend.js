@@ -2,6 +2,7 @@
 
 import { fill, h, named } from "#page/dom.js";
 import { percent } from "#page/units.js";
+import { VOCABULARY } from "#page/vocabulary.js";
 
 const FILTER = { category: "categories", bound: "bounds", dtype: "dtypes" };
 
@@ -16,15 +17,31 @@ export function legend({ store }) {
       caption.textContent = model.caption ?? "";
       const key = FILTER[state.colour];
       const chosen = key ? state[key] : [];
-      const mark = JSON.stringify([groups, chosen]);
+      const signs = signsOf(model);
+      const mark = JSON.stringify([groups, chosen, signs]);
       if (drawn === mark) return;
       drawn = mark;
       const focused = list.contains(document.activeElement) ? document.activeElement.dataset.group : null;
       const all = groups.reduce((sum, { weight }) => sum + weight, 0);
-      fill(list, groups.map((one) => entry(one, all, key, chosen, groups, store)));
+      fill(
+        list,
+        groups.map((one) => entry(one, all, key, chosen, groups, store)),
+        signs.map(([sign, meaning]) => h("li", {}, h("span", { class: "entry still" }, h("span", { class: "sign", "aria-hidden": "true", text: sign }), h("span", { text: meaning })))),
+      );
       if (focused !== null) [...list.querySelectorAll("button")].find((button) => button.dataset.group === focused)?.focus();
     },
   };
+}
+
+/** What the other signs on the chart are, where they are there. */
+function signsOf({ program, twins, arrows, threshold }) {
+  const scopes = new Set(program.map(({ scope }) => scope));
+  return [
+    scopes.has("total") && ["★", VOCABULARY.points.total],
+    scopes.has("hardware") && ["☆", `${VOCABULARY.points.total}, by hardware counters`],
+    twins.length && ["●─○", "modelled and counted"],
+    arrows.length && ["○→", `before and after, changes above ${percent(threshold)} of the time: slower in orange, faster in green`],
+  ].filter(Boolean);
 }
 
 function entry({ group, title, colour, weight, count }, all, key, chosen, groups, store) {

@@ -221,6 +221,30 @@ export function drawOutliers(context, found, dots, { theme }) {
   }
 }
 
+export const TWIN = 5; // radius of a counted dot
+
+/** Where counters put ops: hollow dots, each tied to its modelled one. */
+export function drawTwins(context, place, at, twins, colourOf, { theme }) {
+  context.save();
+  clip(context, place.plot);
+  for (const twin of twins) {
+    const [x, y, x0, y0] = [at.x.at(twin.x), at.y.at(twin.y), at.x.at(twin.from[0]), at.y.at(twin.from[1])];
+    context.lineWidth = 1;
+    line(context, theme.muted, () => {
+      context.moveTo(x0, y0);
+      context.lineTo(x, y);
+    });
+    context.beginPath();
+    context.arc(x, y, TWIN, 0, 2 * Math.PI);
+    context.fillStyle = theme.background;
+    context.fill();
+    context.lineWidth = 2;
+    context.strokeStyle = colourOf(twin);
+    context.stroke();
+  }
+  context.restore();
+}
+
 /** The program as a whole, by counters, its average step and its steps: each its own sign, in ink. */
 export function drawProgram(context, place, at, marks, { theme }) {
   context.save();

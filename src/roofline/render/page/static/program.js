@@ -2,8 +2,10 @@
 
 import { chart } from "#page/chart.js";
 import { PROGRAM_COLUMNS } from "#page/columns.js";
+import { modelAgainstCounters } from "#page/counters.js";
 import { fill, h } from "#page/dom.js";
 import { causes } from "#page/lost.js";
+import { spread } from "#page/spread.js";
 import { table } from "#page/table.js";
 import { VOCABULARY } from "#page/vocabulary.js";
 
@@ -72,11 +74,14 @@ export function program({ report, store, card }) {
     "data-testid": "program-zoom-reset",
     onclick: () => drawing.reset(),
   });
+  const bars = spread({ report, store });
+  const counted = modelAgainstCounters({ report, select: (ids) => store.set({ selected: [...ids] }) });
   const aside = h("aside", { class: "side", "aria-label": "Time lost by cause" });
   const root = h(
     "div",
     { class: "program", "data-testid": "program" },
     h("h2", { class: "panel-title", text: "Program" }),
+    bars.root,
     h(
       "div",
       { class: "split" },
@@ -89,6 +94,7 @@ export function program({ report, store, card }) {
       aside,
     ),
     h("section", { class: "below", "aria-label": "Program-level figures" }, h("h2", { text: "Program-level figures" }), list.root),
+    counted?.root,
   );
   let shown = null;
   return {
@@ -109,6 +115,8 @@ export function program({ report, store, card }) {
         names: false,
         ariaLabel: `Program-level roofline: ${rows.length} points`,
       });
+      bars.update(state, derived);
+      counted?.update(state);
       if (shown === derived.program) return;
       shown = derived.program;
       const lost = causes(derived.program);

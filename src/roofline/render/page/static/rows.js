@@ -61,7 +61,7 @@ export function ownMachine(report) {
 
 /** The memory levels and links that the ops' bytes cross and the machine rates, main memory first: [{key, title}]. */
 export function levels(report, machine = ownMachine(report)) {
-  const used = new Set(report.ops.flatMap((op) => Object.keys(op.bytes ?? {})));
+  const used = new Set(report.ops.flatMap((op) => [...Object.keys(op.bytes ?? {}), ...Object.keys(op.counters?.bytes ?? {})]));
   const rated = machine.ceilings.map((one) => one.resource).filter((name) => resource(name).measure === "B");
   const keys = rated.filter((name) => name === "hbm" || used.has(name) || [...used].some((each) => each.startsWith(`${name}.`)));
   keys.sort((one, other) => (other === "hbm") - (one === "hbm"));
@@ -139,9 +139,12 @@ function rowOf({ op, steps, devices, feeds }, part, machine, asReported, chosen)
   const { floor_s, serial_s, bound, efficiency, attainable, times, utilization, roofs, unrated, intensity, ridge } = asReported ? run : found;
   const { unit, kind: dtype } = asReported ? { unit: op.unit, kind: op.dtype } : found.compute ? resource(found.compute) : NO_ARITHMETIC;
   const level = chosen === OWN_LEVEL ? slowestLevel(times) : chosen;
-  const bytes = bytesOf(moved, level);
+  // Over a level that the model does not have, counters say how many.
+  const seen = run.counters?.bytes ?? {};
+  const bytes = bytesOf(!crosses(moved, level) && crosses(seen, level) ? seen : moved, level);
   const arithmetic = dtype ? `${unit}/${dtype}` : unit;
-  const { id, rank, name, label, category, module, scope, location, phase, notes, provenance, counters, intensities } = op;
+  const { id, rank, name, label, category, module, scope, location, phase, notes, provenance, intensities } = op;
+  const { counters } = run;
   // Every row has the same shape, field by field: spreading an op into 20,000 of them takes the browser a second.
   return {
     kind: "op", id, ops: [id], rank, name, label: label || name, category, module, scope, location, phase, notes, provenance, counters,
@@ -199,6 +202,11 @@ export function complete(rows, time_s) {
 /** The name of a resource as a part of a column's key, as addresses have it. */
 export const plainKey = (name) => name.replace(/[^a-z0-9]/g, "_");
 
+/** Whether some bytes are those of a level, or of one of its directions. */
+function crosses(amounts, level) {
+  return Object.keys(amounts).some((name) => name === level || name.startsWith(`${level}.`));
+}
+
 const NO_ARITHMETIC = { unit: null, kind: null };
 
 /** Some executions of an op, as `selection.narrow` gives them: what binds an op stays what binds it in all. */
@@ -221,6 +229,7 @@ function cut(op, { fraction, time }) {
     needed: op.needed && all(op.needed),
     needed_s: of(op.needed_s),
     unneeded: all(op.unneeded),
+    counters: op.counters && { ...op.counters, work: all(op.counters.work), bytes: all(op.counters.bytes), flops: of(op.counters.flops), time_s: of(op.counters.time_s) },
     floor_s,
     serial_s: of(op.serial_s),
     expected_s: of(op.expected_s),

@@ -6,7 +6,7 @@ import { fill, h } from "#page/dom.js";
 import { percent, show } from "#page/units.js";
 import { VOCABULARY } from "#page/vocabulary.js";
 
-const VISIBLE = 1e-3; // of the whole: a smaller part has no room in the bar, so none in the legend
+export const VISIBLE = 1e-3; // of the whole: a smaller part has no room in the bar, so none in the legend
 
 /** What a part of a time is: "lost to memory", "the minimum", or, of minimum times, "memory-bound". */
 export function partTitle(cause, minimum) {
@@ -30,12 +30,12 @@ function described(parts, whole, minimum) {
   return parts.map(({ cause, seconds }) => `${partTitle(cause, minimum)} ${show(seconds, "s", 3)}, ${percent(seconds / whole)}`).join("; ");
 }
 
-/** The legend of a bar: what each colour is, with its seconds and share. */
+/** The legend of a bar: what each colour is, with its seconds (after those `before`) and share. */
 export function stackLegend({ parts, whole, theme, minimum = false, testid = null }) {
   return h(
     "ul",
     { class: "stack-legend", "data-testid": testid },
-    parts.filter(({ seconds }) => seconds === null || seconds >= VISIBLE * whole).map(({ cause, seconds }) => {
+    parts.filter(({ seconds, before }) => before !== undefined || seconds === null || seconds >= VISIBLE * whole).map(({ cause, seconds, before }) => {
       const swatch = h("span", { class: "swatch square", "aria-hidden": "true" });
       swatch.style.background = causeColour(theme, cause);
       const share = seconds === null ? "" : ` ${percent(seconds / whole)}`;
@@ -44,7 +44,7 @@ export function stackLegend({ parts, whole, theme, minimum = false, testid = nul
         { "data-cause": cause, title: VOCABULARY.cause_meanings[cause] ?? null },
         swatch,
         h("span", { text: partTitle(cause, minimum) }),
-        seconds !== null && h("b", { text: show(seconds, "s", 3) }),
+        seconds !== null && h("b", { text: before === undefined ? show(seconds, "s", 3) : `${show(before, "s", 3)} → ${show(seconds, "s", 3)}` }),
         h("span", { class: "quiet", text: share }),
       );
     }),

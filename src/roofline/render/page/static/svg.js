@@ -5,7 +5,7 @@ import { assign, THEMES } from "#page/colours.js";
 import { shortName } from "#page/dom.js";
 import { drawNames, drawRoofNames, placeNames } from "#page/labels.js";
 import {
-  axisTitles, clip, drawArrows, drawAxes, drawOutliers, drawProgram, drawRoofs, drawStrip, frame, highestShare, locate, outliers, prepared, scales,
+  axisTitles, clip, drawArrows, drawAxes, drawOutliers, drawProgram, drawRoofs, drawStrip, drawTwins, frame, highestShare, locate, outliers, prepared, scales,
 } from "#page/paint.js";
 import { percent, show } from "#page/units.js";
 
@@ -60,6 +60,7 @@ function chartParts(model, window, place, theme, { colourOf, roofColour }, selec
   circles((index) => index < dots.onPlot);
   context.restore();
   drawArrows(context, place, at, model.arrows, style);
+  drawTwins(context, place, at, model.twins, colourOf, style);
   if (window === model.home) drawOutliers(context, outliers(dots, place), dots, style);
   drawProgram(context, place, at, model.program, style);
   const written = drawRoofNames(context, chart, style);
