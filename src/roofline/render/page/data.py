@@ -61,7 +61,7 @@ OPS = (
     ("bound", "bound by", "unit", "the unit with the longest time, or latency"),
     ("floor_s", "minimum time", "s", "roofline bound: the longest time on any unit, with full overlap"),
     ("serial_s", "serial time", "s", "sum of the times on all units, with no overlap"),
-    ("lost_s", "time lost", "s", "time minus minimum time"),
+    ("lost_s", "time lost", "s", "self time above the minimum time of the needed work"),
     ("efficiency", "roofline efficiency", "share", "minimum time / time; above 100%, check the count and the ceiling"),
     ("compute_utilization", "compute utilization", "share", "share of peak FLOP/s, of the busiest compute unit"),
     ("memory_utilization", "memory utilization", "share", "share of peak bandwidth, of the busiest memory level"),

@@ -157,7 +157,7 @@ function rowOf({ op, steps, devices, feeds }, part, machine, asReported, chosen)
     share: null,
     // Corrections for overlap and launches are the report's; on another machine only a report without them has the figure.
     expected_s: asReported ? run.expected_s : op.expected_s === op.floor_s ? floor_s : null,
-    lost_s: efficiency === null ? null : time_s - floor_s,
+    lost_s: asReported && run.lost_s !== undefined ? run.lost_s : efficiency === null ? null : Math.max(0, (self_time_s ?? time_s) - floor_s),
     rate: per(flops, time_s),
     level,
     bytes,
@@ -234,9 +234,16 @@ function cut(op, { fraction, time }) {
     serial_s: of(op.serial_s),
     expected_s: of(op.expected_s),
     efficiency: op.efficiency === null ? null : per(floor_s, time_s),
+    lost_s: lostPart(op, fraction, time),
     times,
     utilization: time_s ? Object.fromEntries(Object.entries(times).map(([unit, seconds]) => [unit, seconds / time_s])) : {},
   };
+}
+
+/** What is lost in a part of an op: its part of the self time above its part of the minimum. */
+function lostPart({ lost_s, self_time_s, time_s }, fraction, time) {
+  const own = self_time_s ?? time_s;
+  return lost_s === null || lost_s === undefined || own === null ? lost_s : Math.max(0, own * time - (own - lost_s) * fraction);
 }
 
 /** One amount over another; `null` when one is unknown or the second is 0. */
