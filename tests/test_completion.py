@@ -23,7 +23,7 @@ from roofline.machines import names
         ("analyze --b", ["--by", "--bound"]),
         ("analyze --by s", ["scope", "step"]),
         ("analyze run --stragglers h", ["host"]),
-        ("analyze run --salvage --per", ["--per-device"]),  # --salvage takes no value
+        ("analyze run --salvage --per", ["--per-step", "--per-device"]),  # --salvage takes no value
         ("analyze run --chip h2", ["h20", "h20-3e", "h200-nvl", "h200-sxm"]),
         ("place --unit v", ["vector"]),
         ("op matm", ["matmul"]),

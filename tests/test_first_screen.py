@@ -4,11 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import roofline as rl
 from roofline.cli import main
 from roofline.render.tables import Paper
-from roofline.render.text import report_text
+from roofline.render.text import fine_line, report_text
+from roofline.report import Finding, OpInfo
 
 PROFILES = Path(__file__).parent / "data" / "h200"
 PROGRAM = Path(__file__).parent / "data" / "hlo" / "attention.hlo.gz"
@@ -42,6 +44,13 @@ def test_the_sentence_the_bar_the_findings_the_table_and_the_facts_come_in_this_
 def test_it_fits_the_terminal_and_100_columns(name: str, width: int) -> None:
     text = report_text(rl.analyze(PROFILES / name), Paper(width=width), top=1000)
     assert max(len(line) for line in text.splitlines()) <= min(width, 100)
+
+
+def test_what_is_fine_is_said_only_of_ops_that_take_time() -> None:
+    ops = tuple(OpInfo(id=n, rank=n, name=str(n), time_s=time, floor_s=time * 0.8) for n, time in enumerate((99.5, 0.5)))
+    fine = tuple(Finding(kind=word, title=f"the {word}", message="", ops=(n,)) for n, word in enumerate(("products", "memory")))
+    report = replace(rl.analyze("sample:train"), ops=ops, findings=fine)
+    assert fine_line(report) == "Little to win elsewhere: the products (100% of op time, at 80% of the roofline)."
 
 
 def test_each_finding_has_one_lever_at_most(capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,7 +102,5 @@ def test_comparisons_go_to_markdown_too(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_an_old_report_without_a_sentence_opens_with_what_was_read() -> None:
-    from msgspec.structs import replace
-
     report = replace(rl.analyze("sample:train"), summary="")
     assert report_text(report).startswith("sample:train on h200-sxm, 231 ops")

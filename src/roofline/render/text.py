@@ -14,6 +14,7 @@ from .tables import PLAIN, Cell, Paper, facts, table
 from .time_bar import WIDEST, bar_text, main_point, time_parts
 
 OP_NOTES = 6  # notes on ops shown in a terminal
+FINE = 0.01  # of the time of all ops, from which it is worth saying that they are fine
 FINDINGS = 5  # shown in a terminal; the report has them all
 
 
@@ -185,7 +186,7 @@ def fine_line(report: Report) -> str:
     for finding in filter(is_fine, report.findings):
         ops = [by_id[id] for id in finding.ops if id in by_id]
         spent = sum(op.weight_s for op in ops)
-        if spent and whole:
+        if spent > FINE * whole:
             reached = percent(sum(op.floor_s or 0.0 for op in ops) / spent)
             said.append(f"{finding.title} ({percent(spent / whole)} of op time, at {reached} of the roofline)")
     return f"Little to win elsewhere: {', '.join(said)}." if said else ""
