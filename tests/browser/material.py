@@ -94,11 +94,11 @@ def repeated(given: Report, times: int) -> Report:
     return replace(given, ops=tuple(replace(op, rank=rank) for rank, op in enumerate(ranked, start=1)))
 
 
-def feeds() -> Report:
+def feeds(dot_s: float = 0.010, add_s: float = 0.004) -> Report:
     """A step with infeed and outfeed, zero-FLOP copies, and an op that nobody can price."""
     ops = (
-        Op(name="dot.1", category="convolution fusion", time_s=0.010, cost=Cost.of({"matrix/bf16": 1e12, "hbm": 4e9})),
-        Op(name="add.2", category="loop fusion", time_s=0.004, cost=Cost.of({"vector/fp32": 2e9, "hbm": 8e9})),
+        Op(name="dot.1", category="convolution fusion", time_s=dot_s, cost=Cost.of({"matrix/bf16": 1e12, "hbm": 4e9})),
+        Op(name="add.2", category="loop fusion", time_s=add_s, cost=Cost.of({"vector/fp32": 2e9, "hbm": 8e9})),
         Op(name="copy.3", category="copy", time_s=0.002, cost=Cost.of({"hbm": 5e9})),
         Op(name="infeed.4", category="infeed", time_s=0.008, cost=Cost.of({"hbm": 1e9})),
         Op(name="outfeed.5", category="outfeed", time_s=0.001, cost=Cost.of({"hbm": 1e8})),
@@ -161,9 +161,10 @@ PAGES: dict[str, Callable[[], Report]] = {
     "thousand": lambda: many(1_000),
     "five_thousand": lambda: repeated(many(1_000), 5),
     "twenty_thousand": lambda: repeated(many(1_000), 20),
-    "compare": lambda: capture("jax_attention_plain"),  # after jax_attention
+    "compare": lambda: capture("jax_attention_plain"),  # after jax_attention, and as fast
+    "slower": lambda: feeds(dot_s=0.020, add_s=0.003),  # after feeds
 }
-BEFORE: dict[str, Callable[[], Report]] = {"compare": lambda: capture("jax_attention")}
+BEFORE: dict[str, Callable[[], Report]] = {"compare": lambda: capture("jax_attention"), "slower": feeds}
 
 
 def html(name: str) -> str:
