@@ -165,7 +165,7 @@ def test_names_of_files_cannot_reorder_or_hide_what_is_shown(tmp_path: Path) -> 
 def test_the_json_of_a_run_is_what_the_command_writes(tmp_path: Path) -> None:
     profile = tmp_path / "scan.xplane.pb.gz"
     shutil.copy(SCAN, profile)
-    assert main(["analyze", str(profile), "--json", str(tmp_path / "report.json")]) == 0
+    assert main(["analyze", str(profile), "--timeline", "--json", str(tmp_path / "report.json")]) == 0
     with client(profile) as server:
         (row,) = runs(server).values()
         assert server.get(str(row["json"])).content == (tmp_path / "report.json").read_bytes()

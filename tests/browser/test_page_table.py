@@ -257,7 +257,7 @@ def test_bars_show_which_ops_lose_most_time(show: Opener) -> None:
     at(page, "panel-lost").click()
     bars = page.locator("[data-testid=lost] button.bar-row")
     assert bars.count() >= 5
-    losses = sorted((op["time_s"] - op["floor_s"] for op in report(page)["ops"] if op["floor_s"] is not None), reverse=True)
+    losses = sorted((op["lost_s"] for op in report(page)["ops"] if op["lost_s"] is not None), reverse=True)
     figures = [seconds(text) for text in bars.locator(".bar-figure").all_inner_texts()]
     assert figures == pytest.approx(losses[: len(figures)], rel=1e-3)
     widths = bars.locator(".bar-fill").evaluate_all("all => all.map(one => one.getBoundingClientRect().width)")

@@ -144,6 +144,7 @@ def test_back_undoes_one_choice_at_a_time(show: Opener) -> None:
     at(page, "colour").select_option("category")
     at(page, "group").select_option("category")
     at(page, "filter").fill("custom-call")
+    expect(page).to_have_url(re.compile("filter="))
     rows(page).first.click()  # selects, shows the details, and may move the chart: one choice
     expect(page).to_have_url(re.compile("selected="))
     undone = [

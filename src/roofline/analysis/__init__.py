@@ -242,7 +242,10 @@ def _advice(
         return advise(placed, machine)
     clock = clock_of(made)
     return in_order(
-        [*doubts(placed, machine, clock.whole_s if clock.measured else 0.0), *diagnose(standings, recording, machine, clock, corrections)]
+        [
+            *doubts(placed, machine, clock.whole_s if clock.measured else 0.0, len(standings)),
+            *diagnose(standings, recording, machine, clock, corrections),
+        ]
     )
 
 

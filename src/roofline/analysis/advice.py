@@ -270,13 +270,16 @@ def findings(program: Program, found: Iterable[Draft], placed: Callable[[int], P
     return in_order([*_merged(kept, placed), *whole])
 
 
-def doubts(placed: Iterable[Placed], machine: Machine, time_s: float) -> list[Finding]:
-    """What is in doubt about the ops of a program: times below the minimum, units without a rate, unknown costs."""
+def doubts(placed: Iterable[Placed], machine: Machine, time_s: float, count: int) -> list[Finding]:
+    """What is in doubt about the ops of a program: times below the minimum, units without a rate, unknown costs.
+
+    ``count`` is how many ops the program has; those that were placed in batches are in no doubt.
+    """
     ops = sorted(placed, key=lambda one: one.id)
     by_id = {one.id: one for one in ops}
     doubted = [one for one in ops if (one.placement.efficiency or 0.0) > TOLERANCE]
     found = [replace(draft, saving_s=None) for one in doubted for draft in _about(one)[:1] if draft.kind in ("above-roof", "between-roofs")]
-    program = Program(ops, machine, len(ops), time_s)
+    program = Program(ops, machine, count, time_s)
     return [*_merged(found, by_id.__getitem__), *(finding for rule in PROGRAM if (finding := rule(program)))]
 
 
