@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test format schema clean
+.PHONY: test-page demo test format schema clean
 
 .venv/installed: pyproject.toml setup.py $(wildcard src/roofline/*/*.[ch] src/roofline/*/*/*.[ch] src/roofline/*/*/*/*.[ch])
 	$(PYTHON) -m venv .venv
@@ -27,7 +27,11 @@ test: .venv/tested
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n auto
+	$(BIN)/python -m pytest -q -n auto --ignore-glob='*/browser/test_page_[!t]*'
+
+# The rest of the page in a browser: some six minutes more.
+test-page: .venv/tested
+	$(BIN)/python -m pytest -q -n auto tests/browser
 
 format: .venv/tested
 	$(BIN)/ruff format .
