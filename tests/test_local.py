@@ -21,9 +21,9 @@ from roofline.machines.cpu_experiments import cpu_experiments, working_sets
 from roofline.machines.cpu_measured import card_of, measure_cpu
 from roofline.machines.detection import of_device
 from roofline.machines.lint import lint
-from roofline.machines.local import data_folder, keep, local_card, local_file
+from roofline.machines.local import data_folder, local_card, local_file
 from roofline.machines.measurement import Result
-from roofline.machines.writing import machine_toml
+from roofline.machines.writing import keep, machine_toml
 from roofline.workload import Device, Op, Recording, Workload
 
 CPU = Cpu(

@@ -7,7 +7,8 @@ from ..errors import UsageError
 from ..machines.catalogue import read_card
 from ..machines.cpu import this_cpu
 from ..machines.cpu_measured import FULL_S, QUICK_S, measure_cpu
-from ..machines.local import FOLDER_VARIABLE, keep, local_file
+from ..machines.local import FOLDER_VARIABLE, local_file
+from ..machines.writing import keep
 from ..render.machines import card_text
 from ..units import show
 from .chips import ceiling_rows, listing

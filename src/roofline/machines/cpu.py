@@ -7,7 +7,6 @@ import math
 import os
 import platform
 import re
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -136,6 +135,8 @@ _SIZES = ((1, "d"), (2, ""), (3, ""))
 
 
 def _sysctl() -> dict[str, str]:
+    import subprocess  # of use on macOS alone
+
     try:
         text = subprocess.run(["sysctl", "hw", "machdep.cpu"], capture_output=True, text=True, check=False).stdout
     except OSError:

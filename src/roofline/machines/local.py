@@ -6,17 +6,15 @@ computers that share a home folder each have their own.
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from ..errors import MachineError, UsageError
+from ..errors import MachineError
 from .card import Card
 from .cpu import Cpu, this_cpu
 from .cpu_estimate import MEASURE, estimate
 from .reading import build, parse_file
-from .writing import machine_toml
 
 FOLDER_VARIABLE = "ROOFLINE_DATA"
 NAMES = ("local", "cpu")  # what this computer is called by people and by JAX
@@ -61,19 +59,3 @@ def kept_card(cpu: Cpu) -> Card | None:
     said = dict(card.machine.conditions)
     same = (said.get("cpu"), said.get("cores"), said.get("threads")) == (cpu.model, str(cpu.cores), str(cpu.threads))
     return card if same else None
-
-
-def keep(card: Card, path: Path) -> None:
-    """Write a machine file. It appears whole or not at all."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".unfinished", delete=False, encoding="utf-8") as file:
-            file.write(machine_toml(card))
-        try:
-            os.chmod(file.name, 0o644)
-            os.replace(file.name, path)
-        except OSError:
-            os.unlink(file.name)
-            raise
-    except OSError as error:
-        raise UsageError(f"{path}: cannot write: {error.strerror}") from None

@@ -1,8 +1,12 @@
 """Writing: a measured machine as a machine file that `reading` reads back, for this computer or to share."""
 
 import json
+import os
+import tempfile
 from collections.abc import Iterable
+from pathlib import Path
 
+from ..errors import UsageError
 from ..machine import Capacity, Ceiling, Figure
 from ..units import show
 from .card import Card, Sustained
@@ -84,3 +88,19 @@ def _quantity(value: float, unit: str) -> str:
 def _text(words: str) -> str:
     """A TOML string: JSON's, which escapes all that TOML asks for but DEL."""
     return json.dumps(words, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def keep(card: Card, path: Path) -> None:
+    """Write a machine file. It appears whole or not at all."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".unfinished", delete=False, encoding="utf-8") as file:
+            file.write(machine_toml(card))
+        try:
+            os.chmod(file.name, 0o644)
+            os.replace(file.name, path)
+        except OSError:
+            os.unlink(file.name)
+            raise
+    except OSError as error:
+        raise UsageError(f"{path}: cannot write: {error.strerror}") from None
