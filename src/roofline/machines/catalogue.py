@@ -149,7 +149,7 @@ def _find(words: str) -> tuple[str | None, bool]:
         return spelled, False  # the common case reads one file only
     key = _key(words)
     # Parsing all heads takes some 30 ms; looking for the words in them takes one, and few have them.
-    chips, families = _index(tuple(name for name in names() if key in _key(_head(name))))
+    chips, families = _index(tuple(name for name, head in _heads() if key in head))
     return (chips[key], False) if key in chips else (families.get(key), key in families)
 
 
@@ -170,6 +170,12 @@ def _index(among: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str]]:
 
 def _file(name: str) -> Path:
     return CHIPS / f"{name}{SUFFIX}"
+
+
+@cache
+def _heads() -> tuple[tuple[str, str], ...]:
+    """Every chip's name, and the head of its file as a key to look for words in."""
+    return tuple((name, _key(_head(name))) for name in names())
 
 
 def _head(name: str) -> str:
