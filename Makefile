@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: test-page demo test format schema clean
+.PHONY: demo test format schema clean
 
 SOURCES := pyproject.toml setup.py $(wildcard src/roofline/*/*.[ch] src/roofline/*/*/*.[ch] src/roofline/*/*/*/*.[ch])
 
@@ -32,11 +32,7 @@ test: .venv/tested
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n auto --ignore-glob='*/browser/test_page_[!t]*'
-
-# The rest of the page in a browser: some six minutes more.
-test-page: .venv/tested
-	$(BIN)/python -m pytest -q -n auto tests/browser
+	$(BIN)/python -m pytest -q -n auto
 
 format: .venv/tested
 	$(BIN)/ruff format .

@@ -1,4 +1,4 @@
-"""A real browser: one for each worker, a fresh context for each test, and nothing on a page goes unnoticed.
+"""A real browser: one for each worker, whose tabs the tests hand on, and nothing on a page goes unnoticed.
 
 Every test here fails when its pages complain on the console, throw, or ask for anything but the file, the data in it, or the server on
 this machine.
@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from material import PAGES, made
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Page, sync_playwright
 from programs import NO_CHROMIUM, chromium
-from watching import Watch
+from reading import settled
+from watching import Tabs, Watch
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -24,15 +25,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 # While Playwright is at work a loop runs in this thread, in which other tests could not start their own: so it ends with this folder.
 @pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
-    """The browser of this worker."""
+def tabs() -> Iterator[Tabs]:
+    """The tabs of this worker's browser."""
     path = chromium()
     assert path, NO_CHROMIUM
     with sync_playwright() as playwright:
         # Tests may run as root in a container, where Chromium's own sandbox cannot work.
-        made_browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield made_browser
-        made_browser.close()
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield Tabs(browser)
+        browser.close()
 
 
 @pytest.fixture(scope="session")
@@ -50,23 +51,25 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 @pytest.fixture
-def watch(browser: Browser) -> Iterator[Watch]:
-    """Fresh pages, held to silence at the end of the test."""
-    made_watch = Watch(browser)
+def watch(tabs: Tabs) -> Iterator[Watch]:
+    """Pages of its own for a test, held to silence at its end."""
+    made_watch = Watch(tabs)
     yield made_watch
-    made_watch.close()
+    made_watch.close(blank=False)
     assert made_watch.complaints == []
     assert made_watch.strangers() == []
 
 
 @pytest.fixture
 def show(watch: Watch, pages: Callable[[str], Path]) -> Callable[..., Page]:
-    """Open a page by name, from disk, in a state given by a fragment; wait until its chart stands."""
+    """Open a page by name, from disk, in a state given by a fragment."""
 
     def opened(name: str, fragment: str = "", **options: Any) -> Page:
-        page = watch.page(**options)
-        page.goto(pages(name).as_uri() + (f"#{fragment}" if fragment else ""))
-        page.locator("html[data-ready=true]").wait_for()
+        address = pages(name).as_uri()
+        page = watch.page(address, **options)
+        if fragment:
+            page.goto(f"{address}#{fragment}")
+            settled(page)
         return page
 
     return opened

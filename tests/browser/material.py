@@ -160,7 +160,6 @@ PAGES: dict[str, Callable[[], Report]] = {
     "empty": empty,
     "thousand": lambda: many(1_000),
     "five_thousand": lambda: repeated(many(1_000), 5),
-    "twenty_thousand": lambda: repeated(many(1_000), 20),
     "compare": lambda: capture("jax_attention_plain"),  # after jax_attention, and as fast
     "slower": lambda: feeds(dot_s=0.020, add_s=0.003),  # after feeds
 }

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
 
 Opener = Callable[..., Page]
@@ -53,6 +54,16 @@ def picture(page: Page, chart: str = "chart") -> str:
         chart,
     )
     return found
+
+
+def still(page: Page) -> str:
+    """The picture of the chart once it changes no more: names find their places a moment after the dots."""
+    while True:
+        before = picture(page)
+        page.wait_for_timeout(100)
+        settled(page)
+        if picture(page) == before:
+            return before
 
 
 def spot(page: Page, op: int) -> tuple[float, float]:
@@ -134,6 +145,12 @@ def download(page: Page, testid: str, folder: Path) -> Path:
 def table_of(path: Path) -> list[dict[str, str]]:
     """A downloaded CSV."""
     return list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
+
+
+def violations(page: Page, scheme: str, part: str | None = None) -> list[tuple[str, str, list[str]]]:
+    """What axe finds wrong on a page or a part of it; of a dark page, which has the elements of the light one, only its colours."""
+    found = Axe().run(page, context=part, options={"runOnly": ["color-contrast"]} if scheme == "dark" else {}).response["violations"]
+    return [(one["id"], one["help"], [node["html"][:200] for node in one["nodes"][:3]]) for one in found]
 
 
 def printed_shapes(pdf: bytes) -> Counter[tuple[int, int, int]]:

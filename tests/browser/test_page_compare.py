@@ -6,19 +6,16 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 from playwright.sync_api import expect
-from reading import Opener, at, column, count, download, picture, report, rows, settled, state, table_of
+from reading import Opener, at, column, count, download, report, rows, settled, state, still, table_of
 
 
 def test_arrows_go_from_before_to_after_and_can_be_switched_off(show: Opener) -> None:
-    page = show("slower", "labels=0")  # names find their places a moment after the dots, and would differ
-    settled(page)
-    with_arrows = picture(page)
+    page = show("slower")
+    with_arrows = still(page)
     at(page, "arrows").uncheck()
-    settled(page)
-    assert picture(page) != with_arrows
+    assert still(page) != with_arrows
     at(page, "arrows").check()
-    settled(page)
-    assert picture(page) == with_arrows
+    assert still(page) == with_arrows
 
 
 def test_the_svg_has_an_arrow_for_each_op_that_moved(show: Opener, tmp_path: Path) -> None:
