@@ -369,14 +369,16 @@ def healthy_scan():
     return lambda: step(stacked, x)
 
 
-PROGRAMS = {
-    name: made
-    for name, made in list(globals().items())
-    if callable(made)
-    and getattr(made, "__module__", "") == __name__
-    and made.__doc__
-    and made.__code__.co_varnames[: made.__code__.co_argcount] in ((), ("fixed",))
-}
+def programs(names):
+    """The programs among the names of a module."""
+    return {
+        name: made
+        for name, made in names.items()
+        if callable(made)
+        and getattr(made, "__module__", "") == names["__name__"]
+        and made.__doc__
+        and made.__code__.co_varnames[: made.__code__.co_argcount] in ((), ("fixed",))
+    }
 
 
 def timed(step, steps=5):
@@ -391,16 +393,19 @@ def timed(step, steps=5):
     return (time.perf_counter() - start) / steps
 
 
-def capture(folder, name, steps=5):
+def annotated(step, number):
+    with jax.profiler.StepTraceAnnotation("step", step_num=number):
+        return step()
+
+
+def capture(folder, name, make, steps=5):
     """Profile some steps of a program; returns seconds a step without the profiler, with the fault and without."""
-    make = PROGRAMS[name]
     step = make()
     seconds = {"step_s": timed(step)}
     raw = os.path.join(folder, f"{name}.raw")
     jax.profiler.start_trace(raw)
     for number in range(steps):
-        with jax.profiler.StepTraceAnnotation("step", step_num=number):
-            last = step()
+        last = step() if name.startswith("loop_") else annotated(step, number)
     jax.block_until_ready(last)
     jax.profiler.stop_trace()
     (found,) = glob.glob(f"{raw}/**/*.xplane.pb", recursive=True)
@@ -412,14 +417,20 @@ def capture(folder, name, steps=5):
     return seconds
 
 
-if __name__ == "__main__":
+def main(usage, names):
+    """Capture the programs of a module: those that the command line names, else all."""
+    made = programs(names)
     if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    folder, names = sys.argv[1], sys.argv[2:] or list(PROGRAMS)
+        sys.exit(usage)
+    folder, chosen = sys.argv[1], sys.argv[2:] or list(made)
     os.makedirs(folder, exist_ok=True)
-    for name in names:
+    for name in chosen:
         try:
-            print(json.dumps({"name": name, **capture(folder, name)}), flush=True)
+            print(json.dumps({"name": name, **capture(folder, name, made[name])}), flush=True)
         except Exception as error:  # one program that fails must not cost the others
             print(f"{name} failed: {type(error).__name__}: {str(error)[:300]}", file=sys.stderr, flush=True)
         jax.clear_caches()
+
+
+if __name__ == "__main__":
+    main(__doc__, globals())
