@@ -62,8 +62,7 @@ def eager_optimizer(fixed=False):
 
 def forward_twice(fixed=False):
     """The forward pass runs a second time in another program, for the accuracy."""
-    widths = [4096] * 5
-    ws = [normal(i, a, b) * 0.02 for i, (a, b) in enumerate(zip(widths, widths[1:], strict=False))]
+    ws = [normal(i, 4096, 4096) * 0.02 for i in range(4)]
     x, y = normal(9, 8192, 4096), normal(8, 8192, 4096)
 
     def forward(ws, x):
@@ -148,7 +147,8 @@ def fetched_logits(fixed=False):
 def fp32_model(fixed=False):
     """A model in fp32 throughout, on a chip whose bf16 products are twice as fast and half as large."""
     dtype = BF16 if fixed else FP32
-    x, pairs = normal(0, 8192, 2048, dtype=dtype), [(normal(i, 2048, 8192, dtype=dtype), normal(i, 8192, 2048, dtype=dtype)) for i in (1, 2, 3)]
+    x = normal(0, 8192, 2048, dtype=dtype)
+    pairs = [(normal(i, 2048, 8192, dtype=dtype), normal(i, 8192, 2048, dtype=dtype)) for i in (1, 2, 3)]
 
     @jax.jit
     def step(x, pairs):
@@ -193,9 +193,11 @@ def microbatches(fixed=False):
 
     @jax.jit
     def step(ws, x):
+        def add(held, part):
+            return jax.tree.map(jnp.add, held, jax.grad(total)(ws, part)), None
+
         if fixed:
             return jax.grad(total)(ws, x)
-        add = lambda held, part: (jax.tree.map(jnp.add, held, jax.grad(total)(ws, part)), None)
         return jax.lax.scan(add, jax.tree.map(jnp.zeros_like, ws), x.reshape(32, 32, 4096))[0]
 
     return lambda: step(ws, x)
@@ -282,8 +284,10 @@ def scanned_remat(fixed=False):
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *init(4, 2048, 8192, 1000)["layers"])
     x = normal(1, 4, 2048, 2048)
 
+    def body(h, w):
+        return block(h, w, 16), None
+
     def total(stacked, x):
-        body = lambda h, w: (block(h, w, 16), None)
         return (jax.lax.scan(body if fixed else jax.checkpoint(body), x, stacked)[0].astype(FP32) ** 2).mean()
 
     step = jax.jit(jax.grad(total))
@@ -293,7 +297,10 @@ def scanned_remat(fixed=False):
 def mapped_examples(fixed=False):
     """Examples go through a layer one by one (lax.map), not as a batch."""
     x, w = normal(0, 512, 64, 512), normal(1, 512, 512) * 0.02
-    layer = lambda one: jax.nn.gelu(one @ w) @ w
+
+    def layer(one):
+        return jax.nn.gelu(one @ w) @ w
+
     step = jax.jit(lambda x: layer(x) if fixed else jax.lax.map(layer, x))
     return lambda: step(x)
 
@@ -315,7 +322,9 @@ def healthy_adam():
     """Nothing: layers in a loop, a fused optimizer, everything donated."""
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *init(4, 2048, 8192, 1000)["layers"])
     x = normal(1, 4, 2048, 2048)
-    zeros = lambda: jax.tree.map(lambda p: jnp.zeros_like(p, dtype=FP32), stacked)
+
+    def zeros():
+        return jax.tree.map(lambda p: jnp.zeros_like(p, dtype=FP32), stacked)
 
     def total(stacked, x):
         return (jax.lax.scan(lambda h, w: (block(h, w, 16), None), x, stacked)[0].astype(FP32) ** 2).mean()
@@ -328,7 +337,7 @@ def healthy_adam():
     def step(state, x):
         value, grads = jax.value_and_grad(total)(state[0], x)
         new = jax.tree.map(adam, state[0], grads, state[1], state[2])
-        return tuple(jax.tree.map(lambda held: held[i], new, is_leaf=lambda one: isinstance(one, tuple)) for i in range(3)), value
+        return jax.tree.transpose(jax.tree.structure(stacked), jax.tree.structure((0, 0, 0)), new), value
 
     step, state = jax.jit(step, donate_argnums=0), [(stacked, zeros(), zeros())]
 
