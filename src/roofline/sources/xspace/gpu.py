@@ -4,7 +4,7 @@ An event outside of CUDA graphs names its instruction (``hlo_op``); in a graph i
 launches is one operation: helper kernels, memsets and copies are folded into it, and an execution counts once however many kernels it has.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import add
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ from .idle import IdleDevice, explain, source_files
 from .kernels import LAUNCH, Key, keys_of, requests, together, tried_apart
 from .modules import Place, Program, Programs
 from .peaks import gpu_hardware, gpu_name, gpu_rates, ordinal
+from .program_runs import ProgramSteps, Stretches, stretches
 from .scan import Plane, Progress, Space, Totals, read_totals, union
 from .steps import NO_MARK, Host, is_last, mark_of, step_lookup, was_tried
 from .timeline import Span, lanes, spans
@@ -37,10 +38,14 @@ def read_gpus(
     progress: Progress | None = None,
     *,
     timeline: bool = False,
-    warm: Collection[Mark] = (),
+    warm: Callable[[], Collection[Mark]] = tuple,
 ) -> tuple[list[DevicePart], list[str]]:
-    """Every GPU of a profile, with its timeline if that is asked for, and what is to be said about them."""
-    steps = step_lookup(host.ids(host.launches), LAUNCH, compiled.tried(host.launches))
+    """Every GPU of a profile, with its timeline if that is asked for, and what is to be said about them.
+
+    Where the host has no annotations, it gets those of the longest program's runs. ``warm`` tells which steps belong to the warm-up.
+    """
+    unmarked = Stretches() if host.annotations else stretches(host.executed, host.launches)
+    steps = step_lookup(unmarked.ids or host.ids(host.launches), LAUNCH, compiled.tried(host.launches))
     asked = [(plane, request) for plane in planes for request in requests(plane, steps)]
     tables = read_totals(space, [request for _, request in asked], progress=progress, meanwhile=lambda: _price_ahead(programs, host))
     devices, notes = list[_Device](), list[str]()
@@ -53,6 +58,8 @@ def read_gpus(
         notes += devices[-1].notes
         if dropped := plane.stat("dropped_traces"):
             notes.append(f"{plane.name}: the profiler dropped events ({dropped}); times and counts are too low")
+    if unmarked.spans:
+        notes += _count_runs(devices, unmarked, host)
     parts = [device.part() for device in devices]
     waiting = [
         IdleDevice(busy=device.busy, steps=part.steps, streams=device.lines, users=source_files(part.rows))
@@ -60,7 +67,21 @@ def read_gpus(
     ]
     reasons = explain(space, waiting, host, lambda function: changed_shapes(programs, function))
     parts = [replace(part, idle=idle) for part, idle in zip(parts, reasons, strict=True)]
-    return (_with_lanes(space, devices, parts, warm) if timeline else parts), notes
+    return (_with_lanes(space, devices, parts, warm()) if timeline else parts), notes
+
+
+def _count_runs(devices: "Sequence[_Device]", unmarked: Stretches, host: Host) -> list[str]:
+    """Makes steps of the runs of the longest program, and returns what is to be said of them."""
+    times: dict[str, int] = {}
+    for device in devices:
+        for key in device.keys:
+            if not key.tried:
+                times[key.module] = times.get(key.module, 0) + key.time_ps
+    found = unmarked.steps(times)
+    host.annotations = found.annotations
+    for device in devices:
+        device.counted = found
+    return [found.note] if found.note else []
 
 
 def _with_lanes(space: Space, devices: "Sequence[_Device]", parts: Sequence[DevicePart], warm: Collection[Mark]) -> list[DevicePart]:
@@ -96,6 +117,7 @@ class _Device:
     def __init__(self, plane: Plane, tables: Sequence[Totals], programs: Programs, host: Host) -> None:
         self.plane, self.tables, self.programs, self.host = plane, tables, programs, host
         self.notes: list[str] = []
+        self.counted: ProgramSteps | None = None
         self.lines = [totals.line for totals in tables]
         self.busy = union(totals.intervals for totals in tables)[0] if len(tables) > 1 else tables[0].intervals
         self.streams = [keys_of(plane, stream, totals) for stream, totals in enumerate(tables)]
@@ -232,9 +254,10 @@ class _Device:
         for keys, totals in zip(self.streams, self.tables, strict=True):
             cells = totals.cells
             for row, label, count, time_ps in zip(cells.key, cells.label, cells.count, cells.time_ps, strict=True):
-                if mark_of(label) == NO_MARK:
+                mark = self._mark(label)
+                if mark == NO_MARK:
                     continue
-                marks, mark = found[self.tried[keys[row]] if was_tried(label) else keys[row]], mark_of(label)
+                marks = found[self.tried[keys[row]] if was_tried(label) else keys[row]]
                 known = marks.get(mark, (0, 0))
                 marks[mark] = (known[0] + count, known[1] + time_ps)
         return found
@@ -277,8 +300,16 @@ class _Device:
     def _steps(self) -> dict[Mark, Extent]:
         """The work of each step, on whichever stream. A step is complete if its last launch ran."""
         labels = {label for totals in self.tables for label in totals.cells.label}
-        found = extents(self.tables, mark_of, {mark_of(label) for label in labels if is_last(label)})
+        ended = {self._mark(label) for label in labels if is_last(label) and (not self.counted or mark_of(label) in self.counted.lasts)}
+        found = extents(self.tables, self._mark, ended)
         return {mark: extent for mark, extent in found.items() if mark != NO_MARK}
+
+    def _mark(self, label: int) -> Mark:
+        """The step of a label: its own where the host marked steps, else the one that its stretch belongs to."""
+        mark = mark_of(label)
+        if self.counted is None or mark == NO_MARK:
+            return mark
+        return self.counted.marks[mark] if self.counted.marks else NO_MARK
 
 
 def _innermost(operation: str) -> str:

@@ -155,8 +155,16 @@ def _gpus(request: _Request) -> _Found:
     programs = Programs(request.space, "gpu", _network(request.target), digests=request.shared, known=request.known)
     host = read_host(request.space, launches=True)
     compiled = compilations(request.space)
-    warm = warm_up(len(host.annotations), compiled.marks(host.annotations)) if request.timeline else ()
-    parts, notes = read_gpus(request.space, planes, programs, host, compiled, request.progress, timeline=request.timeline, warm=warm)
+    parts, notes = read_gpus(
+        request.space,
+        planes,
+        programs,
+        host,
+        compiled,
+        request.progress,
+        timeline=request.timeline,
+        warm=lambda: warm_up(len(host.annotations), compiled.marks(host.annotations)),
+    )
     return _Found(parts, host.instances, [*host.notes, *notes, *programs.notes], host.begin_ps, *_compiled(compiled, host))
 
 

@@ -52,14 +52,24 @@ class Launches(Struct, frozen=True):
         return self.ids[bisect_left(self.start_ps, begin_ps) : bisect_left(self.start_ps, end_ps)]
 
 
+class Run(Struct, frozen=True):
+    """The host starts a program: when, on which thread, and how the event is called."""
+
+    module: str
+    begin_ps: int
+    line: int
+    event: str = ""
+
+
 class Host(Struct):
-    """What the host's threads say: steps, launches, how many commands each CUDA graph has, how often each module was executed."""
+    """What the host's threads say: steps, launches, how many commands each CUDA graph has, how often and when each module was executed."""
 
     annotations: tuple[Annotation, ...] = ()
     launches: list[Launches] = field(default_factory=list)
     runs: list[Launches] = field(default_factory=list)
     graph_commands: dict[int, int] = field(default_factory=dict)
     executions: dict[str, int] = field(default_factory=dict)
+    executed: list[Run] = field(default_factory=list)
     notes: tuple[str, ...] = ()
 
     @property
@@ -72,16 +82,20 @@ class Host(Struct):
         return numbered((annotation.name, annotation.number) for annotation in self.annotations)
 
     def ids(self, launches: Iterable[Launches]) -> list[list[int]]:
-        """The ids launched in each step; where two steps overlap in time, by the thread of its own."""
-        found, steps = [], self.annotations  # in the order of their beginnings
-        ended = list(accumulate((step.end_ps for step in steps), max))
-        for number, step in enumerate(steps):
-            alone = (not number or ended[number - 1] <= step.begin_ps) and all(
-                step.end_ps <= after.begin_ps for after in steps[number + 1 : number + 2]
-            )
-            mine = [one for one in launches if alone or one.line == step.line]
-            found.append([id for one in mine for id in one.between(step.begin_ps, step.end_ps)])
-        return found
+        """The ids launched in each step."""
+        return launched_in(self.annotations, launches)
+
+
+def launched_in(steps: Sequence[Annotation], launches: Iterable[Launches]) -> list[list[int]]:
+    """The ids launched in each step, which are in the order of their beginnings; where two overlap in time, by the thread of its own."""
+    found, ended = list[list[int]](), list(accumulate((step.end_ps for step in steps), max))
+    for number, step in enumerate(steps):
+        alone = (not number or ended[number - 1] <= step.begin_ps) and all(
+            step.end_ps <= after.begin_ps for after in steps[number + 1 : number + 2]
+        )
+        mine = [one for one in launches if alone or one.line == step.line]
+        found.append([id for one in mine for id in one.between(step.begin_ps, step.end_ps)])
+    return found
 
 
 def read_host(space: Space, *, launches: bool = False, runs: bool = False) -> Host:
@@ -140,6 +154,7 @@ def _take_launches(plane: Plane, rows: Rows, host: Host) -> None:
         module = rows.stats[_MODULE][row]
         if isinstance(module, str):
             host.executions[module] = host.executions.get(module, 0) + 1
+            host.executed.append(Run(module, rows.start_ps[row], rows.line.row, plane.event_names.get(rows.metadata_id[row], "")))
 
 
 def _enclosing(rows: Rows, row: int) -> int | None:
