@@ -116,3 +116,27 @@ def test_the_sentence_says_how_long_how_far_why_and_what_next() -> None:
         "10 s per step on one toy; 5 s is the minimum for this program. Lost: 5 s to memory. Start with the memory-bound kernels: "
         "about 4.4 s a step."
     )
+
+
+def test_a_product_keeps_a_launch_of_its_own_and_small_kernels_can_join_it() -> None:
+    # The toy's launches take 2 µs. Of a product of 5 µs 2 stay, of a sum of 5 µs nothing has to.
+    product, sum_ = an_op("dot", {"matrix/bf16": 1e-6}, 5e-6), an_op("add", {"hbm": 1e-9}, 5e-6)
+    (finding,) = report_on(product, sum_).findings
+    assert (finding.kind, finding.saving_s) == ("latency", pytest.approx(8e-6, rel=1e-3))
+
+
+def test_fused_attention_is_measured_by_what_attention_kernels_reach() -> None:
+    work = {"matrix/bf16": 550}  # 5.5 of 10 s
+    product, attention = (report_on(an_op("op", work, 10.0, category=category)).findings[0] for category in ("matmul", "attention"))
+    assert product.saving_s == pytest.approx(10 - 5.5 / 0.8)
+    assert attention.saving_s is None
+
+
+@pytest.mark.parametrize(("programs", "said"), [(1, "the one program of a step"), (3, "launching small programs")])
+def test_a_step_of_one_program_is_not_told_to_compile_its_programs_as_one(programs: int, said: str) -> None:
+    steps = tuple(Step(key=key, time_s=10.0) for key in (0, 1))
+    shares = tuple(Share(key=key, count=1, time_s=5.0) for key in (0, 1))
+    waited = IdleReason(kind="dispatch", activity="train", time_s=10.0, gaps=2, by_step=shares)
+    parts = [an_op(f"f{i}", {"hbm": 50}, 10.0 / programs, count=2, module=f"jit_f{i}", by_step=shares) for i in range(programs)]
+    (finding,) = [one for one in report_on(*parts, wall_s=20.0, idle=(waited,), steps=steps).findings if one.kind == "idle-dispatch"]
+    assert said in finding.message

@@ -12,6 +12,13 @@ class Kind(Struct, frozen=True):
     levers: tuple[str, ...] = ()
 
 
+# Of idle-dispatch where a step is one program already.
+ONE_PROGRAM = Kind(
+    "the launch of each step, which takes the host longer than the device takes to run it",
+    "Run several steps in one call, or more rows in each",
+    "the host was launching the one program of a step, in {activity}",
+    ("a loop on the device (lax.scan, lax.fori_loop) around several steps", "fewer and larger arguments: stack the parameters of layers"),
+)
 KINDS: dict[str, Kind] = {
     "idle-input": Kind(
         "the input, for which the device waits",
@@ -142,7 +149,7 @@ KINDS: dict[str, Kind] = {
     ),
     "low-batch": Kind(
         "the batch, which is too small for the weights that are read",
-        "Process more rows at once: eight times as many take about as long",
+        "Process more rows at once, no kernel can make up for that: eight times as many take about as long",
         levers=("batch requests, tokens or examples", "quantize the weights: int8 halves their bytes"),
     ),
     "odd-sizes": Kind(

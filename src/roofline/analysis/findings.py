@@ -18,7 +18,7 @@ from ..resource import PCIE, named
 from ..units import percent, rounded, show
 from ..workload import Avoidable, Recording
 from .chains import unfused_chains
-from .finding_kinds import KINDS
+from .finding_kinds import KINDS, ONE_PROGRAM
 from .idle_time import Waiting, waiting
 from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
 from .standing import Standing
@@ -28,7 +28,9 @@ LISTED = 3
 LONGEST_NAME = 60  # characters of a kernel's name: templates of C++ have thousands
 # What good kernels reach of each roof: the distance to that can be won, the rest is inherent.
 REACHABLE = {"hbm": 0.9, "matrix": 0.8, "vector": 0.7}
+ATTENTION = 0.55  # of the matrix roof: fused attention waits for its softmax
 OTHERWISE = 0.85
+FEW_PROGRAMS = 2  # in a step: with fewer there is nothing to compile together
 ODD = 0.6  # of the roof: a product above it does not suffer from its sizes
 # What is said of one op, and of several.
 WORDS = {
@@ -105,8 +107,9 @@ def diagnose(
     taken = {one.id for case in kept for one, _, _ in case.ops}
     found = [_told(case, clock) for case in kept]
     idle = waiting(recording, clock.parts)
-    found += _idle(idle, clock)
-    found += _remaining([one for one in standings if one.id not in taken], clock, _Between.of(idle, standings, clock))
+    found += _idle(idle, clock, programs_per_step(standings, len(recording.steps)))
+    left = [one for one in standings if one.id not in taken]
+    found += _remaining(left, clock, _Between.of(idle, standings, clock), machine.launch_latency_s)
     return found
 
 
@@ -199,7 +202,16 @@ def _line(location: str) -> str:
     return location.replace("\\", "/").rpartition("/")[2]
 
 
-def _idle(idle: Iterable[Waiting], clock: Clock) -> list[Finding]:
+def programs_per_step(standings: Iterable[Standing], steps: int) -> float:
+    """How many programs a step runs: each runs as often as the op that it runs least often."""
+    runs: dict[str, int] = {}
+    for one in standings:
+        if one.op.module:
+            runs[one.op.module] = min(one.op.count, runs.get(one.op.module, one.op.count))
+    return sum(runs.values()) / max(steps, 1)
+
+
+def _idle(idle: Iterable[Waiting], clock: Clock, programs: float) -> list[Finding]:
     """Findings about time in which the device waited, one for each kind of reason."""
     by_kind: dict[str, list[Waiting]] = {}
     for one in idle:
@@ -212,7 +224,7 @@ def _idle(idle: Iterable[Waiting], clock: Clock) -> list[Finding]:
             continue
         longest = max(mine, key=lambda one: one.each_s).reason
         name = f"idle-{kind_name}" if f"idle-{kind_name}" in KINDS else "idle"
-        kind = KINDS[name]
+        kind = ONE_PROGRAM if name == "idle-dispatch" and clock.per and programs < FEW_PROGRAMS else KINDS[name]
         said = kind.phrase.format(activity=longest.activity or "code that the profile does not show")
         at = f" ({_line(longest.location)})" if longest.location else ""
         spread = each * clock.parts
@@ -248,7 +260,7 @@ class _Between(Struct, frozen=True):
         return cls(seconds, seconds * small / every if every else 0.0)
 
 
-def _remaining(standings: Sequence[Standing], clock: Clock, between: _Between) -> list[Finding]:
+def _remaining(standings: Sequence[Standing], clock: Clock, between: _Between, launch_s: float) -> list[Finding]:
     """What is lost in ops that do nothing needless, by cause, and between kernels."""
     groups: dict[str, list[Standing]] = {}
     for one in standings:
@@ -257,7 +269,8 @@ def _remaining(standings: Sequence[Standing], clock: Clock, between: _Between) -
             groups.setdefault(kind, []).append(one)
     found = []
     for kind, ops in groups.items():
-        finding = _merged(kind, ops, clock, between if kind == LATENCY else None)
+        won = [(one, _won(kind, one, launch_s)) for one in ops]
+        finding = _merged(kind, won, clock, between if kind == LATENCY else None)
         if finding is not None:
             found.append(finding)
     if LATENCY not in groups and clock.measured and between.seconds >= NOTABLE * clock.whole_s:
@@ -280,17 +293,20 @@ def _kind(one: Standing) -> str:
     return "latency"
 
 
-def _won(kind: str, one: Standing) -> float:
-    """The seconds of an op that can really be won."""
-    if kind in ("host-copies", "latency"):
-        return max(one.spent_s - (0.0 if kind == "host-copies" else one.floor_s), 0.0)
-    reachable = REACHABLE.get(one.unit or "", OTHERWISE)
+def _won(kind: str, one: Standing, launch_s: float) -> float:
+    """The seconds of an op that can really be won. Small kernels can join their neighbours, but a product keeps a launch of its own."""
+    if kind == "host-copies":
+        return one.spent_s
+    if kind == "latency":
+        kept = one.op.launches * launch_s if any(resource.unit == "matrix" for resource, _ in one.op.cost.amounts) else 0.0
+        return max(one.spent_s - max(one.floor_s, kept), 0.0)
+    reachable = ATTENTION if one.op.category == "attention" and one.unit == "matrix" else REACHABLE.get(one.unit or "", OTHERWISE)
     return max(one.spent_s - one.floor_s / reachable, 0.0)
 
 
-def _merged(kind_name: str, ops: list[Standing], clock: Clock, between: _Between | None) -> Finding | None:
+def _merged(kind_name: str, won: list[tuple[Standing, float]], clock: Clock, between: _Between | None) -> Finding | None:
     """One finding for ops that lose time to the same cause."""
-    kind = KINDS[kind_name]
+    kind, ops = KINDS[kind_name], [one for one, _ in won]
     spent, floor = sum(one.spent_s for one in ops), sum(min(one.floor_s, one.spent_s) for one in ops)
     if not clock.measured:
         if spent < NOTABLE * clock.whole_s:
@@ -298,7 +314,6 @@ def _merged(kind_name: str, ops: list[Standing], clock: Clock, between: _Between
         ops.sort(key=lambda one: -one.spent_s)
         message = f"{_at(ops[:LISTED])}{_subject(ops)} {_are(ops, kind_name)}: at least {clock.of(spent)}."
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(one.id for one in ops), levers=kind.levers)
-    won = [(one, _won(kind_name, one)) for one in ops]
     saving = sum(seconds for _, seconds in won)
     if between is not None:
         saving, spent = saving + between.avoidable_s, spent + between.seconds

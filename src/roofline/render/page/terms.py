@@ -36,7 +36,10 @@ TERMS = (  # (word on the page, meaning), in alphabetical order
     ("Roofline efficiency", "minimum time over measured time; above 100%, check the count and the ceiling"),
     ("Scope", "the named scope of an op in the model, such as layer0/attn"),
     ("Self time", "time of an op without that of nested or overlapping ops"),
-    ("Step", "one annotated training or inference step, else one run of the longest program, from its first device work to that of the next"),
+    (
+        "Step",
+        "one annotated training or inference step, else one run of the longest program, from its first device work to that of the next",
+    ),
     ("Straggler", "a device or host that is slower than the others, which wait for it"),
     ("Time lost", "measured time above the minimum time"),
     ("Unneeded work", "work that the model did not need: " + "; ".join(f"{word}: {meaning}" for word, meaning in UNNEEDED.items())),
