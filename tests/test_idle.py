@@ -52,6 +52,16 @@ def test_python_before_a_launch_is_input(tmp_path: Path) -> None:
     assert (found.time_s, found.gaps) == (pytest.approx(100e-6), 1)
 
 
+@pytest.mark.parametrize(("waits", "kind"), [(50, "sync"), (900, "input")])
+def test_a_function_that_calls_nothing_until_the_device_ends_waits_for_it(tmp_path: Path, waits: int, kind: str) -> None:
+    """A block_until_ready of an array leaves no event: it ends shortly after the device's work; Python that takes long does not."""
+    end = 20 + waits
+    thread = [did("$train.py:3 main", 0, 2000), launch(1, 9 * US), did("PjitFunction(f)", end, end + 10), launch(2, (end + 8) * US)]
+    found = reasons(tmp_path, gpu([work(1, 10, 20), work(2, end + 10, end + 20)]), host(thread))
+    assert [reason.kind for reason in found] == [kind]
+    assert found[0].location == "train.py:3"
+
+
 def test_another_thread_that_loads_data_is_not_the_reason(tmp_path: Path) -> None:
     main = [did("$train.py:3 main", 0, 200), launch(1, 9 * US), did("PjitFunction(f)", 15, 125), launch(2, 119 * US)]
     loader = [did("$data.py:7 load_batch", 0, 200), did("$time sleep", 0, 200)]

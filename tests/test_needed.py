@@ -127,9 +127,12 @@ def test_bf16_widened_before_a_product() -> None:
     assert reason.unneeded == "wide"
 
 
-def test_fp32_that_was_always_fp32_is_not_wide() -> None:
+def test_fp32_that_was_always_fp32_could_be_bf16_but_is_needed() -> None:
     args = of_shape(1024, 1024, dtype="float32"), of_shape(1024, 1024, dtype="float32")
-    assert "wide-format" not in reasons(ops_of(lambda a, b: a @ b, *args))
+    (op,) = ops_of(lambda a, b: a @ b, *args)
+    (reason,) = op.avoidable
+    assert (reason.kind, reason.unneeded) == ("wide-format", "")
+    assert reason.instead["matrix/bf16"] == 2 * 1024**3
 
 
 def test_results_of_which_an_eighth_is_used() -> None:
@@ -272,3 +275,108 @@ def test_labels_say_scope_operation_sizes_and_format() -> None:
 def test_a_label_without_scope_is_its_source_line() -> None:
     (op,) = ops_of(lambda x: x.T.reshape(-1) * 2, of_shape(64, 32))
     assert op.label.startswith("test_needed.py:"), op.label
+
+
+MIXTURE = of_shape(4096, 1024), of_shape(1024, 8), of_shape(8, 1024, 4096), of_shape(8, 4096, 1024)
+
+
+def routed(x: Any, router: Any) -> tuple[Any, Any, Any]:
+    scores = jax.nn.softmax((x @ router).astype("float32"), -1)
+    return scores, *jax.lax.top_k(scores, 2)
+
+
+def all_experts(x: Any, up: Any, down: Any) -> Any:
+    return jnp.einsum("etf,efd->etd", jax.nn.silu(jnp.einsum("td,edf->etf", x, up)), down)
+
+
+def by_one_hot(x: Any, router: Any, up: Any, down: Any) -> Any:
+    _, weights, chosen = routed(x, router)
+    gate = (jax.nn.one_hot(chosen, 8) * weights[..., None]).sum(1).astype(x.dtype)
+    return jnp.einsum("etd,te->td", all_experts(x, up, down), gate)
+
+
+def by_threshold(x: Any, router: Any, up: Any, down: Any) -> Any:
+    scores, weights, _ = routed(x, router)
+    gate = jnp.where(scores >= weights[:, -1:], scores, 0).astype(x.dtype)
+    return jnp.einsum("etd,te->td", all_experts(x, up, down), gate)
+
+
+def one_by_one(x: Any, router: Any, up: Any, down: Any) -> Any:
+    scores, weights, chosen = routed(x, router)
+    gate = jnp.zeros_like(scores).at[jnp.arange(4096)[:, None], chosen].set(weights).astype(x.dtype)
+    return sum(gate[:, e : e + 1] * (jax.nn.silu(x @ up[e]) @ down[e]) for e in range(8))
+
+
+@pytest.mark.parametrize("function", [by_one_hot, by_threshold, one_by_one])
+def test_experts_that_gates_remove_are_dense(function: Callable[..., Any]) -> None:
+    found = reasons(ops_of(function, *MIXTURE))["dense-experts"]
+    reason = [one for op in found for one in op.avoidable if one.kind == "dense-experts"]
+    assert {one.factor for one in reason} == {4}
+    assert sum(one.instead["matrix/bf16"] for one in reason) == 2 * 2 * 4096 * 2 * 1024 * 4096, "two experts for each token"
+
+
+def test_a_mixture_that_weighs_every_expert_needs_all_of_them() -> None:
+    def soft(x: Any, router: Any, up: Any, down: Any) -> Any:
+        gate = jax.nn.softmax((x @ router).astype("float32"), -1).astype(x.dtype)
+        return jnp.einsum("etd,te->td", all_experts(x, up, down), gate)
+
+    assert "dense-experts" not in reasons(ops_of(soft, *MIXTURE))
+
+
+def test_products_of_what_was_filled_up() -> None:
+    def capacity(x: Any, up: Any, down: Any) -> Any:
+        h = jnp.pad(x, ((0, 0), (0, 1536), (0, 0)))
+        return (jax.nn.silu(h @ up) @ down)[:, :512].sum(0)
+
+    args = of_shape(8, 512, 1024), of_shape(8, 1024, 4096), of_shape(8, 4096, 1024)
+    found = [one for op in ops_of(capacity, *args) for one in op.avoidable if one.kind == "padding"]
+    assert [(one.factor, one.unneeded) for one in found] == [(4, "padded"), (4, "padded")]
+    assert found[0].instead["matrix/bf16"] == 2 * 8 * 512 * 1024 * 4096
+
+
+def test_a_little_padding_pays() -> None:
+    def aligned(x: Any, w: Any) -> Any:
+        return jnp.pad(x, ((0, 0), (0, 47))) @ jnp.pad(w, ((0, 47), (0, 0)))
+
+    assert "padding" not in reasons(ops_of(aligned, of_shape(4096, 50257), of_shape(50257, 1024)))
+
+
+def test_large_matrices_before_a_narrow_one() -> None:
+    large, narrow = of_shape(8192, 8192), of_shape(8192, 64)
+    (op,) = reasons(ops_of(lambda a, b, c: (a @ b) @ c, large, large, narrow))["product-order"]
+    (reason,) = op.avoidable
+    assert "64.5 times fewer" in reason.why
+    assert "product-order" not in reasons(ops_of(lambda a, b, c: a @ (b @ c), large, large, narrow))
+    assert "product-order" not in reasons(ops_of(lambda x, a, b: jax.nn.relu(x @ a) @ b, large, large, narrow)), "not the same value"
+
+
+def test_a_loop_that_reads_the_same_weights_for_parts_of_the_rows() -> None:
+    def gradient(w: Any, part: Any) -> Any:
+        return jax.grad(lambda w: (jnp.tanh(part @ w).astype("float32") ** 2).mean())(w)
+
+    def accumulated(w: Any, x: Any) -> Any:
+        return jax.lax.scan(lambda held, part: (held + gradient(w, part), None), jnp.zeros_like(w), x)[0]
+
+    def recurrent(w: Any, h: Any) -> Any:
+        return jax.lax.scan(lambda h, _: (jnp.tanh(h @ w), None), h, None, 32)[0]
+
+    found = reasons(ops_of(accumulated, of_shape(4096, 4096), of_shape(32, 32, 4096)))["low-batch"]
+    words = " ".join(reason.why for op in found for reason in op.avoidable)
+    assert "of weights for 32 rows in each iteration of a loop" in words
+    assert "of gradients for 32 rows in each iteration of a loop" in words
+    assert "low-batch" not in reasons(ops_of(recurrent, of_shape(4096, 4096), of_shape(32, 4096))), "each iteration needs the one before"
+
+
+def test_kernels_in_fp64_could_be_fp32() -> None:
+    with jax.enable_x64(True):
+        (op,) = ops_of(lambda x: jnp.tanh(x) * 2, of_shape(4096, 4096, dtype="float64"))
+    (reason,) = op.avoidable
+    assert reason.kind == "wide-format"
+    assert 2 * reason.instead[HBM] == op.cost[HBM]
+
+
+def test_buffers_that_are_filled_alike_are_not_the_same_work() -> None:
+    def zeros(x: Any) -> Any:
+        return jax.lax.fori_loop(0, 3, lambda _, held: (held[0] + x, held[1] - x), (jnp.zeros_like(x), jnp.zeros_like(x)))
+
+    assert "duplicated-work" not in reasons(ops_of(zeros, of_shape(4096, 4096)))

@@ -117,12 +117,25 @@ KINDS: dict[str, Kind] = {
         ),
     ),
     "wide-format": Kind(
-        "the products in a wider number format than their operands had",
-        "Multiply in the narrow format, which accumulates in fp32 anyway",
+        "the work in a wider number format than it has to be",
+        "Use the narrow format, in which products accumulate in fp32 anyway",
         levers=(
             "drop astype(float32) before the product; use preferred_element_type for the result",
             "check jax_enable_x64 and stray NumPy float64 constants",
         ),
+    ),
+    "padding": Kind(
+        "the products of matrices that were filled up with zeros",
+        "Multiply what is there",
+        levers=(
+            "pad to the next multiple of 64 or 128 only, or sort examples by length",
+            "a grouped product for parts of different sizes; a lower capacity of experts",
+        ),
+    ),
+    "product-order": Kind(
+        "the products, which are in a costly order",
+        "Multiply by the narrow matrix first",
+        levers=("A @ (B @ x) instead of (A @ B) @ x; jnp.einsum and jnp.linalg.multi_dot choose the order themselves",),
     ),
     "unused-results": Kind(
         "the results of which a part is never used",

@@ -138,6 +138,8 @@ def _spared(one: Standing, reason: Avoidable, machine: Machine, corrections: Cor
         return 0.0
     left = reason.instead * one.op.count
     floor = hold(left, machine, None, corrections, one.op.launches).floor_s if left.amounts else 0.0
+    if reason.kind == "wide-format" and not any(resource.unit == "matrix" for resource, _ in one.op.cost.amounts):
+        return max(one.spent_s - floor / REACHABLE["vector"], 0.0)  # its functions (tanh, exp) take many more FLOP than are counted
     return one.spent_s * max(1 - floor / one.floor_s, 0.0)
 
 
@@ -204,7 +206,7 @@ def _line(location: str) -> str:
 
 def programs_per_step(standings: Iterable[Standing], steps: int) -> float:
     """How many programs a step runs: each runs as often as the op that it runs least often."""
-    runs: dict[str, int] = {}
+    runs: dict[str, float] = {}
     for one in standings:
         if one.op.module:
             runs[one.op.module] = min(one.op.count, runs.get(one.op.module, one.op.count))

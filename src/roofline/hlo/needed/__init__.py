@@ -21,13 +21,16 @@ from .donation import missing_donations
 from .duplicates import duplicates
 from .exchanged import exchanged
 from .experts import dense_experts
+from .gated_experts import gated_experts
 from .kernels import Kernels
 from .labels import label
 from .layout import layout_copies
 from .low_batch import low_batches
-from .number_formats import wide_products
+from .number_formats import fp64_kernels, wide_products
 from .odd_sizes import odd_sizes
 from .one_hot import one_hot_products
+from .padded import padded_products
+from .product_order import costly_orders
 from .recomputed import recomputed
 from .unused import unused_results
 from .values import Values
@@ -38,15 +41,19 @@ __all__ = ["Review", "reviewed_program"]
 RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     one_hot_products,
     dense_experts,
+    gated_experts,
     missing_donations,
     recomputed,
     stored_attention,
     wide_products,
+    fp64_kernels,
+    padded_products,
     unused_results,
     duplicates,
     layout_copies,
     low_batches,
     odd_sizes,
+    costly_orders,
 )
 
 

@@ -29,7 +29,7 @@ def duplicates(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             earlier.append(index)
             continue
         same[index] = first
-        if index in kernels.costs:
+        if index in kernels.costs and instruction.operands:  # without any it fills a buffer of its own
             why = f"computes again what {computation[first].name} did"
             yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS)
 

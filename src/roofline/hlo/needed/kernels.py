@@ -89,17 +89,17 @@ def _product_of(values: Values, computation: Computation, index: int) -> Product
     kernel = Value(computation, index)
     body = values.body(kernel.instruction)
     if body is None:
-        return _product(values, kernel)
+        return product(values, kernel)
     inside = ((computation, kernel.instruction),)
     found = [
         made
         for place, instruction in enumerate(body.instructions)
-        if instruction.opcode in (*DOTS, "custom-call") and (made := _product(values, Value(body, place, inside)))
+        if instruction.opcode in (*DOTS, "custom-call") and (made := product(values, Value(body, place, inside)))
     ]
     return max(found, key=lambda one: one.flops, default=None)
 
 
-def _product(values: Values, made: Value) -> Product | None:
+def product(values: Values, made: Value) -> Product | None:
     instruction = made.instruction
     dims = _dimensions(instruction)
     if dims is None or len(instruction.operands) < 2:

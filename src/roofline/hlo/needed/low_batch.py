@@ -1,33 +1,106 @@
-"""Products that read weights for a few rows: the bytes of the weights set the time, and more rows would cost no more."""
+"""Products that read weights for a few rows: the bytes of the weights set the time, and more rows would cost no more.
+
+In a loop whose iterations do not need each other's results (microbatches, `lax.map`) they are read again for every part of the rows.
+"""
 
 from collections.abc import Iterator
+
+from msgspec import Struct
 
 from ...cost import Cost
 from ...resource import HBM
 from ...units import show
 from ...workload import Avoidable
-from .kernels import Kernels
+from ..ir.module import Computation
+from .kernels import Kernels, Product
 from .values import LAYOUT, RENAMED, Value, Values
 
 KIND = "low-batch"
 FEW_ROWS = 8
+FEW_IN_LOOPS = 256  # where the other rows are there already
+_COUNTERS = frozenset(("s32", "s64", "u32", "u64"))
 _WEIGHTS_SHARE = 0.7  # of an op's bytes
+_MOST_LOOKS = 2_000  # values behind an operand
 
 
 def low_batches(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The products of few rows whose bytes are nearly all weights. Eight times the rows would take about the same time."""
+    """The products of few rows whose bytes are nearly all weights. Eight times the rows would take about the same time.
+
+    Then each row has an eighth of the bytes, and as many FLOP as before.
+    """
+    loop = _Loop.around(kernels)
     for index, cost in kernels.costs.items():
         found = kernels.product(index)
-        if found is None or (found.batch > 1 and not _is_split(kernels, index, found.batch)):
+        if found is None or (found.batch > 1 and not is_split(kernels, index, found.batch)):
             continue
         for weights, rows in ((found.right, found.rows), (found.left, found.columns)):
-            if rows <= FEW_ROWS and _are_weights(kernels.values, weights, cost):
+            other = found.left if weights is found.right else found.right
+            again = rows <= FEW_IN_LOOPS and loop is not None and loop.repeats(weights, other)
+            if (rows <= FEW_ROWS or again) and _are_weights(kernels.values, weights, cost, loop if again else None):
                 why = f"reads {show(weights.shape.bytes, 'B')} of weights for {rows} row{'s' if rows > 1 else ''}"
-                yield index, Avoidable(kind=KIND, instead=cost * (1 / FEW_ROWS), why=why)
+                why += " in each iteration of a loop" if again else ""
+                yield index, Avoidable(kind=KIND, instead=_shared(cost), why=why)
                 break
+        else:
+            if loop is not None and found.depth <= FEW_IN_LOOPS and loop.sums(found, cost):
+                why = f"writes {show(found.made.shape.bytes, 'B')} of gradients for {found.depth} rows in each iteration of a loop"
+                yield index, Avoidable(kind=KIND, instead=_shared(cost), why=why)
 
 
-def _is_split(kernels: Kernels, index: int, parts: int) -> bool:
+def _shared(cost: Cost) -> Cost:
+    """What the work costs if eight times the rows share the bytes."""
+    return Cost.of({resource: amount / FEW_ROWS if resource.measure == "B" else amount for resource, amount in cost.amounts})
+
+
+class _Loop(Struct, frozen=True):
+    """A loop's body: which parts of its state pass through unchanged, and which change other than by counting."""
+
+    values: Values
+    body: Computation
+    same: frozenset[int]
+    changing: frozenset[int]
+
+    @classmethod
+    def around(cls, kernels: Kernels) -> "_Loop | None":
+        """The loop whose body a computation is; ``None`` if it is none."""
+        body, root = kernels.computation, kernels.computation.root_instruction
+        bodies = {number for one in kernels.module.computations for loop in one if loop.opcode == "while" for number in loop.called("body")}
+        if kernels.number not in bodies or root.opcode != "tuple" or len(body.parameters) != 1:
+            return None
+        same, changing = set[int](), set[int]()
+        for place, operand in enumerate(root.operands):
+            made = kernels.values.origin(Value(body, operand), LAYOUT)
+            is_parameter = made.opcode == "get-tuple-element" and made.instruction.operands[0] == body.parameters[0]
+            if is_parameter and made.instruction.integer("index") == place:
+                same.add(place)
+            elif not (made.shape.is_array and made.shape.dtype in _COUNTERS and made.shape.elements == 1):
+                changing.add(place)
+        return cls(kernels.values, body, frozenset(same), frozenset(changing))
+
+    def repeats(self, weights: Value, rows: Value) -> bool:
+        """Whether every iteration reads the same weights, and makes its rows without the results of another."""
+        return not self._parts(weights) & self.changing and bool(self._parts(weights)) and not self._parts(rows) & self.changing
+
+    def sums(self, found: Product, cost: Cost) -> bool:
+        """Whether a product writes mostly its result, for a sum over iterations that do not need each other."""
+        made = found.made.shape.bytes if found.made.shape.is_array else 0
+        apart = not (self._parts(found.left) | self._parts(found.right)) & self.changing
+        return apart and made >= _WEIGHTS_SHARE / 2 * cost.known(HBM) and min(found.rows, found.columns) > found.depth
+
+    def _parts(self, value: Value) -> set[int]:
+        """The parts of the state that a value is made of; all where it is made of too much to look through."""
+        found, looked = set[int](), 0
+        for one in self.values.behind(value, frozenset(("get-tuple-element",)), most=_MOST_LOOKS):
+            looked += 1
+            if one.opcode == "get-tuple-element" and one.computation is self.body:
+                if one.instruction.operands[0] == self.body.parameters[0]:
+                    found.add(one.instruction.integer("index") or 0)
+                else:  # of a kernel with several results
+                    found |= self._parts(Value(self.body, one.instruction.operands[0]))
+        return found if looked < _MOST_LOOKS else found | self.changing
+
+
+def is_split(kernels: Kernels, index: int, parts: int) -> bool:
     """Whether the parts of a batched product are summed right after: it is one product whose depth was split."""
     users = kernels.values.users(kernels.computation, index)
     return bool(users) and all(any(_sums(kernels, made, index, parts) for made in _inside(kernels, user)) for user in users)
@@ -54,11 +127,11 @@ def _sums(kernels: Kernels, made: Value, index: int, parts: int) -> bool:
     return kernels.holding(kernels.values.made_by(summed)) == index
 
 
-def _are_weights(values: Values, side: Value, cost: Cost) -> bool:
-    """Whether an operand is an argument of the program, or of a loop's body, and nearly all that the product reads."""
+def _are_weights(values: Values, side: Value, cost: Cost, loop: _Loop | None) -> bool:
+    """Whether an operand is an argument of the program, or of a loop's body, and nearly all that the product reads.
+
+    In a loop that repeats them half is enough: the gradient of weights writes as much.
+    """
+    share = _WEIGHTS_SHARE if loop is None else _WEIGHTS_SHARE / 2
     origin = values.origin(side, LAYOUT | {"convert", "dynamic-slice", "slice"})
-    return (
-        origin.opcode in ("parameter", "get-tuple-element")
-        and origin.shape.is_array
-        and side.shape.bytes >= _WEIGHTS_SHARE * cost.known(HBM)
-    )
+    return origin.opcode in ("parameter", "get-tuple-element") and origin.shape.is_array and side.shape.bytes >= share * cost.known(HBM)

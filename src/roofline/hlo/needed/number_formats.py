@@ -1,10 +1,10 @@
-"""Products in a wider number format than what went in: bf16 that is converted to fp32 or fp64 before it is multiplied, and any fp64."""
+"""Wide number formats: bf16 that is converted to fp32 or fp64 before it is multiplied, products in fp32 throughout, and any fp64."""
 
 from collections.abc import Iterator
 
 from ...cost import NOTHING, Cost
 from ...dtypes import dtype
-from ...resource import HBM, Resource
+from ...resource import HBM, Resource, vector
 from ...workload import Avoidable
 from ..ir.module import Computation
 from ..price.contractions import default_unit
@@ -41,13 +41,28 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             into, said, needed = default_unit(dtype("fp32"), platform), "multiplies in fp64", ""
             less = int(cost.known(HBM)) // 2
         else:
-            continue
+            into, said, needed = default_unit(dtype("bf16"), platform), f"multiplies fp32 numbers (in {unit.kind}), which bf16 halves", ""
+            less = int(cost.known(HBM)) // 2
         wide.add(index)
         yield index, Avoidable(kind=KIND, instead=_instead(cost, unit, into, less), why=said, unneeded=needed)
     for index in widened:
         users = values.users(computation, index)
         if index in kernels.costs and users and all(user in wide for user in users):
             yield index, Avoidable(kind=KIND, instead=NOTHING, why="widens the operand of a product", unneeded=CLASS)
+
+
+def fp64_kernels(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The kernels without products that compute in fp64, with what they would cost in fp32."""
+    if kernels.platform not in _ACCELERATORS:
+        return
+    for index, cost in kernels.costs.items():
+        wide = [resource for resource, _ in cost.amounts if resource.unit == "vector" and resource.kind == "fp64"]
+        if not wide or kernels.product(index) is not None:
+            continue
+        instruction = kernels.computation[index]
+        shapes = [leaf for one in (instruction, *kernels.computation.operands(instruction)) for leaf in one.shape.leaves]
+        less = sum(leaf.bytes for leaf in shapes if leaf.is_array and leaf.dtype == "f64") // 2
+        yield index, Avoidable(kind=KIND, instead=_instead(cost, wide[0], vector("fp32"), less), why="computes in fp64")
 
 
 def _instead(cost: Cost, unit: Resource, into: Resource, bytes_less: int) -> Cost:

@@ -20,7 +20,8 @@ from .idle import IdleDevice, explain, source_files
 from .kernels import LAUNCH, Key, keys_of, requests, together, tried_apart
 from .modules import Place, Program, Programs
 from .peaks import gpu_hardware, gpu_name, gpu_rates, ordinal
-from .program_runs import ProgramSteps, Stretches, stretches
+from .program_runs import Program as ProgramId
+from .program_runs import ProgramSteps, Ran, Stretches, stretches
 from .scan import Plane, Progress, Space, Totals, read_totals, union
 from .steps import NO_MARK, Host, is_last, mark_of, step_lookup, was_tried
 from .timeline import Span, lanes, spans
@@ -72,12 +73,7 @@ def read_gpus(
 
 def _count_runs(devices: "Sequence[_Device]", unmarked: Stretches, host: Host) -> list[str]:
     """Makes steps of the runs of the longest program, and returns what is to be said of them."""
-    times: dict[str, int] = {}
-    for device in devices:
-        for key in device.keys:
-            if not key.tried:
-                times[key.module] = times.get(key.module, 0) + key.time_ps
-    found = unmarked.steps(times)
+    found = unmarked.steps([device.ran() for device in devices])
     host.annotations = found.annotations
     for device in devices:
         device.counted = found
@@ -285,6 +281,22 @@ class _Device:
             # What overlaps hide is not known step by step: each bears its part.
             tally.steps[mark] = Share(together(steps[mark]), time_ps * (raw - hidden) // raw if raw else 0)
         return tally
+
+    def ran(self) -> Ran:
+        """What ran in each stretch of the host's time, by program."""
+        programs, stretched = dict[ProgramId, tuple[int, int]](), dict[int, dict[ProgramId, int]]()
+        for keys, totals in zip(self.streams, self.tables, strict=True):
+            for key in keys:
+                if key.module and not key.tried:
+                    time_ps, count = programs.get((key.module, key.program or 0), (0, 0))
+                    programs[key.module, key.program or 0] = time_ps + key.time_ps, count + 1
+            cells = totals.cells
+            for row, label, time_ps in zip(cells.key, cells.label, cells.time_ps, strict=True):
+                program = (keys[row].module, keys[row].program or 0)
+                if program in programs and mark_of(label) != NO_MARK:
+                    mine = stretched.setdefault(mark_of(label), {})
+                    mine[program] = mine.get(program, 0) + time_ps
+        return Ran(programs, stretched)
 
     def _executions(self, key: Key) -> int:
         """How many executions of its operation a key took part in: each run of a node is one, so is each scope outside of graphs."""

@@ -25,6 +25,7 @@ MOST_SAMPLES, SAMPLES_IN_ALL = 20, 2_000  # instants in one gap, and in all of t
 LEAST_SHARE = 0.2  # of a gap that a reason of its own needs
 LARGE_COPY = int(parse("64 KiB", "B"))  # from which a copy is data, not an argument or a value that is read
 SHORT_PS = round(parse("20 us", "s") / parse("1 ps", "s"))  # up to here a gap before work that was already launched is the device's own
+WAKE_UP_PS = round(parse("200 us", "s") / parse("1 ps", "s"))  # until a thread that waited for the device goes on
 _INSTALLED = ("/site-packages/", "/dist-packages/", "/lib/python")
 _LAUNCH, _COPIED = "correlation_id", "memcpy_details"
 _SIZE = re.compile(r"\b(?:size|num_bytes):(\d+)")
@@ -255,7 +256,7 @@ def _reasons(gaps: Sequence[Gap], threads: _Threads, *, several: bool) -> Reason
 def _shares(gap: Gap, threads: _Threads, *, several: bool) -> dict[IdleKey, int]:
     """The reasons of one gap, by how many of its samples speak for each, the most first."""
     seen = [_seen(gap, threads, instant) for instant in gap.samples]
-    waited = _seen(gap, threads, gap.begin)
+    waited = _waited(gap, threads, seen)
     kinds = [_kind(gap, one, waited, threads, several=several) for one in seen]
     if len(set(kinds)) == 1:
         return {_key(kinds[0], gap, seen, waited, threads): 1}
@@ -267,6 +268,24 @@ def _shares(gap: Gap, threads: _Threads, *, several: bool) -> dict[IdleKey, int]
         mine = [one for one, own in zip(seen, kinds, strict=True) if own == kind]
         shares[_key(kind, gap, mine, waited, threads)] = folded.count(kind)
     return shares
+
+
+def _waited(gap: Gap, threads: _Threads, seen: Sequence[Activity]) -> Activity:
+    """What the host did when the device ran out of work.
+
+    ``block_until_ready`` of an array leaves no event. Where calls of Python were recorded, a function of the user's that calls nothing when
+    the device ends, and goes on shortly after, waited for it.
+    """
+    then = _seen(gap, threads, gap.begin)
+    silent = [one for one in seen if _is_silent(one)]
+    if threads.has_frames and _is_silent(then) and gap.length * len(silent) <= WAKE_UP_PS * len(seen):
+        return Activity("wait", then.function, then.location)
+    return then
+
+
+def _is_silent(one: Activity) -> bool:
+    """Whether a function of the user's, that by its name loads no data, calls nothing that was recorded."""
+    return one.kind == "python" and bool(one.function) and not one.callee and not LOADING.search(one.function)
 
 
 def _seen(gap: Gap, threads: _Threads, instant: int) -> Activity:
@@ -293,8 +312,10 @@ def _kind(gap: Gap, seen: Activity, waited: Activity, threads: _Threads, *, seve
     since = threads.running_since(gap.line, gap.launched)
     if since is not None and gap.before is not None and gap.before >= since and seen.kind == "launch":
         return "latency"  # kernels of one program that are launched one by one
-    if seen.kind == "wait":
+    if seen.kind == "wait" or (waited.kind == "wait" and _is_silent(seen)):
         return "sync"
+    if _is_silent(seen) and waited.kind == "launch" and gap.length <= 2 * WAKE_UP_PS:
+        return "dispatch"
     if seen.kind == "python" or (not seen.kind and not threads.has_frames):
         fed = data and gap.copy[0] == "in"
         return "sync" if waited.kind == "wait" and not fed and not LOADING.search(seen.function) else "input"

@@ -15,6 +15,8 @@ from .steps import NO_MARK, Annotation, Launches, Run, launched_in
 
 MOST_RUNS = 1_000  # of a program that stand for steps
 MOST_STRETCHES = 20_000  # runs of all programs that are told apart
+_ALIKE = 0.7  # of the kernels of a program that another of its name has at least, if it is the same function
+Program = tuple[str, int]  # its name and id
 _FOREVER = 2**63 - 1
 _DEVICE = re.compile(r"\[(\d+)\]")  # the beginning of the name of a run on one of several devices
 
@@ -25,23 +27,52 @@ class Stretches(Struct, frozen=True):
     spans: tuple[Annotation, ...] = ()
     ids: Sequence[Sequence[int]] = ()
 
-    def steps(self, times: Mapping[str, int]) -> "ProgramSteps":
-        """The steps that runs of the longest program make, by the time of each on the devices."""
-        started = {span.name for span in self.spans}
-        main = max(sorted(started), key=lambda name: times.get(name, 0), default="")
-        begins = [place for place, span in enumerate(self.spans) if span.name == main]
-        if len(begins) < 2 or not times.get(main):
+    def steps(self, devices: Sequence["Ran"]) -> "ProgramSteps":
+        """The steps that runs of the longest program make.
+
+        One function compiled for other shapes is the same program, and has about as many kernels; others that only share its name have not.
+        """
+        programs = [program_of(name.name, place, devices) for place, name in enumerate(self.spans)]
+        times, kernels = dict[Program, int](), dict[Program, int]()
+        for ran in devices:
+            for program, (time_ps, count) in ran.programs.items():
+                times[program] = times.get(program, 0) + time_ps
+                kernels[program] = max(kernels.get(program, 0), count)
+        main = max(sorted({one for one in programs if one in times}), key=lambda one: times[one], default=None)
+        if main is None:
             return ProgramSteps()
+        alike = {one for one in times if one[0] == main[0] and _ALIKE * kernels[main] <= kernels[one] <= kernels[main] / _ALIKE}
+        begins = [place for place, one in enumerate(programs) if one in alike]
+        if len(begins) < 2:
+            return ProgramSteps()
+        name = main[0]
         if len(begins) > MOST_RUNS:
-            return ProgramSteps(note=f"no steps marked, and {main} ran {len(begins):,} times: its runs are not shown separately")
+            return ProgramSteps(note=f"no steps marked, and {name} ran {len(begins):,} times: its runs are not shown separately")
         marks, lasts = [NO_MARK] * begins[0], dict[Mark, int]()
         steps = []
         for mark, (begin, end) in enumerate(pairwise((*begins, len(self.spans)))):
             marks += [mark] * (end - begin)
             lasts[mark] = max((place for place in range(begin, end) if self.ids[place]), default=begin)
             first = self.spans[begin]
-            steps.append(Annotation(main, mark, first.begin_ps, self.spans[end - 1].end_ps, first.line))
-        return ProgramSteps(tuple(steps), tuple(marks), frozenset(lasts.values()), f"no steps marked: each run of {main} begins a step")
+            steps.append(Annotation(name, mark, first.begin_ps, self.spans[end - 1].end_ps, first.line))
+        return ProgramSteps(tuple(steps), tuple(marks), frozenset(lasts.values()), f"no steps marked: each run of {name} begins a step")
+
+
+class Ran(Struct, frozen=True):
+    """What ran on a device: of each program its time and number of kernels, and its time in each stretch."""
+
+    programs: Mapping[Program, tuple[int, int]]
+    stretches: Mapping[int, Mapping[Program, int]]
+
+
+def program_of(name: str, place: int, devices: Sequence[Ran]) -> Program:
+    """The program of this name that a stretch ran; without an id where none did."""
+    times: dict[Program, int] = {}
+    for ran in devices:
+        for program, time_ps in ran.stretches.get(place, {}).items():
+            if program[0] == name:
+                times[program] = times.get(program, 0) + time_ps
+    return max(sorted(times), key=lambda one: times[one], default=(name, 0))
 
 
 class ProgramSteps(Struct, frozen=True):

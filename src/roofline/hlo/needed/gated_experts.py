@@ -1,0 +1,107 @@
+"""Experts computed for every token by plain products, whose results are then multiplied by gates that are nearly all zero.
+
+A gate for each token and expert is zero but for the chosen ones if it is made of what a top-k chose: the expert's number compared with the
+chosen ones (one-hot), scores compared with the smallest that was chosen, or a scatter to the chosen places.
+"""
+
+from collections.abc import Iterator
+
+from ...cost import Cost
+from ...resource import HBM
+from ...workload import Avoidable
+from .experts import CLASS, KIND
+from .kernels import Kernels, Product
+from .one_hot import position
+from .values import LAYOUT, Value, Values
+
+_CHOOSING = frozenset(("sort", "topk", "custom-call"))
+_STOP = frozenset(("parameter", "constant", "iota", "dot", *_CHOOSING))
+_TOP_K = ("topk", "top_k", "selectk", "sort")
+_COMPARED = ("EQ", "GE", "GT", "LE", "LT")
+_MOST_LOOKS = 60
+
+
+def gated_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The products of every token with the weights of all experts, in a program that chooses some of them."""
+    products = list(_with_all_experts(kernels))
+    chosen = dict(_choices(kernels, {groups for _, _, groups in products})) if products else {}
+    for index, found, groups in products:
+        top = chosen.get(groups)
+        if top is None or 2 * top > groups:
+            continue
+        cost, factor = kernels.costs[index], groups / top
+        amounts = {resource: amount / factor if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
+        written = found.made.shape.bytes if found.made.shape.is_array else 0
+        amounts[HBM] = max(amounts.get(HBM, 0) - written * (1 - 1 / factor), 0)
+        why = f"computes all {groups} experts for every token ({found}), of which it uses {top}"
+        yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=str(groups), factor=factor)
+
+
+def _with_all_experts(kernels: Kernels) -> Iterator[tuple[int, Product, int]]:
+    """The products with all of an argument that has one matrix for each expert, at once or one by one, and how many experts there are."""
+    parts: dict[int, list[tuple[int, Product]]] = {}
+    for index in kernels.costs:
+        found = kernels.product(index)
+        for side in (found.right, found.left) if found is not None else ():
+            assert found is not None
+            origin = kernels.values.origin(side, LAYOUT | {"convert", "slice"})
+            if origin.opcode not in ("parameter", "get-tuple-element") or len(origin.shape.dims) != 3:
+                continue
+            groups = origin.shape.dims[0]
+            if origin.shape.elements == side.shape.elements:
+                yield index, found, groups
+            elif origin.shape.elements == side.shape.elements * groups:
+                parts.setdefault(origin.index, []).append((index, found))
+                if len(parts[origin.index]) == groups:
+                    yield from ((index, found, groups) for index, found in parts[origin.index])
+            break
+
+
+def _choices(kernels: Kernels, groups: set[int]) -> Iterator[tuple[int, int]]:
+    """Numbers of experts among which a top-k chose some, and how many it chose for a gate."""
+    values, computation = kernels.values, kernels.computation
+    for place, kernel in enumerate(computation.instructions):
+        body = values.body(kernel)
+        inside = [Value(computation, place)]
+        if body is not None:
+            inside = [Value(body, index, ((computation, kernel),)) for index in range(len(body))]
+        for made in inside:
+            for count in groups & set(made.shape.dims if made.shape.is_array else ()):
+                top = _chosen(values, made, count)
+                if top is not None:
+                    yield count, top
+
+
+def _chosen(values: Values, made: Value, groups: int) -> int | None:
+    """How many of so many a gate lets through; ``None`` if a value is no gate."""
+    if made.opcode == "scatter" and len(made.instruction.operands) >= 3:
+        return _top(values, values.operand(made, 1), groups)
+    if made.opcode != "compare" or made.instruction.word("direction").upper() not in _COMPARED:
+        return None
+    sides = [values.operand(made, number) for number in (0, 1)]
+    for other, index in (sides, sides[::-1]):
+        counted = position(values, other)
+        if counted is not None and counted[0].shape.dims[counted[1]] != groups:
+            continue
+        top = _top(values, index, groups)
+        if top is not None:
+            return top
+    return None
+
+
+def _top(values: Values, value: Value, groups: int) -> int | None:
+    """How many a top-k chose of so many, if a value is made of them."""
+    kept = groups
+    for one in values.behind(value, _STOP, most=_MOST_LOOKS):
+        size = one.shape.dims[-1] if one.shape.is_array and one.shape.dims else groups
+        if one.opcode in _CHOOSING and _chooses(one):
+            kept = size if size < groups else kept  # a sort keeps all, of which some are sliced off
+            return kept if kept < groups else None
+        if one.opcode == "slice":
+            kept = size
+    return None
+
+
+def _chooses(value: Value) -> bool:
+    target = value.instruction.custom_call_target.lower() if value.opcode == "custom-call" else value.opcode
+    return any(word in target for word in _TOP_K)
