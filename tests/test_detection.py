@@ -1,5 +1,8 @@
 """The machine behind a recording: the device's own peaks before the catalogue's, unless they cannot be right."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from roofline.errors import MachineError
@@ -225,3 +228,27 @@ def test_a_device_without_a_name_gets_a_default_of_its_kind_and_a_note(name: str
     machine = machine_for([Device(id=0, name=name)])
     assert machine.name == chip
     assert machine.notes[-1] == f"the file does not name its device: using {chip}; choose the right one with --chip"
+
+
+@pytest.mark.parametrize("name", ["{folder}/forged.toml", "./forged.toml", "/dev/zero", "{folder}/pipe", "x" * 100_000, "a\0b", "\ud800", "local"])
+def test_a_devices_name_is_looked_up_in_the_catalogue_and_nowhere_else(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A file of that name would be opened: a forged machine, a pipe that never ends, a device without end.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "forged.toml").write_text('name = "forged"\n[[memory]]\nlevel = "hbm"\nrate = "9 PB/s"\n')
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(MachineError, match="no machine named") as refused:
+        machine_for([Device(id=0, name=name.format(folder=tmp_path))])
+    assert len(str(refused.value)) < 500
+
+
+def test_a_machine_file_extends_plain_files_only_and_no_circle(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('extends = "./b.toml"\n')
+    (tmp_path / "b.toml").write_text('extends = "./a.toml"\n')
+    (tmp_path / "zero.toml").write_text('extends = "/dev/zero"\n')
+    (tmp_path / "deep.toml").write_text("a = " + "[" * 100_000)
+    (tmp_path / "large.toml").write_text("#" * 2_000_000)
+    for file, said in (("a", "extend itself"), ("zero", "not a plain file"), ("deep", "nested too deeply"), ("large", "larger than")):
+        with pytest.raises(MachineError, match=said):
+            load(str(tmp_path / f"{file}.toml"))

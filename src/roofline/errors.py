@@ -33,6 +33,15 @@ def clean(text: str, styled: bool = False) -> str:
     return "".join(part if _STYLE.fullmatch(part) else _UNSAFE.sub("·", part) for part in _STYLE.split(text))
 
 
+def excerpt(text: str, most: int = 60) -> str:
+    """A piece of a text from a file, short enough to quote in an error.
+
+    >>> excerpt("x" * 100, 5)
+    "'xxxxx…'"
+    """
+    return repr(text[:most] + ("…" if len(text) > most else ""))
+
+
 class RooflineError(Exception):
     """Anything this package refuses to do."""
 

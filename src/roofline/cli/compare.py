@@ -11,7 +11,7 @@ from ..analysis.throughput import with_throughput
 from ..comparison import Delta, compare
 from ..errors import MachineError
 from ..machine import Machine
-from ..machines import load
+from ..machines.catalogue import catalogue_card
 from ..render.changes import changes_markdown, changes_text
 from ..render.export import Row
 from ..report import Report
@@ -96,7 +96,7 @@ def _report(args: argparse.Namespace, name: str, machines: list[Machine]) -> Rep
     """The report in a file, or on it. A report keeps its machine, unless another is asked for; ``machines`` are those of earlier ones."""
     if not names_machine(args) and (kept := stored_report(name)) is not None:
         with suppress(MachineError):  # a machine of the user's own is not in the catalogue
-            machines.append(load(kept.machine.name))
+            machines.append(catalogue_card(kept.machine.name).machine)
         return kept
     same = None if names_machine(args) or not machines else machines[0]
     recording = read_input(args, [name], lambda: same or chosen_machine(args))

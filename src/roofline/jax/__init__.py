@@ -29,6 +29,7 @@ from ..hlo.price.collectives import network_of
 from ..hlo.read import parse
 from ..machine import Machine
 from ..machines import load
+from ..machines.catalogue import catalogue_card
 from ..placement import IDEAL, Corrections
 from ..report import Report
 from ..sources.programs import from_cpu
@@ -140,7 +141,7 @@ def _machine(chip: str | Machine | None) -> Machine:
     if chip is None:
         kind = require_jax().devices()[0].device_kind
         try:
-            machine = load(kind)
+            machine = catalogue_card(kind).machine
         except MachineError:
             raise UsageError(f"JAX runs on {kind!r}, which is not in the catalogue; name a chip: analyze(f, chip='h100')") from None
         return machine.per_device() if machine.devices > 1 else replace(machine, notes=(*machine.notes, f"JAX runs on {kind}"))

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ..errors import MachineError
+from ..errors import MachineError, excerpt
 from ..machine import Machine
 from ..units import BINARY
 from .card import Card
@@ -32,6 +32,8 @@ DEVICE = "/device"
 _ALIKE = 0.6
 _IGNORED = dict.fromkeys(map(ord, " \t\n\r\f\v_-"))  # in names
 _AS_GOOD = 0.1
+LONGEST_NAME = 200  # characters of a name that an error repeats and that are compared with the chips' names
+MOST_EXTENDED = 8  # machine files that extend one another
 # A slice Ng.Mgb of a GPU has N of its 7 compute slices (4 on these) and M GB in eighths of its memory: NVIDIA Multi-Instance GPU User
 # Guide, MIG device profiles.
 _SLICE = re.compile(r"(?P<chip>.+?)[ _-]+MIG[ _-]+(?P<compute>\d)g\.(?P<memory>\d+)gb(\+.*)?", re.IGNORECASE)
@@ -53,7 +55,16 @@ def card(name: str) -> Card:
     chip = name.removesuffix(DEVICE)
     if chip.lower() in LOCAL:
         return local_card()
-    found = read_card(chip) if _is_path(chip) and not _find(chip)[0] else _known(chip)
+    if not _is_path(chip) or _find(chip)[0]:
+        return catalogue_card(name)
+    found = read_card(chip)
+    return replace(found, machine=found.machine.per_device()) if chip != name else found
+
+
+def catalogue_card(name: str) -> Card:
+    """The chip of the catalogue with this name, which may come from a file: it is never taken for a path."""
+    chip = name.removesuffix(DEVICE)
+    found = _known(chip)
     return replace(found, machine=found.machine.per_device()) if chip != name else found
 
 
@@ -93,17 +104,20 @@ def _is_path(name: str) -> bool:
     return "/" in name or "\\" in name or name.endswith(".toml")
 
 
-def read_card(path: str | Path) -> Card:
-    """Everything that a user's file says, on top of what it extends."""
-    table = parse_file(path)
+def read_card(path: str | Path, extended_by: tuple[str, ...] = ()) -> Card:
+    """Everything that a user's file says, on top of what it extends. ``extended_by`` are the files that led to this one."""
+    table = parse_file(path, regular=bool(extended_by))
     extends = table.text("extends")
     if not extends:
         return build(table)
     if _is_path(extends):
         beside = os.path.join(os.path.dirname(path), extends)
-        if os.path.realpath(beside) == os.path.realpath(path):
+        chain = (*extended_by, os.path.realpath(path))
+        if os.path.realpath(beside) in chain:
             raise table.error("extends", "a machine file cannot extend itself; name a chip of the catalogue")
-        return build(table, read_card(beside))
+        if len(chain) > MOST_EXTENDED:
+            raise table.error("extends", f"more than {MOST_EXTENDED} files extend one another; join some of them")
+        return build(table, read_card(beside, chain))
     try:
         return build(table, card(extends))
     except MachineError as error:
@@ -120,7 +134,7 @@ def _known(words: str) -> Card:
     if name is None and (part := slice_of(words)):
         return part
     if name is None:
-        raise MachineError(f"no machine named {words!r}{_suggest(words)}")
+        raise MachineError(f"no machine named {excerpt(words, LONGEST_NAME)}{_suggest(words[:LONGEST_NAME])}")
     found = _chip(name)
     if not family:
         return found
@@ -145,7 +159,7 @@ def slice_of(words: str, cores: int | None = None) -> Card | None:
 def _find(words: str) -> tuple[str | None, bool]:
     """A chip's name, and whether the words named its whole family."""
     spelled = "-".join(words.lower().replace("_", " ").split())
-    if "/" not in spelled and "\\" not in spelled and _file(spelled).is_file():
+    if spelled in names():
         return spelled, False  # the common case reads one file only
     key = _key(words)
     # Parsing all heads takes some 30 ms; looking for the words in them takes one, and few have them.

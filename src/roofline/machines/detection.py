@@ -21,8 +21,7 @@ from ..units import percent, show
 from ..workload import Device, Hardware
 from .architectures import capability_of, clock_of, derive, describe
 from .card import Card
-from .catalogue import card as look_up
-from .catalogue import cards, load, slice_of
+from .catalogue import cards, catalogue_card, load, slice_of
 from .local import local_card
 from .partitions import SAME_SIZE, may_be_part, partition
 
@@ -56,7 +55,7 @@ def of_device(device: Device) -> Machine:
         return _with_reported(_default(device), device)
     if not device.rates:
         try:
-            load(device.name)
+            catalogue_card(device.name)
         except MachineError as error:
             raise MachineError(f"{error}; or choose one with --chip") from None
     name = re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-") or "device"
@@ -85,7 +84,7 @@ def _named(device: Device) -> Machine | None:
         return None
     try:
         part = slice_of(device.name, device.hardware.cores)
-        return part.machine if part else _with_cores(look_up(device.name), device)
+        return part.machine if part else _with_cores(catalogue_card(device.name), device)
     except MachineError:
         return None
 

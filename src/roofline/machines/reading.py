@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 
 from ..errors import MachineError
 from ..machine import LAUNCH_LATENCY_S, Capacity, Ceiling, Figure, Limit, Machine
+from ..units import parse, show
 from . import figures
 from .card import Attribution, Card, Names, Spec, Sustained
 from .figures import Found
@@ -18,6 +20,7 @@ from .limits import limits_for
 from .table import Table
 
 SCHEMA = "roofline.machine/1"
+MOST_BYTES = int(parse("1 MB", "B"))  # a hundred times the longest of the catalogue
 KINDS = ("gpu", "tpu", "accelerator", "soc", "cpu")
 TOOLS = ("jax", "torch", "nvidia-smi", "other")
 _KEYS = (
@@ -31,10 +34,16 @@ _KEYS = (
 _T = TypeVar("_T")
 
 
-def parse_file(path: str | Path) -> Table:
-    """A file's TOML, not yet understood."""
+def parse_file(path: str | Path, *, regular: bool = False) -> Table:
+    """A file's TOML, not yet understood. With ``regular`` another file named it: it must be a plain file, not a device or a pipe."""
     try:
-        return Table(Path(path).name, "", tomllib.loads(Path(path).read_text("utf-8")))
+        if regular and os.path.exists(path) and not os.path.isfile(path):
+            raise MachineError(f"{path}: not a plain file; a machine file extends a chip's name or another machine file")
+        with open(path, "rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise MachineError(f"{path}: larger than {show(MOST_BYTES, 'B')}; a machine file is a page of TOML")
+        return Table(Path(path).name, "", tomllib.loads(data.decode("utf-8")))
     except FileNotFoundError:
         raise MachineError(f"{path}: no such file; give a machine file's path or a chip's name") from None
     except OSError as error:
@@ -43,6 +52,8 @@ def parse_file(path: str | Path) -> Table:
         raise MachineError(f"{path}: not UTF-8 text; a machine file is TOML") from None
     except ValueError as error:
         raise MachineError(f"{path}: not TOML: {error}") from None
+    except RecursionError:
+        raise MachineError(f"{path}: TOML nested too deeply for a machine file") from None
 
 
 def build(table: Table, base: Card | None = None) -> Card:

@@ -29,7 +29,7 @@ PLACES = ("steps", "devices")
 GROUP_COLUMNS = ("key", "count", "time_s", "self_time_s", "priced_s", "flops", "floor_s", "serial_s", "bound", "efficiency")
 
 
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def to_json(value: object) -> bytes:
@@ -94,7 +94,7 @@ def to_csv(rows: Sequence[Row]) -> str:
     out = io.StringIO(newline="")
     if rows:
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(rows[0])
+        writer.writerow(map(_cell, rows[0]))
         for row in rows:
             writer.writerow("?" if value is None and _is_amount(column) else _cell(value) for column, value in row.items())
     return out.getvalue()

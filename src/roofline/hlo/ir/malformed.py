@@ -1,6 +1,8 @@
 """What is wrong with a program, said before and after anyone knows where."""
 
-from ...errors import SourceError
+from ...errors import SourceError, excerpt
+
+__all__ = ["Malformed", "excerpt", "placed"]
 
 
 class Malformed(SourceError):
@@ -21,12 +23,3 @@ def placed(error: Malformed, where: str, unit: str, number: int) -> SourceError:
     "step.hlo: line 12: no shape after '='"
     """
     return SourceError(f"{where}: {unit} {number:,}: {error}")
-
-
-def excerpt(text: str, most: int = 60) -> str:
-    """A piece of a program, short enough to quote in an error.
-
-    >>> excerpt("x" * 100, 5)
-    "'xxxxx…'"
-    """
-    return repr(text[:most] + ("…" if len(text) > most else ""))

@@ -1,0 +1,41 @@
+"""Names that come from a file are data: they move no cursor, run in no spreadsheet and are no paths."""
+
+import json
+from pathlib import Path
+
+import msgspec
+
+import roofline
+from roofline.errors import clean
+from roofline.render.export import to_csv
+from roofline.render.tables import Paper
+from roofline.render.text import report_text
+from roofline.report import Report
+
+DATA = Path(__file__).parent / "data"
+EVIL = "\x1b[8m\u202e"  # hides what follows, and turns it round
+FROM_FILES = ("name", "module", "scope", "location", "label", "message", "notes", "host", "hosts", "files", "title", "summary", "category")
+
+
+def with_evil_names(value: object, key: str = "") -> object:
+    if isinstance(value, dict):
+        return {name: with_evil_names(inner, name) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [with_evil_names(inner, key) for inner in value]
+    return EVIL + value if isinstance(value, str) and key in FROM_FILES else value
+
+
+def test_no_name_reaches_a_coloured_terminal_as_an_escape() -> None:
+    report = roofline.analyze(DATA / "h200" / "jax_scan.xplane.pb.gz")
+    evil = msgspec.convert(with_evil_names(json.loads(msgspec.json.encode(report))), Report)
+    printed = clean(report_text(evil, Paper(width=120, colour=True), 20), styled=True)
+    assert "[8m" in printed  # the names are there
+    assert "\x1b[8m" not in printed
+    assert "\u202e" not in printed
+
+
+def test_no_cell_and_no_header_of_a_csv_is_a_formula() -> None:
+    starts = ("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1")
+    text = to_csv([{"=header": start} for start in starts])
+    assert text.splitlines()[0] == "'=header"
+    assert text.count("'") == 1 + len(starts)
