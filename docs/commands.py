@@ -48,6 +48,9 @@ def page() -> str:
         "Every command prints a table and takes `--json FILE`, `--csv FILE` and `--parquet FILE` (`-` is standard output); commands with a",
         "figure take `-o FILE`. Data goes to standard output, messages to standard error. Exit status: 0 success, 1 error, 2 wrong usage,",
         "3 a failed check. Output is plain text in pipes and with `NO_COLOR`. `ROOFLINE_CHIP` is the default for `--chip`.",
+        "",
+        "A file is written whole or not at all: a full disk, Ctrl-C or a kill leaves the old one. A file that is also an input is never",
+        "written. `-` as an input is standard input, and pipes (`roofline analyze <(zcat rows.jsonl.gz)`) are read whole.",
     ]
     for name, summary in {"": "the commands", **COMMANDS}.items():
         more = f" More: [{PAGES[name]}]({PAGES[name]})." if name else ""

@@ -37,8 +37,7 @@ def test_help_names_every_command(capsys: Capture) -> None:
 
 def test_a_former_name_of_a_command_still_works_and_is_not_listed(capsys: Capture) -> None:
     assert "  fusion " not in out_of(capsys, "--help")
-    with pytest.raises(SystemExit):
-        main(["fusion", "--help"])
+    assert main(["fusion", "--help"]) == 0
     assert capsys.readouterr().out.startswith("usage: roofline fusion-report ")
 
 
@@ -50,9 +49,7 @@ def test_the_version_is_the_packages(capsys: Capture) -> None:
 
 @pytest.mark.parametrize("command", ["analyze", "place", "compare", "chips", "fuse"])
 def test_every_command_has_help_with_an_example(capsys: Capture, command: str) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main([command, "--help"])
-    assert stop.value.code == 0
+    assert main([command, "--help"]) == 0
     assert "example:\n  roofline" in capsys.readouterr().out
 
 
@@ -61,8 +58,7 @@ def test_every_formula_is_a_command(capsys: Capture, formula: rl.formulas.Formul
     sizes = [str(size) for size in formula.example]
     report = json_of(capsys, "op", formula.name, *sizes, "--chip", "tpu-v5p")
     assert report["ops"][0]["floor_s"] > 0
-    with pytest.raises(SystemExit):
-        main(["op", formula.name, "--help"])
+    assert main(["op", formula.name, "--help"]) == 0
     assert f"roofline op {formula.name}" in capsys.readouterr().out
 
 
@@ -311,7 +307,7 @@ BAD = [
     (["analyze", "nowhere.csv"], 1, "nowhere.csv: no such file"),
     (["analyze", SAMPLE, "--name", "("], 2, "("),
     (["analyze", SAMPLE, "--json", "-", "--csv", "-"], 2, "both go to standard output"),
-    (["analyze", SAMPLE, "--json", "/nowhere/x.json"], 2, "cannot write"),
+    (["analyze", SAMPLE, "--json", "/nowhere/x.json"], 1, "cannot write"),
     (["analyze", SAMPLE, "-o", "chart.bmp"], 2, "chart.bmp"),
     (["chips", "h10"], 2, "did you mean"),
     (["chips", "--compare", "h100"], 2, "two or more"),

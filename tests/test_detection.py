@@ -230,10 +230,10 @@ def test_a_device_without_a_name_gets_a_default_of_its_kind_and_a_note(name: str
     assert machine.notes[-1] == f"the file does not name its device: using {chip}; choose the right one with --chip"
 
 
-@pytest.mark.parametrize("name", ["{folder}/forged.toml", "./forged.toml", "/dev/zero", "{folder}/pipe", "x" * 100_000, "a\0b", "\ud800", "local"])
-def test_a_devices_name_is_looked_up_in_the_catalogue_and_nowhere_else(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    "name", ["{folder}/forged.toml", "./forged.toml", "/dev/zero", "{folder}/pipe", "x" * 100_000, "a\0b", "\ud800", "local"]
+)
+def test_a_devices_name_is_looked_up_in_the_catalogue_and_nowhere_else(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A file of that name would be opened: a forged machine, a pipe that never ends, a device without end.
     monkeypatch.chdir(tmp_path)
     (tmp_path / "forged.toml").write_text('name = "forged"\n[[memory]]\nlevel = "hbm"\nrate = "9 PB/s"\n')

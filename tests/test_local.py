@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from roofline.analysis import analyze
 from roofline.cli import main
 from roofline.cost import Cost
-from roofline.errors import MachineError, UsageError
+from roofline.errors import MachineError, OutputError
 from roofline.machine import Spread
 from roofline.machines import load
 from roofline.machines.catalogue import read_card
@@ -143,7 +143,7 @@ def test_a_written_machine_reads_back_as_it_was(tmp_path: Path) -> None:
 
 def test_a_machine_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="cannot write"):
+    with pytest.raises(OutputError, match="cannot write"):
         keep(CARD, tmp_path / "file" / "mine.toml")
 
 

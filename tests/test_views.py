@@ -49,7 +49,7 @@ def test_json_is_what_the_command_writes(report: rl.Report, tmp_path: Path) -> N
 def test_an_unknown_extension_and_a_missing_folder_are_one_line(report: rl.Report, tmp_path: Path) -> None:
     with pytest.raises(rl.UsageError, match=r"no format named 'htm'; did you mean 'html'\?"):
         rl.save(report, tmp_path / "report.htm")
-    with pytest.raises(rl.UsageError, match="cannot be written"):
+    with pytest.raises(rl.OutputError, match="cannot write"):
         rl.save(report, tmp_path / "no" / "report.json")
 
 

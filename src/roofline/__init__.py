@@ -16,6 +16,7 @@ from .capture import capture as capture
 from .errors import FormulaError as FormulaError
 from .errors import MachineError as MachineError
 from .errors import MissingExtra as MissingExtra
+from .errors import OutputError as OutputError
 from .errors import RooflineError as RooflineError
 from .errors import SourceError as SourceError
 from .errors import UnitError as UnitError
@@ -90,7 +91,7 @@ _HOMES = {
     **dict.fromkeys(("Op", "Recording", "Workload"), "workload"),
 }
 _MODULES = ("formulas", "jax", "units")
-_ERRORS = ("FormulaError", "MachineError", "MissingExtra", "RooflineError", "SourceError", "UnitError", "UsageError")
+_ERRORS = ("FormulaError", "MachineError", "MissingExtra", "OutputError", "RooflineError", "SourceError", "UnitError", "UsageError")
 __all__ = sorted([*_HOMES, *_MODULES, *_ERRORS, "capture"])
 
 

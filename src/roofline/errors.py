@@ -6,6 +6,7 @@
     ├── MachineError    an unknown chip, a machine file that is wrong, work no unit is rated for
     ├── FormulaError    shapes or number formats for which a formula has no meaning
     ├── SourceError     an input file that cannot be read: where in it, and why
+    ├── OutputError     a file that cannot be written
     └── MissingExtra    a library that is not installed
 
 A message says where, what, and what to do next, on one line.
@@ -67,6 +68,10 @@ class FormulaError(RooflineError):
 
 class SourceError(RooflineError):
     """An input that cannot be read."""
+
+
+class OutputError(RooflineError):
+    """An output that cannot be written."""
 
 
 class MissingExtra(RooflineError):

@@ -3,14 +3,15 @@
 Data goes to standard output, messages to standard error. Exit status: 0 success, 1 error, 2 wrong usage, 3 a failed check.
 """
 
-import errno
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 from ..errors import FormulaError, RooflineError, UnitError, UsageError, did_you_mean
+from .streams import opened_streams
 
 # name -> one line of help; the module is the name with underscores
 COMMANDS = {
@@ -38,11 +39,14 @@ _USAGE = "usage: roofline COMMAND [arguments]   (details: roofline COMMAND --hel
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status. An error is one line."""
     words = list(sys.argv[1:] if argv is None else argv)
+    opened_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # an encoding without µ shows a question mark, and no traceback
     try:
-        return _run(words)
+        status = _run(words)
+        sys.stdout.flush()
+        return status
     except (UsageError, UnitError, FormulaError) as error:  # sources wrap those of a file in a SourceError
         return _fail(error, 2)
     except OverflowError:
@@ -54,10 +58,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        if error.errno != errno.ENOSPC or error.filename is not None:
-            raise
-        sys.stderr.write(f"roofline: cannot write to standard output: {error.strerror}\n")
-        return 1
+        where = error.filename or "cannot write to standard output"
+        return _fail(RooflineError(f"{where}: {error.strerror or error}"), 1)
+    except MemoryError:
+        return _fail(RooflineError("out of memory; use a larger machine, or a smaller input"), 1)
+    except RecursionError:
+        return _fail(RooflineError("the input is nested too deeply"), 1)
     except KeyboardInterrupt:
         return 130
 
@@ -74,8 +80,10 @@ def _run(words: list[str]) -> int:
     name, rest = ALIASES.get(words[0], words[0]), words[1:]
     if name not in COMMANDS:
         raise UsageError(f"no command named {name!r}{did_you_mean(name, COMMANDS) or '; commands: ' + ', '.join(COMMANDS)}")
-    status: int = module_of(name).run(rest)
-    sys.stdout.flush()
+    try:
+        status: int = module_of(name).run(rest)
+    except SystemExit as end:  # argparse ends the process once it has printed help
+        status = end.code if isinstance(end.code, int) else 0
     return status
 
 
@@ -109,6 +117,7 @@ def help_text() -> str:
 
 
 def _fail(error: RooflineError, status: int) -> int:
-    sys.stdout.flush()
+    with suppress(OSError):
+        sys.stdout.flush()
     sys.stderr.write(f"roofline: {' '.join(str(error).splitlines())}\n")
     return status

@@ -3,21 +3,48 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import takewhile
+from itertools import combinations, takewhile
 from typing import Any, NoReturn
 
-from ..errors import MachineError, UnitError, UsageError
+from ..errors import MachineError, RooflineError, UnitError, UsageError
 from ..machine import Machine
 from ..machines import load, parse_settings
 from ..machines.detection import DEFAULT_CHIP, machine_for
 from ..placement import Corrections
 from ..resource import Resource, check_known
+from ..sources import PROFILE, PROGRAM, find
 from ..units import parse, parse_count
 from ..workload import Device
 
 CHIP_VARIABLE = "ROOFLINE_CHIP"
+OUTPUTS = ("json", "csv", "parquet", "output", "markdown")  # options that name a file to write
+
+
+def check_outputs(options: Mapping[str, object]) -> None:
+    """Refuse an output that is also an input, or that two options would write."""
+    outputs = {option: name for option in OUTPUTS if isinstance(name := options.get(option), str) and name != "-"}
+    for (one, name), (other, same) in combinations(outputs.items(), 2):
+        if os.path.realpath(name) == os.path.realpath(same):
+            raise UsageError(f"--{one} and --{other} both write {name}; give one of them another file")
+    for option, name in outputs.items():
+        if os.path.isfile(name):
+            for value in (value for given, value in options.items() if given not in OUTPUTS):
+                for word in value if isinstance(value, list) else [value]:
+                    if isinstance(word, str) and is_input(name, word):
+                        raise UsageError(f"--{option} {name}: also an input; write to another file")
+
+
+def is_input(name: str, word: str) -> bool:
+    """Whether a file is the one that a word names, or a profile or program in the folder that it names."""
+    try:
+        if os.path.isdir(word):
+            inside = os.path.commonpath([os.path.realpath(name), os.path.realpath(word)]) == os.path.realpath(word)
+            return inside and find(name) in (PROFILE, PROGRAM)
+        return os.path.samefile(name, word)
+    except (OSError, ValueError, RooflineError):  # no such file
+        return False
 
 
 class Parser(argparse.ArgumentParser):
@@ -41,7 +68,13 @@ class Parser(argparse.ArgumentParser):
         for name, value in vars(found).items():
             if "" in (value if isinstance(value, list) else [value]) and value != self.get_default(name):
                 self.error(f"{name.replace('_', '-')} is empty")
+        check_outputs(vars(found))
         return found
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Argparse hides that help could not be written."""
+        if message:
+            (file or sys.stdout).write(message)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.command}: {message}; see: {self.prog} --help")

@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from ..errors import UsageError, clean
+from ..errors import OutputError, UsageError, clean
 from ..folding import TableRows
+from ..output_files import write_file
 from ..render.export import Row, op_rows, to_csv, to_json, to_parquet
 from ..render.tables import Paper
 from ..report import Report
 from .options import is_markdown, is_page
+from .streams import is_closed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,16 +85,14 @@ def write_page(args: argparse.Namespace, page: str) -> None:
 
 
 def write(target: str, data: bytes) -> None:
-    """Bytes to a file, or to standard output for ``-``."""
-    if target == "-":
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+    """Bytes to a file, which appears whole or not at all, or to standard output for ``-``."""
+    if target != "-":
+        write_file(target, data)
         return
-    try:
-        with open(target, "wb") as file:
-            file.write(data)
-    except OSError as error:
-        raise UsageError(f"{target}: cannot write: {error.strerror}") from None
+    if is_closed(sys.stdout):
+        raise OutputError("cannot write to standard output: it is closed")
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 def talk(message: str) -> None:

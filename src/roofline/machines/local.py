@@ -4,13 +4,12 @@ It is never measured here: an analysis gives the same answer every time. A measu
 computers that share a home folder each have their own.
 """
 
-import os
-import sys
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from ..errors import MachineError
+from ..errors import MachineError, UsageError
+from ..user_folders import user_folder
 from .card import Card
 from .cpu import Cpu, this_cpu
 from .cpu_estimate import MEASURE, estimate
@@ -22,13 +21,7 @@ NAMES = ("local", "cpu")  # what this computer is called by people and by JAX
 
 def data_folder() -> Path:
     """Where measurements are kept: ``$ROOFLINE_DATA``, or the folder that this system keeps users' data in."""
-    if told := os.environ.get(FOLDER_VARIABLE):
-        return Path(told)
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local", "roofline")
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "roofline"
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share", "roofline")
+    return user_folder(FOLDER_VARIABLE, "data")
 
 
 def local_file(cpu: Cpu) -> Path:
@@ -52,7 +45,10 @@ def local_card(cpu: Cpu | None = None) -> Card:
 
 def kept_card(cpu: Cpu) -> Card | None:
     """The measurement of this CPU; ``None`` when there is none."""
-    path = local_file(cpu)
+    try:
+        path = local_file(cpu)
+    except UsageError:  # a user without a home has kept nothing
+        return None
     if not path.is_file():
         return None
     card = build(parse_file(path))

@@ -1,13 +1,12 @@
 """Writing: a measured machine as a machine file that `reading` reads back, for this computer or to share."""
 
 import json
-import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..errors import UsageError
+from ..errors import OutputError
 from ..machine import Capacity, Ceiling, Figure
+from ..output_files import write_file
 from ..units import show
 from .card import Card, Sustained
 from .reading import SCHEMA
@@ -94,13 +93,6 @@ def keep(card: Card, path: Path) -> None:
     """Write a machine file. It appears whole or not at all."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".unfinished", delete=False, encoding="utf-8") as file:
-            file.write(machine_toml(card))
-        try:
-            os.chmod(file.name, 0o644)
-            os.replace(file.name, path)
-        except OSError:
-            os.unlink(file.name)
-            raise
     except OSError as error:
-        raise UsageError(f"{path}: cannot write: {error.strerror}") from None
+        raise OutputError(f"{path}: cannot write: {error.strerror}") from None
+    write_file(path, machine_toml(card).encode())

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError, clean, did_you_mean
+from ..output_files import write_file
 from ..report import Report
 from .export import Row, op_rows, to_csv, to_json, to_parquet
 from .markdown import to_markdown
@@ -41,10 +42,7 @@ def save(report: Report, path: str | Path, *, theme: str = "light") -> Path:
     if kind not in WRITERS:
         known = (*WRITERS, *FIGURES)
         raise UsageError(f"{target}: no format named {kind!r}{did_you_mean(kind, known) or '; formats: ' + ', '.join(known)}")
-    try:
-        target.write_bytes(WRITERS[kind](report))
-    except OSError as error:
-        raise UsageError(f"{target}: cannot be written: {error.strerror}") from None
+    write_file(target, WRITERS[kind](report))
     return target
 
 

@@ -146,7 +146,12 @@ def _cache(asked: Path | str | bool | None, files: list[str]) -> "Cache | None":
         return None
     from .cache import Cache, cache_folder
 
-    return Cache(cache_folder()) if asked is True else Cache.at(asked)
+    if asked is not True:
+        return Cache.at(asked)
+    try:
+        return Cache(cache_folder())
+    except UsageError:  # a user without a home has no cache
+        return None
 
 
 def _read_parts(files: list[str], how: "Reading", jobs: int | None, cluster: str | None, progress: Progress | None) -> "list[Part]":

@@ -7,7 +7,6 @@ processes may share a folder.
 """
 
 import os
-import sys
 import tempfile
 import time
 import zlib
@@ -19,6 +18,7 @@ from msgspec import Struct
 
 from ..errors import UsageError
 from ..units import parse
+from ..user_folders import user_folder
 from .xspace.attribute import Part
 from .xspace.packing import pack, unpack
 
@@ -38,13 +38,7 @@ _NO_READERS = ("cli", "render", "serve", "capture", "integrations")  # packages 
 
 def cache_folder() -> Path:
     """Where the cache is unless it is told: ``$ROOFLINE_CACHE``, or the folder that this system keeps caches in."""
-    if told := os.environ.get(FOLDER_VARIABLE):
-        return Path(told)
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local", "roofline", "cache")
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "roofline"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "roofline")
+    return user_folder(FOLDER_VARIABLE, "cache")
 
 
 @lru_cache(maxsize=2)

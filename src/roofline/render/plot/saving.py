@@ -1,5 +1,6 @@
 """Writing figures to files, the same bytes every time."""
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
 from ...errors import UsageError, did_you_mean
+from ...output_files import write_file
 
 FORMATS = ("svg", "png", "pdf")
 _DPI = 160
@@ -29,11 +31,10 @@ def save(drawing: Axes | Figure, path: str | Path, *, dpi: float = _DPI) -> Path
         raise UsageError(f"{target}: no figure format named {kind!r}{close}")
     figure = drawing.figure if isinstance(drawing, Axes) else drawing
     whole = figure.figure if isinstance(figure, SubFigure) else figure
-    try:
-        with matplotlib.rc_context(_SETTINGS):
-            whole.savefig(
-                target, format=kind, dpi=dpi, facecolor=whole.get_facecolor(), edgecolor="none", transparent=False, metadata=_METADATA[kind]
-            )
-    except OSError as error:
-        raise UsageError(f"{target}: cannot write the figure: {error.strerror}") from None
+    drawn = BytesIO()
+    with matplotlib.rc_context(_SETTINGS):
+        whole.savefig(
+            drawn, format=kind, dpi=dpi, facecolor=whole.get_facecolor(), edgecolor="none", transparent=False, metadata=_METADATA[kind]
+        )
+    write_file(target, drawn.getvalue())
     return target

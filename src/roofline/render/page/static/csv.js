@@ -57,6 +57,6 @@ function cell(value) {
   if (value === null || value === undefined) return "";
   if (typeof value === "number") return String(value);
   const text = Array.isArray(value) ? value.join(" ") : String(value);
-  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  const safe = /^[=+\-@\t\r\n]/.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }

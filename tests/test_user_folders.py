@@ -1,0 +1,54 @@
+"""A user without a home folder, and a process without standard streams, can work; what needs them is refused in one line."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from roofline.cli import main
+
+TABLE = "name,time,hbm,matrix/bf16\ncopy,14,100,5\n"
+
+
+@pytest.fixture
+def homeless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("HOME", "ROOFLINE_CACHE", "ROOFLINE_DATA", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def no_home(path: object) -> str:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", classmethod(no_home))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ops.csv").write_text(TABLE)
+    return tmp_path
+
+
+def test_without_a_home_folder_inputs_are_read_and_the_cache_says_what_to_set(homeless: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["analyze", "ops.csv", "--chip", "local"]) == 0
+    capsys.readouterr()
+    assert main(["cache"]) == 2
+    assert capsys.readouterr().err == "roofline: this user has no home folder; set HOME, or ROOFLINE_CACHE to a folder\n"
+    assert main(["cache", "--cache", str(homeless / "cache")]) == 0
+
+
+CLOSED = "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, '-m', 'roofline', *sys.argv[1:]])"
+
+
+@pytest.mark.parametrize(("words", "status"), [(["op", "matmul", "8", "8", "8"], 0), (["chips", "h200", "--json", "-"], 1)])
+def test_a_closed_standard_output_is_no_traceback(words: list[str], status: int) -> None:
+    ended = subprocess.run([sys.executable, "-c", CLOSED, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert ended.returncode == status
+    assert ended.stderr == ("roofline: cannot write to standard output: it is closed\n" if status else "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full is Linux's")
+def test_help_that_cannot_be_written_is_an_error_and_into_a_pipe_it_arrives() -> None:
+    with open("/dev/full", "w") as full:
+        lost = subprocess.run([sys.executable, "-m", "roofline", "analyze", "--help"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (lost.returncode, lost.stderr) == (1, "roofline: cannot write to standard output: No space left on device\n")
+    for words in (["--version"], ["analyze", "--help"]):
+        piped = subprocess.run([sys.executable, "-m", "roofline", *words], capture_output=True, text=True)
+        assert (piped.returncode, piped.stderr) == (0, "")
+        assert "roofline" in piped.stdout
