@@ -20,7 +20,7 @@ from roofline.errors import SourceError, UsageError
 from roofline.hlo.price.calls import forget_call
 from roofline.machines import load
 from roofline.sources import cache as caching
-from roofline.sources.cache import Cache, cache_folder, fingerprint, key_of
+from roofline.sources.cache import SUFFIX, Cache, cache_folder, fingerprint, key_of
 from roofline.sources.reading import Reading, read_file
 from roofline.sources.xspace import recording
 from roofline.sources.xspace.attribute import DevicePart, Instance, Launched, Part, Share, Subject, Tally
@@ -188,7 +188,7 @@ def test_a_damaged_entry_is_written_again(profile: str, kept: Cache, readings: l
 def test_an_entry_under_another_key_is_no_entry(kept: Cache) -> None:
     kept.put(KEY, part())
     ((path, _, _),) = kept.entries()
-    shutil.copy(path, path.with_name(f"{'1' * 64}.part"))
+    shutil.copy(path, path.with_name(f"{'1' * 64}{SUFFIX}"))
     assert kept.get("1" * 64) is None
     assert kept.get(KEY) == part()
 
@@ -207,26 +207,27 @@ def test_many_processes_share_a_folder(profile: str, kept: Cache) -> None:
     said = [process.communicate(timeout=600)[0].split() for process in running]
     assert {process.returncode for process in running} == {0}
     assert {word for words in said for word in words} == {str(read_part(profile).devices[0].busy_ps)}
-    assert [path for path in kept.folder.iterdir() if path.suffix != ".part"] == []
+    assert [path for path in kept.inner.iterdir() if path.suffix != SUFFIX] == []
 
 
 def test_the_least_recently_used_goes_when_the_folder_is_full(tmp_path: Path) -> None:
     probe = Cache.at(tmp_path / "probe")
-    probe.put("a", part())
+    a, b, c = (letter * 64 for letter in "abc")
+    probe.put(a, part())
     room = Cache(tmp_path / "kept", most_bytes=probe.entries()[0][1] * 2)
-    for age, key in ((300, "a"), (200, "b")):
+    for age, key in ((300, a), (200, b)):
         room.put(key, part())
-        path = room.folder / f"{key}.part"
+        path = room.inner / f"{key}{SUFFIX}"
         os.utime(path, (path.stat().st_mtime - age,) * 2)
-    assert room.get("a") is not None  # so b is the older one now
-    room.put("c", part())
-    assert {path.stem for path, _, _ in room.entries()} == {"a", "c"}
+    assert room.get(a) is not None  # so b is the older one now
+    room.put(c, part())
+    assert {path.stem for path, _, _ in room.entries()} == {a, c}
 
 
 def test_what_a_killed_writer_left_is_swept_up(kept: Cache) -> None:
-    old, young = kept.folder / "x.unfinished", kept.folder / "y.unfinished"
+    old, young = (kept.inner / f"{number * 64}.x.unfinished" for number in "12")
     for path in (old, young):
-        path.write_bytes(b"half")
+        path.write_bytes(b"roofl")
     os.utime(old, (0, 0))
     kept.put(KEY, part())
     assert (old.exists(), young.exists()) == (False, True)
@@ -266,7 +267,7 @@ def test_one_local_file_is_not_kept_unless_asked(profile: str, tmp_path: Path, c
         assert main(["analyze", profile]) == 0
         assert not (tmp_path / "usual").exists()
         assert main(["analyze", profile, "--cache", str(folder)]) == 0
-    assert len(list(folder.iterdir())) == 1
+    assert len(list(folder.rglob(f"*{SUFFIX}"))) == 1
     plain = capsys.readouterr().out
     half = len(plain) // 2
     assert plain[:half] == plain[half:]
@@ -315,3 +316,20 @@ def test_whatever_bytes_there_are_only_values_are_made(data: bytes) -> None:
     except ValueError:
         made = part()
     assert isinstance(made, Part)
+
+
+def test_nothing_but_entries_is_ever_removed(kept: Cache) -> None:
+    # A user's folder may hold anything: files that happen to be called alike, links, and folders, beside the cache and inside its own.
+    kept.put(KEY, part())
+    precious = kept.folder / "download.part"
+    others = [precious, kept.folder / "a.unfinished", kept.inner / "b.part", kept.inner / f"{'2' * 64}{SUFFIX}", kept.inner / "notes.txt"]
+    for other in others:
+        other.write_text("mine")
+    (kept.inner / f"{'3' * 64}{SUFFIX}").symlink_to(precious)
+    (kept.inner / f"{'4' * 64}{SUFFIX}").mkdir()
+    assert kept.clear() == 1
+    full = Cache(kept.folder, most_bytes=0)
+    full.put(KEY, part())  # which is too much, and goes at once
+    assert full.entries() == []
+    assert [other.read_text() for other in others] == ["mine"] * len(others)
+    assert len(list(kept.inner.iterdir())) == 5

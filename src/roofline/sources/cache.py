@@ -1,5 +1,7 @@
 """A folder of partial results: parts of profiles under the content of the file, the options, and the code that read it.
 
+Entries lie in a folder of their own inside the one that was named; nothing else there is ever removed.
+
 A key is the SHA-256 of all of that, the path included (errors and reports name it), so a file with one byte changed, another option or an
 edited source file has another key: what is kept is never wrong, only not asked for any more. The least recently used goes when the
 folder is full. Entries are data with a checksum: one that is damaged is not there. They appear whole or not at all, so any number of
@@ -7,6 +9,8 @@ processes may share a folder.
 """
 
 import os
+import re
+import stat
 import tempfile
 import time
 import zlib
@@ -24,7 +28,9 @@ from .xspace.packing import pack, unpack
 
 FOLDER_VARIABLE = "ROOFLINE_CACHE"
 MAGIC = b"roofline.part/1\n"
-SUFFIX, UNFINISHED = ".part", ".unfinished"
+INNER = "roofline-profiles"  # the folder inside the cache folder that has the entries, and nothing else of anyone's
+SUFFIX, UNFINISHED = ".roofline-part", ".unfinished"
+_OWN_NAME = re.compile(rf"[0-9a-f]{{64}}({re.escape(SUFFIX)}|\.\w+{re.escape(UNFINISHED)})")
 MOST_BYTES = int(parse("256 MiB", "B"))
 # Fetching and hashing takes 1.6 ns a byte, looking up 0.01 s; reading 1.6 (TPU) to 3 ns (GPU), and 0.1 to 1 s for the programs of a file.
 # So what is worth keeping is what is mostly programs. (Measured on captures of both, with SHA-256 in hardware.)
@@ -88,7 +94,7 @@ class Cache(Struct, frozen=True):
         made = cls(Path(folder), largest_bytes=None)
         try:
             made._make()
-            with tempfile.TemporaryFile(dir=made.folder):
+            with tempfile.TemporaryFile(dir=made.inner):
                 pass
         except OSError as error:
             raise UsageError(f"{folder}: cannot write the cache: {error.strerror}; use another folder, or --no-cache") from None
@@ -116,7 +122,7 @@ class Cache(Struct, frozen=True):
         unfinished = None
         try:
             self._make()
-            with tempfile.NamedTemporaryFile(dir=self.folder, suffix=UNFINISHED, delete=False) as file:
+            with tempfile.NamedTemporaryFile(dir=self.inner, prefix=f"{key}.", suffix=UNFINISHED, delete=False) as file:
                 unfinished = Path(file.name)
                 file.write(MAGIC + _checksum(key, body) + body)
             os.replace(unfinished, self._path(key))
@@ -139,24 +145,32 @@ class Cache(Struct, frozen=True):
         gone = [path for path, _, _ in self._files(SUFFIX, UNFINISHED) if _remove(path)]
         return sum(path.suffix == SUFFIX for path in gone)
 
+    @property
+    def inner(self) -> Path:
+        """The folder of the entries: the cache's own, whatever else is in the one that the user named."""
+        return self.folder / INNER
+
     def _path(self, key: str) -> Path:
-        return self.folder / f"{key}{SUFFIX}"
+        return self.inner / f"{key}{SUFFIX}"
 
     def _make(self) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.inner.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _files(self, *suffixes: str) -> list[tuple[Path, int, float]]:
+        """The cache's own files: by their names and by how they begin."""
         found = []
         try:
-            paths = [path for path in self.folder.iterdir() if path.suffix in suffixes]
+            paths = [path for path in self.inner.iterdir() if path.suffix in suffixes and _OWN_NAME.fullmatch(path.name)]
         except OSError:
             return []
         for path in paths:
             try:
-                state = path.stat()
+                state = path.lstat()
+                own = stat.S_ISREG(state.st_mode) and _is_own(path)
             except OSError:  # another process was faster
                 continue
-            found.append((path, state.st_size, state.st_mtime))
+            if own:
+                found.append((path, state.st_size, state.st_mtime))
         return found
 
     def _shrink(self) -> None:
@@ -182,6 +196,13 @@ def key_of(content: object, *options: object) -> str:
 def _checksum(key: str, body: bytes) -> bytes:
     """Of an entry's bytes and of the key they are kept under, so that a renamed entry is a damaged one."""
     return sha256(key.encode() + body).digest()
+
+
+def _is_own(path: Path) -> bool:
+    """Whether a file begins as entries do, as far as it was written."""
+    with path.open("rb") as file:
+        head = file.read(len(MAGIC))
+    return head == MAGIC or (path.suffix == UNFINISHED and MAGIC.startswith(head))
 
 
 def _remove(path: Path) -> bool:
