@@ -27,14 +27,11 @@ WRONG = {
     "--set": "hmb=3 TB/s",
     "--sustained": "mtrix=0.5",
     "--use": "hmb=1 GB",
-    "--json": "/nowhere/out.json",
-    "--csv": "/nowhere/out.csv",
-    "--parquet": "/nowhere/out.parquet",
-    "--markdown": "/nowhere/out.md",
     "--output": "figure.bmp",
     "--cache": SAMPLE,
 }
 NONSENSE = "nonsense"
+OUTPUTS = {"--json": "out.json", "--csv": "out.csv", "--parquet": "out.parquet", "--markdown": "out.md"}
 
 Capture = pytest.CaptureFixture[str]
 
@@ -72,7 +69,12 @@ def wrong_words() -> Iterator[list[str]]:
     for words, parser in commands():
         for action in parser._actions:
             option = action.option_strings[-1] if action.option_strings else ""
-            if option and option not in FREE and action.nargs != 0 and not isinstance(action, argparse.BooleanOptionalAction):
+            if (
+                option
+                and option not in FREE | OUTPUTS.keys()
+                and action.nargs != 0
+                and not isinstance(action, argparse.BooleanOptionalAction)
+            ):
                 yield [*words, f"{option}={WRONG.get(option, NONSENSE)}"]
 
 
@@ -82,6 +84,13 @@ def test_a_wrong_value_of_an_option_is_one_line_and_status_2(capsys: Capture, wo
     said = capsys.readouterr().err
     assert said.startswith("roofline: ")
     assert said.count("\n") == 1, said
+
+
+@pytest.mark.parametrize(("option", "name"), OUTPUTS.items())
+def test_a_file_that_cannot_be_written_is_one_line_and_status_1(capsys: Capture, option: str, name: str) -> None:
+    command = ["compare", SAMPLE, SAMPLE] if option == "--markdown" else ["analyze", SAMPLE]
+    assert main([*command, f"{option}=/nowhere/{name}"]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
