@@ -98,7 +98,8 @@ class _Grouping:
     def place(self, index: int) -> None:
         """Decides about one instruction whose users all have their places."""
         instruction = self.computation[index]
-        takers, outside = self._takers(index)
+        fits, outside = self._takers(index)
+        takers = [group for group, fit in fits.items() if fit]
         if instruction.opcode in VIEWS or (self.cuts.least[index] == 0 and is_cheap(instruction)):
             self._repeat(index, takers)
             if outside or not takers:
@@ -114,7 +115,7 @@ class _Grouping:
         if not takers:
             self._start(index)
         elif not outside and len(takers) == 1:
-            self._join(takers[0], index)
+            self._join(takers[0], index, fits[takers[0]])
         elif not outside and (together := self._united(index, takers)) is not None:
             self._join(together, index)
         elif not outside and self._repeats_well(index, takers):
@@ -122,16 +123,16 @@ class _Grouping:
         else:
             self._store(index, takers)
 
-    def _takers(self, index: int) -> tuple[list[Group], bool]:
-        """The kernels of an instruction's users that can take it in, and whether anybody else needs its value in memory."""
-        found: dict[Group, bool] = {}
+    def _takers(self, index: int) -> tuple[dict[Group, Fit], bool]:
+        """As what each kernel of an instruction's users can take it in, and whether anybody else needs its value in memory."""
+        found: dict[Group, Fit] = {}
         outside = index == self.computation.root
         for user in self.users[index]:
             outside = outside or not self.homes[user]
             for group in self.homes[user]:
                 if group not in found:
-                    found[group] = bool(self._fit(group, index))
-        return [group for group, fits in found.items() if fits], outside or not all(found.values())
+                    found[group] = self._fit(group, index)
+        return found, outside or not all(found.values())
 
     def _store(self, index: int, takers: list[Group]) -> None:
         """Writes a value to memory: by a kernel that needs it and iterates over all of it, else by one of its own."""
@@ -178,15 +179,15 @@ class _Grouping:
         operands = set(self.computation[index].operands)
         return {operand for operand in operands - group.members if self.cuts.least[operand] or self.fixed[operand]}
 
-    def _join(self, group: Group, index: int) -> None:
-        fit = self._fit(group, index)
+    def _join(self, group: Group, index: int, fit: Fit | None = None) -> None:
+        fit = self._fit(group, index) if fit is None else fit
         instruction = self.computation[index]
         if fit in ("row", "reduce"):
             self._reduces(group, instruction)
             group.kind = "row" if fit == "row" or group.kind == "row" else "reduce"
         elif fit == "product":
             group.kind = "product"
-        if self._is_prologue(group, index):
+        if self._is_prologue(group, self._users_in(group, index)):
             group.prologue.add(index)
         self._add(group, index)
 
@@ -196,14 +197,15 @@ class _Grouping:
             group.repeated += len(takers) > 1 and self.cuts.least[index] > 0 and self.computation[index].opcode not in VIEWS
             self._join(group, index)
 
-    def _is_prologue(self, group: Group, index: int) -> bool:
-        return any(user in group.prologue or self.computation[user].opcode in PRODUCTS for user in self._users_in(group, index))
+    def _is_prologue(self, group: Group, users: list[int]) -> bool:
+        """Whether a product reads a value that these members of its kernel take."""
+        return any(user in group.prologue or self.computation[user].opcode in PRODUCTS for user in users)
 
     def _users_in(self, group: Group, index: int) -> list[int]:
         """The members of a kernel that take a value; one that thousands use, such as a constant, is looked for in the members instead."""
         users = self.users[index]
         if len(users) > len(group.members):
-            return [member for member in group.members if index in self.computation[member].operands]
+            return [member for member in group.members if index in self.computation.instructions[member].operands]
         return [user for user in users if user in group.members]
 
     def _fit(self, group: Group, index: int) -> Fit:
@@ -212,9 +214,10 @@ class _Grouping:
         crowd = len(group.inputs | self._new_inputs(group, index)) + len(group.outputs)
         if crowd > max(self.rules.most_operands, len(group.inputs) + len(group.outputs)) or group.repeated >= self.rules.most_repeated:
             return ""
-        if any(index in self._in_memory(self.computation[user]) for user in self._users_in(group, index)):
+        users = self._users_in(group, index)
+        if any(index in self._in_memory(self.computation[user]) for user in users):
             return ""
-        if self._is_prologue(group, index):
+        if self._is_prologue(group, users):
             return "loop" if self._loads(group, index) else ""
         if instruction.opcode in PRODUCTS:
             return "product" if self._is_epilogue(group, index) else ""
@@ -426,7 +429,9 @@ class _Grouping:
             readers = dict.fromkeys(home for user in self.users[value] for home in self.homes[user] if value in home.inputs)
             kept: list[Group] = []
             for group in readers:
-                for earlier in kept if group.space == elements else ():
+                if group.space != elements or group.kind not in _SHARED:
+                    continue
+                for earlier in kept:
                     crowd = len(earlier.inputs | group.inputs | earlier.outputs | group.outputs)
                     if crowd <= self.rules.most_operands and self._alike(earlier, group) and not self._waits(earlier, group):
                         self._unite(earlier, group)

@@ -19,6 +19,7 @@ from .one_hot import position
 from .values import RENAMED, Value, Values
 
 KIND = "stored-attention"
+_PRODUCTS = ("dot", "custom-call")
 _SOFTMAX = ("exponential", "reduce")
 _STOP = frozenset(("dot", "custom-call", "parameter", "while", "constant", "iota"))
 _SPREAD = RENAMED | {"broadcast"}
@@ -72,12 +73,40 @@ def stored_attention(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _all_scores(kernels: Kernels) -> Iterator[Scores]:
+    sizes = {size for index in range(len(kernels.computation)) for size in _score_sizes(kernels, index)}
     for index in kernels.costs:
         second = kernels.product(index)
         for side in (second.left, second.right) if second else ():
+            if not side.shape.is_bounded or side.shape.elements not in sizes:
+                continue
             scores = _scores(kernels, side)
             if scores is not None:
                 yield scores
+
+
+def _score_sizes(kernels: Kernels, index: int) -> Iterator[int]:
+    """How many elements the products in a kernel make that may be scores; most products of a program make none."""
+    instruction = kernels.computation[index]
+    if instruction.opcode not in (*_PRODUCTS, "fusion"):
+        return
+    product = kernels.product(index)
+    if product is None or not _makes_scores(kernels.values, product):
+        return
+    body = kernels.values.body(instruction)
+    for place, one in enumerate(body.instructions) if body else ((index, instruction),):
+        made = Value(body or kernels.computation, place)
+        if one.opcode in _PRODUCTS and made.shape.is_bounded:
+            yield made.shape.elements
+
+
+def _makes_scores(values: Values, first: Product) -> bool:
+    """Whether a product may be the first of an attention: its result is larger than its operands, and neither is a weight."""
+    if not all(value.shape.is_bounded for value in (first.left, first.right, first.made)):
+        return False
+    inputs = (first.left.shape.bytes + first.right.shape.bytes) if first.left.shape.is_array else 0
+    if first.made.shape.bytes <= inputs:
+        return False
+    return first.batch > 1 or all(values.origin(operand).opcode != "parameter" for operand in (first.left, first.right))
 
 
 def _scores(kernels: Kernels, side: Value) -> Scores | None:
@@ -87,17 +116,14 @@ def _scores(kernels: Kernels, side: Value) -> Scores | None:
     first: Product | None = None
     is_causal = False
     for value in values.behind(side, _STOP):
-        opcodes.add(value.opcode)
-        if value.opcode == "select":
+        opcode = value.opcode
+        opcodes.add(opcode)
+        if opcode == "select":
             is_causal = is_causal or _is_causal(values, values.operand(value, 0))
-        if value.opcode in ("dot", "custom-call") and value.shape.elements == side.shape.elements:
+        if opcode in _PRODUCTS and value.shape.elements == side.shape.elements:
             holder = kernels.holding(value)
             first = first or (kernels.product(holder) if holder is not None else None)
-    if first is None or not opcodes.issuperset(_SOFTMAX):
-        return None
-    inputs = (first.left.shape.bytes + first.right.shape.bytes) if first.left.shape.is_array else 0
-    weights = any(values.origin(operand).opcode == "parameter" for operand in (first.left, first.right))
-    if first.made.shape.bytes <= inputs or (weights and first.batch == 1):
+    if first is None or not opcodes.issuperset(_SOFTMAX) or not _makes_scores(values, first):
         return None
     return Scores(side.shape.elements, first.rows, first.columns, is_causal)
 

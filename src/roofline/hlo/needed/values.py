@@ -4,6 +4,7 @@ A kernel's operand may be another kernel's result; what made it stands inside of
 it is inside of, so that a fusion's parameter leads back to the operand it stands for.
 """
 
+from collections import deque
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -13,6 +14,7 @@ from ..ir.shapes import Shape
 
 LAYOUT = frozenset(("bitcast", "reshape", "transpose", "copy", "optimization-barrier", "opt-barrier"))
 RENAMED = LAYOUT | {"convert", "bitcast-convert", "reduce-precision"}
+_BORDERS = frozenset(("fusion", "parameter", "get-tuple-element"))
 _MOST_STEPS = 10_000  # of one search: programs are graphs, and a value is looked at once a path
 
 
@@ -25,17 +27,17 @@ class Value(Struct, frozen=True):
 
     @property
     def instruction(self) -> Instruction:
-        return self.computation[self.index]
+        return self.computation.instructions[self.index]
 
     @property
     def shape(self) -> Shape:
         """Of a tuple the first part: a library call puts its workspace behind its result."""
-        shape = self.instruction.shape
+        shape = self.computation.instructions[self.index].shape
         return shape.parts[0] if shape.is_tuple and shape.parts else shape
 
     @property
     def opcode(self) -> str:
-        return self.instruction.opcode
+        return self.computation.instructions[self.index].opcode
 
 
 class Values:
@@ -59,14 +61,15 @@ class Values:
         """An operand of a value's instruction."""
         return Value(value.computation, value.instruction.operands[number], value.inside)
 
-    def operands(self, value: Value) -> Iterator[Value]:
+    def operands(self, value: Value) -> list[Value]:
         """All operands of a value's instruction."""
-        for index in value.instruction.operands:
-            yield Value(value.computation, index, value.inside)
+        return [Value(value.computation, index, value.inside) for index in value.instruction.operands]
 
     def made_by(self, value: Value) -> Value:
         """The instruction that makes a value, across the borders of fusions: from a fusion into its body, from a parameter out of it."""
         for _ in range(_MOST_STEPS):
+            if value.opcode not in _BORDERS:
+                break
             further = self._across(value)
             if further is None:
                 break
@@ -101,10 +104,10 @@ class Values:
 
     def behind(self, value: Value, stop: frozenset[str], most: int = 200) -> Iterator[Value]:
         """Every instruction behind a value, nearest first, down to those of ``stop``, which are given and not passed."""
-        waiting = [value]
+        waiting = deque([value])
         seen: set[tuple[str, int]] = set()
         while waiting and len(seen) < most:
-            value = self.made_by(waiting.pop(0))
+            value = self.made_by(waiting.popleft())
             key = (value.computation.name, value.index)
             if key in seen:
                 continue
