@@ -16,7 +16,7 @@ from .selection import Words, chosen_devices, narrow, per_device, per_step, stem
 from .workload import feeds as is_feed
 
 _NUMBER = re.compile(r"\d+")
-_DIGITS = 6  # significant digits to which amounts per execution must agree
+_DIGITS = "%.6g"  # significant digits to which amounts per execution must agree
 
 
 class Fold(Struct, frozen=True):
@@ -31,18 +31,17 @@ def fold(ops: Iterable[OpInfo]) -> tuple[Fold, ...]:
     found: dict[Hashable, list[OpInfo]] = {}
     for op in ops:
         found.setdefault(_key(op), []).append(op)
-    folds = [Fold(_sum(alike), tuple(op.id for op in alike)) for alike in found.values()]
-    return tuple(sorted(folds, key=lambda one: (-one.op.weight_s, one.op.rank)))
+    folds = [Fold(_sum(alike), tuple([op.id for op in alike])) for alike in found.values()]
+    folds.sort(key=lambda one: one.op.rank)
+    folds.sort(key=lambda one: -one.op.weight_s)
+    return tuple(folds)
 
 
 def _key(op: OpInfo) -> Hashable:
     amounts = {**op.work, **op.bytes, **op.hops}
-    each = tuple((name, amounts[name] if amounts[name] is None else _each(amounts[name] or 0, op.count)) for name in sorted(amounts))
-    return (op.module, _starred(op), op.category, op.phase, op.dtype, op.bound, each)
-
-
-def _each(amount: float, count: float) -> str:
-    return f"{amount / count if count else amount:.{_DIGITS}g}"
+    names, count = sorted(amounts), op.count or 1
+    each = [None if (amount := amounts[name]) is None else _DIGITS % (amount / count) for name in names]
+    return (op.module, _starred(op), op.category, op.phase, op.dtype, op.bound, *names, *each)
 
 
 def _starred(op: OpInfo) -> str:
@@ -55,9 +54,9 @@ def _starred(op: OpInfo) -> str:
 
 def _sum(ops: Sequence[OpInfo]) -> OpInfo:
     """One row for ops that do the same work."""
-    first = max(ops, key=lambda op: op.weight_s)
     if len(ops) == 1:
-        return first
+        return ops[0]
+    first = max(ops, key=lambda op: op.weight_s)
     time_s, floor_s = _total([op.time_s for op in ops]), _total([op.floor_s for op in ops])
     flops, moved = _total([op.flops for op in ops]), _sums([op.bytes for op in ops])
     times = {unit: sum(op.times.get(unit, 0.0) for op in ops) for unit in first.times}
@@ -153,10 +152,11 @@ def table_rows(
     each, per = per_step(report, step=step, device=device, host=host), "step"
     if each is None or not any(op.id in wanted for op in each):
         each, per = per_device(part, devices), ""
-    rows = tuple(op for op in each if op.id in wanted)
+    rows = tuple([op for op in each if op.id in wanted])
+    left_out = set() if feeds else {category for category in {op.category for op in each} if is_feed(category)}
     return TableRows(
-        rows=tuple(one.op for one in fold(rows)) if folded else rows,
+        rows=tuple([one.op for one in fold(rows)]) if folded else rows,
         per=per,
-        whole_s=sum(op.weight_s for op in each if feeds or not is_feed(op.category)),
+        whole_s=sum([op.weight_s for op in each if op.category not in left_out]),
         devices=devices,
     )

@@ -260,7 +260,9 @@ class OpInfo(Row, frozen=True, kw_only=True):
     @property
     def weight_s(self) -> float:
         """The seconds that its share of the program is of: its self time, else its time, else its minimum time."""
-        return next((seconds for seconds in (self.self_time_s, self.time_s, self.floor_s) if seconds is not None), 0.0)
+        if self.self_time_s is not None:
+            return self.self_time_s
+        return (self.floor_s or 0.0) if self.time_s is None else self.time_s
 
 
 class StepInfo(Row, frozen=True, kw_only=True):

@@ -84,7 +84,7 @@ def select(
         tests.append(lambda op: op.time_s is not None and op.time_s >= least)
     if not feeds:
         tests.append(lambda op: not is_feed(op.category))
-    return tuple(op for op in ops if all(test(op) for test in tests))
+    return tuple([op for op in ops if all(test(op) for test in tests)] if tests else ops)
 
 
 def narrow(

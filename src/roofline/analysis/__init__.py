@@ -117,9 +117,9 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     ops = _rows(placed, batches, standings)
     made = points(recording, standings, machine, corrections)
     devices = tuple(DeviceInfo(id=device.id, name=device.name, host=device.host) for device in recording.devices)
-    by_step = tuple(StepShare(op=id, step=s.key, count=s.count, time_s=s.time_s) for id, op in enumerate(workload) for s in op.by_step)
+    by_step = tuple([StepShare(op=id, step=s.key, count=s.count, time_s=s.time_s) for id, op in enumerate(workload) for s in op.by_step])
     by_device = tuple(
-        DeviceShare(op=id, device=s.key, count=s.count, time_s=s.time_s) for id, op in enumerate(workload) for s in op.by_device
+        [DeviceShare(op=id, device=s.key, count=s.count, time_s=s.time_s) for id, op in enumerate(workload) for s in op.by_device]
     )
     described = describe(corrections.lower(machine))
     memory = held_against(recording.memory, machine)
@@ -214,19 +214,14 @@ def _standings(placed: Iterable[Placed], batches: "Iterable[Batch]", machine: Ma
 
 
 def _rows(placed: Iterable[Placed], batches: "Iterable[Batch]", standings: Sequence[Standing]) -> tuple[OpInfo, ...]:
-    """The ops of the report, longest first."""
-    ranks = {one.id: rank for rank, one in enumerate(sorted(standings, key=_weight), start=1)}
+    """The ops of the report, longest first: by measured time, else by the floor; those of equal time as they came."""
+    longest = sorted(standings, key=lambda one: one.floor_s if one.op.time_s is None else one.op.time_s, reverse=True)
+    ranks = {one.id: rank for rank, one in enumerate(longest, start=1)}
     needs = {one.id: one.needed for one in standings if one.needed}
     found = [op_info(one, ranks[one.id], needs.get(one.id)) for one in placed]
     for batch in batches:
         found += batch.rows(ranks)
     return tuple(sorted(found, key=lambda op: op.rank))
-
-
-def _weight(one: Standing) -> tuple[float, int]:
-    """Ops come longest first: by measured time, else by the floor."""
-    seconds = one.op.time_s if one.op.time_s is not None else one.floor_s
-    return -seconds, one.id
 
 
 def _advice(

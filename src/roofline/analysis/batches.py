@@ -5,7 +5,7 @@ is left to differ are numbers. Ops about which there is more to say (unknown or 
 minimum) are placed one by one, as are those of which there are few.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -71,28 +71,35 @@ class Batch(Struct, frozen=True, kw_only=True):
     def rows(self, ranks: Mapping[int, int]) -> Iterator[OpInfo]:
         """The rows of a batch in a report; see `op_info` for the same of one op."""
         lowered = self.corrections.lower(self.machine)
-        ceilings = [lowered.resolve(resource) for resource in self.resources]
         each = list(zip(self.resources, self.amounts, strict=True))
-        work, moved, hops = ([(r.name, held) for r, held in each if r.measure == measure] for measure in ("FLOP", "B", "hop"))
-        flops = _sums([held for resource, held in each if resource.is_arithmetic], len(self.ids))
-        main = [held for resource, held in each if resource.measure == "B" and (resource.unit == "hbm" or resource.unit.startswith("hbm."))]
-        intensity = [float(done / sent) for done, sent in zip(flops, _sums(main, len(self.ids)), strict=True)] if main else None
+        work, moved, hops = ({one.name: held for one, held in each if one.measure == measure} for measure in ("FLOP", "B", "hop"))
+        flops = self._sums([held for one, held in each if one.is_arithmetic])
+        main = [held for one, held in each if one.measure == "B" and (one.unit == "hbm" or one.unit.startswith("hbm."))]
+        ceilings = [ceiling for resource in self.resources if (ceiling := lowered.resolve(resource))]
+        roofs = tuple(sorted({ceiling.resource.name for ceiling in ceilings}))
         compute = self.compute
+        unit, dtype = (compute.unit, compute.kind) if compute else (None, None)
         ridge = lowered.ridge(compute, HBM) if compute is not None and lowered.resolve(HBM) is not None else None
-        roofs = tuple(sorted({ceiling.resource.name for ceiling in ceilings if ceiling}))
-        inserted = list(dict.fromkeys(ceiling.resource.unit for ceiling in ceilings if ceiling))
+        done = np.array(flops, dtype=np.float64)
+        sent = {level: np.array(held, dtype=np.float64) for level, held in moved.items()}
+        busy = dict(zip(self.units, self.times, strict=True))
+        in_turn = self._sums([busy[name].tolist() for name in dict.fromkeys(ceiling.resource.unit for ceiling in ceilings)])
+        work_rows, moved_rows, hop_rows, busy_rows = map(self._by_name, (work, moved, hops, busy))
+        intensity = self._column(done / np.array(self._sums(main), dtype=np.float64) if main else None)
+        intensities = self._by_name({level: done / amount for level, amount in sent.items()})
+        rates = self._column(done / self.time_s if self.timed else None)
+        bandwidths = self._by_name({level: amount / self.time_s for level, amount in sent.items()} if self.timed else {})
+        attainable, floors, serial = (done / self.times[0]).tolist(), self.floors, self._sums(self.times.tolist())
+        efficiency = self._column(self.times[0] / self.time_s if self.timed else None)
+        utilization = self._by_name({name: seconds / self.time_s for name, seconds in busy.items()} if self.timed else {})
         provenances: dict[tuple[str, str], dict[str, str]] = {}
-        units = self.units
         nothing: dict[str, float] = {}
-        levels, sent_levels = [name for name, _ in moved], _across([held for _, held in moved], self)
-        for place, (op, times, done, sent) in enumerate(zip(self.ops, self.times.T.tolist(), flops, sent_levels, strict=True)):
-            floor, time_s = times[0], op.time_s if self.timed else None
-            by_unit = dict(zip(units, times, strict=True))
-            serial = sum([by_unit[unit] for unit in inserted])
+        for place, op in enumerate(self.ops):
+            floor, time_s, arithmetic, id = floors[place], op.time_s, flops[place], self.ids[place]
             origin = (op.work_provenance, op.bytes_provenance)
             yield OpInfo(
-                id=self.ids[place],
-                rank=ranks[self.ids[place]],
+                id=id,
+                rank=ranks[id],
                 name=op.name,
                 category=op.category,
                 module=op.module,
@@ -104,45 +111,62 @@ class Batch(Struct, frozen=True, kw_only=True):
                 kernels=op.kernels,
                 time_s=time_s,
                 self_time_s=op.self_time_s,
-                work={name: held[place] for name, held in work},
-                flops=number(done),
-                unit=compute.unit if compute else None,
-                dtype=compute.kind if compute else None,
-                bytes=dict(zip(levels, sent, strict=True)),
-                hops={name: held[place] for name, held in hops},
+                work=work_rows[place],
+                flops=number(arithmetic),
+                unit=unit,
+                dtype=dtype,
+                bytes=moved_rows[place],
+                hops=hop_rows[place],
                 known=nothing,
-                intensity=intensity[place] if intensity else None,
-                intensities={level: float(done / amount) for level, amount in zip(levels, sent, strict=True)} if done else nothing,
-                rate=float(done) / time_s if time_s else None,
-                bandwidth={level: float(amount) / time_s for level, amount in zip(levels, sent, strict=True)} if time_s else nothing,
+                intensity=intensity[place],
+                intensities=intensities[place] if arithmetic else nothing,
+                rate=rates[place],
+                bandwidth=bandwidths[place],
                 ridge=ridge,
-                attainable=float(done) / floor if done else None,
+                attainable=attainable[place] if arithmetic else None,
                 floor_s=floor,
-                serial_s=sum(times),
-                expected_s=self.corrections.expect(floor, serial, lowered),
+                serial_s=serial[place],
+                expected_s=self.corrections.expect(floor, in_turn[place], lowered),
                 bound=self.bounds[place],
-                efficiency=floor / time_s if time_s else None,
-                times=by_unit,
-                utilization={unit: seconds / time_s for unit, seconds in by_unit.items()} if time_s else nothing,
+                efficiency=efficiency[place],
+                times=busy_rows[place],
+                utilization=utilization[place],
                 provenance=provenances.setdefault(origin, {"work": origin[0], "bytes": origin[1]}),
                 lost_s=max((time_s if op.self_time_s is None else op.self_time_s) - floor, 0.0) if time_s else None,
                 roofs=roofs,
                 notes=op.notes,
             )
 
+    def _column(self, numbers: Floats | None) -> Sequence[float | None]:
+        """A number for each op; ``None`` for each without them."""
+        return [None] * len(self.ids) if numbers is None else numbers.tolist()
+
+    def _by_name(self, columns: Mapping[str, Floats | list[float]]) -> Sequence[dict[str, float]]:
+        """For each op its number in each of these columns, by name."""
+        lists = [column if isinstance(column, list) else column.tolist() for column in columns.values()]
+        if not lists:
+            return [{}] * len(self.ids)
+        return [dict(zip(columns, numbers, strict=True)) for numbers in zip(*lists, strict=True)]
+
+    def _sums(self, columns: list[list[float]]) -> list[float]:
+        """For each op the sum of its numbers in these columns."""
+        if not columns:
+            return [0] * len(self.ids)
+        return columns[0] if len(columns) == 1 else list(map(sum, zip(*columns, strict=True)))
+
 
 def split(ops: Sequence[Op], machine: Machine, corrections: Corrections) -> tuple[list[Batch], list[int]]:
     """The batches that ops fall into, and the ids of those that are placed one by one."""
     lowered = corrections.lower(machine)
-    alike: dict[tuple[bool, str], list[int]] = {}
+    alike: dict[tuple[bool | str, ...], list[int]] = {}
     rest: list[int] = []
     for id, op in enumerate(ops):
         if _is_plain(op):
-            alike.setdefault((op.time_s is not None, " ".join([resource.name for resource, _ in op.cost.amounts])), []).append(id)
+            alike.setdefault((op.time_s is not None, *[resource.name for resource, _ in op.cost.amounts]), []).append(id)
         else:
             rest.append(id)
     found: list[Batch] = []
-    for (timed, _), ids in alike.items():
+    for (timed, *_), ids in alike.items():
         resources = tuple(resource for resource, _ in ops[ids[0]].cost.amounts)
         if len(ids) < FEW or not all(lowered.resolve(resource) for resource in resources):
             rest += ids
@@ -202,20 +226,10 @@ def _ranked(
             resources=resources,
             units=tuple(placed.units[unit] for unit in kind[2:]),
             compute=resources[arithmetic[kind[1]]] if arithmetic else None,
-            timed=timed,
+            timed=bool(timed),
             ids=[ids[place] for place in mine],
             ops=[ops[place] for place in mine],
             times=placed.times[:, places][kind[2:]],
             time_s=time_s[places],
             bounds=[bounds[place] for place in mine],
         )
-
-
-def _across(held: list[list[float]], batch: Batch) -> Iterable[tuple[float, ...]]:
-    return zip(*held, strict=True) if held else [()] * len(batch.ids)
-
-
-def _sums(held: list[list[float]], count: int) -> list[float]:
-    if not held:
-        return [0] * count
-    return held[0] if len(held) == 1 else list(map(sum, zip(*held, strict=True)))

@@ -121,9 +121,11 @@ def _avoidable(standings: Sequence[Standing], steps: int, machine: Machine, corr
         if one.cause == LATENCY:
             continue
         reasons = (*one.op.avoidable, chains[one.id]) if one.id in chains else one.op.avoidable
+        if not reasons:
+            continue
         options = [(_spared(one, reason, machine, corrections), reason) for reason in reasons]
-        saving, reason = max(options, key=lambda option: option[0], default=(0.0, None))
-        if reason is not None and saving > 0:
+        saving, reason = max(options, key=lambda option: option[0])
+        if saving > 0:
             cases.setdefault((reason.kind, reason.group), Case(reason.kind, reason.group, [])).ops.append((one, saving, reason))
     return list(cases.values())
 
@@ -189,9 +191,9 @@ def _at(standings: Sequence[Standing]) -> str:
 
 def _where(standings: Sequence[Standing]) -> str:
     """Where ops were written: scopes with their numbers starred, source lines, else programs."""
-    scopes = list(dict.fromkeys(_NUMBER.sub("*", one.op.scope) for one in standings if one.op.scope))
-    lines = list(dict.fromkeys(_line(one.op.location) for one in standings if one.op.location))
-    programs = list(dict.fromkeys(one.op.module.removeprefix("jit_") for one in standings if one.op.module))
+    scopes = list(dict.fromkeys(_NUMBER.sub("*", scope) for scope in dict.fromkeys([one.op.scope for one in standings]) if scope))
+    lines = list(dict.fromkeys(_line(location) for location in dict.fromkeys([one.op.location for one in standings]) if location))
+    programs = list(dict.fromkeys(module.removeprefix("jit_") for module in dict.fromkeys([one.op.module for one in standings]) if module))
     places = scopes[:LISTED] if scopes else []
     shown = ", ".join(places)
     at = ", ".join(lines[:LISTED]) + (" …" if len(lines) > LISTED else "")
@@ -309,7 +311,7 @@ def _won(kind: str, one: Standing, launch_s: float) -> float:
 def _merged(kind_name: str, won: list[tuple[Standing, float]], clock: Clock, between: _Between | None) -> Finding | None:
     """One finding for ops that lose time to the same cause."""
     kind, ops = KINDS[kind_name], [one for one, _ in won]
-    spent, floor = sum(one.spent_s for one in ops), sum(min(one.floor_s, one.spent_s) for one in ops)
+    spent, floor = _spent_and_floor(ops)
     if not clock.measured:
         if spent < NOTABLE * clock.whole_s:
             return None
@@ -323,7 +325,7 @@ def _merged(kind_name: str, won: list[tuple[Standing, float]], clock: Clock, bet
         return None
     won.sort(key=lambda held: -held[1])
     worst = [one for one, seconds in won if seconds > 0] or [one for one, _ in won]
-    spent, floor = sum(one.spent_s for one in worst), sum(min(one.floor_s, one.spent_s) for one in worst)
+    spent, floor = _spent_and_floor(worst)
     spent += between.seconds if between is not None else 0.0
     efficiency = percent(floor / spent) if spent else ""
     reach = "" if kind_name in ("host-copies", "latency") else f" at {efficiency} of the roofline"
@@ -342,6 +344,12 @@ def _merged(kind_name: str, won: list[tuple[Standing, float]], clock: Clock, bet
         levers=kind.levers,
         after_s=max(clock.whole_s - saving, 0.0),
     )
+
+
+def _spent_and_floor(ops: Sequence[Standing]) -> tuple[float, float]:
+    """The seconds of some ops, and how much of them their work needs."""
+    spent = [one.spent_s for one in ops]
+    return sum(spent), sum([min(one.floor_s, seconds) for one, seconds in zip(ops, spent, strict=True)])
 
 
 def _are(ops: Sequence[Standing], kind: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from ..cost import Amount, Cost, part_of, tidy
 from ..machine import Machine
@@ -55,7 +55,7 @@ def points(recording: Recording, ops: Sequence[Standing], machine: Machine, corr
     made = []
     shares = _shares(ops)
     done: _StepWork = {}
-    for whole in (True, False) if any(map(_feeds, ops)) else (True,):
+    for whole in (True, False) if any(map(feeds, {one.op.category for one in ops})) else (True,):
         total = _total(recording, ops, whole)
         made.append(_point("total", None, total, machine, corrections, whole))
         if whole:
@@ -85,8 +85,8 @@ def _total(recording: Recording, every: Sequence[Standing], whole: bool) -> _Par
     busy = _less(cover.busy_s, fed)
     held = [Held(one.own_s, one.floor_s, one.cause, one.needed.floor_s if one.needed else None) for one in kept]
     return _Part(
-        work=_work((one, one.op.count) for one in kept),
-        floors_s=sum(one.floor_s for one in kept),
+        work=_work([(one, one.op.count) for one in kept]),
+        floors_s=sum([one.floor_s for one in kept]),
         time_s=wall,
         busy_s=busy,
         losses=None if wall is None else lose(held, wall, busy),
@@ -140,35 +140,30 @@ def _step(shares: Iterable[tuple[Standing, Share]], step: Step, whole: bool, don
     )
 
 
-def _work(ran: Iterable[tuple[Standing, float]]) -> _Work:
+def _work(ran: Sequence[tuple[Standing, float]]) -> _Work:
     """What these executions of these ops ran, and what of it was needed."""
-    done, needed = _Sum(), _Sum()
+    done = _sum((_directed(one.op), count, one.op.count) for one, count in ran)
+    less = [(one.needed, count, one.op.count) for one, count in ran if one.needed]
+    if not less:
+        return _Work(done, done)
     unneeded: dict[str, Amount] = {}
-    for one, count in ran:
-        cost = _directed(one.op)
-        done.add(cost, count, one.op.count)
-        needed.add(one.needed.cost if one.needed else cost, count, one.op.count)
-        for kind, amount in (one.needed.unneeded if one.needed else {}).items():
-            unneeded[kind] = unneeded.get(kind, 0) + part_of(amount, count, one.op.count)
-    return _Work(done.cost, needed.cost, unneeded)
+    for needed, count, of in less:
+        for kind, amount in needed.unneeded.items():
+            unneeded[kind] = unneeded.get(kind, 0) + part_of(amount, count, of)
+    return _Work(done, _sum((one.needed.cost if one.needed else _directed(one.op), count, one.op.count) for one, count in ran), unneeded)
 
 
-class _Sum(Struct):
-    """Costs that add up, without one in between for each of them."""
-
-    amounts: dict[Resource, Amount] = field(default_factory=dict)
-    unknown: set[Resource] = field(default_factory=set)
-
-    def add(self, cost: Cost, count: float, of: float) -> None:
-        """The part of a cost that ``count`` of ``of`` executions are."""
-        self.unknown |= cost.unknown
+def _sum(parts: Iterable[tuple[Cost, float, float]]) -> Cost:
+    """The sum of costs, of each the part that so many of so many executions are."""
+    amounts: dict[str, Amount] = {}  # by the name of the resource
+    unknown: set[Resource] = set()
+    for cost, count, of in parts:
+        if cost.unknown:
+            unknown |= cost.unknown
         for resource, amount in cost.amounts:
             part = amount if count == of else part_of(amount, count, of)
-            self.amounts[resource] = self.amounts.get(resource, 0) + part
-
-    @property
-    def cost(self) -> Cost:
-        return Cost(tuple(sorted(self.amounts.items(), key=lambda held: held[0].name)), frozenset(self.unknown))
+            amounts[resource.name] = amounts.get(resource.name, 0) + part
+    return Cost(tuple((named(name), amounts[name]) for name in sorted(amounts)), frozenset(unknown))
 
 
 def _directed(op: Op) -> Cost:

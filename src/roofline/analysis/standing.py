@@ -24,4 +24,7 @@ class Standing(Struct, frozen=True):
     @property
     def spent_s(self) -> float:
         """The seconds that it held its device; without times its minimum."""
-        return self.floor_s if self.op.self_time_s is None and self.op.time_s is None else self.own_s
+        op = self.op
+        if op.self_time_s is not None:
+            return op.self_time_s
+        return self.floor_s if op.time_s is None else op.time_s

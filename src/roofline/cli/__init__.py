@@ -3,6 +3,7 @@
 Data goes to standard output, messages to standard error. Exit status: 0 success, 1 error, 2 wrong usage, 3 a failed check.
 """
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -33,6 +34,8 @@ COMMANDS = {
     "completion": "print a script that completes commands and options in bash, zsh or fish",
 }
 ALIASES = {"fusion": "fusion-report"}  # former names, not listed
+# Objects made between two searches for garbage cycles: with the usual 700 they take a third of the time of 200,000 rows or instructions.
+_BETWEEN_COLLECTIONS = 1_000_000
 _USAGE = "usage: roofline COMMAND [arguments]   (details: roofline COMMAND --help)"
 
 
@@ -43,6 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # an encoding without µ shows a question mark, and no traceback
+    usual = gc.get_threshold()
+    gc.set_threshold(_BETWEEN_COLLECTIONS, *usual[1:])
     try:
         status = _run(words)
         sys.stdout.flush()
@@ -66,6 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(RooflineError("the input is nested too deeply"), 1)
     except KeyboardInterrupt:
         return 130
+    finally:
+        gc.set_threshold(*usual)
 
 
 def _run(words: list[str]) -> int:

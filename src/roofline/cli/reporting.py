@@ -109,8 +109,9 @@ def _grouped(args: argparse.Namespace, rows: TableRows, groups: Sequence[Group])
 def _check_filters(args: argparse.Namespace, ops: Sequence[OpInfo]) -> None:
     """Refuse a word that no op has and that means nothing else either."""
     for field, words in (("category", ()), ("module", ()), ("bound", (*UNITS, LATENCY)), ("unit", COMPUTE_UNITS)):
-        known = dict.fromkeys([*(value for op in ops if (value := getattr(op, field))), *words])
-        for word in getattr(args, field) or ():
+        wanted = getattr(args, field)
+        known = dict.fromkeys([*(value for op in ops if (value := getattr(op, field))), *words]) if wanted else {}
+        for word in wanted or ():
             if word.lower() not in {one.lower() for one in known}:
                 option = "program" if field == "module" else field
                 there = ", ".join([one for one in known if one not in words][:SUGGESTED]) or "none"

@@ -228,9 +228,10 @@ def usual_columns(report: Report) -> list[str]:
 
 def op_cells(report: Report, table_of: TableRows, names: Sequence[str], top: int) -> list[list[str | Cell]]:
     """The cells of the first ``top`` rows of a table of ops."""
-    phases: dict[str, set[str]] = {}
+    phases: dict[str, set[str]] = {op.label: set() for op in table_of.rows[:top]}
     for op in table_of.rows:
-        phases.setdefault(op.label, set()).add(op.phase)
+        if op.label in phases:
+            phases[op.label].add(op.phase)
     context = Context(
         whole_s=table_of.whole_s,
         twofold=frozenset(said for said, found in phases.items() if len(found) > 1),

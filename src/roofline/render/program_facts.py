@@ -38,7 +38,7 @@ def program_facts(report: Report, feeds: bool = True, devices: int = 1) -> list[
 
 def machine_line(report: Report, ops: list[OpInfo]) -> str:
     """The machine and the ceilings that these ops use."""
-    used = {roof for op in ops for roof in op.roofs}
+    used = {roof for roofs in {op.roofs for op in ops} for roof in roofs}
     roofs = [ceiling for ceiling in report.machine.ceilings if ceiling.resource in used]
     said = ", ".join(f"{roof.resource} {show(roof.rate, roof.per)} ({roof.provenance})" for roof in roofs)
     return f"{report.machine.name}: {said}" if said else report.machine.name
@@ -80,6 +80,8 @@ def _unneeded(total: Point, ops: Sequence[OpInfo]) -> str:
     """The work that the model did not need, by class: the share of FLOP, or of bytes for ops that did no needless FLOP."""
     found: dict[tuple[str, str], float] = {}
     for op in ops:
+        if not op.unneeded:
+            continue
         needed = sum(amount or 0 for amount in (op.work if op.needed is None else op.needed).values())
         unit = "FLOP" if needed < sum(amount or 0 for amount in op.work.values()) else "bytes"
         for kind, amount in op.unneeded.items():

@@ -60,8 +60,9 @@ def op_notes(ops: Sequence[OpInfo]) -> list[str]:
     """
     about: dict[str, list[str]] = {}
     for op in ops:
-        for note in filter(is_caveat, op.notes):
-            about.setdefault(note, []).append(op.name)
+        for note in op.notes:
+            if is_caveat(note):
+                about.setdefault(note, []).append(op.name)
     lines = []
     for note, names in list(about.items())[:OP_NOTES]:
         named = list(dict.fromkeys(names))
@@ -180,10 +181,13 @@ def is_fine(finding: Finding) -> bool:
 
 def fine_line(report: Report) -> str:
     """What is as good as such ops get, in one line, so that nobody spends a day on it."""
+    fine = [finding for finding in report.findings if is_fine(finding)]
+    if not fine:
+        return ""
     by_id = {op.id: op for op in report.ops}
     whole = sum(op.weight_s for op in report.ops)
     said = []
-    for finding in filter(is_fine, report.findings):
+    for finding in fine:
         ops = [by_id[id] for id in finding.ops if id in by_id]
         spent = sum(op.weight_s for op in ops)
         if spent > FINE * whole:

@@ -32,7 +32,7 @@ def _csv(text: str, path: Path) -> Mapping[str, Sequence[Cell]]:
         headers = [header.strip() for header in next(lines, [])]
         rows = []
         for cells in lines:
-            if not cells or cells[0].startswith("#") or not any(cells) or not "".join(cells).strip():
+            if not cells or cells[0].startswith("#") or not (cells[0].strip() or "".join(cells).strip()):
                 continue
             if len(cells) != len(headers):
                 raise SourceError(f"{path}: line {lines.line_num}: {len(cells)} cells, but the header has {len(headers)}")

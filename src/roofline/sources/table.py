@@ -161,7 +161,10 @@ class Table(Struct, frozen=True):
         column = self.columns.get(name)
         if column is None:
             return [""] * self.count
-        return ["" if cell is None else str(cell).strip() for cell in self.cells[column.header]]
+        cells = self.cells[column.header]
+        if {*map(type, cells)} == {str}:
+            return [cell.strip() for cell in cells]  # type: ignore[union-attr]  # all are words
+        return ["" if cell is None else str(cell).strip() for cell in cells]
 
     def numbers(self, name: str, dimension: str) -> list[float | None]:
         """A column of quantities in base units; ``None`` where a cell is empty or says unknown, or the table has no such column."""
@@ -267,9 +270,8 @@ def _costs(table: Table) -> Iterator[Cost]:
             amounts[resource] = [amount if one is resource else 0.0 for one, amount in zip(work, flops, strict=True)]
     resources = sorted(amounts)
     for each in zip(*(amounts[resource] for resource in resources), strict=True):
-        pairs = list(zip(resources, each, strict=True))
-        unknown = frozenset([resource for resource, amount in pairs if amount is None]) if None in each else _NONE
-        yield Cost(tuple([(resource, amount) for resource, amount in pairs if amount]), unknown)
+        unknown = frozenset([one for one, amount in zip(resources, each, strict=True) if amount is None]) if None in each else _NONE
+        yield Cost(tuple([pair for pair in zip(resources, each, strict=True) if pair[1]]), unknown)  # type: ignore[misc]  # none is None
 
 
 def _work_resources(table: Table) -> list[Resource]:
@@ -364,6 +366,6 @@ def _coverage(ops: Iterable[Op]) -> Coverage:
     timed = [op for op in ops if op.time_s is not None]
     if not timed:
         return Coverage()
-    seconds = [(op.self_time_s if op.self_time_s is not None else op.time_s or 0.0, op.priced) for op in timed]
-    busy = sum(second for second, _ in seconds)
-    return Coverage(busy_s=busy, attributed_s=busy, priced_s=sum(second for second, priced in seconds if priced))
+    seconds = [(op.self_time_s if op.self_time_s is not None else op.time_s or 0.0, op.cost.unknown) for op in timed]
+    busy = sum([second for second, _ in seconds])
+    return Coverage(busy_s=busy, attributed_s=busy, priced_s=sum([second for second, unknown in seconds if not unknown]))
