@@ -6,6 +6,7 @@ minimum) are placed one by one, as are those of which there are few.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -141,12 +142,17 @@ class Batch(Struct, frozen=True, kw_only=True):
         """A number for each op; ``None`` for each without them."""
         return [None] * len(self.ids) if numbers is None else numbers.tolist()
 
-    def _by_name(self, columns: Mapping[str, Floats | list[float]]) -> Sequence[dict[str, float]]:
+    def _by_name(self, columns: Mapping[str, Floats | list[float]]) -> Sequence[dict[str, Any]]:
         """For each op its number in each of these columns, by name."""
+        names = list(columns)
         lists = [column if isinstance(column, list) else column.tolist() for column in columns.values()]
         if not lists:
             return [{}] * len(self.ids)
-        return [dict(zip(columns, numbers, strict=True)) for numbers in zip(*lists, strict=True)]
+        if len(lists) == 1:
+            return [{names[0]: one} for one in lists[0]]
+        if len(lists) == 2:
+            return [{names[0]: one, names[1]: other} for one, other in zip(*lists, strict=True)]
+        return [dict(zip(names, numbers, strict=True)) for numbers in zip(*lists, strict=True)]
 
     def _sums(self, columns: list[list[float]]) -> list[float]:
         """For each op the sum of its numbers in these columns."""
@@ -158,15 +164,15 @@ class Batch(Struct, frozen=True, kw_only=True):
 def split(ops: Sequence[Op], machine: Machine, corrections: Corrections) -> tuple[list[Batch], list[int]]:
     """The batches that ops fall into, and the ids of those that are placed one by one."""
     lowered = corrections.lower(machine)
-    alike: dict[tuple[bool | str, ...], list[int]] = {}
+    alike: dict[tuple[bool, tuple[str, ...]], list[int]] = {}
     rest: list[int] = []
     for id, op in enumerate(ops):
         if _is_plain(op):
-            alike.setdefault((op.time_s is not None, *[resource.name for resource, _ in op.cost.amounts]), []).append(id)
+            alike.setdefault((op.time_s is not None, tuple([resource.name for resource, _ in op.cost.amounts])), []).append(id)
         else:
             rest.append(id)
     found: list[Batch] = []
-    for (timed, *_), ids in alike.items():
+    for (timed, _), ids in alike.items():
         resources = tuple(resource for resource, _ in ops[ids[0]].cost.amounts)
         if len(ids) < FEW or not all(lowered.resolve(resource) for resource in resources):
             rest += ids
@@ -226,7 +232,7 @@ def _ranked(
             resources=resources,
             units=tuple(placed.units[unit] for unit in kind[2:]),
             compute=resources[arithmetic[kind[1]]] if arithmetic else None,
-            timed=bool(timed),
+            timed=timed,
             ids=[ids[place] for place in mine],
             ops=[ops[place] for place in mine],
             times=placed.times[:, places][kind[2:]],

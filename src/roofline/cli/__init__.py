@@ -35,7 +35,7 @@ COMMANDS = {
 }
 ALIASES = {"fusion": "fusion-report"}  # former names, not listed
 # Objects made between two searches for garbage cycles: with the usual 700 they take a third of the time of 200,000 rows or instructions.
-_BETWEEN_COLLECTIONS = 1_000_000
+_BETWEEN_COLLECTIONS = 500_000
 _USAGE = "usage: roofline COMMAND [arguments]   (details: roofline COMMAND --help)"
 
 

@@ -201,7 +201,8 @@ def _plain_numbers(cells: Sequence[Cell], column: Column) -> list[float | None] 
         numbers = [float(cell) for cell in cells]  # type: ignore[arg-type]  # neither is None
     except (ValueError, OverflowError):
         return None
-    return [*numbers] if all(0 <= number < INFINITE for number in numbers) else None
+    # The sum of numbers that hold a NaN is one, and less than nothing.
+    return [*numbers] if min(numbers, default=0) >= 0 and sum(numbers) < INFINITE else None
 
 
 def _ops(table: Table) -> Iterator[Op]:
@@ -271,7 +272,7 @@ def _costs(table: Table) -> Iterator[Cost]:
     resources = sorted(amounts)
     for each in zip(*(amounts[resource] for resource in resources), strict=True):
         unknown = frozenset([one for one, amount in zip(resources, each, strict=True) if amount is None]) if None in each else _NONE
-        yield Cost(tuple([pair for pair in zip(resources, each, strict=True) if pair[1]]), unknown)  # type: ignore[misc]  # none is None
+        yield Cost(tuple([pair for pair in zip(resources, each, strict=True) if pair[1]]), unknown)
 
 
 def _work_resources(table: Table) -> list[Resource]:
