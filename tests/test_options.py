@@ -146,6 +146,21 @@ def test_what_a_program_does_not_say_is_an_option(capsys: Capture, command: str)
         assert says in capsys.readouterr().err
 
 
+def test_a_comparison_takes_what_a_program_does_not_say(capsys: Capture, tmp_path: Path) -> None:
+    # The loop has another name after the change: each trip count is for the program that has the loop.
+    renamed = tmp_path / "renamed.hlo"
+    renamed.write_text(Path(HLO).read_text().replace("search", "found"))
+    words = ["compare", HLO, str(renamed), "--chip", "v5e"]
+    assert main([*words, "--trips", "search=10", "--trips", "found=30", "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["after"]["flops"] == 3 * found["before"]["flops"]
+    for wrong, says in (("--trips=serch=3", "did you mean 'search'"), ("--link=nvlink", "it has: ici"), ("--topology=4y4", "4x4")):
+        assert main([*words, wrong]) == 2
+        assert says in capsys.readouterr().err
+    assert main(["compare", SAMPLE, SAMPLE, "--link", "dcn"]) == 2
+    assert "apply to programs" in capsys.readouterr().err
+
+
 def test_the_notes_of_ops_reach_the_terminal_and_sums_add_what_is_known(capsys: Capture) -> None:
     assert main(["analyze", HLO, "--chip", "v5e"]) == 0
     said = " ".join(capsys.readouterr().out.split())  # lines are 100 columns at most

@@ -26,7 +26,7 @@ from .options import (
     quantity,
     throughput_options,
 )
-from .program_options import chosen_network, chosen_trips, names_program_option, program_options
+from .program_options import NEEDS_PROGRAM, chosen_network, chosen_trips, names_program_option, program_options
 from .reading import host_options, read_input
 from .reporting import EACH_OP, answer, columns, emit_stored
 from .terminal import chart_options
@@ -127,7 +127,7 @@ def _program(args: argparse.Namespace) -> Recording:
     machine, trips = chosen_machine(args), chosen_trips(args)
     network = chosen_network(args, machine)
     if len(args.path) > 1 or find(args.path[0]) is not PROGRAM:
-        raise UsageError("--trips, --link, --topology and --algorithm apply to one program (HLO or StableHLO)")
+        raise UsageError(f"{NEEDS_PROGRAM} one program (HLO or StableHLO)")
     return programs.read(Path(args.path[0]), machine, network=network, trips=trips)
 
 

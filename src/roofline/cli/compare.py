@@ -9,7 +9,7 @@ from pathlib import Path
 from ..analysis import analyze
 from ..analysis.throughput import with_throughput
 from ..comparison import Delta, compare
-from ..errors import MachineError
+from ..errors import MachineError, UsageError
 from ..machine import Machine
 from ..machines.catalogue import catalogue_card
 from ..render.changes import changes_markdown, changes_text
@@ -20,6 +20,7 @@ from ..sources.files import all_of
 from ..sources.remote import is_remote
 from ..sources.report_json import stored_report
 from ..sources.samples import is_sample
+from ..workload import Recording
 from .options import (
     Parser,
     at_least,
@@ -33,6 +34,7 @@ from .options import (
     throughput_options,
 )
 from .output import draw, emit, write, write_page
+from .program_options import NEEDS_PROGRAM, chosen_network, chosen_trips, names_program_option, program_options
 from .reading import host_options, read_input
 
 
@@ -42,13 +44,14 @@ def parser() -> Parser:
         "Compare two reports op by op: what got faster, what got slower, what is new.\n"
         "Each is a JSON report of roofline, or any file or folder that analyze reads (analysed for --chip). Programs and formulas without\n"
         "measured times are compared by minimum time, FLOP, bytes, launches and peak memory.",
-        "roofline compare before.hlo after.hlo --chip h100",
+        "roofline compare before.hlo after.hlo --chip h100 --trips while.3=100",
     )
     made.add_argument("before", metavar="A", help="the report, profile, program or table before")
     made.add_argument("after", metavar="B", help="the one after")
     made.add_argument("--top", type=at_least(0), default=20, metavar="N", help="ops to show in the table (default 20)")
     throughput_options(made)
     host_options(made)
+    program_options(made)
     machine_options(made)
     output_options(made, page=True)
     made.add_argument("--markdown", metavar="FILE", help="write the comparison as Markdown, for a pull request; - is standard output")
@@ -58,6 +61,7 @@ def parser() -> Parser:
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     per_step = chosen_throughput(args)
+    _check_program_options(args)
     reports: dict[str, Report] = {}
     machines: list[Machine] = []
     # What was measured says which machine it ran on, and a program is analysed for that one.
@@ -87,6 +91,28 @@ def run(words: Sequence[str]) -> int:
     return 0
 
 
+def _check_program_options(args: argparse.Namespace) -> None:
+    """Refuse options about programs where neither is one, and a trip count of a loop that neither has."""
+    if not names_program_option(args):
+        return
+    named = [Path(name) for name in dict.fromkeys((args.before, args.after)) if _is_program(name)]
+    if not named:
+        raise UsageError(f"{NEEDS_PROGRAM} programs (HLO or StableHLO), and neither of these is one")
+    if args.trips:
+        from ..sources import programs
+
+        programs.check_trips(chosen_trips(args), [loop for path in named for loop in programs.loop_names(programs.read_modules(path))])
+
+
+def _program(args: argparse.Namespace, path: Path, machine: Machine) -> Recording:
+    """A program, read with the options that only programs have; of the trip counts those of its own loops."""
+    from ..sources import programs  # 30 ms that profiles do not need
+
+    own = programs.loop_names(programs.read_modules(path)) if args.trips else []
+    trips = {loop: count for loop, count in chosen_trips(args).items() if loop in own}
+    return programs.read(path, machine, network=chosen_network(args, machine), trips=trips)
+
+
 def _is_program(name: str) -> bool:
     """Whether a file or folder holds programs, which run on any machine."""
     return not is_remote(name) and not is_sample(name) and os.path.exists(name) and find(name) is PROGRAM
@@ -99,7 +125,10 @@ def _report(args: argparse.Namespace, name: str, machines: list[Machine]) -> Rep
             machines.append(catalogue_card(kept.machine.name).machine)
         return kept
     same = None if names_machine(args) or not machines else machines[0]
-    recording = read_input(args, [name], lambda: same or chosen_machine(args))
+    if names_program_option(args) and _is_program(name):
+        recording = _program(args, Path(name), same or chosen_machine(args))
+    else:
+        recording = read_input(args, [name], lambda: same or chosen_machine(args))
     machine = same if same and _is_program(name) else chosen_machine(args, recording.devices)
     machines.append(machine)
     return analyze(recording, machine)

@@ -11,7 +11,7 @@ from ..machine import Machine
 from ..render.tables import Paper, facts, table
 from ..render.text import notes_text
 from ..sources.hlo_dump import read_modules
-from ..sources.programs import check_loops, prepared, read
+from ..sources.programs import check_trips, loop_names, prepared, read
 from ..units import percent, plain, show
 from .options import Parser, at_least, chosen_machine, machine_options, output_options
 from .output import draw, emit
@@ -41,7 +41,7 @@ def run(words: Sequence[str]) -> int:
     reports = []
     with progress(f"analysing {args.path}"):
         modules = list(read_modules(Path(args.path)))
-        check_loops(modules, trips)
+        check_trips(trips, loop_names(modules))
         for module in modules:
             ready, platform, notes = prepared(module, machine)
             reports.append((fusion_report(ready, platform, machine, link=network, trips=trips), notes))

@@ -9,6 +9,7 @@ from ..machine import Machine
 if TYPE_CHECKING:
     from ..hlo.price.collectives import Network
 
+NEEDS_PROGRAM = "--trips, --link, --topology and --algorithm apply to"
 ALGORITHMS = ("ring", "bidirectional", "torus", "switch")
 
 

@@ -5,7 +5,7 @@ project's own model, and the recording says that its costs are an estimate. So i
 accelerator: what the compiler for CPUs did to it is undone first.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ..errors import UsageError, did_you_mean
@@ -58,7 +58,8 @@ def read(path: Path, target: Machine | None = None, *, network: Network | None =
     ops: list[Op] = []
     peaks: list[PeakMemory] = []
     modules = list(read_modules(path))
-    check_loops(modules, trips or {})
+    if trips:
+        check_trips(trips, loop_names(modules))
     for module in modules:
         ready, platform, note = prepared(module, target)
         notes += note
@@ -70,14 +71,16 @@ def read(path: Path, target: Machine | None = None, *, network: Network | None =
     return Recording(workload=Workload(tuple(ops)), format="hlo", files=(str(path),), memory=most, notes=tuple(notes))
 
 
-def check_loops(modules: Iterable[HloModule], trips: Mapping[str, int]) -> None:
-    """Refuse a trip count for a loop that no program has."""
-    if not trips:
-        return
-    loops = [one.name for module in modules for computation in module for one in computation if one.opcode == "while"]
+def loop_names(modules: Iterable[HloModule]) -> list[str]:
+    """The names of the loops of some programs."""
+    return [one.name for module in modules for computation in module for one in computation if one.opcode == "while"]
+
+
+def check_trips(trips: Iterable[str], loops: Sequence[str]) -> None:
+    """Refuse a trip count for a loop that is not there."""
     for name in trips:
         if name not in loops:
-            known = did_you_mean(name, loops) or f"; loops: {', '.join(loops[:LISTED]) or 'none'}"
+            known = did_you_mean(name, loops) or f"; loops: {', '.join(list(dict.fromkeys(loops))[:LISTED]) or 'none'}"
             raise UsageError(f"--trips {name}: no loop of that name{known}")
 
 
