@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,14 +12,15 @@ from msgspec.structs import replace
 from roofline import analyze
 from roofline.cli import main
 from roofline.cost import Cost
+from roofline.render.timeline import MOST_DEVICES, timeline_text
 from roofline.report import LaneInfo, Point, Report
 from roofline.sources import read
 from roofline.sources.xspace import timeline
-from roofline.sources.xspace.attribute import DevicePart, Extent, Subject, Tally
+from roofline.sources.xspace.attribute import DevicePart, Extent, IdleKey, Pause, Subject, Tally
 from roofline.sources.xspace.packing import pack, unpack
 from roofline.sources.xspace.recording import read_part
 from roofline.sources.xspace.scan import Buckets, Totals, TotalsOf, open_bytes, read_totals
-from roofline.sources.xspace.timeline import BUCKETS, MOST_OPS, Span, lane, spans, typical
+from roofline.sources.xspace.timeline import BUCKETS, MOST_OPS, Span, lane, spans, typical, with_host
 from roofline.workload import Lane, Op, Recording, Workload
 from toys import HBM
 from toys import toy as machine
@@ -27,6 +29,7 @@ from xspace_writer import Event, Line, Plane, space
 
 DATA = Path(__file__).parent / "data"
 TRAIN, CPU = DATA / "h200" / "jax_train.xplane.pb.gz", DATA / "cpu" / "jax_one.xplane.pb.gz"
+SLOW_INPUT = DATA.parent.parent / "benchmarks" / "faults" / "captures" / "slow_input.xplane.pb.gz"
 US = MICROSECOND
 
 
@@ -243,3 +246,49 @@ def test_the_command_writes_a_timeline_when_asked_and_for_pages(tmp_path: Path, 
     lanes = json.loads(timed.read_text())["timeline"]
     assert [(lane["device"], lane["step"]) for lane in lanes] == [(0, 0), (0, None)]
     assert '"bucket_s"' in page.read_text()
+
+
+def test_each_idle_bucket_has_the_reason_of_most_of_its_idle_time() -> None:
+    # Four buckets of 100: busy, half idle for one reason, idle for two, busy but for short gaps that stand for each other.
+    made = lane(Span(None, Buckets(0, 400, 100)), [{0: 100}, {0: 50}, {}, {0: 90}], [100, 50, 0, 90])
+    slow, read = IdleKey("input", "load", "data.py:3"), IdleKey("sync", "show")
+    pauses = [Pause(150, 230, 80, slow), Pause(230, 300, 70, read), Pause(300, 390, 10, slow)]
+    (found,) = with_host([made], pauses)
+    assert found.reasons == (slow, read)
+    assert found.host == (None, 0, 1, 0)
+
+
+def test_the_host_is_above_the_idle_buckets_of_a_capture() -> None:
+    report = analyze(SLOW_INPUT, timeline=True)
+    run = lane_of(report, None)
+    idle = run.causes["idle"]
+    by_reason = dict.fromkeys(range(len(report.idle)), 0.0)
+    for place, seconds in zip(run.host, idle, strict=True):
+        assert (place is None) == (seconds == 0) or seconds < 1e-3 * run.bucket_s
+        if place is not None:
+            by_reason[place] += seconds
+    longest = report.idle[0]
+    assert (longest.reason, longest.location) == ("input", "programs.py:42")
+    assert by_reason[0] == pytest.approx(longest.time_s, rel=0.02)
+
+
+def test_the_command_draws_the_timeline_with_the_host_above_what_is_idle(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["analyze", str(SLOW_INPUT), "--timeline"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    begin = next(number for number, line in enumerate(lines) if line.startswith("Timeline of step"))
+    above, below = lines[begin + 1], lines[begin + 2]
+    assert (above[:10].strip(), below[:10].strip()) == ("host", "device 0")
+    assert "p" in above[10:]
+    assert all(mark == " " or under == "." for mark, under in zip(above[10:], below[10:], strict=False))
+    assert any(line.startswith("host p: Python") and "programs.py:42" in line for line in lines)
+    assert main(["analyze", str(SLOW_INPUT)]) == 0
+    assert "Timeline of" not in capsys.readouterr().out
+
+
+def test_many_devices_are_drawn_up_to_a_number() -> None:
+    row: dict[str, Any] = {"time_s": 1.0, "bucket_s": 1.0, "at_roof_s": (1.0,), "causes": {}, "ops": ((),), "ops_s": ((),)}
+    lanes = tuple(LaneInfo(device=device, step=None, start_s=0.0, **row) for device in range(MOST_DEVICES + 2))
+    text = timeline_text(replace(analyze(TRAIN), timeline=lanes))
+    assert text.count("\ndevice ") == MOST_DEVICES
+    assert "and 2 more devices" in text
+    assert timeline_text(replace(analyze(TRAIN), timeline=lanes), devices=[3]).count("\ndevice ") == 1

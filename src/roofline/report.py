@@ -363,7 +363,9 @@ class LaneInfo(Struct, frozen=True, kw_only=True):
 
     ``start_s`` counts from the first device work of its host. A bucket lasts ``bucket_s``, the last what is left of ``time_s``.
     ``at_roof_s`` and each of ``causes`` (those of a point's ``lost`` that occur) have the seconds of each bucket, which sum to its length.
-    ``ops`` are the ids of the longest ops in each bucket, longest first, and ``ops_s`` their self times there.
+    ``ops`` are the ids of the longest ops in each bucket, longest first, and ``ops_s`` their self times there. ``host`` is what the host
+    did for most of the idle time of each bucket, by its place in the report's ``idle``; null where the device was busy, and empty where the
+    profile has nothing of the host.
     """
 
     device: int
@@ -375,6 +377,7 @@ class LaneInfo(Struct, frozen=True, kw_only=True):
     causes: dict[str, tuple[Number, ...]]
     ops: tuple[tuple[int, ...], ...]
     ops_s: tuple[tuple[Number, ...], ...]
+    host: tuple[int | None, ...] = ()
 
 
 class Report(Struct, frozen=True, kw_only=True):

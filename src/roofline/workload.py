@@ -327,7 +327,8 @@ class Lane(Struct, frozen=True, kw_only=True):
     It starts ``start_s`` after the first device work of its host, lasts ``time_s``, and its buckets ``bucket_s`` each, of which the last
     may be shorter. ``busy_s`` is how much of each bucket something ran. ``ops`` are the longest ops of each bucket by their indices in the
     workload, ``ops_s`` their self times there, where ops that run at the same time share it; the rest of the busy time is that of other
-    ops. ``rest_s`` says which: ops with their self times in all buckets that do not list them.
+    ops. ``rest_s`` says which: ops with their self times in all buckets that do not list them. ``host`` is the reason of most of the idle
+    time of each bucket, by its place in the recording's ``idle``; ``None`` where there is none, empty where the host was not recorded.
     """
 
     device: int
@@ -339,6 +340,7 @@ class Lane(Struct, frozen=True, kw_only=True):
     ops: tuple[tuple[int, ...], ...]
     ops_s: tuple[tuple[float, ...], ...]
     rest_s: tuple[tuple[int, float], ...] = ()
+    host: tuple[int | None, ...] = ()
 
 
 class Recording(Struct, frozen=True, kw_only=True):

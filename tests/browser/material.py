@@ -49,6 +49,12 @@ def four_devices() -> Report:
     return analyze(read(DATA / "cpu" / "jax_four.xplane.pb.gz", timeline=True), load("epyc-9654"))
 
 
+def slow_input() -> Report:
+    """The report on a program whose device waits for the host, with what each did when."""
+    recording = read(DATA.parent.parent / "benchmarks" / "faults" / "captures" / "slow_input.xplane.pb.gz", timeline=True)
+    return analyze(recording, of_device(recording.devices[0]))
+
+
 def hostile() -> Report:
     """Ops whose every word is written to break a page."""
     ops = [
@@ -152,6 +158,7 @@ PAGES: dict[str, Callable[[], Report]] = {
     "cpu": on_cpu,
     "timeline": lambda: capture("jax_train", timeline=True),
     "four_devices": four_devices,
+    "slow_input": slow_input,
     "hostile": hostile,
     "feeds": feeds,
     "hosts": hosts,

@@ -1,5 +1,7 @@
 """The timeline of the page: a strip a device, what ran in a bucket, and a stretch that filters the table and the chart."""
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 from reading import Opener, at, report, settled, state, violations
@@ -36,6 +38,23 @@ def test_each_device_has_a_strip_with_a_colour_for_each_cause(show: Opener) -> N
     expect(four.locator(".lane-name")).to_have_text([f"device {number}" for number in range(4)])
 
 
+def test_the_host_is_above_what_is_idle_in_the_colours_of_its_reasons(show: Opener) -> None:
+    page = show("slow_input")
+    lane = report(page)["timeline"][0]
+    strip = page.locator("[data-testid=timeline] svg.host-lane")
+    expect(strip).to_have_count(1)
+    drawn = strip.locator("path").evaluate_all("paths => paths.map(path => Number(path.dataset.reason))")
+    assert set(drawn) <= {place for place in lane["host"] if place is not None}
+    expect(at(page, "timeline-legend")).to_contain_text("programs.py:42")
+    bucket = lane["host"].index(0)
+    box = at(page, "timeline-plot").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + (bucket + 0.5) / len(lane["host"]) * box["width"], box["y"] + 4)
+    expect(at(page, "timeline-card")).to_contain_text("while idle, the host was in Python")
+    expect(at(page, "timeline-plot")).to_have_attribute("aria-valuetext", re.compile("the host was in Python"))
+    expect(show("scan").locator("svg.host-lane")).to_have_count(0)
+
+
 def test_a_report_without_a_timeline_has_no_strip(show: Opener) -> None:
     expect(at(show("scan"), "timeline")).to_be_hidden()
 
@@ -50,10 +69,10 @@ def test_hovering_shows_what_ran_in_the_bucket(show: Opener) -> None:
     ops = {op["id"]: op for op in report(page)["ops"]}
     card = at(page, "timeline-card")
     expect(card).to_be_visible()
-    assert card.locator("bdi").count() == 2
+    assert card.locator("table bdi").count() == 2
     for op in lane["ops"][bucket]:
         whole = " ".join((ops[op]["label"] or ops[op]["name"]).split())
-        assert any(text.split("…")[0] in whole for text in card.locator("bdi").all_inner_texts())
+        assert any(text.split("…")[0] in whole for text in card.locator("table bdi").all_inner_texts())
     page.mouse.move(5, 5)
     expect(card).to_be_hidden()
 
@@ -111,7 +130,7 @@ def test_a_chosen_device_shows_its_lane_alone(show: Opener) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("name", "fragment"), [("timeline", "stretch=100-200"), ("four_devices", "timeline=run")])
+@pytest.mark.parametrize(("name", "fragment"), [("slow_input", "stretch=100-200"), ("four_devices", "timeline=run")])
 def test_axe_finds_nothing(show: Opener, name: str, fragment: str, scheme: str) -> None:
     assert violations(show(name, fragment, color_scheme=scheme), scheme, "[data-testid=timeline]") == []
 

@@ -71,6 +71,7 @@ def _lane(lane: Lane, splits: Sequence[Split], listed: int) -> LaneInfo:
         causes={cause: tuple(seconds) for cause, seconds in rows.items() if any(seconds)},
         ops=tuple(ops[:listed] for ops in lane.ops),
         ops_s=tuple(tuple(round(one, digits) for one in seconds[:listed]) for seconds in lane.ops_s),
+        host=lane.host,
     )
 
 

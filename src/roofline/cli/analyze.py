@@ -72,7 +72,8 @@ def reading_options(made: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--timeline",
         action="store_true",
-        help="add what each device did in a thousand buckets of one step and of the run (always in .html): --timeline --json run.json",
+        help="show when each device did what in a step, and what the host did while it was idle; JSON gets a thousand buckets of the step "
+        "and of the run (always in .html): --timeline --json run.json",
     )
 
 

@@ -17,6 +17,7 @@ from ..render.measured import counters_text, stragglers_text
 from ..render.op_table import column
 from ..render.tables import Paper
 from ..render.text import report_text
+from ..render.timeline import timeline_text
 from ..report import OpInfo, Report
 from ..resource import COMPUTE_UNITS, LINK_UNITS, MEMORY_UNITS
 from ..selection import PLACES, Group, group, group_parts, narrow, select
@@ -79,6 +80,8 @@ def _emit(args: argparse.Namespace, workload: Workload, report: Report, names: S
         extra = _against(args, workload, shown, page)
         if args.stragglers:
             extra.append(stragglers_text(spread, args.stragglers, page, args.top))
+        if args.timeline and (when := timeline_text(report, page, _devices(args, report))):
+            extra.append(when)
         return report_text(
             report,
             page,
@@ -97,6 +100,14 @@ def _emit(args: argparse.Namespace, workload: Workload, report: Report, names: S
         return group_rows(groups) if groups is not None else op_rows(shown, report)
 
     emit_report(args, report, text, data, rows)
+
+
+def _devices(args: argparse.Namespace, report: Report) -> list[int] | None:
+    """The devices that were asked for; none where all are."""
+    if not args.device and not args.host:
+        return None
+    mine = [one for one in report.input.devices if not args.host or one.host in args.host]
+    return [one.id for one in mine if not args.device or one.id in args.device]
 
 
 def _grouped(args: argparse.Namespace, rows: TableRows, groups: Sequence[Group]) -> tuple[str, Sequence[Group], str]:

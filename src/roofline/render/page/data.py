@@ -16,6 +16,7 @@ from ...units import BINARY, DECIMAL, UNITS
 from ...workload import FEEDS
 from ..export import COLUMNS
 from ..geometry import title
+from ..timeline import HOST
 from .terms import TERMS, UNNEEDED
 
 # Columns of the page's tables: key of a row, heading, how a cell is written (a dimension, or one of text, unit, number, share, ratio),
@@ -200,6 +201,7 @@ def vocabulary_json() -> bytes:
             "causes": CAUSES,
             "cause_meanings": CAUSE_MEANINGS,
             "minimum_causes": MINIMUM_CAUSES,
+            "host": {kind: words for kind, (_, words) in HOST.items()},
             "loss_words": WORDS,
             "unneeded": UNNEEDED,
             "terms": TERMS,

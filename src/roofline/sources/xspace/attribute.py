@@ -142,12 +142,22 @@ class IdleTally(Struct):
     steps: dict[Mark, tuple[int, int]] = field(default_factory=dict)
 
 
+class Pause(Struct, frozen=True):
+    """A stretch of time in which a device was idle for ``idle_ps``, and why."""
+
+    begin_ps: int
+    end_ps: int
+    idle_ps: int
+    reason: IdleKey
+
+
 class Lane(Struct, frozen=True, kw_only=True):
     """What a device did in each bucket of a span of time: of the step with this mark, or of the run (``None``).
 
     ``busy_ps`` is how much of each bucket something ran. ``ops`` are the longest operations of each bucket, by their places among the
     device's rows, ``ops_ps`` their self times there, where operations that run at the same time share it; ``rest`` has the self time of
-    every operation in buckets where it is not among them.
+    every operation in buckets where it is not among them. ``host`` is why the device was idle in each bucket, mostly, by the place among
+    ``reasons``; ``None`` where it was not, and empty where the host was not asked.
     """
 
     mark: Mark | None
@@ -158,6 +168,8 @@ class Lane(Struct, frozen=True, kw_only=True):
     ops: tuple[tuple[int, ...], ...]
     ops_ps: tuple[tuple[int, ...], ...]
     rest: tuple[tuple[int, int], ...] = ()
+    reasons: tuple[IdleKey, ...] = ()
+    host: tuple[int | None, ...] = ()
 
 
 class DevicePart(Struct, frozen=True, kw_only=True):

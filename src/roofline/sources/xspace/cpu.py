@@ -24,7 +24,7 @@ from .idle import IdleDevice, explain, source_files
 from .modules import CONTROL, Place, Program, Programs, plain
 from .scan import Plane, Progress, Rows, RowsOf, Space, read_rows, union
 from .steps import HOST_PLANE, Host, Launches, read_host
-from .timeline import Span, shared_lane, spans
+from .timeline import Span, shared_lane, spans, with_host
 
 _THUNK, _RUN, _STARTED, _ENDED = "hlo_op", "run_id", "_p", "_c"
 _BY = ("program_id", "hlo_module", _THUNK, "device_ordinal")
@@ -90,7 +90,7 @@ def read_cpus(
     events, runs = _events(tables, programs)
     cut_off = _mark_runs(space, plane, host, runs)
     cut_off |= {run.mark for run in runs if run.mark is not None and not run.ended}
-    parts = []
+    parts, pauses = [], []
     by_device: dict[int, list[_Event]] = {}
     for event in events:
         by_device.setdefault(event.thunk.device, []).append(event)
@@ -100,7 +100,7 @@ def read_cpus(
         rows, steps = _rows(mine, spent), _extents(mine, spent, cut_off)
         bounds = array("q", [at for event in mine for at in (event.begin_ps, event.end_ps)])
         waiting = IdleDevice(busy=union([memoryview(bounds)])[0], steps=steps, users=source_files(rows))
-        (reasons,) = explain(space, [waiting], host, lambda function: changed_shapes(programs, function))
+        (idle,) = explain(space, [waiting], host, lambda function: changed_shapes(programs, function))
         parts.append(
             DevicePart(
                 plane=f"{HOST_PLANE} device {device}",
@@ -112,12 +112,16 @@ def read_cpus(
                 rows=rows,
                 steps=steps,
                 begin_ps=begin,
-                idle=reasons,
+                idle=idle.reasons,
             )
         )
+        pauses.append(idle.pauses)
     if timeline:
         shown = spans(parts)
-        parts = [replace(part, lanes=_lanes(by_device[part.ordinal], shown, part.rows)) for part in parts]
+        parts = [
+            replace(part, lanes=with_host(_lanes(by_device[part.ordinal], shown, part.rows), mine))
+            for part, mine in zip(parts, pauses, strict=True)
+        ]
     return parts, host, [*host.notes, *(note for rows in tables for note in rows.notes)]
 
 

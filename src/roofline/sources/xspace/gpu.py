@@ -24,7 +24,7 @@ from .program_runs import Program as ProgramId
 from .program_runs import ProgramSteps, Ran, Stretches, stretches
 from .scan import Plane, Progress, Space, Totals, read_totals, union
 from .steps import NO_MARK, Host, is_last, mark_of, step_lookup, was_tried
-from .timeline import Span, lanes, spans
+from .timeline import Span, lanes, spans, with_host
 
 AUTOTUNING = Subject(name="autotuning", category="autotuning", notes=("kernels and copies that the compiler tried while it compiled",))
 Cells = Mapping[Key, Mapping[Mark, tuple[int, int]]]
@@ -66,9 +66,12 @@ def read_gpus(
         IdleDevice(busy=device.busy, steps=part.steps, streams=device.lines, users=source_files(part.rows))
         for device, part in zip(devices, parts, strict=True)
     ]
-    reasons = explain(space, waiting, host, lambda function: changed_shapes(programs, function))
-    parts = [replace(part, idle=idle) for part, idle in zip(parts, reasons, strict=True)]
-    return (_with_lanes(space, devices, parts, warm()) if timeline else parts), notes
+    idle = explain(space, waiting, host, lambda function: changed_shapes(programs, function))
+    parts = [replace(part, idle=mine.reasons) for part, mine in zip(parts, idle, strict=True)]
+    if timeline:
+        parts = _with_lanes(space, devices, parts, warm())
+        parts = [replace(part, lanes=with_host(part.lanes, mine.pauses)) for part, mine in zip(parts, idle, strict=True)]
+    return parts, notes
 
 
 def _count_runs(devices: "Sequence[_Device]", unmarked: Stretches, host: Host) -> list[str]:

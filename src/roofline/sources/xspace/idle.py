@@ -15,7 +15,7 @@ from functools import cache
 from msgspec import Struct, field
 
 from ...units import parse
-from .attribute import Extent, IdleKey, IdleTally, Mark, Subject
+from .attribute import Extent, IdleKey, IdleTally, Mark, Pause, Subject
 from .host_activity import INSIDE, LOADING, NOTHING, RUNS, Activity, activity
 from .scan import Line, Plane, Rows, RowsOf, Space, read_rows
 from .steps import HOST_PLANE, Host
@@ -32,7 +32,7 @@ _SIZE = re.compile(r"\b(?:size|num_bytes):(\d+)")
 
 
 class Gap(Struct):
-    """A gap of a device: its begin and end, the time and the number of gaps it stands for, and the step it began in.
+    """A gap of a device: its begin and end, the time and the number of gaps it stands for, the step it began in, and the first of them.
 
     ``launched`` is when and on which line the host launched the work that ended it, ``before`` what that line launched before that, and
     ``copy`` the larger of the copies to or from the host on either side of it, as a direction and bytes.
@@ -43,6 +43,7 @@ class Gap(Struct):
     weight: int
     count: int
     mark: Mark | None
+    since: int
     launched: int | None = None
     line: int | None = None
     before: int | None = None
@@ -66,13 +67,20 @@ class IdleDevice(Struct, kw_only=True):
 Reasons = dict[IdleKey, IdleTally]
 
 
+class Idle(Struct):
+    """Why a device was idle: in all by reason, and when."""
+
+    reasons: Reasons = field(default_factory=dict)
+    pauses: list[Pause] = field(default_factory=list)
+
+
 def source_files(subjects: Iterable[Subject]) -> set[str]:
     """Base names of the user's files that operations of a program come from."""
     files = {subject.location.rpartition(":")[0].replace("\\", "/") for subject in subjects}
     return {file.rpartition("/")[2] for file in files if file and not any(part in file for part in _INSTALLED)}
 
 
-def explain(space: Space, devices: Sequence[IdleDevice], host: Host, changed: Callable[[str], str] = lambda function: "") -> list[Reasons]:
+def explain(space: Space, devices: Sequence[IdleDevice], host: Host, changed: Callable[[str], str] = lambda function: "") -> list[Idle]:
     """The reasons of each device's idle time; ``changed`` says in which shapes the programs differ that a function was compiled to."""
     plane = next((plane for plane in space.planes if plane.name == HOST_PLANE), None)
     looked = [_gaps(device) for device in devices]
@@ -84,7 +92,7 @@ def explain(space: Space, devices: Sequence[IdleDevice], host: Host, changed: Ca
     every = [gap for gaps in looked for gap in gaps]
     threads = _Threads(space, plane, every, {name for device in devices for name in device.users})
     threads.changed = cache(changed)
-    return [_reasons(gaps, threads, several=len(devices) > 1) for gaps in looked]
+    return [_explained(gaps, threads, several=len(devices) > 1) for gaps in looked]
 
 
 def _gaps(device: IdleDevice) -> list[Gap]:
@@ -96,7 +104,7 @@ def _gaps(device: IdleDevice) -> list[Gap]:
     found = list[Gap]()
     short: Gap | None = None
     for begin, end in zip(ends, begins, strict=True):
-        gap = Gap(begin, end, end - begin, 1, marks.at(begin))
+        gap = Gap(begin, end, end - begin, 1, marks.at(begin), begin)
         if gap.length >= least:
             found.append(gap)
             continue
@@ -104,7 +112,7 @@ def _gaps(device: IdleDevice) -> list[Gap]:
             found.append(short)
             short = None
         if short is not None:
-            gap.weight, gap.count = gap.weight + short.weight, gap.count + short.count
+            gap.weight, gap.count, gap.since = gap.weight + short.weight, gap.count + short.count, short.since
         short = gap
     if short is not None:
         found.append(short)
@@ -128,11 +136,12 @@ class _Marks:
         return self._steps[place][2]
 
 
-def _unexplained(gaps: Iterable[Gap]) -> Reasons:
-    reasons: Reasons = {}
+def _unexplained(gaps: Iterable[Gap]) -> Idle:
+    idle, unknown = Idle(), IdleKey("unknown", "")
     for gap in gaps:
-        _add(reasons, IdleKey("unknown", ""), gap, gap.weight)
-    return reasons
+        _add(idle.reasons, unknown, gap, gap.weight)
+        idle.pauses.append(Pause(gap.since, gap.end, gap.weight, unknown))
+    return idle
 
 
 def _add(reasons: Reasons, key: IdleKey, gap: Gap, time_ps: int) -> None:
@@ -237,37 +246,49 @@ def _stacks(rows: Rows, at: Sequence[int], runs: Collection[int]) -> tuple[dict[
     return {instant: tuple(stack) for instant, stack in found.items()}, running
 
 
-def _reasons(gaps: Sequence[Gap], threads: _Threads, *, several: bool) -> Reasons:
-    reasons: Reasons = {}
+def _explained(gaps: Sequence[Gap], threads: _Threads, *, several: bool) -> Idle:
+    idle = Idle()
     for gap in gaps:
-        shares = _shares(gap, threads, several=several)
-        left, parts = gap.weight, sum(shares.values())
-        for key, samples in shares.items():
-            time_ps = gap.weight * samples // parts
+        said = _said(gap, threads, several=several)
+        shares = Counter(said).most_common()
+        left = gap.weight
+        for key, samples in shares:
+            time_ps = gap.weight * samples // len(said)
             left -= time_ps
-            _add(reasons, key, gap, time_ps)
-        reasons[next(iter(shares))].time_ps += left
+            _add(idle.reasons, key, gap, time_ps)
+        first = idle.reasons[shares[0][0]]
+        first.time_ps += left
         if gap.mark is not None:
-            first = reasons[next(iter(shares))].steps
-            first[gap.mark] = (first[gap.mark][0], first[gap.mark][1] + left)
-    return reasons
+            first.steps[gap.mark] = (first.steps[gap.mark][0], first.steps[gap.mark][1] + left)
+        idle.pauses += _pauses(gap, said)
+    return idle
 
 
-def _shares(gap: Gap, threads: _Threads, *, several: bool) -> dict[IdleKey, int]:
-    """The reasons of one gap, by how many of its samples speak for each, the most first."""
+def _pauses(gap: Gap, said: Sequence[IdleKey]) -> Iterable[Pause]:
+    """A gap in stretches of one reason each, as the samples of it come."""
+    length, begin = gap.end - gap.since, 0
+    for place, key in enumerate(said, start=1):
+        if place == len(said) or said[place] != key:
+            yield Pause(
+                gap.since + length * begin // len(said),
+                gap.since + length * place // len(said),
+                gap.weight * (place - begin) // len(said),
+                key,
+            )
+            begin = place
+
+
+def _said(gap: Gap, threads: _Threads, *, several: bool) -> list[IdleKey]:
+    """The reason that each sample of a gap speaks for; one that few samples have counts as that of the most."""
     seen = [_seen(gap, threads, instant) for instant in gap.samples]
     waited = _waited(gap, threads, seen)
     kinds = [_kind(gap, one, waited, threads, several=several) for one in seen]
     if len(set(kinds)) == 1:
-        return {_key(kinds[0], gap, seen, waited, threads): 1}
+        return [_key(kinds[0], gap, seen, waited, threads)] * len(kinds)
     counted = Counter(kinds).most_common()
     kept = [kind for kind, count in counted if count >= LEAST_SHARE * len(kinds)] or [counted[0][0]]
-    folded = [kind if kind in kept else kept[0] for kind in kinds]
-    shares: dict[IdleKey, int] = {}
-    for kind in kept:
-        mine = [one for one, own in zip(seen, kinds, strict=True) if own == kind]
-        shares[_key(kind, gap, mine, waited, threads)] = folded.count(kind)
-    return shares
+    keys = {kind: _key(kind, gap, [one for one, own in zip(seen, kinds, strict=True) if own == kind], waited, threads) for kind in kept}
+    return [keys.get(kind, keys[kept[0]]) for kind in kinds]
 
 
 def _waited(gap: Gap, threads: _Threads, seen: Sequence[Activity]) -> Activity:

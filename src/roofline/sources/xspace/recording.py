@@ -225,6 +225,8 @@ def merge(parts: Iterable[Part]) -> Recording:
             row.add(number, tally, marks)
             programs.setdefault(subject.module, set()).add(subject.program)
     rows = sorted(summed.items(), key=_order)
+    idle = _idle(ordered, keys)
+    reasons = {IdleKey(one.kind, one.activity, one.location): place for place, one in enumerate(idle)}
     return Recording(
         workload=Workload(tuple([_op(subject, row, len(programs[subject.module]) > 1, len(devices) > 1) for subject, row in rows])),
         format=FORMAT,
@@ -244,10 +246,10 @@ def merge(parts: Iterable[Part]) -> Recording:
             ]
         ),
         measured=_measured(ordered),
-        idle=_idle(ordered, keys),
+        idle=idle,
         compile_s=max((part.compile_ps for part in ordered), default=0) * PICOSECOND,
         warm_up_s=max((part.warm_up_ps for part in ordered), default=0) * PICOSECOND,
-        timeline=in_seconds(ordered, numbers, keys, {subject: place for place, (subject, _) in enumerate(rows)}),
+        timeline=in_seconds(ordered, numbers, keys, {subject: place for place, (subject, _) in enumerate(rows)}, reasons),
         notes=tuple(dict.fromkeys((*(note for part in ordered for note in part.notes), *left_out(ordered)))),
     )
 

@@ -13,9 +13,10 @@ from itertools import accumulate, pairwise
 from operator import sub
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...workload import Lane as LaneInSeconds
-from .attribute import PICOSECOND, DevicePart, Instance, Lane, Mark, Part, Subject
+from .attribute import PICOSECOND, DevicePart, IdleKey, Instance, Lane, Mark, Part, Pause, Subject
 from .scan import Buckets, Totals, union
 
 BUCKETS = 1_000
@@ -140,6 +141,33 @@ def shared_lane(changes: Sequence[tuple[int, bool, int, int]], span: Span) -> La
     return lane(span, [{op: round(time_ps) for op, time_ps in mine.items()} for mine in spent], busy)
 
 
+def with_host(lanes: Sequence[Lane], pauses: Sequence[Pause]) -> tuple[Lane, ...]:
+    """Lanes with what the host did in each bucket in which the device was idle."""
+    reasons = tuple(dict.fromkeys(pause.reason for pause in pauses))
+    places = {reason: place for place, reason in enumerate(reasons)}
+    return tuple(replace(lane, reasons=reasons, host=_host(lane, pauses, places)) for lane in lanes)
+
+
+def _host(lane: Lane, pauses: Sequence[Pause], places: Mapping[IdleKey, int]) -> tuple[int | None, ...]:
+    """The reason of most of the idle time in each bucket; short gaps that stand for others may be anywhere among these."""
+    idle = [dict[int, float]() for _ in lane.busy_ps]
+    for pause in pauses:
+        begin, end = max(pause.begin_ps, lane.begin_ps), min(pause.end_ps, lane.end_ps)
+        place, share = places[pause.reason], pause.idle_ps / max(pause.end_ps - pause.begin_ps, 1)
+        while begin < end:
+            bucket = (begin - lane.begin_ps) // lane.width_ps
+            until = min(end, lane.begin_ps + (bucket + 1) * lane.width_ps)
+            idle[bucket][place] = idle[bucket].get(place, 0.0) + share * (until - begin)
+            begin = until
+    lengths = [min(lane.width_ps, lane.end_ps - lane.begin_ps - bucket * lane.width_ps) for bucket in range(len(lane.busy_ps))]
+    return tuple(
+        [
+            max(mine, key=lambda one: (mine[one], -one)) if mine and busy < length else None
+            for mine, busy, length in zip(idle, lane.busy_ps, lengths, strict=True)
+        ]
+    )
+
+
 def busy_in(buckets: Buckets, intervals: Sequence[int]) -> list[int]:
     """How much of each bucket disjoint intervals, given in order (begin, end, begin, end, …), cover.
 
@@ -159,9 +187,16 @@ def busy_in(buckets: Buckets, intervals: Sequence[int]) -> list[int]:
 
 
 def in_seconds(
-    parts: Sequence[Part], numbers: Sequence[int], keys: Mapping[Instance, int], places: Mapping[Subject, int]
+    parts: Sequence[Part],
+    numbers: Sequence[int],
+    keys: Mapping[Instance, int],
+    places: Mapping[Subject, int],
+    reasons: Mapping[IdleKey, int],
 ) -> tuple[LaneInSeconds, ...]:
-    """The lanes of the first devices, in seconds since the first work on any device of their host."""
+    """The lanes of the first devices, in seconds since the first work on any device of their host.
+
+    Steps, operations and reasons of idle time are by their keys and places in the run.
+    """
     found = []
     devices = [(part, device) for part in parts for device in part.devices]
     for number, (part, device) in list(zip(numbers, devices, strict=True))[:MOST_LANES]:
@@ -179,6 +214,7 @@ def in_seconds(
                     ops=tuple([tuple([ops[op] for op in bucket]) for bucket in lane.ops]),
                     ops_s=tuple([tuple([time_ps * PICOSECOND for time_ps in bucket]) for bucket in lane.ops_ps]),
                     rest_s=tuple([(ops[op], time_ps * PICOSECOND) for op, time_ps in lane.rest]),
+                    host=tuple([None if place is None else reasons[lane.reasons[place]] for place in lane.host]),
                 )
             )
     return tuple(found)

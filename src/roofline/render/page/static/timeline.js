@@ -2,12 +2,14 @@
 
 import { causeColour } from "#page/colours.js";
 import { announce, elided, fill, h, named, shortName } from "#page/dom.js";
+import { hostAt, hostLegend, hostStrip, hostWords } from "#page/host_lane.js";
 import { CAUSES, NEEDED, lanesOf, opsIn, partsOf, spansOf } from "#page/stretch.js";
 import { percent, plain, show } from "#page/units.js";
 import { VOCABULARY } from "#page/vocabulary.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const HEIGHTS = [[1, 44], [4, 28], [8, 20], [16, 14], [Infinity, 8]]; // pixels of a lane, by how many there are
+const HOST = 0.3; // of a lane's height, for the host above it
 const TALL = 100; // units of a lane's drawing, whatever its pixels
 const [DRAGGED, GAP, FAR, TICKS] = [4, 16, 50, 8]; // pixels, pixels, buckets, so many ticks at most
 const LONGEST = 56; // letters of an op's name
@@ -97,7 +99,9 @@ export function timeline({ report, store }) {
     const ops = lane.ops[bucket].map((id, place) => ({ name: names.get(id) ?? `op ${id}`, seconds: lane.ops_s[bucket][place] }));
     const rest = length - idle - ops.reduce((sum, { seconds }) => sum + seconds, 0);
     const when = `${show(within(lane, bucket), "s")}, for ${show(length, "s", 3)}`;
-    return { when, device: lanes.length > 1 ? laneName(lane) : "", length, parts, ops, rest: rest > 0.01 * length ? rest : 0 };
+    const place = hostAt(lane, bucket);
+    const host = place === null ? "" : `while idle, the host was in ${hostWords(report.idle[place])}`;
+    return { when, device: lanes.length > 1 ? laneName(lane) : "", length, parts, ops, rest: rest > 0.01 * length ? rest : 0, host };
   }
 
   const laneName = ({ device }) => `device ${device}${report.input.hosts?.length > 1 ? ` ${devices.get(device)?.host ?? ""}` : ""}`;
@@ -106,13 +110,14 @@ export function timeline({ report, store }) {
     cursor = place;
     line.hidden = false;
     line.style.left = `${(100 * (place.bucket + 0.5)) / count()}%`;
-    const { when, device, length, parts, ops, rest } = describe(place);
+    const { when, device, length, parts, ops, rest, host } = describe(place);
     const row = (name, seconds) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "figure", text: show(seconds, "s", 3) }), h("td", { class: "remark", text: percent(seconds / length) }));
     fill(
       tip,
       h("p", { class: "card-name", text: [when, device].filter(Boolean).join(", ") }),
       ops.length > 0 && h("table", { class: "facts" }, ops.map(({ name, seconds }) => row(named(name), seconds)), rest > 0 && row("other ops", rest)),
       h("table", { class: "facts" }, parts.map(({ cause, seconds }) => row(titleOf(cause), seconds))),
+      host && h("p", { class: "host-words" }, named(host)),
     );
     tip.hidden = false;
     const { left, top, width, height } = plot.getBoundingClientRect();
@@ -126,11 +131,11 @@ export function timeline({ report, store }) {
   }
 
   function speak(place) {
-    const { when, device, ops, parts } = describe(place);
+    const { when, device, ops, parts, host } = describe(place);
     const largest = [...parts].sort((one, other) => other.seconds - one.seconds)[0];
     const words = ops.slice(0, 3).map(({ name, seconds }) => `${name} ${show(seconds, "s", 3)}`);
     plot.setAttribute("aria-valuenow", String(place.bucket + 1));
-    plot.setAttribute("aria-valuetext", [when, device, ...words, largest ? `mostly ${titleOf(largest.cause)}` : ""].filter(Boolean).join(", "));
+    plot.setAttribute("aria-valuetext", [when, device, ...words, largest ? `mostly ${titleOf(largest.cause)}` : "", host].filter(Boolean).join(", "));
   }
 
   function leave() {
@@ -211,14 +216,16 @@ export function timeline({ report, store }) {
         key = next;
         cursor = { bucket: 0, lane: 0 };
         const height = HEIGHTS.find(([most]) => lanes.length <= most)[1];
-        fill(drawn, lanes.map((lane) => strip(lane, theme, height, laneName(lane))));
+        const host = lanes.some((lane) => lane.host?.some((place) => place !== null)) ? Math.max(5, Math.round(HOST * height)) : 0;
+        fill(drawn, lanes.flatMap((lane) => [host ? hostStrip(lane, theme, host) : null, strip(lane, theme, height, laneName(lane))]));
         labels.hidden = lanes.length === 1;
         fill(labels, lanes.map((lane) => {
           const label = h("div", { class: "lane-name", text: height < 14 ? String(lane.device) : laneName(lane) });
-          label.style.height = `${height}px`;
+          label.style.height = `${height + host}px`;
+          label.style.paddingTop = `${host}px`;
           return label;
         }));
-        fill(colours, legendOf(lanes, theme));
+        fill(colours, legendOf(lanes, theme), hostLegend(report, lanes, theme));
         fill(axis, ticks(lanes[0].time_s));
         plot.setAttribute("aria-valuemin", "1");
         plot.setAttribute("aria-valuemax", String(count()));

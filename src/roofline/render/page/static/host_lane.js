@@ -1,0 +1,62 @@
+/** What the host did while a device was idle: a thin strip above the device's, as high in each bucket as that is idle. */
+
+import { h, named } from "#page/dom.js";
+import { percent } from "#page/units.js";
+import { VOCABULARY } from "#page/vocabulary.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+const TALL = 100; // units of the drawing, whatever its pixels
+const LEAST = 1e-3; // of the time shown, for a place in the legend
+
+/** What the host did in a bucket: the place of the reason in the report, or `null`. */
+export const hostAt = (lane, bucket) => lane.host?.[bucket] ?? null;
+
+/** A reason in words: "Python: load_batch (data.py:17)". */
+export function hostWords({ reason, activity, location }) {
+  const kind = VOCABULARY.host[reason] ?? reason;
+  const said = [activity, location && `(${location})`].filter(Boolean).join(" ");
+  return said ? `${kind}: ${said}` : kind;
+}
+
+const colourOf = (theme, place) => theme.series[place] ?? theme.muted;
+
+/** The strip of one device. */
+export function hostStrip(lane, theme, height) {
+  const idle = lane.causes.idle ?? [];
+  const drawing = document.createElementNS(SVG, "svg");
+  drawing.setAttribute("viewBox", `0 0 ${lane.at_roof_s.length} ${TALL}`);
+  drawing.setAttribute("preserveAspectRatio", "none");
+  drawing.setAttribute("class", "host-lane");
+  drawing.setAttribute("aria-hidden", "true");
+  drawing.style.height = `${height}px`;
+  const paths = new Map();
+  for (const [bucket, place] of (lane.host ?? []).entries()) {
+    const high = place === null ? 0 : Math.round((TALL * (idle[bucket] ?? 0)) / lane.bucket_s);
+    if (high) paths.set(place, `${paths.get(place) ?? ""}M${bucket} ${TALL}v${-high}h1v${high}z`);
+  }
+  for (const [place, d] of paths) {
+    const path = document.createElementNS(SVG, "path");
+    path.setAttribute("d", d);
+    path.setAttribute("fill", colourOf(theme, place));
+    path.dataset.reason = String(place);
+    drawing.append(path);
+  }
+  return drawing;
+}
+
+/** The reasons that occur in some lane, with their shares of the time shown, the longest first. */
+export function hostLegend(report, lanes, theme) {
+  const whole = lanes.reduce((sum, { time_s }) => sum + time_s, 0);
+  const sums = new Map();
+  for (const lane of lanes) {
+    for (const [bucket, place] of (lane.host ?? []).entries()) {
+      if (place !== null) sums.set(place, (sums.get(place) ?? 0) + (lane.causes.idle?.[bucket] ?? 0));
+    }
+  }
+  const shown = [...sums].filter(([, seconds]) => seconds >= LEAST * whole).sort(([, one], [, other]) => other - one);
+  return shown.map(([place, seconds]) => {
+    const swatch = h("span", { class: "swatch", "aria-hidden": "true" });
+    swatch.style.background = colourOf(theme, place);
+    return h("li", { class: "entry", "data-reason": String(place) }, swatch, named(`host in ${hostWords(report.idle[place])}`), h("span", { class: "quiet", text: percent(seconds / whole) }));
+  });
+}

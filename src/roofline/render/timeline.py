@@ -1,0 +1,92 @@
+"""The timeline as text: a line for each device, a character for the cause of most of a column's time, and the host above what is idle."""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from ..report import LaneInfo, Report
+from ..units import percent, show
+from .tables import PLAIN, Paper
+from .time_bar import LOOKS, NEEDED
+
+MOST_DEVICES = 8
+WIDEST = 100
+IDLE = "idle"
+HOST = {
+    "input": ("p", "Python"),
+    "sync": ("w", "waiting for a value"),
+    "callback": ("k", "a callback"),
+    "compile": ("C", "compilation"),
+    "dispatch": ("d", "dispatch"),
+    "transfer": ("t", "a copy"),
+    "device": ("o", "another device"),
+    "latency": ("l", "launches"),
+    "unknown": ("?", "not recorded"),
+}  # the mark and the words of each kind of reason
+
+
+def timeline_text(report: Report, paper: Paper = PLAIN, devices: Sequence[int] | None = None) -> str:
+    """The timeline of one step, or of the run where there are no steps, on some or all devices; empty without a timeline."""
+    lanes = [lane for lane in report.timeline if devices is None or lane.device in devices]
+    lanes = [lane for lane in lanes if lane.step is not None] or lanes
+    if not lanes:
+        return ""
+    names = [f"device {lane.device}" for lane in lanes]
+    margin = max(map(len, names)) + 2
+    width = max(min(paper.width, WIDEST) - margin, 1)
+    step = next((one for one in report.steps if one.step == lanes[0].step), None)
+    which = f"step {step.number if step and step.number is not None else lanes[0].step}" if lanes[0].step is not None else "the run"
+    lines = [paper.paint(f"Timeline of {which}, {show(lanes[0].time_s, 's')}", "bold")]
+    seen: dict[str, None] = {}
+    waits: dict[int, float] = {}
+    for lane, name in list(zip(lanes, names, strict=True))[:MOST_DEVICES]:
+        columns = _columns(len(lane.at_roof_s), width)
+        causes = [_cause(lane, column) for column in columns]
+        hosts = [_host(lane, column, waits) if cause == IDLE else None for column, cause in zip(columns, causes, strict=True)]
+        seen.update(dict.fromkeys(causes))
+        if any(host is not None for host in hosts):
+            marks = [" " if host is None else HOST[report.idle[host].reason][0] for host in hosts]
+            lines.append(f"{'host':<{margin}}{''.join(marks).rstrip()}")
+        lines.append(f"{name:<{margin}}{_painted(causes, paper)}")
+    if len(lanes) > MOST_DEVICES:
+        lines.append(f"and {len(lanes) - MOST_DEVICES} more devices; --device shows one of them")
+    lines += paper.paragraph(_legend(seen)).splitlines()
+    whole = sum(lane.time_s for lane in lanes[:MOST_DEVICES])
+    for place in sorted(waits, key=lambda place: -waits[place]):
+        reason = report.idle[place]
+        said = " ".join(filter(None, [reason.activity, f"({reason.location})" if reason.location else ""]))
+        mark, words = HOST[reason.reason]
+        lines += paper.paragraph(f"host {mark}: {', '.join(filter(None, [words, said]))}: {percent(waits[place] / whole)}").splitlines()
+    return "\n".join(lines)
+
+
+def _columns(buckets: int, width: int) -> list[range]:
+    """The buckets of each column."""
+    count = min(buckets, width)
+    return [range(column * buckets // count, (column + 1) * buckets // count) for column in range(count)]
+
+
+def _cause(lane: LaneInfo, column: Iterable[int]) -> str:
+    """What most of a column's time went into."""
+    parts = {NEEDED: lane.at_roof_s, **lane.causes}
+    return max(parts, key=lambda part: sum(parts[part][bucket] for bucket in column))
+
+
+def _host(lane: LaneInfo, column: Iterable[int], waits: dict[int, float]) -> int | None:
+    """What the host did for most of an idle column, by its place in the report; adds what it is to the sums of all columns."""
+    mine: dict[int, float] = {}
+    for bucket in column:
+        place = lane.host[bucket] if lane.host else None
+        if place is not None:
+            mine[place] = mine.get(place, 0.0) + lane.causes[IDLE][bucket]
+    for place, seconds in mine.items():
+        waits[place] = waits.get(place, 0.0) + seconds
+    return max(mine, key=lambda place: mine[place]) if mine else None
+
+
+def _painted(causes: Sequence[str], paper: Paper) -> str:
+    return "".join(paper.paint(LOOKS[cause].mark * len(list(run)), LOOKS[cause].style) for cause, run in groupby(causes))
+
+
+def _legend(seen: Iterable[str]) -> str:
+    shown = {*seen}
+    return "most of each column: " + ", ".join(f"{look.mark} {look.words}" for cause, look in LOOKS.items() if cause in shown)
