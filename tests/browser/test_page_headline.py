@@ -144,3 +144,10 @@ def test_counted_ops_have_twins_a_legend_levels_and_a_table(show: Opener) -> Non
     page.keyboard.press("Escape")
     at(page, "tab-program").click()
     assert column(page, "ratio_hbm", "counters-table") == ["1.5x"]
+
+
+def test_no_figure_of_another_chip_is_above_100_percent(show: Opener) -> None:
+    page = show("train", "chip=v100-sxm2&columns=label,time_s,floor_s,efficiency&panel=lost")
+    assert set(column(page, "time_s")) == set(column(page, "efficiency")) == {"–"}
+    shares = [float(one) for one in re.findall(r"([\d.]+)%", page.locator("#main").inner_text())]
+    assert all(share <= 100 for share in shares)

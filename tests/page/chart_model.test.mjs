@@ -129,7 +129,9 @@ test("the same work stands under another chip's roof, and under scaled ceilings"
   const other = machineOf(report, { ...DEFAULTS, chip: "a100-sxm4-80" }, CATALOGUE);
   const [own, moved] = [rowsOf(report, DEFAULTS), rowsOf(report, DEFAULTS, other)];
   assert.ok(moved.totals.floor_s > 1.5 * own.totals.floor_s); // an H200 has three times the peak and twice the bandwidth
-  assert.equal(moved.totals.time_s, own.totals.time_s);
+  assert.equal(moved.totals.time_s, null); // nothing was measured there
+  assert.ok(moved.rows.every((row) => row.efficiency === null));
+  assert.equal(moved.rows[0].floor_s, Math.max(...moved.all.map((row) => row.floor_s)), "the longest minimum time first");
   assert.equal(chartModel(report, DEFAULTS, { machine: other }).machine, other.title);
   const twice = machineOf(report, { ...DEFAULTS, factors: { compute: 2, bandwidth: 2 } });
   close(rowsOf(report, DEFAULTS, twice).totals.floor_s, own.totals.floor_s / 2, "", 1e-9);
@@ -176,4 +178,20 @@ test("a report without ops or points is an empty chart", () => {
   const model = chartModel(empty, DEFAULTS);
   assert.deepEqual([model.dots, model.strip, model.program, model.leftOut, model.timed], [[], [], [], [], false]);
   assert.ok(model.roofs.some((roof) => !roof.hidden) && model.home[0] < model.home[1]);
+});
+
+test("the star is the program, or the chosen step and devices, or what the program takes at least on another chip", () => {
+  const { report } = REPORTS.find(({ name }) => name.includes("jax_train"));
+  const star = (patch, machine = undefined) => chartModel(report, { ...DEFAULTS, ...patch }, { machine }).program[0];
+  const point = (scope, step = null) => report.points.find((one) => one.scope === scope && one.infeed_outfeed && (step === null || one.step === step));
+  const [total, second] = [point("total"), point("step", 2)];
+  close(star({}).y, total.flops / total.time_s, "", 1e-9);
+  close([star({ step: 2 }).y, star({ step: 2 }).x], [second.flops / second.time_s, second.flops / second.bytes.hbm], "", 1e-9);
+  assert.equal(star({ step: 2 }).name, "step 2");
+  // One device that is all of them has the program's own star.
+  const device = report.input.devices[0].id;
+  close(star({ device }).y, total.flops / total.time_s, "", 1e-6);
+  const other = machineOf(report, { ...DEFAULTS, chip: "a100-sxm4-80" }, CATALOGUE);
+  const least = rowsOf(report, DEFAULTS, other).totals.floor_s;
+  close(star({}, other).y, total.flops / least, "", 1e-6);
 });

@@ -72,17 +72,13 @@ const keyOf = (state, names) => JSON.stringify(names.map((name) => state[name]))
 
 const machineFor = remembered(() => machineOf(report, store.get(), catalogue));
 const rowsFor = remembered((key, machine) => rowsOf(report, store.get(), machine));
-const modelFor = remembered((key, { rows, all }, machine) => {
-  const model = chartModel(report, store.get(), { rows, all, machine, before, comparison });
-  // The steps stand on the chart of the program; here they would hide ops.
-  return { ...model, program: model.program.filter(({ scope }) => scope === "total" || scope === "hardware") };
-});
+const modelFor = remembered((key, { rows, all }, machine) => chartModel(report, store.get(), { rows, all, machine, before, comparison }));
 const programFor = remembered((feeds, level, machine) => programRows(report, { feeds, level }, machine));
 const programModelFor = remembered((key, { all }, machine) => programModel(report, store.get(), { all, machine }));
 const colouring = remembered((all, colour, theme) => assign(all, colour, theme));
-const usual = report.ops.some((op) => op.time_s !== null) || !report.ops.length ? USUAL_COLUMNS : UNTIMED_COLUMNS;
+const usualOf = (rows) => (rows.some((row) => row.time_s !== null) || !rows.length ? USUAL_COLUMNS : UNTIMED_COLUMNS);
 const COLUMNS = opColumns(report);
-const columnsFor = remembered((chosen, colourOf) => {
+const columnsFor = remembered((chosen, usual, colourOf) => {
   const keys = chosen ? JSON.parse(chosen) : usual;
   return COLUMNS.filter(({ key }) => keys.includes(key) || key === "label").map((column) => dressed(column, colourOf));
 });
@@ -117,7 +113,7 @@ function derive(state) {
     legend: groups,
     program: programFor(state.feeds, state.level, machine),
     programModel: programModelFor(keyOf(state, ["level", "feeds", "hidden", "shown", "scopes", "step"]), rows, machine),
-    columns: columnsFor(state.columns && JSON.stringify(state.columns), colourOf),
+    columns: columnsFor(state.columns && JSON.stringify(state.columns), usualOf(rows.all), colourOf),
   };
 }
 
@@ -189,7 +185,7 @@ const side = h("aside", { class: "side", "aria-label": "Panels" }, panelBar.root
 const filters = filterBar({ report, store });
 const bar = chartBar({ report, store, catalogue, comparing: Boolean(before), chart: drawing });
 const colours = legend({ store });
-const columnChooser = columnMenu({ store, columns: COLUMNS, usual });
+const columnChooser = columnMenu({ store, columns: COLUMNS, usual: () => usualOf(derive(store.get()).all) });
 const count = h("p", { class: "quiet", "data-testid": "count", role: "status" });
 const labels = before && labelsOf(before, report);
 const compared = before ? comparisonView({ comparison, labels, select, reveal: (id) => drawing.reveal(id) }) : null;

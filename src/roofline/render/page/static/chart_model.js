@@ -19,6 +19,7 @@ import { parse } from "#page/filter.js";
 import { group } from "#page/groups.js";
 import { add, bytesOf, machine as machineFrom, rateTitle, resource, scaled, title } from "#page/law.js";
 import { programRows } from "#page/program_rows.js";
+import { chosenDevices, titleOf } from "#page/chosen.js";
 import { complete, OWN_LEVEL, ownMachine, per, select, sort, totals } from "#page/rows.js";
 import { around, extent, fitted, flat, slant } from "#page/scale.js";
 import { opsIn } from "#page/stretch.js";
@@ -46,7 +47,8 @@ export function rowsOf(report, state, machine = ownMachine(report)) {
   const passes = (row) => wanted.every(([key, words]) => words.has(row[key] ?? "")) && test(row, whole);
   const filtered = all.filter((row) => (!ran || ran.has(row.id)) && passes(row));
   const grouped = group(filtered, state.group, state.depth);
-  const rows = sort(state.group ? complete(grouped, whole.time_s) : grouped, state.sort, state.descending);
+  const key = state.sort === "time_s" && whole.time_s === null ? "floor_s" : state.sort;
+  const rows = sort(state.group ? complete(grouped, whole.time_s) : grouped, key, state.descending);
   return { rows, filtered, all, totals: whole, shown: totals(filtered), problem };
 }
 
@@ -57,9 +59,9 @@ export function rowsOf(report, state, machine = ownMachine(report)) {
 export function chartModel(report, state, { rows, all, machine = ownMachine(report), before = null, comparison = null } = {}) {
   const every = all ?? select(report, state, machine);
   const drawn = rows ?? rowsOf(report, state, machine).rows;
-  const program = programOf(report, state, machine);
+  const program = starsOf(report, state, programOf(report, state, machine), every);
   const { dots, strip, leftOut } = marksOf(drawn, state.size);
-  const whole = program.filter((point) => point.scope === "total" || point.scope === "hardware").map(({ x, y }) => [x, y]);
+  const whole = program.map(({ x, y }) => [x, y]);
   const twins = twinsOf(dots);
   const spots = every.filter((row) => row.flops && !reasonAgainst(row)).map(spotOf);
   return {
@@ -95,7 +97,7 @@ function framed(report, state, machine, every, spots, dots = [], also = spots) {
     roofs,
     home,
     reach: around(home, extent(lines, spots)),
-    timed: report.ops.some((op) => op.time_s),
+    timed: every.some((row) => row.time_s) || (!every.length && report.ops.some((op) => op.time_s)),
   };
 }
 
@@ -201,8 +203,23 @@ function described(ceiling) {
 /** Points of the program that have a place on the chart. */
 function programOf(report, state, machine) {
   const rows = programRows(report, { feeds: state.feeds, level: state.level }, machine);
-  const placed = rows.filter((row) => row.flops && row.bytes && row.time_s);
-  return placed.map((row) => ({ ...row, x: row.flops / row.bytes, y: row.rate }));
+  const placed = rows.filter((row) => row.flops && row.bytes && (row.rate || row.least_s));
+  return placed.map((row) => ({ ...row, x: row.flops / row.bytes, y: row.rate ?? row.flops / row.least_s }));
+}
+
+/** The program on the chart of ops, where the steps would hide them: all of it and what counters say, or the chosen step and devices. */
+function starsOf(report, state, program, every) {
+  const some = state.device !== null || state.host !== null;
+  if (state.step === null && !some) return program.filter(({ scope }) => scope === "total" || scope === "hardware");
+  const point = program.find(({ scope, step }) => (state.step === null ? scope === "total" : scope === "step" && step === state.step));
+  if (!point) return [];
+  const name = titleOf(report, state);
+  if (!some) return [{ ...point, scope: "total", name }];
+  const { flops, bytes, floor_s } = totals(every);
+  const seconds = point.time_s === null ? floor_s : point.time_s * chosenDevices(report, state).length;
+  const unknown = { slowest_s: null, busy_s: null, efficiency: null, op_efficiency: null, lost_s: null, attainable: null, ridge: null, work: {}, moved: {}, utilization: {} };
+  const sums = { flops, bytes, rate: per(flops, seconds), intensity: per(flops, bytes), floor_s: per(floor_s, chosenDevices(report, state).length) };
+  return sums.rate && sums.intensity ? [{ ...point, ...unknown, ...sums, scope: "total", name, device_seconds: seconds, x: sums.intensity, y: sums.rate }] : [];
 }
 
 /** The peaks that are drawn, or would be if none were switched off, each with the bandwidth of the x axis. */

@@ -32,7 +32,7 @@ export function chosen(report, state, { all, program, machine }) {
   const whole = pick("total");
   const average = state.step === null && !some ? pick("average") : null;
   const point = state.step === null ? (average ?? whole) : pick("step", state.step);
-  const devices = some ? chosenDevices(report, state).length : Math.max(1, Math.round(per(whole?.device_seconds ?? null, whole?.time_s ?? null) ?? 1));
+  const devices = some ? chosenDevices(report, state).length : Math.max(1, Math.round(whole?.devices ?? per(whole?.device_seconds ?? null, whole?.time_s ?? null) ?? 1));
   const other = machine !== ownMachine(report);
   const found = {
     point, devices,
@@ -49,11 +49,13 @@ export function chosen(report, state, { all, program, machine }) {
   };
 }
 
-function chosenDevices(report, { device, host }) {
+/** The devices that a state is about. */
+export function chosenDevices(report, { device, host }) {
   return (report.input.devices ?? []).filter((one) => (device === null || one.id === device) && (host === null || one.host === host));
 }
 
-function titleOf(report, state) {
+/** The chosen step, device and host in words; empty where none is. */
+export function titleOf(report, state) {
   const step = state.step === null ? "" : `step ${(report.steps ?? []).find((one) => one.step === state.step)?.number ?? state.step}`;
   const device = state.device === null ? "" : `device ${state.device}`;
   return [step, device, state.host ? `host ${state.host}` : ""].filter(Boolean).join(", ");

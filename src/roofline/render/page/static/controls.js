@@ -226,7 +226,7 @@ function slider(steps, titles, store) {
 
 /** Which columns the table has. */
 export function columnMenu({ store, columns, usual }) {
-  const chosen = () => store.get().columns ?? usual;
+  const chosen = () => store.get().columns ?? usual();
   const list = menu({
     label: "Columns",
     testid: "columns",
@@ -255,7 +255,7 @@ export function columnMenu({ store, columns, usual }) {
   });
   const toggle = (key, on) => {
     const wanted = columns.map((column) => column.key).filter((one) => (one === key ? on : chosen().includes(one)));
-    store.set({ columns: wanted.join() === usual.join() ? null : wanted });
+    store.set({ columns: wanted.join() === usual().join() ? null : wanted });
   };
   return list;
 }

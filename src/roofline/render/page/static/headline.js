@@ -5,7 +5,7 @@ import { fill, h, named } from "#page/dom.js";
 import { boundWords } from "#page/facts.js";
 import { rateTitle, resource, title as resourceTitle } from "#page/law.js";
 import { programRows } from "#page/program_rows.js";
-import { ownMachine, select, totals } from "#page/rows.js";
+import { ownMachine, select, timedOn, totals } from "#page/rows.js";
 import { fillStack, stack, stackLegend, VISIBLE } from "#page/stack.js";
 import { meaning } from "#page/terms.js";
 import { percent, plain, show } from "#page/units.js";
@@ -116,7 +116,8 @@ export function sentenceOf(report, choice, machine) {
   const own = report.machine.title || report.machine.name;
   const about = title ? `${capital(title)}: ` : "";
   if (minimum) {
-    const measured = point?.time_s ? ` (measured: ${show(point.time_s, "s", 3)} on ${own})` : "";
+    const taken = point?.measured_s ?? point?.time_s;
+    const measured = taken ? ` (measured: ${show(taken, "s", 3)} on ${own})` : "";
     return floor_s ? `${about}${about ? "at" : "At"} least ${show(floor_s, "s", 3)}${choice.per} on ${where}${measured}.` : "";
   }
   const used = [["MFU", choice.mfu], ["HFU", choice.hfu]].filter(([, value]) => value).map(([word, value]) => `${word} ${percent(value)}`);
@@ -160,7 +161,8 @@ function changes(report, state, machine) {
   const factors = Object.entries(state.factors).map(([key, factor]) => `, ${key === "compute" ? "peak compute" : key} at ${percent(factor)}`);
   if (state.chip === null && !factors.length) return "";
   const which = state.chip === null ? own : `${machine.title} instead of ${own}`;
-  return `Ceilings of ${which}${factors.join("")}. Measured times are those of ${own}.`;
+  const times = timedOn(report, machine) ? `Measured times are those of ${own}.` : "Times are the least that each op takes there.";
+  return `Ceilings of ${which}${factors.join("")}. ${times}`;
 }
 
 function figuresOf(report, { program, shown, totals, machine }, choice) {
@@ -174,7 +176,8 @@ function figuresOf(report, { program, shown, totals, machine }, choice) {
     found.push([choice.per ? "Time per step" : "Time", show(time_s, "s", 3), `${percent(1 - (busy?.seconds ?? 0) / time_s)} busy`, "time"]);
     found.push(["Minimum time", show(floor_s, "s", 3), floor_s === null ? "" : `${percent(floor_s / time_s)} of the time`, "floor"]);
   } else {
-    const measured = point?.time_s ? `measured: ${show(point.time_s, "s", 3)}` : "no measured times";
+    const taken = point?.measured_s ?? point?.time_s;
+    const measured = taken ? `measured: ${show(taken, "s", 3)}` : "no measured times";
     found.push([choice.per ? "Minimum time per step" : "Minimum time", show(floor_s, "s", 3), measured, "floor"]);
   }
   if (mfu !== null) found.push(["MFU", percent(mfu), "needed work", "mfu"]);

@@ -1,7 +1,7 @@
 /** Rows of the whole program: all of it, by hardware counters, its average step, and every step. */
 
 import { bytesOf, costOf, place, resource } from "#page/law.js";
-import { choices, OWN_LEVEL, ownMachine, per, select } from "#page/rows.js";
+import { choices, OWN_LEVEL, ownMachine, per, select, timedOn } from "#page/rows.js";
 import { VOCABULARY } from "#page/vocabulary.js";
 
 /**
@@ -17,7 +17,15 @@ export function programRows(report, { feeds = true, level = "hbm" } = {}, machin
   const titles = choices(report).stepTitles;
   const other = machine && machine !== own ? machine : null;
   const floors = other && opFloors(report, feeds, other);
-  return points.map((point) => pointRow(other ? moved(point, other, floors(point)) : point, level === OWN_LEVEL ? "hbm" : level, titles));
+  const placed = (point) => (!other ? point : timedOn(report, other) ? moved(point, other, floors(point)) : elsewhere(point, other, floors(point)));
+  return points.map((point) => pointRow(placed(point), level === OWN_LEVEL ? "hbm" : level, titles));
+}
+
+/** A point on another chip, where nothing was measured: `least_s` are the minimum times of its ops, `measured_s` what it took on its own. */
+function elsewhere(point, machine, floors) {
+  const devices = per(deviceSeconds(point), point.time_s) ?? 1;
+  const unknown = { time_s: null, device_seconds: null, slowest_s: null, busy_s: null, efficiency: null, op_efficiency: null, mfu: null, hfu: null, utilization: {} };
+  return { ...moved(point, machine, floors), ...unknown, least_s: floors, measured_s: point.time_s, devices };
 }
 
 /** A point on another machine than its report's, whose losses are not known. */

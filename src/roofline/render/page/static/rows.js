@@ -59,6 +59,11 @@ export function ownMachine(report) {
   return indexOf(report).own;
 }
 
+/** Whether times measured on a report's own machine say something of this one: it is the same chip, if with other ceilings. */
+export function timedOn(report, machine) {
+  return machine.name === ownMachine(report).name;
+}
+
 /** The memory levels and links that the ops' bytes cross and the machine rates, main memory first: [{key, title}]. */
 export function levels(report, machine = ownMachine(report)) {
   const used = new Set(report.ops.flatMap((op) => [...Object.keys(op.bytes ?? {}), ...Object.keys(op.counters?.bytes ?? {})]));
@@ -94,7 +99,8 @@ function isFeed({ category = "" }) {
  * The ops of a report as rows: the part that falls into the chosen step and on the chosen devices, placed on a machine.
  *
  * Work is shared out by executions and time as it was measured. A step on some of several devices is measured where the report has the
- * times of both at once; otherwise it is the product of both shares. `level` is a memory level or link, or "bound".
+ * times of both at once; otherwise it is the product of both shares. `level` is a memory level or link, or "bound". On another chip an op
+ * has no measured time, only its minimum there.
  */
 export function select(report, { step = null, device = null, host = null, feeds = true, level = "hbm" } = {}, machine = null) {
   const index = indexOf(report);
@@ -107,7 +113,7 @@ export function select(report, { step = null, device = null, host = null, feeds 
   const rows = [];
   for (const one of index.ops) {
     const part = feeds || !one.feeds ? partOf(one, step, chosen) : null;
-    if (part) rows.push(rowOf(one, part, on, on === index.own, level));
+    if (part) rows.push(rowOf(one, part, on, on === index.own, level, on.name === index.own.name));
   }
   const whole = rows.reduce((sum, row) => sum + row.weight, 0);
   for (const row of rows) row.share = whole ? row.weight / whole : null;
@@ -132,8 +138,9 @@ function partOf({ op, steps, devices, both }, step, chosen) {
   };
 }
 
-function rowOf({ op, steps, devices, feeds }, part, machine, asReported, chosen) {
-  const run = part === ALL ? op : cut(op, part);
+function rowOf({ op, steps, devices, feeds }, part, machine, asReported, chosen, timed) {
+  const measured = part === ALL ? op : cut(op, part);
+  const run = timed ? measured : { ...measured, time_s: null, self_time_s: null };
   const { count, kernels, time_s, self_time_s, flops, work, bytes: moved, hops } = run;
   const found = place(costOf(run), machine, { time_s, launches: kernels || count, known: run.known });
   const { floor_s, serial_s, bound, efficiency, attainable, times, utilization, roofs, unrated, intensity, ridge } = asReported ? run : found;
