@@ -96,6 +96,17 @@ def test_markdown_has_the_same_in_the_same_order(tmp_path: Path, capsys: pytest.
     assert text.count("\n| `") == 3
 
 
+def test_markdown_has_the_columns_and_groups_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "report.md"
+    _out(capsys, "sample:train", "-o", str(file), "--columns", "label,work,minimum", "--top", "2")
+    assert "\n| op | work/step | minimum/step |\n" in file.read_text()
+    _out(capsys, "sample:train", "-o", str(file), "--by", "category", "--top", "2")
+    text = file.read_text()
+    assert "### Ops by category\n\n| category | ops |" in text
+    assert "\n| `matmul` | 75 | 75 |" in text
+    assert re.search(r"\n\d+ more rows\n", text)
+
+
 def test_comparisons_go_to_markdown_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "sample:train", "sample:train", "-o", str(tmp_path / "change.md")]) == 0
     assert (tmp_path / "change.md").read_text().startswith("# sample:train compared with sample:train")

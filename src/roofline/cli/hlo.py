@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ..analysis import analyze
 from ..render.export import group_rows, op_rows
+from ..render.markdown import to_markdown
 from ..render.text import report_text
 from ..selection import group
 from ..sources.programs import read
@@ -52,10 +53,12 @@ def run(words: Sequence[str]) -> int:
         recording = read(Path(args.path), machine, network=chosen_network(args, machine), trips=chosen_trips(args))
         report = analyze(recording, machine, chosen_corrections(args))
     groups = group(report.ops, KEYS[args.by], depth=args.depth) if args.by else None
+    grouped = (KEYS[args.by], groups, "") if groups is not None else None
     emit_report(
         args,
         report,
-        lambda page: report_text(report, page, args.top, None, (KEYS[args.by], groups, "") if groups is not None else None),
+        lambda page: report_text(report, page, args.top, None, grouped),
         rows=lambda: group_rows(groups) if groups is not None else op_rows(report.ops),
+        markdown=lambda: to_markdown(report, args.top, None, grouped),
     )
     return 0

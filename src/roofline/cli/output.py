@@ -8,7 +8,6 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from ..errors import OutputError, UsageError, clean
-from ..folding import TableRows
 from ..output_files import write_file
 from ..render.export import Row, op_rows, to_csv, to_json, to_parquet
 from ..render.tables import Paper
@@ -52,9 +51,9 @@ def emit_report(
     report: Report,
     text: Callable[[Paper], str],
     rows: Callable[[], Sequence[Row]] | None = None,
-    shown: TableRows | None = None,
+    markdown: Callable[[], str] | None = None,
 ) -> None:
-    """A report everywhere the options ask for it, its chart, page or Markdown included; ``shown`` are the rows of Markdown's table."""
+    """A report everywhere the options ask for it, its chart, page or ``markdown`` included, which has the report's own rows by default."""
     emit(args, text, report, rows or (lambda: op_rows(report.ops)))
     if args.output and is_page(args.output):
         from ..render.page.report_page import report_page  # 10 ms with what it imports
@@ -63,7 +62,7 @@ def emit_report(
     elif args.output and is_markdown(args.output):
         from ..render.markdown import to_markdown
 
-        write_page(args, clean(to_markdown(report, args.top, shown)))
+        write_page(args, clean(markdown() if markdown else to_markdown(report, args.top)))
     elif args.output:
         from ..render.plot import roofline_chart
 

@@ -76,6 +76,8 @@ def _emit(args: argparse.Namespace, workload: Workload, report: Report, names: S
     groups = _groups(args, report, shown)
     spread = spreads(shown, report.by_device, report.input.devices, args.stragglers) if args.stragglers else ()
 
+    grouped = _grouped(args, rows, groups) if groups is not None else None
+
     def text(page: Paper) -> str:
         extra = _against(args, workload, shown, page)
         if args.stragglers:
@@ -87,7 +89,7 @@ def _emit(args: argparse.Namespace, workload: Workload, report: Report, names: S
             page,
             args.top,
             rows,
-            _grouped(args, rows, groups) if groups is not None else None,
+            grouped,
             columns=names,
             feeds=not args.no_infeed,
             chart=chart(args, replace(report, ops=rows.rows), page),
@@ -99,7 +101,12 @@ def _emit(args: argparse.Namespace, workload: Workload, report: Report, names: S
             return [{name: getattr(one, name) for name in SPREAD} for one in spread]
         return group_rows(groups) if groups is not None else op_rows(shown, report)
 
-    emit_report(args, report, text, data, rows)
+    def markdown() -> str:
+        from ..render.markdown import to_markdown  # only where it is asked for
+
+        return to_markdown(report, args.top, rows, grouped, columns=names)
+
+    emit_report(args, report, text, data, markdown)
 
 
 def _devices(args: argparse.Namespace, report: Report) -> list[int] | None:

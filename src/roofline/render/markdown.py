@@ -5,28 +5,41 @@ from collections.abc import Iterable, Sequence
 
 from ..folding import TableRows, table_rows
 from ..report import Report
+from ..selection import Group
 from .op_table import headers, op_cells, usual_columns
 from .program_facts import program_facts
 from .tables import Cell
-from .text import fine_line, is_fine, saving_text
+from .text import fine_line, group_cells, is_fine, saving_text
 from .time_bar import Part, bar_text, main_point, time_parts
 
 TOP = 20
 FINDINGS = 5
 
 
-def to_markdown(report: Report, top: int = TOP, rows: TableRows | None = None) -> str:
-    """The sentence, where the time went, the findings, the longest ops, and the program's facts."""
-    names = usual_columns(report)
+def to_markdown(
+    report: Report,
+    top: int = TOP,
+    rows: TableRows | None = None,
+    grouped: tuple[str, Sequence[Group], str] | None = None,
+    *,
+    columns: Sequence[str] = (),
+) -> str:
+    """The sentence, where the time went, the findings, the longest ops or groups of them, and the program's facts.
+
+    The table is that of `report_text` with the same arguments.
+    """
+    names = columns or usual_columns(report)
     rows = rows or table_rows(report)
+    listed_rows = len(rows.rows) if grouped is None else len(grouped[1])
+    cells = (headers(names, rows.per), op_cells(report, rows, names, top)) if grouped is None else group_cells(*grouped, top, rows.whole_s)
     told = [(label, text) for label, text in program_facts(report, devices=rows.devices) if text]
     parts = [
         f"**{with_escapes(report.summary or report.heading)}**",
         _bar(time_parts(main_point(report))),
         _findings(report),
-        "### Ops",
-        markdown_table(headers(names, rows.per), op_cells(report, rows, names, top), code=True),
-        f"{len(rows.rows) - top:,} more rows" if len(rows.rows) > top else "",
+        "### Ops" if grouped is None else f"### Ops by {grouped[0]}",
+        markdown_table(*cells, code=True),
+        f"{listed_rows - top:,} more rows" if listed_rows > top else "",
         listed("Program", (f"{label}: {text}" for label, text in told), level=3),
         listed("Notes", dict.fromkeys((*report.input.notes, *report.machine.notes)), level=3),
     ]

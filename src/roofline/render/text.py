@@ -39,7 +39,7 @@ def report_text(
     whole, paper = paper, paper.no_wider(WIDEST)
     rows = rows or table_rows(report, feeds=feeds)
     wide = whole if columns or grouped else paper
-    ops = _groups(*grouped, wide, top, rows.whole_s) if grouped else ops_text(report, rows, wide, top, columns)
+    ops = _groups(*grouped, wide, top, rows.whole_s) if grouped is not None else ops_text(report, rows, wide, top, columns)
     parts = [
         paper.paint(paper.paragraph(report.summary or report.heading), "bold"),
         bar_text(time_parts(main_point(report, feeds)), paper),
@@ -123,6 +123,11 @@ def _peak_share(report: Report, op: OpInfo) -> str:
 
 
 def _groups(by: str, groups: Sequence[Group], per: str, paper: Paper, top: int, whole_s: float) -> str:
+    return table(*group_cells(by, groups, per, top, whole_s), paper) + more(len(groups) - top)
+
+
+def group_cells(by: str, groups: Sequence[Group], per: str, top: int, whole_s: float) -> tuple[list[str], list[list[str | Cell]]]:
+    """The headers and the rows of a table of groups, of a step where ``per`` says so."""
     timed = any(one.time_s for one in groups)
     rows: list[list[str | Cell]] = []
     for one in groups[:top]:
@@ -142,7 +147,7 @@ def _groups(by: str, groups: Sequence[Group], per: str, paper: Paper, top: int, 
     step = f"/{per}" if per else ""
     headers = [by, "ops", f"count{step}", f"work{step}", f"hbm{step}", "bound", f"minimum{step}"]
     headers += [f"time{step}", "share", "efficiency"] if timed else ["share"]
-    return table(headers, rows, paper) + more(len(groups) - top)
+    return headers, rows
 
 
 def _share(part: float | None, whole: float) -> str:
