@@ -140,3 +140,20 @@ def test_a_step_of_one_program_is_not_told_to_compile_its_programs_as_one(progra
     parts = [an_op(f"f{i}", {"hbm": 50}, 10.0 / programs, count=2, module=f"jit_f{i}", by_step=shares) for i in range(programs)]
     (finding,) = [one for one in report_on(*parts, wall_s=20.0, idle=(waited,), steps=steps).findings if one.kind == "idle-dispatch"]
     assert said in finding.message
+
+
+@pytest.mark.parametrize(("count", "kinds"), [(2, {"duplicated-work"}), (1, set())])
+def test_products_that_two_programs_of_a_step_share(count: int, kinds: set[str]) -> None:
+    steps = tuple(Step(key=key, time_s=30.0) for key in (0, 1))
+
+    def part(module: str, seconds: float, runs: int) -> Op:
+        shares = tuple(Share(key=key, count=1, time_s=seconds / runs) for key in range(runs))
+        return an_op("dot", {"matrix/bf16": 80 * seconds}, seconds, count=runs, module=module, by_step=shares, value="same")
+
+    own = an_op("grad", {"matrix/bf16": 1600}, 20.0, count=2, module="jit_train", by_step=_both_steps())
+    report = report_on(part("jit_train", 20.0, 2), part("jit_check", 20.0, count), own, steps=steps)
+    found = [one for one in report.findings if one.saving_s]
+    assert {one.kind for one in found} == kinds
+    if kinds:
+        assert found[0].saving_s == pytest.approx(20)
+        assert "computes what train does too" in found[0].message

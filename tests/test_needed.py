@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from roofline.hlo.needed import reviewed_program
+from roofline.hlo.needed import Review, reviewed_program
+from roofline.hlo.price.collectives import Network
+from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read import parse
 from roofline.jax import lower
 from roofline.machines import load
@@ -380,3 +382,34 @@ def test_buffers_that_are_filled_alike_are_not_the_same_work() -> None:
         return jax.lax.fori_loop(0, 3, lambda _, held: (held[0] + x, held[1] - x), (jnp.zeros_like(x), jnp.zeros_like(x)))
 
     assert "duplicated-work" not in reasons(ops_of(zeros, of_shape(4096, 4096)))
+
+
+def test_the_place_of_the_largest_needs_its_value_too() -> None:
+    found = reasons(ops_of(lambda x: x.argmax(-1), of_shape(8192, 4096, dtype="float32")))
+    assert "unused-results" not in found
+
+
+def fingerprints(function: Callable[..., Any], *args: Any) -> list[str]:
+    """Of the products of a function."""
+    found = lower(function, H200)(*args)
+    review = Review(Pricer(found.module, found.platform, Network.of(None, found.platform), {}))
+    entry = found.module.entry
+    values = [review.value(entry, index) for index in range(len(found.module.entry_computation))]
+    return [value for value in values if value]
+
+
+def test_programs_that_compute_the_same_from_the_same_arguments_are_found() -> None:
+    def forward(w: Any, x: Any) -> Any:
+        return jnp.tanh(x @ w["a"]) @ w["b"]
+
+    shape = of_shape(2048, 2048)
+    args = {"a": shape, "b": shape}, shape
+    score = fingerprints(lambda w, x: (forward(w, x).astype("float32") ** 2).mean(), *args)
+    right = fingerprints(lambda w, x: forward(w, x).argmax(-1), *args)
+    assert len(score) == 2
+    assert score == right
+    gradient = fingerprints(jax.grad(lambda w, x: (forward(w, x).astype("float32") ** 2).mean()), *args)
+    assert set(score) < set(gradient), "the forward pass of training is found too"
+    assert not set(score) & set(fingerprints(lambda w, y: forward(w, y).sum(), *args)), "an argument of another name"
+    smaller = {"a": shape, "b": shape}, of_shape(512, 2048)
+    assert not set(score) & set(fingerprints(lambda w, x: forward(w, x).sum(), *smaller)), "or shape"

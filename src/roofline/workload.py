@@ -87,7 +87,8 @@ class Op(Struct, frozen=True, kw_only=True):
     """One operation: totals over all its executions.
 
     ``label`` is a name that a person recognises: scope, operation, shape and number format. ``takes`` and ``gives`` are the arguments and
-    results of its program that it reads and writes, in programs without products.
+    results of its program that it reads and writes, in programs without products. ``value`` is equal for products of several programs that
+    compute the same from arguments of the same names and shapes.
 
     ``phase`` is ``forward`` or ``backward`` in a program that computes gradients, where the program tells them apart.
     ``towards`` is which way a copy crosses the bus to the host, ``in`` to the device or ``out``, where the source knows.
@@ -119,6 +120,7 @@ class Op(Struct, frozen=True, kw_only=True):
     avoidable: tuple[Avoidable, ...] = ()
     takes: tuple[Array, ...] = ()
     gives: tuple[Array, ...] = ()
+    value: str = ""
     notes: tuple[str, ...] = ()
 
     @property

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ..cost import Cost
 from ..dtypes import dtype, one_pass_note
 from ..ledger import Ledger
@@ -45,6 +47,7 @@ from .needed_work import needed
 from .op_info import op_info
 from .program_points import points
 from .savings import with_wall_clock
+from .shared_work import with_shared_work
 from .standing import Standing
 from .stragglers import straggler
 from .summary import summary
@@ -104,6 +107,8 @@ def _stored(source: str | Path | Sequence[str | Path]) -> Report | None:
 
 def assemble(recording: Recording, machine: Machine, corrections: Corrections = IDEAL) -> Report:
     """The report on a recording, on a machine."""
+    if any(op.value for op in recording.workload):
+        recording = replace(recording, workload=Workload(with_shared_work(recording.workload.ops)))
     workload = recording.workload
     batches: Sequence[Batch] = ()
     alone: Iterable[int] = range(len(workload))

@@ -21,6 +21,7 @@ from .donation import missing_donations
 from .duplicates import duplicates
 from .exchanged import exchanged
 from .experts import dense_experts
+from .fingerprints import Fingerprints
 from .gated_experts import gated_experts
 from .kernels import Kernels
 from .labels import label
@@ -64,6 +65,7 @@ class Review:
         self.pricer, self.module, self.values = pricer, pricer.module, Values(pricer.module)
         self._numbers = {computation.name: number for number, computation in enumerate(self.module.computations)}
         self._kernels: dict[int, Kernels] = {}
+        self._fingerprints = Fingerprints(self.values)
         self._found: dict[int, dict[int, tuple[Avoidable, ...]]] = {}
 
     def label(self, computation: int, index: int, location: str) -> str:
@@ -85,6 +87,16 @@ class Review:
         if computation not in self._found:
             self._found[computation] = _apply(self._of(computation))
         return self._found[computation].get(index, ())
+
+    def value(self, computation: int, index: int) -> str:
+        """The fingerprint of what a product computes, by which another program that computes it too is found; empty for others."""
+        if computation != self.module.entry:
+            return ""
+        found = self._of(computation).product(index)
+        try:
+            return self._fingerprints.of(found.made) if found is not None else ""
+        except (SourceError, FormulaError):
+            return ""
 
     def exchanged(self, computation: int, index: int) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
         """The program's arguments and results that a kernel reads and writes; nothing in a program that has products."""

@@ -28,7 +28,7 @@ def costly_orders(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             made = values.origin(side, RENAMED)
             place = kernels.holding(made)
             first = kernels.product(place) if place is not None and place != index else None
-            if place is None or first is None or first.batch != 1 or first.made != made or _users(kernels, place) != {index}:
+            if place is None or first is None or first.batch != 1 or first.made.index != made.index or _users(kernels, place) != {index}:
                 continue
             both, instead = first.flops + second.flops, _other_order(first, second, second.columns if side is second.left else second.rows)
             unit = next((resource for resource, _ in kernels.costs[place].amounts if resource.unit == "matrix"), None)

@@ -33,11 +33,12 @@ def unused_results(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _orders(bodies: Bodies, instruction: Instruction) -> bool:
-    """Whether a kernel sorts, or does what nobody can see."""
+    """Whether a kernel sorts, looks for the place of something (an argmax reduces pairs), or does what nobody can see."""
     if instruction.opcode == "custom-call":
         return not instruction.custom_call_target.startswith("__cublas$")
     bodies_of = [bodies.module.computations[call.computation] for call in instruction.calls]
-    return instruction.opcode in _ORDERING or any(one.opcode in _ORDERING for body in bodies_of for one in body)
+    parts = [instruction, *(one for body in bodies_of for one in body)]
+    return any(one.opcode in _ORDERING or (one.opcode == "reduce" and one.shape.is_tuple) for one in parts)
 
 
 def _used(shape: Shape, wanted: _Demand) -> float:

@@ -39,6 +39,7 @@ class Subject(Struct, frozen=True, kw_only=True):
     avoidable: tuple[Avoidable, ...] = ()
     takes: tuple[Array, ...] = ()
     gives: tuple[Array, ...] = ()
+    value: str = ""
     work_provenance: str = "compiler"
     bytes_provenance: str = "compiler"
     notes: tuple[str, ...] = ()

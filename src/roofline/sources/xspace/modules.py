@@ -35,6 +35,7 @@ _UNSIGNED = 2**64
 _HLO_STATS = ("Hlo Proto", "HLO Proto")
 _IDENTITY = "35i?"  # id of HloInstructionProto
 _DIGEST_BYTES = 8
+_ALIKE = 10  # times as large one of two programs may be that do the same work
 
 
 def plain(name: str) -> str:
@@ -68,6 +69,7 @@ class Program(Struct, eq=False):
     _subjects: dict[Place, Subject] = field(default_factory=dict)
     _locations: dict[tuple[int, str, int], str] = field(default_factory=dict)
     _runs: dict[int, int | None] = field(default_factory=dict)
+    has_others: bool = False
     _review: list[Review] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -158,6 +160,7 @@ class Program(Struct, eq=False):
             avoidable=self.review.avoidable(*place),
             takes=takes,
             gives=gives,
+            value=self.review.value(*place) if self.has_others else "",
             notes=price.notes,
         )
 
@@ -244,6 +247,10 @@ class Programs:
         named = [known for known, (module, _) in self._slices.items() if name and module == name]
         return named[0] if len(named) == 1 else None
 
+    def _has_like(self, piece: Slice) -> bool:
+        """Whether there are other programs, large enough to share work with this one."""
+        return sum(_ALIKE * other.length >= piece.length for _, other in self._slices.values()) > 1
+
     def _read(self, id: int) -> Program | str:
         if id not in self._parsed:
             self._parsed[id] = self._parse(id)
@@ -269,7 +276,7 @@ class Programs:
             return f"{f'{self._space.name}: ' if self._digests else ''}{error}; the cost of its ops is unknown"
         pricer = Pricer(module, self._platform, network)
         identity = _digest(module) if self._digests else str(id)
-        program = Program(id, module, self._platform, pricer, identity)
+        program = Program(id, module, self._platform, pricer, identity, has_others=self._has_like(piece))
         if self._digests:
             self._known[key] = program
         return program

@@ -437,5 +437,6 @@ def _op(subject: Subject, row: _Row, ambiguous: bool, several: bool) -> Op:
         avoidable=subject.avoidable,
         takes=subject.takes,
         gives=subject.gives,
+        value=subject.value,
         notes=subject.notes,
     )

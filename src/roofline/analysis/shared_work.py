@@ -1,0 +1,34 @@
+"""Work that two programs of a step both do: the same products of arguments of the same names, shapes and formats."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from ..cost import NOTHING
+from ..workload import Avoidable, Op
+
+KIND, CLASS = "duplicated-work", "duplicated"
+
+
+def with_shared_work(ops: Sequence[Op]) -> tuple[Op, ...]:
+    """The ops, those marked that compute what one of another program does in the same steps. The longer program keeps its own."""
+    alike: dict[str, list[int]] = {}
+    times: dict[str, float] = {}
+    for place, op in enumerate(ops):
+        times[op.module] = times.get(op.module, 0.0) + (op.time_s or 0.0)
+        if op.value:
+            alike.setdefault(op.value, []).append(place)
+    marked = list(ops)
+    for places in alike.values():
+        first = max(places, key=lambda place: (times[ops[place].module], -place))
+        for place in places:
+            if ops[place].module != ops[first].module and _runs(ops[place]) == _runs(ops[first]):
+                why = f"computes what {ops[first].module.removeprefix('jit_')} does too, from arguments of the same names and shapes"
+                reason = Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS)
+                marked[place] = replace(ops[place], avoidable=(*ops[place].avoidable, reason))
+    return tuple(marked)
+
+
+def _runs(op: Op) -> list[tuple[int, float]]:
+    """How often an op runs in each step; in all where there are none."""
+    return [(share.key, share.count) for share in op.by_step] or [(0, op.count)]

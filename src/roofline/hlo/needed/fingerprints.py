@@ -1,0 +1,72 @@
+"""Fingerprints of values: equal in two programs that compute the same from arguments of the same names, shapes and formats.
+
+What a compiler decides (fusions, layouts, algorithms, formats in between) is left out.
+"""
+
+from hashlib import blake2b
+
+from ..ir.module import Instruction
+from ..price.elementwise import ELEMENTWISE
+from .kernels import product
+from .values import RENAMED, Value, Values
+
+_SIZE = 8  # bytes
+_PLAIN = ELEMENTWISE - {"compare"}  # say nothing beyond their operands
+_NO_VALUE = frozenset(("rng", "rng-bit-generator", "rng-get-and-update-state", "infeed", "recv", "while", "conditional", "call"))
+_ABOUT = frozenset(
+    ("metadata", "frontend_attributes", "backend_config", "sharding", "origin", "calls", "kind", "operand_layout_constraints")
+)
+_DEEPEST = 150  # values within values of one kernel
+
+
+class Fingerprints:
+    """The fingerprints of one program's values."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+        self._known: dict[tuple[object, ...], str] = {}
+        self._begun = False
+
+    def of(self, value: Value) -> str:
+        """The fingerprint of a value; empty where it depends on more than arguments with names."""
+        if not self._begun:
+            self._begun = True
+            entry = self._values.module.entry_computation
+            for index in range(len(entry)):  # in order, so that no value is far from those it is made of
+                self._of(Value(entry, index))
+        return self._of(value)
+
+    def _of(self, value: Value, depth: int = 0) -> str:
+        made = self._values.origin(value, RENAMED)
+        key = (made.computation.name, made.index, *(fusion.name for _, fusion in made.inside))
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._made(made, depth) if depth < _DEEPEST else ""
+        return known
+
+    def _made(self, made: Value, depth: int) -> str:
+        instruction = made.instruction
+        if instruction.opcode in _NO_VALUE or not made.shape.is_array:
+            return ""
+        if instruction.opcode == "parameter":
+            name = instruction.op_name if not made.inside else ""
+            return _digest("argument", name, made.shape.dtype, str(made.shape.dims)) if name else ""
+        found = product(self._values, made)
+        sides = [found.left, found.right] if found is not None else list(self._values.operands(made))
+        parts = [self._of(side, depth + 1) for side in sides]
+        if "" in parts:
+            return ""
+        said = str(found.dims) if found is not None else _said(instruction)
+        return _digest("dot" if found is not None else instruction.opcode, said, str(made.shape.dims), *parts)
+
+
+def _said(instruction: Instruction) -> str:
+    """What an instruction says beyond its operands."""
+    if instruction.opcode in _PLAIN:
+        return ""
+    words = [f"{name}={instruction.attribute(name)}" for name in sorted(instruction.attributes) if name not in _ABOUT]
+    return f"{words} {instruction.literal if instruction.opcode == 'constant' else ''} {instruction.custom_call_target}"
+
+
+def _digest(*parts: str) -> str:
+    return blake2b("\n".join(parts).encode(), digest_size=_SIZE).hexdigest()
