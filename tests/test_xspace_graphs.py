@@ -118,6 +118,13 @@ def test_calls_in_a_row_that_nothing_parts_are_a_doubt() -> None:
     assert doubts == ["consecutive library calls have more kernels than calls"]
 
 
+def test_calls_in_a_row_of_two_libraries_are_told_apart_by_their_kernels() -> None:
+    of = program({"main": [X, fusion("a.1"), library("call.1"), library("call.2"), fusion("b.1")]})
+    attention = {4: "Memset 0", 5: "cudnn::fusion::compute_dot_do_o", 6: "cudnn_sdpa_flash_bprop", 7: "cudnn::fusion::convert_dq_to_16bits"}
+    ((found, doubts),) = resolved(of, graph({0: "a_1", **attention, 8: "nvjet_sm90_tss_128x128", 3: "b_1"}, commands=4))
+    assert (found, doubts) == ({0: "a.1", 3: "b.1", **dict.fromkeys(attention, "call.1"), 8: "call.2"}, [])
+
+
 def test_what_does_not_agree_is_said() -> None:
     of = program({"main": [X, fusion("a.1"), fusion("b.1"), library("call.1"), fusion("c.1")]})
     shifted = graph({0: "b_1", 1: "a_1", 4: "gemm", 3: "c_1"}, commands=4)

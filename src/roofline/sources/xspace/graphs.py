@@ -20,6 +20,7 @@ from .modules import Place, Program
 _PREFIX = "command_buffer_"  # and the number of the first thunk in it, which rises along the program
 _MOST_WINDOWS = 2_000  # places where a run is looked for when nothing tells where it begins
 _TRAILS = re.compile(r"splitKreduce|convert_dq")  # kernels that end a library call
+_LIBRARIES = (re.compile(r"cudnn|sdpa|fmha|flash", re.IGNORECASE), re.compile(r"nvjet|cublas|gemm|cutlass|xmma", re.IGNORECASE))
 _OUT_OF_ORDER = 0.05  # of library kernels that may run outside their place: work in a graph may overlap
 
 
@@ -326,7 +327,7 @@ class _Layout:
             yield from self._split(gap, mine)
 
     def _split(self, calls: Sequence[_Call], groups: Sequence[list[int]]) -> Iterator[tuple[_Call, list[int]]]:
-        """Several calls in a row. One begins where a number is left out, for a graph in a graph, or with a memset."""
+        """Several calls in a row. One begins where a number is left out, for a graph in a graph, with another library, or with a memset."""
         begins = [self._begins(group[0]) for group in groups[1:]]
         likely = sorted(range(len(begins)), key=lambda number: (-begins[number], number))[: len(calls) - 1]
         surest = [begins[number] for number in likely]
@@ -342,4 +343,13 @@ class _Layout:
         kernel = self.graph.nodes[index].kernel
         if _TRAILS.search(kernel):
             return -1
-        return 2 * (index - 1 not in self.graph.nodes) + is_memset(kernel)
+        before = self.graph.nodes.get(index - 1)
+        if before is None:
+            return 2 + is_memset(kernel)
+        libraries = {_library(before.kernel), _library(kernel)} - {None}
+        return is_memset(kernel) + 2 * (len(libraries) == 2)
+
+
+def _library(kernel: str) -> int | None:
+    """The library that a kernel is of, by its name."""
+    return next((number for number, names in enumerate(_LIBRARIES) if names.search(kernel)), None)
