@@ -1,5 +1,9 @@
 """Damaged programs and bombs: any bytes give a module or a `SourceError` with its place, nothing else, and soon."""
 
+import gzip
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -147,3 +151,25 @@ BOMBS = {
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs_do_not_go_off(name: str) -> None:
     read(BOMBS[name], "bomb")
+
+
+DUMPS = sorted(DATA.parent.glob("h200/*.hlo.txt.gz"))
+CUTS = 8  # of each kind in each file
+
+
+@pytest.mark.parametrize("path", DUMPS, ids=lambda path: path.name.partition(".")[0])
+def test_a_dump_cut_at_any_line_is_noticed(path: Path) -> None:
+    # Cut between two computations, before the ENTRY, it reads like a program that is complete and does nearly nothing.
+    text = gzip.decompress(path.read_bytes()).decode().rstrip()
+    ends = [match.end() for match in re.finditer("\n", text)]
+    between = [end for end in ends if text[:end].rstrip().endswith("}")]
+    assert between
+    for end in (*between[:: len(between) // CUTS + 1], between[-1], *ends[:: len(ends) // CUTS + 1]):
+        assert read(text[:end], "cut") is None, text[max(0, end - 80) : end]
+
+
+def test_a_fragment_written_by_hand_needs_no_entry() -> None:
+    for header in ("", "HloModule m\n", "HloModule m, is_scheduled=true\n"):
+        found = read(header + "%f (p: f32[2]) -> f32[2] {\n  ROOT %p = f32[2]{0} parameter(0)\n}\n", "fragment")
+        assert found is not None
+        assert found.entry_computation.name == "f"

@@ -250,7 +250,7 @@ int main(int count, char **arguments) {
         size_t which = roll((uint64_t)known), length;
         alarm(MOST_SECONDS); /* an input that takes longer hangs */
         uint8_t *data = mutate(files[which], sizes[which], &length);
-        xs_index *index = xs_index_new((xs_bytes){data, length});
+        xs_index *index = xs_index_new((xs_bytes){data, length}, NULL);
         if (!index) return 3;
         read_metadata(index);
         for (size_t line = 0; line < index->lines.count; line++, lines++) {

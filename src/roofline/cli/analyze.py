@@ -20,6 +20,7 @@ from .options import (
     correction_options,
     is_corrected,
     is_page,
+    limit_options,
     machine_options,
     names_machine,
     output_options,
@@ -68,6 +69,7 @@ def reading_options(made: argparse.ArgumentParser) -> None:
         "may be repeated",
     )
     throughput_options(group)
+    limit_options(group)
     group.add_argument("--salvage", action="store_true", help="read a damaged profile as far as possible and report where it is damaged")
     group.add_argument(
         "--timeline",

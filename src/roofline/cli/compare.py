@@ -17,6 +17,7 @@ from ..render.export import Row
 from ..report import Report
 from ..sources import PROGRAM, find
 from ..sources.files import all_of
+from ..sources.pipes import is_pipe
 from ..sources.remote import is_remote
 from ..sources.report_json import stored_report
 from ..sources.samples import is_sample
@@ -28,6 +29,7 @@ from .options import (
     chosen_throughput,
     is_markdown,
     is_page,
+    limit_options,
     machine_options,
     names_machine,
     output_options,
@@ -50,6 +52,7 @@ def parser() -> Parser:
     made.add_argument("after", metavar="B", help="the one after")
     made.add_argument("--top", type=at_least(0), default=20, metavar="N", help="ops to show in the table (default 20)")
     throughput_options(made)
+    limit_options(made)
     host_options(made)
     program_options(made)
     machine_options(made)
@@ -115,7 +118,7 @@ def _program(args: argparse.Namespace, path: Path, machine: Machine) -> Recordin
 
 def _is_program(name: str) -> bool:
     """Whether a file or folder holds programs, which run on any machine."""
-    return not is_remote(name) and not is_sample(name) and os.path.exists(name) and find(name) is PROGRAM
+    return not is_remote(name) and not is_sample(name) and (is_pipe(name) or os.path.exists(name)) and find(name) is PROGRAM
 
 
 def _report(args: argparse.Namespace, name: str, machines: list[Machine]) -> Report:
@@ -137,7 +140,7 @@ def _report(args: argparse.Namespace, name: str, machines: list[Machine]) -> Rep
 def _written(args: argparse.Namespace, name: str) -> bytes | None:
     """The bytes of a report that is kept as it was written, so that a page holds those and no others."""
     path = Path(name)
-    kept = not names_machine(args) and path.is_file() and stored_report(name) is not None
+    kept = not names_machine(args) and (is_pipe(name) or path.is_file()) and stored_report(name) is not None
     return all_of(path) if kept else None
 
 

@@ -13,7 +13,7 @@ from ..render.text import notes_text
 from ..sources.hlo_dump import read_modules
 from ..sources.programs import check_trips, loop_names, prepared, read
 from ..units import percent, plain, show
-from .options import Parser, at_least, chosen_machine, machine_options, output_options
+from .options import Parser, at_least, chosen_machine, limit_options, machine_options, output_options
 from .output import draw, emit
 from .program_options import chosen_network, chosen_trips, program_options
 from .progress import progress
@@ -29,6 +29,7 @@ def parser() -> Parser:
     made.add_argument("path", metavar="PROGRAM", help="HLO or StableHLO file, or a folder written by --xla_dump_to")
     made.add_argument("--top", type=at_least(0), default=12, metavar="N", help="rows to show in each table (default 12)")
     program_options(made)
+    limit_options(made)
     machine_options(made)
     output_options(made)
     return made

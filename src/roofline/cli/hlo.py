@@ -9,7 +9,16 @@ from ..render.markdown import to_markdown
 from ..render.text import report_text
 from ..selection import group
 from ..sources.programs import read
-from .options import Parser, at_least, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
+from .options import (
+    Parser,
+    at_least,
+    chosen_corrections,
+    chosen_machine,
+    correction_options,
+    limit_options,
+    machine_options,
+    output_options,
+)
 from .output import emit_report
 from .program_options import chosen_network, chosen_trips, program_options
 from .progress import progress
@@ -40,6 +49,7 @@ def parser() -> Parser:
     made.add_argument("--depth", type=at_least(1), metavar="N", help="scope levels to keep (with --by scope)")
     made.add_argument("--top", type=at_least(0), default=20, metavar="N", help="rows to show (default 20)")
     program_options(made)
+    limit_options(made)
     machine_options(made)
     correction_options(made)
     output_options(made, page=True)

@@ -9,6 +9,8 @@ from itertools import combinations, takewhile
 from typing import Any, NoReturn
 
 from ..errors import MachineError, RooflineError, UnitError, UsageError
+from ..input_limits import DEFAULT as DEFAULT_LIMITS
+from ..input_limits import parse_limits, set_limits
 from ..machine import Machine
 from ..machines import load, parse_settings
 from ..machines.detection import DEFAULT_CHIP, machine_for
@@ -69,6 +71,7 @@ class Parser(argparse.ArgumentParser):
             if "" in (value if isinstance(value, list) else [value]) and value != self.get_default(name):
                 self.error(f"{name.replace('_', '-')} is empty")
         check_outputs(vars(found))
+        set_limits(parse_limits(getattr(found, "max", [])))
         return found
 
     def _print_message(self, message: str, file: Any = None) -> None:
@@ -121,6 +124,20 @@ def correction_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--launches", metavar="N", default="0", help="number of kernel launches; each takes one launch latency")
     group.add_argument("--limit", metavar="NAME", help="apply a named lower ceiling of the chip, such as 'no FMA'")
+
+
+def limit_options(parser: argparse._ActionsContainer) -> None:
+    """How much an input may hold."""
+    defaults = DEFAULT_LIMITS
+    parser.add_argument(
+        "--max",
+        action="append",
+        default=[],
+        metavar="WHAT=N",
+        help=f"the most that an input may hold: size={defaults.size} (bytes, unpacked), values={defaults.values} (of JSON or a table), "
+        f"rows={defaults.rows} (of a table), instructions={defaults.instructions} (of a program), messages={defaults.messages} (of a "
+        "profile): --max rows=1M --max size=4GB; may be repeated",
+    )
 
 
 def throughput_options(parser: argparse._ActionsContainer) -> None:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import RooflineError, SourceError, UsageError
+from ..input_limits import limits
 from ..machine import Machine
 from ..workload import Recording
 from . import unsupported
@@ -115,6 +116,7 @@ def read(
             shared=len(files) > 1,
             timeline=timeline,
             cache=_cache(cache, files),
+            limits=limits(),
         )
         recording: Recording = source.load().merge(_read_parts(files, how, jobs, cluster, progress))
     else:

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import SourceError, UsageError
+from ..input_limits import limits, too_much
 from ..units import parse
+from .pipes import opened_path
 from .remote import Progress, is_folder, is_remote, local_copy, remote_profiles
 from .samples import sample_or_path
 from .xspace import PROFILES
@@ -82,25 +84,32 @@ def local_file(name: str, progress: Progress | None = None) -> Iterator[Path]:
 def head_of(path: Path | str) -> bytes:
     """The first bytes of a file, decompressed if it is gzipped."""
     with _opened(path):
-        with open(path, "rb") as file:
+        place = opened_path(path)
+        with open(place, "rb") as file:
             head = file.read(HEAD_BYTES)
         if head.startswith(GZIP_MAGIC):
             import gzip
 
-            with gzip.open(path, "rb") as unzipped:
+            with gzip.open(place, "rb") as unzipped:
                 head = unzipped.read(HEAD_BYTES)
         return head
 
 
-def all_of(path: Path) -> bytes:
-    """A whole file, decompressed if it is gzipped."""
+def all_of(path: Path | str) -> bytes:
+    """A whole file, decompressed if it is gzipped; larger than the limit on input it is refused."""
+    most = limits().size
     with _opened(path):
-        data = path.read_bytes()
+        place = opened_path(path)
+        with open(place, "rb") as file:
+            data = file.read(most + 1)
         if data.startswith(GZIP_MAGIC):
             import gzip
 
-            data = gzip.decompress(data)
-        return data
+            with gzip.open(place, "rb") as unzipped:
+                data = unzipped.read(most + 1)
+    if len(data) > most:
+        raise too_much("size", str(path))
+    return data
 
 
 @contextmanager

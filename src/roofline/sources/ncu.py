@@ -6,12 +6,12 @@ time and flushes caches before each, so its truth is a cold one.
 """
 
 import re
-import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ..cost import Cost
 from ..errors import FormulaError, SourceError
+from ..input_limits import check_limit
 from ..machine import Machine
 from ..resource import HBM, Resource
 from ..units import parse
@@ -156,10 +156,9 @@ class _Table:
 
 
 def _entries(path: Path) -> list[Entry]:
-    try:
-        text = decode(all_of(path))
-    except zlib.error as error:
-        raise SourceError(f"{path}: the gzip stream is damaged ({error}); copy it again") from None
+    data = all_of(path)
+    check_limit("values", sum(map(data.count, (b",", b"\n"))), str(path))
+    text = decode(data)
     found = entries(text, is_used, str(path))
     if found:
         return found

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from ..errors import RooflineError, SourceError
+from ..input_limits import set_limits
 from .reading import Known, OverallProgress, Reading, read_file
 from .remote import Progress
 from .xspace.attribute import Part
@@ -193,6 +194,7 @@ def answer_of(
     file: str, how: Reading, *, data: bytes | None = None, known: Known | None = None, progress: Progress | None = None
 ) -> Answer:
     """A part, or what went wrong, in a form that travels: exceptions whose arguments are not their message do not."""
+    set_limits(how.limits)
     try:
         return "part", read_file(file, how, data=data, known=known, progress=progress)
     except RooflineError as error:

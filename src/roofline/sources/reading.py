@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ..input_limits import DEFAULT, Limits
 from ..machine import Machine
+from .pipes import opened_path
 from .remote import Progress, is_private, is_remote, local_copy
 from .xspace.attribute import Part
 
@@ -26,7 +28,7 @@ Known = dict[Any, Any]  # programs that were priced, for the next host that runs
 class Reading(Struct, frozen=True, kw_only=True):
     """How the files of a run are read: by which module, for which machine, up to any damage, as one of several hosts, with what cache.
 
-    ``timeline`` is whether devices are read once more for what they did when.
+    ``timeline`` is whether devices are read once more for what they did when; ``limits`` are those of the process that asks.
     """
 
     module: str
@@ -35,6 +37,7 @@ class Reading(Struct, frozen=True, kw_only=True):
     shared: bool = False
     timeline: bool = False
     cache: "Cache | None" = None
+    limits: Limits = DEFAULT
 
 
 def read_here(files: Sequence[str], how: Reading, progress: Progress | None = None) -> list[Part]:
@@ -74,7 +77,7 @@ def _looked_up(file: str, how: Reading, data: Buffer | None, read: Callable[[Buf
     if data is None:
         # The bytes that are hashed have to be those that are read: a file that is mapped could change in between.
         try:
-            data = Path(file).read_bytes()
+            data = opened_path(file).read_bytes()
         except OSError:
             return read(None)  # which says what is wrong
     key = key_of(data, file, how.target, how.salvage, how.shared, how.timeline)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from ..cost import Cost
 from ..errors import SourceError
+from ..input_limits import check_limit
 from ..machine import Machine
 from ..report import SCHEMA, OpInfo, Report
 from ..workload import Counters, Device, Op, Recording, Share, Step, StepsOnDevice, Workload
@@ -22,9 +23,11 @@ def read_report(path: Path) -> Report:
     """The report as it was written."""
     import msgspec
 
+    data = all_of(path)
+    check_limit("values", sum(map(data.count, (b",", b"[", b"{"))), str(path))
     try:
-        report = msgspec.json.decode(all_of(path), type=Report)
-    except msgspec.MsgspecError as error:
+        report = msgspec.json.decode(data, type=Report)
+    except (msgspec.MsgspecError, UnicodeError, OverflowError, RecursionError) as error:
         raise SourceError(f"{path}: not a roofline report: {error}") from None
     if report.schema != SCHEMA:
         raise SourceError(f"{path}: schema {report.schema!r} is not supported; this version reads {SCHEMA!r}")
@@ -48,7 +51,9 @@ def read(path: Path, target: Machine | None = None) -> Recording:
         part = StepsOnDevice(device=one.device, steps=one.steps, counts=one.counts, times_s=one.times_s)
         both.setdefault(one.op, []).append(part)
     return Recording(
-        workload=Workload(tuple(_op(op, steps.get(op.id, ()), devices.get(op.id, ()), tuple(both.get(op.id, ()))) for op in report.ops)),
+        workload=Workload(
+            tuple(_op(op, tuple(steps.get(op.id, ())), tuple(devices.get(op.id, ())), tuple(both.get(op.id, ()))) for op in report.ops)
+        ),
         format=report.input.format,
         files=(str(path),),
         hosts=report.input.hosts,
@@ -97,11 +102,11 @@ def _op(op: OpInfo, by_step: tuple[Share, ...], by_device: tuple[Share, ...], bo
     )
 
 
-def _shares(report: Report) -> tuple[dict[int, tuple[Share, ...]], dict[int, tuple[Share, ...]]]:
-    steps: dict[int, tuple[Share, ...]] = {}
-    devices: dict[int, tuple[Share, ...]] = {}
+def _shares(report: Report) -> tuple[dict[int, list[Share]], dict[int, list[Share]]]:
+    steps: dict[int, list[Share]] = {}
+    devices: dict[int, list[Share]] = {}
     for step in report.by_step:
-        steps[step.op] = (*steps.get(step.op, ()), Share(key=step.step, count=step.count, time_s=step.time_s))
+        steps.setdefault(step.op, []).append(Share(key=step.step, count=step.count, time_s=step.time_s))
     for device in report.by_device:
-        devices[device.op] = (*devices.get(device.op, ()), Share(key=device.device, count=device.count, time_s=device.time_s))
+        devices.setdefault(device.op, []).append(Share(key=device.device, count=device.count, time_s=device.time_s))
     return steps, devices

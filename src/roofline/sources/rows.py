@@ -1,15 +1,20 @@
 """The columns of a table file, whatever it is written in: CSV, JSON, JSON Lines or Parquet."""
 
+import codecs
 import csv
 import io
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from ..errors import MissingExtra, SourceError
-from .files import all_of
+from ..errors import SourceError
+from ..input_limits import check_limit
+from .files import HEAD_BYTES, all_of
 
 Cell = str | float | int | None
 PARQUET_MAGIC = b"PAR1"
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold
 
 
 def columns_of(path: Path) -> Mapping[str, Sequence[Cell]]:
@@ -17,11 +22,14 @@ def columns_of(path: Path) -> Mapping[str, Sequence[Cell]]:
     data = all_of(path)
     if data.startswith(PARQUET_MAGIC):
         return _parquet(data, path)
+    is_json = data[:HEAD_BYTES].removeprefix(codecs.BOM_UTF8).lstrip()[:1] in (b"[", b"{")
+    # Each value has a comma, a bracket or a line's end of its own, so this is at least their number.
+    check_limit("values", sum(map(data.count, (b",", b"[", b"{", b"\n") if is_json else (b",", b";", b"\t", b"\n"))), str(path))
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SourceError(f"{path}: not UTF-8 text at byte {error.start:,}; save the table as UTF-8") from None
-    return _json(text, path) if text.lstrip()[:1] in ("[", "{") else _csv(text, path)
+    return _json(text, path) if is_json else _csv(text, path)
 
 
 def _csv(text: str, path: Path) -> Mapping[str, Sequence[Cell]]:
@@ -37,6 +45,7 @@ def _csv(text: str, path: Path) -> Mapping[str, Sequence[Cell]]:
             if len(cells) != len(headers):
                 raise SourceError(f"{path}: line {lines.line_num}: {len(cells)} cells, but the header has {len(headers)}")
             rows.append(cells)
+            check_limit("rows", len(rows), str(path))
     except csv.Error as error:
         raise SourceError(f"{path}: line {lines.line_num}: {error}") from None
     quoted = "'" in text
@@ -56,27 +65,57 @@ def _json(text: str, path: Path) -> Mapping[str, Sequence[Cell]]:
         rows = json.loads(text)
     except json.JSONDecodeError as whole:
         try:
-            rows = [json.loads(line) for line in text.splitlines() if line.strip()]
+            rows = _json_lines(text, path)
         except json.JSONDecodeError:
             raise SourceError(f"{path}: not JSON at line {whole.lineno}, column {whole.colno}: {whole.msg}") from None
     except RecursionError:
         raise SourceError(f"{path}: JSON nested too deeply to be a table") from None
+    except ValueError:
+        raise SourceError(f"{path}: a number has more digits than any quantity") from None
     if isinstance(rows, dict):
         rows = rows.get("ops", [rows] if "name" in rows else None)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise SourceError(f"{path}: not a table; a JSON table is a list of objects, one per op, or an object with such a list under 'ops'")
+    check_limit("rows", len(rows), str(path))
     headers = dict.fromkeys(header for row in rows for header in row)
-    return {header: [row.get(header, "") for row in rows] for header in headers}
+    check_limit("values", len(rows) * len(headers), str(path))
+    return {_whole(header): [_cell(row.get(header, ""), number, path) for number, row in enumerate(rows, 1)] for header in headers}
+
+
+def _json_lines(text: str, path: Path) -> list[Any]:
+    import json
+
+    rows = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                rows.append(json.loads(line))
+            except RecursionError:
+                raise SourceError(f"{path}: line {number:,}: JSON nested too deeply to be a table") from None
+            except json.JSONDecodeError:
+                raise
+            except ValueError:
+                raise SourceError(f"{path}: line {number:,}: a number has more digits than any quantity") from None
+    return rows
+
+
+def _cell(value: object, row: int, path: Path) -> Cell:
+    """A cell of a JSON table: a word or a number."""
+    if isinstance(value, str):
+        return _whole(value)
+    if value is None or isinstance(value, int | float):
+        return value
+    raise SourceError(
+        f"{path}: row {row:,}: {type(value).__name__} where a word or a number belongs; a JSON table has one value per column"
+    )
+
+
+def _whole(text: str) -> str:
+    """Text without halves of characters, which JSON can spell."""
+    return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
 
 
 def _parquet(data: bytes, path: Path) -> Mapping[str, Sequence[Cell]]:
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        raise MissingExtra("pyarrow", "parquet") from None
-    try:
-        table = parquet.read_table(io.BytesIO(data))
-        columns: dict[str, list[Cell]] = {name: table[place].to_pylist() for place, name in enumerate(table.column_names)}
-    except Exception as error:  # of several types, some its own
-        raise SourceError(f"{path}: not a readable Parquet file: {str(error).splitlines()[0]}") from None
-    return columns
+    from .parquet import read_columns
+
+    return read_columns(data, path)

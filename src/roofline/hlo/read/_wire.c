@@ -8,6 +8,8 @@
 
 #include "hlo/read/wire.h"
 
+#include <stdio.h>
+
 enum { MOST_PLANS = 24, MOST_COLUMNS = 16, MOST_NUMBERS = 128 };
 
 typedef struct {
@@ -206,7 +208,21 @@ static PyObject *nothing(const Data *data, const Column *column) {
     }
 }
 
-static bool append(PyObject *list, PyObject *value) {
+/* Entries of one list: a small file may have very many. `set_most` says how many are too many, and what is then said. */
+static Py_ssize_t most = PY_SSIZE_T_MAX;
+static char too_many[160] = "too many entries in a message";
+enum { TICK = 1 << 16 }; /* entries between two looks at the keyboard */
+
+static bool append(const Data *data, PyObject *list, PyObject *value) {
+    Py_ssize_t count = PyList_Size(list);
+    bool bounded = true;
+    if (value && count >= most) {
+        complain(data, data->base, "%s", too_many);
+        bounded = false;
+    } else if (value && count % TICK == TICK - 1) {
+        bounded = PyErr_CheckSignals() == 0;
+    }
+    if (!bounded) Py_CLEAR(value);
     bool done = value && PyList_Append(list, value) == 0;
     Py_XDECREF(value);
     return done;
@@ -224,7 +240,7 @@ static bool append_packed(const Data *data, char kind, const xs_field *field, Py
                 complain_of(data, field, &fault);
                 return false;
             }
-            if (!append(list, number_of(value))) return false;
+            if (!append(data, list, number_of(value))) return false;
         }
         return true;
     }
@@ -234,7 +250,7 @@ static bool append_packed(const Data *data, char kind, const xs_field *field, Py
         return false;
     }
     for (; p < field->end; p += width) {
-        if (!append(list, width == 4 ? float_at(p) : double_at(p))) return false;
+        if (!append(data, list, width == 4 ? float_at(p) : double_at(p))) return false;
     }
     return true;
 }
@@ -253,7 +269,7 @@ static bool take(const Data *data, const Column *column, const xs_field *field, 
         return true;
     }
     if (!held->all && !(held->all = PyList_New(0))) return false;
-    return packed ? append_packed(data, column->kind, field, held->all) : append(held->all, value_of(data, column, field));
+    return packed ? append_packed(data, column->kind, field, held->all) : append(data, held->all, value_of(data, column, field));
 }
 
 /* The value of a column once its message is read. */
@@ -297,8 +313,7 @@ static PyObject *read_fields(const Data *data, const uint8_t *p, const uint8_t *
                                             : Py_BuildValue("(Kinn)", (unsigned long long)field.number, field.wire,
                                                             (Py_ssize_t)(field.begin - data->base), (Py_ssize_t)(field.end - data->base));
         }
-        if (!entry || PyList_Append(list, entry) < 0) Py_CLEAR(list);
-        Py_XDECREF(entry);
+        if (!append(data, list, entry)) Py_CLEAR(list);
     }
     return list;
 }
@@ -358,7 +373,18 @@ static PyObject *fields(PyObject *module, PyObject *const *arguments, Py_ssize_t
     return over(NULL, arguments, count);
 }
 
+static PyObject *set_most(PyObject *module, PyObject *arguments) {
+    (void)module;
+    Py_ssize_t wanted;
+    const char *said;
+    if (!PyArg_ParseTuple(arguments, "ns", &wanted, &said)) return NULL;
+    most = wanted;
+    snprintf(too_many, sizeof too_many, "%s", said);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"set_most", set_most, METH_VARARGS, "set_most(entries, words) -> None: of a message with a longer list these words are said."},
     {"unpack", (PyCFunction)(void (*)(void))unpack, METH_FASTCALL, "unpack(plan, data, start=0, end=len(data)) -> what each column of the plan holds."},
     {"fields", (PyCFunction)(void (*)(void))fields, METH_FASTCALL, "fields(data, start=0, end=len(data)) -> every field, as it stands."},
     {NULL, NULL, 0, NULL},

@@ -8,6 +8,7 @@ import re
 
 from msgspec import Struct, field
 
+from ...input_limits import excess, limits
 from ..ir.malformed import Malformed, excerpt
 from .lexing import STRING
 from .mlir_attributes import end_of_nest, end_of_type, parse_dictionary, parse_value, skip, unescape
@@ -56,7 +57,7 @@ class OperationReader:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.at = 0
+        self.at = self.count = 0
 
     def skip(self) -> str:
         """Past blanks and comments; the character that comes next, or nothing at the end."""
@@ -79,6 +80,9 @@ class OperationReader:
                 end = self.text.find("#-}", self.at)
                 self.at = len(self.text) if end < 0 else end + 3
             else:
+                self.count += 1
+                if self.count > limits().instructions:
+                    raise Malformed(excess("instructions"))
                 found.append(self.operation(depth))
         return found
 

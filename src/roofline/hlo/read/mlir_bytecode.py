@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from msgspec import Struct, field
 
+from ...input_limits import excess, limits
 from ..ir.malformed import Malformed
 from .mlir_writing import printable_text
 
@@ -146,6 +147,7 @@ class _Reader(Struct):
     attributes: list[Entry] = field(default_factory=list)
     types: list[Entry] = field(default_factory=list)
     properties: list[bytes] = field(default_factory=list)
+    count: int = 0  # of operations
     scope: list[int] = field(default_factory=list)
     value_types: list[int] = field(default_factory=list)
 
@@ -166,6 +168,9 @@ class _Reader(Struct):
             if self.version >= _USE_ORDERS and cursor.byte():
                 _skip_orders(cursor, len(arguments))
         operations = []
+        self.count += encoding >> 1
+        if self.count > limits().instructions:
+            raise Malformed(excess("instructions"))
         for _ in range(encoding >> 1):
             operation, first = self.operation(cursor, first, depth)
             operations.append(operation)

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...errors import SourceError
+from ...input_limits import excess, limits
 from ..ir.attributes import Alias, StackFrames
 from ..ir.malformed import Malformed, excerpt, placed
 from ..ir.module import Call, Computation, HloModule, Instruction
@@ -18,8 +19,9 @@ from ..ir.opcodes import CALLERS
 from ..ir.shapes import Shape
 from .proto_attributes import MADE, PLAIN, ZEROES
 from .proto_shapes import read_shape
-from .wire import BYTES, Field, fields, unpack
+from .wire import BYTES, Field, fields, set_most, unpack
 
+ENTRIES_AN_INSTRUCTION = 8  # of any list in a program, such as its stack frames
 MAX_WRAPPERS = 4  # HloSnapshot > HloProto > HloModuleProto is as deep as it gets
 
 # HloModuleProto: name = 1, entry_computation_name = 2, computations = 3, id = 5, entry_computation_id = 6, payloads = 22, and messages:
@@ -103,12 +105,15 @@ def _dimensions(raw: bytes, name: str) -> object | None:
 
 def parse_proto(data: bytes, where: str = "HLO proto") -> HloModule:
     """The module that an HloModuleProto describes, bare or in an HloProto or snapshot; a `SourceError` names the byte."""
+    set_most(ENTRIES_AN_INSTRUCTION * limits().instructions, excess("instructions"))
     try:
         return _Reader(data, where).read()
     except Malformed as error:
         raise placed(error, where, "byte", error.offset or 0) from None
     except RecursionError:
         raise SourceError(f"{where}: nested too deeply") from None
+    finally:
+        set_most(limits().values, excess("values"))  # of a constant, for which somebody may ask later
 
 
 class _Reader:
@@ -120,6 +125,7 @@ class _Reader:
         self.shapes: dict[bytes, Shape] = {}
         self.schedule: dict[int, tuple[int, ...]] = {}
         self.numbers: dict[int, int] = {}
+        self.room = limits().instructions
 
     def read(self) -> HloModule:
         data = self.data
@@ -137,10 +143,15 @@ class _Reader:
             if computation in self.numbers:
                 raise Malformed(f"a second computation with id {computation}", body[0])
             self.numbers[computation] = number
-        computations = tuple([self._computation(*body) for body in bodies])
+        computations = []
+        for body in bodies:
+            computations.append(self._computation(*body))
+            self.room -= len(computations[-1])
+            if self.room < 0:
+                raise Malformed(excess("instructions"), body[0])
         return HloModule(
             name=name,
-            computations=computations,
+            computations=tuple(computations),
             entry=self._entry(entry, entry_name, computations, start),
             form="hlo proto",
             id=identity,
@@ -155,7 +166,7 @@ class _Reader:
             buffer_assignment=assignment,
         )
 
-    def _entry(self, identity: int | None, name: str, computations: tuple[Computation, ...], start: int) -> int:
+    def _entry(self, identity: int | None, name: str, computations: Sequence[Computation], start: int) -> int:
         if identity is not None or not name:
             if (identity or 0) not in self.numbers:
                 raise Malformed(f"no computation has the entry's id {identity or 0}", start)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct, field
 
 from ...errors import SourceError
+from ...input_limits import excess, limits
 from ..ir.attributes import Alias
 from ..ir.malformed import Malformed, excerpt, placed
 from ..ir.module import Call, Computation, HloModule, Instruction, only
@@ -94,6 +95,7 @@ def programs(operations: list[Operation], source: Source, locations: Callable[[]
     builder: _Builder | None = None
     try:
         found: list[HloModule] = []
+        count = 0
         for name, given, inside in _modules(operations):
             entries = _entries(inside)
             if not entries and not any(operation.name in _FUNCTIONS for operation in inside):
@@ -101,6 +103,9 @@ def programs(operations: list[Operation], source: Source, locations: Callable[[]
             for entry in entries:
                 builder = _Builder(source, locations())
                 found.append(builder.module(name if len(entries) == 1 else entry, given, inside, entry))
+                count += sum(len(computation) for computation in found[-1])
+                if count > limits().instructions:
+                    raise Malformed(excess("instructions"))
         return tuple(found)
     except Malformed as error:
         at = operations[-1].place if builder is None and operations else builder.at if builder else 0
@@ -229,6 +234,7 @@ class _Builder:
         while uses and unique in self.names:
             uses += 1
             unique = f"{name}.{uses}"
+        self.names[name] = uses + 1  # those before are taken: the next search begins here
         self.names.setdefault(unique, 1)
         place = self.source.number(self.at)
         draft.instructions.append(Instruction(unique, opcode, shape, operands, calls, (), place, raw, self.dialect))

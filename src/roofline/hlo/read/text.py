@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ...errors import SourceError
+from ...input_limits import excess, limits
 from ..ir.attributes import NO_FRAMES, StackFrames
 from ..ir.malformed import Malformed, excerpt, placed
 from ..ir.module import Call, Computation, HloModule, Instruction, only
@@ -157,6 +158,8 @@ class _Reader:
         if not self.drafts:
             raise Malformed("no computation; is the text cut off, or not HLO?")
         if self.entry is None:
+            if "entry_computation_layout" in header:  # as every dump has; a fragment written by hand may do without an ENTRY
+                raise Malformed("the header describes an entry computation, but none is marked ENTRY; is the text cut off?")
             self.entry = len(self.drafts) - 1
         self.resolve()
         self.line = 1
@@ -272,7 +275,7 @@ class _Reader:
         lines, before, shapes, dialect, opcodes = self.lines, self.before, self.shapes, self.dialect, self.opcodes
         instructions, index = draft.instructions, draft.index
         match_line, find_operands = (_NOTHING if self.loose else _LINE).match, _OPERAND.findall
-        count = len(lines)
+        count, room = len(lines), limits().instructions - sum(len(done.instructions) for done in self.drafts)
         several: list[Written] = []  # that one line stands for, yet to be added
         while number < count or several:
             match = None
@@ -328,6 +331,8 @@ class _Reader:
                     self.line = place
                     operands = self.unfold(draft, names)
             position = len(instructions)
+            if position >= room:
+                raise Malformed(excess("instructions"))
             if name in index or (root and draft.root is not None):
                 self.line = place
                 raise Malformed(

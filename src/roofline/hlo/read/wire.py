@@ -20,7 +20,7 @@ A field that is stored in another form than the plan asks for, or any field that
 from ...errors import SourceError
 
 try:
-    from ._wire import fields, unpack
+    from ._wire import fields, set_most, unpack
 except ImportError as error:
     raise SourceError(f"the native program reader is not built ({error}); run: pip install -e .   (needs a C compiler)") from None
 
@@ -28,4 +28,4 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 Field = tuple[int, int, int, int]  # of ``fields``: number, kind, then the value and 0, or where the bytes start and end
 
-__all__ = ["BYTES", "FIXED32", "FIXED64", "VARINT", "Field", "fields", "unpack"]
+__all__ = ["BYTES", "FIXED32", "FIXED64", "VARINT", "Field", "fields", "set_most", "unpack"]

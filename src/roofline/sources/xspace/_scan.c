@@ -205,8 +205,23 @@ static int add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTyp
     return *into ? PyModule_AddObjectRef(module, name, (PyObject *)*into) : -1;
 }
 
+/* Hashes of this process alone: from the system's randomness. */
+static bool seed(void) {
+    uint64_t numbers[2];
+    PyObject *os = PyImport_ImportModule("os"), *bytes = os ? PyObject_CallMethod(os, "urandom", "n", (Py_ssize_t)sizeof numbers) : NULL;
+    char *random = bytes ? PyBytes_AsString(bytes) : NULL;
+    if (random) {
+        memcpy(numbers, random, sizeof numbers);
+        xs_set_seed(numbers[0], numbers[1]);
+    }
+    Py_XDECREF(bytes);
+    Py_XDECREF(os);
+    return random != NULL;
+}
+
 static int execute(PyObject *module) {
     module_state *state = PyModule_GetState(module);
+    if (!seed()) return -1;
     state->damage = PyErr_NewExceptionWithDoc("roofline.sources.xspace._scan.Damage",
                                               "Bytes that are no profile: what is wrong, at which byte, and whether bytes are missing.", NULL, NULL);
     if (!state->damage || PyModule_AddObjectRef(module, "Damage", state->damage) < 0) return -1;

@@ -18,6 +18,8 @@ typedef struct {
     Py_buffer buffer;
     xs_index *index; /* NULL when closed */
     int jobs;        /* that still read the buffer */
+    int guard;       /* of a mapped file, else -1 */
+    bool lost;       /* whether it was hit */
 } Index;
 
 extern PyType_Spec xs_index_spec, xs_column_spec, xs_rows_spec, xs_totals_spec;
@@ -35,6 +37,11 @@ PyObject *xs_column_copy(module_state *state, const void *data, size_t count, ch
 
 /* The integers of a buffer of 64-bit items, copied; false with an error set. */
 bool xs_integers(PyObject *source, xs_list *into);
+
+/* Guards a map of a file (guard.c): the number of the guard, or -1 where there is none. */
+int xs_guard(const void *begin, size_t length);
+bool xs_guard_hit(int guard);
+void xs_unguard(int guard);
 
 PyObject *xs_text(const xs_bytes *bytes, xs_span span);
 

@@ -1,11 +1,23 @@
 /* Index: planes, lines and metadata of a profile as Python values. Values that are bytes stay in the file, as (offset, length). */
 #include "binding.h"
 
+enum { TICK = 1 << 16 }; /* values between two looks at the keyboard */
+
+/* Whether nobody has interrupted the process: asked without the GIL. */
+static bool uninterrupted(void) {
+    PyGILState_STATE state = PyGILState_Ensure();
+    bool right = PyErr_CheckSignals() == 0;
+    PyGILState_Release(state);
+    return right;
+}
+
 static int index_init(PyObject *self, PyObject *arguments, PyObject *keywords) {
     Index *index = (Index *)self;
     PyObject *source;
-    static char *names[] = {"buffer", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O", names, &source)) return -1;
+    int mapped = 0;
+    Py_ssize_t most = PY_SSIZE_T_MAX;
+    static char *names[] = {"buffer", "mapped", "most", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|pn", names, &source, &mapped, &most)) return -1;
     if (index->index) {
         PyErr_SetString(PyExc_RuntimeError, "the index is already built");
         return -1;
@@ -13,12 +25,16 @@ static int index_init(PyObject *self, PyObject *arguments, PyObject *keywords) {
     if (PyObject_GetBuffer(source, &index->buffer, PyBUF_SIMPLE) < 0) return -1;
     static const uint8_t nothing;
     xs_bytes bytes = {index->buffer.len ? index->buffer.buf : &nothing, (size_t)index->buffer.len};
+    index->guard = mapped && bytes.size ? xs_guard(bytes.base, bytes.size) : -1;
+    xs_bounds bounds = {.go_on = uninterrupted, .most = (size_t)most};
     Py_BEGIN_ALLOW_THREADS
-    index->index = xs_index_new(bytes);
+    index->index = xs_index_new(bytes, &bounds);
     Py_END_ALLOW_THREADS
     if (!index->index) {
+        xs_unguard(index->guard);
         PyBuffer_Release(&index->buffer);
-        PyErr_NoMemory();
+        if (bounds.too_many) PyErr_SetString(PyExc_OverflowError, "too many messages");
+        if (!bounds.too_many && !PyErr_Occurred()) PyErr_NoMemory();
         return -1;
     }
     return 0;
@@ -28,6 +44,8 @@ static void let_go(Index *index) {
     if (!index->index) return;
     xs_index_free(index->index);
     index->index = NULL;
+    index->lost = index->lost || xs_guard_hit(index->guard);
+    xs_unguard(index->guard);
     PyBuffer_Release(&index->buffer);
 }
 
@@ -48,6 +66,13 @@ static PyObject *index_close(PyObject *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
+/* Whether bytes that were to be read were not there any more; they read as zeroes. */
+static PyObject *index_lost(PyObject *self, PyObject *unused) {
+    (void)unused;
+    Index *index = (Index *)self;
+    return PyBool_FromLong(index->lost || (index->index && xs_guard_hit(index->guard)));
+}
+
 static xs_index *opened(PyObject *self) {
     xs_index *index = ((Index *)self)->index;
     if (!index) PyErr_SetString(PyExc_ValueError, "the profile is closed");
@@ -58,7 +83,7 @@ static xs_index *opened(PyObject *self) {
 static PyObject *list_of(size_t first, size_t count, PyObject *(*make)(const xs_index *, size_t), const xs_index *index) {
     PyObject *list = PyList_New(0);
     for (size_t row = first; list && row < first + count; row++) {
-        PyObject *item = make(index, row);
+        PyObject *item = row % TICK || PyErr_CheckSignals() == 0 ? make(index, row) : NULL;
         if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
         Py_XDECREF(item);
     }
@@ -181,6 +206,10 @@ static PyObject *names_of(PyObject *self, const xs_index *index, const xs_list *
             Py_DECREF(names);
             return xs_raise(xs_state(self), &index->bytes, &fault);
         }
+        if (row % TICK == 0 && PyErr_CheckSignals() < 0) {
+            Py_CLEAR(names);
+            break;
+        }
         PyObject *id = PyLong_FromLongLong(entry->id), *name = xs_text(&index->bytes, span);
         if (!id || !name || PyDict_SetItem(names, id, name) < 0) Py_CLEAR(names);
         Py_XDECREF(id);
@@ -276,6 +305,7 @@ static PyObject *index_rest_near(PyObject *self, PyObject *arguments) {
 
 static PyMethodDef methods[] = {
     {"close", index_close, METH_NOARGS, "Let go of the buffer."},
+    {"lost", index_lost, METH_NOARGS, "Whether the file became shorter than the map of it, and what was missing read as zeroes."},
     {"planes", index_planes, METH_NOARGS, "[(id, name, first line, lines, whole)]"},
     {"lines", index_lines, METH_NOARGS, "[(id, name, timestamp_ns, offset, length, whole)]"},
     {"damages", index_damages, METH_NOARGS, "[(what, offset, truncated, plane or -1, line or -1)]"},

@@ -19,7 +19,9 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from ...errors import SourceError
+from ...input_limits import DEFAULT, limits, too_much
 from ...units import parse
+from ..pipes import opened_path
 
 try:
     from . import _scan
@@ -112,10 +114,10 @@ class Plane:
     @cached_property
     def stat_ids(self) -> Mapping[str, tuple[int, ...]]:
         """The ids that carry a name: usually one, more in merged profiles."""
-        ids: dict[str, tuple[int, ...]] = {}
+        ids: dict[str, list[int]] = {}
         for id, name in self.stat_names.items():
-            ids[name] = (*ids.get(name, ()), id)
-        return ids
+            ids.setdefault(name, []).append(id)
+        return {name: tuple(same) for name, same in ids.items()}
 
     @cached_property
     def event_names(self) -> Mapping[int, str]:
@@ -156,7 +158,10 @@ class Space:
             raise SourceError(f"{name}: the file is empty")
         self.name, self.salvage, self.size = name, salvage, len(data)
         self._data, self._unpacked = data, unpacked
-        self.index = _scan.Index(data)
+        try:
+            self.index = _scan.Index(data, mapped=isinstance(data, mmap.mmap), most=limits().messages)
+        except OverflowError:
+            raise too_much("messages", name) from None
         try:
             self.planes = self._planes()
             self.errors, self.warnings, self.hostnames = (tuple(texts) for texts in self.index.texts())
@@ -241,7 +246,10 @@ class Space:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        shorter = self.index.lost() or (isinstance(self._data, mmap.mmap) and self._data.size() < self.size)
         self.close()
+        if shorter and (kind is None or issubclass(kind, Exception)):
+            raise SourceError(f"{self.name}: became shorter while it was read; wait until it is written, or read a copy") from None
 
 
 def sniff(head: bytes) -> bool:
@@ -275,23 +283,21 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def open_space(path: Path | str, *, salvage: bool = False) -> Space:
     """A local profile, mapped into memory; a gzipped one is unpacked into memory."""
+    data: bytes | mmap.mmap = b""
     try:
-        with open(path, "rb") as file:
+        with open(opened_path(path), "rb") as file:
             head = file.read(len(GZIP_MAGIC))
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if head else b""
+            if head == GZIP_MAGIC:
+                data = head + file.read()
+            elif head:
+                data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except FileNotFoundError:
         raise SourceError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise SourceError(f"{path}: is a folder; name a file in it") from None
     except (OSError, ValueError) as error:
         raise SourceError(f"{path}: cannot read: {error}") from None
-    if head != GZIP_MAGIC:
-        return Space(data, str(path), salvage=salvage)
-    try:
-        return open_bytes(data, str(path), salvage=salvage)
-    finally:
-        if isinstance(data, mmap.mmap):
-            data.close()
+    return open_bytes(data, str(path), salvage=salvage)
 
 
 def open_bytes(data: bytes | bytearray | mmap.mmap, name: str, *, salvage: bool = False) -> Space:
@@ -309,7 +315,8 @@ def open_bytes(data: bytes | bytearray | mmap.mmap, name: str, *, salvage: bool 
 
 def unpacked_limit(packed: int) -> int:
     """The most bytes that a gzipped file of this size may unpack to: 100 times its size, but 256 MiB at least and 8 GiB at most."""
-    return min(max(UNPACKED_RATIO * packed, UNPACKED_SMALL_BYTES), UNPACKED_BYTES)
+    allowed = limits().size if limits().size > DEFAULT.size else 0  # where the user raised it
+    return max(min(max(UNPACKED_RATIO * packed, UNPACKED_SMALL_BYTES), UNPACKED_BYTES), allowed)
 
 
 def _unpack(packed: bytes | bytearray | mmap.mmap, name: str) -> tuple[bytearray, str]:
@@ -324,7 +331,8 @@ def _unpack(packed: bytes | bytearray | mmap.mmap, name: str) -> tuple[bytearray
             out += stream.decompress(piece)
             at += len(piece) - len(stream.unused_data)
             if len(out) > limit:
-                raise SourceError(f"{name}: decompresses to more than {limit:,} bytes, implausible for its size; decompress it yourself")
+                said = f"decompresses to more than {limit:,} bytes, implausible for its size"
+                raise SourceError(f"{name}: {said}; if it is to be trusted, raise the limit: --max size={2 * limit}")
             if stream.eof:
                 stream = zlib.decompressobj(GZIP_WINDOW)
                 while packed[at : at + 1] == b"\0":  # archives may be padded

@@ -19,11 +19,8 @@ typedef struct {
 
 static inline int xs_slot(const xs_select *select, uint64_t id) {
     if (id < XS_DENSE) return select->dense[id];
-    for (size_t i = 0; i < select->sparse.count; i++) {
-        const xs_wanted *wanted = &XS_AT(select->sparse, xs_wanted, i);
-        if (wanted->id == (int64_t)id) return wanted->slot;
-    }
-    return -1;
+    int64_t row = xs_set_find(&select->sparse, &(int64_t){(int64_t)id});
+    return row < 0 ? -1 : (int)XS_AT(select->sparse_slots, int64_t, row);
 }
 
 static inline void xs_keep(xs_event *event, int slot, xs_value value) {

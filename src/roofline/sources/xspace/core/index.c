@@ -33,6 +33,18 @@ static void blame_the_cut(const xs_index *index, xs_fault *fault) {
     }
 }
 
+enum { TICK = 1 << 16 }; /* messages between two questions */
+
+/* Counts a message; false when the index is not to be finished. */
+static bool goes_on(xs_index *index) {
+    xs_bounds *bounds = index->bounds;
+    if (!bounds) return true;
+    bounds->met++;
+    bounds->too_many = bounds->met > bounds->most;
+    if (bounds->met % TICK == 0 && bounds->go_on) bounds->stopped = !bounds->go_on();
+    return !bounds->too_many && !bounds->stopped;
+}
+
 static bool of_wire(const xs_field *field, int wire, const uint8_t *start, xs_fault *fault) {
     return field->wire == wire || xs_fail(fault, XS_WRONG_WIRE, start);
 }
@@ -156,7 +168,7 @@ static bool read_plane(xs_index *index, size_t row, const xs_field *outer, bool 
             if (!whole) blame_the_cut(index, &fault);
             return damaged(index, &fault, (int64_t)row, line);
         }
-        if (!take_plane_field(index, row, &field, start)) return false;
+        if (!goes_on(index) || !take_plane_field(index, row, &field, start)) return false;
     }
     return true;
 }
@@ -221,19 +233,21 @@ static bool read_space(xs_index *index) {
             blame_the_cut(index, &fault);
             return damaged(index, &fault, cut_plane ? (int64_t)index->planes.count - 1 : -1, -1);
         }
-        if (!take_space_field(index, &field, start)) return false;
+        if (!goes_on(index) || !take_space_field(index, &field, start)) return false;
     }
     return true;
 }
 
-xs_index *xs_index_new(xs_bytes bytes) {
+xs_index *xs_index_new(xs_bytes bytes, xs_bounds *bounds) {
     xs_index *index = calloc(1, sizeof *index);
     if (!index) return NULL;
     index->bytes = bytes;
+    index->bounds = bounds;
     if (!read_space(index)) {
         xs_index_free(index);
         return NULL;
     }
+    index->bounds = NULL;
     return index;
 }
 

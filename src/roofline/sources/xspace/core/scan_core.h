@@ -62,6 +62,8 @@ typedef struct {
     int64_t plane, line;
 } xs_damage;
 
+typedef struct xs_bounds xs_bounds;
+
 typedef struct {
     xs_bytes bytes;
     xs_list planes;    /* xs_plane */
@@ -74,10 +76,18 @@ typedef struct {
     xs_list hostnames; /* xs_span */
     xs_list damages;   /* xs_damage, in the order found */
     uint64_t unknown;  /* fields of a number the schema does not have */
+    xs_bounds *bounds; /* while it is being made */
 } xs_index;
 
-/* Everything that could be found; `damages` says what could not. NULL only without memory. */
-xs_index *xs_index_new(xs_bytes bytes);
+/* How the making of an index may end early: `go_on` is asked every so many messages, and more than `most` of them are too many. */
+struct xs_bounds {
+    bool (*go_on)(void);
+    size_t most, met;
+    bool stopped, too_many;
+};
+
+/* Everything that could be found; `damages` says what could not. NULL only without memory, or as `bounds` tell, which may be NULL. */
+xs_index *xs_index_new(xs_bytes bytes, xs_bounds *bounds);
 void xs_index_free(xs_index *index);
 
 /* ---- metadata ---- */
@@ -108,16 +118,12 @@ void xs_metadata_free(xs_metadata *metadata);
 
 enum { XS_SLOTS = 24, XS_DENSE = 1024 };
 
-typedef struct {
-    int64_t id;
-    int slot;
-} xs_wanted;
-
 /* Which stats to decode, by metadata id, and which events to keep. */
 typedef struct {
     int slots;
     int8_t dense[XS_DENSE]; /* slot of small metadata ids, -1 for none */
-    xs_list sparse;         /* xs_wanted: the others */
+    xs_set sparse;          /* the other ids … */
+    xs_list sparse_slots;   /* … and the slot of each, int64_t */
     uint32_t having;        /* keep events with one of these slots … */
     bool some;              /* … or a metadata id in `only`; without either, keep all */
     xs_set only;

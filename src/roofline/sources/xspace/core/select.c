@@ -6,7 +6,7 @@ static const int64_t PS_PER_NS = 1000;
 void xs_select_init(xs_select *select) {
     *select = (xs_select){0};
     memset(select->dense, -1, sizeof select->dense);
-    select->only.width = 1;
+    select->only.width = select->sparse.width = 1;
 }
 
 bool xs_select_stat(xs_select *select, int64_t id, int slot) {
@@ -16,10 +16,9 @@ bool xs_select_stat(xs_select *select, int64_t id, int slot) {
         select->dense[id] = (int8_t)slot;
         return true;
     }
-    xs_wanted *wanted = xs_list_add(&select->sparse, sizeof *wanted);
-    if (!wanted) return false;
-    *wanted = (xs_wanted){id, slot};
-    return true;
+    int64_t row = xs_set_add(&select->sparse, &id);
+    if (row < 0) return false;
+    return (size_t)row < select->sparse_slots.count || xs_push(&select->sparse_slots, slot); /* of an id asked for twice, the first */
 }
 
 bool xs_select_only(xs_select *select, int64_t metadata_id) {
@@ -28,7 +27,8 @@ bool xs_select_only(xs_select *select, int64_t metadata_id) {
 }
 
 void xs_select_free(xs_select *select) {
-    xs_list_free(&select->sparse);
+    xs_set_free(&select->sparse);
+    xs_list_free(&select->sparse_slots);
     xs_set_free(&select->only);
 }
 

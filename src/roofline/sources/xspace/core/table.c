@@ -4,6 +4,10 @@
 
 enum { FIRST_PLACES = 64 };
 
+xs_seed xs_hash_seed = {0x51ed270b7a4f1c35u, 0x9e3779b97f4a7c15u};
+
+void xs_set_seed(uint64_t start, uint64_t factor) { xs_hash_seed = (xs_seed){start, factor | 1}; }
+
 bool xs_list_grow(xs_list *list, size_t width) {
     size_t capacity = list->capacity < 16 ? 16 : list->capacity + list->capacity / 2;
     if (capacity > SIZE_MAX / 2 / width) return false;
@@ -60,14 +64,14 @@ void xs_set_free(xs_set *set) {
 }
 
 static uint64_t hash_text(const uint8_t *text, size_t length) {
-    uint64_t hash = 0x51ed270b7a4f1c35u ^ length;
+    uint64_t hash = xs_hash_seed.start ^ length;
     for (; length >= 8; text += 8, length -= 8) {
         uint64_t word;
         memcpy(&word, text, 8);
         hash = xs_mix(hash, word);
     }
     for (; length; length--) hash = xs_mix(hash, *text++);
-    return hash ^ hash >> 32;
+    return hash;
 }
 
 typedef struct {

@@ -47,15 +47,25 @@ void xs_set_free(xs_set *set);
 
 static inline size_t xs_set_count(const xs_set *set) { return set->rows.count; }
 
+/* Hashes are of one process alone: who writes a file cannot choose values that share a place. Rows keep the order they came in, so
+ * nothing that is told of a file depends on it. */
+typedef struct {
+    uint64_t start, factor; /* the factor is odd */
+} xs_seed;
+
+extern xs_seed xs_hash_seed;
+
+void xs_set_seed(uint64_t start, uint64_t factor);
+
 static inline uint64_t xs_mix(uint64_t hash, uint64_t value) {
-    hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
-    return hash ^ hash >> 29;
+    hash = (hash ^ value) * xs_hash_seed.factor;
+    return hash ^ hash >> 32;
 }
 
 static inline uint64_t xs_hash_row(const int64_t *row, size_t width) {
-    uint64_t hash = 0x51ed270b7a4f1c35u;
+    uint64_t hash = xs_hash_seed.start;
     for (size_t i = 0; i < width; i++) hash = xs_mix(hash, (uint64_t)row[i]);
-    return hash ^ hash >> 32;
+    return hash;
 }
 
 /* The number of a row, or -1. */

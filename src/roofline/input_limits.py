@@ -1,0 +1,76 @@
+"""How much an input may hold. A file may be small and say much: a gzipped one unpacks to a thousand times its size, a row of four
+bytes becomes an op of four kilobytes. The limits keep memory near a gigabyte unless the user raises them (``--max rows=1M``).
+
+They are one setting of the process. What is read elsewhere (by helper processes, on a cluster) is sent them along.
+"""
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from .errors import SourceError, UnitError, UsageError, did_you_mean
+from .units import parse, parse_count
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """The most that an input may hold.
+
+    ``size`` is bytes of a file that is read whole, unpacked; ``values`` are numbers, words and lists in JSON, and cells of a table;
+    ``rows`` are those of a table; ``instructions`` are those of a program; ``messages`` are planes, lines and metadata of a profile.
+    """
+
+    size: int = int(parse("512 MiB", "B"))
+    values: int = int(parse_count("20M"))
+    rows: int = int(parse_count("250k"))
+    instructions: int = int(parse_count("500k"))
+    messages: int = int(parse_count("5M"))
+
+
+DEFAULT = Limits()
+_current = DEFAULT
+
+
+def limits() -> Limits:
+    """The limits of this process."""
+    return _current
+
+
+def set_limits(wanted: Limits) -> None:
+    """Use other limits from now on."""
+    global _current
+    _current = wanted
+
+
+def parse_limits(words: list[str]) -> Limits:
+    """The limits that options give, the defaults for the others.
+
+    >>> parse_limits(["rows=1M", "size=2 GB"]).rows
+    1000000
+    """
+    found = asdict(DEFAULT)
+    for word in words:
+        name, equals, amount = (part.strip() for part in word.partition("="))
+        if not equals or name not in found:
+            raise UsageError(f"--max {word}: write one of {', '.join(f'{known}=N' for known in found)}{did_you_mean(name, found)}")
+        try:
+            found[name] = int(parse(amount, "B") if name == "size" else parse_count(amount))
+        except (UnitError, OverflowError) as error:
+            raise UsageError(f"--max {word}: {error}") from None
+    return Limits(**found)
+
+
+def check_limit(name: str, amount: int, where: str) -> None:
+    """Refuse an input that holds more of something than its limit."""
+    if amount > getattr(_current, name):
+        raise too_much(name, where)
+
+
+def too_much(name: str, where: str) -> SourceError:
+    """The error about an input that holds more of something than its limit."""
+    return SourceError(f"{where}: {excess(name)}")
+
+
+def excess(name: str) -> str:
+    """What such an error says, without the place."""
+    limit: int = getattr(_current, name)
+    what = f"larger than {limit:,} bytes" if name == "size" else f"more than {limit:,} {name}"
+    return f"{what}; if the file is to be trusted, raise the limit: --max {name}={2 * limit}"

@@ -1,0 +1,95 @@
+"""Parquet files, read by pyarrow in a process of its own: a damaged file can make the library abort, or take any amount of memory."""
+
+import io
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from ..errors import MissingExtra, SourceError
+from ..input_limits import Limits, check_limit, limits, set_limits
+from ..units import parse
+
+Cell = str | float | int | None
+MEMORY_BYTES = int(parse("4 GiB", "B"))  # of address space: the library reserves more than it uses
+CPU_S = 60  # of reading, after which the file is taken for damaged
+_PROGRAM = "import sys; sys.path[:] = sys.argv[1].split('\\n'); from roofline.sources.parquet import serve; serve()"
+_REFUSED, _MISSING = "refused", "missing"
+
+
+class _Task(msgspec.Struct):
+    name: str
+    limits: Limits
+    data: bytes
+
+
+def read_columns(data: bytes, path: Path) -> Mapping[str, Sequence[Cell]]:
+    """The cells of each column by its header."""
+    task = msgspec.msgpack.encode(_Task(str(path), limits(), data))
+    words = [sys.executable, "-c", _PROGRAM, "\n".join(sys.path)]
+    ended = subprocess.run(words, input=task, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    if ended.returncode:
+        raise SourceError(f"{path}: not a readable Parquet file: the library that reads it broke down ({_reason(ended.returncode)})")
+    kind, content = msgspec.msgpack.decode(ended.stdout)
+    if kind == _MISSING:
+        raise MissingExtra("pyarrow", "parquet")
+    if kind == _REFUSED:
+        raise SourceError(content)
+    columns: dict[str, list[Cell]] = content
+    return columns
+
+
+def _reason(status: int) -> str:
+    return f"signal {-status}" if status < 0 else f"status {status}"
+
+
+def serve() -> None:
+    """What the other process does: read one file from standard input, and answer with its columns or what is wrong with it."""
+    answers: IO[bytes] = open(1, "wb", closefd=False)  # noqa: SIM115  for as long as the process lives
+    task = msgspec.msgpack.decode(open(0, "rb", closefd=False).read(), type=_Task)  # noqa: SIM115
+    _bound()
+    set_limits(task.limits)
+    answers.write(msgspec.msgpack.encode(_answer(task)))
+    answers.flush()
+
+
+def _bound() -> None:
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _answer(task: _Task) -> tuple[str, object]:
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        return _MISSING, None
+    try:
+        file = parquet.ParquetFile(io.BytesIO(task.data))
+        check_limit("rows", file.metadata.num_rows, task.name)
+        check_limit("values", file.metadata.num_rows * file.metadata.num_columns, task.name)
+        table = file.read(use_threads=False)
+        check_limit("rows", table.num_rows, task.name)
+        cells = {name: [_plain(cell) for cell in table[place].to_pylist()] for place, name in enumerate(table.column_names)}
+    except SourceError as error:
+        return _REFUSED, str(error)
+    except (Exception, MemoryError) as error:  # of several types, some its own
+        first = next(iter(str(error).splitlines()), type(error).__name__)
+        return _REFUSED, f"{task.name}: not a readable Parquet file: {first}"
+    return "columns", cells
+
+
+def _plain(cell: object) -> Cell:
+    """A cell as a table has it: a number, a word or nothing; anything else as the word that Python writes for it."""
+    if cell is None or isinstance(cell, str | float):
+        return cell
+    if isinstance(cell, int) and -(2**63) <= cell < 2**64:
+        return cell
+    return str(cell)

@@ -1,0 +1,84 @@
+/* Maps of files that become shorter while they are read.
+ *
+ * The system then sends SIGBUS, which ends the process. A guarded map reads as zeroes from there on instead, and the guard is hit: the
+ * reader finds out at its end. Signals that other memory causes go to whoever had them before.
+ */
+#include "binding.h"
+
+#ifdef _WIN32
+
+int xs_guard(const void *begin, size_t length) {
+    (void)begin, (void)length;
+    return -1;
+}
+bool xs_guard_hit(int guard) {
+    (void)guard;
+    return false;
+}
+void xs_unguard(int guard) { (void)guard; }
+
+#else
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { MOST_GUARDS = 256 };
+
+/* Written with the GIL held; read by the handler, which may run in any thread at any time. A guard is taken while it has an end. */
+static struct {
+    _Atomic uintptr_t begin, end;
+    atomic_bool hit;
+} guards[MOST_GUARDS];
+
+static struct sigaction before;
+static bool installed;
+static uintptr_t page;
+
+static void on_bus_error(int number, siginfo_t *info, void *context) {
+    uintptr_t at = (uintptr_t)info->si_addr;
+    for (int i = 0; i < MOST_GUARDS; i++) {
+        uintptr_t begin = guards[i].begin, end = guards[i].end;
+        if (!end || at < begin || at >= end) continue;
+        uintptr_t from = at & ~(page - 1);
+        void *zeroes = mmap((void *)from, end - from, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        if (zeroes == MAP_FAILED) break;
+        guards[i].hit = true;
+        return;
+    }
+    if (before.sa_flags & SA_SIGINFO && before.sa_sigaction) {
+        before.sa_sigaction(number, info, context);
+    } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+        before.sa_handler(number);
+    } else {
+        sigaction(number, &before, NULL); /* the access is tried again, and ends the process */
+    }
+}
+
+int xs_guard(const void *begin, size_t length) {
+    if (!installed) {
+        struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
+        long size = sysconf(_SC_PAGESIZE);
+        sigemptyset(&action.sa_mask);
+        if (size <= 0 || sigaction(SIGBUS, &action, &before) < 0) return -1;
+        page = (uintptr_t)size;
+        installed = true;
+    }
+    for (int i = 0; i < MOST_GUARDS; i++) {
+        if (guards[i].end) continue;
+        guards[i].hit = false;
+        guards[i].begin = (uintptr_t)begin;
+        guards[i].end = (uintptr_t)begin + length;
+        return i;
+    }
+    return -1;
+}
+
+bool xs_guard_hit(int guard) { return guard >= 0 && guards[guard].hit; }
+
+void xs_unguard(int guard) {
+    if (guard >= 0) guards[guard].end = 0;
+}
+
+#endif
