@@ -102,16 +102,18 @@ def _check_program_options(args: argparse.Namespace) -> None:
     if not named:
         raise UsageError(f"{NEEDS_PROGRAM} programs (HLO or StableHLO), and neither of these is one")
     if args.trips:
-        from ..sources import programs
+        from ..sources.hlo_dump import read_modules
+        from ..sources.programs import check_trips, loop_names
 
-        programs.check_trips(chosen_trips(args), [loop for path in named for loop in programs.loop_names(programs.read_modules(path))])
+        check_trips(chosen_trips(args), [loop for path in named for loop in loop_names(read_modules(path))])
 
 
 def _program(args: argparse.Namespace, path: Path, machine: Machine) -> Recording:
     """A program, read with the options that only programs have; of the trip counts those of its own loops."""
     from ..sources import programs  # 30 ms that profiles do not need
+    from ..sources.hlo_dump import read_modules
 
-    own = programs.loop_names(programs.read_modules(path)) if args.trips else []
+    own = programs.loop_names(read_modules(path)) if args.trips else []
     trips = {loop: count for loop, count in chosen_trips(args).items() if loop in own}
     return programs.read(path, machine, network=chosen_network(args, machine), trips=trips)
 

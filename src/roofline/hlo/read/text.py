@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ...errors import SourceError
 from ...input_limits import excess, limits
-from ..ir.attributes import NO_FRAMES, StackFrames
+from ..ir.attributes import StackFrames
 from ..ir.malformed import Malformed, excerpt, placed
 from ..ir.module import Call, Computation, HloModule, Instruction, only
 from ..ir.opcodes import LEAVES, asynchronous
@@ -22,6 +22,7 @@ from .freeform_text import ROLES, Inline, Instructions, Scanner, Unfinished, Wri
 from .lexing import Balance, attributes_of, closing, find_attribute, split, unquote, without_line_comment
 from .shape_inference import infer_shape
 from .text_attributes import braced, parse_aliases, parse_frontend_attributes, read_literal, read_value
+from .text_frames import read_frames
 
 # A tuple's shape ends at the first ')' that an opcode follows; once found there it stays (an atomic group), or a ')' in a string
 # further on would be tried. A line whose operands hold neither parentheses nor strings is a whole instruction: nearly all are.
@@ -39,7 +40,6 @@ _OPERAND = re.compile(r"%([^\s,(){}\[\]]+)")
 _UNSIGNED = re.compile(r"(?:\A|[,\]})/])\s*+[A-Za-z_][\w.\-#]*+\s*+(?:,|\Z)")
 _NAME = re.compile(r"%?([^\s,{}%\"=]+)")
 _ROLE = re.compile(rf"[,\s](?:{'|'.join(ROLES)})=")
-_PAIR = re.compile(r"(?<!\w)(\w++)=(-?\d++)")
 _BETWEEN = re.compile(r"// -----\s*\Z")  # between the modules of a file for tests
 _SECTIONS = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _ENTRY = re.compile(r'\s*(\d+)\s+(?:"(.*)"|\{(.*)\})\s*\Z')
@@ -163,7 +163,7 @@ class _Reader:
             self.entry = len(self.drafts) - 1
         self.resolve()
         self.line = 1
-        return self.module(name.strip().lstrip("%"), header, _frames(sections)), after
+        return self.module(name.strip().lstrip("%"), header, read_frames(sections)), after
 
     def logical(self, number: int) -> tuple[str, int]:
         """A line and those it goes on in, because its brackets are open or it ends with a comma; and the number of the next."""
@@ -569,33 +569,3 @@ def _entry_layout(text: str, shapes: dict[str, Shape]) -> tuple[tuple[Shape, ...
     if arrow != "->":
         raise Malformed(f"no '->' in the layout of the entry computation: {excerpt(text)}")
     return parse_shape(inner[: end + 1], shapes).parts, parse_shape(result.strip(), shapes)
-
-
-def _frames(sections: dict[str, dict[int, str]]) -> StackFrames:
-    """The tables of stack frames. Text prints a frame's parent one too high: the outermost frame's is 1, its own number or not."""
-    if "StackFrames" not in sections:
-        return NO_FRAMES
-    frames = [_fields(entry, "file_location_id", "parent_frame_id") for entry in _ordered(sections["StackFrames"])]
-    # A text that prints parents as they are has a frame whose parent is 0.
-    shift = 0 if any(parent == 0 for _, parent in frames) else 1
-    return StackFrames(
-        files=tuple(_ordered(sections.get("FileNames", {}))),
-        functions=tuple(_ordered(sections.get("FunctionNames", {}))),
-        locations=tuple(
-            (file, function, line, column)
-            for entry in _ordered(sections.get("FileLocations", {}))
-            for file, function, line, column in [_fields(entry, "file_name_id", "function_name_id", "line", "column")]
-        ),
-        frames=tuple((location, parent - shift) for location, parent in frames),
-    )
-
-
-def _ordered(table: dict[int, str]) -> list[str]:
-    if list(table) != list(range(1, len(table) + 1)):
-        raise Malformed("a table of stack frames is not numbered 1, 2, 3, …")
-    return list(table.values())
-
-
-def _fields(entry: str, *names: str) -> tuple[int, ...]:
-    found = dict(_PAIR.findall(entry))
-    return tuple(whole(found.get(name, "0")) for name in names)
