@@ -1,0 +1,115 @@
+"""The registry of PyTorch operators: which function prices which operator, and the door for functions of users.
+
+An operator is written exactly (``aten::mm``), or as a prefix that ends in ``*`` (``c10d::*``); exact names come first, longer prefixes
+before shorter ones. ``aten::add_`` is priced by the function of ``aten::add``, which sees that it works in place.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from typing import TypeVar
+
+from ..cost import Cost
+from ..errors import FormulaError, UsageError
+from ..ledger import Ledger
+from .call import RECORD_SHAPES, Call, Priced, Pricer
+
+F = TypeVar("F")
+
+# One file a family; importing it fills the registry.
+FAMILIES = ("products",)
+
+UserFunction = Callable[[Call], Cost | Ledger | Priced | None]
+
+_OWN: dict[str, Pricer] = {}
+_USERS: dict[str, UserFunction] = {}
+UNKNOWN = Priced(cost=None)
+
+
+def op(*names: str) -> Callable[[Pricer], Pricer]:
+    """Registers a function of this package that prices these operators."""
+
+    def registered(function: Pricer) -> Pricer:
+        for name in names:
+            if name in _OWN:
+                raise ValueError(f"the operator {name!r} already has a price; choose one function for it")
+            _OWN[name] = function
+        return function
+
+    return registered
+
+
+def register(name: str, function: UserFunction) -> None:
+    """Price calls of the operator ``name`` with your own function: a `Call` in, a `Cost`, `Ledger` or `Priced` out.
+
+    ``name`` may end in ``*`` and then stands for every operator that starts so. Your function comes before this package's; ``None``
+    from it leaves the call unknown. An operator that already has one of yours is a `UsageError`; `forget` takes it away.
+    """
+    if not name or name == "*":
+        raise UsageError("an operator needs a name, as in register('mylib::my_op', function)")
+    if name in _USERS:
+        raise UsageError(f"the operator {name!r} already has a function of yours; remove it with forget")
+    _USERS[name] = function
+
+
+def forget(name: str) -> None:
+    """Takes away a function that `register` registered."""
+    if name not in _USERS:
+        raise UsageError(f"no function of yours is registered for the operator {name!r}")
+    del _USERS[name]
+
+
+def has_price(name: str) -> bool:
+    """Whether some function prices this operator, though a recording may lack what it needs."""
+    return _find(name, _USERS) is not None or _find(name, _own()) is not None
+
+
+def known_ops() -> tuple[str, ...]:
+    """Every operator and prefix of this package that has a price, in order of name."""
+    return tuple(sorted(_own()))
+
+
+def price(call: Call) -> Priced:
+    """The price of one call; its cost is ``None`` where nobody can tell, with the recording option that would have told."""
+    if (users := _find(call.op, _USERS)) is not None:
+        return _ask(call, users)
+    function = _find(call.op, _own())
+    if function is None:
+        return UNKNOWN
+    try:
+        found = function(call)
+    except FormulaError as misfit:
+        return Priced(cost=None, notes=(str(misfit),))
+    if found is None:
+        return UNKNOWN if call.all_tensors else Priced(cost=None, missing=RECORD_SHAPES)
+    return found
+
+
+def _find(name: str, table: Mapping[str, F]) -> F | None:
+    base = name.removesuffix("_")
+    for wanted in (name, base):
+        if wanted in table and not wanted.endswith("*"):
+            return table[wanted]
+    fitting = [prefix for prefix in table if prefix.endswith("*") and name.startswith(prefix[:-1])]
+    return table[max(fitting, key=len)] if fitting else None
+
+
+@cache
+def _own() -> dict[str, Pricer]:
+    """The table of this package, filled by importing its families when a price is first asked for."""
+    for family in FAMILIES:
+        import_module(f".{family}", __package__)
+    return _OWN
+
+
+def _ask(call: Call, function: UserFunction) -> Priced:
+    answer = function(call)
+    if answer is None:
+        return UNKNOWN
+    if isinstance(answer, Priced):
+        return answer
+    if isinstance(answer, Ledger):
+        return Priced(cost=answer.cost, category=answer.name, notes=answer.notes)
+    if not isinstance(answer, Cost):
+        raise UsageError(f"the function for {call.op!r} returned a {type(answer).__name__}; return a Cost, a Ledger, a Priced or None")
+    return Priced(cost=answer, category="custom op", notes=("priced by a registered function",))

@@ -1,0 +1,35 @@
+"""Bytes of main memory: every distinct element that a call needs read once, every result written once."""
+
+from collections.abc import Iterable
+
+from ..cost import Cost
+from ..dtypes import DType
+from ..formulas.billing import vector_work
+from ..resource import HBM
+from .call import Call, Tensor
+
+
+def traffic(read: Iterable[Tensor | None] = (), written: Iterable[Tensor | None] = ()) -> Cost:
+    """The bytes of these tensors; a number format that is not known leaves them unknown beside the known part."""
+    total, known = 0, True
+    for one in (*read, *written):
+        if one is None:
+            continue
+        size = one.bytes
+        if size is None:
+            known = known and not one.distinct
+        else:
+            total += size
+    return Cost.of({HBM: total}) if known else Cost(Cost.of({HBM: total}).amounts, frozenset((HBM,)))
+
+
+def result(call: Call, shape: tuple[int, ...], number: DType | None, place: int = 0) -> Tensor:
+    """A result of a call: as the recording has it, else of this shape and number format."""
+    if call.outputs is not None and place < len(call.outputs):
+        return call.outputs[place]
+    return Tensor(shape, number)
+
+
+def pointwise_work(elements: int, flops: int, transcendentals: int, number: DType | None) -> Cost:
+    """FLOP and transcendentals of so many elements on the vector unit, in fp32 unless the operand is fp64."""
+    return vector_work(elements * flops, elements * transcendentals, None, *((number,) if number else ()))
