@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from call_sites import calls, price
 from roofline.dtypes import dtype
+from roofline.formulas.fused_attention import Attention
 from roofline.hlo.price.calls import price_call
-from roofline.hlo.price.calls.attention import Attention
 from roofline.hlo.price.types import Site
 from roofline.hlo.read.text import parse_text
 

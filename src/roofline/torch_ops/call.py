@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from ..cost import Amount, Cost
 from ..dtypes import DType, dtype
 from ..errors import FormulaError
+from ..formulas.network import Network
 
 # PyTorch's float4_e2m1fn_x2: an element is a byte that holds two numbers.
 FP4_PAIR = DType("fp4", 8, "fp4")
@@ -78,7 +79,10 @@ class Call(Struct, frozen=True):
     - collectives: ``Collective name``, ``In msg nelems``, ``Out msg nelems``, ``dtype``, ``Group size`` as the trace has them;
     - Inductor's Triton kernels: ``kernel_num_gb``, ``kernel_flop``, ``kernel_kwargs``, ``kernel_file``;
     - optimizers: ``accumulated``, the elements of each gradient that ``AccumulateGrad`` received in the step, a tuple of ints;
-    - copies: ``memcpy_kind``, ``HtoD``, ``DtoH`` or ``DtoD``, where the launch tells better than the event.
+    - copies: ``memcpy_kind``, ``HtoD``, ``DtoH`` or ``DtoD``, where the launch tells better than the event;
+    - functions without a device: ``allow_tf32``, since no kernel's name tells.
+
+    ``network`` is how the devices of a collective are joined, where the machine is known.
     """
 
     op: str
@@ -87,6 +91,7 @@ class Call(Struct, frozen=True):
     outputs: tuple[Tensor, ...] | None = None
     kernels: tuple[Kernel, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+    network: Network | None = None
 
     def arg(self, place: int, default: Argument = None) -> Argument:
         """The argument at a place of the schema, or its default where the recording ends before."""

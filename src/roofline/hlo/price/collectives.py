@@ -6,74 +6,14 @@ the operands are merely copied.
 
 from __future__ import annotations
 
-from math import prod
-
-from msgspec import Struct
-
-from ...cost import NOTHING, Cost, tidy
-from ...errors import UsageError, did_you_mean
-from ...formulas import collective as formulas
-from ...formulas.collective import Algorithm
-from ...formulas.notation import Link
-from ...ledger import Ledger
-from ...machine import Machine
-from ...resource import LINK_UNITS, PCIE, SCALE_UP
-from ..ir.platforms import Platform
+from ...cost import NOTHING, Cost
+from ...formulas.network import Network as Network
+from ...formulas.network import asked_network as asked_network
+from ...formulas.network import collective_ledger, whole_cost
+from ...formulas.network import network_of as network_of
+from ...resource import PCIE
 from .types import Price, Site
 from .work import Sum
-
-
-class Network(Struct, frozen=True):
-    """How the chips of a program are joined: the link, the way it is wired, and how many such links each chip drives at once."""
-
-    link: str = "nvlink"
-    algorithm: Algorithm = "ring"
-    links: int = 1
-    sides: tuple[int, ...] = ()  # of the torus, where it is known
-
-    @staticmethod
-    def of(link: str | Network | None, platform: Platform) -> Network:
-        """The network a caller names, or the platform's usual one: rings of ICI, an NVLink switch, a data-centre network of CPUs."""
-        if isinstance(link, Network):
-            return link
-        usual = _USUAL[platform]
-        return usual if link is None else Network(link, usual.algorithm if link == usual.link else "ring")
-
-
-def network_of(machine: Machine, link: str | None = None) -> Network | None:
-    """How a machine's chips are joined: over its own scale-up link, or the one named, by the best algorithm there."""
-    ceiling = next((found for unit in ([link] if link else SCALE_UP) if (found := machine.ceiling(unit))), None)
-    if ceiling is None:
-        return Network(link) if link else None
-    return Network(ceiling.resource.name, *formulas.wiring(ceiling))
-
-
-def asked_network(machine: Machine, link: str | None, topology: str | None, algorithm: Algorithm | None) -> Network | None:
-    """The network that a user asks for: any of the link, the topology (``ring``, ``switch`` or the sides of a torus) and the algorithm."""
-    if link is not None and not (machine.ceiling(link) and link in LINK_UNITS):
-        known = [ceiling.resource.name for ceiling in machine.links]
-        others = did_you_mean(link, known) or f"; it has: {', '.join(known) or 'none'}"
-        raise UsageError(f"--link {link}: {machine.name} has no such link{others}")
-    own = network_of(machine, link)
-    if own is None or topology is algorithm is None:
-        return own
-    sides: tuple[int, ...] = ()
-    if topology is not None and topology not in ("ring", "switch"):
-        words = topology.lower().split("x")
-        if not (1 <= len(words) <= 3 and all(word.isdecimal() and int(word) for word in words)):
-            raise UsageError(f"--topology {topology}: write ring, switch, or the sides of a torus such as 4x4")
-        sides = tuple(int(word) for word in words)
-    ceiling = machine.ceiling(own.link)
-    best: Algorithm = {None: own.algorithm, "ring": "bidirectional", "switch": "switch"}.get(topology, "torus")
-    chosen: Algorithm = algorithm or best
-    return Network(own.link, chosen, ceiling.count if ceiling and chosen == "switch" else 1, sides)
-
-
-_USUAL: dict[Platform, Network] = {
-    "tpu": Network("ici", "bidirectional"),
-    "gpu": Network("nvlink", "switch"),
-    "cpu": Network("dcn", "switch"),
-}
 
 
 def group_size(site: Site) -> int:
@@ -98,35 +38,8 @@ def collective(site: Site, network: Network, kind: str = "") -> Price:
     if opcode == "ragged-all-to-all":
         size = site.operands[0].shape.bytes if site.operands else 0
         notes = ("sizes are known only at run time: the whole buffer is counted",)
-    ledger = _ledger(opcode, size, chips, network)
-    return Price(_whole(ledger), opcode, (*(note for note in ledger.notes if "chips:" in note), *notes))
-
-
-def _whole(ledger: Ledger) -> Cost:
-    return Cost(tuple((resource, tidy(amount)) for resource, amount in ledger.cost.amounts), ledger.cost.unknown)
-
-
-def _ledger(kind: str, size: int, chips: int, network: Network) -> Ledger:
-    """The formula of a collective, each chip holding so many bytes before it."""
-    link: Link = network.link  # type: ignore[assignment]
-    if kind in ("collective-permute", "collective-broadcast", "collective-reduce"):
-        once = formulas.permute(size, dtype="uint8", links=network.links, link=link)
-        if kind == "collective-permute":
-            return once
-        # From one device to all, or from all to one: the payload crosses each link of a ring once, piece after piece.
-        hops = formulas.Route(sides=(chips,), algorithm=network.algorithm, links=network.links).hops
-        return Ledger(once.name, formulas.hop_work(link, hops), once.rows)
-    rule = {
-        "all-gather": formulas.all_gather,
-        "all-reduce": formulas.all_reduce,
-        "all-to-all": formulas.all_to_all,
-        "ragged-all-to-all": formulas.all_to_all,
-        "reduce-scatter": formulas.reduce_scatter,
-    }[kind]
-    whole = size * chips if kind == "all-gather" else size
-    # A group that is not the whole torus is taken to lie along one axis of it.
-    over, over_y, over_z = (*network.sides, 1, 1)[:3] if network.algorithm == "torus" and prod(network.sides) == chips else (chips, 1, 1)
-    return rule(whole, dtype="uint8", over=over, over_y=over_y, over_z=over_z, algorithm=network.algorithm, links=network.links, link=link)
+    ledger = collective_ledger(opcode, size, chips, network)
+    return Price(whole_cost(ledger), opcode, (*(note for note in ledger.notes if "chips:" in note), *notes))
 
 
 def send(site: Site, network: Network) -> Price:
@@ -134,7 +47,7 @@ def send(site: Site, network: Network) -> Price:
     size = site.operands[0].shape.bytes if site.operands else 0
     if site.instruction.flag("is_host_transfer"):
         return Price(Cost.of({PCIE: size}), "host transfer")
-    return Price(_whole(_ledger("collective-permute", size, 2, network)), "send")
+    return Price(whole_cost(collective_ledger("collective-permute", size, 2, network)), "send")
 
 
 def receive(site: Site, network: Network) -> Price:

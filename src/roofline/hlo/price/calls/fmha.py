@@ -4,10 +4,10 @@ The configuration says which queries and keys meet: ``intermediate_tensor_shape`
 mask. Operands are q, k, v and then whatever the variant needs; backward, the fifth is the gradient of the output.
 """
 
+from ....formulas.fused_attention import FULL_LENGTHS, Attention
 from ...ir.shapes import Shape
 from ...read.backend_config import backend_config
 from ..types import Price, Site
-from .attention import FULL_LENGTHS, Attention
 from .registry import call
 from .settings import Config, flag, integer, integers, real, section, word
 from .traffic import Misfit, operand, output, priced

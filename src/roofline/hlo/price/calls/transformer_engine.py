@@ -1,8 +1,8 @@
 """Transformer Engine's fused attention; its other kernels stay unknown."""
 
+from ....formulas.fused_attention import FULL_LENGTHS, Attention
 from ...read.backend_config import backend_config
 from ..types import Price, Site
-from .attention import FULL_LENGTHS, Attention
 from .registry import call
 from .settings import integer, real
 from .traffic import Misfit, operand, priced

@@ -8,11 +8,11 @@ from fractions import Fraction
 
 from msgspec import Struct
 
-from ....cost import Amount, Cost, tidy
-from ....dtypes import DType
-from ....formulas.chains import POINTWISE
-from ....resource import TRANSCENDENTAL, matrix, vector
-from ....workload import COUNTED
+from ..cost import Amount, Cost, tidy
+from ..dtypes import DType
+from ..resource import TRANSCENDENTAL, matrix, vector
+from ..workload import COUNTED
+from .chains import POINTWISE
 
 CAUSAL = f"{COUNTED}half the square (causal)"
 WINDOWED = f"{COUNTED}a window of keys for each query, half of it at the ends"

@@ -1,0 +1,272 @@
+"""Products: ``mm``, ``addmm``, ``bmm``, ``linear``, ``matmul``, scaled, grouped, integer and packed ones.
+
+2·m·k·n FLOP, four times that for complex numbers; operands read once, the result written once, a bias read unless beta is 0.
+"""
+
+from math import prod
+
+from ..cost import NOTHING, Cost
+from ..dtypes import DType, dtype
+from ..errors import FormulaError
+from ..formulas.billing import matrix_work
+from ..formulas.chains import POINTWISE
+from .call import FP4_PAIR, Call, Priced, Tensor
+from .product_formats import product_format
+from .registry import op
+from .traffic import pointwise_work, result, traffic
+
+MATMUL = "matmul"
+
+
+def product(
+    call: Call,
+    a: Tensor,
+    b: Tensor,
+    sizes: tuple[int, int, int, int],
+    out: Tensor,
+    *,
+    read: tuple[Tensor | None, ...] = (),
+    added: bool = False,
+    counted: bool = True,
+    notes: tuple[str, ...] = (),
+) -> Priced:
+    """A batch of m x k x n products: ``read`` besides the operands, with something ``added`` to each result.
+
+    ``counted`` is whether PyTorch's FlopCounterMode counts such calls.
+    """
+    batch, m, k, n = sizes
+    number, said = product_format(call, a, b)
+    if number is None:
+        raise FormulaError(f"{call.op}: the recording has no number format of the operands")
+    if FP4_PAIR in (a.dtype, b.dtype):
+        k *= 2
+    flops = 2 * batch * m * k * n
+    real = flops * (4 if number.name.startswith("complex") else 1)
+    work = matrix_work(real, number)
+    if added:
+        work += pointwise_work(batch * m * n, POINTWISE["bias"].flops, 0, number)
+    return Priced(
+        cost=work + traffic((a, b, *read), (out,)),
+        category=MATMUL,
+        dtype=number.rate,
+        by_convention={"flop_counter": flops} if counted else {},
+        notes=said + notes,
+    )
+
+
+def two_matrices(call: Call, a: Tensor | None, b: Tensor | None, rank: int = 2) -> tuple[Tensor, Tensor]:
+    """Two operands of one rank whose inner sizes agree."""
+    if a is None or b is None:
+        raise FormulaError(f"{call.op}: the recording lacks an operand's shape")
+    if len(a.shape) != rank or len(b.shape) != rank or a.shape[-1] != b.shape[-2]:
+        raise FormulaError(f"{call.op}: operands of shapes {a.shape} and {b.shape} do not fit")
+    return a, b
+
+
+def _format(call: Call, place: int, a: Tensor) -> DType | None:
+    return call.format(place) or a.dtype
+
+
+@op("aten::mm")
+def mm(call: Call) -> Priced | None:
+    a, b = two_matrices(call, call.tensor(0), call.tensor(1))
+    (m, k), n = a.shape, b.shape[1]
+    return product(call, a, b, (1, m, k, n), result(call, (m, n), _format(call, 2, a)))
+
+
+@op("aten::addmm", "aten::_addmm_activation")
+def addmm(call: Call) -> Priced | None:
+    a, b = two_matrices(call, call.tensor(1), call.tensor(2))
+    (m, k), n = a.shape, b.shape[1]
+    bias = call.tensor(0) if call.number(3, 1) else None
+    priced = product(call, a, b, (1, m, k, n), result(call, (m, n), a.dtype), read=(bias,), added=bias is not None)
+    if call.op == "aten::addmm":
+        return priced
+    facts = POINTWISE["gelu" if call.flag(5) else "relu"]
+    return _with_work(priced, pointwise_work(m * n, facts.flops, facts.transcendentals, a.dtype))
+
+
+def _with_work(priced: Priced, work: Cost) -> Priced:
+    return Priced(
+        cost=(priced.cost or NOTHING) + work,
+        category=priced.category,
+        dtype=priced.dtype,
+        by_convention=priced.by_convention,
+        notes=priced.notes,
+    )
+
+
+@op("aten::bmm")
+def bmm(call: Call) -> Priced | None:
+    a, b = two_matrices(call, call.tensor(0), call.tensor(1), 3)
+    batch, m, k = a.shape
+    n = b.shape[2]
+    return product(call, a, b, (batch, m, k, n), result(call, (batch, m, n), _format(call, 2, a)))
+
+
+@op("aten::baddbmm")
+def baddbmm(call: Call) -> Priced | None:
+    a, b = two_matrices(call, call.tensor(1), call.tensor(2), 3)
+    batch, m, k = a.shape
+    n = b.shape[2]
+    bias = call.tensor(0) if call.number(3, 1) else None
+    return product(call, a, b, (batch, m, k, n), result(call, (batch, m, n), a.dtype), read=(bias,), added=bias is not None)
+
+
+@op("aten::addbmm")
+def addbmm(call: Call) -> Priced | None:
+    """The sum of a batch of products and a matrix: one result of m x n."""
+    a, b = two_matrices(call, call.tensor(1), call.tensor(2), 3)
+    batch, m, k = a.shape
+    n = b.shape[2]
+    bias = call.tensor(0) if call.number(3, 1) else None
+    return product(call, a, b, (1, m, batch * k, n), result(call, (m, n), a.dtype), read=(bias,), added=bias is not None, counted=False)
+
+
+@op("aten::linear")
+def linear(call: Call) -> Priced | None:
+    """x · wᵀ + b over the last axis of x; w is (n, k)."""
+    x, w, bias = call.tensor(0), call.tensor(1), call.tensor(2)
+    if x is None or w is None or not x.shape or x.shape[-1] != w.shape[-1]:
+        raise FormulaError(f"{call.op}: the operands' shapes are missing or do not fit")
+    n = w.shape[0] if len(w.shape) == 2 else 1
+    shape = (*x.shape[:-1], n) if len(w.shape) == 2 else x.shape[:-1]
+    rows = prod(x.shape[:-1])
+    out = result(call, shape, x.dtype)
+    return product(call, x, w, (1, rows, x.shape[-1], n), out, read=(bias,), added=bias is not None)
+
+
+@op("aten::matmul", "aten::__rmatmul__")
+def matmul(call: Call) -> Priced | None:
+    """The product of arrays of any rank: the last two axes are matrices, the others broadcast."""
+    a, b = call.tensor(0), call.tensor(1)
+    if a is None or b is None or not a.shape or not b.shape:
+        raise FormulaError(f"{call.op}: the recording lacks an operand's shape")
+    left = a.shape if len(a.shape) > 1 else (1, *a.shape)
+    right = b.shape if len(b.shape) > 1 else (*b.shape, 1)
+    if left[-1] != right[-2]:
+        raise FormulaError(f"{call.op}: operands of shapes {a.shape} and {b.shape} do not fit")
+    batch = broadcast(call, left[:-2], right[:-2])
+    shape = batch + (left[-2:-1] if len(a.shape) > 1 else ()) + (right[-1:] if len(b.shape) > 1 else ())
+    sizes = (prod(batch), left[-2], left[-1], right[-1])
+    return product(call, a, b, sizes, result(call, shape, a.dtype))
+
+
+def broadcast(call: Call, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that these broadcast to."""
+    rank = max((len(shape) for shape in shapes), default=0)
+    sizes = []
+    for place in range(rank):
+        found = {shape[place - rank + len(shape)] for shape in shapes if place - rank + len(shape) >= 0} - {1}
+        if len(found) > 1:
+            raise FormulaError(f"{call.op}: shapes {', '.join(map(str, shapes))} do not broadcast")
+        sizes.append(found.pop() if found else 1)
+    return tuple(sizes)
+
+
+@op("aten::mv", "aten::addmv")
+def mv(call: Call) -> Priced | None:
+    """A matrix times a vector, with another vector added in ``addmv``."""
+    first = 1 if call.op.startswith("aten::addmv") else 0
+    a, x = call.tensor(first), call.tensor(first + 1)
+    if a is None or x is None or len(a.shape) != 2 or x.shape != a.shape[1:]:
+        raise FormulaError(f"{call.op}: the operands' shapes are missing or do not fit")
+    bias = call.tensor(0) if first and call.number(3, 1) else None
+    out = result(call, a.shape[:1], a.dtype)
+    return product(call, a, x, (1, *a.shape, 1), out, read=(bias,), added=bias is not None, counted=False)
+
+
+@op("aten::dot", "aten::vdot", "aten::inner")
+def dot(call: Call) -> Priced | None:
+    a, b = call.tensor(0), call.tensor(1)
+    if a is None or b is None or a.shape != b.shape or len(a.shape) != 1:
+        raise FormulaError(f"{call.op}: the operands' shapes are missing or do not fit")
+    return product(call, a, b, (1, 1, a.shape[0], 1), result(call, (), a.dtype), counted=False)
+
+
+@op("aten::ger", "aten::outer", "aten::addr")
+def outer(call: Call) -> Priced | None:
+    """x ⊗ y: a product with k = 1, with a matrix added in ``addr``."""
+    first = 1 if call.op.startswith("aten::addr") else 0
+    x, y = call.tensor(first), call.tensor(first + 1)
+    if x is None or y is None or len(x.shape) != 1 or len(y.shape) != 1:
+        raise FormulaError(f"{call.op}: the operands' shapes are missing or do not fit")
+    (m,), (n,) = x.shape, y.shape
+    bias = call.tensor(0) if first and call.number(3, 1) else None
+    return product(call, x, y, (1, m, 1, n), result(call, (m, n), x.dtype), read=(bias,), added=bias is not None, counted=False)
+
+
+@op("aten::_int_mm")
+def int_mm(call: Call) -> Priced | None:
+    a, b = two_matrices(call, call.tensor(0), call.tensor(1))
+    (m, k), n = a.shape, b.shape[1]
+    return product(call, a, b, (1, m, k, n), result(call, (m, n), dtype("int32")), counted=False)
+
+
+@op("aten::_scaled_mm")
+def scaled_mm(call: Call) -> Priced | None:
+    """fp8 operands with scales at 2 and 3, a bias at 4, the result's format at 6."""
+    a, b = two_matrices(call, call.tensor(0), call.tensor(1))
+    (m, k), n = a.shape, b.shape[1]
+    read = (call.tensor(2), call.tensor(3), call.tensor(4))
+    return product(call, a, b, (1, m, k, n), result(call, (m, n), _format(call, 6, a)), read=read, added=read[2] is not None)
+
+
+@op("aten::_scaled_mm_v2")
+def scaled_mm_v2(call: Call) -> Priced | None:
+    """The same with lists of scales at 2 and 5, a bias at 8, the result's format at 9."""
+    a, b = two_matrices(call, call.tensor(0), call.tensor(1))
+    (m, k), n = a.shape, b.shape[1]
+    scales = (*(call.tensors(2) or ()), *(call.tensors(5) or ()))
+    bias, out = call.tensor(8), result(call, (m, n), _format(call, 9, a))
+    return product(call, a, b, (1, m, k, n), out, read=(*scales, bias), added=bias is not None, counted=False)
+
+
+@op("aten::_grouped_mm", "aten::_scaled_grouped_mm")
+def grouped_mm(call: Call) -> Priced | None:
+    """One product a group, the groups along rows, columns or the summed axis of a matrix; offsets say where each ends.
+
+    The offsets do not change the FLOP unless they leave rows out, which the recording cannot show.
+    """
+    a, b = call.tensor(0), call.tensor(1)
+    if a is None or b is None:
+        raise FormulaError(f"{call.op}: the recording lacks an operand's shape")
+    offsets, out_format = (4, 7) if "scaled" in call.op else (2, 4)
+    groups = call.tensor(offsets)
+    shape: tuple[int, ...]
+    if len(a.shape) == 2 and len(b.shape) == 3 and a.shape[1] == b.shape[1]:
+        sizes = (1, a.shape[0], a.shape[1], b.shape[2])
+        shape = (a.shape[0], b.shape[2])
+    elif len(a.shape) == 3 and len(b.shape) == 2 and a.shape[2] == b.shape[0]:
+        sizes = (1, a.shape[1], a.shape[2], b.shape[1])
+        shape = (a.shape[1], b.shape[1])
+    elif len(a.shape) == 3 and len(b.shape) == 3 and a.shape[2] == b.shape[1]:
+        sizes = (a.shape[0], a.shape[1], a.shape[2], b.shape[2])
+        shape = (a.shape[0], a.shape[1], b.shape[2])
+    elif len(a.shape) == 2 and len(b.shape) == 2 and a.shape[1] == b.shape[0]:
+        sizes = (1, a.shape[0], a.shape[1], b.shape[1])
+        shape = (prod(groups.shape) if groups else 1, a.shape[0], b.shape[1])
+    else:
+        raise FormulaError(f"{call.op}: operands of shapes {a.shape} and {b.shape} do not fit")
+    scales = (call.tensor(2), call.tensor(3)) if "scaled" in call.op else ()
+    out = result(call, shape, _format(call, out_format, a) if "scaled" not in call.op else call.format(out_format) or dtype("bf16"))
+    return product(call, a, b, sizes, out, read=(*scales, groups), counted=False)
+
+
+@op("aten::_weight_int8pack_mm", "aten::_weight_int4pack_mm", "aten::_mixed_mm")
+def packed_mm(call: Call) -> Priced | None:
+    """Activations times weights of 8 or 4 bits, widened on the fly: the FLOP run in the activations' format.
+
+    8-bit weights are (n, k); 4-bit ones are packed in tiles of 8 columns each.
+    """
+    x, w = call.tensor(0), call.tensor(1)
+    if x is None or w is None or len(x.shape) != 2 or not w.shape:
+        raise FormulaError(f"{call.op}: the operands' shapes are missing or do not fit")
+    m, k = x.shape
+    n = w.shape[0] * (8 if "int4" in call.op and len(w.shape) == 4 else 1)
+    scales = call.tensor(3 if "int4" in call.op else 2)
+    number, said = product_format(call, x)
+    if number is None:
+        raise FormulaError(f"{call.op}: the recording has no number format of the operands")
+    moved = traffic((x, w, scales), (result(call, (m, n), x.dtype),))
+    return Priced(cost=matrix_work(2 * m * k * n, number) + moved, category=MATMUL, dtype=number.rate, notes=said)
