@@ -7,24 +7,26 @@ units. nvjet kernels are tensor-core ones. AMD's matrix units have fp32 itself (
 import re
 
 from ..dtypes import DType, dtype, wider
+from ..errors import FormulaError
 from .call import Call, Tensor
 
 TF32 = "fp32 operands, computed in tf32: the kernel's name says so"
-_TF32 = re.compile(r"tf32|xf32|tensorop_s1688gemm|tensorop_s16816gemm|nvjet", re.IGNORECASE)
-_FP32 = re.compile(r"simt|ffma|f32f32_f32f32_f32|gemmk1|gemv", re.IGNORECASE)
+ALLOWED = "fp32 operands, computed in tf32, which the program allows"
+_TF32 = re.compile(r"tf32|xf32|tensorop_s1688gemm|nvjet", re.IGNORECASE)
+_FP32 = re.compile(r"simt|ffma|sgemm|scudnn|f32f32_f32f32_f32|gemmk1|gemv|winograd|fft|Cijk", re.IGNORECASE)
 
 
-def product_format(call: Call, *operands: Tensor) -> tuple[DType | None, tuple[str, ...]]:
-    """The format that a product of these operands runs in, and what to say about it; ``None`` where no operand's is known."""
+def product_format(call: Call, *operands: Tensor, allow_tf32: bool = False) -> tuple[DType, tuple[str, ...]]:
+    """The format that a product of these operands runs in, and what to say about it."""
     known = [one.dtype for one in operands if one.dtype is not None]
     if not known:
-        return None, ()
+        raise FormulaError(f"{call.op}: the recording has no number format of the operands")
     own = wider(*known)
     if own.rate != "fp32" or own.name.startswith("complex"):
         return own, ()
     names = [kernel.name for kernel in call.kernels]
-    if any(_TF32.search(name) for name in names) and not any(_FP32.search(name) for name in names):
+    if any(_TF32.search(name) for name in names):
         return dtype("tf32"), (TF32,)
-    if call.extra.get("allow_tf32"):
-        return dtype("tf32"), ("fp32 operands, computed in tf32, which the program allows",)
-    return own, ()
+    if any(_FP32.search(name) for name in names) or not (allow_tf32 or call.extra.get("allow_tf32")):
+        return own, ()
+    return dtype("tf32"), (ALLOWED,)

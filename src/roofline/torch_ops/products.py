@@ -36,8 +36,6 @@ def product(
     """
     batch, m, k, n = sizes
     number, said = product_format(call, a, b)
-    if number is None:
-        raise FormulaError(f"{call.op}: the recording has no number format of the operands")
     if FP4_PAIR in (a.dtype, b.dtype):
         k *= 2
     flops = 2 * batch * m * k * n
@@ -266,7 +264,5 @@ def packed_mm(call: Call) -> Priced | None:
     n = w.shape[0] * (8 if "int4" in call.op and len(w.shape) == 4 else 1)
     scales = call.tensor(3 if "int4" in call.op else 2)
     number, said = product_format(call, x)
-    if number is None:
-        raise FormulaError(f"{call.op}: the recording has no number format of the operands")
     moved = traffic((x, w, scales), (result(call, (m, n), x.dtype),))
     return Priced(cost=matrix_work(2 * m * k * n, number) + moved, category=MATMUL, dtype=number.rate, notes=said)
