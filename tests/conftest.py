@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from roofline.sources.files import files_of
-from roofline.sources.xspace.attribute import Part
+from roofline.sources.parts import Part
 from roofline.sources.xspace.recording import read_part
 
 # Scripts that made the data, some of which need an accelerator; and two modules of one name, in which there are no doctests to find.

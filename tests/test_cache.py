@@ -21,10 +21,10 @@ from roofline.hlo.price.calls import forget_call
 from roofline.machines import load
 from roofline.sources import cache as caching
 from roofline.sources.cache import SUFFIX, Cache, cache_folder, fingerprint, key_of
+from roofline.sources.packing import pack, unpack
+from roofline.sources.parts import DevicePart, Instance, Launched, Part, Share, Subject, Tally
 from roofline.sources.reading import Reading, read_file
 from roofline.sources.xspace import recording
-from roofline.sources.xspace.attribute import DevicePart, Instance, Launched, Part, Share, Subject, Tally
-from roofline.sources.xspace.packing import pack, unpack
 from roofline.sources.xspace.recording import read_part
 
 DATA = Path(__file__).parent / "data"

@@ -13,8 +13,8 @@ from roofline.machines import load
 from roofline.render.export import to_json
 from roofline.sources import cluster, read
 from roofline.sources.cluster import read_on_cluster
+from roofline.sources.parts import Part
 from roofline.sources.reading import Reading
-from roofline.sources.xspace.attribute import Part
 from roofline.sources.xspace.recording import merge
 from roofline.workload import Recording
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roofline.sources.xspace.host_activity import Activity, activity
+from roofline.sources.host_activity import Activity, activity
 
 CALL = ["step", "$train.py:52 main", "PjitFunction(update)", "PjRtCApiLoadedExecutable::Execute", "[0] GpuExecutable::ExecuteThunks"]
 

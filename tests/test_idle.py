@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from roofline.analysis import analyze
-from roofline.sources.xspace import idle
+from roofline.sources import idle
 from roofline.workload import IdleReason
 from xspace_profiles import MICROSECOND, annotation, gpu, host, kernel, launch, recorded
 from xspace_writer import Event, Plane

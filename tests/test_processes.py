@@ -7,9 +7,9 @@ import pytest
 from roofline.errors import MissingExtra, SourceError
 from roofline.sources import processes
 from roofline.sources.files import files_of
+from roofline.sources.parts import Part
 from roofline.sources.processes import _Helper, answer_of, part_of, read_in_processes
 from roofline.sources.reading import Reading
-from roofline.sources.xspace.attribute import Part
 from roofline.sources.xspace.recording import read_part
 
 HOW = Reading(module="xspace.recording", shared=True)

@@ -19,7 +19,7 @@ from roofline.render.export import to_json
 from roofline.sources import find, processes, read
 from roofline.sources.cache import Cache
 from roofline.sources.files import files_of
-from roofline.sources.xspace.attribute import Part
+from roofline.sources.parts import Part
 from roofline.sources.xspace.recording import merge
 from roofline.workload import Recording
 

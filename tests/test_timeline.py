@@ -14,13 +14,12 @@ from roofline.cli import main
 from roofline.cost import Cost
 from roofline.render.timeline import MOST_DEVICES, timeline_text
 from roofline.report import LaneInfo, Point, Report
-from roofline.sources import read
-from roofline.sources.xspace import timeline
-from roofline.sources.xspace.attribute import DevicePart, Extent, IdleKey, Pause, Subject, Tally
-from roofline.sources.xspace.packing import pack, unpack
+from roofline.sources import read, timeline
+from roofline.sources.packing import pack, unpack
+from roofline.sources.parts import DevicePart, Extent, IdleKey, Pause, Subject, Tally
+from roofline.sources.timeline import BUCKETS, MOST_OPS, Span, lane, spans, typical, with_host
 from roofline.sources.xspace.recording import read_part
 from roofline.sources.xspace.scan import Buckets, Totals, TotalsOf, open_bytes, read_totals
-from roofline.sources.xspace.timeline import BUCKETS, MOST_OPS, Span, lane, spans, typical, with_host
 from roofline.workload import Lane, Op, Recording, Workload
 from toys import HBM
 from toys import toy as machine

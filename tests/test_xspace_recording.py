@@ -16,7 +16,7 @@ from roofline.machines import load
 from roofline.placement import place
 from roofline.sources import read
 from roofline.sources.ncu import read_launches
-from roofline.sources.xspace.attribute import DevicePart, Extent, Instance, Part, Share, Subject, Tally, numbered
+from roofline.sources.parts import DevicePart, Extent, Instance, Part, Share, Subject, Tally, numbered
 from roofline.sources.xspace.recording import merge, read_part, sniff
 from roofline.workload import Recording
 from xspace_profiles import MICROSECOND, Instruction, annotation, gpu, hlo, host, kernel, launch, programs, write

@@ -26,8 +26,8 @@ from .xspace import PROFILES
 
 if TYPE_CHECKING:
     from .cache import Cache
+    from .parts import Part
     from .reading import Reading
-    from .xspace.attribute import Part
 
 
 class Source(Struct, frozen=True, kw_only=True):

@@ -23,8 +23,8 @@ from msgspec import Struct
 from ..errors import UsageError
 from ..units import parse
 from ..user_folders import user_folder
-from .xspace.attribute import Part
-from .xspace.packing import pack, unpack
+from .packing import pack, unpack
+from .parts import Part
 
 FOLDER_VARIABLE = "ROOFLINE_CACHE"
 MAGIC = b"roofline.part/1\n"

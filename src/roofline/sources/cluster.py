@@ -7,10 +7,10 @@ from typing import Any
 from ..errors import MissingExtra, SourceError, UsageError
 from .cache import fingerprint
 from .files import local_file
+from .parts import Part
 from .processes import Answer, answer_of, part_of
 from .reading import OverallProgress, Reading, calls_of_users
 from .remote import Progress, is_private, is_remote
-from .xspace.attribute import Part
 
 CONNECT_S = 10
 ELSEWHERE: Answer = ("elsewhere", None)  # a worker's answer when it does not see the file that was meant

@@ -17,9 +17,9 @@ from typing import IO, Any
 
 from ..errors import RooflineError, SourceError
 from ..input_limits import set_limits
+from .parts import Part
 from .reading import Known, OverallProgress, Reading, read_file
 from .remote import Progress
-from .xspace.attribute import Part
 
 PATIENCE_S = 1.0  # of work before helpers are called: starting one takes a quarter of that, and a program is priced again in each
 TELL_S = 0.1  # between two words of a helper about how far it is

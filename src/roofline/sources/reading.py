@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from ..input_limits import DEFAULT, Limits
 from ..machine import Machine
+from .parts import Part
 from .pipes import opened_path
 from .remote import Progress, is_private, is_remote, local_copy
-from .xspace.attribute import Part
 
 if TYPE_CHECKING:
     from .cache import Cache

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, field
 
-from .host_activity import COMPILES
+from ..host_activity import COMPILES
 from .modules import Programs
 from .scan import RowsOf, Space, read_rows, union
 from .steps import HOST_PLANE, Annotation, Launches

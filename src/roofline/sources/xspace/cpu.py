@@ -18,13 +18,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from .attribute import UNKNOWN, DevicePart, Extent, Lane, Mark, Share, Subject, Tally
+from ..idle import source_files
+from ..parts import UNKNOWN, DevicePart, Extent, Lane, Mark, Share, Subject, Tally
+from ..timeline import Span, spans, with_host
 from .compilation import changed_shapes
-from .idle import IdleDevice, explain, source_files
+from .idle import IdleDevice, explain
 from .modules import CONTROL, Place, Program, Programs, plain
 from .scan import Plane, Progress, Rows, RowsOf, Space, read_rows, union
 from .steps import HOST_PLANE, Host, Launches, read_host
-from .timeline import Span, shared_lane, spans, with_host
+from .timeline import shared_lane
 
 _THUNK, _RUN, _STARTED, _ENDED = "hlo_op", "run_id", "_p", "_c"
 _BY = ("program_id", "hlo_module", _THUNK, "device_ordinal")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from msgspec import Struct
 
-from .attribute import Extent, Mark
+from ..parts import Extent, Mark
 from .scan import Totals, union
 
 

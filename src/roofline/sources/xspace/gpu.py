@@ -11,12 +11,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...errors import SourceError
-from .attribute import NAME_LOST, UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
+from ..idle import source_files
+from ..parts import NAME_LOST, UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
+from ..timeline import Span, spans, with_host
 from .commands import launching
 from .compilation import Compilations, changed_shapes
 from .extents import extents
 from .graphs import Graph, Resolved, Seen, resolve
-from .idle import IdleDevice, explain, source_files
+from .idle import IdleDevice, explain
 from .kernels import LAUNCH, Key, keys_of, requests, together, tried_apart
 from .modules import Place, Program, Programs
 from .peaks import gpu_hardware, gpu_name, gpu_rates, ordinal
@@ -24,7 +26,7 @@ from .program_runs import Program as ProgramId
 from .program_runs import ProgramSteps, Ran, Stretches, stretches
 from .scan import Plane, Progress, Space, Totals, read_totals, union
 from .steps import NO_MARK, Host, is_last, mark_of, step_lookup, was_tried
-from .timeline import Span, lanes, spans, with_host
+from .timeline import lanes
 
 AUTOTUNING = Subject(name="autotuning", category="autotuning", notes=("kernels and copies that the compiler tried while it compiled",))
 Cells = Mapping[Key, Mapping[Mark, tuple[int, int]]]

@@ -23,7 +23,7 @@ from ...hlo.price.collectives import Network
 from ...hlo.price.pricing import Pricer
 from ...hlo.price.types import Price, Site
 from ...hlo.read.wire import unpack
-from .attribute import UNKNOWN, Subject
+from ..parts import UNKNOWN, Subject
 from .scan import Plane, Slice, Space
 
 Known = dict[tuple[Platform, Network, str, bytes], "Program"]  # programs of several hosts, by all that they follow from

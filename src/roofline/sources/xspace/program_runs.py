@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from .attribute import Mark
+from ..parts import Mark
 from .steps import NO_MARK, Annotation, Launches, Run, launched_in
 
 MOST_RUNS = 1_000  # of a program that stand for steps

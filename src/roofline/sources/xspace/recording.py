@@ -6,24 +6,21 @@ Reading is a map and a reduce: `read_part` turns a file into whole numbers, `mer
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
-from itertools import takewhile
+from collections.abc import Iterable, Sequence
 from mmap import mmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
-from ...cost import Cost
 from ...errors import SourceError
 from ...machine import Machine
-from ...workload import Coverage, Device, IdleReason, KernelUse, Op, Recording, Step, StepsOnDevice, Workload
-from ...workload import Share as OpShare
-from .attribute import NAME_LOST, PICOSECOND, DevicePart, Extent, IdleKey, IdleTally, Instance, Mark, Part, Subject, Tally
+from ...workload import Recording
+from ..merging import merge as merge_parts
+from ..merging import warm_up
+from ..parts import NAME_LOST, DevicePart, Instance, Mark, Part
 from .scan import Progress, Space, open_bytes, open_space
 from .space import sniff as looks_like_space
-from .timeline import in_seconds, left_out
 
 if TYPE_CHECKING:
     from ...hlo.price.collectives import Network
@@ -176,17 +173,6 @@ def _compiled(compiled: Compilations, host: Host) -> tuple[tuple[Mark, ...], int
     return marks, compiled.time_ps, compiled.before_ps(first)
 
 
-def warm_up(steps: int, compiled: Collection[Mark]) -> set[Mark]:
-    """The steps that belong to the warm-up: those that compiled before the first that did not, unless more than half of all compiled.
-
-    >>> sorted(warm_up(6, [0, 1, 4])), sorted(warm_up(4, [0, 1, 2]))
-    ([0, 1], [])
-    """
-    if 2 * len(compiled) > steps:
-        return set()
-    return set(takewhile(lambda mark: mark in compiled, range(steps)))
-
-
 def _network(target: Machine | None) -> Network | None:
     """How the chips of the machine that a profile is read for are joined."""
     if target is None:
@@ -208,235 +194,5 @@ def _cpus(request: _Request) -> _Found:
 
 
 def merge(parts: Iterable[Part]) -> Recording:
-    """The recording that parts of one run make up, whatever their order."""
-    ordered = sorted(parts, key=lambda part: (part.host, part.file))
-    hosts = _hosts(ordered)
-    devices = [(host, part, device) for host, part in zip(hosts, ordered, strict=True) for device in part.devices]
-    numbers = _numbers([device for _, _, device in devices])
-    keys = _step_keys(ordered)
-    summed: dict[Subject, _Row] = {}
-    programs: dict[str, set[str]] = {}
-    for number, (_, part, device) in zip(numbers, devices, strict=True):
-        marks = [keys[instance] for instance in part.instances]
-        for subject, tally in device.rows.items():
-            row = summed.get(subject)
-            if row is None:
-                row = summed[subject] = _Row()
-            row.add(number, tally, marks)
-            programs.setdefault(subject.module, set()).add(subject.program)
-    rows = sorted(summed.items(), key=_order)
-    idle = _idle(ordered, keys)
-    reasons = {IdleKey(one.kind, one.activity, one.location): place for place, one in enumerate(idle)}
-    return Recording(
-        workload=Workload(tuple([_op(subject, row, len(programs[subject.module]) > 1, len(devices) > 1) for subject, row in rows])),
-        format=FORMAT,
-        files=tuple(part.file for part in ordered),
-        hosts=tuple(hosts),
-        devices=tuple(
-            Device(id=number, name=device.name, host=host, rates=dict(device.rates), hardware=device.hardware)
-            for number, (host, _, device) in zip(numbers, devices, strict=True)
-        ),
-        steps=_steps(ordered, keys),
-        coverage=_coverage(ordered),
-        kernels=tuple(
-            [
-                KernelUse(place, launched.kernel, launched.first_ps, launched.grid, launched.count)
-                for place, (_, row) in enumerate(rows)
-                for launched in row.total.launched
-            ]
-        ),
-        measured=_measured(ordered),
-        idle=idle,
-        compile_s=max((part.compile_ps for part in ordered), default=0) * PICOSECOND,
-        warm_up_s=max((part.warm_up_ps for part in ordered), default=0) * PICOSECOND,
-        timeline=in_seconds(ordered, numbers, keys, {subject: place for place, (subject, _) in enumerate(rows)}, reasons),
-        notes=tuple(dict.fromkeys((*(note for part in ordered for note in part.notes), *left_out(ordered)))),
-    )
-
-
-def _hosts(parts: Sequence[Part]) -> list[str]:
-    """The hosts' names; files that name one host are told apart by their own names."""
-    names = [part.host for part in parts]
-    return [name if names.count(name) == 1 else f"{name} ({os.path.basename(part.file)})" for name, part in zip(names, parts, strict=True)]
-
-
-def _numbers(devices: Sequence[DevicePart]) -> list[int]:
-    """The devices' ids: their own numbers, or on several hosts that count alike, their place."""
-    own = [device.ordinal for device in devices]
-    return own if len(set(own)) == len(own) else list(range(len(own)))
-
-
-def _step_keys(parts: Sequence[Part]) -> dict[Instance, int]:
-    """A key a step: the same instance on several hosts is one step, and steps are in the order in which hosts saw them."""
-    places: dict[Instance, int] = {}
-    for part in parts:
-        for place, instance in enumerate(part.instances):
-            places[instance] = min(place, places.get(instance, place))
-    order = sorted(places, key=lambda instance: (places[instance], instance.name, instance.number or 0, instance.nth))
-    return {instance: key for key, instance in enumerate(order)}
-
-
-def _steps(parts: Sequence[Part], keys: dict[Instance, int]) -> tuple[Step, ...]:
-    """Every step that did something on a device. One that a host does not have, or not to its end, is not complete."""
-    ran: dict[Instance, list[tuple[Extent, int, bool]]] = {}
-    hosts: dict[Instance, set[int]] = {}
-    for host, part in enumerate(parts):
-        for device in part.devices:
-            for mark, (time_ps, followed) in device.step_times().items():
-                ran.setdefault(part.instances[mark], []).append((device.steps[mark], time_ps, followed))
-                hosts.setdefault(part.instances[mark], set()).add(host)
-    compiled = {keys[part.instances[mark]] for part in parts for mark in part.compiled}
-    warm = warm_up(len(keys), compiled)
-    return tuple(
-        replace(
-            _step(instance, key, ran[instance], everywhere=len(hosts[instance]) == len(parts)),
-            compiled=key in compiled,
-            steady=key not in warm,
-        )
-        for instance, key in keys.items()
-        if instance in ran
-    )
-
-
-def _step(instance: Instance, key: int, ran: Sequence[tuple[Extent, int, bool]], *, everywhere: bool) -> Step:
-    """A step from its work on each device, how long it lasted there, and whether another followed."""
-    extents, times, followed = zip(*ran, strict=True)
-    return Step(
-        key=key,
-        name=instance.name,
-        number=instance.number,
-        time_s=sum(times) * PICOSECOND / len(ran),
-        slowest_s=max(times) * PICOSECOND,
-        span_s=sum(extent.span_ps for extent in extents) * PICOSECOND / len(ran),
-        busy_s=sum(extent.busy_ps for extent in extents) * PICOSECOND / len(ran),
-        device_seconds=sum(times) * PICOSECOND,
-        complete=everywhere and all(extent.complete for extent in extents),
-        followed=all(followed),
-    )
-
-
-def _before_steps(parts: Sequence[Part]) -> float | None:
-    """From the first annotation or work, whichever is earlier, to the first work of the first step: the mean over devices."""
-    times = []
-    for part in parts:
-        for device in part.devices:
-            if device.steps:
-                begun = device.begin_ps if part.annotated_ps is None else min(device.begin_ps, part.annotated_ps)
-                times.append(min(extent.begin_ps for extent in device.steps.values()) - begun)
-    return sum(times) * PICOSECOND / len(times) if times else None
-
-
-def _coverage(parts: Sequence[Part]) -> Coverage:
-    """Wall and busy time, and how much of it was attributed and priced, summed over devices; and the wall clock of the longest host.
-
-    Clocks of hosts are not compared.
-    """
-    devices = [device for part in parts for device in part.devices]
-    runs = [max(one.end_ps for one in part.devices) - min(one.begin_ps for one in part.devices) for part in parts if part.devices]
-    return Coverage(
-        run_s=max(runs, default=0) * PICOSECOND,
-        before_steps_s=_before_steps(parts),
-        wall_s=sum(device.wall_ps for device in devices) * PICOSECOND,
-        busy_s=sum(device.busy_ps for device in devices) * PICOSECOND,
-        attributed_s=sum(max(0, device.busy_ps - device.unfound_ps) for device in devices) * PICOSECOND,
-        priced_s=sum(max(0, device.busy_ps - device.unpriced_ps) for device in devices) * PICOSECOND,
-    )
-
-
-def _measured(parts: Sequence[Part]) -> dict[str, float]:
-    """The share of time for which each unit was busy by counters: the mean over hosts by their wall time, if all of them have it."""
-    shares = [dict(part.measured) for part in parts]
-    walls = [sum(device.wall_ps for device in part.devices) for part in parts]
-    units = [unit for unit in shares[0] if all(unit in share for share in shares)]
-    return {unit: sum(share[unit] * wall for share, wall in zip(shares, walls, strict=True)) / sum(walls) for unit in units if sum(walls)}
-
-
-def _idle(parts: Sequence[Part], keys: dict[Instance, int]) -> tuple[IdleReason, ...]:
-    """Why devices were idle, summed over them, the longest first."""
-    summed: dict[IdleKey, IdleTally] = {}
-    for part in parts:
-        for device in part.devices:
-            for reason, tally in device.idle.items():
-                known = summed.setdefault(reason, IdleTally())
-                known.gaps += tally.gaps
-                known.time_ps += tally.time_ps
-                for mark, (gaps, time_ps) in tally.steps.items():
-                    key = keys[part.instances[mark]]
-                    before = known.steps.get(key, (0, 0))
-                    known.steps[key] = (before[0] + gaps, before[1] + time_ps)
-            unexplained = device.wall_ps - device.busy_ps - sum(tally.time_ps for tally in device.idle.values())
-            if unexplained > 0:  # TPUs, whose host is not asked
-                summed.setdefault(IdleKey("unknown", ""), IdleTally()).time_ps += unexplained
-    longest_first = sorted(summed, key=lambda one: (-summed[one].time_ps, one.activity, one.location))
-    return tuple(_idle_reason(reason, summed[reason]) for reason in longest_first)
-
-
-def _idle_reason(reason: IdleKey, tally: IdleTally) -> IdleReason:
-    steps = sorted(tally.steps.items())
-    return IdleReason(
-        kind=reason.kind,
-        activity=reason.activity,
-        location=reason.location,
-        time_s=tally.time_ps * PICOSECOND,
-        gaps=tally.gaps,
-        by_step=tuple(OpShare(key=key, count=gaps, time_s=time_ps * PICOSECOND) for key, (gaps, time_ps) in steps),
-    )
-
-
-class _Row(Struct):
-    """An operation of a run while it is added up: what all devices did, its executions and picoseconds by step, its part on each device."""
-
-    total: Tally = field(default_factory=Tally)
-    steps: dict[int, tuple[int, int]] = field(default_factory=dict)
-    devices: list[OpShare] = field(default_factory=list)
-    both: list[StepsOnDevice] = field(default_factory=list)
-
-    def add(self, number: int, tally: Tally, keys: Sequence[int]) -> None:
-        """What it did on one device, whose marks have these keys."""
-        self.total.add_totals(tally)
-        parts = sorted((keys[mark], share.executions, share.time_ps) for mark, share in tally.steps.items())
-        if parts:
-            steps, counts, times = zip(*parts, strict=True)
-            self.both.append(StepsOnDevice(device=number, steps=steps, counts=counts, times_s=tuple(time * PICOSECOND for time in times)))
-        for mark, share in tally.steps.items():
-            executions, time_ps = self.steps.get(keys[mark], (0, 0))
-            self.steps[keys[mark]] = (executions + share.executions, time_ps + share.time_ps)
-        self.devices.append(OpShare(key=number, count=tally.executions, time_s=tally.time_ps * PICOSECOND))
-
-
-def _order(row: tuple[Subject, _Row]) -> tuple[int, str, str, str, str]:
-    """Operations that took longest come first."""
-    subject, summed = row
-    return -summed.total.time_ps, subject.module, subject.program, subject.name, subject.category
-
-
-def _op(subject: Subject, row: _Row, ambiguous: bool, several: bool) -> Op:
-    total = row.total
-    cost = subject.cost * total.executions
-    if total.amounts:
-        cost = cost + Cost.of(total.amounts)
-    return Op(
-        name=subject.name,
-        cost=cost,
-        label=subject.label,
-        count=total.executions,
-        kernels=total.kernels,
-        time_s=total.time_ps * PICOSECOND,
-        self_time_s=total.self_ps * PICOSECOND,
-        category=subject.category,
-        module=f"{subject.module}({subject.program})" if ambiguous and subject.module else subject.module,
-        scope=subject.scope,
-        location=subject.location,
-        phase=subject.phase,
-        towards=subject.towards,
-        work_provenance=subject.work_provenance,
-        bytes_provenance=subject.bytes_provenance,
-        by_step=tuple([OpShare(key=key, count=count, time_s=time_ps * PICOSECOND) for key, (count, time_ps) in sorted(row.steps.items())]),
-        by_device=tuple(sorted(row.devices, key=lambda share: share.key)),
-        by_step_and_device=tuple(sorted(row.both, key=lambda part: part.device)) if several else (),
-        avoidable=subject.avoidable,
-        takes=subject.takes,
-        gives=subject.gives,
-        value=subject.value,
-        notes=subject.notes,
-    )
+    """The recording that the files of a run's hosts make up."""
+    return merge_parts(parts, FORMAT)

@@ -33,9 +33,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...errors import UsageError
+from ..timeline import Buckets
 from .reading import Job, Progress, cores, in_parts, part_counts, read_all, whole
 from .space import NOT_BUILT, EventMetadata, Line, Plane, Slice, Space, Value, open_bytes, open_space, sniff, unpacked_limit
-from .tables import NO_STEP, Buckets, Cells, Integers, Overlaps, Pair, Pairs, Rows, RowsOf, Spread, StatColumn, Steps, Totals, TotalsOf
+from .tables import NO_STEP, Cells, Integers, Overlaps, Pair, Pairs, Rows, RowsOf, Spread, StatColumn, Steps, Totals, TotalsOf
 
 if NOT_BUILT is None:
     from . import _scan

@@ -9,7 +9,7 @@ from itertools import accumulate, compress, pairwise
 
 from msgspec import Struct, field
 
-from .attribute import Instance, Mark, numbered
+from ..parts import Instance, Mark, numbered
 from .scan import Plane, Rows, RowsOf, Space, Steps, read_rows
 
 HOST_PLANE = "/host:CPU"

@@ -11,6 +11,7 @@ from operator import add, le
 from msgspec import Struct
 
 from ...errors import UsageError
+from ..timeline import Buckets
 from .space import BLOB, DOUBLE, REF, STRING, UINT64, Line
 
 MOST_KEYS, MOST_DISTINCT, MOST_SUMS = 14, 2, 4  # the scanner's records have room for so many
@@ -47,31 +48,6 @@ class Steps(Struct, frozen=True):
         triples = array("q", bytes(3 * low.itemsize * len(low)))
         triples[0::3], triples[1::3], triples[2::3] = low, high, labels
         return cls(triples)
-
-
-class Buckets(Struct, frozen=True):
-    """A span of time in buckets of one width, the last of which may be shorter: ``count`` of them, fewer if the span is very short."""
-
-    begin_ps: int
-    end_ps: int
-    width_ps: int
-
-    @classmethod
-    def of(cls, begin_ps: int, end_ps: int, count: int) -> "Buckets":
-        """A span in this many buckets, or in fewer if it is shorter than as many picoseconds.
-
-        >>> Buckets.of(0, 999, 4).count, Buckets.of(0, 3, 100).count
-        (4, 3)
-        """
-        return cls(begin_ps, end_ps, max(1, -(-(end_ps - begin_ps) // count)))
-
-    @property
-    def count(self) -> int:
-        return -(-(self.end_ps - self.begin_ps) // self.width_ps)
-
-    def length_ps(self, bucket: int) -> int:
-        """How long a bucket is."""
-        return min(self.width_ps, self.end_ps - self.begin_ps - bucket * self.width_ps)
 
 
 class Pair(Struct, frozen=True, kw_only=True):

@@ -11,11 +11,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ...machine import Machine
-from .attribute import NAME_LOST, UNKNOWN, DevicePart, Instance, Share, Subject, Tally
+from ..parts import NAME_LOST, UNKNOWN, DevicePart, Instance, Share, Subject, Tally
+from ..timeline import spans
 from .extents import extents
 from .peaks import ordinal, tpu_name, tpu_rates
 from .scan import NO_STEP, Buckets, Line, Pair, Plane, Progress, Space, Totals, TotalsOf, read_totals, union
-from .timeline import lanes, spans
+from .timeline import lanes
 from .tpu_ops import TpuOp, link, needs_program, paired, subject, tpu_op, weight
 from .tpu_steps import DeviceSteps, device_steps
 

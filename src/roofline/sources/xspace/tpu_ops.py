@@ -14,7 +14,7 @@ from ...cost import NOTHING, Amount, Cost
 from ...errors import FormulaError
 from ...resource import HBM, PCIE, UNNAMED_WORK, Resource, vector
 from ...workload import COUNTED, feeds
-from .attribute import UNKNOWN, Subject
+from ..parts import UNKNOWN, Subject
 from .scan import EventMetadata, Slice, Space
 from .tpu_links import LINK, collective_cost
 

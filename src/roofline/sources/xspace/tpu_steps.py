@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from .attribute import Instance, Mark, numbered
+from ..parts import Instance, Mark, numbered
 from .scan import Line, Plane, RowsOf, Space, Steps, TotalsOf, read_rows, read_totals
 from .steps import read_host
 

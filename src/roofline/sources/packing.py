@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from ...cost import Cost
-from ...errors import RooflineError
-from ...resource import Resource
-from ...workload import Array, Avoidable, Hardware
-from .attribute import DevicePart, Extent, IdleKey, IdleTally, Instance, Lane, Launched, Part, Share, Subject, Tally
+from ..cost import Cost
+from ..errors import RooflineError
+from ..resource import Resource
+from ..workload import Array, Avoidable, Hardware
+from .parts import DevicePart, Extent, IdleKey, IdleTally, Instance, Lane, Launched, Part, Share, Subject, Tally
 
 MADE = (Array, Avoidable, Cost, DevicePart, Extent, Hardware, IdleKey, IdleTally, Instance, Lane, Launched, Part, Share, Subject, Tally)
 VALUES = {made.__name__: made for made in MADE}

@@ -8,10 +8,10 @@ from itertools import pairwise
 
 from msgspec import Struct, field
 
-from ...cost import NOTHING, Cost
-from ...resource import HBM, UNNAMED_WORK
-from ...units import parse
-from ...workload import Array, Avoidable, Hardware
+from ..cost import NOTHING, Cost
+from ..resource import HBM, UNNAMED_WORK
+from ..units import parse
+from ..workload import Array, Avoidable, Hardware
 
 UNKNOWN = Cost.of({UNNAMED_WORK: None, HBM: None})  # of work that nobody can price
 NAME_LOST = "the damaged file lost the metadata that names its op"

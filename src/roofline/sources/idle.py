@@ -1,0 +1,298 @@
+"""Why a device was idle: for each gap between its work, what the host did until it launched the next.
+
+The thread that launched the work after a gap tells the reason; where it did nothing then (a worker that only passes on a copy), the
+thread that runs the program's Python does. Threads are looked at in a bounded number of instants, each of which stands for its part of
+the gap, so memory grows with distinct reasons and the times of all reasons add up to the idle time. What threads did is for each source
+to say (`Threads`).
+"""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct, field
+
+from ..units import parse
+from .host_activity import INSIDE, LOADING, Activity
+from .parts import Extent, IdleKey, IdleTally, Mark, Pause, Subject
+
+MOST_LOOKS = 1_000  # gaps looked at one by one; shorter ones go with the next
+MOST_SAMPLES, SAMPLES_IN_ALL = 20, 2_000  # instants in one gap, and in all of them but for one each
+LEAST_SHARE = 0.2  # of a gap that a reason of its own needs
+LARGE_COPY = int(parse("64 KiB", "B"))  # from which a copy is data, not an argument or a value that is read
+SHORT_PS = round(parse("20 us", "s") / parse("1 ps", "s"))  # up to here a gap before work that was already launched is the device's own
+WAKE_UP_PS = round(parse("200 us", "s") / parse("1 ps", "s"))  # until a thread that waited for the device goes on
+_INSTALLED = ("/site-packages/", "/dist-packages/", "/lib/python")
+Reasons = dict[IdleKey, IdleTally]
+
+
+class Gap(Struct):
+    """A gap of a device: its begin and end, the time and the number of gaps it stands for, the step it began in, and the first of them.
+
+    ``launched`` is when and on which line the host launched the work that ended it, ``before`` what that line launched before that, and
+    ``copy`` the larger of the copies to or from the host on either side of it, as a direction and bytes.
+    """
+
+    begin: int
+    end: int
+    weight: int
+    count: int
+    mark: Mark | None
+    since: int
+    launched: int | None = None
+    line: int | None = None
+    before: int | None = None
+    copy: tuple[str, int] = ("", 0)
+    samples: Sequence[int] = ()
+
+    @property
+    def length(self) -> int:
+        return self.end - self.begin
+
+
+class Threads(Protocol):
+    """What each thread of the host did at the instants asked for.
+
+    ``driver`` is the thread that runs the program's Python; ``has_frames`` whether calls of Python were recorded, and ``with_frames`` what
+    records them. ``changed`` says in which shapes the programs differ that a function was compiled to.
+    """
+
+    driver: int | None
+    has_frames: bool
+    with_frames: str
+    changed: Callable[[str], str]
+
+    def at(self, line: int | None, instant: int) -> Activity: ...
+    def running_since(self, line: int | None, instant: int | None) -> int | None: ...
+
+
+class Idle(Struct):
+    """Why a device was idle: in all by reason, and when."""
+
+    reasons: Reasons = field(default_factory=dict)
+    pauses: list[Pause] = field(default_factory=list)
+
+
+def source_files(subjects: Iterable[Subject]) -> set[str]:
+    """Base names of the user's files that operations of a program come from."""
+    files = {subject.location.rpartition(":")[0].replace("\\", "/") for subject in subjects}
+    return {file.rpartition("/")[2] for file in files if file and not any(part in file for part in _INSTALLED)}
+
+
+def gaps_between(busy: Sequence[int], steps: Mapping[Mark, Extent]) -> list[Gap]:
+    """The gaps of a device that was busy then (begin, end, begin, end, …): long ones for themselves, of short ones one for several.
+
+    Between them they stand for all of the idle time.
+    """
+    ends, begins = busy[1:-1:2], busy[2::2]
+    idle = sum(begins) - sum(ends)
+    least = max(idle // MOST_LOOKS, 1)
+    marks = _Marks(steps)
+    found = list[Gap]()
+    short: Gap | None = None
+    for begin, end in zip(ends, begins, strict=True):
+        gap = Gap(begin, end, end - begin, 1, marks.at(begin), begin)
+        if gap.length >= least:
+            found.append(gap)
+            continue
+        if short is not None and (short.mark != gap.mark or short.weight >= least):
+            found.append(short)
+            short = None
+        if short is not None:
+            gap.weight, gap.count, gap.since = gap.weight + short.weight, gap.count + short.count, short.since
+        short = gap
+    if short is not None:
+        found.append(short)
+    for gap in found:
+        count = min(MOST_SAMPLES, max(1, gap.length * SAMPLES_IN_ALL // max(idle, 1)))
+        gap.samples = [gap.begin + gap.length * (2 * place + 1) // (2 * count) for place in range(count)]
+    return found
+
+
+class _Marks:
+    """Which step of a device an instant falls into: each lasts until the next begins, the last until its own work ends."""
+
+    def __init__(self, steps: Mapping[Mark, Extent]) -> None:
+        self._steps = sorted((extent.begin_ps, extent.end_ps, mark) for mark, extent in steps.items())
+        self._begins = [begin for begin, _, _ in self._steps]
+
+    def at(self, instant: int) -> Mark | None:
+        place = bisect_right(self._begins, instant) - 1
+        if place < 0 or (place + 1 == len(self._steps) and instant >= self._steps[place][1]):
+            return None
+        return self._steps[place][2]
+
+
+def unexplained(gaps: Iterable[Gap]) -> Idle:
+    idle, unknown = Idle(), IdleKey("unknown", "")
+    for gap in gaps:
+        _add(idle.reasons, unknown, gap, gap.weight)
+        idle.pauses.append(Pause(gap.since, gap.end, gap.weight, unknown))
+    return idle
+
+
+def _add(reasons: Reasons, key: IdleKey, gap: Gap, time_ps: int) -> None:
+    tally = reasons.setdefault(key, IdleTally())
+    tally.gaps += gap.count
+    tally.time_ps += time_ps
+    if gap.mark is not None:
+        gaps, before = tally.steps.get(gap.mark, (0, 0))
+        tally.steps[gap.mark] = (gaps + gap.count, before + time_ps)
+
+
+def explained(gaps: Sequence[Gap], threads: Threads, *, several: bool) -> Idle:
+    """The reasons of some gaps: in all, and when."""
+    idle = Idle()
+    for gap in gaps:
+        said = _said(gap, threads, several=several)
+        shares = Counter(said).most_common()
+        left = gap.weight
+        for key, samples in shares:
+            time_ps = gap.weight * samples // len(said)
+            left -= time_ps
+            _add(idle.reasons, key, gap, time_ps)
+        first = idle.reasons[shares[0][0]]
+        first.time_ps += left
+        if gap.mark is not None:
+            first.steps[gap.mark] = (first.steps[gap.mark][0], first.steps[gap.mark][1] + left)
+        idle.pauses += _pauses(gap, said)
+    return idle
+
+
+def _pauses(gap: Gap, said: Sequence[IdleKey]) -> Iterable[Pause]:
+    """A gap in stretches of one reason each, as the samples of it come."""
+    length, begin = gap.end - gap.since, 0
+    for place, key in enumerate(said, start=1):
+        if place == len(said) or said[place] != key:
+            yield Pause(
+                gap.since + length * begin // len(said),
+                gap.since + length * place // len(said),
+                gap.weight * (place - begin) // len(said),
+                key,
+            )
+            begin = place
+
+
+def _said(gap: Gap, threads: Threads, *, several: bool) -> list[IdleKey]:
+    """The reason that each sample of a gap speaks for; one that few samples have counts as that of the most."""
+    seen = [_seen(gap, threads, instant) for instant in gap.samples]
+    waited = _waited(gap, threads, seen)
+    kinds = [_kind(gap, one, waited, threads, several=several) for one in seen]
+    if len(set(kinds)) == 1:
+        return [_key(kinds[0], gap, seen, waited, threads)] * len(kinds)
+    counted = Counter(kinds).most_common()
+    kept = [kind for kind, count in counted if count >= LEAST_SHARE * len(kinds)] or [counted[0][0]]
+    keys = {kind: _key(kind, gap, [one for one, own in zip(seen, kinds, strict=True) if own == kind], waited, threads) for kind in kept}
+    return [keys.get(kind, keys[kept[0]]) for kind in kinds]
+
+
+def _waited(gap: Gap, threads: Threads, seen: Sequence[Activity]) -> Activity:
+    """What the host did when the device ran out of work.
+
+    ``block_until_ready`` of an array leaves no event. Where calls of Python were recorded, a function of the user's that calls nothing when
+    the device ends, and goes on shortly after, waited for it.
+    """
+    then = _seen(gap, threads, gap.begin)
+    silent = [one for one in seen if _is_silent(one)]
+    if threads.has_frames and _is_silent(then) and gap.length * len(silent) <= WAKE_UP_PS * len(seen):
+        return Activity("wait", then.function, then.location)
+    return then
+
+
+def _is_silent(one: Activity) -> bool:
+    """Whether a function of the user's, that by its name loads no data, calls nothing that was recorded."""
+    return one.kind == "python" and bool(one.function) and not one.callee and not LOADING.search(one.function)
+
+
+def _seen(gap: Gap, threads: Threads, instant: int) -> Activity:
+    """What kept the device waiting at an instant: what the launching thread did, in the user's function on the driving thread."""
+    own, driver = threads.at(gap.line, instant), threads.at(threads.driver, instant)
+    if not own.kind or (driver.kind == "compile" and own.kind != "compile"):
+        return driver
+    if own.location or not driver.location:
+        return own
+    return Activity(own.kind, driver.function, driver.location, own.callee, own.detail or driver.detail)
+
+
+def _kind(gap: Gap, seen: Activity, waited: Activity, threads: Threads, *, several: bool) -> str:
+    """The reason that one sample of a gap speaks for."""
+    if seen.kind in ("compile", "callback"):
+        return seen.kind
+    if gap.launched is not None and gap.launched <= gap.begin:
+        return "device" if several and gap.length > SHORT_PS else "latency"
+    if waited.kind == "callback" and seen.kind != "python":
+        return "callback"  # the thread that launches was kept in it, and so launches late
+    data = gap.copy[1] >= LARGE_COPY
+    if data and seen.kind in ("wait", "copy", "launch", ""):
+        return "transfer"
+    since = threads.running_since(gap.line, gap.launched)
+    if since is not None and gap.before is not None and gap.before >= since and seen.kind == "launch":
+        return "latency"  # kernels of one program that are launched one by one
+    if seen.kind == "wait" or (waited.kind == "wait" and _is_silent(seen)):
+        return "sync"
+    if _is_silent(seen) and waited.kind == "launch" and gap.length <= 2 * WAKE_UP_PS:
+        return "dispatch"
+    if seen.kind == "python" or (not seen.kind and not threads.has_frames):
+        fed = data and gap.copy[0] == "in"
+        return "sync" if waited.kind == "wait" and not fed and not LOADING.search(seen.function) else "input"
+    if seen.kind in ("launch", "copy"):
+        return "sync" if waited.kind == "wait" else "dispatch"
+    return "sync" if waited.kind == "wait" else "input" if gap.line is not None or threads.driver is not None else "unknown"
+
+
+def _key(kind: str, gap: Gap, seen: Sequence[Activity], waited: Activity, threads: Threads) -> IdleKey:
+    """A reason in words, at the place in the user's code that most of its samples were in."""
+    if kind in _ANYWHERE:
+        return IdleKey(kind, _ANYWHERE[kind])
+    if kind == "latency" and (gap.launched is None or gap.launched <= gap.begin):
+        return IdleKey(kind, "kernels that were already launched")
+    one = waited if kind == "sync" and waited.kind == "wait" else _most(seen)
+    return IdleKey(kind, _WORDS[kind](one, gap, threads), one.location)
+
+
+def _most(seen: Sequence[Activity]) -> Activity:
+    """What most samples saw: first the place in the user's code, in the callback if there is one, then what was called from there."""
+    if len(seen) == 1:
+        return seen[0]
+    within = [one for one in seen if one.detail == INSIDE] or [one for one in seen if one.location] or list(seen)
+    ((function, location), count), *_ = Counter((one.function, one.location) for one in within).most_common(1)
+    mine = [one for one in within if (one.function, one.location) == (function, location)]
+    (callee, calls), *_ = Counter(one.callee for one in mine).most_common(1)
+    (detail, _), *_ = Counter(one.detail for one in mine).most_common(1)
+    return Activity(mine[0].kind, function, location, callee if 2 * calls > count else "", detail)
+
+
+def _input(one: Activity, gap: Gap, threads: Threads) -> str:
+    if one.callee:
+        return f"{one.callee}, called from {one.function}" if one.function else one.callee
+    missing = "" if threads.has_frames else " (Python calls were not recorded; {threads.with_frames} does)"
+    return one.function or f"code between launches{missing}"
+
+
+def _sync(one: Activity, gap: Gap, threads: Threads) -> str:
+    reads = f"calls {one.detail}() on a device value" if one.detail else "waits for the device"
+    return f"{one.function}, which {reads}" if one.function else f"code that {reads}"
+
+
+def _compile(one: Activity, gap: Gap, threads: Threads) -> str:
+    called = f", called from {one.function}" if one.function else ""
+    return f"{one.detail or 'a program'}{called}{threads.changed(one.detail)}"
+
+
+def _transfer(one: Activity, gap: Gap, threads: Threads) -> str:
+    where = {"in": "to the device", "out": "from the device"}.get(gap.copy[0], "between host and device")
+    return f"copies {where}" + (f", called from {one.function}" if one.function else "")
+
+
+# What fits behind "the host was in".
+_WORDS: dict[str, Callable[[Activity, Gap, Threads], str]] = {
+    "input": _input,
+    "sync": _sync,
+    "transfer": _transfer,
+    "compile": _compile,
+    "callback": lambda one, gap, threads: one.function,
+    "dispatch": lambda one, gap, threads: one.function,
+    "latency": lambda one, gap, threads: "launches of the kernels of one program, one by one",
+}
+_ANYWHERE = {"device": "work that was already launched", "unknown": ""}
