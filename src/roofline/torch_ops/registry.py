@@ -17,7 +17,7 @@ from .call import RECORD_SHAPES, Call, Priced, Pricer
 F = TypeVar("F")
 
 # One file a family; importing it fills the registry.
-FAMILIES = ("products", "convolutions", "attention")
+FAMILIES = ("products", "convolutions", "attention", "elementwise", "copies", "norms", "gathers", "reductions", "pools")
 
 UserFunction = Callable[[Call], Cost | Ledger | Priced | None]
 

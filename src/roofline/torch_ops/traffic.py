@@ -30,6 +30,11 @@ def result(call: Call, shape: tuple[int, ...], number: DType | None, place: int 
     return Tensor(shape, number)
 
 
+def format_name(one: Tensor | None) -> str:
+    """The name of a tensor's number format, empty where it is not known."""
+    return one.dtype.name if one is not None and one.dtype is not None else ""
+
+
 def pointwise_work(elements: int, flops: int, transcendentals: int, number: DType | None) -> Cost:
     """FLOP and transcendentals of so many elements on the vector unit, in fp32 unless the operand is fp64."""
     return vector_work(elements * flops, elements * transcendentals, None, *((number,) if number else ()))

@@ -1,0 +1,163 @@
+"""Copies, casts, memory copies and memsets, concatenation and other moves: distinct elements read, results written, no FLOP.
+
+A copy between host and device crosses PCIe once and the device's memory once; one within the device is read and written there.
+"""
+
+import re
+from math import prod
+
+from ..cost import Cost
+from ..dtypes import DType
+from ..errors import FormulaError
+from ..resource import HBM, PCIE, Resource
+from .call import CPP_TYPES, EXECUTION_TRACE, Call, Kernel, Priced, Tensor
+from .registry import op
+from .traffic import format_name, result, traffic
+
+COPY = "copy"
+MOVEMENT = "data movement"
+DROPPED = "traces drop lists of more than 30 tensors"
+_HOST = {"htod": True, "dtoh": True, "dtod": False, "ptop": False}
+_OPAQUE = re.compile(r"OpaqueType<(\d+)u?>")
+_TYPE = re.compile(r"<\s*(c10::BFloat16|c10::Half|c10::Float8_\w+|float|double|long|int|short|signed char|unsigned char|bool)\b")
+
+
+def copied(call: Call) -> Priced | None:
+    """What the memory copies and memsets of a call moved, by the bytes they report; ``None`` where there are none."""
+    copies = [kernel for kernel in call.kernels if kernel.kind == "memcpy" and kernel.bytes is not None]
+    sets = [kernel for kernel in call.kernels if kernel.kind == "memset" and kernel.bytes is not None]
+    if not copies and not sets:
+        return None
+    cost = Cost.total(_crossing(call, kernel) for kernel in copies) + Cost.of({HBM: sum(kernel.bytes or 0 for kernel in sets)})
+    host = bool(cost.known(PCIE))
+    return Priced(cost=cost, category="host transfer" if host else COPY if copies else "memset")
+
+
+def _crossing(call: Call, kernel: Kernel) -> Cost:
+    word = str(call.extra.get("memcpy_kind") or kernel.name).lower()
+    kind = next((kind for kind in _HOST if kind in word), "dtod")
+    moved = kernel.bytes or 0
+    if kind == "ptop":
+        return Cost.of({Resource("nvlink"): moved, HBM: moved})
+    return Cost.of({PCIE: moved, HBM: moved}) if _HOST[kind] else Cost.of({HBM: 2 * moved})
+
+
+@op("Memcpy*", "Memset*", "memcpy*", "memset*")
+def memory_copy(call: Call) -> Priced | None:
+    """A copy or memset that no operator launched."""
+    return copied(call)
+
+
+@op("aten::copy_", "aten::_copy_from", "aten::_to_copy", "aten::clone", "aten::contiguous", "aten::to", "aten::_reshape_copy")
+def copy(call: Call) -> Priced | None:
+    """A copy or cast; its kernels may be memory copies, which say how much they moved and across which bus."""
+    if (moved := copied(call)) is not None and all(kernel.kind != "kernel" for kernel in call.kernels):
+        return moved
+    in_place = call.op in ("aten::copy_", "aten::_copy_from")
+    target, source = (call.tensor(0), call.tensor(1)) if call.op == "aten::copy_" else (None, call.tensor(0))
+    if call.op == "aten::_copy_from":
+        target = call.tensor(1)
+    if in_place and target is not None and source is None:  # a number into a tensor
+        return Priced(cost=traffic((), (target,)), category=COPY)
+    if source is None:
+        return None
+    number = call.format(1) if call.op in ("aten::_to_copy", "aten::to") else None
+    out = target or result(call, source.shape, number or source.dtype)
+    word = "cast" if None not in (out.dtype, source.dtype) and out.dtype != source.dtype else COPY
+    return Priced(cost=traffic((source,), (out,)), category=word, dtype=format_name(out))
+
+
+def element_format(call: Call) -> DType | None:
+    """The number format of a list's elements, which traces lack, off the kernels' names: a type, or a width in bytes."""
+    for kernel in call.kernels:
+        if found := _TYPE.search(kernel.name):
+            return CPP_TYPES[found.group(1)]
+        if found := _OPAQUE.search(kernel.name):
+            return DType(f"{found.group(1)} bytes", 8 * int(found.group(1)), "int8")
+    return None
+
+
+def with_formats(call: Call, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The same tensors, with the number format off the kernels' names where the recording has none."""
+    if all(one.dtype is not None for one in tensors):
+        return tensors
+    number = element_format(call)
+    return tuple(one if one.dtype is not None else Tensor(one.shape, number, one.strides) for one in tensors)
+
+
+@op("aten::cat", "aten::_cat", "aten::concat", "aten::concatenate", "aten::stack", "aten::hstack", "aten::vstack", "aten::_chunk_cat")
+def concatenate(call: Call) -> Priced | None:
+    """Every part is read and written once."""
+    parts = call.tensors(0)
+    if parts is None:
+        if call.outputs:
+            return Priced(cost=traffic(call.outputs, call.outputs), category=MOVEMENT)
+        return Priced(cost=None, category=MOVEMENT, missing=EXECUTION_TRACE, notes=(DROPPED,)) if call.args else None
+    known = with_formats(call, parts)
+    number = known[0].dtype if known else None
+    out = result(call, (sum(one.elements for one in known),), number)
+    return Priced(cost=traffic(known, (out,)), category=MOVEMENT, dtype=number.name if number else "")
+
+
+@op("aten::split_with_sizes_copy", "aten::unbind_copy", "aten::split_copy", "aten::flip", "aten::roll", "aten::tril", "aten::triu")
+@op("aten::pixel_shuffle", "aten::pixel_unshuffle", "aten::view_copy", "aten::permute_copy", "aten::transpose_copy", "aten::rot90")
+@op("aten::channel_shuffle", "aten::_pin_memory", "aten::diagonal_copy", "aten::alias_copy", "aten::detach_copy")
+def rearranged(call: Call) -> Priced | None:
+    """As many elements written as read."""
+    x = call.tensor(0)
+    if x is None:
+        return None
+    out = Tensor((x.elements,), x.dtype)
+    return Priced(cost=traffic((x,), (out,)), category=MOVEMENT, dtype=format_name(x))
+
+
+@op("aten::repeat", "aten::tile", "aten::expand_copy")
+def repeated(call: Call) -> Priced | None:
+    x, times = call.tensor(0), call.ints(1)
+    if x is None or times is None:
+        return None
+    shape = times if call.op == "aten::expand_copy" else (x.elements * prod(times),)
+    return Priced(cost=traffic((x,), (result(call, shape, x.dtype),)), category=MOVEMENT, dtype=format_name(x))
+
+
+@op("aten::repeat_interleave")
+def repeat_interleave(call: Call) -> Priced | None:
+    """Repeats given as a number; as a tensor only the result tells."""
+    x, times = call.tensor(0), call.number(1)
+    if x is None or (times is None and not call.outputs):
+        return None
+    return Priced(cost=traffic((x,), (result(call, (x.elements * int(times or 1),), x.dtype),)), category=MOVEMENT)
+
+
+@op("aten::constant_pad_nd", "aten::pad", "aten::reflection_pad2d", "aten::replication_pad2d", "aten::reflection_pad1d")
+def padded(call: Call) -> Priced | None:
+    """The input read, the padded result written; padding counts from the last axis."""
+    x, pads = call.tensor(0), call.ints(1)
+    if x is None or pads is None or len(pads) % 2 or len(pads) > 2 * len(x.shape):
+        return None
+    shape = list(x.shape)
+    for axis in range(len(pads) // 2):
+        shape[-1 - axis] += pads[2 * axis] + pads[2 * axis + 1]
+    if min(shape, default=0) < 0:
+        raise FormulaError(f"{call.op}: padding {pads} cuts more than {x.shape} has")
+    return Priced(cost=traffic((x,), (result(call, tuple(shape), x.dtype),)), category=MOVEMENT, dtype=format_name(x))
+
+
+@op("aten::slice_backward", "aten::select_backward", "aten::diagonal_backward", "aten::unfold_backward", "aten::as_strided_scatter")
+def scattered_gradient(call: Call) -> Priced | None:
+    """A gradient put into zeros of the input's size. In a trace the zeros and the copy are calls of their own."""
+    dy, sizes = call.tensor(0), call.ints(1)
+    if dy is None or sizes is None:
+        return None
+    whole = result(call, sizes, dy.dtype)
+    return Priced(cost=traffic((dy,), (whole,)), category=MOVEMENT, dtype=format_name(dy))
+
+
+@op("aten::slice_scatter", "aten::select_scatter")
+def scattered_slice(call: Call) -> Priced | None:
+    """A copy of the first operand with a part of it replaced."""
+    x, part = call.tensor(0), call.tensor(1)
+    if x is None or part is None:
+        return None
+    kept = Tensor((max(0, x.elements - part.elements),), x.dtype)
+    return Priced(cost=traffic((kept, part), (Tensor(x.shape, x.dtype),)), category=MOVEMENT, dtype=format_name(x))

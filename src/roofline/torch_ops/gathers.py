@@ -1,0 +1,146 @@
+"""Gathers and scatters: only the rows or elements taken are counted, and never more than the table has.
+
+In a trace, the zeros and copies that some of these make first are calls of their own; a call without kernels, of a function that did not
+run, has them in its own price.
+"""
+
+import re
+from math import prod
+
+from ..cost import NOTHING
+from ..dtypes import dtype
+from ..formulas import embedding as embedding_formula
+from ..resource import HBM
+from .call import EXECUTION_TRACE, Call, Priced, Tensor
+from .registry import op
+from .traffic import format_name, pointwise_work, result, traffic
+
+GATHER, SCATTER = "gather", "scatter"
+INT64 = dtype("int64")
+# How many elements a block of index_elementwise_kernel<128, 4> takes.
+_BLOCK = re.compile(r"index_elementwise_kernel<(\d+), (\d+)")
+
+
+def _taken(call: Call, table: Tensor, elements: int, index: Tensor | None) -> Priced:
+    """So many elements gathered: no more than the table is read."""
+    read = Tensor((min(elements, table.distinct),), table.dtype)
+    out = result(call, (elements,), table.dtype)
+    return Priced(cost=traffic((read, index), (out,)), category=GATHER, dtype=format_name(table))
+
+
+@op("aten::embedding")
+def embedding(call: Call) -> Priced | None:
+    table, indices = call.tensor(0), call.tensor(1)
+    if table is None or indices is None or len(table.shape) != 2 or table.dtype is None:
+        return None
+    vocabulary, width = table.shape
+    ledger = embedding_formula(
+        indices.elements, width, vocabulary=vocabulary, dtype=table.dtype.name, indices=(indices.dtype or INT64).name
+    )
+    return Priced(cost=ledger.cost, category=GATHER, dtype=table.dtype.name)
+
+
+@op("aten::embedding_dense_backward")
+def embedding_backward(call: Call) -> Priced | None:
+    """Rows of the gradient added into a table of V rows, which starts as zeros."""
+    dy, indices, vocabulary = call.tensor(0), call.tensor(1), call.number(2)
+    if dy is None or indices is None or vocabulary is None or not dy.shape:
+        return None
+    width = dy.shape[-1]
+    rows = int(vocabulary) if not call.kernels else min(indices.elements, int(vocabulary))
+    written = Tensor((rows, width), dy.dtype)
+    work = pointwise_work(dy.elements, 1, 0, dy.dtype)
+    return Priced(cost=work + traffic((dy, indices), (written,)), category=SCATTER, dtype=format_name(dy))
+
+
+@op("aten::index_select", "aten::gather", "aten::take", "aten::take_along_dim")
+def gather(call: Call) -> Priced | None:
+    """``index_select`` takes whole slices along an axis; the others an element for each index."""
+    table = call.tensor(0)
+    place = 1 if call.op in ("aten::take", "aten::take_along_dim") else 2
+    index = call.tensor(place)
+    if table is None or index is None:
+        return None
+    if call.op != "aten::index_select":
+        return _taken(call, table, index.elements, index)
+    axis = int(call.number(1, 0) or 0)
+    if not -len(table.shape) <= axis < len(table.shape):
+        return None
+    size = table.shape[axis]
+    return _taken(call, table, table.elements // size * index.elements if size else 0, index)
+
+
+@op("aten::index", "aten::_unsafe_index")
+def index(call: Call) -> Priced | None:
+    """x[indices]: the result tells how many; traces drop the indices, so there the kernel's grid does."""
+    table, indices = call.tensor(0), call.tensors(1)
+    if table is None:
+        return None
+    if call.outputs:
+        return _taken(call, table, call.outputs[0].elements, _together(indices))
+    for kernel in call.kernels:
+        if kernel.grid and "vectorized_gather_kernel" in kernel.name:
+            return _taken(call, table, kernel.grid[0] * prod(table.shape[1:]), Tensor((kernel.grid[0],), INT64))
+        if kernel.grid and (found := _BLOCK.search(kernel.name)):
+            block = int(found.group(1)) * int(found.group(2))
+            least, most = ((kernel.grid[0] - 1) * block + 1, kernel.grid[0] * block)
+            priced = _taken(call, table, most, None)
+            low = _taken(call, table, least, None)
+            bounds = (low.cost or NOTHING).known(HBM), (priced.cost or NOTHING).known(HBM)
+            return Priced(cost=priced.cost, category=GATHER, dtype=priced.dtype, interval=bounds, missing=EXECUTION_TRACE)
+    if indices is not None:
+        elements = max(one.elements for one in indices) * prod(table.shape[len(indices) :])
+        return _taken(call, table, elements, _together(indices))
+    return Priced(cost=None, category=GATHER, missing=EXECUTION_TRACE)
+
+
+def _together(indices: tuple[Tensor, ...] | None) -> Tensor | None:
+    """The elements of several index tensors."""
+    return Tensor((sum(one.distinct for one in indices),), indices[0].dtype or INT64) if indices else None
+
+
+def _scattered(call: Call, target: Tensor, index: Tensor | None, source: Tensor | None, elements: int, adds: bool) -> Priced:
+    """So many elements put or added into a tensor, in place or into a copy of it."""
+    touched = Tensor((min(elements, target.distinct),), target.dtype)
+    work = pointwise_work(elements if adds else 0, 1, 0, target.dtype)
+    read = [index, source, touched if adds else None]
+    written = [touched]
+    if not call.kernels and not call.op.endswith("_"):
+        kept = Tensor((target.elements - touched.elements,), target.dtype)
+        read, written = [*read, kept], [*written, kept]
+    return Priced(cost=work + traffic(read, written), category=SCATTER, dtype=format_name(target))
+
+
+@op("aten::scatter", "aten::scatter_add", "aten::scatter_reduce", "aten::index_add", "aten::index_copy", "aten::index_fill", "aten::put")
+def scatter(call: Call) -> Priced | None:
+    target, index = call.tensor(0), call.tensor(1 if call.op.startswith("aten::put") else 2)
+    source = call.tensor(2 if call.op.startswith("aten::put") else 3)
+    if target is None or index is None:
+        return None
+    name = call.op.removeprefix("aten::").removesuffix("_")
+    adds = "add" in name or "reduce" in name
+    if name.startswith("index_"):
+        axis = int(call.number(1, 0) or 0)
+        if not -len(target.shape) <= axis < len(target.shape):
+            return None
+        size = target.shape[axis]
+        elements = target.elements // size * index.elements if size else 0
+    else:
+        elements = index.elements
+    part = Tensor((min(source.distinct, elements),), source.dtype) if source else None
+    return _scattered(call, target, index, part, elements, adds)
+
+
+@op("aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index_put", "aten::masked_scatter")
+def index_put(call: Call) -> Priced | None:
+    """x[indices] = values: as many as the values, or as the indices say where one value fills them all."""
+    target, indices = call.tensor(0), call.tensors(1)
+    mask = call.tensor(1)
+    values = call.tensor(2)
+    if target is None or values is None:
+        return None
+    if mask is not None:
+        return _scattered(call, target, mask, values, min(values.elements, mask.elements), False)
+    rows = max(one.elements for one in indices) if indices else 0
+    elements = max(values.elements, rows * prod(target.shape[len(indices or ()) :]) if indices else 0)
+    return _scattered(call, target, _together(indices), values, elements, call.flag(3))

@@ -1,0 +1,94 @@
+"""Pooling and resampling: the input read, the result written; backward reads the gradient and writes the input's."""
+
+from ..dtypes import dtype
+from ..errors import FormulaError
+from .call import Call, Priced, Tensor
+from .registry import op
+from .traffic import format_name, pointwise_work, result, traffic
+
+POOLING = "pooling"
+INT64 = dtype("int64")
+
+
+def _numbers(call: Call, place: int, axes: int, default: tuple[int, ...]) -> tuple[int, ...]:
+    found = call.ints(place) or default
+    if len(found) not in (1, axes) or min(found) < 0:
+        raise FormulaError(f"{call.op}: {found} for {axes} axes")
+    return found if len(found) == axes else found * axes
+
+
+def _window(call: Call, x: Tensor, axes: int, dilation: int | None, ceil: int) -> tuple[tuple[int, ...], int]:
+    """The spatial sizes of a pooled result, and the elements of a window."""
+    kernel = _numbers(call, 1, axes, ())
+    stride = _numbers(call, 2, axes, kernel)
+    padding = _numbers(call, 3, axes, (0,))
+    spread = _numbers(call, dilation, axes, (1,)) if dilation is not None else (1,) * axes
+    sizes, window = [], 1
+    for size, taps, step, pad, far in zip(x.shape[-axes:], kernel, stride, padding, spread, strict=True):
+        if not step:
+            raise FormulaError(f"{call.op}: a stride of 0")
+        room = size + 2 * pad - far * (taps - 1) - 1
+        out = (-(-room // step) if call.flag(ceil) else room // step) + 1
+        if call.flag(ceil) and (out - 1) * step >= size + pad:  # a window that would start in the padding is left out
+            out -= 1
+        sizes.append(max(0, out))
+        window *= taps
+    return tuple(sizes), window
+
+
+@op("aten::max_pool2d_with_indices", "aten::max_pool3d_with_indices", "aten::avg_pool2d", "aten::avg_pool3d", "aten::avg_pool1d")
+def pool(call: Call) -> Priced | None:
+    """Maxima compare, which is no FLOP, and write 64-bit indices besides; averages add up a window."""
+    x = call.tensor(0)
+    axes = next(axes for axes in (1, 2, 3) if f"pool{axes}d" in call.op)
+    if x is None or len(x.shape) <= axes:
+        return None
+    is_max = "max" in call.op
+    if call.ints(1) is None:
+        return None
+    sizes, window = _window(call, x, axes, 4 if is_max else None, 5 if is_max else 4)
+    out = result(call, (*x.shape[:-axes], *sizes), x.dtype)
+    indices = Tensor(out.shape, INT64) if is_max else None
+    work = pointwise_work(0 if is_max else out.elements, window, 0, x.dtype)
+    return Priced(cost=work + traffic((x,), (out, indices)), category=POOLING, dtype=format_name(x))
+
+
+@op("aten::_adaptive_avg_pool2d", "aten::_adaptive_avg_pool3d", "aten::adaptive_max_pool2d", "aten::adaptive_avg_pool2d")
+@op("aten::upsample_nearest1d", "aten::upsample_nearest2d", "aten::upsample_nearest3d", "aten::upsample_bilinear2d")
+@op("aten::upsample_bicubic2d", "aten::upsample_linear1d", "aten::upsample_trilinear3d", "aten::_upsample_nearest_exact2d")
+@op("aten::_upsample_bicubic2d_aa", "aten::_upsample_bilinear2d_aa")
+def resized(call: Call) -> Priced | None:
+    """A result of the spatial sizes at 1."""
+    x, sizes = call.tensor(0), call.ints(1)
+    if x is None or (sizes is None and not call.outputs):
+        return None
+    out = result(call, (*x.shape[: -len(sizes)], *sizes) if sizes else x.shape, x.dtype)
+    indices = Tensor(out.shape, INT64) if "max" in call.op else None
+    work = pointwise_work(max(x.elements, out.elements), 1, 0, x.dtype)
+    return Priced(cost=work + traffic((x,), (out, indices)), category=POOLING, dtype=format_name(x))
+
+
+@op("aten::max_pool2d_with_indices_backward", "aten::max_pool3d_with_indices_backward", "aten::avg_pool2d_backward")
+@op("aten::avg_pool3d_backward", "aten::_adaptive_avg_pool2d_backward", "aten::_adaptive_avg_pool3d_backward")
+@op("aten::adaptive_max_pool2d_backward")
+def pool_backward(call: Call) -> Priced | None:
+    """The gradient read, with the indices of maxima; the input's gradient written."""
+    dy, x = call.tensor(0), call.tensor(1)
+    if dy is None or x is None:
+        return None
+    indices = Tensor(dy.shape, INT64) if "max" in call.op else None
+    work = pointwise_work(dy.elements, 1, 0, dy.dtype)
+    return Priced(cost=work + traffic((dy, indices), (Tensor(x.shape, x.dtype),)), category=POOLING, dtype=format_name(dy))
+
+
+@op("aten::upsample_nearest2d_backward", "aten::upsample_bilinear2d_backward", "aten::upsample_bicubic2d_backward")
+@op("aten::upsample_nearest1d_backward", "aten::upsample_linear1d_backward", "aten::upsample_nearest3d_backward")
+@op("aten::upsample_trilinear3d_backward")
+def resized_backward(call: Call) -> Priced | None:
+    """The gradient read, one of the input's size at 2 written."""
+    dy, sizes = call.tensor(0), call.ints(2)
+    if dy is None or sizes is None:
+        return None
+    out = Tensor(sizes, dy.dtype)
+    work = pointwise_work(dy.elements, 1, 0, dy.dtype)
+    return Priced(cost=work + traffic((dy,), (out,)), category=POOLING, dtype=format_name(dy))

@@ -1,0 +1,162 @@
+"""Reductions, scans, sorts and losses: the input read, the values written."""
+
+from math import prod
+
+from ..dtypes import DType, dtype
+from ..errors import FormulaError
+from ..formulas import reduction as reduction_formula
+from .call import Call, Priced, Tensor
+from .registry import op
+from .traffic import format_name, pointwise_work, result, traffic
+
+REDUCTION = "reduction"
+INT64, BOOL = dtype("int64"), dtype("bool")
+# By name: the kind of reduction whose FLOP these are, the place of the axes, that of the number format, and the formats written.
+_SUMS = {"sum": "sum", "nansum": "sum", "mean": "mean", "prod": "sum", "logsumexp": "sum", "trace": "sum", "count_nonzero": "sum"}
+_NORMS = {"norm": "norm", "linalg_vector_norm": "norm", "frobenius_norm": "norm"}
+_EXTREMES = {"max": "max", "min": "min", "amax": "max", "amin": "min", "aminmax": "max", "any": "max", "all": "max", "median": "max"}
+_PLACES = {"argmax": "argmax", "argmin": "argmin"}
+_SPREADS = {"var": "norm", "std": "norm", "var_mean": "norm", "std_mean": "norm"}
+KINDS = {**_SUMS, **_NORMS, **_EXTREMES, **_PLACES, **_SPREADS}
+
+
+def reduced(call: Call, x: Tensor, place: int) -> int:
+    """How many values are left when the axes at a place of the schema are reduced: one where there are none."""
+    found = call.arg(place)
+    axes = found if isinstance(found, tuple) else (found,) if isinstance(found, int) and not isinstance(found, bool) else ()
+    if not axes:
+        return 1
+    if not all(isinstance(axis, int) and -len(x.shape) <= axis < max(1, len(x.shape)) for axis in axes):
+        raise FormulaError(f"{call.op}: axes {axes} of {x.shape}")
+    gone = {axis % len(x.shape) for axis in axes if x.shape}
+    return prod(size for axis, size in enumerate(x.shape) if axis not in gone)
+
+
+@op(*(f"aten::{name}" for name in KINDS))
+def reduction(call: Call) -> Priced | None:
+    name = call.op.removeprefix("aten::")
+    x = call.tensor(0)
+    if x is None or x.dtype is None:
+        return None
+    if call.tensor(1) is not None and name in ("max", "min"):  # of two tensors
+        out = result(call, x.shape, x.dtype)
+        return Priced(cost=traffic((x, call.tensor(1)), (out,)), category="elementwise", dtype=x.dtype.name)
+    # sum(x, dtype) and max(x) reduce everything; a list, or a number of an operator that has no such overload, is axes.
+    place = 2 if name in ("norm", "linalg_vector_norm") else 1
+    whole = name in ("sum", "mean", "prod", "nansum") and not isinstance(call.arg(1), tuple) and len(call.args) <= 2
+    values = 1 if whole else reduced(call, x, place)
+    kind = KINDS[name]
+    columns = x.elements // values if values else 0
+    number = _result_format(call, name, x.dtype, 1 if whole else place + 2)
+    ledger = reduction_formula(values, columns, kind=kind, dtype=x.dtype.name, out=number.name)  # type: ignore[arg-type]
+    second = INT64 if name in ("max", "min", "median") and values > 1 else number if name.endswith("_mean") or name == "aminmax" else None
+    more = Tensor((values,), second) if second else None
+    read = Tensor((x.distinct,), x.dtype)
+    work = ledger.work if columns else pointwise_work(0, 0, 0, x.dtype)
+    return Priced(cost=work + traffic((read,), (Tensor((values,), number), more)), category=REDUCTION, dtype=x.dtype.name)
+
+
+def _result_format(call: Call, name: str, own: DType, place: int) -> DType:
+    if call.outputs and call.outputs[0].dtype:
+        return call.outputs[0].dtype
+    if name in _PLACES or name == "count_nonzero":
+        return INT64
+    if name in ("any", "all"):
+        return BOOL
+    asked = call.format(place)
+    if asked is None and name in ("sum", "prod") and own.name.startswith(("int", "uint", "bool")):
+        return INT64
+    return asked or own
+
+
+@op("aten::cumsum", "aten::cumprod", "aten::logcumsumexp", "aten::cummax", "aten::cummin")
+def scan(call: Call) -> Priced | None:
+    x = call.tensor(0)
+    if x is None:
+        return None
+    indices = Tensor(x.shape, INT64) if call.op.startswith("aten::cumm") else None
+    out = result(call, x.shape, call.format(2) or (INT64 if format_name(x).startswith(("int", "bool")) else x.dtype))
+    work = pointwise_work(x.elements, 1 if indices is None else 0, 0, x.dtype)
+    return Priced(cost=work + traffic((x,), (out, indices)), category=REDUCTION, dtype=format_name(x))
+
+
+@op("aten::sort", "aten::argsort", "aten::topk", "aten::kthvalue", "aten::mode", "aten::msort")
+def sort(call: Call) -> Priced | None:
+    """The input read once; values and 64-bit indices written, k a row for ``topk``. The passes of a sort are not counted."""
+    x = call.tensor(0)
+    if x is None:
+        return None
+    elements = x.elements
+    if call.op == "aten::topk":
+        k, axis = call.number(1), int(call.number(2, -1) or 0)
+        if k is None or not -max(1, len(x.shape)) <= axis < max(1, len(x.shape)):
+            raise FormulaError(f"{call.op}: {k} along axis {axis} of {x.shape}")
+        size = x.shape[axis] if x.shape else 1
+        elements = elements // size * int(k) if size else 0
+    values = Tensor((elements,), x.dtype) if call.op != "aten::argsort" else None
+    return Priced(cost=traffic((x,), (values, Tensor((elements,), INT64))), category="sort", dtype=format_name(x))
+
+
+@op("aten::nonzero", "aten::masked_select", "aten::unique", "aten::_unique2", "aten::unique_dim", "aten::bincount", "aten::histc")
+@op("aten::multinomial", "aten::searchsorted", "aten::bucketize", "aten::isin")
+def data_dependent(call: Call) -> Priced | None:
+    """The input read, and results whose size the recording or the data tell."""
+    x = call.all_tensors
+    if not x:
+        return None
+    if call.outputs:
+        return Priced(cost=traffic(x, call.outputs), category=REDUCTION, dtype=format_name(x[0]))
+    least, most = traffic(x).bytes(), traffic(x, (Tensor((x[0].elements * max(1, len(x[0].shape)),), INT64),)).bytes()
+    bounds = (least, most) if least is not None and most is not None else None
+    return Priced(
+        cost=traffic(x), category=REDUCTION, dtype=format_name(x[0]), interval=bounds, notes=("the size of the result depends on the data",)
+    )
+
+
+@op("aten::nll_loss_forward", "aten::nll_loss2d_forward", "aten::nll_loss")
+def nll_loss(call: Call) -> Priced | None:
+    """One value of each row is read, the one of its target."""
+    x, target = call.tensor(0), call.tensor(1)
+    if x is None or target is None:
+        return None
+    rows = target.elements
+    picked = Tensor((rows,), x.dtype)
+    out = Tensor((rows if call.number(3, 1) == 0 else 1,), x.dtype)
+    work = pointwise_work(rows, 2, 0, x.dtype)
+    return Priced(cost=work + traffic((picked, target, call.tensor(2)), (out,)), category="loss", dtype=format_name(x))
+
+
+@op("aten::nll_loss_backward", "aten::nll_loss2d_backward")
+def nll_loss_backward(call: Call) -> Priced | None:
+    """One value of each row is written, into zeros, which in a trace are a call of their own."""
+    dy, x, target = call.tensor(0), call.tensor(1), call.tensor(2)
+    if dy is None or x is None or target is None:
+        return None
+    written = Tensor((target.elements,), x.dtype) if call.kernels else Tensor(x.shape, x.dtype)
+    work = pointwise_work(target.elements, 1, 0, x.dtype)
+    return Priced(cost=work + traffic((dy, target, call.tensor(3)), (written,)), category="loss", dtype=format_name(x))
+
+
+# FLOP and transcendentals an element of a loss between an input and a target.
+LOSSES = {
+    "mse_loss": (3, 0),
+    "l1_loss": (2, 0),
+    "smooth_l1_loss": (4, 0),
+    "huber_loss": (4, 0),
+    "binary_cross_entropy": (5, 2),
+    "kl_div": (3, 1),
+}
+
+
+@op(*(f"aten::{name}" for name in LOSSES), "aten::binary_cross_entropy_with_logits")
+def loss(call: Call) -> Priced | None:
+    """An input and a target read, one value written, or one for each element where nothing is reduced (reduction 0)."""
+    x, target = call.tensor(0), call.tensor(1)
+    if x is None or target is None:
+        return None
+    flops, transcendentals = LOSSES.get(call.op.removeprefix("aten::"), (5, 2))
+    place = {"aten::binary_cross_entropy": 3, "aten::binary_cross_entropy_with_logits": 4}.get(call.op, 2)
+    out = result(call, x.shape if call.number(place, 1) == 0 else (), x.dtype)
+    others = [call.tensor(2)] if "cross_entropy" in call.op else []
+    work = pointwise_work(x.elements, flops, transcendentals, x.dtype)
+    return Priced(cost=work + traffic((x, target, *others), (out,)), category="loss", dtype=format_name(x))
