@@ -1,10 +1,11 @@
 """The registry of PyTorch operators: which function prices which operator, and the door for functions of users.
 
-An operator is written exactly (``aten::mm``), or as a prefix that ends in ``*`` (``c10d::*``); exact names come first, longer prefixes
-before shorter ones. ``aten::add_`` is priced by the function of ``aten::add``, which sees that it works in place.
+An operator is written exactly (``aten::mm``), or as a pattern with ``*`` (``c10d::*``); exact names come first, longer patterns before
+shorter ones. ``aten::add_`` is priced by the function of ``aten::add``, which sees that it works in place.
 """
 
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from typing import TypeVar
@@ -17,7 +18,10 @@ from .call import RECORD_SHAPES, Call, Priced, Pricer
 F = TypeVar("F")
 
 # One file a family; importing it fills the registry.
-FAMILIES = ("products", "convolutions", "attention", "elementwise", "copies", "norms", "gathers", "reductions", "pools")
+FAMILIES = (
+    *("products", "convolutions", "attention", "elementwise", "copies", "norms", "gathers", "reductions", "pools"),
+    *("optimizers", "collectives", "serving", "inductor"),
+)
 
 UserFunction = Callable[[Call], Cost | Ledger | Priced | None]
 
@@ -42,7 +46,7 @@ def op(*names: str) -> Callable[[Pricer], Pricer]:
 def register(name: str, function: UserFunction) -> None:
     """Price calls of the operator ``name`` with your own function: a `Call` in, a `Cost`, `Ledger` or `Priced` out.
 
-    ``name`` may end in ``*`` and then stands for every operator that starts so. Your function comes before this package's; ``None``
+    ``name`` may have a ``*`` in it, which stands for any characters: ``mylib::*``. Your function comes before this package's; ``None``
     from it leaves the call unknown. An operator that already has one of yours is a `UsageError`; `forget` takes it away.
     """
     if not name or name == "*":
@@ -61,11 +65,11 @@ def forget(name: str) -> None:
 
 def has_price(name: str) -> bool:
     """Whether some function prices this operator, though a recording may lack what it needs."""
-    return _find(name, _USERS) is not None or _find(name, _own()) is not None
+    return _find(name, _USERS) is not None or _own_function(name) is not None
 
 
 def known_ops() -> tuple[str, ...]:
-    """Every operator and prefix of this package that has a price, in order of name."""
+    """Every operator and pattern of this package that has a price, in order of name."""
     return tuple(sorted(_own()))
 
 
@@ -73,7 +77,7 @@ def price(call: Call) -> Priced:
     """The price of one call; its cost is ``None`` where nobody can tell, with the recording option that would have told."""
     if (users := _find(call.op, _USERS)) is not None:
         return _ask(call, users)
-    function = _find(call.op, _own())
+    function = _own_function(call.op)
     if function is None:
         return UNKNOWN
     try:
@@ -86,12 +90,16 @@ def price(call: Call) -> Priced:
 
 
 def _find(name: str, table: Mapping[str, F]) -> F | None:
-    base = name.removesuffix("_")
-    for wanted in (name, base):
-        if wanted in table and not wanted.endswith("*"):
+    for wanted in (name, name.removesuffix("_")):
+        if wanted in table and "*" not in wanted:
             return table[wanted]
-    fitting = [prefix for prefix in table if prefix.endswith("*") and name.startswith(prefix[:-1])]
+    fitting = [pattern for pattern in table if "*" in pattern and fnmatchcase(name, pattern)]
     return table[max(fitting, key=len)] if fitting else None
+
+
+@cache
+def _own_function(name: str) -> Pricer | None:
+    return _find(name, _own())
 
 
 @cache

@@ -1,0 +1,100 @@
+"""Inductor's Triton kernels, ``triton_KIND_fused_OPS_N``: bytes as recorded, else by a cap; the FLOP of templates.
+
+``poi`` are pointwise, ``red`` and ``per`` reductions, ``for`` foreach kernels, ``tem`` templates (products, attention). ``addmm`` or
+``convolution`` in the name of a pointwise kernel or reduction is only the epilogue of a product that ran elsewhere. Without recorded bytes,
+each tensor is read or written at most once for each of the kernel's positions; one that is read and written in place, which a trace
+cannot tell, would count twice: hence the interval.
+"""
+
+import re
+from math import prod
+
+from ..cost import Cost
+from ..formulas.billing import matrix_work
+from ..resource import HBM
+from ..units import DECIMAL
+from .attention import flex
+from .call import KERNEL_METADATA, Call, Priced, Tensor
+from .product_formats import product_format
+from .registry import op
+from .traffic import format_name, traffic
+
+FUSED = "fused"
+_NAME = re.compile(r"triton_(poi|red|per|for|tem|spl|sca|mix)_")
+_WORDS = {"poi": "pointwise fusion", "red": "reduction fusion", "per": "reduction fusion", "for": "foreach fusion", "tem": "template"}
+VECTOR_UNKNOWN = "FLOP of its pointwise part are not recorded"
+RECORDED = "bytes as Inductor recorded them"
+CAP = "bytes by the shapes of its arguments, each at most once a position"
+
+
+@op("triton_*")
+def triton(call: Call) -> Priced | None:
+    found = _NAME.match(call.op)
+    kind = found.group(1) if found else ""
+    if kind == "tem":
+        return _template(call)
+    category = _WORDS.get(kind, FUSED)
+    number = format_name(next(iter(call.all_tensors), None))
+    if (recorded := recorded_bytes(call)) is not None:
+        return Priced(cost=Cost.of({HBM: recorded}), category=category, dtype=number, notes=(RECORDED, VECTOR_UNKNOWN))
+    moved = capped(call)
+    if moved is None:
+        return None if not call.args else Priced(cost=None, category=category, missing=KERNEL_METADATA)
+    least, most = moved
+    return Priced(
+        cost=Cost.of({HBM: least}),
+        category=category,
+        dtype=number,
+        interval=(least, most) if most > least else None,
+        notes=(CAP, VECTOR_UNKNOWN),
+        missing=KERNEL_METADATA,
+    )
+
+
+def recorded_bytes(call: Call) -> int | None:
+    """The bytes that Inductor computed for a kernel, where the program ran with them on."""
+    said = call.extra.get("kernel_num_gb")
+    return round(float(said) * DECIMAL["G"]) if isinstance(said, (int, float)) and said > 0 else None
+
+
+def capped(call: Call) -> tuple[int, int] | None:
+    """Bytes by the cap rule, and with the first argument twice, as one that is updated in place counts."""
+    tensors = call.all_tensors
+    numels = [one for one in call.args if isinstance(one, int) and not isinstance(one, bool)]
+    if not tensors:
+        return None
+    positions = prod(numels) if numels and min(numels) > 0 else None
+    sizes = [_at_most(one, positions).bytes for one in tensors]
+    if None in sizes:
+        return None
+    known = [size for size in sizes if size is not None]
+    return sum(known), sum(known) + known[0]
+
+
+def _at_most(one: Tensor, positions: int | None) -> Tensor:
+    return one if positions is None else Tensor((min(one.distinct, positions),), one.dtype)
+
+
+def _template(call: Call) -> Priced | None:
+    """A product from a template: A and B are the first two tensors, the result the last. FlexAttention's FLOP stay unknown."""
+    if "flex_attention" in call.op:
+        return flex(call)
+    tensors = call.all_tensors
+    if len(tensors) < 3:
+        return None
+    a, b, out = tensors[0], tensors[1], tensors[-1]
+    number, notes = product_format(call, a, b)
+    flops = call.extra.get("kernel_flop")
+    if not isinstance(flops, (int, float)) or flops <= 0:
+        if len(a.shape) < 2 or len(b.shape) != len(a.shape) or a.shape[-1] != b.shape[-2]:
+            return Priced(cost=None, category="matmul", missing=KERNEL_METADATA)
+        flops = 2 * prod(a.shape) * b.shape[-1]
+    recorded = recorded_bytes(call)
+    moved = Cost.of({HBM: recorded}) if recorded is not None else traffic((a, b, *tensors[2:-1]), (out,))
+    return Priced(
+        cost=matrix_work(int(flops), number) + moved,
+        category="matmul",
+        dtype=number.rate,
+        by_convention={"flop_counter": int(flops)},
+        notes=notes,
+    )

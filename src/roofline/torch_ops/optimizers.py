@@ -1,0 +1,178 @@
+"""Foreach operators and fused optimizers: one call over a list of tensors, nearly always longer than traces keep.
+
+A kernel of ``multi_tensor_apply`` takes chunks of 65,536 elements, one a block, so the sum of ceil(elements / 65,536) over the tensors
+is the sum of the grids. Where the gradients that were accumulated in the step give that sum, they are the list, exactly; else the grids
+are an upper bound. The functor in a kernel's name says how many lists it reads: ``BinaryOpListAlphaFunctor<float, 2, 2, 0>`` reads two.
+"""
+
+import re
+from collections.abc import Iterable
+
+from ..cost import Cost
+from ..dtypes import DType, dtype
+from ..formulas.training import RULES
+from .call import CPP_TYPES, EXECUTION_TRACE, Call, Priced, Tensor
+from .registry import op
+from .traffic import pointwise_work, traffic
+
+OPTIMIZER = "optimizer"
+CHUNK = 65_536
+UPPER = "upper bound: the grid's blocks, 65,536 elements each"
+_APPLY = "multi_tensor_apply_kernel"
+_FUNCTOR = re.compile(r"(\w+)Functor<([\w:]+),\s*(\d+),\s*(\d+),\s*\d+>")
+_FUSED = re.compile(r"Fused\w*Functor<([\w:]+),\s*(\d+)")
+_ONLY_TYPE = re.compile(r"Functor<([\w:]+),")
+
+# FLOP and transcendentals an element, and how many lists are read, by the name after "_foreach_".
+FOREACH: dict[str, tuple[int, int, int]] = {
+    **dict.fromkeys(("add", "sub", "mul", "div"), (1, 0, 1)),
+    **dict.fromkeys(("maximum", "minimum", "clamp_min", "clamp_max", "neg", "abs", "sign", "ceil", "floor", "round", "trunc"), (0, 0, 1)),
+    **dict.fromkeys(("sqrt", "rsqrt", "exp", "log", "erf", "tanh", "sin", "cos", "log2", "log10", "log1p", "expm1", "pow"), (0, 1, 1)),
+    "reciprocal": (1, 0, 1),
+    "sigmoid": (2, 1, 1),
+    "lerp": (3, 0, 2),
+    "addcmul": (3, 0, 3),
+    "addcdiv": (3, 0, 3),
+    "norm": (2, 0, 1),
+    "max": (0, 0, 1),
+    "copy": (0, 0, 1),
+    "zero": (0, 0, 0),
+}
+# By name: the update rule, the lists read and those written. Weights, gradients and state are read, all but gradients written.
+FUSED = {
+    "aten::_fused_adam_": ("adam", 4, 3),
+    "aten::_fused_adamw_": ("adamw", 4, 3),
+    "aten::_fused_sgd_": ("sgd", 2, 1),
+    "aten::_fused_adagrad_": ("momentum", 3, 2),
+}
+
+
+def element_type(call: Call) -> DType | None:
+    """The number format of the lists, off the functor in a kernel's name."""
+    for kernel in call.kernels:
+        if _APPLY in kernel.name and (found := _ONLY_TYPE.search(kernel.name)):
+            return CPP_TYPES.get(found.group(1))
+    return None
+
+
+def _lists_read(call: Call) -> int | None:
+    """How many lists the kernel reads, off its functor."""
+    for kernel in call.kernels:
+        if found := _FUNCTOR.search(kernel.name):
+            return int(found.group(4))
+    return None
+
+
+def elements_of(call: Call) -> tuple[int, bool] | None:
+    """How many elements a list that the trace dropped has, and whether that is exact; ``None`` where nothing tells."""
+    grids = [kernel.grid[0] for kernel in call.kernels if _APPLY in kernel.name and kernel.grid]
+    if not grids:
+        return None
+    blocks = sum(grids)
+    accumulated = tuple(int(one) for one in call.extra.get("accumulated", ()))
+    counters = call.op == "aten::_foreach_add_" and call.number(1) == 1
+    if accumulated and counters and blocks == len(accumulated):
+        return blocks, True  # the step counters, one element each
+    if accumulated and blocks == sum(-(-one // CHUNK) for one in accumulated):
+        return sum(accumulated), True
+    return blocks * CHUNK, False
+
+
+def _priced(call: Call, elements: int, number: DType | None, read: int, written: int, work: Cost, exact: bool) -> Priced:
+    """So many lists of as many elements, read and written."""
+    each = Tensor((elements,), number)
+    cost = work + traffic((each,) * read, (each,) * written)
+    return Priced(
+        cost=cost,
+        category=OPTIMIZER,
+        dtype=number.name if number else "",
+        notes=() if exact else (UPPER,),
+        missing="" if exact else EXECUTION_TRACE,
+    )
+
+
+def _formatted(tensors: Iterable[Tensor], number: DType | None) -> list[Tensor]:
+    return [one if one.dtype is not None else Tensor(one.shape, number, one.strides) for one in tensors]
+
+
+@op("aten::_foreach_*")
+def foreach(call: Call) -> Priced | None:
+    name = call.op.removeprefix("aten::_foreach_").removesuffix("_")
+    if name not in FOREACH:
+        return None
+    flops, transcendentals, reads = FOREACH[name]
+    number = element_type(call)
+    own = call.tensors(0)
+    writes_list = name not in ("norm", "max")
+    if own is None:
+        found = elements_of(call)
+        if found is None:
+            return Priced(cost=None, category=OPTIMIZER, missing=EXECUTION_TRACE) if call.args else None
+        elements, exact = found
+        work = pointwise_work(elements, flops, transcendentals, number)
+        read = _lists_read(call) or reads
+        return _priced(call, elements, number, read, int(writes_list), work, exact)
+    lists = [_formatted(some, number) for place in range(1, len(call.args)) if (some := call.tensors(place))]
+    mine = _formatted(own, number)
+    elements = sum(one.elements for one in mine)
+    read_self = [] if name in ("copy", "zero") else mine
+    dropped = [mine] * max(0, (_lists_read(call) or reads) - 1 - len(lists)) if name != "copy" else []
+    results = [Tensor((len(mine),), mine[0].dtype)] if not writes_list else mine
+    moved = traffic([*read_self, *(one for some in (*lists, *dropped) for one in some)], results)
+    work = pointwise_work(elements, flops, transcendentals, mine[0].dtype)
+    return Priced(cost=work + moved, category=OPTIMIZER, dtype=mine[0].dtype.name if mine[0].dtype else "")
+
+
+@op(*FUSED)
+def fused(call: Call) -> Priced | None:
+    """Weights, gradients and state in one kernel; amsgrad has one more list, read and written, momentum too."""
+    rule_name, read, written = FUSED[call.op]
+    lists = [some for place in range(6) if (some := call.tensors(place))]
+    if call.op == "aten::_fused_sgd_" and (len(lists) > 2 or _depth(call) == 3):
+        rule_name, read, written = "momentum", 3, 2
+    elif (_depth(call) or 0) > read:
+        read, written = read + 1, written + 1
+    rule = RULES[rule_name]
+    if lists:
+        number = element_type(call)
+        known = [_formatted(some, number) for some in lists]
+        elements = sum(one.elements for one in known[0])
+        moving = known[:read] if len(known) >= read else [known[0]] * read
+        moved = traffic([one for some in moving for one in some], [one for some in (known[0], *moving[2:]) for one in some])
+        work = pointwise_work(elements, rule.flops, rule.transcendentals, known[0][0].dtype)
+        return Priced(cost=work + moved, category=OPTIMIZER, dtype=known[0][0].dtype.name if known[0][0].dtype else "")
+    found = elements_of(call)
+    if found is None:
+        return Priced(cost=None, category=OPTIMIZER, missing=EXECUTION_TRACE) if call.args else None
+    elements, exact = found
+    number = element_type(call) or dtype("fp32")
+    work = pointwise_work(elements, rule.flops, rule.transcendentals, number)
+    return _priced(call, elements, number, read, written, work, exact)
+
+
+def _depth(call: Call) -> int | None:
+    """How many lists a fused optimizer's kernel takes, off its functor."""
+    for kernel in call.kernels:
+        if found := _FUSED.search(kernel.name):
+            return int(found.group(2))
+    return None
+
+
+@op("aten::_amp_foreach_non_finite_check_and_unscale_")
+def unscale(call: Call) -> Priced | None:
+    """Gradients multiplied by 1/scale in place, and checked."""
+    own, number = call.tensors(0), element_type(call)
+    if own is not None:
+        mine = _formatted(own, number)
+        work = pointwise_work(sum(one.elements for one in mine), 1, 0, mine[0].dtype)
+        return Priced(cost=work + traffic(mine, mine), category=OPTIMIZER)
+    found = elements_of(call)
+    if found is None:
+        return Priced(cost=None, category=OPTIMIZER, missing=EXECUTION_TRACE) if call.args else None
+    return _priced(call, found[0], number, 1, 1, pointwise_work(found[0], 1, 0, number), found[1])
+
+
+@op("aten::_amp_update_scale")
+def update_scale(call: Call) -> Priced | None:
+    """A few numbers of a gradient scaler."""
+    return Priced(cost=traffic(call.all_tensors, call.all_tensors[:2]), category=OPTIMIZER)
