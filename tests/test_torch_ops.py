@@ -1,0 +1,377 @@
+"""Prices of PyTorch's operators: products, convolutions, attention, and everything that only moves data."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofline.cost import Cost
+from roofline.dtypes import DType, dtype
+from roofline.errors import UsageError
+from roofline.formulas import matmul
+from roofline.formulas.network import Network
+from roofline.torch_ops import SCALAR_TYPES, Call, Kernel, Priced, Tensor, forget, has_price, price, register
+from roofline.torch_ops.registry import known_ops
+
+BF16, FP32, INT64 = dtype("bf16"), dtype("fp32"), dtype("int64")
+
+
+def t(*shape: int, of: DType = BF16, strides: tuple[int, ...] | None = None) -> Tensor:
+    return Tensor(shape, of, strides)
+
+
+def priced(op: str, *args: object, **more: object) -> Priced:
+    return price(Call(op, args=args, **more))  # type: ignore[arg-type]
+
+
+def cost(op: str, *args: object, **more: object) -> Cost:
+    found = priced(op, *args, **more).cost
+    assert found is not None
+    return found
+
+
+def launched(*names: str, grid: tuple[int, ...] | None = None) -> tuple[Kernel, ...]:
+    return tuple(Kernel(name, grid) for name in names)
+
+
+def test_a_product_costs_what_the_formula_says() -> None:
+    assert cost("aten::mm", t(8, 4), t(4, 2)) == matmul(8, 4, 2).cost
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "flops", "moved"),
+    [
+        # bias of n: n elements read; 2-d residual: m·n; beta 0 reads none
+        ("aten::addmm", (t(2), t(8, 4), t(4, 2)), 128, 2 * (32 + 8 + 16 + 2)),
+        ("aten::addmm", (t(8, 2), t(8, 4), t(4, 2), 0, 1), 128, 2 * (32 + 8 + 16)),
+        ("aten::bmm", (t(3, 8, 4), t(3, 4, 2)), 384, 2 * 3 * (32 + 8 + 16)),
+        # a batch that is expanded lies in memory once
+        ("aten::bmm", (t(3, 8, 4), t(3, 4, 2, strides=(0, 2, 1))), 384, 2 * (96 + 8 + 48)),
+        ("aten::baddbmm", (t(3, 1, 2), t(3, 8, 4), t(3, 4, 2), 1, 1), 384, 2 * (3 * 56 + 6)),
+        ("aten::linear", (t(5, 8, 4), t(2, 4), t(2)), 640, 2 * (160 + 8 + 80 + 2)),
+        ("aten::matmul", (t(5, 8, 4), t(4, 2)), 640, 2 * (160 + 8 + 80)),
+        ("aten::mv", (t(8, 4), t(4)), 64, 2 * (32 + 4 + 8)),
+        ("aten::_int_mm", (t(8, 4, of=dtype("int8")), t(4, 2, of=dtype("int8"))), 128, 32 + 8 + 4 * 16),
+        # (rows, k) x (groups, k, n): 2·rows·k·n, and the offsets of the groups
+        ("aten::_grouped_mm", (t(8, 4), t(3, 4, 2), t(3, of=dtype("int32"))), 128, 2 * (32 + 24 + 16) + 12),
+        ("aten::_grouped_mm", (t(8, 6), t(6, 2), t(3, of=dtype("int32"))), 192, 2 * (48 + 12 + 48) + 12),
+    ],
+)
+def test_products_of_every_kind(op: str, args: tuple[object, ...], flops: int, moved: int) -> None:
+    found = cost(op, *args)
+    assert sum(amount for resource, amount in found.amounts if resource.unit == "matrix") == flops
+    assert found.bytes() == moved
+
+
+def test_a_scaled_product_runs_in_fp8_and_writes_the_format_that_it_is_told() -> None:
+    fp8, scale = dtype("fp8_e4m3"), t(of=FP32)
+    found = cost("aten::_scaled_mm", t(8, 4, of=fp8), t(4, 2, of=fp8), scale, scale, None, None, 15, True)
+    assert SCALAR_TYPES[15] is BF16
+    assert found["matrix/fp8"] == 128
+    assert found.bytes() == 32 + 8 + 2 * 4 + 2 * 16
+
+
+@pytest.mark.parametrize(
+    ("kernel", "runs_in"),
+    [
+        ("sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize32x32x64_stage3", "tf32"),
+        ("cutlass_80_tensorop_s1688gemm_128x256_16x3_tn_align4", "tf32"),
+        ("nvjet_sss_128x256_64x4_1x2_h_bz_coopA_NTT", "tf32"),
+        ("ampere_sgemm_128x64_tn", "fp32"),
+        ("void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nn_align1>", "fp32"),
+        ("void gemv2T_kernel_val<int, int, float, float, float, float>", "fp32"),
+        ("Cijk_Ailk_Bljk_SB_MT128x128x16_MI16x16x4x1_SN", "fp32"),
+    ],
+)
+def test_the_kernel_says_whether_fp32_runs_as_tf32(kernel: str, runs_in: str) -> None:
+    found = priced("aten::mm", t(8, 4, of=FP32), t(4, 2, of=FP32), kernels=launched(kernel))
+    assert found.dtype == runs_in
+    assert found.cost is not None
+    assert found.cost[f"matrix/{runs_in}"] == 128
+
+
+def test_what_flop_counter_mode_leaves_out_is_not_in_its_count() -> None:
+    assert priced("aten::mm", t(8, 4), t(4, 2)).by_convention == {"flop_counter": 128}
+    assert not priced("aten::mv", t(8, 4), t(4)).by_convention
+
+
+def test_a_convolution_leaves_padding_out_and_flop_counter_mode_counts_it() -> None:
+    # One axis of 4 with 3 taps and padding 1: 2 + 3 + 3 + 2 = 10 pairs meet an input, of 12.
+    found = priced("aten::cudnn_convolution", t(1, 1, 4, 4), t(1, 1, 3, 3), (1, 1), (1, 1), (1, 1), 1, False, False, True)
+    assert found.cost is not None
+    assert found.cost["matrix/bf16"] == 2 * 10 * 10
+    assert found.by_convention["flop_counter"] == 2 * 12 * 12
+
+
+def test_a_strided_convolution_reads_only_what_it_needs() -> None:
+    # 1 x 1 at stride 2: a quarter of 64 inputs, 16 outputs, one weight.
+    assert cost("aten::convolution", t(1, 1, 8, 8), t(1, 1, 1, 1), None, (2, 2), (0, 0), (1, 1), False, (0, 0), 1).bytes() == 2 * 33
+
+
+@pytest.mark.parametrize(("mask", "products"), [((True, True, False), 2), ((False, True, False), 1), ((True, False, True), 1)])
+def test_a_convolutions_gradients_follow_the_mask(mask: tuple[bool, ...], products: int) -> None:
+    forward = cost("aten::convolution", t(2, 4, 8, 8), t(6, 4, 3, 3), None, (1, 1), (1, 1), (1, 1), False, (0, 0), 1)
+    args = (t(2, 6, 8, 8), t(2, 4, 8, 8), t(6, 4, 3, 3), (0,), (1, 1), (1, 1), (1, 1), False, (0, 0), 1, mask)
+    assert cost("aten::convolution_backward", *args)["matrix/bf16"] == products * forward["matrix/bf16"]  # type: ignore[operator]
+
+
+def test_a_transposed_convolution_multiplies_as_its_gradient_does() -> None:
+    # Every input meets every tap: 2·N·in·out·taps·positions.
+    found = cost("aten::convolution", t(1, 3, 5, 5), t(3, 2, 2, 2), None, (2, 2), (0, 0), (1, 1), True, (0, 0), 1)
+    assert found["matrix/bf16"] == 2 * 3 * 2 * 4 * 25
+    assert found.bytes() == 2 * (75 + 24 + 2 * 100)
+
+
+# Where the table of every variant has its causal flag; q, k and v first, or after the gradient.
+CAUSAL = {
+    "aten::scaled_dot_product_attention": (0, 5),
+    "aten::_scaled_dot_product_flash_attention": (0, 4),
+    "aten::_scaled_dot_product_flash_attention_backward": (1, 11),
+    "aten::_scaled_dot_product_efficient_attention": (0, 6),
+    "aten::_scaled_dot_product_efficient_attention_backward": (1, 11),
+    "aten::_scaled_dot_product_cudnn_attention": (0, 6),
+    "aten::_scaled_dot_product_cudnn_attention_backward": (1, 14),
+    "aten::_flash_attention_forward": (0, 8),
+    "aten::_flash_attention_backward": (1, 11),
+    "aten::_efficient_attention_forward": (0, 9),
+    "aten::_efficient_attention_backward": (1, 14),
+    "aten::_cudnn_attention_forward": (0, 10),
+    "aten::_cudnn_attention_backward": (1, 14),
+}
+
+
+def attention(op: str, causal: bool, heads: int = 4, kv_heads: int = 4) -> Priced:
+    first, place = CAUSAL[op]
+    swapped = op in ("aten::_flash_attention_forward", "aten::_flash_attention_backward") or "aten::_efficient_attention_" in op
+    q, k = ((t(2, 64, h, 8) if swapped else t(2, h, 64, 8)) for h in (heads, kv_heads))
+    args: list[object] = [*((q,) if first else ()), q, k, k]
+    args += [None] * (place - len(args)) + [int(causal) if "_efficient_attention_" in op and "scaled" not in op else causal]
+    return priced(op, *args)
+
+
+@pytest.mark.parametrize("op", CAUSAL)
+@pytest.mark.parametrize("kv_heads", [4, 1])
+def test_attention_counts_half_the_square_when_causal(op: str, kv_heads: int) -> None:
+    full, half = attention(op, False, kv_heads=kv_heads), attention(op, True, kv_heads=kv_heads)
+    assert full.cost is not None
+    assert half.cost is not None
+    pairs = 2 * 4 * 64 * 64  # heads of q count
+    products = 5 if "backward" in op else 2
+    assert full.cost["matrix/bf16"] == 2 * pairs * 8 * products
+    assert half.cost["matrix/bf16"] == pairs * 8 * products
+    assert full.by_convention == half.by_convention == {"flop_counter": 2 * pairs * 8 * products}
+    if "backward" in op:
+        assert half.needed is not None
+        assert half.needed["matrix/bf16"] == pairs * 8 * 4
+    grown = 2 * 2 * 3 * 64 * 8 * 2  # three more heads of k and v, of two batches, in two bytes
+    more = attention(op, True).cost
+    assert more is not None
+    if kv_heads == 1:
+        assert more.bytes() - half.cost.bytes() == grown * (2 if "backward" in op else 1)  # type: ignore[operator]
+
+
+def test_lengths_in_a_tensor_leave_attention_unknown() -> None:
+    packed = t(128, 4, 8)
+    found = priced("aten::_flash_attention_forward", packed, packed, packed, t(3, of=INT64), t(3, of=INT64), 64, 64, 0.0, True, False)
+    assert found.cost is None
+    assert "lengths" in found.notes[0]
+
+
+def test_the_quantized_overload_is_told_by_its_number_of_arguments() -> None:
+    q = t(2, 4, 64, 8)
+    causal = priced("aten::_scaled_dot_product_flash_attention", q, q, q, t(1), t(1), t(1), 0.0, True, False, None)
+    plain = priced("aten::_scaled_dot_product_flash_attention", q, q, q, 0.0, True, False, None)
+    assert causal.cost is not None
+    assert plain.cost is not None
+    assert causal.cost["matrix/bf16"] == plain.cost["matrix/bf16"]
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "moved"),
+    [
+        ("aten::add", (t(4, 8), t(8), 1), 2 * (32 + 8 + 32)),
+        ("aten::add_", (t(4, 8), t(4, 8), 1), 2 * 3 * 32),
+        ("aten::mul", (t(4, 8), t(4, 8), t(4, 8)), 2 * 3 * 32),  # mul.out: the third is the result
+        ("aten::mul", (t(4, 8), t(of=FP32)), 2 * 64 + 4),  # a 0-dim float does not promote
+        ("aten::mul", (t(4, 8), t(4, 8, of=FP32)), 2 * 32 + 8 * 32),
+        ("aten::eq", (t(4, 8), t(4, 8)), 2 * 64 + 32),
+        ("aten::div", (t(4, 8, of=INT64), 2), 8 * 32 + 4 * 32),
+        ("aten::add", (t(4, 8, strides=(0, 1)), t(4, 8), 1), 2 * (8 + 64)),
+        ("aten::fill_", (t(4, 8), 0), 2 * 32),
+        ("aten::where", (t(4, 8, of=dtype("bool")), t(4, 8), t()), 32 + 2 * 65),
+        ("aten::native_dropout", (t(4, 8), 0.1, True), 2 * 64 + 32),
+        ("aten::copy_", (t(4, 8, of=FP32), t(4, 8)), 6 * 32),
+        ("aten::_to_copy", (t(4, 8), 6), 6 * 32),
+        ("aten::cat", ((t(4, 8), t(2, 8)), 0), 2 * 2 * 48),
+        ("aten::constant_pad_nd", (t(4, 8), (1, 1), 0), 2 * (32 + 40)),
+        ("aten::native_layer_norm", (t(4, 8), (8,), t(8), t(8), 1e-5), 2 * (64 + 16) + 4 * 8),
+        ("aten::_fused_rms_norm", (t(4, 8), (8,), t(8), 1e-5), 2 * (64 + 8) + 4 * 4),
+        ("aten::_softmax", (t(4, 8), -1, False), 2 * 64),
+        ("aten::_softmax", (t(4, 8), -1, True), 6 * 32),
+        ("aten::_log_softmax_backward_data", (t(4, 8, of=FP32), t(4, 8, of=FP32), 1, 15), 10 * 32),
+        ("aten::sum", (t(4, 8), (0,), True, None), 2 * (32 + 8)),
+        ("aten::sum", (t(4, 8), None), 2 * 33),
+        ("aten::max", (t(4, 8), 1, False), 2 * 32 + 10 * 4),
+        ("aten::argmax", (t(4, 8), 1, False), 2 * 32 + 8 * 4),
+        ("aten::topk", (t(4, 8), 2, -1), 2 * 32 + 10 * 8),
+        ("aten::embedding", (t(100, 8), t(6, of=INT64)), 2 * 2 * 48 + 48),
+        ("aten::embedding", (t(2, 8), t(6, of=INT64)), 2 * (16 + 48) + 48),  # no more than the table
+        ("aten::embedding_dense_backward", (t(6, 8), t(6, of=INT64), 100, -1, False), 2 * (48 + 800) + 48),
+        ("aten::nll_loss_forward", (t(4, 8, of=FP32), t(4, of=INT64), None, 1, -100), 4 * 4 + 32 + 4),
+        ("aten::index_add_", (t(100, 8), 0, t(6, of=INT64), t(6, 8)), 2 * 3 * 48 + 48),
+        ("aten::max_pool2d_with_indices", (t(1, 1, 8, 8), (2, 2), (2, 2)), 2 * (64 + 16) + 8 * 16),
+        ("_C::rms_norm", (t(4, 8), t(4, 8), t(8), 1e-6), 2 * (64 + 8)),
+        ("_C::fused_add_rms_norm", (t(4, 8), t(4, 8), t(8), 1e-6), 2 * (128 + 8)),
+        ("_C::silu_and_mul", (t(4, 8), t(4, 16)), 2 * 96),
+        ("_C::rotary_embedding", (t(4, of=INT64), t(4, 16), t(4, 8), 8, t(1000, 8), True), 32 + 2 * (2 * 96 + 32)),
+    ],
+)
+def test_bytes_of_what_only_moves_data(op: str, args: tuple[object, ...], moved: int) -> None:
+    assert cost(op, *args).bytes() == moved
+
+
+def test_a_trace_has_the_zeros_of_a_scatter_in_another_call() -> None:
+    args = (t(6, 8), t(6, of=INT64), 100, -1, False)
+    traced = cost("aten::embedding_dense_backward", *args, kernels=launched("compute_grad_weight"))
+    assert traced.bytes() == 2 * (48 + 48) + 48
+
+
+def test_the_width_of_a_list_is_read_off_the_kernel() -> None:
+    parts = (Tensor((4, 8)), Tensor((2, 8)))
+    kernels = launched("void CatArrayBatchedCopy_vectorized<at::native::OpaqueType<4u>, unsigned int, 2, 128, 1, 16, 4>")
+    assert cost("aten::cat", parts, 0, kernels=kernels).bytes() == 4 * 2 * 48
+    unknown = priced("aten::cat", parts, 0)
+    assert not unknown.is_priced
+    assert "ExecutionTraceObserver" in priced("aten::cat", None, 0).missing
+
+
+def test_copies_cross_the_bus_that_they_name() -> None:
+    def copies(name: str) -> Cost:
+        return cost("aten::copy_", t(4, 8), t(4, 8), kernels=(Kernel(name, None, 64, "memcpy"),))
+
+    assert copies("Memcpy HtoD (Pageable -> Device)") == Cost.of({"pcie": 64, "hbm": 64})
+    assert copies("Memcpy DtoD (Device -> Device)") == Cost.of({"hbm": 128})
+    assert cost("Memset (Device)", kernels=(Kernel("Memset (Device)", None, 32, "memset"),)) == Cost.of({"hbm": 32})
+
+
+LIST = "multi_tensor_apply_kernel<TensorListMetadata<2>, BinaryOpListAlphaFunctor<float, 2, 2, 0>, std::plus<float>, float, float>"
+SCALAR = "multi_tensor_apply_kernel<TensorListMetadata<1>, BinaryOpScalarFunctor<c10::BFloat16, 1, 1, 0>, std::plus<float>, float>"
+
+
+def test_accumulated_gradients_are_the_list_when_the_grids_agree() -> None:
+    sizes = (65_536, 65_537, 10)  # 1 + 2 + 1 chunks
+    kernels = (*launched(LIST, grid=(3, 1, 1)), *launched(LIST, grid=(1, 1, 1)))
+    found = priced("aten::_foreach_add_", None, None, 1, kernels=kernels, extra={"accumulated": sizes})
+    assert found.cost is not None
+    assert found.cost.bytes() == 3 * 4 * sum(sizes)
+    assert not found.missing
+    other = priced("aten::_foreach_add_", None, None, 1, kernels=kernels, extra={"accumulated": (5,)})
+    assert other.cost is not None
+    assert other.cost.bytes() == 3 * 4 * 4 * 65_536
+    assert "upper bound" in other.notes[0]
+
+
+def test_step_counters_are_one_element_each() -> None:
+    found = cost("aten::_foreach_add_", None, 1, kernels=launched(SCALAR, grid=(3, 1, 1)), extra={"accumulated": (70_000, 8, 8)})
+    assert found.bytes() == 2 * 2 * 3
+
+
+def test_fused_adam_reads_four_lists_and_writes_three_and_one_more_with_amsgrad() -> None:
+    name = "multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<float, {}, ADAM_MODE::ADAMW, false>>"
+    for lists, moved in ((4, 7), (5, 9)):
+        kernels = launched(name.format(lists), grid=(1, 1, 1))
+        found = cost("aten::_fused_adamw_", *(None,) * 6, kernels=kernels, extra={"accumulated": (100,)})
+        assert (found.bytes(), found["vector/fp32"]) == (4 * 100 * moved, 1300)
+
+
+@pytest.mark.parametrize(
+    ("name", "held", "sent"),
+    [
+        ("allreduce", 800, 2 * 7 * 1600 / 8),
+        ("_allgather_base", 100, 7 * 200),
+        ("_reduce_scatter_base", 800, 7 * 1600 / 8),
+        ("all_to_allv", 800, 7 * 1600 / 8),
+        ("broadcast", 800, 1600),
+        ("send", 800, 1600),
+    ],
+)
+def test_collectives_send_what_their_formula_says(name: str, held: int, sent: float) -> None:
+    extra = {"Collective name": name, "In msg nelems": held, "Out msg nelems": held, "dtype": "BFloat16", "Group size": 8}
+    found = cost("record_param_comms", extra=extra, network=Network("nvlink", "switch"))
+    assert found.bytes("nvlink") == sent
+
+
+def test_a_collective_without_a_group_is_unknown() -> None:
+    assert priced("c10d::allreduce_", (t(8),)).cost is None
+
+
+def test_a_triton_kernel_takes_each_tensor_once_a_position_or_what_inductor_recorded() -> None:
+    # A table of 1,000 x 8 in a kernel of 32 positions: 32 elements of it.
+    args = (t(1000, 8), t(4, of=INT64), t(4, 8), 32)
+    found = priced("triton_poi_fused_embedding_0", *args)
+    assert found.cost is not None
+    assert found.cost.bytes() == 2 * 32 + 8 * 4 + 2 * 32
+    assert found.interval == (160, 160 + 64)
+    recorded = priced("triton_poi_fused_embedding_0", *args, extra={"kernel_num_gb": 2e-7})
+    assert recorded.cost is not None
+    assert recorded.cost.bytes() == 200
+    assert recorded.interval is None
+
+
+def test_a_template_is_a_product_and_flex_attention_is_unknown() -> None:
+    assert cost("triton_tem_fused_mm_0", t(8, 4), t(4, 2), t(8, 2)) == matmul(8, 4, 2).cost
+    assert priced("triton_tem_fused_flex_attention_0", t(8, 4), t(8, 4), t(8, 4), extra={"kernel_flop": 0}).cost is None
+
+
+@pytest.mark.parametrize("op", ["vllm::unified_attention_with_output", "vllm::moe_forward", "_vllm_fa3_C::fwd"])
+def test_what_a_recording_cannot_tell_is_unknown(op: str) -> None:
+    found = priced(op, t(8, 4), t(10**6, 16), t(10**6, 16))
+    assert found.cost is None
+    assert found.notes
+
+
+def test_without_shapes_the_flag_that_records_them_is_named() -> None:
+    found = priced("aten::mul")
+    assert found.cost is None
+    assert found.missing == "record_shapes=True"
+
+
+def test_a_user_prices_an_op_in_three_lines() -> None:
+    def doubled(call: Call) -> Cost:
+        return Cost.of({"hbm": 2 * (call.all_tensors[0].bytes or 0)})
+
+    register("mylib::double", doubled)
+    try:
+        assert cost("mylib::double", t(4, 8)).bytes() == 128
+        with pytest.raises(UsageError, match="already has a function"):
+            register("mylib::double", doubled)
+    finally:
+        forget("mylib::double")
+    assert not has_price("mylib::double")
+    assert priced("mylib::double", t(4, 8)).cost is None
+
+
+sizes = st.integers(0, 5)
+tensors = st.builds(
+    lambda shape, number: Tensor(tuple(shape), number), st.lists(sizes, max_size=5), st.sampled_from([BF16, FP32, INT64, None])
+)
+arguments = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 30),
+    st.floats(-1, 1),
+    st.sampled_from(["", "tanh", "same"]),
+    tensors,
+    st.lists(tensors, max_size=3).map(tuple),
+    st.lists(st.integers(-2, 4), max_size=4).map(tuple),
+    st.lists(st.booleans(), max_size=3).map(tuple),
+)
+names = st.sampled_from([name.replace("*", "x") for name in known_ops()])
+kernels = st.lists(
+    st.sampled_from([Kernel(LIST, (3, 1, 1)), Kernel("index_elementwise_kernel<128, 4", (2, 1, 1)), Kernel("k")]), max_size=2
+)
+
+
+@given(op=names, args=st.lists(arguments, max_size=9), launches=kernels, extra=st.sampled_from([{}, {"Group size": 8}]))
+def test_any_call_has_a_price_or_none_and_never_fails(op: str, args: list[object], launches: list[Kernel], extra: dict[str, int]) -> None:
+    found = price(Call(op, args=tuple(args), kernels=tuple(launches), extra=extra))
+    assert found.cost is None or (found.cost.bytes() or 0) >= 0
