@@ -1,0 +1,197 @@
+"""What is kept of a trace's events: columns of numbers, with names, shapes and threads as numbers into lists.
+
+The host's events (ops, annotations, Python functions), the launches (calls of the CUDA or HIP runtime and driver) and the devices' events
+are three tables. Times are whole nanoseconds since the first event.
+"""
+
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .events import EXTRA, NOT_SAID, Args, Event, ExactEvent
+
+Integers = NDArray[np.int64]
+OP, ANNOTATION, PYTHON = 0, 1, 2  # kinds of the host's events
+KERNEL, MEMCPY, MEMSET = 0, 1, 2  # kinds of the devices' events
+NONE = -1
+
+HOST = {"cpu_op": OP, "Operator": OP, "user_annotation": ANNOTATION, "python_function": PYTHON}
+LAUNCHES = frozenset(("cuda_runtime", "cuda_driver", "Runtime", "runtime", "hip_runtime", "privateuse1_runtime", "xpu_runtime", "xpu_driver"))
+DEVICE = {
+    "kernel": KERNEL,
+    "Kernel": KERNEL,
+    "gpu_memcpy": MEMCPY,
+    "Memcpy": MEMCPY,
+    "gpu_memset": MEMSET,
+    "Memset": MEMSET,
+}
+_WANTED = (*HOST, *LAUNCHES, *DEVICE)
+_FAR_NS = 2**62  # beyond which a time stamp cannot be meant
+_FAR_US = _FAR_NS // 1000
+_NO_ARGS = Args()
+_JOIN = b"\n".join
+
+
+class Numbered(dict[Any, int]):
+    """Gives each new thing the next number."""
+
+    def __missing__(self, thing: Any) -> int:
+        self[thing] = number = len(self)
+        return number
+
+
+class Table:
+    """Columns that grow, read as arrays when all is there."""
+
+    def __init__(self, *names: str) -> None:
+        self._columns = {name: array("q") for name in names}
+
+    def extend(self, **columns: "list[int] | Integers") -> None:
+        for name, values in columns.items():
+            if isinstance(values, np.ndarray):
+                self._columns[name].frombytes(values.tobytes())
+            else:
+                self._columns[name] += array("q", values)
+
+    def __len__(self) -> int:
+        return max(map(len, self._columns.values()), default=0)
+
+    def take(self, name: str) -> Integers:
+        """A column, which the table then no longer has: arrays that are sorted would be there twice."""
+        return np.frombuffer(self._columns.pop(name), np.int64)
+
+
+class Columns:
+    """Everything that was kept of a trace."""
+
+    def __init__(self) -> None:
+        self.names, self.threads, self.grids = Numbered(), Numbered(), Numbered()
+        self.arguments, self.extras, self.queues = Numbered(), Numbered(), Numbered()
+        self.host = Table("thread", "start", "length", "name", "kind", "arguments", "sequence", "extra")
+        self.launches = Table("thread", "start", "length", "name", "correlation", "extra")
+        self.device = Table("device", "queue", "start", "length", "name", "kind", "correlation", "grid", "bytes", "extra", "node")
+
+    def add(self, events: Sequence[Event]) -> None:
+        """Keep what is needed of some events."""
+        groups: dict[str | None, list[Event]] = {category: [] for category in _WANTED}
+        for event in events:
+            group = groups.get(event.cat)
+            if group is not None:
+                group.append(event)
+        for category, found in groups.items():
+            mine = [event for event in found if event.ph == "X"]
+            if mine and category in HOST:
+                self._add_host(mine, HOST[category])
+            elif mine and category in LAUNCHES:
+                self._add_launches(mine)
+            elif mine:
+                self._add_device(mine, DEVICE[category])
+
+    def _add_host(self, events: list[Event], kind: int) -> None:
+        names, threads = self.names, self.threads
+        nothing = np.full(len(events), NONE)
+        said = {"arguments": nothing, "sequence": nothing, "extra": nothing} if kind == PYTHON else self._said(events)
+        starts, lengths = _times(events)
+        self.host.extend(
+            thread=[threads[event.pid, event.tid] for event in events],
+            start=starts,
+            length=lengths,
+            name=[names[event.name] for event in events],
+            kind=np.full(len(events), kind),
+            **said,
+        )
+
+    def _said(self, events: list[Event]) -> dict[str, list[int]]:
+        """The arguments of ops, their sequence numbers, and what else they say."""
+        arguments, sequences, extras = [], [], []
+        numbered = self.arguments
+        for event in events:
+            args = event.args
+            if args is None:
+                args = _NO_ARGS
+            sequence = args.sequence
+            sequences.append(NONE if sequence is None else sequence)
+            if args.types is NOT_SAID:
+                arguments.append(NONE)
+            else:
+                arguments.append(numbered[_JOIN((args.dims, args.types, args.strides, args.concrete))])
+            if args.collective is NOT_SAID and args.kernel_hash is NOT_SAID and args.kernel_file is NOT_SAID:
+                extras.append(NONE)
+            else:
+                extras.append(self._extra(args))
+        return {"arguments": arguments, "sequence": sequences, "extra": extras}
+
+    def _extra(self, args: Args) -> int:
+        """The number of what an event says beside its arguments."""
+        return self.extras[tuple((name, bytes(said)) for field, name in EXTRA.items() if (said := getattr(args, field)) is not NOT_SAID)]
+
+    def _add_launches(self, events: list[Event]) -> None:
+        correlations, extras = [], []
+        for event in events:
+            args = event.args
+            correlations.append(NONE if args is None or args.correlation is None else args.correlation)
+            if args is None or (args.kernel is None and args.kind is None and args.bytes is None and args.size is None):
+                extras.append(NONE)
+            else:  # HIP says what it launches and copies here
+                extras.append(self.extras["launch", str(args.kernel or ""), str(args.kind or ""), _whole(args.bytes, args.size)])
+        starts, lengths = _times(events)
+        self.launches.extend(
+            thread=[self.threads[event.pid, event.tid] for event in events],
+            start=starts,
+            length=lengths,
+            name=[self.names[event.name] for event in events],
+            correlation=correlations,
+            extra=extras,
+        )
+
+    def _add_device(self, events: list[Event], kind: int) -> None:
+        devices, queues, correlations, grids, moved, extras, nodes = [], [], [], [], [], [], []
+        for event in events:
+            args = event.args or _NO_ARGS
+            device = event.pid if args.device is None else args.device
+            devices.append(device if isinstance(device, int) and abs(device) < _FAR_NS else 0)
+            queues.append(self.queues[event.tid if args.stream is None else args.stream])
+            correlations.append(NONE if args.correlation is None else args.correlation)
+            grids.append(NONE if args.grid is NOT_SAID else self.grids[bytes(args.grid)])
+            moved.append(NONE if kind == KERNEL else _whole(args.bytes, args.size))
+            extras.append(NONE if args.collective is NOT_SAID else self._extra(args))
+            nodes.append(NONE if args.node is None else args.node)
+        starts, lengths = _times(events)
+        self.device.extend(
+            device=devices,
+            queue=queues,
+            start=starts,
+            length=lengths,
+            name=[self.names[event.name] for event in events],
+            kind=np.full(len(events), kind),
+            correlation=correlations,
+            grid=grids,
+            bytes=moved,
+            extra=extras,
+            node=nodes,
+        )
+
+
+def _whole(*said: int | str | None) -> int:
+    """The first number that is said, in digits or not; `NONE` if none is."""
+    for one in said:
+        if isinstance(one, int) and 0 <= one < _FAR_NS:
+            return one
+        if isinstance(one, str) and one.isdecimal() and len(one) < 18:
+            return int(one)
+    return NONE
+
+
+def _times(events: Sequence[Event]) -> tuple[Integers, Integers]:
+    """Begins and lengths in nanoseconds; what cannot be a time becomes 0."""
+    if isinstance(events[0], ExactEvent):
+        begins = [int(event.ts * 1000) if abs(event.ts) < _FAR_US else 0 for event in events]
+        lengths = [int(event.dur * 1000) if 0 <= event.dur < _FAR_US else 0 for event in events]
+        return np.array(begins, np.int64), np.array(lengths, np.int64)
+    begun, lasted = np.array([event.ts for event in events]) * 1000, np.array([event.dur for event in events]) * 1000
+    begun[np.abs(begun) >= _FAR_NS] = 0
+    lasted[(lasted < 0) | (lasted >= _FAR_NS)] = 0
+    return np.rint(begun).astype(np.int64), np.rint(lasted).astype(np.int64)

@@ -1,0 +1,118 @@
+"""The host's side of a trace: which op, annotation or Python function each moment on a thread lies in, and what was launched there."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from .columns import NONE, Columns, Integers
+
+BLOCK = 1 << 16  # events whose times are Python numbers at once
+
+
+class Host(Struct):
+    """Events of the host's threads, thread by thread in order of time, outer ones first; ``parent`` is the event around each, or `NONE`."""
+
+    thread: Integers
+    start: Integers
+    end: Integers
+    name: Integers
+    kind: Integers
+    arguments: Integers
+    sequence: Integers
+    extra: Integers
+    parent: Integers
+    bounds: Sequence[tuple[int, int]]  # of each thread, by its number
+
+    def enclosing(self, thread: Integers, instant: Integers) -> Integers:
+        """The innermost event that each instant on a thread lies in, or `NONE`."""
+        found = np.full(len(instant), NONE)
+        for number, (first, last) in enumerate(self.bounds):
+            mine = np.flatnonzero(thread == number)
+            if first == last or not len(mine):
+                continue
+            at = instant[mine]
+            place = first + np.searchsorted(self.start[first:last], at, side="right") - 1
+            place[place < first] = NONE
+            while True:
+                ended = (place != NONE) & (self.end[place] < at)
+                if not ended.any():
+                    break
+                place[ended] = self.parent[place[ended]]
+            found[mine] = place
+        return found
+
+    def nearest(self, place: Integers, kind: int) -> Integers:
+        """From each event the nearest one of a kind: itself, or the first around it; `NONE` if there is none."""
+        found = place.copy()
+        while len(self.kind):
+            other = (found != NONE) & (self.kind[found] != kind)
+            if not other.any():
+                break
+            found[other] = self.parent[found[other]]
+        return found
+
+    def around(self, place: int) -> Iterator[int]:
+        """An event and those around it, the innermost first."""
+        while place != NONE:
+            yield place
+            place = int(self.parent[place])
+
+    def within(self, place: int) -> int:
+        """The end of the range of events that lie in one: it is the first of them."""
+        last = self.bounds[self.thread[place]][1]
+        return place + 1 + int(np.searchsorted(self.start[place + 1 : last], self.end[place], side="left"))
+
+
+class Launches(Struct):
+    """Calls of the runtime and the driver, thread by thread in order of time."""
+
+    thread: Integers
+    start: Integers
+    end: Integers
+    name: Integers
+    correlation: Integers
+    extra: Integers
+
+
+def host_of(columns: Columns, origin: int) -> Host:
+    """The host's events of a trace, nested."""
+    table = columns.host
+    thread, start = table.take("thread"), table.take("start") - origin
+    length = table.take("length")
+    order = np.lexsort((-length, start, thread))
+    thread, start = thread[order], start[order]
+    end = start + length[order]
+    bounds = [tuple(map(int, np.searchsorted(thread, (number, number + 1)))) for number in range(len(columns.threads))]
+    parent = np.full(len(order), NONE)
+    for first, last in bounds:
+        parent[first:last] = _parents(start[first:last], end[first:last], first)
+    rest = {name: table.take(name)[order] for name in ("name", "kind", "arguments", "sequence", "extra")}
+    return Host(thread=thread, start=start, end=end, parent=parent, bounds=bounds, **rest)  # type: ignore[arg-type]
+
+
+def _parents(start: Integers, end: Integers, first: int) -> Integers:
+    """For events of one thread in order, the one around each.
+
+    An event that begins in another is inside of it, though by rounding it may end a little later.
+    """
+    parents = np.full(len(start), NONE)
+    stack: list[tuple[int, int]] = []
+    for begin in range(0, len(start), BLOCK):
+        found = []
+        for place, (starts, ends) in enumerate(zip(start[begin : begin + BLOCK].tolist(), end[begin : begin + BLOCK].tolist(), strict=True)):
+            while stack and stack[-1][0] <= starts:
+                stack.pop()
+            found.append(stack[-1][1] if stack else NONE)
+            stack.append((ends, first + begin + place))
+        parents[begin : begin + BLOCK] = found
+    return parents
+
+
+def launches_of(columns: Columns, origin: int) -> Launches:
+    """The launches of a trace."""
+    table = columns.launches
+    thread, start = table.take("thread"), table.take("start") - origin
+    order = np.lexsort((start, thread))
+    rest = {name: table.take(name)[order] for name in ("name", "correlation", "extra")}
+    return Launches(thread=thread[order], start=start[order], end=start[order] + table.take("length")[order], **rest)

@@ -1,0 +1,63 @@
+"""What launched each event of a device: a call of the runtime by correlation id, and the op that call was made in.
+
+Correlation comes first. ``External id`` would do for new traces, but in those of 2022 and 2023 it holds the correlation id on the devices'
+events, and names the wrong op without a sign.
+"""
+
+import numpy as np
+from msgspec import Struct
+
+from .columns import NONE, OP, Columns, Integers
+from .host import Host, Launches
+
+
+class Work(Struct):
+    """Events of all devices in order of time: what each is, the launch it came from, and the op around that, where there are."""
+
+    device: Integers
+    queue: Integers
+    start: Integers
+    end: Integers
+    name: Integers
+    kind: Integers
+    grid: Integers
+    bytes: Integers
+    extra: Integers
+    node: Integers
+    launch: Integers
+    op: Integers
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+def work_of(columns: Columns, origin: int, host: Host, launches: Launches) -> Work:
+    """The devices' events, each led back to what launched it."""
+    table = columns.device
+    start = table.take("start") - origin
+    order = np.argsort(start, kind="stable")
+    start = start[order]
+    end = start + table.take("length")[order]
+    launch = _matched(table.take("correlation")[order], start, launches)
+    op = np.full(len(start), NONE)
+    linked = launch != NONE
+    used, places = np.unique(launch[linked], return_inverse=True)
+    inside = host.nearest(host.enclosing(launches.thread[used], launches.start[used]), OP)
+    op[linked] = inside[places]
+    rest = {name: table.take(name)[order] for name in ("device", "queue", "name", "kind", "grid", "bytes", "extra", "node")}
+    return Work(start=start, end=end, launch=launch, op=op, **rest)
+
+
+def _matched(correlation: Integers, start: Integers, launches: Launches) -> Integers:
+    """The launch with each correlation id; of several, as ids may be used again, the last before the work began."""
+    order = np.lexsort((launches.start, launches.correlation))
+    ids = launches.correlation[order]
+    first, last = np.searchsorted(ids, correlation, side="left"), np.searchsorted(ids, correlation, side="right")
+    found = np.full(len(correlation), NONE)
+    known = (last > first) & (correlation > 0)
+    found[known] = order[first[known]]
+    for place in np.flatnonzero(known & (last - first > 1)).tolist():
+        mine = order[first[place] : last[place]]
+        before = int(np.searchsorted(launches.start[mine], start[place], side="right"))
+        found[place] = mine[max(before - 1, 0)]
+    return found
