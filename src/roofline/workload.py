@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from .cost import Cost
+from .cost import Amount, Cost
 from .ledger import Ledger
 
 COST_PROVENANCES = ("counter", "profile", "compiler", "shape", "formula", "user")
@@ -61,7 +61,7 @@ class StepsOnDevice(Struct, frozen=True, kw_only=True):
 class Avoidable(Struct, frozen=True, kw_only=True):
     """Work of an op that another way to write the program would spare.
 
-    ``kind`` is that of the finding about it; ``instead`` what one execution would cost without it; ``why`` a clause for people, which
+    ``kind`` is that of the finding about it, empty where nothing is to be done about it; ``instead`` what one execution would cost without it; ``why`` a clause for people, which
     starts with a verb: "multiplies by one-hot rows". ``unneeded`` is the class of work that the model did not need (``recomputed``,
     ``padded``, ``masked``, ``duplicated``, ``dense``, ``unused``, ``layout``, ``copied``, ``wide``), empty where the work is needed but
     written in a costly way. ``group`` tells one decision of the author from another of the same kind; ``factor`` is how many times the
@@ -94,7 +94,8 @@ class Op(Struct, frozen=True, kw_only=True):
     ``towards`` is which way a copy crosses the bus to the host, ``in`` to the device or ``out``, where the source knows.
     ``time_s`` is the duration of its kernels, ``self_time_s`` what is left without nested ops and earlier events on the same
     stream, so that self times sum to busy time. ``None`` is unknown. ``by_step_and_device`` has the parts in each step on each device,
-    where there are several devices; with one they are ``by_step``. A note is a caveat, or begins with `COUNTED`.
+    where there are several devices; with one they are ``by_step``. A note is a caveat, or begins with `COUNTED`. ``conventions`` has the FLOP
+    as other counters count them (``flop_counter``), where that differs from ``cost``.
     """
 
     name: str
@@ -122,6 +123,7 @@ class Op(Struct, frozen=True, kw_only=True):
     gives: tuple[Array, ...] = ()
     value: str = ""
     notes: tuple[str, ...] = ()
+    conventions: Mapping[str, Amount] = field(default_factory=dict)
 
     @property
     def priced(self) -> bool:

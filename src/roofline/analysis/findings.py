@@ -120,7 +120,7 @@ def _avoidable(standings: Sequence[Standing], steps: int, machine: Machine, corr
     for one in standings:
         if one.cause == LATENCY:
             continue
-        reasons = (*one.op.avoidable, chains[one.id]) if one.id in chains else one.op.avoidable
+        reasons = [reason for reason in one.op.avoidable if reason.kind] + ([chains[one.id]] if one.id in chains else [])
         if not reasons:
             continue
         options = [(_spared(one, reason, machine, corrections), reason) for reason in reasons]

@@ -257,4 +257,5 @@ def _op(subject: Subject, row: _Row, ambiguous: bool, several: bool) -> Op:
         gives=subject.gives,
         value=subject.value,
         notes=subject.notes,
+        conventions={name: flops * total.executions for name, flops in subject.conventions},
     )

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from msgspec import Struct, field
 
-from ..cost import NOTHING, Cost
+from ..cost import NOTHING, Amount, Cost
 from ..resource import HBM, UNNAMED_WORK
 from ..units import parse
 from ..workload import Array, Avoidable, Hardware
@@ -23,7 +23,7 @@ class Subject(Struct, frozen=True, kw_only=True):
     """An operation: what it is, and what one execution costs. Equal on every device and host that runs it.
 
     ``program`` tells modules of one name apart. ``found`` is whether its events led to an instruction, or are copies and memsets of the
-    runtime, which need none.
+    runtime, which need none. ``conventions`` has the FLOP of an execution as other counters count them, by their name.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Subject(Struct, frozen=True, kw_only=True):
     bytes_provenance: str = "compiler"
     notes: tuple[str, ...] = ()
     found: bool = True
+    conventions: tuple[tuple[str, Amount], ...] = ()
 
     def __hash__(self) -> int:
         """Of what tells nearly all of them apart; the rest is compared."""

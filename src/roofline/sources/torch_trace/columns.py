@@ -19,7 +19,9 @@ KERNEL, MEMCPY, MEMSET = 0, 1, 2  # kinds of the devices' events
 NONE = -1
 
 HOST = {"cpu_op": OP, "Operator": OP, "user_annotation": ANNOTATION, "python_function": PYTHON}
-LAUNCHES = frozenset(("cuda_runtime", "cuda_driver", "Runtime", "runtime", "hip_runtime", "privateuse1_runtime", "xpu_runtime", "xpu_driver"))
+LAUNCHES = frozenset(
+    ("cuda_runtime", "cuda_driver", "Runtime", "runtime", "hip_runtime", "privateuse1_runtime", "xpu_runtime", "xpu_driver")
+)
 DEVICE = {
     "kernel": KERNEL,
     "Kernel": KERNEL,
@@ -32,7 +34,7 @@ _WANTED = (*HOST, *LAUNCHES, *DEVICE)
 _FAR_NS = 2**62  # beyond which a time stamp cannot be meant
 _FAR_US = _FAR_NS // 1000
 _NO_ARGS = Args()
-_JOIN = b"\n".join
+_JOIN = b"\0".join
 
 
 class Numbered(dict[Any, int]):
@@ -59,6 +61,10 @@ class Table:
     def __len__(self) -> int:
         return max(map(len, self._columns.values()), default=0)
 
+    def view(self, name: str) -> "array[int]":
+        """A column as it grows."""
+        return self._columns[name]
+
     def take(self, name: str) -> Integers:
         """A column, which the table then no longer has: arrays that are sorted would be there twice."""
         return np.frombuffer(self._columns.pop(name), np.int64)
@@ -73,6 +79,13 @@ class Columns:
         self.host = Table("thread", "start", "length", "name", "kind", "arguments", "sequence", "extra")
         self.launches = Table("thread", "start", "length", "name", "correlation", "extra")
         self.device = Table("device", "queue", "start", "length", "name", "kind", "correlation", "grid", "bytes", "extra", "node")
+
+    def begin(self) -> int:
+        """When the first event began."""
+        begins = [
+            int(np.frombuffer(table.view("start"), np.int64).min()) for table in (self.host, self.launches, self.device) if len(table)
+        ]
+        return min(begins, default=0)
 
     def add(self, events: Sequence[Event]) -> None:
         """Keep what is needed of some events."""

@@ -100,7 +100,9 @@ def _parents(start: Integers, end: Integers, first: int) -> Integers:
     stack: list[tuple[int, int]] = []
     for begin in range(0, len(start), BLOCK):
         found = []
-        for place, (starts, ends) in enumerate(zip(start[begin : begin + BLOCK].tolist(), end[begin : begin + BLOCK].tolist(), strict=True)):
+        for place, (starts, ends) in enumerate(
+            zip(start[begin : begin + BLOCK].tolist(), end[begin : begin + BLOCK].tolist(), strict=True)
+        ):
             while stack and stack[-1][0] <= starts:
                 stack.pop()
             found.append(stack[-1][1] if stack else NONE)

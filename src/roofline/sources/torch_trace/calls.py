@@ -1,0 +1,112 @@
+"""Arguments of ops as traces write them: dimensions, types, strides and values in four lists, in the order of the op's schema."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ...torch_ops import CPP_TYPES, Tensor
+
+_TENSORS = ("TensorList", "Tensor[]")
+_NUMBER = re.compile(r"-?\d+")
+_WORDS = {"True": True, "False": False, "None": None, "": None}
+
+
+def arguments(text: bytes) -> tuple[Any, ...]:
+    """The arguments of a call from its dimensions, types, strides and values: four JSON lists with zero bytes between them.
+
+    >>> arguments(b'[[8], []]' + bytes(1) + b'["float", "Scalar"]' + bytes(1) + b'[[1], []]' + bytes(1) + b'["", "0.5"]')[1]
+    0.5
+    """
+    dims, types, strides, values = (_list(line) for line in text.split(b"\0"))
+    return tuple(_argument(kind, _at(dims, place), _at(strides, place), _at(values, place)) for place, kind in enumerate(types))
+
+
+def _list(text: bytes) -> list[Any]:
+    try:
+        found = msgspec.json.decode(text) if text else []
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return []
+    return found if isinstance(found, list) else []
+
+
+def _at(held: Sequence[Any], place: int) -> Any:
+    return held[place] if place < len(held) else None
+
+
+def _argument(kind: Any, dims: Any, strides: Any, value: Any) -> Any:
+    number = CPP_TYPES.get(kind) if isinstance(kind, str) else None
+    if kind in _TENSORS or (isinstance(dims, list) and dims and all(isinstance(one, list) for one in dims)):
+        return _tensors(dims, strides)
+    if number is not None or (isinstance(dims, list) and dims):
+        return _tensor(dims, number, strides)
+    return _value(value)
+
+
+def _tensors(dims: Any, strides: Any) -> tuple[Tensor, ...] | None:
+    """The tensors of a list, whose number formats traces leave out; one of more than 30 is left out altogether."""
+    if not isinstance(dims, list) or not dims:
+        return None
+    found = [_tensor(one, None, _at(strides, place) if isinstance(strides, list) else None) for place, one in enumerate(dims)]
+    return None if any(one is None for one in found) else tuple(one for one in found if one is not None)
+
+
+def _tensor(dims: Any, number: Any, strides: Any) -> Tensor | None:
+    sizes = _sizes(dims)
+    if sizes is None or any(size < 0 for size in sizes):
+        return None
+    steps = _sizes(strides)
+    return Tensor(sizes, number, steps if steps is not None and len(steps) == len(sizes) else None)
+
+
+def _sizes(held: Any) -> tuple[int, ...] | None:
+    if not isinstance(held, list) or not all(type(one) is int for one in held):
+        return None
+    return tuple(held)
+
+
+def _value(text: Any) -> Any:
+    """A number, a truth value, a list of either, a word, or nothing.
+
+    >>> _value("[1, 1]"), _value("False"), _value("1e-05"), _value("cuda:0"), _value("")
+    ((1, 1), False, 1e-05, 'cuda:0', None)
+    """
+    if not isinstance(text, str):
+        return text if isinstance(text, (int, float)) else None
+    if text in _WORDS:
+        return _WORDS[text]
+    if text.startswith("[") and text.endswith("]"):
+        return tuple(_value(part.strip()) for part in text[1:-1].split(",")) if text != "[]" else ()
+    if _NUMBER.fullmatch(text) and len(text) < 20:
+        return int(text)
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def said_beside(pairs: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
+    """What an op says beside its arguments, by the names that traces use."""
+    found = {}
+    for name, text in pairs:
+        try:
+            found[name] = msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+    return found
+
+
+def label(name: str, args: Sequence[Any]) -> str:
+    """An op as a person would write it: its name and the shapes and format of its first tensors.
+
+    >>> label("aten::mm", (Tensor((8, 4), CPP_TYPES["float"]), Tensor((4, 2), CPP_TYPES["float"])))
+    'mm 8x4, 4x2 fp32'
+    """
+    tensors = [one for one in args if isinstance(one, Tensor) and one.shape][:3]
+    short = name.rpartition("::")[2]
+    if not tensors:
+        return short
+    shapes = ", ".join("x".join(map(str, one.shape)) for one in tensors)
+    number = next((one.dtype.name for one in tensors if one.dtype is not None), "")
+    return f"{short} {shapes} {number}".rstrip()

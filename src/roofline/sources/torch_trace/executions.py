@@ -1,0 +1,60 @@
+"""Executions: what one op launched in one go on one device, whatever number of kernels, copies and memsets that is."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct, field
+
+from .columns import NONE, Integers
+from .linking import Work
+
+Key = tuple[int, int, int]  # the op, or the launch where there is no op or a graph was launched; and the device
+
+
+class Execution(Struct):
+    """One execution: the op that launched it (`NONE` if no op did), its launch, its events on one device, and the step of the launch.
+
+    ``replayed`` is whether a graph launched it. One that was launched before the recording began has the ``twins`` of its events; it is not
+    ``whole`` if less than half of it was recorded.
+    """
+
+    op: int
+    launch: int
+    device: int
+    mark: int
+    replayed: bool = False
+    whole: bool = True
+    events: list[int] = field(default_factory=list)
+    twins: list[int] = field(default_factory=list)
+
+
+def executions_of(work: Work, marks: Integers, twins: Integers, captured: Mapping[int, int], replayed: Integers) -> list[Execution]:
+    """Every event in the execution it belongs to, in order of time.
+
+    ``twins`` are the events that inherited ones repeat, ``captured`` the ops that the events of a graph's replay were captured from, where
+    that was recorded, ``replayed`` whether a graph launched an event.
+    """
+    found: dict[Key | int, Execution] = {}
+    lost: dict[tuple[int, int], tuple[Key, Execution]] = {}  # the inherited execution that each queue is in
+    columns = (work.device, work.queue, work.launch, work.op, marks, twins, replayed)
+    inherited: list[Execution] = []
+    for event, (device, queue, launch, op, mark, twin, graph) in enumerate(zip(*(one.tolist() for one in columns), strict=True)):
+        if launch == NONE and twin != NONE:
+            key = _key(work, twin, captured, bool(replayed[twin]))
+            before = lost.get((device, queue))
+            if before is None or before[0] != key or twin <= before[1].twins[-1]:
+                made = Execution(key[0], int(work.launch[twin]), device, NONE, replayed=bool(replayed[twin]))
+                before = lost[device, queue] = (key, made)
+                inherited.append(made)
+            before[1].events.append(event)
+            before[1].twins.append(twin)
+            continue
+        place = event if launch == NONE else _key(work, event, captured, graph)
+        if place not in found:
+            found[place] = Execution(captured.get(event, NONE) if graph else op, launch, device, mark, replayed=bool(graph))
+        found[place].events.append(event)
+    return [*inherited, *found.values()]
+
+
+def _key(work: Work, event: int, captured: Mapping[int, int], replayed: bool) -> Key:
+    op = captured.get(event, NONE) if replayed else int(work.op[event])
+    return op, int(work.launch[event]) if replayed or op == NONE else NONE, int(work.device[event])

@@ -1,0 +1,93 @@
+"""Work that was launched before the recording began: the tail of a step, led to the ops of the same place in a step that was recorded.
+
+The host runs ahead of the device, so traces begin with events whose launches are missing. On each queue they come before the first event
+with a launch, and repeat the end of a step, or more than one: aligned from the end, modulo a step, each inherits the op of its twin.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .columns import NONE, Integers
+from .host import Host
+from .linking import Work
+
+LEAST_MATCHED = 0.9  # of the events, that are equal to their twins in an alignment
+MOST_PLACES = 2_000  # at which the end of a step is looked for where no steps were annotated
+Key = tuple[int, int, int, int]
+
+
+def inherited(work: Work, marks: Integers, host: Host) -> Integers:
+    """For each event without a launch the event with one that it repeats, or `NONE`. ``marks`` are the steps of events."""
+    twins = np.full(len(work), NONE)
+    queues = np.stack((work.device, work.queue)) if len(work) else np.zeros((2, 0), np.int64)
+    for device, queue in np.unique(queues, axis=1).T.tolist():
+        mine = np.flatnonzero((work.device == device) & (work.queue == queue))
+        linked = np.flatnonzero(work.launch[mine] != NONE)
+        if not len(linked) or not linked[0]:
+            continue
+        lost, rest = mine[: linked[0]], mine[linked]
+        found = _aligned(_keys(work, lost), lost, _references(work, rest, marks))
+        if found is None:
+            found = _aligned(_keys(work, lost), lost, _ends(work, lost, rest))
+        alone = _unique(work, rest, host)
+        for place, key in zip(lost.tolist(), _keys(work, lost), strict=True):
+            twin = (found or {}).get(place, NONE)
+            twins[place] = twin if twin != NONE else alone.get(key, NONE)
+    return twins
+
+
+def _keys(work: Work, places: Integers) -> list[Key]:
+    """What tells events apart: name, kind, grid and bytes. AMD has no grid and bytes where a launch is missing."""
+    columns = (work.name, work.kind, work.grid, np.where(work.kind == 0, NONE, work.bytes))
+    return list(zip(*(column[places].tolist() for column in columns), strict=True))
+
+
+def _same(one: Key, other: Key) -> bool:
+    """Whether two events are alike in all that both say."""
+    return one[:2] == other[:2] and all(mine == NONE or mine == theirs for mine, theirs in zip(one[2:], other[2:], strict=True))
+
+
+def _references(work: Work, rest: Integers, marks: Integers) -> list[tuple[Integers, list[Key]]]:
+    """The events of each step that another follows, else of each step."""
+    steps = sorted({mark for mark in marks[rest].tolist() if mark != NONE})
+    found = [rest[marks[rest] == mark] for mark in (steps[:-1] or steps)[:8]]
+    return [(places, _keys(work, places)) for places in found]
+
+
+def _ends(work: Work, lost: Integers, rest: Integers) -> list[tuple[Integers, list[Key]]]:
+    """Without steps: all that comes before an event which ends as the lost ones do, the longest repetition first."""
+    keys, last = _keys(work, rest), _keys(work, lost)
+    alike = [place for place, key in enumerate(keys) if _same(last[-1], key)][:MOST_PLACES]
+
+    def repeated(place: int) -> int:
+        length = 0
+        while length < min(len(last), place + 1) and _same(last[-1 - length], keys[place - length]):
+            length += 1
+        return length
+
+    best = max(alike, key=repeated, default=None)
+    return [] if best is None else [(rest[: best + 1], keys[: best + 1])]
+
+
+def _aligned(keys: Sequence[Key], lost: Integers, references: Sequence[tuple[Integers, list[Key]]]) -> dict[int, int] | None:
+    """The twins of lost events in the reference that fits best; ``None`` if none fits."""
+    best: dict[int, int] = {}
+    for places, theirs in references:
+        pairs = ((len(keys) - 1 - back, len(theirs) - 1 - back % len(theirs)) for back in range(len(keys)))
+        found = {int(lost[mine]): int(places[twin]) for mine, twin in pairs if _same(keys[mine], theirs[twin])}
+        best = max(best, found, key=len)
+        if len(best) == len(keys):
+            break
+    return best if len(best) >= LEAST_MATCHED * len(keys) else None
+
+
+def _unique(work: Work, rest: Integers, host: Host) -> dict[Key, int]:
+    """Events that only one op with one set of arguments launches: another like them cannot be anything else."""
+    found: dict[Key, int] = {}
+    ops: dict[Key, set[tuple[int, int]]] = {}
+    for place, key in zip(rest.tolist(), _keys(work, rest), strict=True):
+        op = int(work.op[place])
+        found.setdefault(key, place)
+        ops.setdefault(key, set()).add((int(host.name[op]), int(host.arguments[op])) if op != NONE else (NONE, NONE))
+    return {key: place for key, place in found.items() if len(ops[key]) == 1}

@@ -1,0 +1,50 @@
+"""Intervals of time in columns: what they cover together, and what each covers that those before it do not."""
+
+import numpy as np
+
+from .columns import Integers
+
+
+def uncovered(start: Integers, end: Integers) -> Integers:
+    """Of intervals in order of their begins, how much of each no earlier one covers. They add up to what all of them cover.
+
+    >>> uncovered(np.array([0, 2, 3, 20]), np.array([10, 5, 12, 21])).tolist()
+    [10, 0, 2, 1]
+    """
+    if not len(start):
+        return np.zeros(0, np.int64)
+    before = np.concatenate(([start[0]], np.maximum.accumulate(end)[:-1]))
+    return np.maximum(end - np.maximum(start, before), 0)
+
+
+def merged(start: Integers, end: Integers) -> Integers:
+    """What intervals in order of their begins cover, as disjoint ones: begin, end, begin, end, …
+
+    >>> merged(np.array([0, 2, 20]), np.array([10, 12, 21])).tolist()
+    [0, 12, 20, 21]
+    """
+    if not len(start):
+        return np.zeros(0, np.int64)
+    reach = np.maximum.accumulate(end)
+    opens = np.concatenate(([True], start[1:] > reach[:-1]))
+    closes = np.concatenate((opens[1:], [True]))
+    return np.stack((start[opens], reach[closes]), axis=1).ravel()
+
+
+def covered(intervals: Integers, begin: Integers, end: Integers) -> Integers:
+    """How much of each span disjoint intervals in order cover.
+
+    >>> covered(np.array([0, 10, 20, 30]), np.array([5, 12]), np.array([25, 15])).tolist()
+    [10, 0]
+    """
+    if not len(intervals):
+        return np.zeros(len(begin), np.int64)
+    begins, ends = intervals[0::2], intervals[1::2]
+    before = np.concatenate(([0], np.cumsum(ends - begins)))
+
+    def until(instant: Integers) -> Integers:
+        place = np.searchsorted(begins, instant, side="right")
+        last = np.maximum(place - 1, 0)
+        return np.where(place > 0, before[place] - np.maximum(ends[last] - instant, 0), 0)
+
+    return until(end) - until(begin)

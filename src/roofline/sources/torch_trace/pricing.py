@@ -1,0 +1,193 @@
+"""The price of each execution: from its op's arguments and what it launched, or those of an op around it.
+
+The innermost op is the one to price, once however many kernels it launched; ops around it only give context. If it has no price, the
+nearest op around it that has one stands for everything launched inside of it.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from ...formulas.network import Network
+from ...torch_ops import Call, Kernel, Priced, has_price, price
+from .calls import arguments, said_beside
+from .columns import KERNEL, MEMCPY, MEMSET, NONE, OP, Columns
+from .executions import Execution
+from .host import Host, Launches
+from .linking import Work
+
+_KINDS = {KERNEL: "kernel", MEMCPY: "memcpy", MEMSET: "memset"}
+_COPIES = {
+    "1": "HtoD",
+    "2": "DtoH",
+    "3": "DtoD",
+    "hipMemcpyHostToDevice": "HtoD",
+    "hipMemcpyDeviceToHost": "DtoH",
+    "hipMemcpyDeviceToDevice": "DtoD",
+}
+_OPTIMIZERS = ("aten::_foreach", "aten::_fused", "aten::_amp")
+_ACCUMULATES = "torch::autograd::AccumulateGrad"
+UNKNOWN = Priced(cost=None)
+
+
+class PricedOp(Struct, frozen=True):
+    """A call with its price: the op's name, its arguments, and what it costs once."""
+
+    name: str
+    args: tuple[Any, ...]
+    priced: Priced
+
+
+class Prices:
+    """Prices of executions; calls that are alike in everything that is recorded are priced once."""
+
+    def __init__(self, columns: Columns, host: Host, launches: Launches, work: Work, network: Network | None) -> None:
+        self._host, self._launches, self._work, self._network = host, launches, work, network
+        self.names: Sequence[Any] = list(columns.names)
+        self._texts, self._extras, self._grids = list(columns.arguments), list(columns.extras), list(columns.grids)
+        self._args: dict[int, tuple[Any, ...]] = {NONE: ()}
+        self._calls: dict[tuple[Any, ...], PricedOp] = {}
+        self._kernels: dict[tuple[int, ...], Kernel] = {}
+        self.accumulated: dict[int, tuple[int, ...]] = {}
+
+    def accumulate(self, marks: Sequence[int], places: Sequence[int]) -> None:
+        """Remember the elements of the gradients that each step accumulated: optimizers work on as many."""
+        wanted = [number for number, name in enumerate(self.names) if name == _ACCUMULATES]
+        found: dict[int, list[int]] = {}
+        for mark, place in zip(marks, places, strict=True):
+            if self._host.name[place] in wanted:
+                tensors = [one for one in self.arguments(place) if hasattr(one, "elements")]
+                if tensors:
+                    found.setdefault(mark, []).append(tensors[0].elements)
+        self.accumulated = {mark: tuple(sizes) for mark, sizes in found.items()}
+
+    def arguments(self, place: int) -> tuple[Any, ...]:
+        """The arguments of an op."""
+        number = int(self._host.arguments[place])
+        if number not in self._args:
+            self._args[number] = arguments(self._texts[number])
+        return self._args[number]
+
+    def of(self, op: int, events: Sequence[int], mark: int) -> PricedOp:
+        """The price of what an op launched."""
+        name = str(self.names[self._host.name[op]])
+        kernels = tuple(self._kernel_key(event) for event in events)
+        sizes = self._sizes(mark) if name.startswith(_OPTIMIZERS) else ()
+        said = int(self._host.extra[op])
+        beside = said if said != NONE else next((int(self._work.extra[one]) for one in events if self._work.extra[one] != NONE), NONE)
+        key = (name, int(self._host.arguments[op]), beside, kernels, sizes)
+        found = self._calls.get(key)
+        if found is None:
+            extra = self._said(beside)
+            if sizes:
+                extra["accumulated"] = sizes
+            found = self._calls[key] = self._priced(name, self.arguments(op), kernels, extra)
+        return found
+
+    def alone(self, events: Sequence[int]) -> PricedOp:
+        """The price of what no op launched: copies, memsets and collectives say enough of themselves."""
+        kernels = tuple(self._kernel_key(event) for event in events)
+        beside = next((int(self._work.extra[one]) for one in events if self._work.extra[one] != NONE), NONE)
+        key = ("", NONE, beside, kernels, ())
+        found = self._calls.get(key)
+        if found is None:
+            name = str(self.names[self._work.name[events[0]]])
+            op = {MEMCPY: "aten::copy_", MEMSET: "aten::zero_"}.get(int(self._work.kind[events[0]]), "")
+            op = "record_param_comms" if beside != NONE else op
+            priced = self._priced(op, (), kernels, self._said(beside)).priced if op else UNKNOWN
+            found = self._calls[key] = PricedOp(name, (), priced)
+        return found
+
+    def _priced(self, name: str, args: tuple[Any, ...], kernels: tuple[tuple[int, ...], ...], extra: dict[str, Any]) -> PricedOp:
+        launched = tuple(self._kernel(key) for key in kernels)
+        copied = next((word for key in kernels if key[1] == MEMCPY and (word := self._copied(key[4]))), "")
+        if copied:
+            extra["memcpy_kind"] = copied
+        return PricedOp(name, args, price(Call(name, args=args, kernels=launched, extra=extra, network=self._network)))
+
+    def _sizes(self, mark: int) -> tuple[int, ...]:
+        if mark in self.accumulated:
+            return self.accumulated[mark]
+        return next(iter(self.accumulated.values()), ())
+
+    def _said(self, number: int) -> dict[str, Any]:
+        return said_beside(self._extras[number]) if number != NONE and self._extras[number][0] != "launch" else {}
+
+    def _kernel_key(self, event: int) -> tuple[int, ...]:
+        work, launch = self._work, int(self._work.launch[event])
+        copy = int(self._launches.extra[launch]) if launch != NONE and work.kind[event] == MEMCPY else NONE
+        moved = int(work.bytes[event])
+        if moved == NONE and copy != NONE:
+            moved = self._extras[copy][3]
+        return int(work.name[event]), int(work.kind[event]), int(work.grid[event]), moved, copy
+
+    def _kernel(self, key: tuple[int, ...]) -> Kernel:
+        if key not in self._kernels:
+            name, kind, grid, moved, _ = key
+            self._kernels[key] = Kernel(str(self.names[name]), self.grid(grid), None if moved == NONE else moved, _KINDS[kind])
+        return self._kernels[key]
+
+    def _copied(self, extra: int) -> str:
+        """Which way a copy goes, by its launch."""
+        return _COPIES.get(self._extras[extra][2], "") if extra != NONE else ""
+
+    def grid(self, number: int) -> tuple[int, ...] | None:
+        """A grid by its number."""
+        if number == NONE:
+            return None
+        words = self._grids[number].strip(b"[] ").split(b",")
+        return tuple(int(word) for word in words) if all(word.strip().isdigit() for word in words) else None
+
+
+def priced_executions(executions: Sequence[Execution], prices: Prices, host: Host) -> list[tuple[Execution, PricedOp]]:
+    """Executions with their prices; those that were launched before the recording began have that of their twins."""
+    recorded = [one for one in executions if not one.twins]
+    found = _recorded(recorded, prices, host)
+    of_event = {event: place for place, (one, _) in enumerate(found) for event in one.events}
+    open_: dict[int, tuple[int, Execution]] = {}
+    for one in executions:
+        if not one.twins:
+            continue
+        target = of_event[one.twins[0]]
+        theirs, priced = found[target]
+        before = open_.get(one.device)
+        if before is not None and before[0] == target and before[1].twins[-1] < one.twins[0]:
+            before[1].events += one.events
+            before[1].twins += one.twins
+        else:
+            one.op, open_[one.device] = theirs.op, (target, one)
+            found.append((one, priced))
+        made = open_[one.device][1]
+        made.whole = 2 * len(made.twins) >= len(theirs.events)
+    return found
+
+
+def _recorded(executions: Sequence[Execution], prices: Prices, host: Host) -> list[tuple[Execution, PricedOp]]:
+    """Prices of what has a launch. Where an op has none, the nearest op around it that has takes all that was launched inside of it."""
+    priced = [prices.of(one.op, one.events, one.mark) if one.op != NONE else prices.alone(one.events) for one in executions]
+    order = sorted((place for place, one in enumerate(executions) if one.op != NONE), key=lambda place: executions[place].op)
+    ops = [executions[place].op for place in order]
+    owner: dict[int, int] = {}
+    for place, one in enumerate(executions):
+        if one.op == NONE or priced[place].priced.is_priced or place in owner or one.replayed:
+            continue
+        for outer in host.around(int(host.parent[one.op])):
+            if host.kind[outer] != OP or not has_price(str(prices.names[host.name[outer]])):
+                continue
+            inside = [order[at] for at in range(bisect_left(ops, outer), bisect_left(ops, host.within(outer)))]
+            mine = [other for other in inside if executions[other].device == one.device]
+            events = sorted(event for other in mine for event in executions[other].events)
+            if prices.of(outer, events, one.mark).priced.is_priced:
+                owner.update(dict.fromkeys(mine, outer))
+                break
+    found = [(one, priced[place]) for place, one in enumerate(executions) if place not in owner]
+    groups: dict[tuple[int, int], list[Execution]] = {}
+    for place, outer in owner.items():
+        groups.setdefault((outer, executions[place].device), []).append(executions[place])
+    for (outer, device), parts in groups.items():
+        events = sorted(event for part in parts for event in part.events)
+        made = Execution(outer, parts[0].launch, device, parts[0].mark, events=events)
+        found.append((made, prices.of(outer, events, made.mark)))
+    return found

@@ -1,0 +1,20 @@
+"""PyTorch profiler traces by their first bytes. Other programs write the same kind of JSON: Chrome traces of JAX or TensorFlow."""
+
+import re
+
+_OWN = re.compile(
+    rb'"(?:schemaVersion|deviceProperties|record_shapes|with_flops|with_stack|with_modules|profile_memory|cupti_version|cuda_driver_version'
+    rb'|hip_driver_version|baseTimeNanoseconds|trace_id|distributedInfo)"\s*:'
+    rb'|"cat"\s*:\s*"(?:cpu_op|python_function|cuda_runtime|cuda_driver|Operator|gpu_memcpy|gpu_user_annotation|ac2g|fwdbwd|user_annotation)"'
+    rb'|"External id"|"Trace name"'
+)
+_EVENT = re.compile(rb'"ph"\s*:\s*"[A-Za-z]"')
+_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+
+
+def looks_like_trace(head: bytes) -> bool:
+    """Whether a file begins as a trace of the PyTorch profiler does: an object or a bare list of events, with its words."""
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start[:1] not in (b"{", b"["):
+        return False
+    return bool(_OWN.search(head)) and bool(_EVENTS.search(head) or _EVENT.search(head) or b'"schemaVersion"' in head)

@@ -1,0 +1,186 @@
+"""What ran on one device: executions summed up by operation, steps, and when it was busy.
+
+Times overlap where queues do. Self times do not: of events that run at the same time the earlier has it, and communication only what
+nothing else covers, so self times add up to busy time and those of collectives are exposed.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from ...cost import Cost
+from ...resource import PCIE
+from ...workload import Avoidable
+from ..parts import UNKNOWN, DevicePart, Extent, Launched, Mark, Share, Subject, Tally
+from .calls import label
+from .columns import KERNEL, MEMCPY, NONE, Integers
+from .context import NOWHERE, Context, Contexts
+from .executions import Execution
+from .intervals import covered, merged, uncovered
+from .linking import Work
+from .pricing import PricedOp, Prices
+
+PS = 1000  # in a nanosecond
+GRAPH = "graph replay"
+NO_CAPTURE = "the capture of this graph was not recorded: profile the step that captures it, in this trace or another"
+NO_LAUNCH = "its launch was not recorded, and nothing that was recorded is like it"
+NO_OP = "no PyTorch op launched it"
+RECOMPUTED = "computes again in the backward pass what the forward pass did"
+_COLLECTIVE = re.compile(r"nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|sendrecv|cross_device", re.IGNORECASE)
+_LAYOUT = ("aten::contiguous", "aten::clone", "aten::copy_", "aten::_to_copy")
+
+
+class Row(Struct):
+    """An operation while it is summed up: its tally, and its kernels by name and grid."""
+
+    tally: Tally
+    kernels: dict[tuple[int, int], list[int]]
+
+
+class DeviceRows:
+    """One device: its events, and the executions on it."""
+
+    def __init__(
+        self, number: int, work: Work, executions: Sequence[tuple[Execution, PricedOp]], prices: Prices, contexts: Contexts
+    ) -> None:
+        self.number, self._work, self._prices, self._contexts = number, work, prices, contexts
+        self._executions = [(one, priced) for one, priced in executions if one.device == number]
+        self.events = np.flatnonzero(work.device == number)
+        self.start, self.end = work.start[self.events], work.end[self.events]
+        self.busy = merged(self.start, self.end)
+        self._self = self._self_times()
+        self._subjects: dict[tuple[int, Context, bool], Subject] = {}
+        self.owner: dict[int, Subject] = {}
+
+    def part(self, plane: str, name: str, hardware: object, complete: Mapping[Mark, bool], marks: Integers) -> DevicePart:
+        """What ran, and when."""
+        return DevicePart(
+            plane=plane,
+            ordinal=self.number,
+            name=name,
+            rates={},
+            wall_ps=int(self.busy[-1] - self.busy[0]) * PS,
+            busy_ps=int((self.busy[1::2] - self.busy[0::2]).sum()) * PS,
+            rows=self._rows(),
+            steps=self._extents(complete, marks),
+            begin_ps=int(self.busy[0]) * PS,
+            hardware=hardware,  # type: ignore[arg-type]
+        )
+
+    def _self_times(self) -> dict[int, int]:
+        """Of each event the time that it has to itself."""
+        names = self._work.name[self.events]
+        exchanges = [number for number in np.unique(names).tolist() if _COLLECTIVE.search(str(self._prices.names[number]))]
+        apart = np.isin(names, exchanges)
+        own = np.zeros(len(self.events), np.int64)
+        own[~apart] = uncovered(self.start[~apart], self.end[~apart])
+        rest = merged(self.start[~apart], self.end[~apart])
+        alone = uncovered(self.start[apart], self.end[apart])
+        own[apart] = alone - covered(rest, self.end[apart] - alone, self.end[apart])
+        return dict(zip(self.events.tolist(), own.tolist(), strict=True))
+
+    def _rows(self) -> dict[Subject, Tally]:
+        found: dict[Subject, Row] = {}
+        work = self._work
+        for one, priced in self._executions:
+            subject = self._subject(one, priced)
+            row = found.get(subject)
+            if row is None:
+                row = found[subject] = Row(Tally(), {})
+            begins, ends = work.start[one.events].tolist(), work.end[one.events].tolist()
+            time_ps = PS * _together(begins, ends)
+            tally = row.tally
+            tally.executions += one.whole
+            tally.kernels += len(one.events)
+            tally.time_ps += time_ps
+            tally.self_ps += PS * sum(self._self[event] for event in one.events)
+            if one.mark != NONE:
+                tally.steps.setdefault(one.mark, Share()).add(Share(1, time_ps))
+            for event, begin in zip(one.events, begins, strict=True):
+                self.owner[event] = subject
+                seen = row.kernels.setdefault((int(work.name[event]), int(work.grid[event])), [begin, 0, bool(one.twins)])
+                if seen[2] and not one.twins:  # what a recorded step launched tells the order of launches
+                    seen[0], seen[2] = begin, False
+                seen[1] += 1
+        for row in found.values():
+            row.tally.executions = max(row.tally.executions, 1)
+            row.tally.launched = [
+                Launched(str(self._prices.names[name]), first * PS, self._prices.grid(grid), count)
+                for (name, grid), (first, count, _) in row.kernels.items()
+            ]
+        return {subject: row.tally for subject, row in found.items()}
+
+    def _subject(self, one: Execution, priced: PricedOp) -> Subject:
+        context = self._contexts.of(one.op) if one.op != NONE else NOWHERE
+        lost = one.launch == NONE and not one.twins
+        key = (id(priced), context, lost or (one.replayed and one.op == NONE))
+        if key not in self._subjects:
+            self._subjects[key] = self._made(one, priced, context, lost)
+        return self._subjects[key]
+
+    def _made(self, one: Execution, priced: PricedOp, context: Context, lost: bool) -> Subject:
+        found, kind = priced.priced, int(self._work.kind[one.events[0]])
+        if one.replayed and one.op == NONE:
+            return Subject(name=GRAPH, category=GRAPH, module=context.region, cost=UNKNOWN, notes=(NO_CAPTURE,))
+        notes = list(found.notes)
+        if one.op == NONE and kind == KERNEL and not found.is_priced:
+            notes.append(NO_LAUNCH if lost else NO_OP)
+        if found.missing and not found.is_priced:
+            notes.append(f"unpriced: record with {found.missing}")
+        return Subject(
+            name=priced.name,
+            label=label(priced.name, priced.args) if one.op != NONE else "",
+            module=context.region,
+            category=found.category or ("kernel" if one.op == NONE else "unknown"),
+            scope="/".join(context.scope),
+            location=context.location,
+            phase=self._contexts.phase(context) if one.op != NONE else "",
+            towards=_towards(found.cost, self._prices.names[self._work.name[one.events[0]]], kind),
+            cost=UNKNOWN if found.cost is None else found.cost,
+            avoidable=_avoidable(priced),
+            work_provenance="shape",
+            bytes_provenance="profile" if one.op == NONE else "shape",
+            notes=tuple(dict.fromkeys(notes)),
+            conventions=tuple(sorted(found.by_convention.items())),
+            found=not (lost and kind == KERNEL),
+        )
+
+    def _extents(self, complete: Mapping[Mark, bool], marks: Integers) -> dict[Mark, Extent]:
+        """The work of each step: from its first event to its last, whatever else ran then."""
+        found: dict[Mark, Extent] = {}
+        mine = marks[self.events]
+        order = np.argsort(mine, kind="stable")
+        for mark in np.unique(mine).tolist():
+            if mark == NONE:
+                continue
+            first, last = np.searchsorted(mine[order], (mark, mark + 1))
+            start, end = self.start[order[first:last]], self.end[order[first:last]]
+            busy = int(uncovered(start, end).sum())
+            found[mark] = Extent(int(start.min()) * PS, int(end.max()) * PS, busy * PS, complete.get(mark, True))
+        return found
+
+
+def _together(begins: list[int], ends: list[int]) -> int:
+    """How long events of one execution last, those that overlap once."""
+    if len(begins) == 1:
+        return ends[0] - begins[0]
+    total, reach = 0, begins[0]
+    for begin, end in zip(begins, ends, strict=True):
+        total += max(0, end - max(begin, reach))
+        reach = max(reach, end)
+    return total
+
+
+def _towards(cost: Cost | None, name: object, kind: int) -> str:
+    """Which way a copy crosses the bus to the host."""
+    if kind != MEMCPY or cost is None or not cost.known(PCIE):
+        return ""
+    return "out" if "DtoH" in str(name) or "DeviceToHost" in str(name) else "in"
+
+
+def _avoidable(priced: PricedOp) -> tuple[Avoidable, ...]:
+    """What of an op the model did not need."""
+    needed = priced.priced.needed
+    return () if needed is None else (Avoidable(kind="", instead=needed, why=RECOMPUTED, unneeded="recomputed"),)

@@ -1,0 +1,107 @@
+"""Steps of a trace: what the host annotated as one, and what was launched while it lasted, from any thread.
+
+``torch.profiler`` annotates ``ProfilerStep#N``. Servers do not: there the outermost annotation that recurs and launches most of the work
+is a step. A step on the device's side (``gpu_user_annotation``) covers only some of its kernels, so it is not used.
+"""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from ..parts import Instance, numbered
+from .columns import ANNOTATION, NONE, OP, Integers
+from .host import Host
+
+LEAST_SHARE = 0.5  # of all launches that annotations have to cover to be steps
+_STEP = re.compile(r"ProfilerStep\*?#?\s*(\d+)?")
+_FAMILY = re.compile(r"[^\d\[({#]*")
+
+
+class Steps(Struct, frozen=True):
+    """Steps in order of time, by the host's clock."""
+
+    names: tuple[tuple[str, int | None], ...]
+    begins: Integers
+    ends: Integers
+
+    @property
+    def instances(self) -> tuple[Instance, ...]:
+        return numbered(self.names)
+
+    def at(self, instants: Integers) -> Integers:
+        """The step that each instant of the host falls into, or `NONE`."""
+        if not len(self.begins):
+            return np.full(len(instants), NONE)
+        place = np.searchsorted(self.begins, instants, side="right") - 1
+        return np.where((place >= 0) & (instants <= self.ends[place]), place, NONE)
+
+
+def steps_of(host: Host, names: Sequence[str], launched: Integers) -> Steps:
+    """The steps of a trace; ``launched`` is when work was launched."""
+    own = [number for number, name in enumerate(names) if isinstance(name, str) and _STEP.fullmatch(name)]
+    marked = np.flatnonzero(np.isin(host.name, own) & np.isin(host.kind, (OP, ANNOTATION)))
+    if len(marked):
+        return _steps(host, _apart(host, marked), names)
+    return _steps(host, _recurring(host, names, launched), names)
+
+
+def _steps(host: Host, places: Integers, names: Sequence[str]) -> Steps:
+    order = places[np.argsort(host.start[places], kind="stable")]
+    return Steps(tuple(_label(names[host.name[place]]) for place in order), host.start[order], host.end[order])
+
+
+def _label(name: str) -> tuple[str, int | None]:
+    """A step's name without its number, and the number.
+
+    >>> _label("ProfilerStep#12"), _label("execute_context_0(0)_generation_32(32)")
+    (('ProfilerStep', 12), ('execute_context_0(0)_generation_32(32)', None))
+    """
+    found = _STEP.fullmatch(name)
+    return ("ProfilerStep", int(found[1]) if found[1] else None) if found else (name, None)
+
+
+def _apart(host: Host, places: Integers) -> Integers:
+    """Of events, those of the thread that has most of them: a step that two threads annotate is one."""
+    threads, counts = np.unique(host.thread[places], return_counts=True)
+    mine = places[host.thread[places] == threads[np.argmax(counts)]]
+    mine = mine[np.argsort(host.start[mine], kind="stable")]
+    kept: list[int] = []
+    for place in mine.tolist():
+        if not kept or host.start[place] >= host.end[kept[-1]]:
+            kept.append(place)
+    return np.array(kept, np.int64)
+
+
+def _recurring(host: Host, names: Sequence[str], launched: Integers) -> Integers:
+    """The outermost annotations of one family that recur, do not overlap and cover most of the launches."""
+    annotations = np.flatnonzero(host.kind == ANNOTATION)
+    outer = np.array([place for place in annotations.tolist() if _outermost(host, place)], np.int64)
+    families: dict[str, list[int]] = {}
+    for place in outer.tolist():
+        families.setdefault(_family(names[host.name[place]]), []).append(place)
+    best, covered = np.array([], np.int64), LEAST_SHARE * max(len(launched), 1)
+    for mine in families.values():
+        places = _apart(host, np.array(mine, np.int64))
+        if len(places) < 2:
+            continue
+        steps = _steps(host, places, names)
+        count = int((steps.at(launched) != NONE).sum())
+        if count > covered:
+            best, covered = places, count
+    return best
+
+
+def _outermost(host: Host, place: int) -> bool:
+    return all(host.kind[outer] != ANNOTATION for outer in host.around(int(host.parent[place])))
+
+
+def _family(name: str) -> str:
+    """What names of steps have in common.
+
+    >>> _family("step[DECODE bs=32]"), _family("execute_context_1(128)_generation_0(0)")
+    ('step', 'execute_context_')
+    """
+    found = _FAMILY.match(str(name))
+    return found[0] if found else ""
