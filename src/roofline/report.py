@@ -138,8 +138,10 @@ class Point(Struct, frozen=True, kw_only=True):
     wall clock of the run. ``device_seconds`` is the sum over devices, which rates and efficiencies use: work and bytes are those of all
     devices. ``span_s`` is from the first device work to the last. ``time_s`` is ``at_roof_s``, what the needed work of the ops would take
     at their roofs, plus what is ``lost`` by cause: see `losses.lose`. ``hfu`` is the time that the matrix work would take at its peak rates
-    over the time, ``mfu`` the same of the work that the model needed; ``unneeded`` is the rest by class, as for ops. ``throughput`` is
-    there where it was said how many tokens or the like a step handles, by that word.
+    over the time, ``mfu`` the same of the work that the model needed; ``needed`` is that work where it is less than ``work``, ``unneeded``
+    the rest by class, as for ops. ``flops_by_convention`` has the FLOP as other counters count them, by their name: ``flop_counter`` is
+    PyTorch's (attention in full, recomputed scores and padding included). ``throughput`` is there where it was said how many tokens or the
+    like a step handles, by that word.
     """
 
     scope: str
@@ -166,7 +168,9 @@ class Point(Struct, frozen=True, kw_only=True):
     lost: dict[str, Number] = field(default_factory=dict)
     mfu: Number | None = None
     hfu: Number | None = None
+    needed: Amounts | None = None
     unneeded: dict[str, Number] = field(default_factory=dict)
+    flops_by_convention: dict[str, Number] = field(default_factory=dict)
     throughput: dict[str, Throughput] = field(default_factory=dict)
 
 

@@ -61,11 +61,11 @@ class StepsOnDevice(Struct, frozen=True, kw_only=True):
 class Avoidable(Struct, frozen=True, kw_only=True):
     """Work of an op that another way to write the program would spare.
 
-    ``kind`` is that of the finding about it, empty where nothing is to be done about it; ``instead`` what one execution would cost without it; ``why`` a clause for people, which
-    starts with a verb: "multiplies by one-hot rows". ``unneeded`` is the class of work that the model did not need (``recomputed``,
-    ``padded``, ``masked``, ``duplicated``, ``dense``, ``unused``, ``layout``, ``copied``, ``wide``), empty where the work is needed but
-    written in a costly way. ``group`` tells one decision of the author from another of the same kind; ``factor`` is how many times the
-    needed work ran.
+    ``kind`` is that of the finding about it, empty where there is nothing to be done; ``instead`` what one execution would cost without
+    it; ``why`` a clause for people, which starts with a verb: "multiplies by one-hot rows". ``unneeded`` is the class of work that the
+    model did not need (``recomputed``, ``padded``, ``masked``, ``duplicated``, ``dense``, ``unused``, ``layout``, ``copied``, ``wide``),
+    empty where the work is needed but written in a costly way. ``group`` tells one decision of the author from another of the same kind;
+    ``factor`` is how many times the needed work ran.
     """
 
     kind: str
@@ -94,8 +94,8 @@ class Op(Struct, frozen=True, kw_only=True):
     ``towards`` is which way a copy crosses the bus to the host, ``in`` to the device or ``out``, where the source knows.
     ``time_s`` is the duration of its kernels, ``self_time_s`` what is left without nested ops and earlier events on the same
     stream, so that self times sum to busy time. ``None`` is unknown. ``by_step_and_device`` has the parts in each step on each device,
-    where there are several devices; with one they are ``by_step``. A note is a caveat, or begins with `COUNTED`. ``conventions`` has the FLOP
-    as other counters count them (``flop_counter``), where that differs from ``cost``.
+    where there are several devices; with one they are ``by_step``. A note is a caveat, or begins with `COUNTED`.
+    ``conventions`` has the FLOP as other counters count them, by their name.
     """
 
     name: str

@@ -19,11 +19,12 @@ _EXACT_INT = 2**53  # beyond this a JSON reader may lose digits of an integer, s
 
 
 class _Work(Struct, frozen=True):
-    """What ran, what of it the model needed, and the rest by class."""
+    """What ran, what of it the model needed, the rest by class, and the FLOP as other counters count them."""
 
     cost: Cost
     needed: Cost
     unneeded: Mapping[str, Amount] = {}
+    conventions: Mapping[str, Amount] = {}
 
 
 _StepWork = dict[tuple[tuple[int, float], ...], _Work]  # by what ran: steps repeat each other, and differ in their times
@@ -144,13 +145,18 @@ def _work(ran: Sequence[tuple[Standing, float]]) -> _Work:
     """What these executions of these ops ran, and what of it was needed."""
     done = _sum((_directed(one.op), count, one.op.count) for one, count in ran)
     less = [(one.needed, count, one.op.count) for one, count in ran if one.needed]
+    conventions: dict[str, Amount] = {}
+    for one, count in ran:
+        for name, flops in one.op.conventions.items():
+            conventions[name] = conventions.get(name, 0) + part_of(flops, count, one.op.count)
     if not less:
-        return _Work(done, done)
+        return _Work(done, done, conventions=conventions)
     unneeded: dict[str, Amount] = {}
     for needed, count, of in less:
         for kind, amount in needed.unneeded.items():
             unneeded[kind] = unneeded.get(kind, 0) + part_of(amount, count, of)
-    return _Work(done, _sum((one.needed.cost if one.needed else _directed(one.op), count, one.op.count) for one, count in ran), unneeded)
+    kept = _sum((one.needed.cost if one.needed else _directed(one.op), count, one.op.count) for one, count in ran)
+    return _Work(done, kept, unneeded, conventions)
 
 
 def _sum(parts: Iterable[tuple[Cost, float, float]]) -> Cost:
@@ -178,14 +184,17 @@ def _average(parts: Sequence[_Part]) -> _Part:
     """The mean of complete steps; a time that one of them lacks is unknown."""
     cost, needed = (Cost.total(costs) for costs in zip(*((part.work.cost, part.work.needed) for part in parts), strict=True))
     unneeded: dict[str, Amount] = {}
+    conventions: dict[str, Amount] = {}
     for part in parts:
         for kind, amount in part.work.unneeded.items():
             unneeded[kind] = unneeded.get(kind, 0) + part_of(amount, 1, len(parts))
+        for name, flops in part.work.conventions.items():
+            conventions[name] = conventions.get(name, 0) + part_of(flops, 1, len(parts))
     losses = [part.losses for part in parts if part.losses is not None]
     time_s = _mean([part.time_s for part in parts])
     wall = _mean([None if part.time_s is None else part.time_s / part.devices for part in parts])
     return _Part(
-        work=_Work(_share(cost, len(parts)), _share(needed, len(parts)), unneeded),
+        work=_Work(_share(cost, len(parts)), _share(needed, len(parts)), unneeded, conventions),
         floors_s=sum(part.floors_s for part in parts) / len(parts),
         time_s=time_s,
         busy_s=_mean([part.busy_s for part in parts]),
@@ -278,7 +287,9 @@ def _point(scope: str, step: int | None, part: _Part, machine: Machine, correcti
         lost={cause: seconds / part.devices for cause, seconds in part.losses.lost.items()} if part.losses else {},
         mfu=_utilization(part.work.needed, machine, part.time_s),
         hfu=_utilization(cost, machine, part.time_s),
+        needed=amounts(part.work.needed, "FLOP") if part.work.unneeded else None,
         unneeded={kind: number(amount) or 0 for kind, amount in part.work.unneeded.items()},
+        flops_by_convention={name: number(tidy(flops)) or 0 for name, flops in part.work.conventions.items()},
     )
 
 

@@ -82,7 +82,7 @@ class Activity(Struct, frozen=True):
 NOTHING = Activity()
 
 
-class _Frame(Struct, frozen=True):
+class Frame(Struct, frozen=True):
     """A frame of Python: whose it is (``user``, ``framework`` or ``library``), its file and line, and its function."""
 
     whose: str
@@ -97,18 +97,18 @@ class _Frame(Struct, frozen=True):
         return f"{self.module}.{self.function}" if named else self.function
 
 
-def activity(stack: Sequence[str], users: Collection[str] = ()) -> Activity:
-    """What a thread does whose open events have these names, the outermost first.
+def activity(stack: Sequence[str | Frame], users: Collection[str] = ()) -> Activity:
+    """What a thread does whose open events have these names, the outermost first; a source that knows more gives frames of Python itself.
 
     ``users`` are base names of files that are known to be the user's, whatever they are called.
 
     >>> activity(["step", "$train.py:52 <lambda>", "$data.py:17 load_batch", "$time sleep"])
     Activity(kind='python', function='load_batch', location='data.py:17', callee='time.sleep', detail='')
     """
-    frames = [_frame(name, users) for name in stack]
-    plain = ["" if frame else name for name, frame in zip(stack, frames, strict=True)]
-    if (place := _first(stack, frames, COMPILES, TRACING)) is not None:
-        return _made("compile", frames[:place], detail=_compiled(stack))
+    frames = [one if isinstance(one, Frame) else _frame(one, users) for one in stack]
+    plain = [one if isinstance(one, str) and not frame else "" for one, frame in zip(stack, frames, strict=True)]
+    if (place := _first(plain, frames, COMPILES, TRACING)) is not None:
+        return _made("compile", frames[:place], detail=_compiled(plain))
     running = max((place for place, name in enumerate(plain) if name and RUNS.search(name)), default=None)
     if running is not None and (any(frames[running:]) or any(CALLBACKS.search(name) for name in plain[running:])):
         inside = _made("callback", frames[running:], detail=INSIDE)
@@ -127,20 +127,20 @@ def activity(stack: Sequence[str], users: Collection[str] = ()) -> Activity:
     return NOTHING
 
 
-def _frame(name: str, users: Collection[str]) -> _Frame | None:
+def _frame(name: str, users: Collection[str]) -> Frame | None:
     if not name.startswith("$"):
         return None
     if found := _FRAME.fullmatch(name):
         file = found["file"]
         name = file.removesuffix(".py")
         library = "framework" if name in FRAMEWORK else "library" if name in LIBRARY or name.startswith("<") else "user"
-        return _Frame("user" if file in users else library, f"{file}:{found['line']}", found["function"])
+        return Frame("user" if file in users else library, f"{file}:{found['line']}", found["function"])
     found = _BUILTIN.fullmatch(name)
-    return _Frame("library", "", found["function"], found["module"]) if found else None
+    return Frame("library", "", found["function"], found["module"]) if found else None
 
 
 def _first(
-    stack: Sequence[str], frames: Sequence[_Frame | None], events: "re.Pattern[str]", functions: Collection[str] | tuple[str, ...]
+    stack: Sequence[str], frames: Sequence[Frame | None], events: "re.Pattern[str]", functions: Collection[str] | tuple[str, ...]
 ) -> int | None:
     """The outermost event of a kind, or function of a framework that does the same: whole names in a set, beginnings in a tuple."""
     for place, (name, frame) in enumerate(zip(stack, frames, strict=True)):
@@ -154,7 +154,7 @@ def _first(
     return None
 
 
-def _made(kind: str, frames: Sequence[_Frame | None], callee: str = "", detail: str = "") -> Activity:
+def _made(kind: str, frames: Sequence[Frame | None], callee: str = "", detail: str = "") -> Activity:
     """An activity with the user's innermost frame; a lambda or generator goes by the function around it, at its own line."""
     mine = [frame for frame in frames if frame and frame.whose == "user"]
     if not mine:
@@ -171,7 +171,7 @@ def _compiled(stack: Sequence[str]) -> str:
     return ""
 
 
-def _read_back(frames: Sequence[_Frame | None]) -> str:
+def _read_back(frames: Sequence[Frame | None]) -> str:
     """How a value is read, as the user wrote it."""
     said = [READ_BACK.get(frame.function, "") for frame in frames if frame]
     return next((word for word in said if word), "")

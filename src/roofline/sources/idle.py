@@ -266,7 +266,7 @@ def _most(seen: Sequence[Activity]) -> Activity:
 def _input(one: Activity, gap: Gap, threads: Threads) -> str:
     if one.callee:
         return f"{one.callee}, called from {one.function}" if one.function else one.callee
-    missing = "" if threads.has_frames else " (Python calls were not recorded; {threads.with_frames} does)"
+    missing = "" if threads.has_frames else f" (Python calls were not recorded; {threads.with_frames} does)"
     return one.function or f"code between launches{missing}"
 
 

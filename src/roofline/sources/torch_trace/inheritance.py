@@ -45,7 +45,7 @@ def _keys(work: Work, places: Integers) -> list[Key]:
 
 def _same(one: Key, other: Key) -> bool:
     """Whether two events are alike in all that both say."""
-    return one[:2] == other[:2] and all(mine == NONE or mine == theirs for mine, theirs in zip(one[2:], other[2:], strict=True))
+    return one[:2] == other[:2] and all(mine in (NONE, theirs) for mine, theirs in zip(one[2:], other[2:], strict=True))
 
 
 def _references(work: Work, rest: Integers, marks: Integers) -> list[tuple[Integers, list[Key]]]:

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from ...cost import Cost
+from ...cost import NOTHING, Cost
 from ...resource import PCIE
+from ...torch_ops import Tensor
 from ...workload import Avoidable
 from ..parts import UNKNOWN, DevicePart, Extent, Launched, Mark, Share, Subject, Tally
 from .calls import label
@@ -29,7 +30,7 @@ NO_LAUNCH = "its launch was not recorded, and nothing that was recorded is like 
 NO_OP = "no PyTorch op launched it"
 RECOMPUTED = "computes again in the backward pass what the forward pass did"
 _COLLECTIVE = re.compile(r"nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|sendrecv|cross_device", re.IGNORECASE)
-_LAYOUT = ("aten::contiguous", "aten::clone", "aten::copy_", "aten::_to_copy")
+_COPIES = ("aten::contiguous", "aten::clone", "aten::copy_")
 
 
 class Row(Struct):
@@ -183,4 +184,23 @@ def _towards(cost: Cost | None, name: object, kind: int) -> str:
 def _avoidable(priced: PricedOp) -> tuple[Avoidable, ...]:
     """What of an op the model did not need."""
     needed = priced.priced.needed
-    return () if needed is None else (Avoidable(kind="", instead=needed, why=RECOMPUTED, unneeded="recomputed"),)
+    if needed is not None:
+        return (Avoidable(kind="", instead=needed, why=RECOMPUTED, unneeded="recomputed"),)
+    if priced.name in _COPIES and _turned([one for one in priced.args if isinstance(one, Tensor)]):
+        return (Avoidable(kind="layout-copies", instead=NOTHING, why="copies tensors only to change their layout", unneeded="layout"),)
+    return ()
+
+
+def _turned(tensors: Sequence[Tensor]) -> bool:
+    """Whether the first two tensors, of one shape and format, lie in memory in another order of their axes."""
+    if len(tensors) < 2 or tensors[0].shape != tensors[1].shape or tensors[0].dtype != tensors[1].dtype:
+        return False
+    orders = [_order(one) for one in tensors[:2]]
+    return None not in orders and orders[0] != orders[1]
+
+
+def _order(tensor: Tensor) -> tuple[int, ...] | None:
+    """The axes of a tensor from the slowest to the fastest; ``None`` if it is expanded or its strides are not known."""
+    if tensor.strides is None or 0 in tensor.strides:
+        return None
+    return tuple(sorted((axis for axis, size in enumerate(tensor.shape) if size > 1), key=lambda axis: -tensor.strides[axis]))  # type: ignore[index]

@@ -1,0 +1,107 @@
+"""A trace on its way to a part of a recording: linked, priced, summed up."""
+
+import re
+from os.path import basename
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from ...errors import SourceError
+from ...machine import Machine
+from ..parts import Mark, Part
+from .columns import NONE
+from .context import Contexts
+from .executions import executions_of
+from .graphs import replays_of
+from .host import host_of, launches_of
+from .idle import Waiting, explain
+from .inheritance import inherited
+from .linking import work_of
+from .pricing import Prices, priced_executions
+from .properties import device_of, rank_of
+from .reading import Trace
+from .rows import PS, DeviceRows
+from .steps import steps_of
+
+LAST = 3  # launches of a step, of which one has to have run for the step to be complete
+_LAUNCHES = re.compile(r"Launch")
+
+
+def part_of(trace: Trace, target: Machine | None, *, timeline: bool = False) -> Part:
+    """What a trace says, for the machine it is read for."""
+    return _Reader(trace, target).part(timeline)
+
+
+class _Reader:
+    """A trace on its way to a part."""
+
+    def __init__(self, trace: Trace, target: Machine | None) -> None:
+        self.trace, columns = trace, trace.columns
+        if not len(columns.device):
+            raise SourceError(
+                f"{trace.name}: no device activity in this trace; record it with ProfilerActivity.CUDA while the program runs"
+            )
+        origin = columns.begin()
+        self.names: list[Any] = list(columns.names)
+        self.host, self.launches = host_of(columns, origin), launches_of(columns, origin)
+        self.work = work_of(columns, origin, self.host, self.launches)
+        linked = self.work.launch != NONE
+        self.steps = steps_of(self.host, self.names, self.launches.start[np.unique(self.work.launch[linked])])
+        self.marks = np.full(len(self.work), NONE)
+        self.marks[linked] = self.steps.at(self.launches.start[self.work.launch[linked]])
+        self.target = target
+
+    def part(self, timeline: bool) -> Part:
+        columns, work = self.trace.columns, self.work
+        prices = Prices(columns, self.host, self.launches, work, _network(self.target))
+        accumulating = np.flatnonzero(self.host.name == columns.names.get("torch::autograd::AccumulateGrad", NONE))
+        prices.accumulate(self.steps.at(self.host.start[accumulating]).tolist(), accumulating.tolist())
+        twins = inherited(work, self.marks, self.host)
+        graphs = replays_of(work, self.host, self.launches, self.names, list(columns.extras))
+        executions = priced_executions(executions_of(work, self.marks, twins, graphs.ops, graphs.replayed), prices, self.host)
+        contexts = Contexts(self.host, self.names)
+        numbers = np.unique(work.device).tolist()
+        rows = [DeviceRows(number, work, executions, prices, contexts) for number in numbers]
+        devices = []
+        for one in rows:
+            name, hardware = device_of(self.trace.head, one.number, len(numbers) == 1)
+            devices.append(one.part(f"GPU {one.number}", name, hardware, self._complete(), self.marks))
+        waiting = [Waiting(one.number, one.busy, part) for one, part in zip(rows, devices, strict=True)]
+        reasons = explain(waiting, work, self.host, self.launches, self.names)
+        devices = [replace(part, idle=idle) for part, idle in zip(devices, reasons, strict=True)]
+        begun = int(self.steps.begins[0]) * PS if len(self.steps.begins) else None
+        return Part(
+            file=self.trace.name,
+            host=_host_name(self.trace),
+            devices=tuple(devices),
+            instances=self.steps.instances,
+            notes=tuple(dict.fromkeys(self.trace.notes)),
+            annotated_ps=begun,
+        )
+
+    def _complete(self) -> dict[Mark, bool]:
+        """Whether the last kernels that each step launched ran while the recording lasted."""
+        calls = [number for number, name in enumerate(self.names) if isinstance(name, str) and _LAUNCHES.search(name)]
+        places = np.flatnonzero(np.isin(self.launches.name, calls))
+        places = places[np.argsort(self.launches.start[places], kind="stable")]
+        marks = self.steps.at(self.launches.start[places])
+        ran = np.isin(places, self.work.launch)
+        return {mark: bool(ran[marks == mark][-LAST:].any()) for mark in np.unique(marks).tolist() if mark != NONE}
+
+
+def _network(target: Machine | None) -> Any:
+    if target is None:
+        return None
+    from ...formulas.network import network_of
+
+    return network_of(target)
+
+
+def _host_name(trace: Trace) -> str:
+    """What a trace is called among those of a run: its rank, else its file."""
+    rank = rank_of(trace.head)
+    if rank is not None:
+        return f"rank {rank}"
+    name = basename(trace.name).removesuffix(".gz").removesuffix(".json")
+    return name.removesuffix(".trace").removesuffix(".pt")

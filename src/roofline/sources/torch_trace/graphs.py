@@ -1,0 +1,108 @@
+"""Replays of CUDA and HIP graphs, event by event led to the ops that were captured into the graph.
+
+All events of a replay share its launch. If the capture was recorded, the launches between its begin and its end that left no event on a
+device are, in order, the events of a replay in order; each was made in an op with its shapes. HIP's launches name their kernels, CUDA's
+do not: there the kinds and the number have to agree. Pieces of a model that was captured in parts are replayed in the order of capture.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from .columns import KERNEL, MEMCPY, MEMSET, NONE, OP, Integers
+from .host import Host, Launches
+from .linking import Work
+
+_REPLAY = re.compile(r"(?:cu|cuda|hip)GraphLaunch")
+_BEGIN, _END = re.compile(r"StreamBeginCapture"), re.compile(r"StreamEndCapture")
+_KINDS = ((MEMSET, re.compile(r"Memset", re.IGNORECASE)), (MEMCPY, re.compile(r"Memcpy", re.IGNORECASE)), (KERNEL, re.compile(r"Launch")))
+
+
+class Capture(Struct):
+    """What was captured into one graph: the op of each launch, its kind, and the kernel's name where the launch gives it."""
+
+    ops: list[int]
+    kinds: list[int]
+    kernels: list[str]
+
+
+class Replays(Struct):
+    """Which events graphs launched, the ops that they were captured from, and how many replays have no capture."""
+
+    replayed: Integers
+    ops: dict[int, int]
+    unknown: int = 0
+
+
+def replays_of(work: Work, host: Host, launches: Launches, names: Sequence[Any], extras: Sequence[Any]) -> Replays:
+    """The replays of a trace, matched to the captures in it."""
+    calls = _numbers(names, _REPLAY)
+    replayed = np.zeros(len(work), np.int64)
+    linked = work.launch != NONE
+    replayed[linked] = np.isin(launches.name[work.launch[linked]], calls)
+    found = Replays(replayed, {})
+    if not replayed.any():
+        return found
+    captures = _captures(work, host, launches, names, extras)
+    events = np.flatnonzero(replayed)
+    order = np.argsort(work.launch[events], kind="stable")
+    _, firsts = np.unique(work.launch[events][order], return_index=True)
+    groups = sorted(np.split(events[order], firsts[1:]), key=lambda group: launches.start[work.launch[group[0]]])
+    after = 0
+    for group in groups:
+        place = _fitting(captures, after, work, group, names)
+        if place is None:
+            found.unknown += 1
+            continue
+        after = place + 1
+        found.ops.update(zip(group.tolist(), captures[place].ops, strict=True))
+    return found
+
+
+def _numbers(names: Sequence[Any], pattern: "re.Pattern[str]") -> list[int]:
+    return [number for number, name in enumerate(names) if isinstance(name, str) and pattern.search(name)]
+
+
+def _captures(work: Work, host: Host, launches: Launches, names: Sequence[Any], extras: Sequence[Any]) -> list[Capture]:
+    """The captures of a trace in order of time."""
+    begins = np.sort(launches.start[np.isin(launches.name, _numbers(names, _BEGIN))])
+    ends = np.sort(launches.start[np.isin(launches.name, _numbers(names, _END))])
+    kinds = {
+        number: kind for kind, pattern in reversed(_KINDS) for number in _numbers(names, pattern) if not _REPLAY.search(str(names[number]))
+    }
+    silent = np.flatnonzero(np.isin(launches.name, list(kinds)) & ~np.isin(np.arange(len(launches.start)), work.launch))
+    silent = silent[np.argsort(launches.start[silent], kind="stable")]
+    inside = host.nearest(host.enclosing(launches.thread[silent], launches.start[silent]), OP)
+    starts = launches.start[silent]
+    found = []
+    for begin in begins.tolist():
+        end = ends[np.searchsorted(ends, begin)] if np.searchsorted(ends, begin) < len(ends) else None
+        if end is None:
+            continue
+        first, last = np.searchsorted(starts, (begin, end))
+        mine = silent[first:last]
+        found.append(
+            Capture(
+                inside[first:last].tolist(),
+                [kinds[number] for number in launches.name[mine].tolist()],
+                [extras[number][1] if number != NONE else "" for number in launches.extra[mine].tolist()],
+            )
+        )
+    return [capture for capture in found if capture.ops]
+
+
+def _fitting(captures: Sequence[Capture], after: int, work: Work, group: Integers, names: Sequence[Any]) -> int | None:
+    """The next capture, in order and round again, that a replay may be of."""
+    for step in range(len(captures)):
+        place = (after + step) % len(captures)
+        one = captures[place]
+        if len(one.ops) != len(group) or NONE in one.ops:
+            continue
+        if one.kinds == work.kind[group].tolist() and all(
+            not kernel or kernel == str(names[number]) for kernel, number in zip(one.kernels, work.name[group].tolist(), strict=True)
+        ):
+            return place
+    return None

@@ -1,0 +1,189 @@
+"""Why the devices of a trace were idle: what the host's threads did in the gaps between their work (`roofline.sources.idle`)."""
+
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from ..host_activity import NOTHING, Activity, Frame, activity
+from ..idle import Gap, Reasons, gaps_between, reasons_of, unexplained
+from ..parts import DevicePart
+from .columns import ANNOTATION, MEMCPY, NONE, OP, PYTHON, Integers
+from .context import users_line
+from .host import Host, Launches
+from .linking import Work
+from .rows import PS
+
+_FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)")
+_BUILTIN = re.compile(r"<built-in (?:method|function) (?P<function>\w+)")
+_LOADER = re.compile(r"enumerate\(DataLoader\)|DataLoader|dataloader")
+_COMPILER = re.compile(r"_dynamo/convert_frame|_inductor/compile_fx|_inductor/codegen|_dynamo/symbolic_convert|_functorch/_aot_autograd")
+_COMPILES = re.compile(r"entire_frame_compile|backend_compile|compile_fx|dynamo_timed|CachingAutotuner\.benchmark")
+# Ops that read a value back from the device, as the user writes them.
+_READ_BACK = {
+    "aten::item": "item",
+    "aten::_local_scalar_dense": "item",
+    "aten::is_nonzero": "bool",
+    "aten::nonzero": "nonzero",
+    "aten::equal": "equal",
+    "aten::unique": "unique",
+    "aten::_unique2": "unique",
+    "aten::masked_select": "masked_select",
+}
+
+
+LOOK_BACK = 16  # events before an instant, of which the last one to end is looked for
+BETWEEN_OPS = 200_000  # nanoseconds that Python may take from one op to the next
+
+
+class Waiting(Struct):
+    """A device that waits: what ran on it, when it was busy, and its part of the recording."""
+
+    number: int
+    busy: Integers
+    part: DevicePart
+
+
+def explain(devices: Sequence[Waiting], work: Work, host: Host, launches: Launches, names: Sequence[Any]) -> list[Reasons]:
+    """The reasons of each device's idle time."""
+    looked = [gaps_between((one.busy * PS).tolist(), one.part.steps) for one in devices]
+    if not len(launches.start) or not len(host.start):
+        return [unexplained(gaps) for gaps in looked]
+    for one, gaps in zip(devices, looked, strict=True):
+        _neighbours(one.number, gaps, work, launches, names)
+    threads = _Threads(host, launches, names)
+    return [reasons_of(gaps, threads, several=len(devices) > 1) for gaps in looked]
+
+
+def _neighbours(device: int, gaps: Sequence[Gap], work: Work, launches: Launches, names: Sequence[Any]) -> None:
+    """Finds the work on either side of each gap: who launched what ended it, and the copies there."""
+    mine = np.flatnonzero(work.device == device)
+    starts, ends = work.start[mine], work.end[mine]
+    by_end = np.argsort(ends, kind="stable")
+    for gap in gaps:
+        after = mine[np.searchsorted(starts, gap.end // PS, side="left")]
+        before = mine[by_end[np.searchsorted(ends[by_end], gap.begin // PS, side="left")]]
+        launch = int(work.launch[after])
+        if launch != NONE:
+            gap.launched, gap.line = int(launches.start[launch]) * PS, int(launches.thread[launch])
+            if launch and launches.thread[launch - 1] == gap.line:
+                gap.before = int(launches.start[launch - 1]) * PS
+        copies = [_copy(work, names, int(event)) for event in (before, after) if work.kind[event] == MEMCPY]
+        gap.copy = max(copies, key=lambda copy: copy[1], default=("", 0))
+
+
+def _copy(work: Work, names: Sequence[Any], event: int) -> tuple[str, int]:
+    name = str(names[work.name[event]])
+    towards = "in" if "HtoD" in name or "HostToDevice" in name else "out" if "DtoH" in name or "DeviceToHost" in name else ""
+    return towards, max(int(work.bytes[event]), 0) if towards else 0
+
+
+class _Threads:
+    """What each thread of the host did at an instant."""
+
+    with_frames = "with_stack=True"
+
+    def __init__(self, host: Host, launches: Launches, names: Sequence[Any]) -> None:
+        self._host, self._launches, self._names = host, launches, names
+        self._known: dict[tuple[tuple[int, int], ...], Activity] = {}
+        self._spoken: dict[tuple[int, int], str | Frame] = {}
+        self._bounds = [tuple(map(int, np.searchsorted(launches.thread, (number, number + 1)))) for number in range(len(host.bounds))]
+        self.has_frames = bool((host.kind == PYTHON).any())
+        telling = host.kind == (PYTHON if self.has_frames else ANNOTATION if (host.kind == ANNOTATION).any() else OP)
+        counts = np.bincount(host.thread[telling], minlength=1)
+        self.driver: int | None = int(np.argmax(counts))
+
+    def changed(self, function: str) -> str:
+        """Traces do not say which shapes led to a compilation."""
+        return ""
+
+    def running_since(self, line: int | None, instant: int | None) -> int | None:
+        """In eager mode every launch stands for itself."""
+        return None
+
+    def at(self, line: int | None, instant: int) -> Activity:
+        """What a thread did at an instant."""
+        if line is None:
+            return NOTHING
+        stack = self._stack(line, instant // PS)
+        if stack not in self._known:
+            self._known[stack] = self._activity(stack) if stack else NOTHING
+        found = self._known[stack]
+        if not found.kind and not self.has_frames and self._between_ops(line, instant // PS):
+            return Activity("launch")
+        return found
+
+    def _between_ops(self, line: int, instant: int) -> bool:
+        """Whether a thread is between two ops that follow each other closely: in Python that launches."""
+        first, last = self._host.bounds[line]
+        place = first + int(np.searchsorted(self._host.start[first:last], instant, side="right"))
+        if place in (first, last):
+            return False
+        before = max(
+            int(self._host.end[one])
+            for one in range(max(first, place - LOOK_BACK), place)
+            if self._host.end[one] <= instant or one == place - 1
+        )
+        return int(self._host.start[place]) - min(before, instant) < BETWEEN_OPS
+
+    def _stack(self, line: int, instant: int) -> tuple[tuple[int, int], ...]:
+        """The events that are open on a thread, the outermost first, by kind and name; a call of the runtime comes last."""
+        host, found = self._host, list[tuple[int, int]]()
+        first, last = host.bounds[line]
+        place = first + int(np.searchsorted(host.start[first:last], instant, side="right")) - 1
+        for one in host.around(place if place >= first else NONE):
+            if host.end[one] > instant:
+                found.append((int(host.kind[one]), int(host.name[one])))
+        found.reverse()
+        first, last = self._bounds[line]
+        called = first + int(np.searchsorted(self._launches.start[first:last], instant, side="right")) - 1
+        if called >= first and self._launches.end[called] > instant:
+            found.append((NONE, int(self._launches.name[called])))
+        return tuple(found)
+
+    def _activity(self, stack: tuple[tuple[int, int], ...]) -> Activity:
+        found = activity([self._word(*one) for one in stack])
+        if found.kind != "wait" or found.detail:
+            return found
+        read = next((_READ_BACK[name] for _, number in stack if (name := str(self._names[number])) in _READ_BACK), "")
+        return Activity(found.kind, found.function, found.location, found.callee, read)
+
+    def _word(self, kind: int, number: int) -> str | Frame:
+        key = (kind, number)
+        if key not in self._spoken:
+            self._spoken[key] = _word(kind, str(self._names[number]))
+        return self._spoken[key]
+
+
+def _word(kind: int, name: str) -> str | Frame:
+    """An event in the words of `roofline.sources.host_activity`.
+
+    >>> _word(PYTHON, "train.py(31): load_batch").whose, _word(PYTHON, "torch/nn/modules/linear.py(134): forward").whose
+    ('user', 'framework')
+    """
+    if kind == PYTHON:
+        return _frame(name)
+    if _LOADER.search(name):
+        return Frame("library", "", name.partition("#")[0])
+    if _COMPILES.search(name):
+        return "backend_compile"
+    return f"aten::{name}" if kind == OP and not name.startswith(("aten::", "autograd::")) else name
+
+
+def _frame(name: str) -> str | Frame:
+    if _COMPILER.search(name):
+        return "backend_compile"
+    if found := _BUILTIN.match(name):
+        return Frame("library", "", found["function"])
+    found = _FRAME.fullmatch(name)
+    if found is None:
+        return Frame("framework", "", name)
+    file = found["file"].replace("\\", "/")
+    if line := users_line(name):
+        return Frame("user", line, found["function"])
+    short = file.rpartition("/")[2].removesuffix(".py")
+    loads = "torch/utils/data" in file or short in sys.stdlib_module_names or file.startswith("<")
+    return Frame("library" if loads else "framework", f"{file}:{found['line']}", found["function"])
