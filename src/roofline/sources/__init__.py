@@ -19,7 +19,7 @@ from ..input_limits import limits
 from ..machine import Machine
 from ..workload import Recording
 from . import unsupported
-from .files import files_of, head_of, local_file, profiles_in
+from .files import files_of, head_of, local_file, profiles_in, traces_in
 from .remote import Progress, is_remote
 from .samples import is_sample
 from .xspace import PROFILES
@@ -70,7 +70,7 @@ def find(path: Path | str) -> Source:
     if is_remote(path) and str(path).endswith(PROFILES):
         return PROFILE  # its content is seen when it is copied
     if os.path.isdir(path):
-        return PROFILE if profiles_in(path) else PROGRAM
+        return PROFILE if profiles_in(path) else TRACE if traces_in(path) else PROGRAM
     head = head_of(path)
     if not head:
         raise SourceError(f"{path}: the file is empty")
@@ -102,7 +102,7 @@ def read(
     runs of several files and remote ones. ``progress`` is called with how much is read and how much there is.
     """
     files = files_of([os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)])
-    source = PROFILE if len(files) > 1 else None if _is_copied(files[0]) else find(files[0])
+    source = None if len(files) == 1 and _is_copied(files[0]) else find(files[0])
     if cluster and not (source and source.hosts):
         raise UsageError(f"{files[0]}: not a profile; --cluster reads profiles only")
     if source is None:

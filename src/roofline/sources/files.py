@@ -12,6 +12,8 @@ from ..units import parse
 from .pipes import opened_path
 from .remote import Progress, is_folder, is_remote, local_copy, remote_profiles
 from .samples import sample_or_path
+from .torch_trace import TRACES
+from .torch_trace.recognition import looks_like_trace
 from .xspace import PROFILES
 
 HEAD_BYTES = int(parse("64 KiB", "B"))
@@ -25,13 +27,58 @@ def files_of(paths: Sequence[str]) -> list[str]:
     path = paths[0]
     if is_remote(path):
         return _one_run(remote_profiles(path), path) if is_folder(path) else [path]
-    profiles = profiles_in(path) if os.path.isdir(path) else []
-    return _one_run(profiles, Path(path).as_posix()) if profiles else [path]  # other folders are read as a whole
+    if not os.path.isdir(path):
+        return [path]
+    if profiles := profiles_in(path):
+        return _one_run(profiles, Path(path).as_posix())
+    if traces := traces_in(path):
+        return _ranks(traces, Path(path).as_posix())
+    return [path]  # other folders are read as a whole
 
 
 def profiles_in(folder: Path | str) -> list[str]:
     """The profiles in a run folder or in a log folder above it, in order of name."""
     return [file.as_posix() for file in sorted(files_below(folder)) if file.name.endswith(PROFILES)]
+
+
+def traces_in(folder: Path | str) -> list[str]:
+    """The PyTorch traces of a run's ranks: those that torch.profiler named for TensorBoard, else JSON files of the folder by content.
+
+    What was recorded while graphs were captured is no rank of its own.
+    """
+    below = [file for file in files_below(folder) if file.name.endswith(TRACES)]
+    found = below or [file for file in sorted(Path(folder).iterdir()) if file.name.endswith((".json", ".json.gz")) and is_trace(file)]
+    ranks = [file for file in found if "capture" not in file.name]
+    return [file.as_posix() for file in ranks or found]
+
+
+def is_trace(path: Path | str) -> bool:
+    """Whether a file is a PyTorch trace, by its first bytes."""
+    try:
+        return looks_like_trace(head_of(path))
+    except SourceError:
+        return False
+
+
+def _ranks(files: Sequence[str], folder: str) -> list[str]:
+    """The traces of one recording: ``WORKER.TIMESTAMP.pt.trace.json`` of each worker once."""
+    ranks = _one_run(files, folder)
+    workers = [_worker(file) for file in ranks]
+    twice = next((worker for worker in workers if workers.count(worker) > 1), None)
+    if twice is not None:
+        raise SourceError(f"{folder}: {workers.count(twice)} traces of {twice} in this folder; name the one to read, or one of each rank")
+    return ranks
+
+
+def _worker(file: str) -> str:
+    """Whose trace a file is.
+
+    >>> _worker("log/host_12.1700000000000.pt.trace.json.gz"), _worker("log/rank0.json")
+    ('host_12', 'rank0')
+    """
+    name = file.rpartition("/")[2].removesuffix(".gz").removesuffix(".json").removesuffix(".trace").removesuffix(".pt")
+    worker, _, stamp = name.rpartition(".")
+    return worker if worker and stamp.isdecimal() else name
 
 
 def files_below(folder: Path | str) -> Iterator[Path]:
@@ -44,8 +91,10 @@ def files_below(folder: Path | str) -> Iterator[Path]:
 def _hosts(paths: Sequence[str]) -> list[str]:
     if not paths:
         raise SourceError("no profile given; name the .xplane.pb files of a run")
-    if not all(path.endswith(PROFILES) for path in paths):
-        raise UsageError("several files must be the .xplane.pb files of one run; to compare two inputs use: roofline compare A B")
+    if not all(path.endswith(PROFILES) for path in paths) and not all(not is_remote(path) and is_trace(path) for path in paths):
+        raise UsageError(
+            "several files must be the .xplane.pb files or PyTorch traces of one run; to compare two inputs use: roofline compare A B"
+        )
     seen: dict[str, str] = {}
     for path in paths:
         place = path if is_remote(path) else os.path.realpath(path)

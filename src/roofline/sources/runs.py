@@ -19,6 +19,7 @@ from ..errors import RooflineError, SourceError
 from . import find
 from .files import head_of
 from .hlo_dump import program_files
+from .torch_trace import TRACES
 from .xspace import PROFILES
 
 # What may be something of ours; the head of the file decides.
@@ -159,6 +160,7 @@ class _Glance:
     def _of_folder(self, root: Path, folder: Path, files: list[tuple[Path, os.stat_result]]) -> Iterator[Run]:
         name = str(folder.relative_to(root)) if folder != root else ""
         profiles = [(file, state) for file, state in files if file.name.endswith(PROFILES)]
+        traces = [(file, state) for file, state in files if file.name.endswith(TRACES)]
         if folder.parent.parts[-2:] == ("plugins", "profile"):
             # Beside the profiles are other views of the same run, which the profiler wrote for other tools.
             if profiles:
@@ -166,7 +168,9 @@ class _Glance:
             return
         if len(profiles) > 1:
             yield _run(folder, f"{name or folder.name} (all {len(profiles)} as hosts of one run)", "profile", profiles)
-        for file, state in profiles:
+        if len(traces) > 1:
+            yield _run(folder, f"{name or folder.name} (all {len(traces)} as ranks of one run)", "profile", traces)
+        for file, state in (*profiles, *traces):
             yield _run(file, str(file.relative_to(root)), "profile", [(file, state)])
         if any(_DUMPED.match(file.name) for file, _ in files):
             try:
@@ -177,7 +181,7 @@ class _Glance:
             yield _run(folder, name or folder.name, "program", [(file, state) for file, state in files if file in programs])
             return
         for file, state in files:
-            if not file.name.endswith(PROFILES) and (kind := self._kind_of_candidate(file, state)):
+            if not file.name.endswith((*PROFILES, *TRACES)) and (kind := self._kind_of_candidate(file, state)):
                 yield _run(file, str(file.relative_to(root)), kind, [(file, state)])
 
     def _kind_of_candidate(self, file: Path, state: os.stat_result) -> str:

@@ -9,14 +9,10 @@ from .files import files_below, head_of
 
 PROFILE = "record with jax.profiler and name its .xplane.pb file"
 BESIDE = "name the .xplane.pb file that was written beside it"
-TABLE = "export its ops as a table (docs/tables.md), or collect counters with: ncu --set full --csv --page raw"
 COUNTERS = "collect counters with: ncu --set full --csv --page raw"
 MOST_FILES = 200  # of a folder that are looked at
 
 _EVENT = re.compile(rb'"ph"\s*:\s*"[A-Za-z]"')
-_TORCH = re.compile(
-    rb'"(?:schemaVersion|deviceProperties|record_shapes|with_flops|cupti_version|baseTimeNanoseconds)"|"cpu_op"|"Trace name"'
-)
 _MAGIC = (
     (b"SQLite format 3\0", "an SQLite database, as nsys export writes", COUNTERS),
     (b"NVR\0", "an Nsight Compute report", "print it as CSV with: ncu --import FILE --csv --page raw"),
@@ -48,13 +44,9 @@ def recognise(head: bytes, name: str) -> tuple[str, str]:
     if head.startswith(b"\x80") and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         return "a Python pickle", ""
     if head.lstrip()[:1] in (b"{", b"[") and (b'"traceEvents"' in head or _EVENT.search(head)):
-        if _TORCH.search(head):
-            return "a PyTorch profiler trace", TABLE
         if b'"highres-ticks"' in head or plain.endswith(".trace.json") or "perfetto_trace" in plain:
             return "a Chrome trace of a JAX or TensorFlow profile", BESIDE
         return "a Chrome trace", PROFILE
-    if head.lstrip()[:1] == b"{" and _TORCH.search(head):
-        return "a PyTorch profiler trace", TABLE
     return "", ""
 
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from ...errors import SourceError
 from ...machine import Machine
 from ..parts import Mark, Part
+from ..timeline import spans
 from .columns import NONE
 from .context import Contexts
 from .executions import executions_of
@@ -19,7 +20,7 @@ from .idle import Waiting, explain
 from .inheritance import inherited
 from .linking import work_of
 from .pricing import Prices, priced_executions
-from .properties import device_of, rank_of
+from .properties import device_of, rank_of, world_size_of
 from .reading import Trace
 from .rows import PS, DeviceRows
 from .steps import steps_of
@@ -54,7 +55,7 @@ class _Reader:
 
     def part(self, timeline: bool) -> Part:
         columns, work = self.trace.columns, self.work
-        prices = Prices(columns, self.host, self.launches, work, _network(self.target))
+        prices = Prices(columns, self.host, self.launches, work, _network(self.target), world_size_of(self.trace.head))
         accumulating = np.flatnonzero(self.host.name == columns.names.get("torch::autograd::AccumulateGrad", NONE))
         prices.accumulate(self.steps.at(self.host.start[accumulating]).tolist(), accumulating.tolist())
         twins = inherited(work, self.marks, self.host)
@@ -62,14 +63,19 @@ class _Reader:
         executions = priced_executions(executions_of(work, self.marks, twins, graphs.ops, graphs.replayed), prices, self.host)
         contexts = Contexts(self.host, self.names)
         numbers = np.unique(work.device).tolist()
+        rank = rank_of(self.trace.head)
         rows = [DeviceRows(number, work, executions, prices, contexts) for number in numbers]
         devices = []
         for one in rows:
             name, hardware = device_of(self.trace.head, one.number, len(numbers) == 1)
-            devices.append(one.part(f"GPU {one.number}", name, hardware, self._complete(), self.marks))
+            part = one.part(f"GPU {one.number}", name, hardware, self._complete(), self.marks)
+            devices.append(part if rank is None or len(numbers) > 1 else replace(part, ordinal=rank))
         waiting = [Waiting(one.number, one.busy, part) for one, part in zip(rows, devices, strict=True)]
         reasons = explain(waiting, work, self.host, self.launches, self.names)
         devices = [replace(part, idle=idle) for part, idle in zip(devices, reasons, strict=True)]
+        if timeline:
+            shown = spans(devices)
+            devices = [replace(part, lanes=one.lanes(shown, part.rows)) for one, part in zip(rows, devices, strict=True)]
         begun = int(self.steps.begins[0]) * PS if len(self.steps.begins) else None
         return Part(
             file=self.trace.name,

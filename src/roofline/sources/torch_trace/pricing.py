@@ -43,8 +43,8 @@ class PricedOp(Struct, frozen=True):
 class Prices:
     """Prices of executions; calls that are alike in everything that is recorded are priced once."""
 
-    def __init__(self, columns: Columns, host: Host, launches: Launches, work: Work, network: Network | None) -> None:
-        self._host, self._launches, self._work, self._network = host, launches, work, network
+    def __init__(self, columns: Columns, host: Host, launches: Launches, work: Work, network: Network | None, world: int | None) -> None:
+        self._host, self._launches, self._work, self._network, self._world = host, launches, work, network, world
         self.names: Sequence[Any] = list(columns.names)
         self._texts, self._extras, self._grids = list(columns.arguments), list(columns.extras), list(columns.grids)
         self._args: dict[int, tuple[Any, ...]] = {NONE: ()}
@@ -105,6 +105,8 @@ class Prices:
         copied = next((word for key in kernels if key[1] == MEMCPY and (word := self._copied(key[4]))), "")
         if copied:
             extra["memcpy_kind"] = copied
+        if self._world and not extra.get("Group size"):
+            extra["Group size"] = self._world
         return PricedOp(name, args, price(Call(name, args=args, kernels=launched, extra=extra, network=self._network)))
 
     def _sizes(self, mark: int) -> tuple[int, ...]:

@@ -14,7 +14,8 @@ from ...cost import NOTHING, Cost
 from ...resource import PCIE
 from ...torch_ops import Tensor
 from ...workload import Avoidable
-from ..parts import UNKNOWN, DevicePart, Extent, Launched, Mark, Share, Subject, Tally
+from ..parts import UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
+from ..timeline import Span, busy_in, lane
 from .calls import label
 from .columns import KERNEL, MEMCPY, NONE, Integers
 from .context import NOWHERE, Context, Contexts
@@ -147,6 +148,30 @@ class DeviceRows:
             conventions=tuple(sorted(found.by_convention.items())),
             found=not (lost and kind == KERNEL),
         )
+
+    def lanes(self, shown: Sequence[Span], rows: Mapping[Subject, Tally]) -> tuple[Lane, ...]:
+        """What it did in each bucket of some spans of time."""
+        places = {subject: place for place, subject in enumerate(rows)}
+        owners = [places[self.owner[event]] for event in self.events.tolist()]
+        own = np.array([self._self[event] for event in self.events.tolist()], np.int64) * PS
+        begins = self.end * PS - own  # what an event has to itself is its end: earlier ones cover its begin
+        return tuple(self._lane(span, begins, own, owners) for span in shown)
+
+    def _lane(self, span: Span, begins: Integers, own: Integers, owners: Sequence[int]) -> Lane:
+        buckets = span.buckets
+        spent = [dict[int, int]() for _ in range(buckets.count)]
+        first = np.searchsorted(self.start * PS, buckets.begin_ps - int(own.max(initial=0)), side="left")
+        for event in range(int(first), len(owners)):
+            begin, end = int(begins[event]), int(begins[event] + own[event])
+            if begin >= buckets.end_ps and self.start[event] * PS >= buckets.end_ps:
+                break
+            begin, end = max(begin, buckets.begin_ps), min(end, buckets.end_ps)
+            while begin < end:
+                bucket = (begin - buckets.begin_ps) // buckets.width_ps
+                until = min(end, buckets.begin_ps + (bucket + 1) * buckets.width_ps)
+                spent[bucket][owners[event]] = spent[bucket].get(owners[event], 0) + until - begin
+                begin = until
+        return lane(span, spent, busy_in(buckets, (self.busy * PS).tolist()))
 
     def _extents(self, complete: Mapping[Mark, bool], marks: Integers) -> dict[Mark, Extent]:
         """The work of each step: from its first event to its last, whatever else ran then."""
