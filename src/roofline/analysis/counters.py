@@ -90,8 +90,13 @@ def join(recording: Recording, launches: Sequence[Launch], uses: Iterable[Kernel
         if owner is not None:
             counted.setdefault(owner, []).append(launch)
     of_op: dict[int, list[tuple[KernelUse, list[Launch]]]] = {}
+    pooled: dict[tuple[int, str, tuple[int, ...] | None], tuple[KernelUse, list[Launch]]] = {}
     for place, use in enumerate(kernels):
-        of_op.setdefault(use.op_index, []).append((use, counted.get(place, [])))
+        key = (use.op_index, use.kernel_name, use.grid)
+        had, seen = pooled.get(key, (replace(use, count=0), []))
+        pooled[key] = (replace(had, count=had.count + use.count), [*seen, *counted.get(place, [])])
+    for use, seen in pooled.values():
+        of_op.setdefault(use.op_index, []).append((use, seen))
     ops = tuple(_counted(op, of_op.get(index, [])) for index, op in enumerate(recording.workload))
     notes = _notes(launches, owners, ops, {index for index, pairs in of_op.items() if pairs})
     return replace(recording, workload=Workload(ops), notes=(*recording.notes, *notes))
@@ -99,9 +104,9 @@ def join(recording: Recording, launches: Sequence[Launch], uses: Iterable[Kernel
 
 def _merge(uses: Iterable[KernelUse]) -> list[KernelUse]:
     """One use for each kernel and grid of an op, in the order of first launches: the program once, however often it ran."""
-    merged: dict[tuple[int, str, tuple[int, ...] | None], KernelUse] = {}
+    merged: dict[tuple[int, str, tuple[int, ...] | None, int], KernelUse] = {}
     for use in uses:
-        key = (use.op_index, use.kernel_name, use.grid)
+        key = (use.op_index, use.kernel_name, use.grid, use.nth)
         had = merged.get(key)
         merged[key] = replace(had, order=min(had.order, use.order), count=had.count + use.count) if had else use
     return sorted(merged.values(), key=lambda use: use.order)

@@ -58,7 +58,7 @@ def merge(parts: Iterable[Part], format: str) -> Recording:
         coverage=_coverage(ordered),
         kernels=tuple(
             [
-                KernelUse(place, launched.kernel, launched.first_ps, launched.grid, launched.count)
+                KernelUse(place, launched.kernel, launched.first_ps, launched.grid, launched.count, launched.nth)
                 for place, (_, row) in enumerate(rows)
                 for launched in row.total.launched
             ]

@@ -67,12 +67,13 @@ class Share(Struct):
 
 
 class Launched(Struct, frozen=True):
-    """A kernel that an operation launches: when it first did, with how many blocks, and how often."""
+    """A kernel that an operation launches: when it first did, with how many blocks, how often, and which of those in a step it is."""
 
     kernel: str
     first_ps: int
     grid: tuple[int, ...] | None
     count: int
+    nth: int = 0
 
 
 class Tally(Struct):

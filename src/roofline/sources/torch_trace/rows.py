@@ -25,6 +25,7 @@ from .linking import Work
 from .pricing import PricedOp, Prices
 
 PS = 1000  # in a nanosecond
+MOST_IN_STEP = 500  # launches of one kernel by one operation in a step that are told apart
 GRAPH = "graph replay"
 NO_CAPTURE = "the capture of this graph was not recorded: profile the step that captures it, in this trace or another"
 NO_LAUNCH = "its launch was not recorded, and nothing that was recorded is like it"
@@ -35,10 +36,11 @@ _COPIES = ("aten::contiguous", "aten::clone", "aten::copy_")
 
 
 class Row(Struct):
-    """An operation while it is summed up: its tally, and its kernels by name and grid."""
+    """An operation while it is summed up: its tally, its kernels by name, grid and place in a step, and how often a step had each."""
 
     tally: Tally
-    kernels: dict[tuple[int, int], list[int]]
+    kernels: dict[tuple[int, int, int], list[int]]
+    seen: dict[tuple[int, int, int], int]
 
 
 class DeviceRows:
@@ -90,7 +92,7 @@ class DeviceRows:
             subject = self._subject(one, priced)
             row = found.get(subject)
             if row is None:
-                row = found[subject] = Row(Tally(), {})
+                row = found[subject] = Row(Tally(), {}, {})
             begins, ends = work.start[one.events].tolist(), work.end[one.events].tolist()
             time_ps = PS * _together(begins, ends)
             tally = row.tally
@@ -102,15 +104,18 @@ class DeviceRows:
                 tally.steps.setdefault(one.mark, Share()).add(Share(1, time_ps))
             for event, begin in zip(one.events, begins, strict=True):
                 self.owner[event] = subject
-                seen = row.kernels.setdefault((int(work.name[event]), int(work.grid[event])), [begin, 0, bool(one.twins)])
-                if seen[2] and not one.twins:  # what a recorded step launched tells the order of launches
-                    seen[0], seen[2] = begin, False
+                name, grid = int(work.name[event]), int(work.grid[event])
+                nth = row.seen.get((name, grid, one.mark), 0)
+                row.seen[name, grid, one.mark] = min(nth + 1, MOST_IN_STEP)
+                seen = row.kernels.setdefault((name, grid, nth), [begin, 0, one.mark])
+                if seen[2] == NONE != one.mark:  # what a recorded step launched tells the order of launches
+                    seen[0], seen[2] = begin, one.mark
                 seen[1] += 1
         for row in found.values():
             row.tally.executions = max(row.tally.executions, 1)
             row.tally.launched = [
-                Launched(str(self._prices.names[name]), first * PS, self._prices.grid(grid), count)
-                for (name, grid), (first, count, _) in row.kernels.items()
+                Launched(str(self._prices.names[name]), first * PS, self._prices.grid(grid), count, nth)
+                for (name, grid, nth), (first, count, _) in row.kernels.items()
             ]
         return {subject: row.tally for subject, row in found.items()}
 
