@@ -75,10 +75,10 @@ class Columns:
 
     def __init__(self) -> None:
         self.names, self.threads, self.grids = Numbered(), Numbered(), Numbered()
-        self.arguments, self.extras, self.queues = Numbered(), Numbered(), Numbered()
+        self.arguments, self.extras, self.queues, self.kernels = Numbered(), Numbered(), Numbered(), Numbered()
         self.host = Table("thread", "start", "length", "name", "kind", "arguments", "sequence", "extra")
         self.launches = Table("thread", "start", "length", "name", "correlation", "extra")
-        self.device = Table("device", "queue", "start", "length", "name", "kind", "correlation", "grid", "bytes", "extra", "node")
+        self.device = Table("device", "queue", "start", "length", "kernel", "correlation", "extra")
 
     def begin(self) -> int:
         """When the first event began."""
@@ -92,10 +92,9 @@ class Columns:
         groups: dict[str | None, list[Event]] = {category: [] for category in _WANTED}
         for event in events:
             group = groups.get(event.cat)
-            if group is not None:
+            if group is not None and event.ph == "X":
                 group.append(event)
-        for category, found in groups.items():
-            mine = [event for event in found if event.ph == "X"]
+        for category, mine in groups.items():
             if mine and category in HOST:
                 self._add_host(mine, HOST[category])
             elif mine and category in LAUNCHES:
@@ -161,30 +160,21 @@ class Columns:
         )
 
     def _add_device(self, events: list[Event], kind: int) -> None:
-        devices, queues, correlations, grids, moved, extras, nodes = [], [], [], [], [], [], []
+        devices, queues, kernels, correlations, extras = [], [], [], [], []
+        names, grids, numbered = self.names, self.grids, self.kernels
         for event in events:
             args = event.args or _NO_ARGS
             device = event.pid if args.device is None else args.device
             devices.append(device if isinstance(device, int) and abs(device) < _FAR_NS else 0)
             queues.append(self.queues[event.tid if args.stream is None else args.stream])
             correlations.append(NONE if args.correlation is None else args.correlation)
-            grids.append(NONE if args.grid is NOT_SAID else self.grids[bytes(args.grid)])
-            moved.append(NONE if kind == KERNEL else _whole(args.bytes, args.size))
+            grid = NONE if args.grid is NOT_SAID else grids[bytes(args.grid)]
+            moved = NONE if kind == KERNEL else _whole(args.bytes, args.size)
+            kernels.append(numbered[names[event.name], kind, grid, moved])
             extras.append(NONE if args.collective is NOT_SAID else self._extra(args))
-            nodes.append(NONE if args.node is None else args.node)
         starts, lengths = _times(events)
         self.device.extend(
-            device=devices,
-            queue=queues,
-            start=starts,
-            length=lengths,
-            name=[self.names[event.name] for event in events],
-            kind=np.full(len(events), kind),
-            correlation=correlations,
-            grid=grids,
-            bytes=moved,
-            extra=extras,
-            node=nodes,
+            device=devices, queue=queues, start=starts, length=lengths, kernel=kernels, correlation=correlations, extra=extras
         )
 
 

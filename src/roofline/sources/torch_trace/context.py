@@ -7,6 +7,7 @@ started with the same sequence number.
 import re
 import sys
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from msgspec import Struct
@@ -25,14 +26,13 @@ _OPTIMIZER = re.compile(r"Optimizer\.step#(.*)")
 
 
 class Context(Struct, frozen=True):
-    """Where an op stands. ``sequence`` is the number that joins backward and forward."""
+    """Where an op stands."""
 
     scope: tuple[str, ...] = ()
     location: str = ""
     region: str = ""
     backward: bool = False
     optimizer: bool = False
-    sequence: int = NONE
 
 
 NOWHERE = Context()
@@ -46,24 +46,29 @@ class Contexts:
         self._known: dict[int, Context] = {NONE: NOWHERE}
         started = [number for number, name in enumerate(names) if isinstance(name, str) and name.startswith(BACKWARD)]
         self.has_backward = bool(len(host.name)) and bool(np.isin(host.name, started).any())
-        self._forward: dict[int, int] | None = None
+        self._interned = {NOWHERE: NOWHERE}
+        self._steps: dict[tuple[int, int, int], Context] = {}
 
     def of(self, place: int) -> Context:
-        """The context of an op; of a backward op with the scope and location of its forward op."""
+        """The context of an op; of a backward op with the scope and location of its forward op. Equal ones are one object."""
         own = self._at(place)
-        if not own.backward or own.sequence == NONE:
+        if not own.backward or not self._says_more:
             return own
-        forward = self._forward_ops().get(own.sequence)
+        sequence = next((number for outer in self._host.around(place) if (number := int(self._host.sequence[outer])) != NONE), NONE)
+        forward = self._forward_ops.get(sequence)
         if forward is None:
             return own
         theirs = self._at(forward)
-        return Context(theirs.scope or own.scope, theirs.location or own.location, own.region or theirs.region, True, False, own.sequence)
+        return self._one(Context(theirs.scope or own.scope, theirs.location or own.location, own.region or theirs.region, True))
 
     def phase(self, context: Context) -> str:
         """Forward or backward, in a program that has both."""
         if not self.has_backward or context.optimizer:
             return ""
         return "backward" if context.backward else "forward"
+
+    def _one(self, context: Context) -> Context:
+        return self._interned.setdefault(context, context)
 
     def _at(self, place: int) -> Context:
         waiting = []
@@ -72,44 +77,32 @@ class Contexts:
             place = int(self._host.parent[place])
         found = self._known[place]
         for inner in reversed(waiting):
-            found = self._known[inner] = self._inside(found, inner)
+            step = (id(found), int(self._host.name[inner]), int(self._host.kind[inner]))
+            if step not in self._steps:
+                self._steps[step] = self._one(self._inside(found, inner))
+            found = self._known[inner] = self._steps[step]
         return found
 
     def _inside(self, outer: Context, place: int) -> Context:
         """The context inside of an event."""
-        host, name = self._host, str(self._names[self._host.name[place]])
-        kind, sequence = host.kind[place], int(host.sequence[place])
+        name, kind = str(self._names[self._host.name[place]]), self._host.kind[place]
         if kind == PYTHON:
             return _in_frame(outer, name)
-        region = name if _REGION.match(name) else ""
+        region = name if _REGION.match(name) else outer.region
         if kind == ANNOTATION:
             optimizer = _OPTIMIZER.match(name)
             scope = () if _NOT_SCOPES.match(name) else (optimizer[1] if optimizer else name,)
-            return Context(
-                outer.scope + scope,
-                outer.location,
-                region or outer.region,
-                outer.backward,
-                outer.optimizer or bool(optimizer),
-                outer.sequence,
-            )
-        backward = outer.backward or name.startswith(BACKWARD)
-        if not region and backward == outer.backward and sequence == NONE:
-            return outer
-        joined = sequence if sequence != NONE else outer.sequence
-        return Context(outer.scope, outer.location, region or outer.region, backward, outer.optimizer, joined)
+            return Context(outer.scope + scope, outer.location, region, outer.backward, outer.optimizer or bool(optimizer))
+        return Context(outer.scope, outer.location, region, outer.backward or name.startswith(BACKWARD), outer.optimizer)
 
+    @cached_property
     def _forward_ops(self) -> dict[int, int]:
         """The forward op of each sequence number: the last that started."""
-        if self._forward is None:
-            self._forward = {}
-            if self._says_more():
-                numbered = np.flatnonzero((self._host.sequence != NONE) & (self._host.kind == OP))
-                for place in numbered[np.argsort(self._host.start[numbered], kind="stable")].tolist():
-                    if not self._at(place).backward:
-                        self._forward[int(self._host.sequence[place])] = place
-        return self._forward
+        numbered = np.flatnonzero((self._host.sequence != NONE) & (self._host.kind == OP))
+        ordered = numbered[np.argsort(self._host.start[numbered], kind="stable")].tolist()
+        return {int(self._host.sequence[place]): place for place in ordered if not self._at(place).backward}
 
+    @cached_property
     def _says_more(self) -> bool:
         """Whether anything on the host tells ops apart by their place: frames of Python, or annotations of the user."""
         kinds = self._host.kind
@@ -129,7 +122,7 @@ def _in_frame(outer: Context, name: str) -> Context:
     location = users_line(name)
     if not location:
         return outer
-    return Context(outer.scope, location, outer.region, outer.backward, outer.optimizer, outer.sequence)
+    return Context(outer.scope, location, outer.region, outer.backward, outer.optimizer)
 
 
 def users_line(name: str) -> str:

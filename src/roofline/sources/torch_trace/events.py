@@ -27,7 +27,6 @@ class Args(Struct, gc=False):
     size: Whole = None
     kind: Any = None
     kernel: Any = None
-    node: Integer | None = field(name="graph node id", default=None)
     collective: Raw = field(name="Collective name", default=NOT_SAID)
     nelems_in: Raw = field(name="In msg nelems", default=NOT_SAID)
     nelems_out: Raw = field(name="Out msg nelems", default=NOT_SAID)

@@ -7,8 +7,6 @@ from msgspec import Struct
 
 from .columns import NONE, Columns, Integers
 
-BLOCK = 1 << 16  # events whose times are Python numbers at once
-
 
 class Host(Struct):
     """Events of the host's threads, thread by thread in order of time, outer ones first; ``parent`` is the event around each, or `NONE`."""
@@ -92,23 +90,18 @@ def host_of(columns: Columns, origin: int) -> Host:
 
 
 def _parents(start: Integers, end: Integers, first: int) -> Integers:
-    """For events of one thread in order, the one around each.
+    """For events of one thread in order, the one around each: the nearest before it that ends after it begins.
 
-    An event that begins in another is inside of it, though by rounding it may end a little later.
+    An event that begins in another is inside of it, though by rounding it may end a little later. Each looks at the event before it, and
+    as long as that has ended at the one that event looks at: what lies between had ended before.
     """
-    parents = np.full(len(start), NONE)
-    stack: list[tuple[int, int]] = []
-    for begin in range(0, len(start), BLOCK):
-        found = []
-        for place, (starts, ends) in enumerate(
-            zip(start[begin : begin + BLOCK].tolist(), end[begin : begin + BLOCK].tolist(), strict=True)
-        ):
-            while stack and stack[-1][0] <= starts:
-                stack.pop()
-            found.append(stack[-1][1] if stack else NONE)
-            stack.append((ends, first + begin + place))
-        parents[begin : begin + BLOCK] = found
-    return parents
+    parents = np.arange(-1, len(start) - 1)
+    waiting = np.arange(len(start))
+    while len(waiting):
+        waiting = waiting[parents[waiting] != NONE]
+        waiting = waiting[end[parents[waiting]] <= start[waiting]]
+        parents[waiting] = parents[parents[waiting]]
+    return np.where(parents == NONE, NONE, parents + first)
 
 
 def launches_of(columns: Columns, origin: int) -> Launches:

@@ -71,14 +71,15 @@ def _neighbours(device: int, gaps: Sequence[Gap], work: Work, launches: Launches
             gap.launched, gap.line = int(launches.start[launch]) * PS, int(launches.thread[launch])
             if launch and launches.thread[launch - 1] == gap.line:
                 gap.before = int(launches.start[launch - 1]) * PS
-        copies = [_copy(work, names, int(event)) for event in (before, after) if work.kind[event] == MEMCPY]
+        copies = [_copy(work, names, int(event)) for event in (before, after)]
         gap.copy = max(copies, key=lambda copy: copy[1], default=("", 0))
 
 
 def _copy(work: Work, names: Sequence[Any], event: int) -> tuple[str, int]:
-    name = str(names[work.name[event]])
+    number, kind, _, moved = work.kernels[work.kernel[event]].tolist()
+    name = str(names[number]) if kind == MEMCPY else ""
     towards = "in" if "HtoD" in name or "HostToDevice" in name else "out" if "DtoH" in name or "DeviceToHost" in name else ""
-    return towards, max(int(work.bytes[event]), 0) if towards else 0
+    return towards, max(moved, 0) if towards else 0
 
 
 class _Threads:

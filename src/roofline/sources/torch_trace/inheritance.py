@@ -14,12 +14,13 @@ from .linking import Work
 
 LEAST_MATCHED = 0.9  # of the events, that are equal to their twins in an alignment
 MOST_PLACES = 2_000  # at which the end of a step is looked for where no steps were annotated
-Key = tuple[int, int, int, int]
+Key = int
 
 
 def inherited(work: Work, marks: Integers, host: Host) -> Integers:
     """For each event without a launch the event with one that it repeats, or `NONE`. ``marks`` are the steps of events."""
     twins = np.full(len(work), NONE)
+    alike = _Alike(work)
     queues = np.stack((work.device, work.queue)) if len(work) else np.zeros((2, 0), np.int64)
     for device, queue in np.unique(queues, axis=1).T.tolist():
         mine = np.flatnonzero((work.device == device) & (work.queue == queue))
@@ -27,10 +28,10 @@ def inherited(work: Work, marks: Integers, host: Host) -> Integers:
         if not len(linked) or not linked[0]:
             continue
         lost, rest = mine[: linked[0]], mine[linked]
-        found = _aligned(_keys(work, lost), lost, _references(work, rest, marks))
+        found = _aligned(_keys(work, lost), lost, _references(work, rest, marks), alike)
         if found is None:
-            found = _aligned(_keys(work, lost), lost, _ends(work, lost, rest))
-        alone = _unique(work, rest, host)
+            found = _aligned(_keys(work, lost), lost, _ends(work, lost, rest, alike), alike)
+        alone = _unique(work, rest, host) if found is None or len(found) < len(lost) else {}
         for place, key in zip(lost.tolist(), _keys(work, lost), strict=True):
             twin = (found or {}).get(place, NONE)
             twins[place] = twin if twin != NONE else alone.get(key, NONE)
@@ -38,14 +39,21 @@ def inherited(work: Work, marks: Integers, host: Host) -> Integers:
 
 
 def _keys(work: Work, places: Integers) -> list[Key]:
-    """What tells events apart: name, kind, grid and bytes. AMD has no grid and bytes where a launch is missing."""
-    columns = (work.name, work.kind, work.grid, np.where(work.kind == 0, NONE, work.bytes))
-    return list(zip(*(column[places].tolist() for column in columns), strict=True))
+    """What tells events apart: the kernel's number."""
+    return work.kernel[places].tolist()
 
 
-def _same(one: Key, other: Key) -> bool:
-    """Whether two events are alike in all that both say."""
-    return one[:2] == other[:2] and all(mine in (NONE, theirs) for mine, theirs in zip(one[2:], other[2:], strict=True))
+class _Alike:
+    """Whether an event without a launch is like one with: in name and kind, and in grid and bytes where it has them (on AMD it has not)."""
+
+    def __init__(self, work: Work) -> None:
+        self._kernels = [tuple(row) for row in work.kernels.tolist()]
+
+    def __call__(self, lost: Key, other: Key) -> bool:
+        if lost == other:
+            return True
+        mine, theirs = self._kernels[lost], self._kernels[other]
+        return mine[:2] == theirs[:2] and all(one in (NONE, two) for one, two in zip(mine[2:], theirs[2:], strict=True))
 
 
 def _references(work: Work, rest: Integers, marks: Integers) -> list[tuple[Integers, list[Key]]]:
@@ -55,27 +63,29 @@ def _references(work: Work, rest: Integers, marks: Integers) -> list[tuple[Integ
     return [(places, _keys(work, places)) for places in found]
 
 
-def _ends(work: Work, lost: Integers, rest: Integers) -> list[tuple[Integers, list[Key]]]:
+def _ends(work: Work, lost: Integers, rest: Integers, alike: "_Alike") -> list[tuple[Integers, list[Key]]]:
     """Without steps: all that comes before an event which ends as the lost ones do, the longest repetition first."""
     keys, last = _keys(work, rest), _keys(work, lost)
-    alike = [place for place, key in enumerate(keys) if _same(last[-1], key)][:MOST_PLACES]
+    places = [place for place, key in enumerate(keys) if alike(last[-1], key)][:MOST_PLACES]
 
     def repeated(place: int) -> int:
         length = 0
-        while length < min(len(last), place + 1) and _same(last[-1 - length], keys[place - length]):
+        while length < min(len(last), place + 1) and alike(last[-1 - length], keys[place - length]):
             length += 1
         return length
 
-    best = max(alike, key=repeated, default=None)
+    best = max(places, key=repeated, default=None)
     return [] if best is None else [(rest[: best + 1], keys[: best + 1])]
 
 
-def _aligned(keys: Sequence[Key], lost: Integers, references: Sequence[tuple[Integers, list[Key]]]) -> dict[int, int] | None:
+def _aligned(
+    keys: Sequence[Key], lost: Integers, references: Sequence[tuple[Integers, list[Key]]], alike: "_Alike"
+) -> dict[int, int] | None:
     """The twins of lost events in the reference that fits best; ``None`` if none fits."""
     best: dict[int, int] = {}
     for places, theirs in references:
         pairs = ((len(keys) - 1 - back, len(theirs) - 1 - back % len(theirs)) for back in range(len(keys)))
-        found = {int(lost[mine]): int(places[twin]) for mine, twin in pairs if _same(keys[mine], theirs[twin])}
+        found = {int(lost[mine]): int(places[twin]) for mine, twin in pairs if alike(keys[mine], theirs[twin])}
         best = max(best, found, key=len)
         if len(best) == len(keys):
             break

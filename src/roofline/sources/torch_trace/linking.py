@@ -12,23 +12,31 @@ from .host import Host, Launches
 
 
 class Work(Struct):
-    """Events of all devices in order of time: what each is, the launch it came from, and the op around that, where there are."""
+    """Events of all devices in order of time: the launch each came from, and the op around that, where there are.
+
+    ``kernel`` is a number into ``kernels``: name, kind, grid and bytes, the first three by their numbers in turn.
+    """
 
     device: Integers
     queue: Integers
     start: Integers
     end: Integers
-    name: Integers
-    kind: Integers
-    grid: Integers
-    bytes: Integers
+    kernel: Integers
     extra: Integers
-    node: Integers
     launch: Integers
     op: Integers
+    kernels: Integers
 
     def __len__(self) -> int:
         return len(self.start)
+
+    @property
+    def name(self) -> Integers:
+        return self.kernels[self.kernel, 0]
+
+    @property
+    def kind(self) -> Integers:
+        return self.kernels[self.kernel, 1]
 
 
 def work_of(columns: Columns, origin: int, host: Host, launches: Launches) -> Work:
@@ -44,8 +52,9 @@ def work_of(columns: Columns, origin: int, host: Host, launches: Launches) -> Wo
     used, places = np.unique(launch[linked], return_inverse=True)
     inside = host.nearest(host.enclosing(launches.thread[used], launches.start[used]), OP)
     op[linked] = inside[places]
-    rest = {name: table.take(name)[order] for name in ("device", "queue", "name", "kind", "grid", "bytes", "extra", "node")}
-    return Work(start=start, end=end, launch=launch, op=op, **rest)
+    rest = {name: table.take(name)[order] for name in ("device", "queue", "kernel", "extra")}
+    kernels = np.array(list(columns.kernels) or [(NONE,) * 4], np.int64)
+    return Work(start=start, end=end, launch=launch, op=op, kernels=kernels, **rest)
 
 
 def _matched(correlation: Integers, start: Integers, launches: Launches) -> Integers:

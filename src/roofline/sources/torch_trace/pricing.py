@@ -30,6 +30,7 @@ _COPIES = {
 _OPTIMIZERS = ("aten::_foreach", "aten::_fused", "aten::_amp")
 _ACCUMULATES = "torch::autograd::AccumulateGrad"
 UNKNOWN = Priced(cost=None)
+KernelKey = tuple[int, int]
 
 
 class PricedOp(Struct, frozen=True):
@@ -49,7 +50,11 @@ class Prices:
         self._texts, self._extras, self._grids = list(columns.arguments), list(columns.extras), list(columns.grids)
         self._args: dict[int, tuple[Any, ...]] = {NONE: ()}
         self._calls: dict[tuple[Any, ...], PricedOp] = {}
-        self._kernels: dict[tuple[int, ...], Kernel] = {}
+        self._kernel_of: list[int] = work.kernel.tolist()
+        exchanges = (work.extra != NONE).nonzero()[0]
+        self._extra_of = dict(zip(exchanges.tolist(), work.extra[exchanges].tolist(), strict=True))
+        self._table = [tuple(row) for row in work.kernels.tolist()]
+        self._kernels: dict[KernelKey, Kernel] = {}
         self.accumulated: dict[int, tuple[int, ...]] = {}
 
     def accumulate(self, marks: Sequence[int], places: Sequence[int]) -> None:
@@ -76,7 +81,7 @@ class Prices:
         kernels = tuple(self._kernel_key(event) for event in events)
         sizes = self._sizes(mark) if name.startswith(_OPTIMIZERS) else ()
         said = int(self._host.extra[op])
-        beside = said if said != NONE else next((int(self._work.extra[one]) for one in events if self._work.extra[one] != NONE), NONE)
+        beside = said if said != NONE else self._beside(events)
         key = (name, int(self._host.arguments[op]), beside, kernels, sizes)
         found = self._calls.get(key)
         if found is None:
@@ -89,25 +94,29 @@ class Prices:
     def alone(self, events: Sequence[int]) -> PricedOp:
         """The price of what no op launched: copies, memsets and collectives say enough of themselves."""
         kernels = tuple(self._kernel_key(event) for event in events)
-        beside = next((int(self._work.extra[one]) for one in events if self._work.extra[one] != NONE), NONE)
+        beside = self._beside(events)
         key = ("", NONE, beside, kernels, ())
         found = self._calls.get(key)
         if found is None:
-            name = str(self.names[self._work.name[events[0]]])
-            op = {MEMCPY: "aten::copy_", MEMSET: "aten::zero_"}.get(int(self._work.kind[events[0]]), "")
+            name = str(self.names[self.kernel(events[0])[0]])
+            op = {MEMCPY: "aten::copy_", MEMSET: "aten::zero_"}.get(self.kernel(events[0])[1], "")
             op = "record_param_comms" if beside != NONE else op
             priced = self._priced(op, (), kernels, self._said(beside)).priced if op else UNKNOWN
             found = self._calls[key] = PricedOp(name, (), priced)
         return found
 
-    def _priced(self, name: str, args: tuple[Any, ...], kernels: tuple[tuple[int, ...], ...], extra: dict[str, Any]) -> PricedOp:
+    def _priced(self, name: str, args: tuple[Any, ...], kernels: tuple[KernelKey, ...], extra: dict[str, Any]) -> PricedOp:
         launched = tuple(self._kernel(key) for key in kernels)
-        copied = next((word for key in kernels if key[1] == MEMCPY and (word := self._copied(key[4]))), "")
+        copied = next((word for key in kernels if (word := self._copied(key[1]))), "")
         if copied:
             extra["memcpy_kind"] = copied
         if self._world and not extra.get("Group size"):
             extra["Group size"] = self._world
         return PricedOp(name, args, price(Call(name, args=args, kernels=launched, extra=extra, network=self._network)))
+
+    def _beside(self, events: Sequence[int]) -> int:
+        """What the events themselves say of a collective."""
+        return next((self._extra_of[one] for one in events if one in self._extra_of), NONE)
 
     def _sizes(self, mark: int) -> tuple[int, ...]:
         if mark in self.accumulated:
@@ -117,19 +126,23 @@ class Prices:
     def _said(self, number: int) -> dict[str, Any]:
         return said_beside(self._extras[number]) if number != NONE and self._extras[number][0] != "launch" else {}
 
-    def _kernel_key(self, event: int) -> tuple[int, ...]:
-        work, launch = self._work, int(self._work.launch[event])
-        copy = int(self._launches.extra[launch]) if launch != NONE and work.kind[event] == MEMCPY else NONE
-        moved = int(work.bytes[event])
-        if moved == NONE and copy != NONE:
-            moved = self._extras[copy][3]
-        return int(work.name[event]), int(work.kind[event]), int(work.grid[event]), moved, copy
+    def _kernel_key(self, event: int) -> KernelKey:
+        """The kernel of an event, and where HIP says at its launch which way a copy goes and how far."""
+        number = self._kernel_of[event]
+        launch = int(self._work.launch[event]) if self._table[number][1] == MEMCPY else NONE
+        return number, NONE if launch == NONE else int(self._launches.extra[launch])
 
-    def _kernel(self, key: tuple[int, ...]) -> Kernel:
+    def _kernel(self, key: KernelKey) -> Kernel:
         if key not in self._kernels:
-            name, kind, grid, moved, _ = key
+            name, kind, grid, moved = self._table[key[0]]
+            if moved == NONE and key[1] != NONE:
+                moved = self._extras[key[1]][3]
             self._kernels[key] = Kernel(str(self.names[name]), self.grid(grid), None if moved == NONE else moved, _KINDS[kind])
         return self._kernels[key]
+
+    def kernel(self, event: int) -> tuple[int, ...]:
+        """Name, kind, grid and bytes of an event, by their numbers."""
+        return self._table[self._kernel_of[event]]
 
     def _copied(self, extra: int) -> str:
         """Which way a copy goes, by its launch."""

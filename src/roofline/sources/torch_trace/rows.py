@@ -38,6 +38,7 @@ _COPIES = ("aten::contiguous", "aten::clone", "aten::copy_")
 class Row(Struct):
     """An operation while it is summed up: its tally, its kernels by name, grid and place in a step, and how often a step had each."""
 
+    subject: Subject
     tally: Tally
     kernels: dict[tuple[int, int, int], list[int]]
     seen: dict[tuple[int, int, int], int]
@@ -55,7 +56,8 @@ class DeviceRows:
         self.start, self.end = work.start[self.events], work.end[self.events]
         self.busy = merged(self.start, self.end)
         self._self = self._self_times()
-        self._subjects: dict[tuple[int, Context, bool], Subject] = {}
+        self._subjects: dict[tuple[int, int, bool], Subject] = {}
+        self._equal: dict[Subject, Subject] = {}
         self.owner: dict[int, Subject] = {}
 
     def part(self, plane: str, name: str, hardware: object, complete: Mapping[Mark, bool], marks: Integers) -> DevicePart:
@@ -86,14 +88,15 @@ class DeviceRows:
         return dict(zip(self.events.tolist(), own.tolist(), strict=True))
 
     def _rows(self) -> dict[Subject, Tally]:
-        found: dict[Subject, Row] = {}
-        work = self._work
+        found: dict[int, Row] = {}  # by the identity of the subject, of which many have one hash
+        starts = dict(zip(self.events.tolist(), self.start.tolist(), strict=True))
+        stops = dict(zip(self.events.tolist(), self.end.tolist(), strict=True))
         for one, priced in self._executions:
             subject = self._subject(one, priced)
-            row = found.get(subject)
+            row = found.get(id(subject))
             if row is None:
-                row = found[subject] = Row(Tally(), {}, {})
-            begins, ends = work.start[one.events].tolist(), work.end[one.events].tolist()
+                row = found[id(subject)] = Row(subject, Tally(), {}, {})
+            begins, ends = [starts[event] for event in one.events], [stops[event] for event in one.events]
             time_ps = PS * _together(begins, ends)
             tally = row.tally
             tally.executions += one.whole
@@ -104,7 +107,7 @@ class DeviceRows:
                 tally.steps.setdefault(one.mark, Share()).add(Share(1, time_ps))
             for event, begin in zip(one.events, begins, strict=True):
                 self.owner[event] = subject
-                name, grid = int(work.name[event]), int(work.grid[event])
+                name, _, grid, _ = self._prices.kernel(event)
                 nth = row.seen.get((name, grid, one.mark), 0)
                 row.seen[name, grid, one.mark] = min(nth + 1, MOST_IN_STEP)
                 seen = row.kernels.setdefault((name, grid, nth), [begin, 0, one.mark])
@@ -117,18 +120,19 @@ class DeviceRows:
                 Launched(str(self._prices.names[name]), first * PS, self._prices.grid(grid), count, nth)
                 for (name, grid, nth), (first, count, _) in row.kernels.items()
             ]
-        return {subject: row.tally for subject, row in found.items()}
+        return {row.subject: row.tally for row in found.values()}
 
     def _subject(self, one: Execution, priced: PricedOp) -> Subject:
         context = self._contexts.of(one.op) if one.op != NONE else NOWHERE
         lost = one.launch == NONE and not one.twins
-        key = (id(priced), context, lost or (one.replayed and one.op == NONE))
+        key = (id(priced), id(context), lost or (one.replayed and one.op == NONE))
         if key not in self._subjects:
-            self._subjects[key] = self._made(one, priced, context, lost)
+            made = self._made(one, priced, context, lost)
+            self._subjects[key] = self._equal.setdefault(made, made)
         return self._subjects[key]
 
     def _made(self, one: Execution, priced: PricedOp, context: Context, lost: bool) -> Subject:
-        found, kind = priced.priced, int(self._work.kind[one.events[0]])
+        found, kind = priced.priced, self._prices.kernel(one.events[0])[1]
         if one.replayed and one.op == NONE:
             return Subject(name=GRAPH, category=GRAPH, module=context.region, cost=UNKNOWN, notes=(NO_CAPTURE,))
         notes = list(found.notes)
@@ -144,7 +148,7 @@ class DeviceRows:
             scope="/".join(context.scope),
             location=context.location,
             phase=self._contexts.phase(context) if one.op != NONE else "",
-            towards=_towards(found.cost, self._prices.names[self._work.name[one.events[0]]], kind),
+            towards=_towards(found.cost, self._prices.names[self._prices.kernel(one.events[0])[0]], kind),
             cost=UNKNOWN if found.cost is None else found.cost,
             avoidable=_avoidable(priced),
             work_provenance="shape",
