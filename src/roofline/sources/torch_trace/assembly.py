@@ -9,10 +9,12 @@ from msgspec.structs import replace
 
 from ...errors import SourceError
 from ...machine import Machine
+from ...workload import Hardware
 from ..parts import Mark, Part
 from ..timeline import spans
 from .columns import NONE
 from .context import Contexts
+from .cpu import work_on_cpu
 from .executions import executions_of
 from .graphs import replays_of
 from .host import host_of, launches_of
@@ -39,14 +41,23 @@ class _Reader:
 
     def __init__(self, trace: Trace, target: Machine | None) -> None:
         self.trace, columns = trace, trace.columns
-        if not len(columns.device):
-            raise SourceError(
-                f"{trace.name}: no device activity in this trace; record it with ProfilerActivity.CUDA while the program runs"
-            )
+        if not len(columns.device) and not len(columns.host):
+            raise SourceError(f"{trace.name}: no ops and no device activity in this trace; record it while the program runs")
         origin = columns.begin()
+        self.on_cpu = not len(columns.device)
+        if self.on_cpu and len(columns.launches):
+            raise SourceError(
+                f"{trace.name}: no device activity in this trace, though the program launched some; record with ProfilerActivity.CUDA"
+            )
+        self.host = host_of(columns, origin)
+        if self.on_cpu:
+            self.launches, self.work = work_on_cpu(columns, self.host)
+        else:
+            self.launches = launches_of(columns, origin)
+            self.work = work_of(columns, origin, self.host, self.launches)
+        if not len(self.work):
+            raise SourceError(f"{trace.name}: no ops and no device activity in this trace; record it while the program runs")
         self.names: list[Any] = list(columns.names)
-        self.host, self.launches = host_of(columns, origin), launches_of(columns, origin)
-        self.work = work_of(columns, origin, self.host, self.launches)
         linked = self.work.launch != NONE
         self.steps = steps_of(self.host, self.names, self.launches.start[np.unique(self.work.launch[linked])])
         self.marks = np.full(len(self.work), NONE)
@@ -67,8 +78,11 @@ class _Reader:
         rows = [DeviceRows(number, work, executions, prices, contexts) for number in numbers]
         devices = []
         for one in rows:
-            name, hardware = device_of(self.trace.head, one.number, len(numbers) == 1)
-            part = one.part(f"GPU {one.number}", name, hardware, self._complete(), self.marks)
+            name, hardware = ("CPU", Hardware()) if self.on_cpu else device_of(self.trace.head, one.number, len(numbers) == 1)
+            part = one.part("CPU" if self.on_cpu else f"GPU {one.number}", name, hardware, self._complete(), self.marks)
+            if self.on_cpu:
+                for tally in part.rows.values():
+                    tally.launched.clear()  # ops are no kernels that counters could tell of
             devices.append(part if rank is None or len(numbers) > 1 else replace(part, ordinal=rank))
         waiting = [Waiting(one.number, one.busy, part) for one, part in zip(rows, devices, strict=True)]
         reasons = explain(waiting, work, self.host, self.launches, self.names)

@@ -116,9 +116,7 @@ class Contexts:
 
 def _in_frame(outer: Context, name: str) -> Context:
     if name.startswith(MODULE):
-        return Context(
-            (*outer.scope, name.removeprefix(MODULE)), outer.location, outer.region, outer.backward, outer.optimizer, outer.sequence
-        )
+        return Context((*outer.scope, name.removeprefix(MODULE)), outer.location, outer.region, outer.backward, outer.optimizer)
     location = users_line(name)
     if not location:
         return outer
