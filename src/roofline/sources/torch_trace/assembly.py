@@ -1,6 +1,7 @@
 """A trace on its way to a part of a recording: linked, priced, summed up."""
 
 import re
+from collections.abc import Sequence
 from os.path import basename
 from typing import Any
 
@@ -9,8 +10,9 @@ from msgspec.structs import replace
 
 from ...errors import SourceError
 from ...machine import Machine
+from ...units import percent
 from ...workload import Hardware
-from ..parts import Mark, Part
+from ..parts import DevicePart, Mark, Part
 from ..timeline import spans
 from .columns import NONE
 from .context import Contexts
@@ -24,9 +26,10 @@ from .linking import work_of
 from .pricing import Prices, priced_executions
 from .properties import device_of, rank_of, world_size_of
 from .reading import Trace
-from .rows import PS, DeviceRows
+from .rows import NO_CAPTURE, PS, UNPRICED, DeviceRows
 from .steps import steps_of
 
+NOTABLE = 0.001  # of the busy time, from which a note tells what is not priced
 LAST = 3  # launches of a step, of which one has to have run for the step to be complete
 _LAUNCHES = re.compile(r"Launch")
 
@@ -96,7 +99,7 @@ class _Reader:
             host=_host_name(self.trace),
             devices=tuple(devices),
             instances=self.steps.instances,
-            notes=tuple(dict.fromkeys(self.trace.notes)),
+            notes=tuple(dict.fromkeys((*self.trace.notes, *_missing(devices), *_waiting(devices, world_size_of(self.trace.head))))),
             annotated_ps=begun,
         )
 
@@ -108,6 +111,30 @@ class _Reader:
         marks = self.steps.at(self.launches.start[places])
         ran = np.isin(places, self.work.launch)
         return {mark: bool(ran[marks == mark][-LAST:].any()) for mark in np.unique(marks).tolist() if mark != NONE}
+
+
+def _missing(devices: Sequence[DevicePart]) -> list[str]:
+    """Which recording options would have told the cost of how much of the busy time."""
+    busy = sum(device.busy_ps for device in devices)
+    lost: dict[str, int] = {}
+    for device in devices:
+        for subject, tally in device.rows.items():
+            for note in subject.notes:
+                if note.startswith(UNPRICED) or note == NO_CAPTURE:
+                    lost[note] = lost.get(note, 0) + tally.self_ps
+    return [
+        f"{percent(time_ps / busy)} of busy time has no known cost: {note.removeprefix('unpriced: ')}"
+        for note, time_ps in sorted(lost.items(), key=lambda one: -one[1])
+        if time_ps > NOTABLE * busy
+    ]
+
+
+def _waiting(devices: Sequence[DevicePart], world: int | None) -> list[str]:
+    """What is to be said about collectives in the trace of one rank."""
+    if not any("collective" in subject.category for device in devices for subject in device.rows):
+        return []
+    others = f" of the {world} ranks" if world else ""
+    return [f"times of collectives include waiting for other ranks; read the traces{others} together to tell it apart"]
 
 
 def _network(target: Machine | None) -> Any:

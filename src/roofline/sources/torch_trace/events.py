@@ -8,6 +8,7 @@ from msgspec import Meta, Raw, Struct, field
 
 NOT_SAID = Raw(b"")
 Integer = Annotated[int, Meta(ge=-(2**62), le=2**62)]
+Scalar = int | float | str | None
 Whole = int | str | None  # a number that some writers put in quotes
 
 
@@ -16,7 +17,7 @@ class Args(Struct, gc=False):
 
     correlation: Integer | None = None
     device: Integer | None = None
-    stream: Any = None
+    stream: Scalar = None
     sequence: Integer | None = field(name="Sequence number", default=None)
     dims: Raw = field(name="Input Dims", default=NOT_SAID)
     types: Raw = field(name="Input type", default=NOT_SAID)
@@ -25,8 +26,8 @@ class Args(Struct, gc=False):
     grid: Raw = NOT_SAID
     bytes: Whole = None
     size: Whole = None
-    kind: Any = None
-    kernel: Any = None
+    kind: Scalar = None
+    kernel: Scalar = None
     collective: Raw = field(name="Collective name", default=NOT_SAID)
     nelems_in: Raw = field(name="In msg nelems", default=NOT_SAID)
     nelems_out: Raw = field(name="Out msg nelems", default=NOT_SAID)
@@ -65,9 +66,9 @@ class Event(Struct, gc=False):
 
     ph: str = ""
     cat: str | None = None
-    name: Any = ""
-    pid: Any = None
-    tid: Any = None
+    name: str = ""
+    pid: Scalar = None
+    tid: Scalar = None
     ts: float = 0.0
     dur: float = 0.0
     args: Args | None = None

@@ -13,6 +13,7 @@ from msgspec import Struct
 from ...cost import NOTHING, Cost
 from ...resource import PCIE
 from ...torch_ops import Tensor
+from ...torch_ops.call import RECORD_SHAPES
 from ...workload import Avoidable
 from ..parts import UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
 from ..timeline import Span, busy_in, lane
@@ -29,6 +30,7 @@ MOST_IN_STEP = 500  # launches of one kernel by one operation in a step that are
 GRAPH = "graph replay"
 NO_CAPTURE = "the capture of this graph was not recorded: profile the step that captures it, in this trace or another"
 NO_LAUNCH = "its launch was not recorded, and nothing that was recorded is like it"
+UNPRICED = "unpriced: record with "
 NO_OP = "no PyTorch op launched it"
 RECOMPUTED = "computes again in the backward pass what the forward pass did"
 _COLLECTIVE = re.compile(r"nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|sendrecv|cross_device", re.IGNORECASE)
@@ -138,8 +140,9 @@ class DeviceRows:
         notes = list(found.notes)
         if one.op == NONE and kind == KERNEL and not found.is_priced:
             notes.append(NO_LAUNCH if lost else NO_OP)
-        if found.missing and not found.is_priced:
-            notes.append(f"unpriced: record with {found.missing}")
+        missing = found.missing or (RECORD_SHAPES if one.op != NONE and not priced.args else "")
+        if missing and not found.is_priced:
+            notes.append(f"{UNPRICED}{missing}")
         return Subject(
             name=priced.name,
             label=label(priced.name, priced.args) if one.op != NONE else "",

@@ -1,0 +1,412 @@
+"""PyTorch profiler traces: what launched each event, which step it belongs to, and what the op behind it costs."""
+
+import gzip
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from roofline.analysis import analyze
+from roofline.errors import SourceError, UsageError
+from roofline.report import OpInfo, Report
+from roofline.sources import find, read
+from roofline.sources.packing import pack, unpack
+from roofline.sources.torch_trace import chunks
+from roofline.sources.torch_trace.recording import read_part
+from roofline.workload import Recording
+from torch_writer import BACKWARD, TorchTrace, training
+
+DATA = Path(__file__).parent / "data"
+PRODUCT = 2 * 64 * 32 * 16  # FLOP of each product of `training`
+
+
+def recording_of(trace: TorchTrace | bytes, tmp_path: Path, **options: object) -> Recording:
+    path = tmp_path / "trace.json"
+    path.write_bytes(trace if isinstance(trace, bytes) else trace.text())
+    return read(path, **options)  # type: ignore[arg-type]
+
+
+def report_of(trace: TorchTrace, tmp_path: Path) -> Report:
+    return analyze(trace.write(tmp_path / "trace.json"))
+
+
+def by_label(report: Report) -> dict[str, OpInfo]:
+    return {f"{op.label} {op.phase}".strip(): op for op in report.ops}
+
+
+def test_each_event_belongs_to_the_op_that_launched_it_and_each_op_counts_once(tmp_path: Path) -> None:
+    report = report_of(training(), tmp_path)
+    ops = by_label(report)
+    forward = ops["mm 64x32, 32x16 bf16 forward"]
+    assert (forward.count, forward.kernels, forward.work["matrix/bf16"]) == (3, 3, 3 * PRODUCT)
+    assert forward.time_s == pytest.approx(30e-6)
+    # A memset and a kernel are one execution; aten::linear and the nodes of autograd launched nothing of their own.
+    turned = ops["mm 64x16, 16x32 bf16 backward"]
+    assert (turned.count, turned.kernels) == (3, 6)
+    assert len(report.ops) == 3
+    assert report.coverage.attributed_s == report.coverage.priced_s == report.coverage.busy_s == pytest.approx(93e-6)
+
+
+def test_steps_are_told_by_launches_not_by_when_the_device_got_to_them(tmp_path: Path) -> None:
+    report = report_of(training(), tmp_path)
+    assert [(step.name, step.number, step.time_s) for step in report.steps] == [
+        ("ProfilerStep", 5, pytest.approx(100e-6)),
+        ("ProfilerStep", 6, pytest.approx(100e-6)),
+        ("ProfilerStep", 7, pytest.approx(52e-6)),  # to the end of its work: none followed
+    ]
+    steps = [point for point in report.points if point.scope == "step"]
+    assert [point.work["matrix/bf16"] for point in steps] == [3 * PRODUCT] * 3
+    assert [point.flops_by_convention for point in steps] == [{"flop_counter": 3 * PRODUCT}] * 3
+
+
+def test_modules_and_lines_come_from_the_stack_and_backward_has_those_of_forward(tmp_path: Path) -> None:
+    ops = by_label(report_of(training(), tmp_path))
+    for label in ("mm 64x32, 32x16 bf16 forward", "mm 32x64, 64x16 bf16 backward"):
+        assert (ops[label].scope, ops[label].location) == ("Linear_0", "train.py:10")
+
+
+def test_what_was_launched_before_the_recording_is_the_tail_of_a_step(tmp_path: Path) -> None:
+    trace = training()
+    # The last kernel of one step before, and the first and second of the one whose end it is: launches are missing.
+    for place, (name, grid, cat) in enumerate((("gemm_bf16", 2, "kernel"), ("memset", 0, "gpu_memset"), ("gemm_bf16", 8, "kernel"))):
+        trace.ran(name, 900 + 20 * place, 10, 5000 + place, grid=(grid, 1, 1), cat=cat, **({"bytes": 4} if grid == 0 else {}))
+    report = report_of(trace, tmp_path)
+    ops = by_label(report)
+    assert ops["mm 64x16, 16x32 bf16 backward"].count == ops["mm 32x64, 64x16 bf16 backward"].count == 4
+    assert ops["mm 64x32, 32x16 bf16 forward"].count == 3
+    assert report.coverage.priced_s == report.coverage.busy_s
+    assert [point.work["matrix/bf16"] for point in report.points if point.scope == "step"] == [3 * PRODUCT] * 3
+
+
+def test_work_like_nothing_that_was_recorded_stays_unattributed(tmp_path: Path) -> None:
+    trace = training()
+    trace.ran("another_kernel", 900, 10, 5000)
+    report = report_of(trace, tmp_path)
+    lost = next(op for op in report.ops if op.name == "another_kernel")
+    assert "launch was not recorded" in " ".join(lost.notes)
+    assert (report.coverage.busy_s or 0) - (report.coverage.attributed_s or 0) == pytest.approx(10e-6)
+
+
+def test_of_launches_with_one_correlation_id_the_last_before_the_work_counts(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for start, shape in ((0, (8, 8)), (100, (16, 16))):
+        trace.op("aten::mm", start, 5, [shape, shape])
+        trace.add("cuda_runtime", "cudaLaunchKernel", start + 1, 1, 100, 1, {"correlation": 7})
+        trace.ran("gemm", start + 10, 2, 7)
+    ops = by_label(report_of(trace, tmp_path))
+    assert {label: op.count for label, op in ops.items()} == {"mm 8x8, 8x8 bf16": 1, "mm 16x16, 16x16 bf16": 1}
+
+
+def test_an_op_without_a_price_goes_by_the_op_around_it(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    trace.op("aten::mm", 0, 30, [(8, 4), (4, 2)])
+    trace.op("mylib::part_one", 1, 5, [(8, 4)])
+    trace.run("one", launched=2, start=50, dur=5)
+    trace.op("mylib::part_two", 10, 5, [(8, 4)])
+    trace.run("two", launched=11, start=60, dur=5)
+    (op,) = report_of(trace, tmp_path).ops
+    assert (op.name, op.count, op.kernels, op.flops) == ("aten::mm", 1, 2, 128)
+
+
+def test_an_op_nobody_can_price_keeps_its_time_and_the_report_says_what_would_tell(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    trace.op("mylib::strange", 0, 5, [(8, 4)])
+    trace.run("strange", launched=1, start=50, dur=5)
+    trace.op("aten::mm", 10, 5)
+    trace.run("gemm", launched=11, start=60, dur=5)
+    report = report_of(trace, tmp_path)
+    assert report.coverage.attributed_s == pytest.approx(10e-6)
+    assert report.coverage.priced_s == 0
+    assert any("record_shapes=True" in note for op in report.ops if op.name == "aten::mm" for note in op.notes)
+
+
+def test_a_kernel_that_python_launched_without_an_op_is_a_row_of_its_own(tmp_path: Path) -> None:
+    trace = training()
+    trace.run("my_triton_kernel", launched=45, start=1060, dur=5)
+    op = next(op for op in report_of(trace, tmp_path).ops if op.name == "my_triton_kernel")
+    assert (op.count, op.category, op.bytes) == (1, "kernel", {"hbm": None})
+
+
+def test_a_server_without_profiler_steps_has_its_recurring_annotation_as_steps(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for step in range(3):
+        trace.annotation(f"step[DECODE bs={32 - step}]", 100 * step, 90)
+        trace.annotation("sampler", 100 * step + 50, 10)
+        trace.op("aten::mm", 100 * step + 10, 20, [(8, 4), (4, 2)])
+        trace.run("gemm", launched=100 * step + 12, start=100 * step + 40, dur=10)
+    report = report_of(trace, tmp_path)
+    assert [step.name for step in report.steps] == ["step[DECODE bs=32]", "step[DECODE bs=31]", "step[DECODE bs=30]"]
+
+
+def graph_trace(*, captured: bool) -> TorchTrace:
+    trace = TorchTrace()
+    if captured:
+        trace.launch(0, "cudaStreamBeginCapture")
+        trace.op("aten::mm", 10, 10, [(8, 4), (4, 2)])
+        trace.launch(11, "cudaMemsetAsync")
+        trace.launch(12)
+        trace.op("aten::relu", 30, 10, [(8, 2)])
+        trace.launch(31)
+        trace.launch(50, "cudaStreamEndCapture")
+    for replay in range(2):
+        launch = trace.launch(100 + 100 * replay, "cudaGraphLaunch")
+        start = 110 + 100 * replay
+        trace.ran("Memset (Device)", start, 1, launch, cat="gpu_memset", bytes=16)
+        trace.ran("gemm", start + 2, 5, launch)
+        trace.ran("relu_kernel", start + 8, 5, launch)
+    return trace
+
+
+def test_a_replay_of_a_graph_is_led_to_the_ops_of_its_capture(tmp_path: Path) -> None:
+    report = report_of(graph_trace(captured=True), tmp_path)
+    found = {op.name: (op.count, op.kernels, op.flops) for op in report.ops}
+    assert found["aten::mm"] == (2, 4, 2 * 128)
+    assert found["aten::relu"][:2] == (2, 2)
+    assert report.coverage.priced_s == report.coverage.busy_s
+
+
+def test_a_replay_whose_capture_was_not_recorded_is_named_so(tmp_path: Path) -> None:
+    report = report_of(graph_trace(captured=False), tmp_path)
+    (op,) = report.ops
+    assert (op.name, op.count, op.kernels) == ("graph replay", 2, 6)
+    assert "capture" in op.notes[0]
+    assert report.coverage.attributed_s == report.coverage.busy_s
+    assert report.coverage.priced_s == 0
+
+
+def test_a_collective_crosses_links_and_hides_behind_compute(tmp_path: Path) -> None:
+    trace = training(1, distributedInfo={"rank": 3, "world_size": 8})
+    fields = {"Collective name": "allreduce", "In msg nelems": 1000, "Out msg nelems": 1000, "dtype": "BFloat16", "Group size": 8}
+    trace.op("record_param_comms", 41, 4)
+    trace.events[-1]["args"] |= fields
+    trace.run("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", launched=42, start=995, dur=30, stream=20, **fields)
+    recording = recording_of(trace, tmp_path)
+    assert [device.id for device in recording.devices] == [3]
+    op = next(op for op in recording.workload if op.name == "record_param_comms")
+    # 2·(8 − 1)/8 of 2,000 bytes on the busiest link, or less with reduction in the switch.
+    assert 0 < (op.cost.bytes("nvlink") or 0) <= 3500
+    # Of 30 µs two products of 10 µs run beside it; 995 to 1000 and 1010 to 1020 are exposed, 1020 to 1025 is not.
+    assert (op.time_s, op.self_time_s) == (pytest.approx(30e-6), pytest.approx(15e-6))
+
+
+def test_a_copy_into_another_layout_is_a_finding(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    shape = (8192, 8192)
+    for step in range(2):
+        at = 1000 * step
+        trace.annotation(f"ProfilerStep#{step}", at, 900)
+        trace.op("aten::copy_", at + 1, 5, [shape, shape], strides=[(8192, 1), (1, 8192)])
+        trace.run("copy", launched=at + 2, start=at + 10, dur=1000)
+    report = report_of(trace, tmp_path)
+    assert next(one for one in report.findings if one.saving_s).kind == "layout-copies"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "reason", "word"),
+    [
+        (("aten::item", "cudaStreamSynchronize"), "", "sync", "item"),
+        (("", ""), "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "input", "DataLoader"),
+    ],
+)
+def test_idle_time_is_explained_by_what_the_host_did(tmp_path: Path, first: tuple[str, str], second: str, reason: str, word: str) -> None:
+    trace = TorchTrace()
+    for step in range(3):
+        at = 10_000 * step
+        trace.annotation(f"ProfilerStep#{step}", at, 9_000)
+        trace.op("aten::mm", at + 10, 10, [(8, 4), (4, 2)])
+        trace.run("gemm", launched=at + 12, start=at + 20, dur=100)
+        if first[0]:
+            trace.op(first[0], at + 30, 9_000)
+            trace.launch(at + 40, first[1], dur=8_500)
+        if second:
+            trace.annotation(second, at + 200, 8_500)
+    longest = report_of(trace, tmp_path).idle[0]
+    assert longest.reason == reason
+    assert word in longest.activity
+
+
+def test_kernels_are_told_apart_within_a_step_so_that_counters_follow_their_order(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for step in range(2):
+        trace.annotation(f"ProfilerStep#{step}", 100 * step, 90)
+        for place, shape in enumerate(((8, 4), (16, 4), (8, 4))):
+            trace.op("aten::mm", 100 * step + 10 * place, 5, [shape, (4, 2)])
+            trace.run("gemm", launched=100 * step + 10 * place + 1, start=100 * step + 10 * place + 5, dur=2)
+    kernels = sorted(recording_of(trace, tmp_path).kernels, key=lambda use: use.order)
+    first = kernels[0].op_index
+    assert [(use.op_index == first, use.nth, use.count) for use in kernels] == [(True, 0, 2), (False, 0, 2), (True, 1, 2)]
+
+
+# The file
+
+
+def test_a_trace_is_known_by_its_content(tmp_path: Path) -> None:
+    path = training().write(tmp_path / "anything.txt")
+    assert find(path).name == "torch"
+    assert find(training().write(tmp_path / "packed.gz")).name == "torch"
+    bare = tmp_path / "bare"
+    bare.write_bytes(json.dumps(training().events).encode())
+    assert find(bare).name == "torch"
+
+
+def test_a_bare_list_and_a_file_with_sorted_or_indented_keys_say_the_same(tmp_path: Path) -> None:
+    trace = training()
+    expected = recording_of(trace, tmp_path).workload
+    whole = {**trace.head, "traceEvents": trace.events}
+    for text in (json.dumps(trace.events), json.dumps(whole, indent=2), json.dumps(whole, sort_keys=True), json.dumps(whole) + "\n"):
+        assert recording_of(text.encode(), tmp_path).workload == expected
+
+
+def test_reading_in_small_chunks_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = training(8)
+    expected = recording_of(trace, tmp_path).workload
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 500)
+    monkeypatch.setattr(chunks, "TAIL_BYTES", 100)
+    assert recording_of(trace, tmp_path).workload == expected
+    assert recording_of(gzip.compress(trace.text()), tmp_path).workload == expected
+
+
+def test_what_is_said_after_the_events_counts_too(tmp_path: Path) -> None:
+    trace = training()
+    info = trace.head.pop("deviceProperties")
+    text = json.dumps({**trace.head, "traceEvents": trace.events, "deviceProperties": info, "distributedInfo": {"rank": 5}})
+    recording = recording_of(text.encode(), tmp_path)
+    assert (recording.devices[0].name, recording.hosts) == ("NVIDIA H200", ("rank 5",))
+
+
+def test_traces_of_2022_have_other_categories_and_whole_microseconds(tmp_path: Path) -> None:
+    trace = TorchTrace(base=1_661_203_462_000_000)
+    trace.op("aten::mm", 0, 5, [(8, 4), (4, 2)], dtype="float", cat="Operator")
+    trace.launch(1)
+    trace.events[-1]["cat"] = "Runtime"
+    trace.ran("sgemm", 9, 3, 1, cat="Kernel")
+    report = report_of(trace, tmp_path)
+    assert [(op.name, op.time_s, op.flops) for op in report.ops] == [("aten::mm", pytest.approx(3e-6), 128)]
+
+
+def test_absolute_microseconds_with_decimals_keep_every_nanosecond(tmp_path: Path) -> None:
+    text = training(1).text().decode()
+    for event in training(1).events:
+        absolute = f'"ts": 1698767890{event["ts"]:06}.001, "dur": {event["dur"]}.003'
+        text = text.replace(f'"ts": {event["ts"]}, "dur": {event["dur"]}', absolute, 1)
+    recording = recording_of(text.encode(), tmp_path)
+    # As floats these are off by up to 125 ns.
+    assert recording.coverage.busy_s == pytest.approx(31e-6 + 4 * 3e-9, abs=1e-12)
+
+
+def test_a_truncated_trace_is_an_error_and_what_was_whole_with_salvage(tmp_path: Path) -> None:
+    text = training(8).text()
+    whole = recording_of(text, tmp_path)
+    for cut in (text[: len(text) // 2], text[: text.rindex(b"}, {") + 1], gzip.compress(text)[:-50]):
+        with pytest.raises(SourceError, match=r"truncated.*--salvage"):
+            recording_of(cut, tmp_path)
+        found = recording_of(cut, tmp_path, salvage=True)
+        assert 0 < len(found.kernels) <= len(whole.kernels)
+        assert "truncated" in " ".join(found.notes)
+
+
+def test_an_event_with_unescaped_quotes_is_skipped_and_told(tmp_path: Path) -> None:
+    trace = training()
+    expected = recording_of(trace, tmp_path).workload
+    bad = b'{"ph": "X", "cat": "cpu_op", "name": "op "quoted" name", "pid": 1, "tid": 1, "ts": 1, "dur": 2}'
+    text = trace.text()
+    middle = text.index(b"}, {") + 1
+    last = text.rindex(b"}]") + 1
+    for place in (middle, last):
+        recording = recording_of(text[:place] + b", " + bad + text[place:], tmp_path)
+        assert recording.workload == expected
+        assert any("1 events are not valid" in note for note in recording.notes)
+
+
+def test_a_program_on_the_cpu_has_its_innermost_ops_as_work() -> None:
+    report = analyze(DATA / "torch_cpu.json.gz", "h200")
+    # Two products forward; backward two of the second layer and one of the first: each 2·32·64·128 FLOP.
+    steps = [point for point in report.points if point.scope == "step"]
+    assert [point.work["matrix/fp32"] for point in steps] == [5 * 2 * 32 * 64 * 128] * 2
+    products = {(op.name, op.scope, op.phase) for op in report.ops if op.name in ("aten::mm", "aten::addmm")}
+    assert ("aten::addmm", "Block_0/Linear_0", "forward") in products
+    assert ("aten::mm", "Block_0/Linear_1", "backward") in products
+    assert {op.location for op in report.ops if op.name == "aten::addmm"} == {"train.py:7"}
+
+
+def test_a_gpu_program_without_device_events_is_refused(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    trace.op("aten::mm", 0, 5, [(8, 4), (4, 2)])
+    trace.launch(1)
+    with pytest.raises(SourceError, match=r"no device activity.*ProfilerActivity\.CUDA"):
+        recording_of(trace, tmp_path)
+
+
+def test_events_of_a_device_alone_are_rows_by_kernel(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    trace.ran("kernel_a", 0, 5, 1)
+    trace.ran("kernel_a", 10, 5, 2)
+    report = report_of(trace, tmp_path)
+    assert [(op.name, op.count) for op in report.ops] == [("kernel_a", 2)]
+    assert report.coverage.attributed_s == 0
+
+
+# Ranks
+
+
+def test_a_folder_of_traces_is_one_run_of_ranks(tmp_path: Path) -> None:
+    for rank in range(2):
+        training(distributedInfo={"rank": rank, "world_size": 2}).write(tmp_path / f"host_{rank}.17000{rank}.pt.trace.json")
+    (tmp_path / "graph_capture.1.pt.trace.json").write_text("{}")
+    report = analyze(tmp_path)
+    assert [(device.id, device.host) for device in report.input.devices] == [(0, "rank 0"), (1, "rank 1")]
+    assert len(report.steps) == 3
+    assert {op.count for op in report.ops} == {6}
+    files = [tmp_path / "host_0.170000.pt.trace.json", tmp_path / "host_1.170001.pt.trace.json"]
+    assert len(read(files).devices) == 2
+    with pytest.raises(UsageError, match="of one run"):
+        read([files[0], tmp_path / "graph_capture.1.pt.trace.json"])
+
+
+def test_two_recordings_of_one_worker_are_not_one_run(tmp_path: Path) -> None:
+    for stamp in (1, 2):
+        training().write(tmp_path / f"host_7.{stamp}.pt.trace.json")
+    with pytest.raises(SourceError, match="2 traces of host_7"):
+        read(tmp_path)
+
+
+def test_a_part_survives_the_cache(tmp_path: Path) -> None:
+    part = read_part(training().write(tmp_path / "trace.json"), timeline=True)
+    assert unpack(pack(part)) == part
+
+
+def test_a_timeline_adds_up_to_busy_time(tmp_path: Path) -> None:
+    recording = recording_of(training(), tmp_path, timeline=True)
+    step, run = recording.timeline
+    assert (step.step, run.step) == (0, None)
+    assert sum(run.busy_s) == pytest.approx(recording.coverage.busy_s)
+    assert sum(map(sum, run.ops_s)) == pytest.approx(recording.coverage.busy_s)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_traces_give_an_answer_or_one_line(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    text = training(2).text()
+    words = [b"null", b"-1", b"1e300", b'""', b"[]", b"{}", b'"x"', b"9" * 30, b"true", b'"\\ud800"', b"\xff", b",", b"}", b"]"]
+    lines: list[str] = []
+    for _ in range(60):
+        damaged = bytearray(text)
+        for _ in range(chance.randint(1, 4)):
+            begin = chance.randrange(len(damaged))
+            damaged[begin : begin + chance.choice((0, 1, 3, 40))] = chance.choice(words)
+        try:
+            recording = recording_of(bytes(damaged), tmp_path, salvage=chance.random() < 0.5)
+        except SourceError as error:
+            lines.append(str(error))
+        else:
+            assert (recording.coverage.busy_s or 0) <= (recording.coverage.wall_s or 0) * (1 + 1e-9)
+    assert not any("\n" in line for line in lines)
+
+
+def test_threads_of_backward_do_not_hide_what_the_main_thread_launched(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    trace.op("aten::mm", 0, 50, [(8, 4), (4, 2)])
+    trace.op("aten::relu", 10, 5, [(8, 2)], thread=BACKWARD)
+    trace.run("gemm", launched=12, start=60, dur=5)
+    assert [op.name for op in report_of(trace, tmp_path).ops] == ["aten::mm"]

@@ -1,0 +1,136 @@
+"""Small PyTorch profiler traces for tests, written event by event.
+
+    trace = TorchTrace()
+    trace.op("aten::mm", 10, 5, tensors=[(8, 4), (4, 2)])
+    trace.run("gemm", launched=12, start=20, dur=3)
+    data = trace.text()
+
+Times are microseconds. `run` writes a launch and the event on the device that it led to.
+"""
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+H200 = {
+    "id": 0,
+    "name": "NVIDIA H200",
+    "totalGlobalMem": 150109880320,
+    "computeMajor": 9,
+    "computeMinor": 0,
+    "warpSize": 32,
+    "numSms": 132,
+}
+MAIN, BACKWARD = 1, 2  # threads
+
+
+class TorchTrace:
+    """A trace that grows; ``base`` is added to every time."""
+
+    def __init__(self, base: float = 0, **head: Any) -> None:
+        self.head: dict[str, Any] = {"schemaVersion": 1, "deviceProperties": [H200], "record_shapes": 1, **head}
+        self.events: list[dict[str, Any]] = []
+        self.base, self._correlation = base, 0
+
+    def add(self, cat: str, name: str, start: float, dur: float, pid: Any, tid: Any, args: dict[str, Any]) -> None:
+        self.events.append({"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": self.base + start, "dur": dur, "args": args})
+
+    def op(
+        self,
+        name: str,
+        start: float,
+        dur: float,
+        tensors: Sequence[Sequence[int]] = (),
+        *,
+        dtype: str = "c10::BFloat16",
+        strides: Sequence[Sequence[int]] | None = None,
+        values: Sequence[str] = (),
+        thread: int = MAIN,
+        cat: str = "cpu_op",
+        **args: Any,
+    ) -> None:
+        """An op with tensors of one type, then other arguments by their values."""
+        given = {
+            "Input Dims": [*map(list, tensors), *([] for _ in values)],
+            "Input type": [*(dtype for _ in tensors), *("Scalar" for _ in values)],
+            "Input Strides": [*map(list, strides or map(_contiguous, tensors)), *([] for _ in values)],
+            "Concrete Inputs": [*("" for _ in tensors), *values],
+        }
+        named = {word.replace("_", " ").capitalize(): value for word, value in args.items()}
+        self.add(cat, name, start, dur, 100, thread, {"External id": 1, **(given if tensors or values else {}), **named})
+
+    def annotation(self, name: str, start: float, dur: float, thread: int = MAIN) -> None:
+        self.add("user_annotation", name, start, dur, 100, thread, {"External id": 2})
+
+    def frame(self, name: str, start: float, dur: float, thread: int = MAIN) -> None:
+        self.add("python_function", name, start, dur, 100, thread, {"Python id": 1})
+
+    def launch(self, start: float, name: str = "cudaLaunchKernel", dur: float = 1, thread: int = MAIN, **args: Any) -> int:
+        """A call of the runtime; its correlation id."""
+        self._correlation += 1
+        self.add("cuda_runtime", name, start, dur, 100, thread, {"cbid": 211, "correlation": self._correlation, **args})
+        return self._correlation
+
+    def ran(
+        self,
+        name: str,
+        start: float,
+        dur: float,
+        correlation: int,
+        *,
+        grid: Sequence[int] = (1, 1, 1),
+        stream: int = 7,
+        device: int = 0,
+        cat: str = "kernel",
+        **args: Any,
+    ) -> None:
+        """An event on a device."""
+        said = {"device": device, "stream": stream, "correlation": correlation, **args}
+        self.add(cat, name, start, dur, device, stream, said if cat != "kernel" else {**said, "grid": list(grid)})
+
+    def run(self, name: str, *, launched: float, start: float, dur: float, thread: int = MAIN, **args: Any) -> None:
+        """A launch, and the kernel it led to."""
+        self.ran(name, start, dur, self.launch(launched, thread=thread), **args)
+
+    def text(self) -> bytes:
+        return json.dumps({**self.head, "traceEvents": self.events, "traceName": "t.json"}).encode()
+
+    def write(self, path: Path) -> Path:
+        data = self.text()
+        path.write_bytes(gzip.compress(data, 1) if path.suffix == ".gz" else data)
+        return path
+
+
+def _contiguous(shape: Sequence[int]) -> list[int]:
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return strides[::-1]
+
+
+def training(steps: int = 3, **head: Any) -> TorchTrace:
+    """Steps of one product forward and two backward, 100 µs each, launched by the host far ahead of the device.
+
+    The product is 64x32 by 32x16: 2·64·32·16 = 65,536 FLOP; its gradients are as large.
+    """
+    trace = TorchTrace(**head)
+    for step in range(steps):
+        host, device = 50 * step, 1000 + 100 * step
+        trace.annotation(f"ProfilerStep#{step + 5}", host, 48)
+        trace.frame("train.py(10): main", host + 1, 40)
+        trace.frame("nn.Module: Linear_0", host + 2, 8)
+        trace.op("aten::linear", host + 3, 6, [(64, 32), (16, 32)], sequence_number=10 + step)
+        trace.op("aten::mm", host + 4, 4, [(64, 32), (32, 16)], sequence_number=10 + step)
+        trace.run("gemm_bf16", launched=host + 5, start=device, dur=10, grid=(4, 1, 1))
+        node = "autograd::engine::evaluate_function: MmBackward0"
+        trace.op(node, host + 20, 20, thread=BACKWARD, sequence_number=10 + step, fwd_thread_id=1)
+        trace.op("MmBackward0", host + 21, 18, [(64, 16)], thread=BACKWARD, sequence_number=10 + step)
+        trace.op("aten::mm", host + 22, 4, [(32, 64), (64, 16)], thread=BACKWARD)
+        trace.run("gemm_bf16", launched=host + 23, start=device + 20, dur=10, thread=BACKWARD, grid=(2, 1, 1))
+        trace.op("aten::mm", host + 30, 4, [(64, 16), (16, 32)], thread=BACKWARD)
+        trace.run("memset", launched=host + 31, start=device + 40, dur=1, thread=BACKWARD, cat="gpu_memset", bytes=4)
+        trace.run("gemm_bf16", launched=host + 32, start=device + 42, dur=10, thread=BACKWARD, grid=(8, 1, 1))
+    return trace
