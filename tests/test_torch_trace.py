@@ -364,6 +364,22 @@ def test_a_folder_of_traces_is_one_run_of_ranks(tmp_path: Path) -> None:
         read([files[0], tmp_path / "graph_capture.1.pt.trace.json"])
 
 
+def test_what_a_collective_takes_longer_than_on_the_shortest_rank_is_waiting(tmp_path: Path) -> None:
+    for rank, dur in enumerate((10, 40)):
+        trace = TorchTrace(distributedInfo={"rank": rank, "world_size": 2})
+        fields = {"Collective name": "allreduce", "In msg nelems": 1000, "dtype": "Float", "Group size": 2}
+        trace.op("record_param_comms", 0, 5)
+        trace.events[-1]["args"] |= fields
+        trace.run("ncclDevKernel_Generic", launched=1, start=50, dur=dur, **fields)
+        trace.write(tmp_path / f"rank{rank}.json")
+    alone = read(tmp_path / "rank1.json")
+    assert any("include waiting" in note for note in alone.notes)
+    together = read(tmp_path)
+    assert [note for note in together.notes if "waiting" in note] == [
+        "collectives take 50 µs on all ranks together, of which 30 µs (60%) is waiting: longer than on the rank that took least"
+    ]
+
+
 def test_two_recordings_of_one_worker_are_not_one_run(tmp_path: Path) -> None:
     for stamp in (1, 2):
         training().write(tmp_path / f"host_7.{stamp}.pt.trace.json")

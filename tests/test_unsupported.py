@@ -10,13 +10,11 @@ from roofline.errors import SourceError
 from roofline.sources import read
 
 EVENTS = {"traceEvents": [{"name": "k", "ph": "X", "ts": 1, "dur": 2, "pid": 0, "tid": 0, "cat": "kernel"}]}
-TORCH = {"schemaVersion": 1, "deviceProperties": [{"id": 0}], **EVENTS}
 
 
 @pytest.mark.parametrize(
     ("name", "data", "what"),
     [
-        ("worker.pt.trace.json", json.dumps(TORCH).encode(), "a PyTorch profiler trace"),
         ("chrome.json", json.dumps(EVENTS).encode(), "a Chrome trace,"),
         ("chrome.json", json.dumps(EVENTS["traceEvents"]).encode(), "a Chrome trace,"),
         ("host.trace.json", json.dumps(EVENTS).encode(), "a Chrome trace of a JAX or TensorFlow profile"),
@@ -41,8 +39,8 @@ def test_the_error_says_what_a_file_is(tmp_path: Path, name: str, data: bytes, w
 
 def test_a_folder_says_what_is_in_it(tmp_path: Path) -> None:
     for number in range(3):
-        (tmp_path / f"{number}.pt.trace.json").write_text(json.dumps(TORCH))
-    with pytest.raises(SourceError, match=r"no HLO program in this folder; 0\.pt\.trace\.json is a PyTorch .* \(and 2 more\)"):
+        (tmp_path / f"{number}.trace.json").write_text(json.dumps(EVENTS))
+    with pytest.raises(SourceError, match=r"no HLO program in this folder; 0\.trace\.json is a Chrome trace .* \(and 2 more\)"):
         read(tmp_path)
 
 

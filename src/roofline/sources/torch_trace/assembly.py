@@ -25,6 +25,7 @@ from .inheritance import inherited
 from .linking import work_of
 from .pricing import Prices, priced_executions
 from .properties import device_of, rank_of, world_size_of
+from .ranks import waiting_included
 from .reading import Trace
 from .rows import NO_CAPTURE, PS, UNPRICED, DeviceRows
 from .steps import steps_of
@@ -131,10 +132,8 @@ def _missing(devices: Sequence[DevicePart]) -> list[str]:
 
 def _waiting(devices: Sequence[DevicePart], world: int | None) -> list[str]:
     """What is to be said about collectives in the trace of one rank."""
-    if not any("collective" in subject.category for device in devices for subject in device.rows):
-        return []
-    others = f" of the {world} ranks" if world else ""
-    return [f"times of collectives include waiting for other ranks; read the traces{others} together to tell it apart"]
+    exchanged = any("collective" in subject.category for device in devices for subject in device.rows)
+    return [waiting_included(world)] if exchanged else []
 
 
 def _network(target: Machine | None) -> Any:

@@ -39,5 +39,6 @@ def read_part(
 def merge(parts: Iterable[Part]) -> Recording:
     """The recording that the traces of a run's ranks make up."""
     from ..merging import merge as merge_parts
+    from .ranks import with_waiting
 
-    return merge_parts(parts, FORMAT)
+    return merge_parts(with_waiting(list(parts)), FORMAT)

@@ -1,0 +1,43 @@
+"""Collectives of several ranks: who comes last waits least, so what the others take longer than the shortest rank is waiting."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from ...units import percent, show
+from ..parts import PICOSECOND, Part, Subject, Tally
+
+INCLUDED = "times of collectives include waiting for other ranks"
+
+
+def waiting_included(world: int | None) -> str:
+    """What is to be said about collectives in the trace of one rank."""
+    others = f" of all {world} ranks" if world else " of all ranks"
+    return f"{INCLUDED}; read the traces{others} together to tell it apart"
+
+
+def with_waiting(parts: Sequence[Part]) -> list[Part]:
+    """The parts of a run; of several ranks with a note on how much of their collectives is waiting."""
+    if len(parts) < 2:
+        return list(parts)
+    tallies: dict[Subject, list[Tally]] = {}
+    for part in parts:
+        for device in part.devices:
+            for subject, tally in device.rows.items():
+                if "collective" in subject.category and tally.executions:
+                    tallies.setdefault(subject, []).append(tally)
+    total = sum(tally.time_ps for mine in tallies.values() for tally in mine)
+    waiting = sum(_waited(mine) for mine in tallies.values() if len(mine) > 1)
+    told = [replace(part, notes=tuple(note for note in part.notes if not note.startswith(INCLUDED))) for part in parts]
+    if not total:
+        return told
+    note = (
+        f"collectives take {show(total * PICOSECOND, 's')} on all ranks together, of which {show(waiting * PICOSECOND, 's')} "
+        f"({percent(waiting / total)}) is waiting: longer than on the rank that took least"
+    )
+    return [replace(told[0], notes=(*told[0].notes, note)), *told[1:]]
+
+
+def _waited(tallies: Sequence[Tally]) -> int:
+    shortest = min(tally.time_ps // tally.executions for tally in tallies)
+    return sum(max(0, tally.time_ps - shortest * tally.executions) for tally in tallies)
