@@ -6,40 +6,17 @@ A copy between host and device crosses PCIe once and the device's memory once; o
 import re
 from math import prod
 
-from ..cost import Cost
 from ..dtypes import DType
 from ..errors import FormulaError
-from ..resource import HBM, PCIE, Resource
-from .call import CPP_TYPES, EXECUTION_TRACE, Call, Kernel, Priced, Tensor
+from .call import CPP_TYPES, EXECUTION_TRACE, Call, Priced, Tensor
+from .memory_copies import COPY, copied
 from .registry import op
 from .traffic import format_name, result, traffic
 
-COPY = "copy"
 MOVEMENT = "data movement"
 DROPPED = "traces drop lists of more than 30 tensors"
-_HOST = {"htod": True, "dtoh": True, "dtod": False, "ptop": False}
 _OPAQUE = re.compile(r"OpaqueType<(\d+)u?>")
 _TYPE = re.compile(r"<\s*(c10::BFloat16|c10::Half|c10::Float8_\w+|float|double|long|int|short|signed char|unsigned char|bool)\b")
-
-
-def copied(call: Call) -> Priced | None:
-    """What the memory copies and memsets of a call moved, by the bytes they report; ``None`` where there are none."""
-    copies = [kernel for kernel in call.kernels if kernel.kind == "memcpy" and kernel.bytes is not None]
-    sets = [kernel for kernel in call.kernels if kernel.kind == "memset" and kernel.bytes is not None]
-    if not copies and not sets:
-        return None
-    cost = Cost.total(_crossing(call, kernel) for kernel in copies) + Cost.of({HBM: sum(kernel.bytes or 0 for kernel in sets)})
-    host = bool(cost.known(PCIE))
-    return Priced(cost=cost, category="host transfer" if host else COPY if copies else "memset")
-
-
-def _crossing(call: Call, kernel: Kernel) -> Cost:
-    word = str(call.extra.get("memcpy_kind") or kernel.name).lower()
-    kind = next((kind for kind in _HOST if kind in word), "dtod")
-    moved = kernel.bytes or 0
-    if kind == "ptop":
-        return Cost.of({Resource("nvlink"): moved, HBM: moved})
-    return Cost.of({PCIE: moved, HBM: moved}) if _HOST[kind] else Cost.of({HBM: 2 * moved})
 
 
 @op("Memcpy*", "Memset*", "memcpy*", "memset*")

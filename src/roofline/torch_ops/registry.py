@@ -14,6 +14,7 @@ from ..cost import Cost
 from ..errors import FormulaError, UsageError
 from ..ledger import Ledger
 from .call import RECORD_SHAPES, Call, Priced, Pricer
+from .memory_copies import copied
 
 F = TypeVar("F")
 
@@ -78,14 +79,14 @@ def price(call: Call) -> Priced:
     if (users := _find(call.op, _USERS)) is not None:
         return _ask(call, users)
     function = _own_function(call.op)
-    if function is None:
-        return UNKNOWN
     try:
-        found = function(call)
+        found = function(call) if function else None
     except FormulaError as misfit:
         return Priced(cost=None, notes=(str(misfit),))
+    if found is None and call.kernels and all(kernel.kind != "kernel" for kernel in call.kernels):
+        found = copied(call)  # an operator that only copies, whatever it is
     if found is None:
-        return UNKNOWN if call.all_tensors else Priced(cost=None, missing=RECORD_SHAPES)
+        return Priced(cost=None, missing=RECORD_SHAPES) if function and not call.all_tensors else UNKNOWN
     return found
 
 

@@ -1,4 +1,5 @@
-"""Operators of serving engines (vLLM's ``_C``, SGLang's ``sgl_kernel``): norms, activations, rotary embeddings, casts, cache writes.
+"""Operators of serving engines (vLLM's ``_C``, SGLang's ``sgl_kernel``, AMD's ``aiter``): norms, activations, rotary embeddings, casts,
+cache writes.
 
 Paged attention passes the whole cache pool and no lengths, and a fused mixture of experts has its weights elsewhere: their cost is unknown.
 """
@@ -16,7 +17,7 @@ PAGED = "paged attention: the recording has the whole cache pool and no lengths"
 EXPERTS = "a fused mixture of experts: the recording has no weights"
 
 
-@op("_C::rms_norm", "sgl_kernel::rmsnorm", "sgl_kernel::gemma_rmsnorm")
+@op("_C::rms_norm", "sgl_kernel::rmsnorm", "sgl_kernel::gemma_rmsnorm", "aiter::rmsnorm")
 def rms_norm(call: Call) -> Priced | None:
     """(out, x, weight): x normalised into out."""
     out, x, weight = (call.tensor(place) for place in range(3))
@@ -36,6 +37,27 @@ def add_rms_norm(call: Call) -> Priced | None:
     facts = POINTWISE["rmsnorm"]
     work = pointwise_work(x.elements, facts.flops + 1, 0, x.dtype) + pointwise_work(_rows(x), 0, facts.per_row, x.dtype)
     return Priced(cost=work + traffic((x, residual, weight), (x, residual)), category=NORM, dtype=format_name(x))
+
+
+@op("aiter::add_rmsnorm")
+def add_rms_norm_apart(call: Call) -> Priced | None:
+    """(out, x, residual, sum, weight): the sum of x and residual is written, and its norm to out."""
+    out, x, residual, total, weight = (call.tensor(place) for place in range(5))
+    if out is None or x is None or residual is None:
+        return None
+    facts = POINTWISE["rmsnorm"]
+    work = pointwise_work(x.elements, facts.flops + 1, 0, x.dtype) + pointwise_work(_rows(x), 0, facts.per_row, x.dtype)
+    return Priced(cost=work + traffic((x, residual, weight), (out, total)), category=NORM, dtype=format_name(x))
+
+
+@op("aiter::_groupnorm_run")
+def group_norm(call: Call) -> Priced | None:
+    """(x, groups, weight, bias)."""
+    x = call.tensor(0)
+    if x is None:
+        return None
+    work = pointwise_work(x.elements, POINTWISE["layernorm"].flops, 0, x.dtype)
+    return Priced(cost=work + traffic((x, call.tensor(2), call.tensor(3)), (x,)), category=NORM, dtype=format_name(x))
 
 
 def _rows(x: Tensor) -> int:
@@ -70,7 +92,7 @@ def rotary(call: Call) -> Priced | None:
     return Priced(cost=work + traffic((positions, *turned, rows), turned), category="elementwise", dtype=format_name(q))
 
 
-@op("_C_cache_ops::reshape_and_cache", "_C_cache_ops::reshape_and_cache_flash", "_C_cache_ops::concat_and_cache_mla")
+@op("sglang::store_cache", "_C_cache_ops::reshape_and_cache", "_C_cache_ops::reshape_and_cache_flash", "_C_cache_ops::concat_and_cache_mla")
 def cache_write(call: Call) -> Priced | None:
     """(keys, values, key cache, value cache, slots): the new keys and values written where the slots say, in the cache's format."""
     latent = "mla" in call.op

@@ -1,0 +1,31 @@
+"""Memory copies and memsets, by the bytes that they report themselves.
+
+A copy between host and device crosses PCIe once and the device's memory once; one within the device is read and written there.
+"""
+
+from ..cost import Cost
+from ..resource import HBM, PCIE, Resource
+from .call import Call, Kernel, Priced
+
+COPY = "copy"
+_CROSSES_BUS = {"htod": True, "dtoh": True, "dtod": False, "ptop": False}
+
+
+def copied(call: Call) -> Priced | None:
+    """What the memory copies and memsets of a call moved, by the bytes they report; ``None`` where there are none."""
+    copies = [kernel for kernel in call.kernels if kernel.kind == "memcpy" and kernel.bytes is not None]
+    sets = [kernel for kernel in call.kernels if kernel.kind == "memset" and kernel.bytes is not None]
+    if not copies and not sets:
+        return None
+    cost = Cost.total(_crossing(call, kernel) for kernel in copies) + Cost.of({HBM: sum(kernel.bytes or 0 for kernel in sets)})
+    host = bool(cost.known(PCIE))
+    return Priced(cost=cost, category="host transfer" if host else COPY if copies else "memset")
+
+
+def _crossing(call: Call, kernel: Kernel) -> Cost:
+    word = str(call.extra.get("memcpy_kind") or kernel.name).lower()
+    kind = next((kind for kind in _CROSSES_BUS if kind in word), "dtod")
+    moved = kernel.bytes or 0
+    if kind == "ptop":
+        return Cost.of({Resource("nvlink"): moved, HBM: moved})
+    return Cost.of({PCIE: moved, HBM: moved}) if _CROSSES_BUS[kind] else Cost.of({HBM: 2 * moved})
