@@ -25,8 +25,9 @@ class Variant(Struct, frozen=True, kw_only=True):
     """Where one operator has its mask: 0-based places in its schema.
 
     ``layout`` is the order of batch, heads and sequence. ``causal`` is a truth value, or with ``mask_types`` a number: 0 none, 1
-    aligned with the first key, 2 with the last. ``lengths`` is the place of the cumulated lengths of a packed batch, ``window`` that of
-    how many keys before its own a query sees, ``stores`` that of whether the logarithms of the sums are written.
+    aligned with the first key, 2 with the last. ``lengths`` is the place of the cumulated lengths of a packed batch, where an unpacked
+    one has none there, ``window`` that of how many keys before its own a query sees, ``stores`` that of whether the logarithms of the sums
+    are written.
     """
 
     layout: str = "BHSD"
@@ -59,14 +60,14 @@ FORWARD: dict[str, Variant] = {
     "flash_attn::_flash_attn_forward": Variant(layout="BSHD", causal=5, dropout=3, window=6, bottom_right=True),
 }
 BACKWARD: dict[str, Variant] = {
-    f"{_SDPA}flash_attention_backward": Variant(causal=11, dropout=10, lengths=6),
+    f"{_SDPA}flash_attention_backward": Variant(causal=11, dropout=10),
     f"{_SDPA}flash_attention_for_cpu_backward": Variant(causal=7, dropout=6, bias=8),
     f"{_SDPA}efficient_attention_backward": Variant(causal=11, bias=4, dropout=9),
-    f"{_SDPA}cudnn_attention_backward": Variant(causal=14, bias=8, dropout=13, lengths=9),
+    f"{_SDPA}cudnn_attention_backward": Variant(causal=14, bias=8, dropout=13),
     f"{_SDPA}fused_attention_overrideable_backward": Variant(causal=13, bias=4, dropout=12),
-    "aten::_flash_attention_backward": Variant(layout="BSHD", causal=11, dropout=10, lengths=6, window=15, bottom_right=True),
+    "aten::_flash_attention_backward": Variant(layout="BSHD", causal=11, dropout=10, window=15, bottom_right=True),
     "aten::_efficient_attention_backward": Variant(layout="BSHD", causal=14, bias=4, dropout=11, lengths=6, mask_types=True),
-    "aten::_cudnn_attention_backward": Variant(causal=14, bias=8, dropout=13, lengths=9),
+    "aten::_cudnn_attention_backward": Variant(causal=14, bias=8, dropout=13),
     "flash_attn::_flash_attn_backward": Variant(layout="BSHD", causal=11, dropout=9, window=12, bottom_right=True),
 }
 # The quantized overloads have a scale each of q, k and v before their options; traces tell them by the number of arguments.

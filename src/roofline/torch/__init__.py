@@ -1,0 +1,184 @@
+"""PyTorch modules and functions on the roofline, without a device.
+
+    import roofline.torch
+    report = roofline.torch.analyze(model, chip="h100")(tokens)
+
+The function runs on tensors that have shapes and no data: nothing is allocated, nothing is computed. Every operator that it calls, its
+backward pass included, is priced by the table that prices profiler traces. Build large models under ``torch.device("meta")``.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from msgspec import Struct
+
+from .. import analysis
+from ..errors import MissingExtra, UsageError
+from ..formulas.network import network_of
+from ..machine import Machine
+from ..machines import load
+from ..placement import IDEAL, Corrections
+from ..report import Report
+from ..torch_ops import forget as forget
+from ..torch_ops import register as register
+from ..workload import PeakMemory, Recording, Workload
+from .arguments import tensors_in
+from .fusion import fused
+from .recorder import Recorder, Seen
+from .workload import ops_of
+
+EAGER = "estimate: the operators as eager PyTorch runs them, one kernel each, on tensors without data"
+COMPILED = "estimate: operators fused by roofline's model of torch.compile, not by Inductor for {chip}"
+
+
+class Traced(Struct, frozen=True, kw_only=True):
+    """The calls of one execution, the numbers of the memory that is there when it ends, and its peak memory."""
+
+    calls: tuple[Seen, ...]
+    kept: frozenset[int]
+    memory: PeakMemory
+    has_backward: bool
+
+
+def analyze(
+    function: Callable[..., Any],
+    *,
+    chip: str | Machine | None = None,
+    backward: bool = False,
+    compile: bool | None = None,
+    link: str | None = None,
+    corrections: Corrections = IDEAL,
+) -> Callable[..., Report]:
+    """A function of the same arguments that returns the report on one call of a module or function.
+
+    ``chip`` is a name of the catalogue or a machine, by default the GPU that PyTorch runs on. ``backward`` adds the gradients of whatever
+    the function returns; a function that calls ``backward()`` itself, as a training step does, needs no such word. ``compile`` fuses
+    operators as torch.compile would; it is on for modules that are compiled already.
+    """
+
+    def report(*args: Any, **kwargs: Any) -> Report:
+        machine = _machine(chip)
+        wants_fusion = hasattr(function, "_orig_mod") if compile is None else compile
+        found = trace(function, backward=backward)(*args, **kwargs)
+        network = network_of(machine, link)
+        ops = fused(found.calls, found.kept, network) if wants_fusion else ops_of(found.calls, network)
+        note = COMPILED.format(chip=machine.name) if wants_fusion else EAGER
+        recording = Recording(workload=Workload(tuple(ops)), format="torch", memory=found.memory, notes=(note,))
+        return analysis.analyze(recording, machine, corrections)
+
+    return report
+
+
+def trace(function: Callable[..., Any], *, backward: bool = False) -> Callable[..., Traced]:
+    """A function of the same arguments that returns the operators of one call, without running them on data."""
+    torch = require_torch()
+    fake = import_module("torch._subclasses.fake_tensor")
+    own: Any = getattr(function, "_orig_mod", function)
+
+    def traced(*args: Any, **kwargs: Any) -> Traced:
+        mode = fake.FakeTensorMode(allow_non_fake_inputs=True)
+        recorder = Recorder(torch, mode)
+        is_module = isinstance(own, torch.nn.Module)
+        name = type(own).__name__ if is_module else getattr(own, "__name__", "function")
+        tensors = tensors_in(torch, [args, kwargs, dict(own.state_dict(keep_vars=True)) if is_module else {}])
+        device = next((one.device for one in tensors if one.device.type != "meta"), None)
+
+        def without_data(value: Any) -> Any:
+            return _without_data(torch, mode, recorder, device, value)
+
+        with _restored(recorder), mode:
+            arguments, options = torch.utils._pytree.tree_map(without_data, (args, kwargs))
+            call = own
+            if is_module:
+                recorder.name_modules(own)
+                swapped = {key: without_data(one) for key, one in (*own.named_parameters(), *own.named_buffers())}
+                call = _called(torch, own, swapped)
+            try:
+                with recorder.watching():
+                    result = call(*arguments, **options)
+                    if backward:
+                        _gradients(torch, result, name)
+            except torch._subclasses.fake_tensor.DataDependentOutputException as error:
+                raise UsageError(
+                    f"{name}: {_first_line(error)} needs the data of a tensor; without a device there are only shapes"
+                ) from None
+            leaves = [one for one in recorder.leaves() if one.grad is not None]
+            left = [*tensors_in(torch, result), *(one.grad for one in leaves)]
+            memory = recorder.memory.peak(name, recorder.storages_of(left))
+            kept = recorder.numbers_of(left) | recorder.arguments()
+            return Traced(calls=tuple(recorder.calls), kept=frozenset(kept), memory=memory, has_backward=recorder.has_backward)
+
+    return traced
+
+
+def _called(torch: Any, module: Any, swapped: dict[str, Any]) -> Callable[..., Any]:
+    """A call of a module with other tensors as its parameters and buffers."""
+    return lambda *args, **kwargs: torch.func.functional_call(module, swapped, args, kwargs)
+
+
+def _without_data(torch: Any, mode: Any, recorder: Recorder, device: Any, value: Any) -> Any:
+    """A tensor of the same shape without data; anything else as it is. Those on ``meta`` join the others' device."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    if value.device.type == "meta" and device is not None:
+        made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device, requires_grad=value.requires_grad)
+    else:
+        made = mode.from_tensor(value)
+    recorder.hold_argument(made)
+    return made
+
+
+def _gradients(torch: Any, result: Any, name: str) -> None:
+    """The gradients of everything differentiable that a function returned."""
+    wanted = [one for one in tensors_in(torch, result) if one.requires_grad]
+    if not wanted:
+        raise UsageError(f"{name}: nothing that it returns requires a gradient; leave out backward=True")
+    with torch._C._DisableTorchDispatch():
+        ones = [torch.empty_like(one) for one in wanted]
+    torch.autograd.backward(wanted, ones)
+
+
+@contextmanager
+def _restored(recorder: Recorder) -> Iterator[None]:
+    """Afterwards, weights have the gradients that they had before, and optimizers their state."""
+    states: dict[int, tuple[Any, dict[Any, Any]]] = {}
+
+    def remember(optimizer: Any, args: Any, kwargs: Any) -> None:
+        states.setdefault(id(optimizer), (optimizer, {weight: dict(state) for weight, state in optimizer.state.items()}))
+
+    hook = import_module("torch.optim.optimizer").register_optimizer_step_pre_hook(remember)
+    try:
+        yield
+    finally:
+        hook.remove()
+        for optimizer, state in states.values():
+            optimizer.state.clear()
+            optimizer.state.update(state)
+        recorder.restore_gradients()
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _machine(chip: str | Machine | None) -> Machine:
+    """The machine asked for, as one framework device sees it; without one, the GPU that PyTorch runs on."""
+    if isinstance(chip, Machine):
+        return chip
+    if chip is None:
+        torch = require_torch()
+        if not torch.cuda.is_available():
+            raise UsageError("PyTorch sees no GPU here; name a chip: analyze(model, chip='h100')")
+        chip = str(torch.cuda.get_device_name())
+    machine = load(chip)
+    return machine.per_device() if machine.devices > 1 else machine
+
+
+def require_torch() -> Any:
+    """PyTorch itself, or an error that says how to get it."""
+    try:
+        return import_module("torch")
+    except ImportError:
+        raise MissingExtra("torch", "torch") from None

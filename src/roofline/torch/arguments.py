@@ -1,0 +1,65 @@
+"""What PyTorch hands to a dispatch mode, as calls of the price table: tensors by shape, strides and number format, in schema order."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from ..dtypes import DType, dtype
+from ..errors import FormulaError
+from ..torch_ops.call import FP4_PAIR, Argument, Tensor
+
+
+@cache
+def number_format(name: str) -> DType | None:
+    """Our number format for one of PyTorch's, by its name; ``None`` for quantized ones.
+
+    >>> number_format("torch.bfloat16").name, number_format("torch.qint8")
+    ('bf16', None)
+    """
+    if name == "torch.float4_e2m1fn_x2":
+        return FP4_PAIR
+    try:
+        return dtype(name)
+    except FormulaError:
+        return None
+
+
+def described(tensor: Any) -> Tensor:
+    """A tensor of PyTorch by its sizes."""
+    strides = tuple(int(stride) for stride in tensor.stride()) if str(tensor.layout) == "torch.strided" else None
+    return Tensor(tuple(int(size) for size in tensor.shape), number_format(str(tensor.dtype)), strides)
+
+
+def argument(torch: Any, value: Any) -> Argument:
+    """One argument of a call."""
+    if isinstance(value, torch.Tensor):
+        return described(value)
+    if isinstance(value, torch.dtype):
+        return number_format(str(value))
+    if isinstance(value, (list, tuple)):
+        return tuple(argument(torch, one) for one in value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return value.node.hint
+    return str(value)
+
+
+def in_schema_order(schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """All arguments of a call in the order of its schema, with the defaults of those that are not given."""
+    found = list(args)
+    for place in range(len(found), len(schema.arguments)):
+        wanted = schema.arguments[place]
+        found.append(kwargs.get(wanted.name, wanted.default_value))
+    return found
+
+
+def tensors_in(torch: Any, value: Any) -> list[Any]:
+    """Every tensor in a value, however deep in lists, tuples and mappings."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return [one for part in value for one in tensors_in(torch, part)]
+    return []

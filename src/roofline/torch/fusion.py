@@ -1,0 +1,171 @@
+"""A model of what torch.compile fuses: chains of elementwise operators, casts, copies, gathers, norms, softmax and reductions.
+
+A group of operators becomes one kernel when one makes what the other uses, they go over the same elements (or over the rows that a
+reduction of the group makes of them), their reductions have the same rows, and nothing outside has to run between them. The kernel reads
+every tensor that its operators need and none of them made, once, and writes what something outside needs. Products, convolutions,
+attention, sorts and scatters stay kernels of their own.
+"""
+
+from collections.abc import Iterable, Sequence
+from os.path import commonpath
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..cost import Cost
+from ..formulas.network import Network
+from ..resource import HBM
+from ..workload import Op
+from .recorder import Seen
+from .workload import op_of
+
+POINTWISE = frozenset(("elementwise", "cast", "copy", "data movement", "gather"))
+REDUCING = frozenset(("normalisation", "softmax", "reduction", "loss"))
+
+
+class Node(Struct, kw_only=True):
+    """One call: its op, how many elements it goes over, how many rows it reduces them to, and whom it feeds."""
+
+    seen: Seen
+    op: Op
+    elements: int
+    rows: int | None
+    feeds: list[int]
+
+
+def fused(calls: Sequence[Seen], kept: frozenset[int], network: Network | None) -> list[Op]:
+    """The ops of a program after fusion. ``kept`` are the numbers of the memory that is there when the program ends."""
+    nodes = [_node(seen, network) for seen in calls]
+    makers = _connect(nodes)
+    groups = _grouped(nodes, makers)
+    last_writer = {number: index for index, node in enumerate(nodes) for number, _ in node.seen.writes}
+    rows: dict[tuple[object, ...], Op] = {}
+    for group in sorted(groups, key=lambda members: members[0]):
+        one = _kernel(nodes, makers, group, kept, last_writer)
+        key = (one.name, one.cost, one.label, one.location, one.phase)
+        rows[key] = replace(rows[key], count=rows[key].count + 1) if key in rows else one
+    return [replace(one, cost=one.cost * one.count, kernels=one.count) for one in rows.values()]
+
+
+def _node(seen: Seen, network: Network | None) -> Node:
+    op = op_of(seen, replace(seen.call, network=network))
+    sizes = [one.elements for one in (*seen.call.all_tensors, *(seen.call.outputs or ()))]
+    outs = [one.elements for one in seen.call.outputs or ()]
+    elements, rows = max(sizes, default=0), None
+    if op.category in POINTWISE:
+        elements = max(outs, default=elements)
+    elif op.category in REDUCING:
+        rows = min(outs, default=1)
+    return Node(seen=seen, op=op, elements=elements, rows=rows, feeds=[])
+
+
+def _connect(nodes: Sequence[Node]) -> list[dict[int, int]]:
+    """For each node, which node wrote what it reads, by number; and for each, whom it feeds."""
+    writer: dict[int, int] = {}
+    makers: list[dict[int, int]] = []
+    for index, node in enumerate(nodes):
+        found = {number: writer[number] for number, _ in node.seen.reads if number in writer}
+        makers.append(found)
+        for maker in set(found.values()):
+            nodes[maker].feeds.append(index)
+        for number, _ in node.seen.writes:
+            writer[number] = index
+    return makers
+
+
+def _grouped(nodes: Sequence[Node], makers: Sequence[dict[int, int]]) -> list[list[int]]:
+    """Nodes in groups, each with its producers first come first, where that is legal."""
+    group_of = list(range(len(nodes)))
+    members = {index: [index] for index in range(len(nodes))}
+    for index, node in enumerate(nodes):
+        if node.op.category not in POINTWISE | REDUCING:
+            continue
+        for maker in sorted(set(makers[index].values()), reverse=True):
+            mine, theirs = group_of[index], group_of[maker]
+            if mine == theirs or nodes[maker].op.category not in POINTWISE | REDUCING:
+                continue
+            if _alike(nodes, members[theirs], members[mine]) and not _between(nodes, group_of, members, theirs, mine):
+                members[theirs] = sorted(members[theirs] + members.pop(mine))
+                for one in members[theirs]:
+                    group_of[one] = theirs
+    return list(members.values())
+
+
+def _alike(nodes: Sequence[Node], first: Iterable[int], second: Iterable[int]) -> bool:
+    """Whether two groups go over the same elements and rows; a pointwise producer of fewer elements is computed where it is used."""
+    one, other = [nodes[index] for index in first], [nodes[index] for index in second]
+    rows = {node.rows for node in (*one, *other) if node.rows is not None}
+    if len({rows_of for rows_of in rows if rows_of > 1}) > 1:
+        return False
+    elements, others = max(node.elements for node in one), max(node.elements for node in other)
+    if elements == others or others in {node.rows for node in one if node.rows}:
+        return True
+    return elements < others and all(node.rows is None for node in one)
+
+
+def _between(nodes: Sequence[Node], group_of: list[int], members: dict[int, list[int]], first: int, second: int) -> bool:
+    """Whether something outside uses what the first group makes and makes what the second uses."""
+    end = members[second][-1]
+    waiting = [fed for index in members[first] for fed in nodes[index].feeds if group_of[fed] not in (first, second)]
+    done = set()
+    while waiting:
+        index = waiting.pop()
+        group = group_of[index]
+        if group == second:
+            return True
+        if group in done or group == first or members[group][0] > end:
+            continue
+        done.add(group)
+        waiting += [fed for one in members[group] for fed in nodes[one].feeds if fed <= end or group_of[fed] == second]
+    return False
+
+
+def _kernel(
+    nodes: Sequence[Node], makers: Sequence[dict[int, int]], group: list[int], kept: frozenset[int], last_writer: dict[int, int]
+) -> Op:
+    """One kernel: the work of its members, and their bytes less what stays on chip or is read twice."""
+    first = nodes[group[0]].op
+    if len(group) == 1:
+        return first
+    inside = set(group)
+    spared = 0
+    read: set[tuple[int, int]] = set()
+    for index in group:
+        node = nodes[index]
+        for number, size in node.seen.reads:
+            maker = makers[index].get(number, -1)
+            if maker in inside or (number, maker) in read:
+                spared += size
+            read.add((number, maker))
+        for number, size in node.seen.writes:
+            used_outside = any(fed not in inside and makers[fed].get(number) == index for fed in node.feeds)
+            if not used_outside and not (number in kept and last_writer[number] == index):
+                spared += size
+    costs = Cost.total(nodes[index].op.cost for index in group)
+    moved = max(0, costs.known(HBM) - spared)
+    cost = Cost.of({**{resource: amount for resource, amount in costs.items() if resource != HBM}, HBM: costs[HBM] and moved})
+    names = list(dict.fromkeys(nodes[index].op.name for index in group))
+    reduces = any(nodes[index].rows is not None for index in group)
+    largest = max(group, key=lambda index: nodes[index].elements)
+    scope = _common([nodes[index].op.scope for index in group])
+    shape = nodes[largest].op.label.partition("  ")[2] or nodes[largest].op.label
+    words = f"{', '.join(names)}: {shape.partition(' ')[2]}"
+    return replace(
+        first,
+        name=f"fused {' '.join(names)}",
+        cost=cost,
+        label=f"{scope}  {words}" if scope else words,
+        category="reduction fusion" if reduces else "pointwise fusion",
+        scope=scope,
+        avoidable=(),
+        notes=tuple(dict.fromkeys(note for index in group for note in nodes[index].op.notes)),
+    )
+
+
+def _common(scopes: Sequence[str]) -> str:
+    """The scope that all of these are in.
+
+    >>> _common(["layers/0/norm", "layers/0/mlp"]), _common(["", "layers/0"])
+    ('layers/0', '')
+    """
+    return "" if not all(scopes) else commonpath(scopes)

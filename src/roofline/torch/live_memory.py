@@ -1,0 +1,108 @@
+"""Peak memory of a function that runs on tensors without data: which storages it makes, and when each is freed."""
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from ..workload import LiveBuffer, LiveScope, PeakMemory
+
+LARGEST = 16  # buffers that are named
+METHOD = "liveness in program order"
+
+
+class Storage(Struct, frozen=True, kw_only=True):
+    """Memory behind one or more tensors: what made it, and its bytes."""
+
+    kind: str
+    name: str
+    scope: str
+    shape: str
+    bytes: int
+
+
+class LiveMemory:
+    """Storages in the order in which they are made and freed. Arguments and weights are there from the beginning."""
+
+    def __init__(self) -> None:
+        self.arguments: list[Storage] = []
+        self.known: dict[int, int] = {}  # a storage's address -> its number in `made`; -1 for arguments
+        self._made: list[Storage] = []
+        self._events: list[int] = []  # a storage's number when it is made, its complement when it is freed
+
+    def hold_argument(self, tensor: Any, name: str = "") -> None:
+        """An argument, weight or constant, which lives from beginning to end."""
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self.known:
+            self.known[storage._cdata] = -1
+            self.arguments.append(_described("argument", tensor, storage, name, ""))
+            self._forget_later(storage)
+
+    def hold(self, tensor: Any, name: str, scope: str) -> None:
+        """A result; a view of memory that is known already adds nothing."""
+        storage = tensor.untyped_storage()
+        if storage._cdata in self.known:
+            return
+        number = len(self._made)
+        self.known[storage._cdata] = number
+        self._made.append(_described("temporary", tensor, storage, name, scope))
+        self._events.append(number)
+        self._forget_later(storage, lambda: self._events.append(~number))
+
+    def _forget_later(self, storage: Any, then: Callable[[], None] | None = None) -> None:
+        address = storage._cdata
+
+        def freed() -> None:
+            self.known.pop(address, None)
+            if then is not None:
+                then()
+
+        weakref.finalize(storage, freed).atexit = False
+
+    def peak(self, program: str, outputs: set[int]) -> PeakMemory:
+        """The most that was live at once, with what it was; ``outputs`` are the numbers of storages that are still there at the end."""
+        fixed = sum(one.bytes for one in self.arguments)
+        now = most = 0
+        at = -1
+        for place, event in enumerate(self._events):
+            now += self._made[event].bytes if event >= 0 else -self._made[~event].bytes
+            if now > most:
+                most, at = now, place
+        live = set()
+        for event in self._events[: at + 1]:
+            live.add(event) if event >= 0 else live.discard(~event)
+        buffers = [LiveBuffer(kind="argument", bytes=one.bytes, name=one.name, scope=one.scope, shape=one.shape) for one in self.arguments]
+        buffers += [_buffer(self._made[number], "output" if number in outputs else "temporary") for number in sorted(live)]
+        buffers = [one for one in buffers if one.bytes]
+        kept = sum(one.bytes for one in buffers if one.kind == "output")
+        return PeakMemory(
+            program=program,
+            peak_bytes=fixed + most,
+            method=METHOD,
+            arguments=fixed,
+            outputs=kept,
+            temporaries=most - kept,
+            at_peak=_by_scope(buffers),
+            largest=tuple(sorted(buffers, key=lambda one: -one.bytes)[:LARGEST]),
+        )
+
+
+def _described(kind: str, tensor: Any, storage: Any, name: str, scope: str) -> Storage:
+    number = str(tensor.dtype).removeprefix("torch.")
+    shape = f"{number}[{','.join(str(int(size)) for size in tensor.shape)}]"
+    return Storage(kind=kind, name=name, scope=scope, shape=shape, bytes=int(storage.nbytes()))
+
+
+def _buffer(one: Storage, kind: str) -> LiveBuffer:
+    return LiveBuffer(kind=kind, bytes=one.bytes, name=one.name, scope=one.scope, shape=one.shape)
+
+
+def _by_scope(buffers: list[LiveBuffer]) -> tuple[LiveScope, ...]:
+    totals: dict[tuple[str, str], list[int]] = {}
+    for one in buffers:
+        total = totals.setdefault((one.kind, one.scope), [0, 0])
+        total[0] += one.bytes
+        total[1] += 1
+    found = [LiveScope(kind=kind, scope=scope, bytes=size, buffers=count) for (kind, scope), (size, count) in totals.items()]
+    return tuple(sorted(found, key=lambda one: -one.bytes))

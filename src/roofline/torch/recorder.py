@@ -1,0 +1,256 @@
+"""Every operator that a function calls, seen by a dispatch mode while tensors have no data: the call, where it came from, what it shares.
+
+A backward operator belongs to the forward one with the same autograd sequence number, from which it takes its module and source line.
+Views cost nothing. Attention is kept whole, as GPUs run it.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from ..torch_ops import Call
+from .arguments import argument, described, in_schema_order, tensors_in
+from .live_memory import LiveMemory
+
+FORWARD, BACKWARD = "forward", "backward"
+# Operators that make, name or ask about a tensor and touch no element.
+FREE = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view", "_reshape_alias", "resize_", "set_"),
+        *("lift_fresh", "lift_fresh_copy", "is_same_size", "record_stream", "_local_scalar_dense", "_has_compatible_shallow_copy_type"),
+        *(
+            "_assert_async",
+            "_assert_scalar",
+            "sym_size",
+            "sym_stride",
+            "sym_numel",
+            "sym_storage_offset",
+            "is_pinned",
+            "_nested_tensor_size",
+        ),
+    )
+)
+_OURS = str(Path(__file__).resolve().parent)
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """One call with the module and line that it came from, and the memory that it reads and writes: its number and bytes.
+
+    ``again`` is whether a backward pass computed it a second time, as activation checkpointing does.
+    """
+
+    call: Call
+    scope: str
+    location: str
+    phase: str
+    again: bool
+    reads: tuple[tuple[int, int], ...]
+    writes: tuple[tuple[int, int], ...]
+
+
+class Recorder:
+    """The calls of one function, in order, and its memory."""
+
+    def __init__(self, torch: Any, without_data: Any) -> None:
+        """``without_data`` is the mode whose tensors stand for those of the program."""
+        self._torch, self._without_data = torch, without_data
+        self._path: list[str] = []
+        self._names: dict[int, str] = {}
+        self._origins: dict[int, tuple[str, str]] = {}
+        self._numbers: dict[int, int] = {}
+        self._next = 0
+        self._torch_folder = str(Path(torch.__file__).resolve().parent)
+        self.calls: list[Seen] = []
+        self.memory = LiveMemory()
+        self._leaves: list[tuple[Any, Any]] = []
+        self.has_backward = False
+
+    def name_modules(self, root: Any, prefix: str = "") -> None:
+        """The paths of a module's parts, as its attributes name them."""
+        for name, part in root.named_modules():
+            self._names[id(part)] = "/".join(word for word in (prefix, name.replace(".", "/")) if word)
+
+    def hold_argument(self, tensor: Any) -> None:
+        """A tensor without data that stands for an argument or weight."""
+        self.memory.hold_argument(tensor)
+        self._leaves.append((tensor, None))
+
+    def leaves(self) -> list[Any]:
+        """The arguments, weights and constants that a gradient may have come to."""
+        return [one for one, _ in self._leaves if one.is_leaf and one.requires_grad]
+
+    def restore_gradients(self) -> None:
+        """Give the program's own tensors the gradients that they had."""
+        for tensor, gradient in self._leaves:
+            if tensor.is_leaf and tensor.requires_grad:
+                tensor.grad = gradient
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Within it, every operator is recorded."""
+        hooks = import_module("torch.nn.modules.module")
+        with ExitStack() as stack:
+            for made in (
+                hooks.register_module_forward_pre_hook(self._enter),
+                hooks.register_module_forward_hook(self._leave, always_call=True),
+            ):
+                stack.callback(made.remove)
+            stack.enter_context(_dispatch_mode(self._record))
+            stack.enter_context(_whole_attention(self._torch))
+            yield
+
+    def _enter(self, module: Any, inputs: Any) -> None:
+        if id(module) not in self._names:
+            self.name_modules(module, type(module).__name__)
+        self._path.append(self._names[id(module)])
+
+    def _leave(self, module: Any, inputs: Any, output: Any) -> None:
+        if self._path:
+            self._path.pop()
+
+    def _record(self, operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:
+        name = operator._schema.name
+        if name.startswith("prim"):
+            return
+        given = in_schema_order(operator._schema, args, kwargs)
+        used, made = [self._without(one) for one in tensors_in(self._torch, given)], tensors_in(self._torch, out)
+        is_view = getattr(operator, "is_view", False) or self._torch.Tag.inplace_view in operator.tags
+        scope, location, phase, again = self._origin()
+        for one in made:
+            self.memory.hold(one, name, scope)
+        if is_view or name in FREE or not (made or used):
+            return
+        call = Call(
+            name,
+            operator._overloadname,
+            tuple(argument(self._torch, one) for one in given),
+            tuple(described(one) for one in made),
+            extra=self._extra(name),
+        )
+        reads, writes = self._numbered(used), self._numbered(made or used[:1])
+        self.calls.append(Seen(call=call, scope=scope, location=location, phase=phase, again=again, reads=reads, writes=writes))
+
+    def _without(self, tensor: Any) -> Any:
+        """The tensor without data that stands for one; one that no recorded operator made is a weight or constant, as an argument is."""
+        fake = tensor if self._without_data.is_our_fake(tensor) else self._without_data.from_tensor(tensor)
+        if fake.untyped_storage()._cdata not in self.memory.known:
+            self.memory.hold_argument(fake)
+            self._leaves.append((tensor, tensor.grad if tensor.is_leaf else None))
+        return fake
+
+    def _numbered(self, tensors: Sequence[Any]) -> tuple[tuple[int, int], ...]:
+        """The memory of these tensors by number, each with the bytes of the largest of them there."""
+        found: dict[int, int] = {}
+        for one in tensors:
+            number = self._number(one)
+            found[number] = max(found.get(number, 0), described(one).bytes or 0)
+        return tuple(found.items())
+
+    def _number(self, tensor: Any) -> int:
+        """The number of a tensor's memory; memory that is used again after it was freed has a new one."""
+        storage = tensor.untyped_storage()
+        held = self.memory.known.get(storage._cdata, -1)
+        key = held if held >= 0 else -1 - storage._cdata
+        if key not in self._numbers:
+            self._numbers[key] = self._next
+            self._next += 1
+        return self._numbers[key]
+
+    def numbers_of(self, tensors: Sequence[Any]) -> set[int]:
+        """The numbers of these tensors' memory."""
+        return {self._number(one) for one in tensors}
+
+    def arguments(self) -> set[int]:
+        """The numbers of the memory of arguments, weights and constants."""
+        return {number for key, number in self._numbers.items() if key < 0}
+
+    def storages_of(self, tensors: Sequence[Any]) -> set[int]:
+        """The numbers that the memory of these tensors has among the live ones."""
+        return {self.memory.known.get(one.untyped_storage()._cdata, -1) for one in tensors}
+
+    def _extra(self, name: str) -> dict[str, Any]:
+        """Whether the program lets fp32 run as tf32, which only kernels' names tell elsewhere."""
+        if "conv" in name:
+            return {"allow_tf32": bool(self._torch.backends.cudnn.allow_tf32)}
+        return {"allow_tf32": self._torch.get_float32_matmul_precision() != "highest"}
+
+    def _origin(self) -> tuple[str, str, str, bool]:
+        """Module path, source line, phase, and whether a backward pass repeats a forward one."""
+        node = _autograd_node(self._torch)
+        if node is None:
+            found = (self._path[-1] if self._path else "", self._line())
+            self._origins[_sequence(self._torch) - 1] = found
+            return *found, FORWARD, False
+        self.has_backward = True
+        if self._torch.is_grad_enabled() and self._path:
+            found = (self._path[-1], self._line())
+            self._origins[_sequence(self._torch) - 1] = found
+            return *found, BACKWARD, True
+        return *self._origins.get(node._sequence_nr(), ("", "")), BACKWARD, False
+
+    def _line(self) -> str:
+        """The nearest line outside of PyTorch and of this package."""
+        frame = sys._getframe(1)
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if not file.startswith((self._torch_folder, _OURS, "<")):
+                return f"{Path(file).name}:{frame.f_lineno}"
+            frame = frame.f_back  # type: ignore[assignment]
+        return ""
+
+
+def _autograd_node(torch: Any) -> Any:
+    """The backward node that runs now, if one does."""
+    return torch._C._current_autograd_node()
+
+
+def _sequence(torch: Any) -> int:
+    """The number that autograd gives to its next node."""
+    return int(torch.autograd._get_sequence_nr())
+
+
+def _dispatch_mode(record: Callable[[Any, Sequence[Any], Mapping[str, Any], Any], None]) -> Any:
+    """A mode that lets every operator run and records it. The class is made here, since PyTorch is imported on need."""
+
+    class Dispatch(import_module("torch.utils._python_dispatch").TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            out = func(*args, **(kwargs or {}))
+            record(func, args, kwargs or {}, out)
+            return out
+
+    return Dispatch()
+
+
+def _whole_attention(torch: Any) -> Any:
+    """A mode that keeps attention one operator: without data PyTorch would take it apart into products."""
+    wanted = torch.nn.functional.scaled_dot_product_attention
+    aten = torch.ops.aten
+
+    def attention(
+        query: Any,
+        key: Any,
+        value: Any,
+        attn_mask: Any = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Any:
+        if any(one.dim() != 4 for one in (query, key, value)):
+            return wanted(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+        if attn_mask is None:
+            return aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, scale=scale)[0]
+        saves = torch.is_grad_enabled() and any(one.requires_grad for one in (query, key, value))
+        return aten._scaled_dot_product_efficient_attention(query, key, value, attn_mask, saves, dropout_p, is_causal, scale=scale)[0]
+
+    class Attention(import_module("torch.overrides").TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return (attention if func is wanted else func)(*args, **(kwargs or {}))
+
+    return Attention()

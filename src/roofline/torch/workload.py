@@ -1,0 +1,75 @@
+"""Recorded calls as rows of a workload: calls that are alike in everything are one op, with their number."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from ..cost import NOTHING, Cost
+from ..formulas.network import Network
+from ..resource import HBM, UNNAMED_WORK
+from ..torch_ops import Call, Priced, price
+from ..torch_ops.traffic import traffic
+from ..workload import Avoidable, Op
+from .recorder import Seen
+
+UNPRICED = "no price for this operator: register one with roofline.torch.register"
+AGAIN = Avoidable(
+    kind="recomputation",
+    instead=NOTHING,
+    why="computes parts of the forward pass again in the backward pass",
+    unneeded="recomputed",
+    group="checkpoint",
+)
+
+
+def priced(call: Call) -> tuple[Cost, Priced]:
+    """The cost of a call: an operator of PyTorch's own that has no price reads its operands and writes its results, at unknown work."""
+    found = price(call)
+    if found.cost is not None:
+        return found.cost, found
+    if call.op.startswith("aten::") and not found.notes:
+        return traffic(call.all_tensors, call.outputs or ()) + Cost.of({UNNAMED_WORK: None}), replace(found, notes=(UNPRICED,))
+    return Cost.of({HBM: None}), replace(found, notes=found.notes or (UNPRICED,))
+
+
+def ops_of(calls: Sequence[Seen], network: Network | None) -> list[Op]:
+    """The ops of a program as it was called, in order of their first call."""
+    rows: dict[tuple[object, ...], Op] = {}
+    for seen in calls:
+        call = replace(seen.call, network=network)
+        key = (call.op, call.overload, call.args, call.outputs, seen.scope, seen.location, seen.phase, seen.again)
+        if key in rows:
+            rows[key] = replace(rows[key], count=rows[key].count + 1)
+        else:
+            rows[key] = op_of(seen, call)
+    return [replace(one, cost=one.cost * one.count, kernels=one.count) for one in rows.values()]
+
+
+def op_of(seen: Seen, call: Call) -> Op:
+    """One call as an op."""
+    cost, found = priced(call)
+    return Op(
+        name=call.op.removeprefix("aten::"),
+        cost=cost,
+        label=label(seen.scope, call, found.dtype),
+        category=found.category or "unknown",
+        scope=seen.scope,
+        location=seen.location,
+        phase=seen.phase,
+        work_provenance="shape",
+        bytes_provenance="shape",
+        avoidable=(AGAIN,) if seen.again else found.avoidable,
+        notes=found.notes,
+    )
+
+
+def label(scope: str, call: Call, number: str) -> str:
+    """What a person recognises: scope, operator, shapes and number format.
+
+    >>> label("layers/0/mlp", Call("aten::mm", args=(Tensor((8, 4)), Tensor((4, 2)))), "bf16")
+    'layers/0/mlp  mm 8x4, 4x2 bf16'
+    """
+    name = call.op.rpartition("::")[2]
+    shapes = ", ".join("x".join(map(str, one.shape)) or "scalar" for one in call.all_tensors[:3])
+    words = " ".join(word for word in (name, shapes, number) if word)
+    return f"{scope}  {words}" if scope else words
