@@ -10,6 +10,7 @@ backward pass included, is priced by the table that prices profiler traces. Buil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from inspect import getclosurevars, isfunction
 from typing import Any
 
 from msgspec import Struct
@@ -78,7 +79,7 @@ def trace(function: Callable[..., Any], *, backward: bool = False) -> Callable[.
     own: Any = getattr(function, "_orig_mod", function)
 
     def traced(*args: Any, **kwargs: Any) -> Traced:
-        mode = fake.FakeTensorMode(allow_non_fake_inputs=True)
+        mode = fake.FakeTensorMode()
         recorder = Recorder(torch, mode)
         is_module = isinstance(own, torch.nn.Module)
         name = type(own).__name__ if is_module else getattr(own, "__name__", "function")
@@ -88,7 +89,7 @@ def trace(function: Callable[..., Any], *, backward: bool = False) -> Callable[.
         def without_data(value: Any) -> Any:
             return _without_data(torch, mode, recorder, device, value)
 
-        with _restored(recorder), mode:
+        with _restored(recorder, _reached(torch, own, args, kwargs)), mode:
             arguments, options = torch.utils._pytree.tree_map(without_data, (args, kwargs))
             call = own
             if is_module:
@@ -99,13 +100,12 @@ def trace(function: Callable[..., Any], *, backward: bool = False) -> Callable[.
                 with recorder.watching():
                     result = call(*arguments, **options)
                     if backward:
-                        _gradients(torch, result, name)
+                        _gradients(torch, recorder, result, name)
             except torch._subclasses.fake_tensor.DataDependentOutputException as error:
                 raise UsageError(
                     f"{name}: {_first_line(error)} needs the data of a tensor; without a device there are only shapes"
                 ) from None
-            leaves = [one for one in recorder.leaves() if one.grad is not None]
-            left = [*tensors_in(torch, result), *(one.grad for one in leaves)]
+            left = [*tensors_in(torch, result), *recorder.gradients()]
             memory = recorder.memory.peak(name, recorder.storages_of(left))
             kept = recorder.numbers_of(left) | recorder.arguments()
             return Traced(calls=tuple(recorder.calls), kept=frozenset(kept), memory=memory, has_backward=recorder.has_backward)
@@ -130,33 +130,53 @@ def _without_data(torch: Any, mode: Any, recorder: Recorder, device: Any, value:
     return made
 
 
-def _gradients(torch: Any, result: Any, name: str) -> None:
+def _gradients(torch: Any, recorder: Recorder, result: Any, name: str) -> None:
     """The gradients of everything differentiable that a function returned."""
     wanted = [one for one in tensors_in(torch, result) if one.requires_grad]
     if not wanted:
         raise UsageError(f"{name}: nothing that it returns requires a gradient; leave out backward=True")
-    with torch._C._DisableTorchDispatch():
-        ones = [torch.empty_like(one) for one in wanted]
-    torch.autograd.backward(wanted, ones)
+    with recorder.paused():
+        given = [torch.empty_like(one) for one in wanted]
+    torch.autograd.backward(wanted, given)
+
+
+def _reached(torch: Any, function: Any, args: Any, kwargs: Any) -> list[Any]:
+    """The weights that a function reaches: those of modules and optimizers among its arguments, its closure and its globals."""
+    names = getclosurevars(function) if isfunction(function) else None
+    values = [function, *args, *kwargs.values(), *({**names.nonlocals, **names.globals}.values() if names else ())]
+    modules = [one for one in values if isinstance(one, torch.nn.Module)]
+    optimizers = [one for one in values if isinstance(one, torch.optim.Optimizer)]
+    weights = [weight for one in modules for weight in one.parameters()]
+    weights += [weight for one in optimizers for group in one.param_groups for weight in group["params"]]
+    return [*weights, *(one for one in values if isinstance(one, torch.Tensor) and one.is_leaf)]
 
 
 @contextmanager
-def _restored(recorder: Recorder) -> Iterator[None]:
+def _restored(recorder: Recorder, weights: list[Any]) -> Iterator[None]:
     """Afterwards, weights have the gradients that they had before, and optimizers their state."""
+    gradients = [(weight, weight.grad) for weight in weights]
     states: dict[int, tuple[Any, dict[Any, Any]]] = {}
 
-    def remember(optimizer: Any, args: Any, kwargs: Any) -> None:
+    def enter(optimizer: Any, args: Any, kwargs: Any) -> None:
+        recorder.in_optimizer = True
         states.setdefault(id(optimizer), (optimizer, {weight: dict(state) for weight, state in optimizer.state.items()}))
 
-    hook = import_module("torch.optim.optimizer").register_optimizer_step_pre_hook(remember)
+    def leave(optimizer: Any, args: Any, kwargs: Any) -> None:
+        recorder.in_optimizer = False
+
+    module = import_module("torch.optim.optimizer")
+    hooks = (module.register_optimizer_step_pre_hook(enter), module.register_optimizer_step_post_hook(leave))
     try:
         yield
     finally:
-        hook.remove()
+        for hook in hooks:
+            hook.remove()
         for optimizer, state in states.values():
             optimizer.state.clear()
             optimizer.state.update(state)
         recorder.restore_gradients()
+        for weight, gradient in gradients:
+            weight.grad = gradient
 
 
 def _first_line(error: Exception) -> str:

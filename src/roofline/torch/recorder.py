@@ -54,6 +54,18 @@ class Seen(Struct, frozen=True, kw_only=True):
     writes: tuple[tuple[int, int], ...]
 
 
+class Given(Struct, frozen=True):
+    """A tensor that the program did not make: itself, the one without data that stands for it, and the gradient that it had."""
+
+    tensor: Any
+    without_data: Any
+    gradient: Any
+
+    @property
+    def takes_gradients(self) -> bool:
+        return bool(self.tensor.is_leaf and self.tensor.requires_grad)
+
+
 class Recorder:
     """The calls of one function, in order, and its memory."""
 
@@ -65,10 +77,12 @@ class Recorder:
         self._origins: dict[int, tuple[str, str]] = {}
         self._numbers: dict[int, int] = {}
         self._next = 0
+        self._is_paused = False
         self._torch_folder = str(Path(torch.__file__).resolve().parent)
+        self.in_optimizer = False
         self.calls: list[Seen] = []
         self.memory = LiveMemory()
-        self._leaves: list[tuple[Any, Any]] = []
+        self._given: dict[int, Given] = {}
         self.has_backward = False
 
     def name_modules(self, root: Any, prefix: str = "") -> None:
@@ -79,17 +93,17 @@ class Recorder:
     def hold_argument(self, tensor: Any) -> None:
         """A tensor without data that stands for an argument or weight."""
         self.memory.hold_argument(tensor)
-        self._leaves.append((tensor, None))
+        self._given.setdefault(id(tensor), Given(tensor, tensor, None))
 
-    def leaves(self) -> list[Any]:
-        """The arguments, weights and constants that a gradient may have come to."""
-        return [one for one, _ in self._leaves if one.is_leaf and one.requires_grad]
+    def gradients(self) -> list[Any]:
+        """The gradients that arguments, weights and constants received."""
+        return [one.tensor.grad for one in self._given.values() if one.takes_gradients and one.tensor.grad is not None]
 
     def restore_gradients(self) -> None:
         """Give the program's own tensors the gradients that they had."""
-        for tensor, gradient in self._leaves:
-            if tensor.is_leaf and tensor.requires_grad:
-                tensor.grad = gradient
+        for one in self._given.values():
+            if one.takes_gradients:
+                one.tensor.grad = one.gradient
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -101,9 +115,18 @@ class Recorder:
                 hooks.register_module_forward_hook(self._leave, always_call=True),
             ):
                 stack.callback(made.remove)
-            stack.enter_context(_dispatch_mode(self._record))
+            stack.enter_context(_dispatch_mode(self._run))
             stack.enter_context(_whole_attention(self._torch))
             yield
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Within it, nothing is recorded."""
+        self._is_paused = True
+        try:
+            yield
+        finally:
+            self._is_paused = False
 
     def _enter(self, module: Any, inputs: Any) -> None:
         if id(module) not in self._names:
@@ -114,12 +137,20 @@ class Recorder:
         if self._path:
             self._path.pop()
 
+    def _run(self, operator: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator on tensors without data, whatever it was given, so that none of the program's own is computed or changed."""
+        if self.in_optimizer and operator._schema.name == "aten::_local_scalar_dense":
+            return 1  # the number of the step, which changes no shape
+        args, kwargs = self._torch.utils._pytree.tree_map_only(self._torch.Tensor, self._without, (args, kwargs))
+        out = operator(*args, **kwargs)
+        if not self._is_paused and not operator._schema.name.startswith("prim"):
+            self._record(operator, args, kwargs, out)
+        return out
+
     def _record(self, operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:
         name = operator._schema.name
-        if name.startswith("prim"):
-            return
         given = in_schema_order(operator._schema, args, kwargs)
-        used, made = [self._without(one) for one in tensors_in(self._torch, given)], tensors_in(self._torch, out)
+        used, made = tensors_in(self._torch, given), tensors_in(self._torch, out)
         is_view = getattr(operator, "is_view", False) or self._torch.Tag.inplace_view in operator.tags
         scope, location, phase, again = self._origin()
         for one in made:
@@ -138,10 +169,13 @@ class Recorder:
 
     def _without(self, tensor: Any) -> Any:
         """The tensor without data that stands for one; one that no recorded operator made is a weight or constant, as an argument is."""
-        fake = tensor if self._without_data.is_our_fake(tensor) else self._without_data.from_tensor(tensor)
-        if fake.untyped_storage()._cdata not in self.memory.known:
+        if id(tensor) in self._given:
+            return self._given[id(tensor)].without_data
+        is_fake = self._without_data.is_our_fake(tensor)
+        fake = tensor if is_fake else self._without_data.from_tensor(tensor)
+        if not is_fake or fake.untyped_storage()._cdata not in self.memory.known:
             self.memory.hold_argument(fake)
-            self._leaves.append((tensor, tensor.grad if tensor.is_leaf else None))
+            self._given[id(tensor)] = Given(tensor, fake, tensor.grad if tensor.is_leaf else None)
         return fake
 
     def _numbered(self, tensors: Sequence[Any]) -> tuple[tuple[int, int], ...]:
@@ -215,14 +249,12 @@ def _sequence(torch: Any) -> int:
     return int(torch.autograd._get_sequence_nr())
 
 
-def _dispatch_mode(record: Callable[[Any, Sequence[Any], Mapping[str, Any], Any], None]) -> Any:
-    """A mode that lets every operator run and records it. The class is made here, since PyTorch is imported on need."""
+def _dispatch_mode(run: Callable[[Any, Any, Any], Any]) -> Any:
+    """A mode that runs every operator by a function of ours. The class is made here, since PyTorch is imported on need."""
 
     class Dispatch(import_module("torch.utils._python_dispatch").TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            out = func(*args, **(kwargs or {}))
-            record(func, args, kwargs or {}, out)
-            return out
+            return run(func, args, kwargs or {})
 
     return Dispatch()
 
