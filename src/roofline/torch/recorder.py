@@ -259,8 +259,13 @@ def _dispatch_mode(run: Callable[[Any, Any, Any], Any]) -> Any:
     return Dispatch()
 
 
-def _whole_attention(torch: Any) -> Any:
-    """A mode that keeps attention one operator: without data PyTorch would take it apart into products."""
+@contextmanager
+def _whole_attention(torch: Any) -> Iterator[None]:
+    """Within it, attention is one operator: without data PyTorch would take it apart into products.
+
+    A mode sees calls by any name. It is off while a backward pass runs, so what checkpointing computes again there finds a substitute
+    under the usual name.
+    """
     wanted = torch.nn.functional.scaled_dot_product_attention
     aten = torch.ops.aten
 
@@ -285,4 +290,10 @@ def _whole_attention(torch: Any) -> Any:
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             return (attention if func is wanted else func)(*args, **(kwargs or {}))
 
-    return Attention()
+    functional = torch.nn.functional
+    functional.scaled_dot_product_attention = attention
+    try:
+        with Attention():
+            yield
+    finally:
+        functional.scaled_dot_product_attention = wanted
