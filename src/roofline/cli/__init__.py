@@ -26,6 +26,7 @@ COMMANDS = {
     "fusion-report": "what the compiler left unfused in a program, why, and what that costs",
     "compare": "compare two reports op by op",
     "jax-compare": "compare our FLOP and byte counts with XLA's cost analysis of a JAX function",
+    "torch-compare": "compare our FLOP count of a PyTorch function with FlopCounterMode and other counters",
     "chips": "list, show and compare chips; check a machine file",
     "measure": "measure this computer's CPU and keep the result as its machine",
     "plot": "draw a figure",

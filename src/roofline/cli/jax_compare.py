@@ -1,11 +1,6 @@
 """`roofline jax-compare`: theory beside what XLA's cost analysis says of a JAX function, instruction by instruction."""
 
-import importlib
-import re
-import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 from ..dtypes import dtype
 from ..errors import MissingExtra, UsageError
@@ -14,7 +9,6 @@ from ..jax.comparison import (
     Count,
     FormatComparison,
     InstructionCounts,
-    Shape,
     XlaComparison,
     compare_function,
     compare_product,
@@ -24,12 +18,12 @@ from ..render.export import Row
 from ..render.tables import Paper, table
 from ..render.text import notes_text
 from ..units import plain
+from .functions import load_function, shape
 from .options import Parser, output_options
 from .output import emit
 
 SIZE = 2048
 FORMATS = ("bf16", "fp8")
-_SHAPE = re.compile(r"(?:(?P<format>\w+)\[)?(?P<sizes>[\dx, ]*)\]?")
 
 
 def parser() -> Parser:
@@ -58,9 +52,9 @@ def run(words: Sequence[str]) -> int:
     if args.function:
         if not args.args:
             raise UsageError("jax-compare: give the shapes of the function's arguments: --args 512x4096 4096x4096")
-        shapes = [_shape(text) for text in args.args]
+        shapes = [shape(text) for text in args.args]
         require_jax()
-        function = _load(args.function)
+        function = load_function("jax-compare", args.function)
         found = [compare_function(function, args.function, shapes, number) for number in formats]
     elif args.args:
         raise UsageError("jax-compare: --args are the shapes of a function's arguments; give the function too")
@@ -73,31 +67,6 @@ def run(words: Sequence[str]) -> int:
     comparison = XlaComparison(function=args.function or f"matmul {args.size}", comparisons=tuple(found), notes=tuple(notes))
     emit(args, lambda page: _text(comparison, page), comparison, lambda: _rows(comparison))
     return 0
-
-
-def _shape(text: str) -> Shape:
-    """A number format, or none, and sizes."""
-    match = _SHAPE.fullmatch(text.strip())
-    if match is None:
-        raise UsageError(f"--args {text!r}: not a shape; write it like 512x4096 or f32[512,4096]")
-    return match["format"] or "", tuple(int(size) for size in re.findall(r"\d+", match["sizes"]))
-
-
-def _load(name: str) -> Callable[..., Any]:
-    """The function that MODULE:FUNCTION names, from the current folder or the installed packages."""
-    module, colon, function = name.partition(":")
-    if not colon:
-        raise UsageError(f"jax-compare: {name!r} is not a function name; write MODULE:FUNCTION")
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"jax-compare: {name!r} cannot be loaded: {error}") from None
-    finally:
-        sys.path.pop(0)
-    if not callable(found):
-        raise UsageError(f"jax-compare: {name!r} is not a function")
-    return found  # type: ignore[no-any-return]
 
 
 def _rows(found: XlaComparison) -> list[Row]:

@@ -116,7 +116,7 @@ class Recorder:
             ):
                 stack.callback(made.remove)
             stack.enter_context(_dispatch_mode(self._run))
-            stack.enter_context(_whole_attention(self._torch))
+            stack.enter_context(whole_attention(self._torch))
             yield
 
     @contextmanager
@@ -260,7 +260,7 @@ def _dispatch_mode(run: Callable[[Any, Any, Any], Any]) -> Any:
 
 
 @contextmanager
-def _whole_attention(torch: Any) -> Iterator[None]:
+def whole_attention(torch: Any) -> Iterator[None]:
     """Within it, attention is one operator: without data PyTorch would take it apart into products.
 
     A mode sees calls by any name. It is off while a backward pass runs, so what checkpointing computes again there finds a substitute

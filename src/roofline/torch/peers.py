@@ -1,0 +1,119 @@
+"""What other FLOP counters say of a PyTorch function: PyTorch's own two, and fvcore, thop, calflops and DeepSpeed where installed.
+
+Each gets a module and arguments without data. PyTorch's two see attention as the one operator that it is on a GPU.
+"""
+
+import copy
+import io
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from msgspec import Struct
+
+MULTIPLY_ADDS = "counts a multiply and an add as 1"
+
+
+class Said(Struct, frozen=True, kw_only=True):
+    """One counter's FLOP, what it left out by its own account, and a note when it failed."""
+
+    flops: float | None = None
+    left_out: tuple[str, ...] = ()
+    failed: str = ""
+
+
+def flop_counter_mode(module: Any, args: tuple[Any, ...]) -> Said:
+    """`torch.utils.flop_counter.FlopCounterMode`."""
+    mode = import_module("torch.utils.flop_counter").FlopCounterMode(display=False)
+    with mode:
+        module(*args)
+    return Said(flops=mode.get_total_flops())
+
+
+def torch_profiler(module: Any, args: tuple[Any, ...]) -> Said:
+    """`torch.profiler` with ``with_flops``: an operator inside one that is counted is not counted again."""
+    profiler = import_module("torch.profiler")
+    with profiler.profile(activities=[profiler.ProfilerActivity.CPU], with_flops=True, record_shapes=True) as found:
+        module(*args)
+    outermost = [event for event in found.events() if event.flops and not any(parent.flops for parent in _parents(event))]
+    silent = {event.name for event in found.events() if "attention" in event.name and not event.flops}
+    return Said(flops=sum(event.flops for event in outermost), left_out=tuple(sorted(silent)))
+
+
+def _parents(event: Any) -> Iterable[Any]:
+    while (event := event.cpu_parent) is not None:
+        yield event
+
+
+def fvcore(module: Any, args: tuple[Any, ...]) -> Said:
+    analysis = import_module("fvcore.nn").FlopCountAnalysis(module, args)
+    analysis.unsupported_ops_warnings(False)
+    analysis.uncalled_modules_warnings(False)
+    return Said(flops=analysis.total(), left_out=tuple(sorted(analysis.unsupported_ops())))
+
+
+def thop(module: Any, args: tuple[Any, ...]) -> Said:
+    found, _ = import_module("thop").profile(copy.deepcopy(module), inputs=args, verbose=False)
+    return Said(flops=found, left_out=("functions outside of modules",))
+
+
+def calflops(module: Any, args: tuple[Any, ...]) -> Said:
+    found, _, _ = import_module("calflops").calculate_flops(
+        copy.deepcopy(module), args=list(args), print_results=False, print_detailed=False, output_as_string=False
+    )
+    return Said(flops=found)
+
+
+def deepspeed(module: Any, args: tuple[Any, ...]) -> Said:
+    profiler = import_module("deepspeed.profiling.flops_profiler")
+    found, _, _ = profiler.get_model_profile(
+        copy.deepcopy(module), args=list(args), print_profile=False, detailed=False, warm_up=0, as_string=False
+    )
+    return Said(flops=found)
+
+
+class Peer(Struct, frozen=True, kw_only=True):
+    """A counter: its name, the package that has it, the function that asks it, and how it counts."""
+
+    name: str
+    package: str
+    ask: Callable[[Any, tuple[Any, ...]], Said]
+    counts: tuple[str, ...] = ()
+    within: bool = False  # asked where attention is one operator and tensors have no data
+
+
+PEERS = (
+    Peer(name="FlopCounterMode", package="torch", ask=flop_counter_mode, counts=("counts products only",), within=True),
+    Peer(
+        name="torch.profiler with_flops",
+        package="torch",
+        ask=torch_profiler,
+        counts=("counts products, convolutions, and additions and multiplications by element",),
+        within=True,
+    ),
+    Peer(name="fvcore", package="fvcore", ask=fvcore, counts=(MULTIPLY_ADDS,)),
+    Peer(name="thop", package="thop", ask=thop, counts=(MULTIPLY_ADDS,)),
+    Peer(name="calflops", package="calflops", ask=calflops, counts=("counts elementwise operations of the modules that it knows too",)),
+    Peer(name="DeepSpeed", package="deepspeed", ask=deepspeed, counts=("counts elementwise operations of the modules that it knows too",)),
+)
+
+
+def installed(peer: Peer) -> bool:
+    """Whether the package that has a counter can be imported."""
+    return find_spec(peer.package) is not None
+
+
+def asked(peer: Peer, module: Any, args: tuple[Any, ...]) -> Said:
+    """What a counter says; what it raises is its answer, since it may not know this program."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with redirect_stdout(io.StringIO()):
+            return peer.ask(module, args)
+    except Exception as error:  # whatever another package raises
+        return Said(failed=(str(error).splitlines() or [type(error).__name__])[0])
+    finally:
+        logging.disable(level)
