@@ -61,7 +61,9 @@ class Threads(Protocol):
     driver: int | None
     has_frames: bool
     with_frames: str
-    changed: Callable[[str], str]
+
+    @property
+    def changed(self) -> Callable[[str], str]: ...
 
     def at(self, line: int | None, instant: int) -> Activity: ...
     def running_since(self, line: int | None, instant: int | None) -> int | None: ...

@@ -13,7 +13,7 @@ from ...machine import Machine
 from ...units import percent
 from ...workload import Hardware
 from ..parts import DevicePart, Mark, Part
-from ..timeline import spans
+from ..timeline import spans, with_host
 from .columns import NONE
 from .context import Contexts
 from .cpu import work_on_cpu
@@ -89,11 +89,14 @@ class _Reader:
                     tally.launched.clear()  # ops are no kernels that counters could tell of
             devices.append(part if rank is None or len(numbers) > 1 else replace(part, ordinal=rank))
         waiting = [Waiting(one.number, one.busy, part) for one, part in zip(rows, devices, strict=True)]
-        reasons = explain(waiting, work, self.host, self.launches, self.names)
-        devices = [replace(part, idle=idle) for part, idle in zip(devices, reasons, strict=True)]
+        idle = explain(waiting, work, self.host, self.launches, self.names)
+        devices = [replace(part, idle=mine.reasons) for part, mine in zip(devices, idle, strict=True)]
         if timeline:
             shown = spans(devices)
-            devices = [replace(part, lanes=one.lanes(shown, part.rows)) for one, part in zip(rows, devices, strict=True)]
+            devices = [
+                replace(part, lanes=with_host(one.lanes(shown, part.rows), mine.pauses))
+                for one, part, mine in zip(rows, devices, idle, strict=True)
+            ]
         begun = int(self.steps.begins[0]) * PS if len(self.steps.begins) else None
         return Part(
             file=self.trace.name,

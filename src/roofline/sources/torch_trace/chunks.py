@@ -84,7 +84,7 @@ class Chunks:
         self._exact = False
         self.head, self.bad, self.bare = Head(), 0, False
 
-    def __iter__(self) -> Iterator[list[Event]]:
+    def __iter__(self) -> Iterator[Sequence[Event]]:
         text = bytearray(b"[" + self._begin())
         for block in self._source:
             text += block
@@ -130,10 +130,10 @@ class Chunks:
             self._notes.append(f"{self._name}: what comes before its events is not valid JSON: names of devices may be missing")
             return Head()
 
-    def _decode(self, text: bytes | bytearray) -> list[Event] | None:
+    def _decode(self, text: bytes | bytearray) -> Sequence[Event] | None:
         """Events, or ``None`` if the text is not a list of them."""
         try:
-            events: list[Event] = (EXACT_EVENTS if self._exact else EVENTS).decode(text)
+            events: Sequence[Event] = (EXACT_EVENTS if self._exact else EVENTS).decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
         if not self._exact and any(event.ts >= EXACT_US for event in events[:64]):
@@ -141,7 +141,7 @@ class Chunks:
             return self._decode(text)
         return events
 
-    def _one_by_one(self, pieces: Sequence[bytes]) -> list[Event]:
+    def _one_by_one(self, pieces: Sequence[bytes]) -> Sequence[Event]:
         """The events of some pieces; those that are not JSON are counted and left out."""
         events: list[Event] = []
         place = 0
@@ -156,7 +156,7 @@ class Chunks:
             place += length
         return events
 
-    def _end(self, text: bytes) -> list[Event]:
+    def _end(self, text: bytes) -> Sequence[Event]:
         """The last events, and what the document says after them."""
         if (found := self._document(text)) is not None:
             return found
@@ -169,9 +169,9 @@ class Chunks:
             found = self._decode(b"[" + last + b"]")
             where = "in the middle of an event" if found is None else "between two events"
             _damaged(f"{self._name}: truncated {where}; the copy is incomplete", self._salvage, self._notes)
-        return self._one_by_one(pieces) + (found or [])
+        return [*self._one_by_one(pieces), *(found or [])]
 
-    def _document(self, text: bytes) -> list[Event] | None:
+    def _document(self, text: bytes) -> Sequence[Event] | None:
         """The events of the rest of the document, if it is whole."""
         if self.bare:
             return self._decode(b"[" + text)

@@ -89,9 +89,9 @@ class Columns:
 
     def add(self, events: Sequence[Event]) -> None:
         """Keep what is needed of some events."""
-        groups: dict[str | None, list[Event]] = {category: [] for category in _WANTED}
+        groups: dict[str, list[Event]] = {category: [] for category in _WANTED}
         for event in events:
-            group = groups.get(event.cat)
+            group = groups.get(event.cat or "")
             if group is not None and event.ph == "X":
                 group.append(event)
         for category, mine in groups.items():

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from ..host_activity import NOTHING, Activity, Frame, activity
-from ..idle import Gap, Reasons, gaps_between, reasons_of, unexplained
+from ..idle import Gap, Idle, explained, gaps_between, unexplained
 from ..parts import DevicePart
 from .columns import ANNOTATION, MEMCPY, NONE, OP, PYTHON, Integers
 from .context import users_line
@@ -47,7 +47,7 @@ class Waiting(Struct):
     part: DevicePart
 
 
-def explain(devices: Sequence[Waiting], work: Work, host: Host, launches: Launches, names: Sequence[Any]) -> list[Reasons]:
+def explain(devices: Sequence[Waiting], work: Work, host: Host, launches: Launches, names: Sequence[Any]) -> list[Idle]:
     """The reasons of each device's idle time."""
     looked = [gaps_between((one.busy * PS).tolist(), one.part.steps) for one in devices]
     if not len(launches.start) or not len(host.start):
@@ -55,7 +55,7 @@ def explain(devices: Sequence[Waiting], work: Work, host: Host, launches: Launch
     for one, gaps in zip(devices, looked, strict=True):
         _neighbours(one.number, gaps, work, launches, names)
     threads = _Threads(host, launches, names)
-    return [reasons_of(gaps, threads, several=len(devices) > 1) for gaps in looked]
+    return [explained(gaps, threads, several=len(devices) > 1) for gaps in looked]
 
 
 def _neighbours(device: int, gaps: Sequence[Gap], work: Work, launches: Launches, names: Sequence[Any]) -> None:

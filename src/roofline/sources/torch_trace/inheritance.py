@@ -40,7 +40,8 @@ def inherited(work: Work, marks: Integers, host: Host) -> Integers:
 
 def _keys(work: Work, places: Integers) -> list[Key]:
     """What tells events apart: the kernel's number."""
-    return work.kernel[places].tolist()
+    keys: list[Key] = work.kernel[places].tolist()
+    return keys
 
 
 class _Alike:

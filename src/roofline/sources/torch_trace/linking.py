@@ -32,11 +32,13 @@ class Work(Struct):
 
     @property
     def name(self) -> Integers:
-        return self.kernels[self.kernel, 0]
+        names: Integers = self.kernels[self.kernel, 0]
+        return names
 
     @property
     def kind(self) -> Integers:
-        return self.kernels[self.kernel, 1]
+        kinds: Integers = self.kernels[self.kernel, 1]
+        return kinds
 
 
 def work_of(columns: Columns, origin: int, host: Host, launches: Launches) -> Work:
