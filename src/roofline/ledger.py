@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from .cost import NOTHING, Amount, Cost, tidy
 from .dtypes import DType, dtype
 from .errors import FormulaError
+from .operation import Operation
 from .resource import HBM, Resource
 
 ACCESSES = ("read", "write", "send")
@@ -69,7 +70,8 @@ def send(tensor: str, shape: Iterable[Amount], number: str | DType, *, level: Re
 class Ledger(Struct, frozen=True):
     """An operation priced: the arithmetic it does, the rows of tensors it moves, and the assumptions behind both.
 
-    Its cost is their sum. Ledgers add (two operations, one after the other) and scale (a loop).
+    Its cost is their sum. Ledgers add (two operations, one after the other) and scale (a loop). ``operation`` says what it is by its sizes,
+    for predictions; several operations together are none.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Ledger(Struct, frozen=True):
     rows: tuple[Row, ...] = ()
     notes: tuple[str, ...] = ()
     kernels: Amount = 1
+    operation: Operation | None = None
 
     @property
     def traffic(self) -> Cost:

@@ -139,6 +139,7 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
     ``devices`` says how many framework devices the chip is (2 for TPU v7x); ``scope`` says which of the two this describes.
     ``matrix_unit`` is false for a chip that has none: its products run on the vector unit. ``None`` leaves it open, which for a CPU
     means none and for anything else that a product without a matrix rate has no bound.
+    ``launch_floor_s`` is how long the smallest op takes, where that was measured: predictions start from it.
     ``conditions`` are those of a measurement: its date, threads, libraries, by name.
     """
 
@@ -157,6 +158,7 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
     matrix_unit: bool | None = None
     power_w: float | None = None
     launch_latency_s: float = LAUNCH_LATENCY_S
+    launch_floor_s: float | None = None
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     conditions: tuple[tuple[str, str], ...] = ()

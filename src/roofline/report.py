@@ -131,6 +131,21 @@ class Throughput(Struct, frozen=True, kw_only=True):
     per_chip_hour: Number
 
 
+class Expected(Row, frozen=True, kw_only=True):
+    """A prediction: the seconds that such work is expected to take, and the bounds of nine in ten.
+
+    ``terms`` are seconds each as if alone, which overlap; ``evidence`` is what the prediction was fitted on. ``family`` is the kind of
+    work that was fitted, empty where only sustained rates are known.
+    """
+
+    time_s: Number
+    low_s: Number
+    high_s: Number
+    terms: dict[str, Number] = field(default_factory=dict)
+    evidence: str = ""
+    family: str = ""
+
+
 class Point(Struct, frozen=True, kw_only=True):
     """The program as one point: all of it, by counters, the average step, or one step.
 
@@ -141,7 +156,8 @@ class Point(Struct, frozen=True, kw_only=True):
     over the time, ``mfu`` the same of the work that the model needed; ``needed`` is that work where it is less than ``work``, ``unneeded``
     the rest by class, as for ops. ``flops_by_convention`` has the FLOP as other counters count them, by their name: ``flop_counter`` is
     PyTorch's (attention in full, recomputed scores and padding included). ``throughput`` is there where it was said how many tokens or the
-    like a step handles, by that word.
+    like a step handles, by that word. Of a program after a change, ``time_s`` is predicted, ``expected`` has its bounds and ``before_s`` is
+    what was measured before.
     """
 
     scope: str
@@ -172,6 +188,8 @@ class Point(Struct, frozen=True, kw_only=True):
     unneeded: dict[str, Number] = field(default_factory=dict)
     flops_by_convention: dict[str, Number] = field(default_factory=dict)
     throughput: dict[str, Throughput] = field(default_factory=dict)
+    expected: Expected | None = None
+    before_s: Number | None = None
 
 
 class LedgerRow(Row, frozen=True, kw_only=True):
@@ -215,6 +233,8 @@ class OpInfo(Row, frozen=True, kw_only=True):
     recognises. ``needed`` is the work that the model needed, where that is less than ``work``, and ``needed_s`` its minimum time;
     ``unneeded`` is the rest by class (``recomputed``, ``masked``, ``dense``, ``layout``, …), in FLOP where there are any, else in bytes.
     ``lost_s`` is its self time above the minimum time of the needed work; ``None`` without a time or with a cost that is not wholly known.
+    ``expected`` is how long such an op takes on this chip. Its self time is the minimum time, ``inherent_s``, what ops of this shape take
+    more than that here, and ``excess_s``, by how much it is slower than expected, 0 within the interval of the prediction.
     """
 
     id: int
@@ -256,6 +276,10 @@ class OpInfo(Row, frozen=True, kw_only=True):
     needed_s: Number | None = None
     unneeded: dict[str, Number] = field(default_factory=dict)
     lost_s: Number | None = None
+    expected: Expected | None = None
+    inherent_s: Number | None = None
+    excess_s: Number | None = None
+    before_s: Number | None = None
     roofs: tuple[str, ...] = ()
     unrated: tuple[str, ...] = ()
     ledger: tuple[LedgerRow, ...] = ()
@@ -291,6 +315,7 @@ class StepInfo(Row, frozen=True, kw_only=True):
     followed: bool = True
     compiled: bool = False
     steady: bool = True
+    before_s: Number | None = None
 
 
 class StepShare(Struct, frozen=True, kw_only=True):
@@ -385,7 +410,7 @@ class LaneInfo(Struct, frozen=True, kw_only=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """A program compared with a machine's limits."""
+    """A program compared with a machine's limits; with ``changes``, as it is predicted to run after them."""
 
     schema: str = SCHEMA
     input: InputInfo
@@ -401,6 +426,7 @@ class Report(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     memory: PeakMemory | None = None
     timeline: tuple[LaneInfo, ...] = ()
+    changes: tuple[str, ...] = ()
     summary: str = ""
 
     @property

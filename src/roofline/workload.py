@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from .cost import Amount, Cost
 from .ledger import Ledger
+from .operation import Operation
 
 COST_PROVENANCES = ("counter", "profile", "compiler", "shape", "formula", "user")
 COUNTED = "counted: "  # begins a note that only says how an op was counted
@@ -94,8 +95,8 @@ class Op(Struct, frozen=True, kw_only=True):
     ``towards`` is which way a copy crosses the bus to the host, ``in`` to the device or ``out``, where the source knows.
     ``time_s`` is the duration of its kernels, ``self_time_s`` what is left without nested ops and earlier events on the same
     stream, so that self times sum to busy time. ``None`` is unknown. ``by_step_and_device`` has the parts in each step on each device,
-    where there are several devices; with one they are ``by_step``. A note is a caveat, or begins with `COUNTED`.
-    ``conventions`` has the FLOP as other counters count them, by their name.
+    where there are several devices; with one they are ``by_step``. ``operation`` is what one execution is by its sizes. A note is a caveat,
+    or begins with `COUNTED`. ``conventions`` has the FLOP as other counters count them, by their name.
     """
 
     name: str
@@ -122,6 +123,7 @@ class Op(Struct, frozen=True, kw_only=True):
     takes: tuple[Array, ...] = ()
     gives: tuple[Array, ...] = ()
     value: str = ""
+    operation: Operation | None = None
     notes: tuple[str, ...] = ()
     conventions: Mapping[str, Amount] = field(default_factory=dict)
 

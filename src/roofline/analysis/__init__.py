@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from ..calibration import Calibration
 from ..cost import Cost
 from ..dtypes import dtype, one_pass_note
 from ..ledger import Ledger
 from ..machine import Machine
 from ..machines import load
+from ..machines.calibrations import calibration_for
 from ..machines.detection import machine_for
 from ..placement import IDEAL, Corrections, hold
 from ..report import (
@@ -40,6 +42,7 @@ from ..workload import Op, Recording, Workload
 from .advice import Placed, advise, doubts, in_order
 from .cache_hits import resident, served
 from .counters import with_counters
+from .expectation import expectation
 from .findings import clock_of, diagnose
 from .losses import cause
 from .memory import held_against, out_of_memory
@@ -105,18 +108,21 @@ def _stored(source: str | Path | Sequence[str | Path]) -> Report | None:
     return stored_report(names[0]) if len(names) == 1 else None
 
 
-def assemble(recording: Recording, machine: Machine, corrections: Corrections = IDEAL) -> Report:
-    """The report on a recording, on a machine."""
+def assemble(recording: Recording, machine: Machine, corrections: Corrections = IDEAL, calibration: Calibration | None = None) -> Report:
+    """The report on a recording, on a machine; its ops are expected to take what the ``calibration`` says, by default the machine's own."""
     if any(op.value for op in recording.workload):
         recording = replace(recording, workload=Workload(with_shared_work(recording.workload.ops)))
     workload = recording.workload
+    calibration = calibration_for(machine) if calibration is None else calibration
+    if recording.format != "formula":
+        calibration = calibration.for_kernels()
     batches: Sequence[Batch] = ()
     alone: Iterable[int] = range(len(workload))
     if len(workload) > MANY:
         from .batches import split  # numpy, which only very many ops need
 
         batches, alone = split(workload.ops, machine, corrections)
-    placed = [_placed(number, workload.ops[number], machine, corrections) for number in alone]
+    placed = [_placed(number, workload.ops[number], machine, corrections, calibration) for number in alone]
     moved = [one for one in placed if one.op is not workload.ops[one.id]]
     standings = _standings(placed, batches, machine, corrections)
     ops = _rows(placed, batches, standings)
@@ -207,6 +213,7 @@ def _standings(placed: Iterable[Placed], batches: "Iterable[Batch]", machine: Ma
             cause(one.placement, priced=one.op.priced),
             one.placement.unit,
             needed(one.op, one.placement.floor_s, machine, corrections),
+            one.prediction,
         )
         for one in placed
     ]
@@ -265,15 +272,25 @@ def _findings(
     return in_order([*found, slow]) if slow else found
 
 
-def _placed(number: int, op: Op, machine: Machine, corrections: Corrections) -> Placed:
+def _placed(number: int, op: Op, machine: Machine, corrections: Corrections, calibration: Calibration) -> Placed:
     placement = hold(op.cost, machine, op.time_s, corrections, op.launches)
     if cached := resident(op, placement):
-        return Placed(number, cached, hold(cached.cost, machine, op.time_s, corrections, op.launches))
-    return Placed(number, op, placement)
+        op, placement = cached, hold(cached.cost, machine, op.time_s, corrections, op.launches)
+    return Placed(number, op, placement, expectation(op, placement, calibration))
 
 
-def price(ledgers: Iterable[Ledger], machine: Machine, *, time_s: float | None = None, corrections: Corrections = IDEAL) -> Report:
-    """The report on hand formulas: each ledger an op, with the measured time of the only one if there is one."""
+def price(
+    ledgers: Iterable[Ledger],
+    machine: Machine,
+    *,
+    time_s: float | None = None,
+    corrections: Corrections = IDEAL,
+    launch_floor_s: float | None = None,
+) -> Report:
+    """The report on hand formulas: each ledger an op, with the measured time of the only one if there is one.
+
+    ``launch_floor_s`` is how long the smallest op takes, where that was measured: expected times start from it.
+    """
     ops = tuple(
         Op(
             name=ledger.name,
@@ -283,11 +300,13 @@ def price(ledgers: Iterable[Ledger], machine: Machine, *, time_s: float | None =
             work_provenance="formula",
             bytes_provenance="formula",
             ledger=ledger,
+            operation=ledger.operation,
             notes=(*ledger.notes, *_precision_notes(ledger.cost, machine)),
         )
         for ledger in ledgers
     )
-    return analyze(Recording(workload=Workload(ops), format="formula"), machine, corrections)
+    recording = Recording(workload=Workload(ops), format="formula")
+    return assemble(recording, machine, corrections, calibration_for(machine, launch_floor_s))
 
 
 def _precision_notes(cost: Cost, machine: Machine) -> tuple[str, ...]:

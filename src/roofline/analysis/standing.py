@@ -2,12 +2,14 @@
 
 from msgspec import Struct
 
+from ..prediction import Prediction
 from ..workload import Op
 from .needed_work import Needed
 
 
 class Standing(Struct, frozen=True):
-    """An op and where it stands: its minimum time, what its time above that is lost to, what binds it, and what of it was needed."""
+    """An op and where it stands: its minimum time, what its time above that is lost to, what binds it, what of it was
+    needed, and how long it was expected to take."""
 
     id: int
     op: Op
@@ -15,6 +17,7 @@ class Standing(Struct, frozen=True):
     cause: str
     unit: str | None = None
     needed: Needed | None = None
+    prediction: Prediction | None = None
 
     @property
     def own_s(self) -> float:

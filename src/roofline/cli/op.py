@@ -3,9 +3,12 @@
 import sys
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from ..analysis import price
 from ..formulas import Formula, lookup
 from ..machine import Machine
+from ..operation import Product
 from ..placement import fit
 from ..render.text import op_text
 from ..units import parse, show
@@ -13,7 +16,8 @@ from .formula import add_dimensions, add_options, chosen_ledger, listing, own_ne
 from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
 from .output import emit_report
 
-SUMMARY = "Cost and minimum time of one operation from its shapes: FLOP, bytes, bound, attainable rate."
+SUMMARY = "Cost, minimum and expected time of one operation from its shapes: FLOP, bytes, bound, attainable rate."
+QUANTIZED = ("matmul", "batched_matmul")
 EXAMPLE = "roofline op matmul 8192 8192 8192 --chip v5e --dtype bf16 --weights int8"
 
 
@@ -24,6 +28,21 @@ def parser(formula: Formula) -> Parser:
     add_dimensions(made, formula)
     add_options(made, formula)
     made.add_argument("--time", metavar="TIME", help="measured time to compare with the minimum, such as 5ms")
+    made.add_argument(
+        "--floor",
+        metavar="TIME",
+        help="how long the smallest op of this kind takes on your machine, such as 3.1us; expected times start from it (default: that of "
+        "the chip's calibration)",
+    )
+    if formula.name in QUANTIZED:
+        made.add_argument(
+            "--quantize",
+            nargs="?",
+            const="per-tensor",
+            choices=("per-tensor", "per-token"),
+            help="expect the activations to be made 8 bits wide before the product, with one scale (per-tensor, the default, as cuBLAS "
+            "layers do) or one a row (per-token, as CUTLASS layers do)",
+        )
     machine_options(made)
     correction_options(made)
     output_options(made, page=True)
@@ -41,7 +60,10 @@ def run(words: Sequence[str]) -> int:
     ledger = chosen_ledger(args, formula)
     ledger = ledger.named(ledger.name, note) if note else ledger
     time_s = None if args.time is None else parse(args.time, "s")
-    report = price([ledger], machine, time_s=time_s, corrections=chosen_corrections(args))
+    if getattr(args, "quantize", None) and isinstance(ledger.operation, Product):
+        ledger = replace(ledger, operation=replace(ledger.operation, quantize=args.quantize))
+    floor_s = None if args.floor is None else parse(args.floor, "s")
+    report = price([ledger], machine, time_s=time_s, corrections=chosen_corrections(args), launch_floor_s=floor_s)
     room = _room(float(ledger.footprint()), machine)
     emit_report(args, report, lambda page: op_text(report, page, room))
     return 0

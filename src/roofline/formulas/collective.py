@@ -16,9 +16,11 @@ from typing import Literal
 from msgspec import Struct
 
 from ..cost import Cost
+from ..dtypes import DType
 from ..errors import FormulaError
 from ..ledger import Ledger, Row, read, send, write
 from ..machine import Ceiling
+from ..operation import Collective
 from ..resource import SCALE_UP, Resource
 from .billing import number, vector_work
 from .notation import Dim, Format, Link, ratio
@@ -116,6 +118,11 @@ def hop_work(link: Link, hops: Dim) -> Cost:
     return Cost.of({f"{link}/hop": hops})
 
 
+def exchange(kind: str, elements: Dim, one: DType, way: Route, link: Link) -> Collective:
+    """A collective by its payload and the chips it is between."""
+    return Collective(kind=kind, devices=way.chips, bytes=one.bytes(elements), link=str(link))
+
+
 def _describe(way: Route, equation: str) -> tuple[str, ...]:
     return (f"{way.algorithm} over {way.chips} chips: {equation}, through the busiest link in one direction; {way.hops} hops",)
 
@@ -143,7 +150,7 @@ def all_gather(
     if on_chip:
         rows += (read("shard", (ratio(elements, way.chips),), one), write("gathered", (elements,), one))
     notes = _describe(way, "(p−1)/(p·lanes) of the result") + (() if on_chip else (COUNTED_ON_REQUEST,))
-    return Ledger("all_gather", hop_work(link, way.hops), rows, notes)
+    return Ledger("all_gather", hop_work(link, way.hops), rows, notes, operation=exchange("all-gather", elements, one, way, link))
 
 
 @formula("reduce_scatter", group="collective", example=(2**26,), aliases=("reducescatter", "psum_scatter", "ncclReduceScatter"))
@@ -170,7 +177,7 @@ def reduce_scatter(
         rows += (read("partial", (elements,), one), write("shard", (ratio(elements, way.chips),), one))
         work += _additions(elements, way)
     notes = _describe(way, "(p−1)/(p·lanes) of the input") + (() if on_chip else (COUNTED_ON_REQUEST,))
-    return Ledger("reduce_scatter", work, rows, notes)
+    return Ledger("reduce_scatter", work, rows, notes, operation=exchange("reduce-scatter", elements, one, way, link))
 
 
 def _additions(elements: Dim, way: Route) -> Cost:
@@ -201,7 +208,7 @@ def all_reduce(
         rows += (read("payload", (elements,), one), write("sum", (elements,), one))
         work += _additions(elements, way)
     notes = _describe(way, "2(p−1)/(p·lanes) of the payload in both phases together") + (() if on_chip else (COUNTED_ON_REQUEST,))
-    return Ledger("all_reduce", work, rows, notes)
+    return Ledger("all_reduce", work, rows, notes, operation=exchange("all-reduce", elements, one, way, link))
 
 
 @formula("all_to_all", group="collective", example=(2**26,), aliases=("alltoall", "all_to_all_single", "ncclAllToAll"))
@@ -227,7 +234,7 @@ def all_to_all(
     if on_chip:
         rows += (read("buffer", (elements,), one), write("received", (elements,), one))
     notes = _describe(way, "the buffer times the links each part crosses") + (() if on_chip else (COUNTED_ON_REQUEST,))
-    return Ledger("all_to_all", hop_work(link, way.hops), rows, notes)
+    return Ledger("all_to_all", hop_work(link, way.hops), rows, notes, operation=exchange("all-to-all", elements, one, way, link))
 
 
 @formula("permute", group="collective", example=(2**26,), aliases=("ppermute", "collective_permute", "send_recv", "ncclSend"))

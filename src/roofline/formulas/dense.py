@@ -12,6 +12,7 @@ from ..cost import Cost
 from ..dtypes import DType, passes_note
 from ..dtypes import dtype as named
 from ..ledger import Ledger, Row, read, write
+from ..operation import Product
 from .billing import arithmetic, matrix_work, number, port, vector_work
 from .notation import Dim, Format, Level, tiles
 from .registry import formula
@@ -47,6 +48,20 @@ class ProductFormats(Struct, frozen=True, kw_only=True):
         """The result, and the accumulator where it is counted."""
         extra = (write("accumulator", shape, self.accumulator),) if self.accumulator else ()
         return (write("out", shape, self.out), *extra)
+
+    def product(self, m: Dim, k: Dim, n: Dim, batch: Dim = 1, *, out: bool = False) -> Product:
+        """The product by its sizes; 8-bit floats make a bf16 result unless another is named."""
+        narrow = self.compute.rate == "fp8" and not out
+        return Product(
+            m=m,
+            k=k,
+            n=n,
+            batch=batch,
+            left=self.activations.name,
+            right=self.weights.name,
+            out="bf16" if narrow else self.out.name,
+            compute=self.compute.rate,
+        )
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -94,7 +109,8 @@ def matmul(
     """
     formats = ProductFormats.of(dtype, activations, weights, out, accumulator, compute)
     rows = (read("activations", (m, k), formats.activations), read("weights", (k, n), formats.weights), *formats.written((m, n)))
-    return Ledger("matmul", formats.work(2 * m * k * n), rows, formats.notes)
+    product = formats.product(m, k, n, out=out is not None)
+    return Ledger("matmul", formats.work(2 * m * k * n), rows, formats.notes, operation=product)
 
 
 @formula("batched_matmul", group="dense", example=(64, 2048, 128, 2048), aliases=("bmm", "aten::bmm"))
@@ -121,7 +137,8 @@ def batched_matmul(
         read("weights", (batch, k, n), formats.weights),
         *formats.written((batch, m, n)),
     )
-    return Ledger("batched_matmul", formats.work(2 * batch * m * k * n), rows, formats.notes)
+    product = formats.product(m, k, n, batch, out=out is not None)
+    return Ledger("batched_matmul", formats.work(2 * batch * m * k * n), rows, formats.notes, operation=product)
 
 
 @formula("per_example_weights", group="dense", example=(256, 4096, 4096), aliases=("per_example_matmul",))

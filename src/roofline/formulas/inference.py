@@ -11,6 +11,7 @@ from ..cost import Cost, tidy
 from ..dtypes import DType
 from ..errors import FormulaError
 from ..ledger import Ledger, Row, read, write
+from ..operation import Attention
 from .billing import arithmetic, matrix_work, number, vector_work
 from .chains import POINTWISE
 from .dense import batched_matmul
@@ -80,7 +81,17 @@ def attention(
     o = write("out", (batch, heads, q_len, values), result)
     if kernels == "flash":
         notes += ("flash: scores stay on chip; rescaling between blocks is not counted",)
-        return Ledger(name, work, (q, k, v, o), notes)
+        kernel = Attention(
+            batch=batch,
+            heads=heads,
+            queries=q_len,
+            keys=kv_len,
+            size=head_dim,
+            kv_heads=kv,
+            causal=causal,
+            dtype=own.name,
+        )
+        return Ledger(name, work, (q, k, v, o), notes, operation=kernel)
     square, kept = (batch, heads, q_len, kv_len), number(scores, dtype)
     between = (
         write("scores", square, kept),
@@ -132,7 +143,7 @@ def attention_decode(
     if append:
         kv = heads if kv_heads is None else kv_heads
         new = kv_append(batch, kv, head_dim, value_dim=value_dim, dtype=dtype, cache=cache)
-        step = Ledger(step.name, step.work, step.rows + new.rows, step.notes)
+        step = Ledger(step.name, step.work, step.rows + new.rows, step.notes, operation=step.operation)
     return step.named("attention_decode")
 
 

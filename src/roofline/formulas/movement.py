@@ -1,6 +1,7 @@
 """Data movement: operations that compute nothing, or next to nothing."""
 
 from ..ledger import Ledger, Row, read, send, write
+from ..operation import Streamed
 from ..resource import Resource
 from .billing import number, port, vector_work
 from .notation import Dim, Format, Level
@@ -34,7 +35,8 @@ def transpose(rows: Dim, columns: Dim, *, dtype: Format = "bf16") -> Ledger:
     elements.
     """
     one = number(dtype)
-    return Ledger("transpose", rows=(read("x", (rows, columns), one), write("out", (columns, rows), one)))
+    moved = (read("x", (rows, columns), one), write("out", (columns, rows), one))
+    return Ledger("transpose", rows=moved, operation=Streamed(kind="transpose"))
 
 
 @formula("concatenate", group="movement", example=(2**28,), aliases=("concat", "cat", "aten::cat"))

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from ..ledger import Ledger, Row, read, write
+from ..operation import RowWise
 from .billing import number, vector_work
 from .chains import POINTWISE
 from .notation import Dim, Format
@@ -71,7 +72,8 @@ def _normalisation(
         write("out", (rows, columns), number(out, dtype)),
     )
     work = vector_work(rows * columns * flops, rows * facts.per_row, compute, operand)
-    return Ledger(name, work, moved, (f"{flops} FLOP per element: {facts.why}", "one root per row counts as a transcendental"))
+    notes = (f"{flops} FLOP per element: {facts.why}", "one root per row counts as a transcendental")
+    return Ledger(name, work, moved, notes, operation=_rows(rows, columns, "layernorm"))
 
 
 @formula("softmax", group="normalisation", example=(65536, 4096), aliases=("aten::softmax",))
@@ -93,7 +95,8 @@ def softmax(
     elements = rows * columns
     moved = (read("x", (rows, columns), operand, passes=reads), write("out", (rows, columns), number(out, dtype)))
     work = vector_work(elements * (facts.flops + facts.comparisons * comparisons), elements * facts.transcendentals, compute, operand)
-    return Ledger("softmax", work, moved, (facts.why, *((COMPARISONS,) if comparisons else ())))
+    notes = (facts.why, *((COMPARISONS,) if comparisons else ()))
+    return Ledger("softmax", work, moved, notes, operation=_rows(rows, columns, "softmax"))
 
 
 @formula("cross_entropy", group="normalisation", example=(8192, 128256), aliases=("cross_entropy_loss", "softmax_cross_entropy"))
@@ -124,7 +127,8 @@ def cross_entropy(
     if gradient:
         rows += (write("gradient", (tokens, vocabulary), operand),)
         work += vector_work(logits + tokens, 0, compute, operand)
-    return Ledger("cross_entropy", work, rows, ("minus the largest, exp, sum; finding the largest compares: 0 FLOP",))
+    notes = ("minus the largest, exp, sum; finding the largest compares: 0 FLOP",)
+    return Ledger("cross_entropy", work, rows, notes, operation=_rows(tokens, vocabulary, "softmax"))
 
 
 @formula("reduction", group="normalisation", example=(65536, 4096), aliases=("reduce", "aten::sum"))
@@ -151,4 +155,8 @@ def reduction(
     moved = (read("x", (rows, columns), operand), write("out", (rows,), result))
     work = vector_work(flops, rows if kind == "norm" else 0, compute, operand)
     notes = (COMPARISONS,) if compares else ("comparisons are 0 FLOP",) if slope == 0 else ()
-    return Ledger("reduction", work, moved, notes)
+    return Ledger("reduction", work, moved, notes, operation=_rows(rows, columns, "sum"))
+
+
+def _rows(rows: Dim, columns: Dim, kind: str) -> RowWise:
+    return RowWise(rows=rows, columns=columns, kind=kind)

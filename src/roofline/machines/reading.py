@@ -26,7 +26,7 @@ TOOLS = ("jax", "torch", "nvidia-smi", "other")
 _KEYS = (
     *("schema", "extends", "name", "title", "vendor", "kind", "arch", "year", "family", "usual", "devices", "cores", "scope"),
     "matrix_unit",
-    *("aliases", "names", "notes", "launch_latency", "specs", "compute", "memory", "link", "power", "sustained", "limit"),
+    *("aliases", "names", "notes", "launch_latency", "launch_floor", "specs", "compute", "memory", "link", "power", "sustained", "limit"),
     *("disagreement", "exception", "conditions"),
 )
 
@@ -134,6 +134,7 @@ def _machine(table: Table, found: list[Found], names: tuple[Names, ...], base: C
         matrix_unit=_matrix_unit(table, old, ceilings),
         power_w=figures.power(power).watts if power else old.power_w if old else None,
         launch_latency_s=_latency(table, old),
+        launch_floor_s=floor if (floor := table.quantity("launch_floor", "s")) is not None else old.launch_floor_s if old else None,
         aliases=tuple(dict.fromkeys((*table.texts("aliases"), *(name for each in names for name in each.names)))),
         notes=notes,
         conditions=_conditions(table),

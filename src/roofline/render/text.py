@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ..folding import TableRows, table_rows
-from ..report import Finding, OpInfo, Report
+from ..report import Expected, Finding, OpInfo, Report
 from ..resource import bound_words
 from ..selection import Group
 from ..units import percent, plain, rounded, show
@@ -107,7 +107,9 @@ def placement_text(report: Report, op: OpInfo, paper: Paper = PLAIN) -> str:
             ("ridge", f"{plain(op.ridge)} FLOP/B for {op.unit}/{op.dtype} over hbm" if op.ridge else ""),
             ("minimum time", f"{show(op.floor_s, 's')} (full overlap)"),
             ("serial time", f"{show(op.serial_s, 's')} (no overlap)"),
-            ("expected time", f"{show(op.expected_s, 's')} (with the corrections)" if op.expected_s != op.floor_s else ""),
+            ("corrected time", f"{show(op.expected_s, 's')} (the minimum with the corrections)" if op.expected_s != op.floor_s else ""),
+            ("expected time", expected_text(op.expected)),
+            ("made of", terms_text(op.expected)),
             ("time per unit", ", ".join(f"{unit} {show(seconds, 's')}" for unit, seconds in op.times.items())),
             ("attainable", f"{show(op.attainable, 'FLOP/s')}{share}" if op.attainable else ""),
             ("measured", f"{show(op.time_s, 's')}, roofline efficiency {percent(op.efficiency)}" if op.time_s is not None else ""),
@@ -115,6 +117,23 @@ def placement_text(report: Report, op: OpInfo, paper: Paper = PLAIN) -> str:
         ],
         paper,
     )
+
+
+def expected_text(expected: Expected | None) -> str:
+    """A prediction with its bounds."""
+    if expected is None:
+        return ""
+    low, high = (show(rounded(seconds, 3), "s") for seconds in (expected.low_s, expected.high_s))
+    return f"{show(rounded(expected.time_s, 3), 's')} ({low} to {high} for nine in ten such ops)"
+
+
+def terms_text(expected: Expected | None) -> str:
+    """What a prediction is made of, longest first, and how it is known."""
+    if expected is None:
+        return ""
+    longest = sorted(expected.terms.items(), key=lambda term: -term[1])
+    terms = ", ".join(f"{name} {show(rounded(seconds, 3), 's')}" for name, seconds in longest)
+    return f"{terms}; {expected.evidence}"
 
 
 def _peak_share(report: Report, op: OpInfo) -> str:

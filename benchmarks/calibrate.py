@@ -1,0 +1,324 @@
+"""Fit the calibrations that the package ships, and score them on rows that they have not seen.
+
+    python benchmarks/calibrate.py TABLES LATENCIES [FAMILY…] [--out FITS.jsonl]
+
+TABLES is a folder of op latencies of NVIDIA AIConfigurator (github.com/ai-dynamo/aiconfigurator @ 095f58a5, Apache-2.0), by chip;
+LATENCIES a JSON file of single ops timed on an H200. Prints for each fit its values, its errors (median/mean/90th percentile) and, by
+regime, the mean error and the interval of measured over predicted time that holds 90%: what the files in
+`src/roofline/machines/calibrations` say, rounded. Needs scipy and pyarrow.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow.parquet
+from scipy.optimize import minimize
+
+from roofline.calibration import Calibration, Family
+from roofline.machines import load
+from roofline.operation import Attention, Collective, Product, RowWise
+from roofline.prediction.attention import decode_time, prefill_time
+from roofline.prediction.collectives import collective_time
+from roofline.prediction.products import product_time
+from roofline.prediction.streams import pointwise_time, row_time
+from roofline.prediction.terms import Hardware
+
+EXCHANGES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+CORES = {"h100-sxm": (132, 1.98e9), "h200-sxm": (132, 1.98e9), "b200": (148, 1.965e9)}
+SEED, SAMPLE = 7, 1200
+
+
+class Row(NamedTuple):
+    """An op, its bytes and the least it can take, by memory and by arithmetic, and what it took."""
+
+    op: Any
+    moved: float
+    memory_s: float
+    compute_s: float
+    seconds: float
+    site: object
+    functions: float = 0.0
+
+    @property
+    def regime(self) -> str:
+        least = max(self.memory_s, self.compute_s)
+        return "latency" if least < 3e-6 else "memory" if self.memory_s >= self.compute_s else "compute"
+
+
+class Rates(NamedTuple):
+    bandwidth: float
+    peaks: Mapping[str, float]
+    link: float
+    cores: int
+    clock_hz: float
+
+    def chip(self, number: str = "bf16") -> Hardware:
+        return Hardware(self.peaks[number], self.bandwidth, self.cores, self.clock_hz)
+
+
+def rates(chip: str) -> Rates:
+    machine = load(chip)
+    link = machine.ceiling("nvlink")
+    return Rates(
+        machine.rate("hbm"),
+        {name: machine.rate(f"matrix/{name}") for name in ("bf16", "fp8")},
+        (link.peak or link.rate) * link.count if link else 0.0,
+        *CORES[chip],
+    )
+
+
+def table(path: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pyarrow.parquet.read_table(path).to_pylist()
+    return rows
+
+
+def products(path: Path, number: str, quantize: str, chip: Rates) -> list[Row]:
+    found = []
+    for row in table(path):
+        if row["gemm_dtype"] != {"bf16": "bfloat16"}.get(number, number):
+            continue
+        m, n, k = row["m"], row["n"], row["k"]
+        op = Product(m=m, k=k, n=n, left=number, right=number, out="bf16", compute=number, quantize=quantize)
+        found.append(Row(op, op.bytes, op.bytes / chip.bandwidth, op.flops / chip.peaks[number], row["latency"] * 1e-3, (n, k)))
+    return found
+
+
+def attention(path: Path, decode: bool, chip: Rates) -> list[Row]:
+    found = []
+    for row in table(path):
+        plain = row["attn_dtype"] == row["kv_cache_dtype"] == "bfloat16" and row["window_size"] == 0 and row["beam_width"] == 1
+        if not plain or not row["kernel_source"].endswith("fa3") or row["head_dim"] > 256 or (row["isl"] == 1 and not decode):
+            continue
+        b, h, g, d = row["batch_size"], row["num_heads"], row["num_key_value_heads"] or row["num_heads"], row["head_dim"]
+        q, s = (1, row["isl"] + row["step"]) if decode else (row["isl"], row["isl"])
+        op = Attention(batch=b, heads=h, queries=q, keys=s, size=d, kv_heads=g, causal=True)
+        moved = 2.0 * b * d * (2 * h * q + 2 * g * s)
+        flops = 4.0 * b * h * d * (q * s / (1 if decode else 2))
+        found.append(Row(op, moved, moved / chip.bandwidth, flops / chip.peaks["bf16"], row["latency"] * 1e-3, (h, g, d)))
+    return found
+
+
+def exchanges(path: Path, kinds: Sequence[str], chip: Rates) -> list[Row]:
+    found = []
+    for row in table(path):
+        kind = {"all_reduce": "all-reduce", "all_gather": "all-gather", "reduce_scatter": "reduce-scatter", "alltoall": "all-to-all"}
+        if row["nccl_dtype"] != "half" or kind[row["op_name"]] not in kinds:
+            continue
+        op = Collective(kind=kind[row["op_name"]], devices=row["num_gpus"], bytes=2 * row["message_size"], link="nvlink")
+        found.append(Row(op, op.bytes, 0.0, op.bytes / chip.link, row["latency"] * 1e-3, row["message_size"]))
+    return found
+
+
+def singles(path: Path, name: str, number: str, chip: Rates) -> list[Row]:
+    """Single ops of the H200, timed by events with a cold L2."""
+    found = []
+    for place, row in enumerate(json.loads(path.read_text())["rows"]):
+        if row["op"] != name or row["dtype"] != number:
+            continue
+        shape, compute = row["shape"], 0.0
+        op: Any = None
+        if name == "matmul":
+            m, k, n = shape
+            op = Product(m=m, k=k, n=n, left=number, right=number, compute=number)
+            moved, compute = op.bytes, op.flops / chip.peaks[number]
+        elif name.startswith("attention"):
+            b, h, q, s, d = shape
+            op = Attention(batch=b, heads=h, queries=q, keys=s, size=d, causal=q > 1, library="cudnn")
+            moved = 2.0 * b * h * d * (2 * q + 2 * s)
+            compute = 4.0 * b * h * d * q * s / (2 if q > 1 else 1) / chip.peaks["bf16"]
+        else:
+            rows, columns = shape
+            moved = 2.0 * rows * columns * (1 if name == "sum" else 2) + (2.0 * rows if name == "sum" else 0)
+            op = RowWise(rows=rows, columns=columns, kind=name)
+        found.append(Row(op, moved, moved / chip.bandwidth, compute, row["median_s"], place, moved / 4 if name == "gelu" else 0.0))
+    return found
+
+
+class Model(NamedTuple):
+    """A family to fit: where each value starts, which are kept, and how a row is estimated."""
+
+    start: Mapping[str, float]
+    estimate: Callable[[Row, Family, Rates, Calibration], float]
+    kept: Mapping[str, float] = {}
+
+
+NOTHING = Calibration(name="fit")
+
+
+def _product(row: Row, family: Family, chip: Rates, calibration: Calibration) -> float:
+    return product_time(row.op, family, chip.chip(row.op.compute), calibration).seconds
+
+
+def _prefill(row: Row, family: Family, chip: Rates, calibration: Calibration) -> float:
+    return prefill_time(row.op, family, chip.chip(), calibration).seconds
+
+
+def _decode(row: Row, family: Family, chip: Rates, calibration: Calibration) -> float:
+    return decode_time(row.op, family, chip.chip(), calibration).seconds
+
+
+def _pointwise(row: Row, family: Family, chip: Rates, calibration: Calibration) -> float:
+    return pointwise_time(row.moved, row.functions, family, chip.chip(), calibration).seconds
+
+
+def _rows(row: Row, family: Family, chip: Rates, calibration: Calibration) -> float:
+    return row_time(row.op, row.moved, family, chip.chip(), calibration).seconds
+
+
+def _exchange(row: Row, family: Family, chip: Rates, calibration: Calibration) -> float:
+    return collective_time(row.op, chip.link, family, calibration).seconds
+
+
+PRODUCT = {"floor": 1.41e-6, "compute": 0.81, "memory": 0.81, "feed": 63.6, "split": 2.95e-6, "p": 3.3, "tile": 1.17e-6, "ramp": 0.88e-6}
+HELD = {name: PRODUCT[name] for name in ("floor", "feed", "split", "p", "tile", "ramp")}
+MODELS = {
+    "products": Model(PRODUCT, _product),
+    "fp8": Model({"compute": 0.72, "memory": 0.82, "quantize": 9e-6, "quantize_element": 2.2e-12}, _product, HELD),
+    "fp8 per token": Model(
+        {"compute": 0.65, "memory": 0.8, "quantize": 2.7e-6, "quantize_element": 2.2e-12, "quantize_row": 6e-9}, _product, HELD
+    ),
+    "prefill": Model(
+        {"floor": 9.8e-6, "exponentials": 0.89, "block": 2e-6, "memory": 0.95, "append": 0.45}, _prefill, {"compute": 0.97, "packs": 1}
+    ),
+    "prefill cudnn": Model({"floor": 9.8e-6, "exponentials": 0.89, "block": 2e-6}, _prefill, {"compute": 0.97, "memory": 0.8}),
+    "decode": Model({"floor": 8.05e-6, "block": 3.7e-6, "memory": 0.96, "feed": 119, "split": 1.4e-6, "p": 1.15}, _decode),
+    "pointwise": Model({"floor": 3.5e-6, "memory": 0.82, "functions": 2.9}, _pointwise),
+    "transpose": Model({"floor": 3.5e-6, "memory": 0.12}, _pointwise),
+    "row-wise": Model({"floor": 3.8e-6, "rows": 9.0, "start": 1e-6, "column": 1.5e-9}, _rows, {"p": 2.0, "memory": 0.86}),
+    "collectives": Model({"floor": 5e-6, "hop": 1.6e-6, "link": 0.78, "hump": 39e-6, "middle": 6.1e6, "in_switch": 0.89}, _exchange),
+}
+BOUNDS = {"compute": 1.0, "memory": 1.0, "append": 1.0, "link": 1.0}
+
+
+def fit(model: Model, rows: Sequence[Row], chip: Rates, tries: int = 2) -> dict[str, float]:
+    """The values with the least mean |log(predicted / measured)| on a sample of rows."""
+    chosen = sample(rows, SAMPLE)
+    names = list(model.start)
+
+    def loss(point: np.ndarray) -> float:
+        values = {**model.kept, **dict(zip(names, np.exp(point), strict=True))}
+        over = sum(max(values[name] - most, 0.0) for name, most in BOUNDS.items() if name in values)
+        family = Family(family="fit", values=values)
+        ratios = [model.estimate(row, family, chip, NOTHING) / row.seconds for row in chosen]
+        return float(np.mean(np.abs(np.log(ratios)))) + 10 * over
+
+    point = np.log([model.start[name] for name in names])
+    for _ in range(tries):
+        point = minimize(loss, point, method="Nelder-Mead", options={"maxfev": 90 * len(names), "xatol": 1e-3, "fatol": 1e-5}).x
+    return {**model.kept, **dict(zip(names, map(float, np.exp(point)), strict=True))}
+
+
+def sample(rows: Sequence[Row], size: int) -> list[Row]:
+    order = np.random.default_rng(SEED).permutation(len(rows))[:size]
+    return [rows[place] for place in order]
+
+
+def ratios(model: Model, values: Mapping[str, float], rows: Sequence[Row], chip: Rates, floor_s: float | None = None) -> np.ndarray:
+    """Measured over predicted."""
+    family, calibration = Family(family="fit", values=values), NOTHING.with_floor(floor_s)
+    least = [max(row.memory_s, row.compute_s) for row in rows]
+    return np.array([row.seconds / max(model.estimate(row, family, chip, calibration), low) for row, low in zip(rows, least, strict=True)])
+
+
+def score(title: str, found: np.ndarray, rows: Sequence[Row]) -> None:
+    error = np.abs(1 / found - 1) * 100
+    by = []
+    for regime in ("latency", "memory", "compute"):
+        mine = np.array([row.regime == regime for row in rows])
+        if mine.any():
+            low, high = np.quantile(found[mine], [0.05, 0.95])
+            by.append(f"{regime} {error[mine].mean():.1f} [{low:.2f}, {high:.2f}]")
+    shown = f"{np.median(error):5.1f}/{error.mean():5.1f}/{np.quantile(error, 0.9):5.1f}  bias {100 * (np.median(1 / found) - 1):+.1f}"
+    print(f"  {title:24} {shown}  n {len(rows):6}   {'; '.join(by)}")
+
+
+def folds(model: Model, rows: Sequence[Row], chip: Rates, number: int = 5) -> np.ndarray:
+    """Measured over predicted of rows that the fit has not seen: whole sites are left out."""
+    sites = list(dict.fromkeys(row.site for row in rows))
+    np.random.default_rng(SEED).shuffle(sites)  # type: ignore[arg-type]
+    part = {site: place % number for place, site in enumerate(sites)}
+    found = np.zeros(len(rows))
+    for each in range(number):
+        train = [row for row in rows if part[row.site] != each]
+        test = [place for place, row in enumerate(rows) if part[row.site] == each]
+        values = fit(model, train, chip, 1)
+        found[test] = ratios(model, values, [rows[place] for place in test], chip)
+    return found
+
+
+class Fitted(NamedTuple):
+    """A family to fit: the model, the rows it is fitted on, and those that it is scored on; ``few`` rows are folded over."""
+
+    model: str
+    train: Sequence[Row]
+    chip: Rates
+    tests: Mapping[str, tuple[Sequence[Row], Rates]] = {}
+    few: bool = False
+
+
+def hopper(tables: Path, latencies: Path) -> dict[str, Fitted]:
+    h100, h200 = rates("h100-sxm"), rates("h200-sxm")
+    gemm = tables / "h100_sxm/gemm/trtllm/1.3.0rc20/gemm_perf.parquet"
+    vllm = tables / "h200_sxm/gemm/vllm/0.24.0/gemm_perf.parquet"
+    nccl = tables / "h100_sxm/comm/nccl/2.29.2/nccl_perf.parquet"
+    prefill, decode = "attention/vllm/0.24.0/context_attention_perf.parquet", "attention/vllm/0.24.0/generation_attention_perf.parquet"
+    trained = products(gemm, "bf16", "", h100)
+    unseen = {"H200 vLLM": (products(vllm, "bf16", "", h200), h200)}
+    found = {"products": Fitted("products", trained, h100, unseen)}
+    found["fp8"] = Fitted("fp8", products(gemm, "fp8", "per-tensor", h100), h100)
+    found["fp8 per token"] = Fitted("fp8 per token", products(vllm, "fp8", "per-token", h200), h200)
+    longer = attention(tables / "h200_sxm" / prefill, False, h200)
+    found["prefill"] = Fitted("prefill", attention(tables / "h100_sxm" / prefill, False, h100), h100, {"H200 vLLM": (longer, h200)})
+    found["decode"] = Fitted("decode", attention(tables / "h100_sxm" / decode, True, h100), h100)
+    for kind in EXCHANGES:
+        found[kind] = Fitted("collectives", exchanges(nccl, (kind,), h100), h100)
+
+    def single(model: str, *names: str) -> Fitted:
+        return Fitted(model, [row for name in names for row in singles(latencies, name, "bf16", h200)], h200, {}, True)
+
+    found |= {"cudnn prefill": single("prefill cudnn", "attention_causal"), "cudnn decode": single("decode", "attention_decode")}
+    found |= {"pointwise": single("pointwise", "add", "gelu"), "transpose": single("transpose", "transpose")}
+    return found | {kind: single("row-wise", kind) for kind in ("layernorm", "softmax", "sum")}
+
+
+def blackwell(tables: Path) -> dict[str, Fitted]:
+    b200 = rates("b200")
+    gemm, nccl = tables / "b200_sxm/gemm/trtllm/1.3.0rc20/gemm_perf.parquet", tables / "b200_sxm/comm/nccl/2.29.2/nccl_perf.parquet"
+    found = {"products": Fitted("products", products(gemm, "bf16", "", b200), b200)}
+    found["fp8"] = Fitted("fp8", products(gemm, "fp8", "per-tensor", b200), b200)
+    return found | {kind: Fitted("collectives", exchanges(nccl, (kind,), b200), b200) for kind in EXCHANGES}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", type=Path)
+    parser.add_argument("latencies", type=Path)
+    parser.add_argument("families", nargs="*")
+    parser.add_argument("--out", type=Path, help="write the fits as JSON lines here")
+    args = parser.parse_args()
+    for chip, all_fits in (("hopper", hopper(args.tables, args.latencies)), ("blackwell", blackwell(args.tables))):
+        for name, one in all_fits.items():
+            if args.families and f"{chip}/{name}" not in args.families and name not in args.families:
+                continue
+            model = MODELS[one.model]
+            values = fit(model, one.train, one.chip)
+            print(f"{chip} {name}: " + ", ".join(f"{key} {value:.4g}" for key, value in values.items()))
+            shown = sample(one.train, 5000)
+            unseen = folds(model, one.train, one.chip) if one.few else ratios(model, values, shown, one.chip)
+            score("held-out rows" if one.few else "its own rows", unseen, one.train if one.few else shown)
+            for title, (rows, there) in one.tests.items():
+                some = sample(rows, 5000)
+                score(title, ratios(model, values, some, there), some)
+            sys.stdout.flush()
+            if args.out:
+                record = {"chip": chip, "name": name, "values": values, "rows": len(one.train)}
+                args.out.open("a").write(json.dumps(record) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""Calibrations as data: one TOML file a chip, or for chips of one architecture that were fitted together, in `calibrations/`.
+
+A chip without one borrows that of its architecture, with wider intervals; a chip of an architecture without any has none.
+"""
+
+from functools import cache
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from ..calibration import REGIMES, Calibration, Family, Interval
+from ..errors import MachineError, UnitError
+from ..machine import Machine
+from ..units import parse
+from .catalogue import card as look_up
+from .catalogue import names
+from .reading import parse_file
+from .table import Table
+
+FOLDER = Path(__file__).with_name("calibrations")
+SCHEMA = "roofline.calibration/1"
+FAMILIES = ("products", "grouped", "prefill", "decode", "pointwise", "row-wise", "collectives")
+_NEEDED = {
+    "products": ("floor", "compute", "memory", "feed", "split", "p"),
+    "grouped": ("floor", "compute", "memory", "feed", "split", "p"),
+    "prefill": ("floor", "compute", "exponentials", "block", "memory"),
+    "decode": ("floor", "block", "memory", "feed", "split", "p"),
+    "pointwise": ("floor", "memory"),
+    "row-wise": ("floor", "memory", "rows", "start", "column", "p"),
+    "collectives": ("floor", "hop", "link", "hump", "middle"),
+}
+_QUANTIZATION = ("quantize", "quantize_row", "quantize_element")
+_SECONDS = ("floor", "split", "tile", "ramp", "block", "start", "column", "hop", "hump", *_QUANTIZATION, "timer")
+_SHARES = ("compute", "memory", "append", "link")
+_OTHER = ("feed", "p", "exponentials", "packs", "rows", "middle", "in_switch", "functions")
+
+
+def calibration_for(machine: Machine, floor_s: float | None = None) -> Calibration:
+    """The calibration of a machine: its chip's, its architecture's, or none; with a floor that was measured, given or in its file."""
+    name = machine.name.removesuffix("/device")
+    found = _own(name) or _borrowed(machine, name) or Calibration(name=name)
+    return found.with_floor(machine.launch_floor_s if floor_s is None else floor_s)
+
+
+@cache
+def _own(name: str) -> Calibration | None:
+    for file in sorted(FOLDER.glob("*.toml")):
+        table = parse_file(file)
+        if name in table.texts("chips"):
+            return _for_chip(calibration(table), name)
+    return None
+
+
+def _borrowed(machine: Machine, name: str) -> Calibration | None:
+    """That of the same architecture and vendor; of a chip nobody knows the hardware of, none."""
+    if machine.kind != "gpu" or not machine.arch:
+        return None
+    for file in sorted(FOLDER.glob("*.toml")):
+        table = parse_file(file)
+        if table.text("architecture") == machine.arch.partition(" ")[0]:
+            found = _for_chip(calibration(table), name)
+            return replace(found, borrowed=table.texts("chips")[0]) if found.cores and found.clock_hz else None
+    return None
+
+
+def _for_chip(found: Calibration, name: str) -> Calibration:
+    """A calibration with a chip's own cores and clock."""
+    try:
+        card = look_up(name)
+    except MachineError:
+        return replace(found, name=name)
+    clock = card.spec("clock")
+    try:
+        clock_hz = parse(clock, "Hz") if isinstance(clock, str) else 0.0
+    except UnitError:
+        clock_hz = 0.0
+    return replace(found, name=name, cores=card.cores or found.cores, clock_hz=clock_hz or found.clock_hz)
+
+
+def read_calibration(path: str | Path) -> Calibration:
+    """The calibration that a file describes."""
+    return calibration(parse_file(path))
+
+
+def calibration(table: Table) -> Calibration:
+    """A calibration from its file; whatever cannot be is an error that names the key."""
+    table.only("schema", "chips", "architecture", "cores", "clock", "family")
+    if (schema := table.text("schema", SCHEMA)) != SCHEMA:
+        raise table.error("schema", f"{schema!r} is not supported; this version reads {SCHEMA!r}")
+    chips = table.texts("chips")
+    if not chips:
+        raise table.error("chips", "missing; name the chips that it is for")
+    return Calibration(
+        name=chips[0],
+        families=tuple(map(_family, table.tables("family"))),
+        cores=table.whole("cores") or 0,
+        clock_hz=table.quantity("clock", "Hz") or 0.0,
+    )
+
+
+def _family(table: Table) -> Family:
+    table.only("family", "formats", "kinds", "source", "timed", "rows", "values", "error", "interval")
+    name = table.choice("family", FAMILIES, "")
+    if name not in FAMILIES:
+        raise table.error("family", f"missing; one of {', '.join(FAMILIES)}")
+    return Family(
+        family=name,
+        values=_values(table, name),
+        formats=table.texts("formats"),
+        kinds=table.texts("kinds"),
+        source=table.need("source", "vLLM 0.24.0 on H100"),
+        timed=table.text("timed"),
+        rows=table.whole("rows") or 0,
+        error={key: _number(inner, key) for key in inner.data} if (inner := table.table("error")) else {},
+        interval={key: _interval(inner, key) for key in inner.data} if (inner := table.table("interval")) else {},
+    )
+
+
+def _values(table: Table, family: str) -> dict[str, float]:
+    inner = table.table("values")
+    if inner is None:
+        raise table.error("values", f"missing; a family of {family} needs {', '.join(_NEEDED[family])}")
+    inner.only(*_SECONDS, *_SHARES, *_OTHER)
+    if missing := [key for key in _NEEDED[family] if key not in inner.data]:
+        raise inner.error(missing[0], f"missing; {family} need {', '.join(_NEEDED[family])}")
+    found: dict[str, float] = {}
+    for key in inner.data:
+        if key in _SECONDS:
+            found[key] = inner.quantity(key, "s") or 0.0
+        elif key in _SHARES:
+            found[key] = inner.fraction(key) or 0.0
+        else:
+            found[key] = _number(inner, key)
+    return found
+
+
+def _number(table: Table, key: str) -> float:
+    value = table.data[key]
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise table.error(key, f"{value!r} is not a positive number")
+    return float(value)
+
+
+def _interval(table: Table, key: str) -> Interval:
+    value = table.data[key]
+    if key not in (*REGIMES, "any"):
+        raise table.error(key, f"unknown regime; one of {', '.join((*REGIMES, 'any'))}")
+    good = isinstance(value, list) and len(value) == 2 and all(isinstance(one, (int, float)) for one in value)
+    if not good or not 0 < value[0] <= 1 <= value[1]:  # type: ignore[index]
+        raise table.error(key, f"{value!r} is no interval round 1; write it like [0.85, 1.2], measured over predicted")
+    return float(value[0]), float(value[1])  # type: ignore[index]
+
+
+def lint_calibrations() -> tuple[str, ...]:
+    """What is wrong with the package's own calibrations: files that cannot be read, and chips that the catalogue does not have."""
+    found = []
+    for file in sorted(FOLDER.glob("*.toml")):
+        try:
+            table = parse_file(file)
+            calibration(table)
+            found += [f"{file.name}: chips: no machine named {name!r}" for name in table.texts("chips") if name not in names()]
+        except MachineError as error:
+            found.append(str(error))
+    return tuple(found)

@@ -1,0 +1,158 @@
+"""Prediction: how long an op is expected to take on a chip, between what bounds, made of what, and how that is known.
+
+The roofline is a bound; this is an expectation, fitted to measurements of ops of the same family, and never below the bound. See
+`docs/prediction.md` for the model of each family and its errors.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+
+from msgspec import Struct
+
+from ..calibration import BORROWED, LATENCY_REGIME_S, WIDE, Calibration, Family
+from ..cost import Cost
+from ..machine import Machine
+from ..operation import Attention, Collective, Operation, Product, RowWise, Streamed
+from ..placement import Placement, hold
+from ..resource import HBM, TRANSCENDENTAL
+from .attention import decode_time, prefill_time
+from .collectives import collective_time
+from .products import product_time
+from .streams import pointwise_time, row_time
+from .terms import Estimate, Hardware
+
+__all__ = ["Prediction", "predict"]
+
+SUSTAINED = {"matrix": 0.75, "vector": 0.6, "hbm": 0.8}  # of the peaks, where nothing else is known
+OTHERWISE = 0.7
+
+
+class Prediction(Struct, frozen=True, kw_only=True):
+    """The expected seconds of some executions, the bounds of nine in ten such ops, the terms, and how that is known.
+
+    Terms are seconds each as if alone: they overlap, so they do not add up. ``family`` is that of the calibration, empty where the op is
+    predicted from sustained rates alone.
+    """
+
+    time_s: float
+    low_s: float
+    high_s: float
+    terms: Mapping[str, float]
+    evidence: str
+    family: str = ""
+
+
+def predict(
+    operation: Operation | None,
+    cost: Cost,
+    machine: Machine,
+    calibration: Calibration,
+    *,
+    count: float = 1,
+    kernels: float = 1,
+) -> Prediction | None:
+    """The expected time of ``count`` executions of an op; ``None`` where the cost of one is not known.
+
+    ``cost`` is that of one; ``kernels`` is how many kernels it launches.
+    """
+    placed = hold(cost, machine)
+    least = placed.floor_s
+    family, found = _estimate(operation, cost, machine, calibration)
+    if found is None:
+        if not placed.times or placed.unrated or not cost.is_known:
+            return None
+        found = _sustained(placed, calibration, kernels)
+    seconds = max(found.seconds, least)
+    low, high = _interval(family, calibration, placed)
+    return Prediction(
+        time_s=seconds * count,
+        low_s=max(seconds * low, least) * count,
+        high_s=max(seconds * high, least) * count,
+        terms={name: term * count for name, term in found.terms.items() if term},
+        evidence=_evidence(family, calibration),
+        family=family.family if family else "",
+    )
+
+
+def _estimate(operation: Operation | None, cost: Cost, machine: Machine, calibration: Calibration) -> tuple[Family | None, Estimate | None]:
+    """The family of an op and its estimate; none where the chip has no calibration for it."""
+    bandwidth = machine.resolve(HBM)
+    if not calibration.families or bandwidth is None:
+        return None, None
+    if isinstance(operation, Collective):
+        return _collective(operation, machine, calibration)
+    rate = machine.resolve(f"matrix/{operation.compute if isinstance(operation, Product) else 'bf16'}")
+    chip = Hardware(rate.rate if rate else 0.0, bandwidth.rate, calibration.cores, calibration.clock_hz)
+    if isinstance(operation, Product) and rate is not None:
+        name = "grouped" if operation.groups else "products"
+        family = calibration.family(name, operation.quantize, operation.compute)
+        return (family, product_time(operation, family, chip, calibration)) if family else (None, None)
+    if isinstance(operation, Attention):
+        return _attention(operation, machine, chip, calibration)
+    if not cost.is_known or any(resource.unit == "matrix" or resource.is_link for resource, _ in cost.amounts):
+        return None, None
+    moved = float(cost.known(HBM))
+    if not moved:
+        return None, None
+    functions = float(cost.known(TRANSCENDENTAL))
+    if isinstance(operation, RowWise):
+        family = calibration.family("row-wise", operation.kind)
+        return (family, row_time(operation, moved, family, chip, calibration)) if family else (None, None)
+    family = calibration.family("pointwise", operation.kind if isinstance(operation, Streamed) else "")
+    return (family, pointwise_time(moved, functions, family, chip, calibration)) if family else (None, None)
+
+
+def _attention(operation: Attention, machine: Machine, chip: Hardware, calibration: Calibration) -> tuple[Family | None, Estimate | None]:
+    rate = machine.resolve(f"matrix/{operation.dtype}")
+    if rate is None:
+        return None, None
+    chip = Hardware(rate.rate, chip.bandwidth, chip.cores, chip.clock_hz)
+    family = calibration.family("decode" if operation.is_decode else "prefill", operation.library)
+    if family is None:
+        return None, None
+    made = (decode_time if operation.is_decode else prefill_time)(operation, family, chip, calibration)
+    return family, made
+
+
+def _collective(operation: Collective, machine: Machine, calibration: Calibration) -> tuple[Family | None, Estimate | None]:
+    link = machine.resolve(operation.link) if operation.link else None
+    family = calibration.family("collectives", operation.kind)
+    if family is None or link is None or operation.link != "nvlink" or operation.devices < 2:
+        return None, None
+    return family, collective_time(operation, (link.peak or link.rate) * link.count, family, calibration)
+
+
+def _sustained(placed: Placement, calibration: Calibration, kernels: float) -> Estimate:
+    """Any op: its resources at the share of their rates that programs sustain, overlapped, and a launch for each kernel."""
+    floor = (placed.machine.launch_latency_s if calibration.floor_s is None else calibration.floor_s) * kernels
+    terms = {unit: seconds / SUSTAINED.get(unit, OTHERWISE) for unit, seconds in placed.times}
+    return Estimate(floor + max(terms.values(), default=0.0), {"floor": floor, **terms})
+
+
+def regime_of(placed: Placement) -> str:
+    """The regime of an op by its bound alone: ``latency``, ``memory`` or ``compute``."""
+    if placed.floor_s < LATENCY_REGIME_S:
+        return "latency"
+    return "memory" if placed.unit == HBM.name else "compute"
+
+
+def _interval(family: Family | None, calibration: Calibration, placed: Placement) -> tuple[float, float]:
+    if family is None:
+        return WIDE
+    low, high = family.within(regime_of(placed))
+    return (low**BORROWED, high**BORROWED) if calibration.borrowed else (low, high)
+
+
+def _evidence(family: Family | None, calibration: Calibration) -> str:
+    if family is None:
+        of = f"no calibration of this family for {calibration.name}" if calibration.families else "no calibration for this chip"
+        return f"{of}: sustained rates and a launch, so a wide interval"
+    return _fitted(calibration.borrowed, family.source, family.rows, family.timed, calibration.floor_s is not None)
+
+
+@cache
+def _fitted(borrowed: str, source: str, rows: int, timed: str, floor_measured: bool) -> str:
+    own = f"borrowed from {borrowed}, so a wider interval; " if borrowed else ""
+    counted = f", {rows:,} rows" if rows else ""
+    how = f", timed {timed}" if timed else ""
+    return f"{own}fitted on {source}{counted}{how}; floor {'measured' if floor_measured else 'as fitted'}"

@@ -1,0 +1,75 @@
+"""Attention in one kernel: many queries at once (prefill), or one new token over a cache (decode).
+
+Prefill, in blocks of 128 queries by 128 keys, of which causal leaves half:
+
+    block    4·128²·d / share of the sustained peak + 128² exponentials at 16 a clock, which the products do not hide
+    core     max(blocks · block / cores, the longest row of blocks) + waves · start of a block
+    time     floor + core + bytes of queries, keys and results + new keys and values written to the cache
+
+Decode, each key head of each sequence a block, split along the cache where there are too few:
+
+    chip     max(1, blocks · split / cores) · (bytes of its part of the cache / (bytes a clock) + start) + [split > 1] · second kernel
+    time     floor + (chip^p + memory^p)^(1/p)
+"""
+
+from math import ceil
+
+from ..calibration import Calibration, Family
+from ..operation import Attention, width
+from .terms import Estimate, Hardware, floor_of, joined
+
+BLOCK = 128
+EXPONENTIALS = 16  # a clock and SM
+DECODE_SPLITS = (1, 2, 4, 8, 16, 32, 64)
+SHORTEST_PART = 128  # of the cache, where it is split
+BACKWARD_PRODUCTS = 2.5  # of the forward pass: five products instead of two
+
+
+def prefill_time(one: Attention, family: Family, hardware: Hardware, calibration: Calibration) -> Estimate:
+    """How long one execution over many queries takes."""
+    values = family.values
+    element = width(one.dtype)
+    batch, heads, groups, size = float(one.batch), float(one.heads), float(one.groups), float(one.size)
+    queries, cached = float(one.queries), float(one.keys)
+    rows, keys = ceil(queries / BLOCK), ceil(cached / BLOCK)
+    along = (keys - rows) + (rows + 1) / 2 if one.causal else float(keys)
+    if queries < BLOCK and queries == cached and values.get("packs") and one.shares_keys:
+        heads, rows, along = groups, ceil(queries * heads / groups / BLOCK), 1.0
+    math = 4.0 * BLOCK * BLOCK * size / (values["compute"] * hardware.flops / hardware.cores)
+    exponentials = values["exponentials"] * BLOCK * BLOCK / (EXPONENTIALS * hardware.clock_hz)
+    if one.backward:
+        math *= BACKWARD_PRODUCTS
+    blocks = batch * heads * rows
+    spread = blocks * along / hardware.cores
+    alone = float(keys) if along > 1 else 0.0
+    waves = max(1.0, blocks / hardware.cores)
+    pairs = max(spread, alone)
+    written = batch * size * element * (2 * float(one.heads) * queries + 2 * groups * cached)
+    memory = written * (2.0 if one.backward else 1.0) / (values["memory"] * hardware.bandwidth)
+    terms = {"math": pairs * math, "exponentials": pairs * exponentials, "blocks": waves * values["block"], "memory": memory}
+    if one.causal and "append" in values:  # a serving framework's: its cache is written on the way
+        terms["append"] = 4.0 * batch * groups * queries * size * element / (values["append"] * hardware.bandwidth)
+    floor = floor_of(family, calibration, values["block"])
+    return Estimate(floor + sum(terms.values()), {"floor": floor, **terms})
+
+
+def decode_time(one: Attention, family: Family, hardware: Hardware, calibration: Calibration) -> Estimate:
+    """How long one new token a sequence takes."""
+    values = family.values
+    element = width(one.dtype)
+    size, keys = float(one.size), float(one.keys)
+    start = values["block"] * (0.5 + 0.5 * size / BLOCK)
+    blocks, port = float(one.batch) * float(one.groups), values["feed"] * hardware.clock_hz
+    best, fed = float("inf"), 0.0
+    for split in DECODE_SPLITS:
+        part = keys / split
+        if split > 1 and part < SHORTEST_PART:
+            break
+        waves = max(1.0, blocks * split / hardware.cores)
+        feed = waves * 2.0 * part * size * element / port
+        seconds = feed + waves * start + (values["split"] if split > 1 else 0.0)
+        if seconds < best:
+            best, fed = seconds, feed
+    memory = 2.0 * blocks * keys * size * element / (values["memory"] * hardware.bandwidth)
+    floor = floor_of(family, calibration, start)
+    return Estimate(floor + joined(values["p"], best, memory), {"floor": floor, "feed": fed, "blocks": best - fed, "memory": memory})

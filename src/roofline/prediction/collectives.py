@@ -1,0 +1,25 @@
+"""Collectives between the devices of one machine: hops, bytes through the links, and the change of protocol at middling sizes.
+
+    time   floor + hop · (n − 1) + crossing / (share · bandwidth) + hump · bytes / (bytes + middle)
+
+The crossing is (n − 1)/n of the payload, twice that for an all-reduce; switches that add on their way carry less of it in groups of 8.
+"""
+
+from ..calibration import Calibration, Family
+from ..operation import Collective
+from .terms import Estimate, floor_of
+
+IN_SWITCH = 8  # devices in a group for which the switch adds
+
+
+def collective_time(one: Collective, bandwidth: float, family: Family, calibration: Calibration) -> Estimate:
+    """How long an exchange takes over links of so many bytes a second, one way, all links of a device together."""
+    values, devices, moved = family.values, float(one.devices), float(one.bytes)
+    others = devices - 1
+    crossing = others / devices * moved * (2 if one.kind == "all-reduce" else 1)
+    if devices == IN_SWITCH:
+        crossing *= values.get("in_switch", 1.0)
+    floor, hops = floor_of(family, calibration, values["hop"]), values["hop"] * others
+    link = crossing / (values["link"] * bandwidth)
+    protocol = values["hump"] * moved / (moved + values["middle"])
+    return Estimate(floor + hops + link + protocol, {"floor": floor, "hops": hops, "link": link, "protocol": protocol})

@@ -1,0 +1,86 @@
+"""Products: tiles of the result spread over the chip's cores, each fed from L2, beside the traffic of main memory.
+
+tile time   max(2·bm·bn·k / share of the sustained peak,  e·(bm + bn)·k / (bytes a clock from L2))
+waves       max(1, tiles · split / cores)          not rounded up: a library chooses among many tiles
+chip        waves · (tile time + start of a tile) + [split > 1] · (a second kernel + fp32 parts through L2)
+memory      bytes / sustained bandwidth + ramp
+time        floor + (chip^p + memory^p)^(1/p), of the best tile and split unless the kernel's own are known
+"""
+
+from functools import lru_cache
+
+from ..calibration import Calibration, Family
+from ..operation import Product, width
+from .terms import Estimate, Hardware, floor_of, joined
+
+TILES = ((64, 64), (128, 128), (64, 128), (128, 64), (128, 256), (256, 128), (64, 256), (32, 64), (64, 32), (16, 64))
+GROUP_TILES = tuple((rows, columns) for rows in (16, 32, 64, 128) for columns in (64, 128, 256))
+ONCE, ALL_SPLITS = (1,), (1, 2, 4, 8, 16)
+SHORTEST = 64  # of k: a shorter one is padded to it
+SHORTEST_PART = 128  # of k, where it is split
+
+
+def product_time(product: Product, family: Family, hardware: Hardware, calibration: Calibration) -> Estimate:
+    """How long one execution of a product takes."""
+    values = family.values
+    power, ramp, start = values["p"], values.get("ramp", 0.0), values.get("tile", 0.0)
+    chip, math, feed = _chip(product, family, hardware)
+    memory = product.bytes / (values["memory"] * hardware.bandwidth)
+    floor = floor_of(family, calibration, joined(power, start, ramp))
+    terms = {"floor": floor, "math": math, "feed": feed, "memory": memory}
+    seconds = floor + joined(power, chip, memory + ramp)
+    if product.quantize:
+        terms["quantization"] = quantization(product, family)
+        seconds += terms["quantization"]
+    return Estimate(seconds, terms)
+
+
+def quantization(product: Product, family: Family) -> float:
+    """How long the left operand takes to become 8 bits wide, in kernels before the product."""
+    values, rows = family.values, float(product.batch) * float(product.m)
+    each = values.get("quantize_row", 0.0)
+    return values["quantize"] + rows * (each + float(product.k) * values["quantize_element"])
+
+
+def _chip(product: Product, family: Family, hardware: Hardware) -> tuple[float, float, float]:
+    """The time of all tiles, and what of it mathematics and the feed from L2 would take alone, of the best tile and split."""
+    values, cores = family.values, hardware.cores
+    port = values["feed"] * hardware.clock_hz
+    start, second = values.get("tile", 0.0), values["split"]
+    m, k, n, copies = float(product.m), float(product.k), float(product.n), float(product.batch)
+    parts = 8.0 * copies * m * n / (port * cores)
+    if groups := float(product.groups):
+        m, copies = m / groups, copies * groups
+    best, used = float("inf"), (0.0, 0.0, 0.0)
+    tiles = (product.tile,) if product.tile else GROUP_TILES if groups else TILES
+    rate = values["compute"] * hardware.flops / cores
+    for bm, bn, math, feed, each in _tiles(tiles, width(product.compute), rate, port):
+        count = -(-m // bm) * -(-n // bn) * copies
+        if count * each * k / cores >= best:
+            continue  # not even without a rest
+        splits = (product.split,) if product.split else ONCE if groups or count >= cores else ALL_SPLITS
+        for split in splits:
+            depth = k / split
+            if split > 1 and not product.split and (depth < SHORTEST_PART or second + start >= best):
+                break
+            if depth < SHORTEST:
+                depth = SHORTEST
+            waves = count * split / cores
+            if waves < 1:
+                waves = 1.0
+            seconds = waves * (each * depth + start)
+            if split > 1:
+                seconds += second + parts * split
+            if seconds < best:
+                best, used = seconds, (math, feed, waves * depth)
+            if waves > 1:
+                break  # every core is busy: splitting further only adds
+    math, feed, depths = used
+    return best, math * depths, feed * depths
+
+
+@lru_cache(maxsize=64)
+def _tiles(tiles: tuple[tuple[int, int], ...], element: float, rate: float, port: float) -> list[tuple[int, int, float, float, float]]:
+    """Each tile with the seconds that mathematics, the feed from L2 and the longer of both take for each element of k."""
+    found = [(bm, bn, 2.0 * bm * bn / rate, element * (bm + bn) / port) for bm, bn in tiles]
+    return [(*each, max(each[2:])) for each in found]

@@ -1,0 +1,28 @@
+"""Ops that stream through memory: pointwise ones, copies, and those that walk along rows.
+
+pointwise   floor + max(bytes / sustained bandwidth, special functions / (cores · clock · functions a clock))
+row-wise    floor + ((bytes / sustained bandwidth)^p + (max(1, rows / (cores · rows at once)) · (start + columns · step))^p)^(1/p)
+"""
+
+from ..calibration import Calibration, Family
+from ..operation import RowWise
+from .terms import Estimate, Hardware, floor_of, joined
+
+
+def pointwise_time(moved: float, functions: float, family: Family, hardware: Hardware, calibration: Calibration) -> Estimate:
+    """How long an op takes that treats elements alike: so many bytes, beside so many exponentials, roots and the like."""
+    values = family.values
+    memory = moved / (values["memory"] * hardware.bandwidth)
+    special = functions / (hardware.cores * hardware.clock_hz * values["functions"]) if "functions" in values else 0.0
+    floor = floor_of(family, calibration)
+    return Estimate(floor + max(memory, special), {"floor": floor, "functions": special, "memory": memory})
+
+
+def row_time(one: RowWise, moved: float, family: Family, hardware: Hardware, calibration: Calibration) -> Estimate:
+    """How long an op takes that walks along rows."""
+    values = family.values
+    memory = moved / (values["memory"] * hardware.bandwidth)
+    waves = max(1.0, float(one.rows) / (hardware.cores * values["rows"]))
+    walk = waves * (values["start"] + float(one.columns) * values["column"])
+    floor = floor_of(family, calibration, values["start"])
+    return Estimate(floor + joined(values["p"], memory, walk), {"floor": floor, "rows": walk, "memory": memory})

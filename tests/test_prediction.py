@@ -1,0 +1,160 @@
+"""Expected times: never below the roof, within the errors that the calibrations state, and honest about how they are known."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from roofline.analysis import price
+from roofline.calibration import Calibration
+from roofline.cli import main
+from roofline.errors import MachineError
+from roofline.formulas import lookup
+from roofline.machines import load
+from roofline.machines.calibrations import calibration_for, lint_calibrations, read_calibration
+from roofline.placement import hold
+from roofline.prediction import Prediction, predict
+
+SINGLES = Path(__file__).parents[1] / "../shared/data/h200/latencies.json"
+SIZES = st.integers(1, 40_000)
+
+
+def expected(formula: str, *sizes: float, chip: str = "h200", floor_s: float | None = None, **options: object) -> Prediction:
+    ledger, machine = lookup(formula)(*sizes, **options), load(chip)
+    found = predict(ledger.operation, ledger.cost, machine, calibration_for(machine, floor_s))
+    assert found is not None
+    return found
+
+
+@given(SIZES, SIZES, SIZES, st.sampled_from(["bf16", "fp8", "tf32"]), st.sampled_from(["h200", "b200", "h100-pcie", "a100", "v5e"]))
+@settings(max_examples=60, deadline=None)
+def test_no_prediction_is_below_the_roof(m: int, k: int, n: int, dtype: str, chip: str) -> None:
+    ledger, machine = lookup("matmul")(m, k, n, dtype=dtype), load(chip)
+    found = predict(ledger.operation, ledger.cost, machine, calibration_for(machine))
+    least = hold(ledger.cost, machine).floor_s
+    if found is not None:  # a chip may not have the format
+        assert least <= found.low_s <= found.time_s <= found.high_s
+
+
+@pytest.mark.parametrize(
+    ("formula", "sizes", "options", "seconds"),
+    [  # medians of single launches on an H200, L2 cold; the floor is that of events
+        ("matmul", (4096, 4096, 4096), {"floor_s": 6e-6}, 0.182e-3),
+        ("add", (2**26,), {}, 0.105e-3),
+        ("layernorm", (8192, 4096), {}, 0.065e-3),
+    ],
+)
+def test_known_shapes_take_what_they_take(formula: str, sizes: tuple[int, ...], options: dict[str, float], seconds: float) -> None:
+    assert expected(formula, *sizes, **options).time_s == pytest.approx(seconds, rel=0.12)
+
+
+def test_a_measured_floor_is_what_the_smallest_product_takes() -> None:
+    assert expected("matmul", 1, 64, 64, floor_s=3.1e-6).time_s == pytest.approx(3.1e-6, rel=0.06)
+    assert expected("matmul", 1, 64, 64).time_s < 3.0e-6
+
+
+def test_quantization_is_a_term_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["op", "matmul", "64", "4096", "4096", "--chip", "h200", "--dtype", "fp8", "--floor", "3.1us", "--json", "-"]
+    assert main(words) == 0
+    bare = json.loads(capsys.readouterr().out)["ops"][0]["expected"]
+    assert main([*words, "--quantize"]) == 0
+    both = json.loads(capsys.readouterr().out)["ops"][0]["expected"]
+    assert "quantization" not in bare["terms"]
+    assert both["time_s"] == pytest.approx(bare["time_s"] + both["terms"]["quantization"])
+    assert "floor measured" in both["evidence"]
+
+
+def test_a_chip_without_a_calibration_borrows_its_architectures_with_wider_bounds() -> None:
+    own, lent, none = (expected("matmul", 4096, 4096, 4096, chip=chip) for chip in ("h200", "h100-pcie", "a100"))
+    assert "borrowed from h200-sxm" in lent.evidence
+    assert "no calibration" in none.evidence
+    assert own.high_s / own.low_s < lent.high_s / lent.low_s < none.high_s / none.low_s
+
+
+def test_a_machine_file_may_have_a_measured_floor(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('extends = "h200-sxm"\nname = "h200-sxm"\nlaunch_floor = "5 us"\n')
+    machine = load(str(file))
+    assert calibration_for(machine).floor_s == 5e-6
+    assert calibration_for(machine, 3e-6).floor_s == 3e-6
+
+
+def test_ten_thousand_ops_take_half_a_second() -> None:
+    machine = load("h200")
+    calibration = calibration_for(machine)
+    ledgers = [lookup("matmul")(16 + place, 4096 + 64 * (place % 50), 4096) for place in range(1000)]
+    costs = [(ledger.operation, ledger.cost) for ledger in ledgers]
+
+    def once() -> float:
+        start = time.process_time()
+        for operation, cost in costs:
+            predict(operation, cost, machine, calibration)
+        return time.process_time() - start
+
+    assert min(once() for _ in range(7)) < 2 * 0.5 / 10  # twice that on a busy machine
+
+
+def test_the_packages_calibrations_hold_together() -> None:
+    assert lint_calibrations() == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("chips = []\n", "chips: missing"),
+        ('chips = ["h200-sxm"]\n[[family]]\nfamily = "product"\n', "family: 'product' is not one of"),
+        ('chips = ["h200-sxm"]\n[[family]]\nfamily = "pointwise"\nsource = "me"\nvalues = { floor = "2 us" }\n', "values.memory: missing"),
+        ('chips = ["h200-sxm"]\n[[family]]\nfamily = "pointwise"\nsource = "me"\nvalues = { floor = 2, memory = 0.8 }\n', "has no unit"),
+        (
+            'chips = ["h200-sxm"]\n[[family]]\nfamily = "pointwise"\nsource = "me"\nvalues = { floor = "2 us", memory = 0.8 }\n'
+            "interval = { memory = [1.1, 1.2] }\n",
+            "is no interval round 1",
+        ),
+    ],
+)
+def test_a_calibration_that_cannot_be_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    with pytest.raises(MachineError, match=said):
+        read_calibration(file)
+
+
+def test_without_a_calibration_sustained_rates_and_a_launch_remain() -> None:
+    ledger, machine = lookup("matmul")(4096, 4096, 4096), load("v5e")
+    found = predict(None, ledger.cost, machine, Calibration(name="v5e"))
+    assert found is not None
+    assert found.terms["floor"] == machine.launch_latency_s
+
+
+def test_time_is_minimum_inherent_and_excess() -> None:
+    ledger, machine = lookup("matmul")(4096, 4096, 4096), load("h200")
+    slow, good = (price([ledger], machine, time_s=seconds).ops[0] for seconds in (400e-6, 180e-6))
+    for op in (slow, good):
+        assert op.floor_s + op.inherent_s + op.excess_s == pytest.approx(op.time_s)
+    assert good.excess_s == 0
+    assert slow.excess_s == pytest.approx(400e-6 - slow.expected.time_s)
+
+
+@pytest.mark.skipif(not SINGLES.exists(), reason="the measurements are not here")
+@pytest.mark.parametrize(
+    ("name", "formula", "options", "most"),
+    [
+        ("matmul", "matmul", {"floor_s": 6e-6}, 0.08),
+        ("add", "elementwise", {}, 0.06),
+        ("gelu", "gelu", {}, 0.06),
+        ("layernorm", "layernorm", {}, 0.1),
+    ],
+)
+def test_single_launches_on_an_h200(name: str, formula: str, options: dict[str, object], most: float) -> None:
+    rows = [row for row in json.loads(SINGLES.read_text())["rows"] if row["op"] == name and row["dtype"] == "bf16"]
+    errors, inside = [], 0
+    for row in rows:
+        sizes = row["shape"] if formula in ("matmul", "layernorm") else [row["shape"][0] * row["shape"][1]]
+        found = expected(formula, *sizes, **options)
+        errors.append(abs(found.time_s / row["median_s"] - 1))
+        inside += found.low_s <= row["median_s"] <= found.high_s
+    assert sum(errors) / len(errors) <= most
+    assert 0.8 <= inside / len(rows) <= 1
