@@ -15,6 +15,7 @@ from ..machines import load
 from ..machines.calibrations import calibration_for
 from ..machines.detection import machine_for
 from ..placement import IDEAL, Corrections, hold
+from ..prediction import Prediction
 from ..report import (
     CapacityInfo,
     CeilingInfo,
@@ -42,7 +43,7 @@ from ..workload import Op, Recording, Workload
 from .advice import Placed, advise, doubts, in_order
 from .cache_hits import resident, served
 from .counters import with_counters
-from .expectation import expectation
+from .expectation import expectation, with_expectation
 from .findings import clock_of, diagnose
 from .losses import cause
 from .memory import held_against, out_of_memory
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from .batches import Batch
 
 MANY = 10_000  # ops: more are placed in batches, from arrays
+MOST_PREDICTED = 50_000  # ops: of more, no times are predicted
 ONLY_HBM = "GPU profiles have no counters: only hbm traffic is modelled; add l2 and l1 with --counters FILE.csv (Nsight Compute)"
 
 
@@ -113,19 +115,17 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     if any(op.value for op in recording.workload):
         recording = replace(recording, workload=Workload(with_shared_work(recording.workload.ops)))
     workload = recording.workload
-    calibration = calibration_for(machine) if calibration is None else calibration
-    if recording.format != "formula":
-        calibration = calibration.for_kernels()
+    predicted = _predictions(recording, corrections.lower(machine), calibration)
     batches: Sequence[Batch] = ()
     alone: Iterable[int] = range(len(workload))
     if len(workload) > MANY:
         from .batches import split  # numpy, which only very many ops need
 
         batches, alone = split(workload.ops, machine, corrections)
-    placed = [_placed(number, workload.ops[number], machine, corrections, calibration) for number in alone]
+    placed = [_placed(number, workload.ops[number], machine, corrections) for number in alone]
     moved = [one for one in placed if one.op is not workload.ops[one.id]]
-    standings = _standings(placed, batches, machine, corrections)
-    ops = _rows(placed, batches, standings)
+    standings = _standings(placed, batches, machine, corrections, predicted)
+    ops = tuple(with_expectation(row, predicted.get(row.id)) for row in _rows(placed, batches, standings))
     made = points(recording, standings, machine, corrections)
     devices = tuple(DeviceInfo(id=device.id, name=device.name, host=device.host) for device in recording.devices)
     by_step = tuple([StepShare(op=id, step=s.key, count=s.count, time_s=s.time_s) for id, op in enumerate(workload) for s in op.by_step])
@@ -203,7 +203,24 @@ def _idle(recording: Recording) -> tuple[IdleInfo, ...]:
     )
 
 
-def _standings(placed: Iterable[Placed], batches: "Iterable[Batch]", machine: Machine, corrections: Corrections) -> list[Standing]:
+def _predictions(recording: Recording, machine: Machine, calibration: Calibration | None) -> dict[int, Prediction]:
+    """How long each op is expected to take, by its id; not of so many that it would take longer than the rest."""
+    ops = recording.workload.ops
+    if len(ops) > MOST_PREDICTED:
+        return {}
+    chosen = calibration_for(machine) if calibration is None else calibration
+    if recording.format != "formula":
+        chosen = chosen.for_kernels()
+    return {id: found for id, op in enumerate(ops) if (found := expectation(op, machine, chosen)) is not None}
+
+
+def _standings(
+    placed: Iterable[Placed],
+    batches: "Iterable[Batch]",
+    machine: Machine,
+    corrections: Corrections,
+    predicted: Mapping[int, Prediction],
+) -> list[Standing]:
     """Where each op stands, in the order of their ids."""
     found = [
         Standing(
@@ -213,13 +230,13 @@ def _standings(placed: Iterable[Placed], batches: "Iterable[Batch]", machine: Ma
             cause(one.placement, priced=one.op.priced),
             one.placement.unit,
             needed(one.op, one.placement.floor_s, machine, corrections),
-            one.prediction,
+            predicted.get(one.id),
         )
         for one in placed
     ]
     for batch in batches:
         found += [
-            Standing(id, op, floor, lost_to, batch.units[0])
+            Standing(id, op, floor, lost_to, batch.units[0], None, predicted.get(id))
             for id, op, floor, lost_to in zip(batch.ids, batch.ops, batch.floors, batch.causes, strict=True)
         ]
     return sorted(found, key=lambda one: one.id) if batches else found
@@ -272,11 +289,11 @@ def _findings(
     return in_order([*found, slow]) if slow else found
 
 
-def _placed(number: int, op: Op, machine: Machine, corrections: Corrections, calibration: Calibration) -> Placed:
+def _placed(number: int, op: Op, machine: Machine, corrections: Corrections) -> Placed:
     placement = hold(op.cost, machine, op.time_s, corrections, op.launches)
     if cached := resident(op, placement):
-        op, placement = cached, hold(cached.cost, machine, op.time_s, corrections, op.launches)
-    return Placed(number, op, placement, expectation(op, placement, calibration))
+        return Placed(number, cached, hold(cached.cost, machine, op.time_s, corrections, op.launches))
+    return Placed(number, op, placement)
 
 
 def price(

@@ -23,7 +23,6 @@ from msgspec.structs import replace
 
 from ..machine import LATENCY, Ceiling, Machine
 from ..placement import Placement
-from ..prediction import Prediction
 from ..report import Finding
 from ..resource import COMPUTE_UNITS, HBM, Resource, bound_words, named
 from ..units import percent, plain, show
@@ -50,7 +49,6 @@ class Placed(Struct, frozen=True):
     id: int
     op: Op
     placement: Placement
-    prediction: Prediction | None = None
 
 
 class Draft(Struct, frozen=True):

@@ -1,19 +1,30 @@
 """How long each op is expected to take, and by how much it took longer."""
 
+from msgspec.structs import replace
+
 from ..calibration import Calibration
-from ..placement import Placement
+from ..machine import Machine
 from ..prediction import Prediction, predict
-from ..report import Expected
+from ..report import Expected, OpInfo
 from ..workload import Op
 
 
-def expectation(op: Op, placement: Placement, calibration: Calibration) -> Prediction | None:
-    """The prediction of all executions of an op; ``None`` where its cost is not wholly known."""
-    if not op.priced or not op.count or placement.is_unknown:
+def expectation(op: Op, machine: Machine, calibration: Calibration | None) -> Prediction | None:
+    """The prediction of all executions of an op; ``None`` where its cost is not wholly known, or nothing is to be predicted."""
+    if calibration is None or not op.priced or not op.count:
         return None
     cost = op.cost if op.count == 1 else op.cost * (1 / op.count)
     kernels = max(op.launches / op.count, 1.0)
-    return predict(op.operation, cost, placement.machine, calibration, count=op.count, kernels=kernels)
+    return predict(op.operation, cost, machine, calibration, count=op.count, kernels=kernels)
+
+
+def with_expectation(row: OpInfo, found: Prediction | None) -> OpInfo:
+    """The row of an op with its prediction, and its self time above the minimum taken apart."""
+    if found is None:
+        return row
+    own_s = row.time_s if row.self_time_s is None else row.self_time_s
+    inherent, excess = (None, None) if own_s is None else split_time(own_s, row.floor_s or 0.0, found)
+    return replace(row, expected=expected_info(found), inherent_s=inherent, excess_s=excess)
 
 
 def expected_info(found: Prediction) -> Expected:

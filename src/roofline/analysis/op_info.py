@@ -8,7 +8,6 @@ from ..report import CounterInfo, LedgerRow, OpInfo
 from ..workload import Op
 from .advice import Placed
 from .counters import LaunchCounters, model_against_counters
-from .expectation import expected_info, split_time
 from .needed_work import Needed
 from .program_points import amounts, known_parts, number
 
@@ -17,7 +16,6 @@ def op_info(one: Placed, rank: int, needed: Needed | None = None) -> OpInfo:
     """The row of an op that was placed, the ``rank``-th longest, and what of it the model needed."""
     op, placement = one.op, one.placement
     flops, compute = op.cost.flops, placement.compute
-    parts = _above(one)
     return OpInfo(
         id=one.id,
         rank=rank,
@@ -58,9 +56,6 @@ def op_info(one: Placed, rank: int, needed: Needed | None = None) -> OpInfo:
         needed_s=needed.floor_s if needed else None,
         unneeded={kind: number(amount) or 0 for kind, amount in needed.unneeded.items()} if needed else {},
         lost_s=_lost(one, needed),
-        expected=expected_info(one.prediction) if one.prediction else None,
-        inherent_s=parts[0] if parts else None,
-        excess_s=parts[1] if parts else None,
         roofs=tuple(resource.name for resource in placement.roofs),
         unrated=tuple(resource.name for resource in placement.unrated),
         ledger=tuple(_ledger_rows(op.ledger)),
@@ -74,14 +69,6 @@ def _lost(one: Placed, needed: Needed | None) -> float | None:
     if own_s is None or not one.op.priced or one.placement.is_unknown:
         return None
     return max(own_s - (needed.floor_s if needed else one.placement.floor_s), 0.0)
-
-
-def _above(one: Placed) -> tuple[float, float] | None:
-    """What of an op's self time is inherent in its shape, and what is excess."""
-    own_s = one.op.time_s if one.op.self_time_s is None else one.op.self_time_s
-    if own_s is None or one.prediction is None:
-        return None
-    return split_time(own_s, one.placement.floor_s, one.prediction)
 
 
 def plain_label(op: Op) -> str:
