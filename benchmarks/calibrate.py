@@ -163,7 +163,7 @@ def _decode(row: Row, family: Family, chip: Rates, calibration: Calibration) -> 
 
 
 def _pointwise(row: Row, family: Family, chip: Rates, calibration: Calibration) -> float:
-    return pointwise_time(row.moved, row.functions, family, chip.chip(), calibration).seconds
+    return pointwise_time(row.moved, row.functions, row.moved / 4, family, chip.chip(), calibration).seconds
 
 
 def _rows(row: Row, family: Family, chip: Rates, calibration: Calibration) -> float:
@@ -188,7 +188,7 @@ MODELS = {
     "prefill cudnn": Model({"floor": 9.8e-6, "exponentials": 0.89, "block": 2e-6}, _prefill, {"compute": 0.97, "memory": 0.8}),
     "decode": Model({"floor": 8.05e-6, "block": 3.7e-6, "memory": 0.96, "feed": 119, "split": 1.4e-6, "p": 1.15}, _decode),
     "pointwise": Model({"floor": 3.5e-6, "memory": 0.82, "functions": 2.9}, _pointwise),
-    "transpose": Model({"floor": 3.5e-6, "memory": 0.12}, _pointwise),
+    "transpose": Model({"floor": 3.5e-6, "elements": 0.56}, _pointwise, {"memory": 0.85}),
     "row-wise": Model({"floor": 3.8e-6, "rows": 9.0, "start": 1e-6, "column": 1.5e-9}, _rows, {"p": 2.0, "memory": 0.86}),
     "collectives": Model({"floor": 5e-6, "hop": 1.6e-6, "link": 0.78, "hump": 39e-6, "middle": 6.1e6, "in_switch": 0.89}, _exchange),
 }

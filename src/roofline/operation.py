@@ -90,9 +90,13 @@ class RowWise(Struct, frozen=True, kw_only=True, tag="row-wise"):
 
 
 class Streamed(Struct, frozen=True, kw_only=True, tag="streamed"):
-    """Elements that are read, treated alike or put elsewhere, and written, by a kind of kernel: ``transpose``, a compiler's ``fusion``."""
+    """Elements that are read, treated alike or put elsewhere, and written, by a kind of kernel: ``transpose``, a compiler's ``fusion``.
+
+    ``elements`` is how many there are, where the kernel treats them one by one.
+    """
 
     kind: str
+    elements: Amount = 0
 
 
 class Collective(Struct, frozen=True, kw_only=True, tag="collective"):

@@ -24,6 +24,7 @@ COMMANDS = {
     "fuse": "compare every way to fuse a chain of ops into kernels, and find the fastest",
     "hlo": "cost of an XLA program by scope, source location or category",
     "fusion-report": "what the compiler left unfused in a program, why, and what that costs",
+    "whatif": "predict a profile or program after changes: batch, number format, kernels, chip",
     "compare": "compare two reports op by op",
     "jax-compare": "compare our FLOP and byte counts with XLA's cost analysis of a JAX function",
     "torch-compare": "compare our FLOP count of a PyTorch function with FlopCounterMode and other counters",

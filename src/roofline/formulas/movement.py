@@ -36,7 +36,7 @@ def transpose(rows: Dim, columns: Dim, *, dtype: Format = "bf16") -> Ledger:
     """
     one = number(dtype)
     moved = (read("x", (rows, columns), one), write("out", (columns, rows), one))
-    return Ledger("transpose", rows=moved, operation=Streamed(kind="transpose"))
+    return Ledger("transpose", rows=moved, operation=Streamed(kind="transpose", elements=rows * columns))
 
 
 @formula("concatenate", group="movement", example=(2**28,), aliases=("concat", "cat", "aten::cat"))

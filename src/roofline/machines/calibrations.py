@@ -32,7 +32,7 @@ _NEEDED = {
 _QUANTIZATION = ("quantize", "quantize_row", "quantize_element")
 _SECONDS = ("floor", "split", "tile", "ramp", "block", "start", "column", "hop", "hump", *_QUANTIZATION, "timer")
 _SHARES = ("compute", "memory", "append", "link")
-_OTHER = ("feed", "p", "exponentials", "packs", "rows", "middle", "in_switch", "functions")
+_OTHER = ("feed", "p", "exponentials", "packs", "rows", "middle", "in_switch", "functions", "elements")
 
 
 def calibration_for(machine: Machine, floor_s: float | None = None) -> Calibration:

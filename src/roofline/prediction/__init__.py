@@ -98,8 +98,9 @@ def _estimate(operation: Operation | None, cost: Cost, machine: Machine, calibra
     if isinstance(operation, RowWise):
         family = calibration.family("row-wise", operation.kind)
         return (family, row_time(operation, moved, family, chip, calibration)) if family else (None, None)
-    family = calibration.family("pointwise", operation.kind if isinstance(operation, Streamed) else "")
-    return (family, pointwise_time(moved, functions, family, chip, calibration)) if family else (None, None)
+    kind, elements = (operation.kind, float(operation.elements)) if isinstance(operation, Streamed) else ("", 0.0)
+    family = calibration.family("pointwise", kind)
+    return (family, pointwise_time(moved, functions, elements, family, chip, calibration)) if family else (None, None)
 
 
 def _attention(operation: Attention, machine: Machine, chip: Hardware, calibration: Calibration) -> tuple[Family | None, Estimate | None]:

@@ -1,6 +1,6 @@
 """Ops that stream through memory: pointwise ones, copies, and those that walk along rows.
 
-pointwise   floor + max(bytes / sustained bandwidth, special functions / (cores · clock · functions a clock))
+pointwise   floor + max(bytes / sustained bandwidth, special functions / (cores · clock · functions a clock), elements likewise)
 row-wise    floor + ((bytes / sustained bandwidth)^p + (max(1, rows / (cores · rows at once)) · (start + columns · step))^p)^(1/p)
 """
 
@@ -9,13 +9,19 @@ from ..operation import RowWise
 from .terms import Estimate, Hardware, floor_of, joined
 
 
-def pointwise_time(moved: float, functions: float, family: Family, hardware: Hardware, calibration: Calibration) -> Estimate:
-    """How long an op takes that treats elements alike: so many bytes, beside so many exponentials, roots and the like."""
-    values = family.values
+def pointwise_time(
+    moved: float, functions: float, elements: float, family: Family, hardware: Hardware, calibration: Calibration
+) -> Estimate:
+    """How long an op takes that treats elements alike: so many bytes, beside so many exponentials, roots and the like.
+
+    A kernel that does not read along rows, as a plain transpose, takes its elements one by one.
+    """
+    values, clocks = family.values, hardware.cores * hardware.clock_hz
     memory = moved / (values["memory"] * hardware.bandwidth)
-    special = functions / (hardware.cores * hardware.clock_hz * values["functions"]) if "functions" in values else 0.0
+    special = functions / (clocks * values["functions"]) if "functions" in values else 0.0
+    single = elements / (clocks * values["elements"]) if "elements" in values else 0.0
     floor = floor_of(family, calibration)
-    return Estimate(floor + max(memory, special), {"floor": floor, "functions": special, "memory": memory})
+    return Estimate(floor + max(memory, special, single), {"floor": floor, "functions": special, "elements": single, "memory": memory})
 
 
 def row_time(one: RowWise, moved: float, family: Family, hardware: Hardware, calibration: Calibration) -> Estimate:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from msgspec import Struct, field
 
 from ..cost import NOTHING, Amount, Cost
+from ..operation import Operation
 from ..resource import HBM, UNNAMED_WORK
 from ..units import parse
 from ..workload import Array, Avoidable, Hardware
@@ -40,6 +41,7 @@ class Subject(Struct, frozen=True, kw_only=True):
     takes: tuple[Array, ...] = ()
     gives: tuple[Array, ...] = ()
     value: str = ""
+    operation: Operation | None = None
     work_provenance: str = "compiler"
     bytes_provenance: str = "compiler"
     notes: tuple[str, ...] = ()

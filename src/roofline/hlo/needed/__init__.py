@@ -9,7 +9,9 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
+from ...cost import NOTHING, Cost
 from ...errors import FormulaError, SourceError
+from ...operation import Operation
 from ...workload import Array, Avoidable, Op, Workload
 from ..ir.module import HloModule
 from ..ir.platforms import Platform, detect_platform
@@ -23,18 +25,19 @@ from .exchanged import exchanged
 from .experts import dense_experts
 from .fingerprints import Fingerprints
 from .gated_experts import gated_experts
-from .kernels import Kernels
+from .kernels import Kernels, Product
 from .labels import label
 from .layout import layout_copies
 from .low_batch import low_batches
 from .number_formats import fp64_kernels, wide_products
 from .odd_sizes import odd_sizes
 from .one_hot import one_hot_products
+from .operations import operation
 from .padded import padded_products
 from .product_order import costly_orders
 from .recomputed import recomputed
 from .unused import unused_results
-from .values import Values
+from .values import Value, Values
 
 __all__ = ["Review", "reviewed_program"]
 
@@ -98,6 +101,23 @@ class Review:
         except (SourceError, FormulaError):
             return ""
 
+    def operation(self, computation: int, index: int, cost: Cost) -> Operation | None:
+        """What an instruction that costs this much is by its sizes."""
+        try:
+            return operation(self._of(computation), index, cost) if cost != NOTHING else None
+        except (SourceError, FormulaError):
+            return None  # a damaged attribute, of which the instruction's price tells
+
+    def product(self, computation: int, index: int) -> Product | None:
+        """The product that an instruction computes."""
+        return self._of(computation).product(index)
+
+    def holder(self, value: Value) -> str | None:
+        """The name of the kernel of the entry that a value is inside of, or the result of."""
+        kernels = self._of(self.module.entry)
+        index = kernels.holding(value)
+        return None if index is None else kernels.computation[index].name
+
     def exchanged(self, computation: int, index: int) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
         """The program's arguments and results that a kernel reads and writes; nothing in a program that has products."""
         if computation != self.module.entry or self._has_products:
@@ -116,7 +136,8 @@ class Review:
         index = self._of(number).place(found.site.instruction)
         takes, gives = self.exchanged(number, index)
         label = self.label(number, index, found.op.location)
-        return replace(found.op, label=label, avoidable=self.avoidable(number, index), takes=takes, gives=gives)
+        operation = self.operation(number, index, found.price.cost)
+        return replace(found.op, label=label, avoidable=self.avoidable(number, index), takes=takes, gives=gives, operation=operation)
 
     def _of(self, computation: int) -> Kernels:
         if computation not in self._kernels:

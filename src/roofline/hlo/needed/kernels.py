@@ -101,7 +101,7 @@ def _product_of(values: Values, computation: Computation, index: int) -> Product
 
 def product(values: Values, made: Value) -> Product | None:
     instruction = made.instruction
-    dims = _dimensions(instruction)
+    dims = product_dimensions(instruction)
     if dims is None or len(instruction.operands) < 2:
         return None
     left, right = values.operand(made, 0), values.operand(made, 1)
@@ -122,7 +122,8 @@ def product(values: Values, made: Value) -> Product | None:
     )
 
 
-def _dimensions(instruction: Instruction) -> DotDimensions | None:
+def product_dimensions(instruction: Instruction) -> DotDimensions | None:
+    """The dimension numbers of a product, whoever computes it; ``None`` for what is none."""
     if instruction.opcode in DOTS:
         return instruction.dot
     if instruction.opcode != "custom-call" or instruction.custom_call_target not in _LIBRARY:

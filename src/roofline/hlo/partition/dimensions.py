@@ -99,8 +99,13 @@ def _transpose(one: Instruction, operands: list[Shape], results: list[Shape]) ->
 
 
 def _reshape(one: Instruction, operands: list[Shape], results: list[Shape]) -> Rule:
+    return reshape_rule(operands[0], results[0])
+
+
+def reshape_rule(source: Shape, result: Shape) -> Rule:
     """Dimensions of both sides in groups of the same number of elements; in a group, factors as far as the sizes divide."""
     rule = Rule()
+    operands, results = [source], [result]
     before: Dimensions = [() for _ in operands[0].dims]
     after: Dimensions = [() for _ in results[0].dims]
     rule.operands, rule.results = [before], [after]

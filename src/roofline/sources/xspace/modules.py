@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import namedtuple
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from msgspec import Struct, field
 
@@ -161,6 +161,7 @@ class Program(Struct, eq=False):
             takes=takes,
             gives=gives,
             value=self.review.value(*place) if self.has_others else "",
+            operation=self.review.operation(*place, price.cost),
             notes=price.notes,
         )
 
@@ -242,6 +243,13 @@ class Programs:
         """The programs that a function was compiled to, the first ``most`` of them."""
         mine = [id for id, (module, _) in sorted(self._slices.items()) if plain(module.removeprefix("jit_")) == plain(function)]
         return [found for id in mine[:most] if isinstance(found := self._read(id), Program)]
+
+    def modules(self, names: Collection[str], most: int) -> Iterator[HloModule]:
+        """The programs with these names, or all, the first ``most`` of them."""
+        mine = [id for id, (module, _) in sorted(self._slices.items()) if not names or module in names]
+        for id in mine[:most]:
+            if isinstance(found := self._read(id), Program):
+                yield found.module
 
     def _only(self, name: str) -> int | None:
         named = [known for known, (module, _) in self._slices.items() if name and module == name]

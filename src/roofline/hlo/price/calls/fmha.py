@@ -43,6 +43,14 @@ def backward(site: Site) -> Price:
     return priced(site, attention.backward(), "attention", *attention.notes, *_lengths(site))
 
 
+def attention_of(site: Site) -> Attention | None:
+    """What a call of cuDNN's attention computes; ``None`` of any other call."""
+    target = site.instruction.custom_call_target
+    if target in _FORWARD:
+        return _attention(site, output(site))
+    return _attention(site, operand(site, 4)) if target in _BACKWARD else None
+
+
 def _config(site: Site) -> Config:
     return section(backend_config(site.instruction), "cudnn_fmha_backend_config")
 

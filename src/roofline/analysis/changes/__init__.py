@@ -1,0 +1,58 @@
+"""Changes to a program, by words: what each of its ops would cost and take then.
+
+    roofline whatif run.xplane.pb scale batch=x4 dtype fp8
+
+A change is a module here and a line in `CHANGES`. Each takes the ops as the changes before it left them and says which it changes.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ...errors import UsageError, did_you_mean
+from ..changes.words import Words
+from .avoided import donate, grouped, remat
+from .dtype import dtype
+from .flash import kernel
+from .scale import scale
+from .state import State
+
+__all__ = ["CHANGES", "change"]
+
+
+class Change(Protocol):
+    """Reads its own words and changes the state."""
+
+    def __call__(self, state: State, words: Words) -> None: ...
+
+
+def _no_idle(state: State, words: Words) -> None:
+    state.no_idle = True
+
+
+def _graph(state: State, words: Words) -> None:
+    state.one_graph = True
+
+
+# word -> the change, how it is written, and what it means
+CHANGES: dict[str, tuple[Callable[[State, Words], None], str, str]] = {
+    "scale": (scale, "scale DIM=xN", "a dimension of the inputs N times as large: batch, sequence, experts, or one as in tok[0]"),
+    "dtype": (dtype, "dtype [SCOPE=]FORMAT", "products in another number format: fp8, bf16, fp16, tf32, or int8-weights"),
+    "kernel": (kernel, "kernel attention=flash", "attention in one kernel, its scores on chip"),
+    "remat": (remat, "remat off", "nothing computed twice: activations are kept"),
+    "grouped": (grouped, "grouped", "experts that are computed for every token as grouped products"),
+    "donate": (donate, "donate", "arguments that are copied whole updated in place"),
+    "no-idle": (_no_idle, "no-idle", "the device never waits"),
+    "graph": (_graph, "graph", "all launches in one graph: no gaps of launches and dispatch"),
+}
+
+
+def change(state: State, words: Sequence[str]) -> None:
+    """Apply changes one after the other."""
+    reader = Words(list(words))
+    if not words:
+        raise UsageError(f"no change given; changes: {', '.join(CHANGES)}")
+    while (word := reader.next()) is not None:
+        if word not in CHANGES:
+            raise UsageError(f"no change named {word!r}{did_you_mean(word, CHANGES) or '; changes: ' + ', '.join(CHANGES)}")
+        reader.usage = CHANGES[word][1]
+        CHANGES[word][0](state, reader)

@@ -1,0 +1,131 @@
+"""``dtype [SCOPE=]FORMAT``: products in another number format, with the conversions and changes of layout that this needs.
+
+Operands of products take their bytes in the new format, and so do the kernels that make them: a fused kernel writes it in the same pass.
+What a library's product makes, or an argument that is no weight, is converted by a kernel of its own. Products of 8-bit floats take both
+operands with the contracted dimension last: XLA transposes an operand that lies otherwise, element by element.
+"""
+
+from msgspec.structs import replace
+
+from ...cost import Cost
+from ...dtypes import dtype as named
+from ...dtypes import wider
+from ...errors import FormulaError
+from ...hlo.ir.shapes import Shape
+from ...hlo.needed.kernels import Product as Found
+from ...hlo.needed.values import RENAMED
+from ...operation import Product, Streamed, width
+from ...resource import HBM, matrix
+from ...workload import Op
+from .state import State
+from .words import Words
+
+WEIGHTS = "-weights"
+NARROW = 8  # bits of formats that need the contracted dimension last
+
+
+def dtype(state: State, words: Words) -> None:
+    """Change the format of the products in a scope, or of all."""
+    written = words.need()
+    scope, equals, name = written.rpartition("=")
+    weights_only = name.endswith(WEIGHTS)
+    try:
+        number = named(name.removesuffix(WEIGHTS))
+    except FormulaError as error:
+        raise words.wrong(f"dtype {written}: {error}") from None
+    made: dict[str, float] = {}
+    for index, op in state:
+        if isinstance(op.operation, Product) and (not equals or scope in op.scope or scope in op.label):
+            _product(state, index, op, op.operation, number.name, weights_only, made)
+    if not made:
+        state.notes.append(f"dtype {written}: no product changes")
+
+
+def _product(state: State, index: int, op: Op, old: Product, number: str, weights_only: bool, made: dict[str, float]) -> None:
+    right_is_weight = _is_weight(state, op, 1)
+    left_is_weight = _is_weight(state, op, 0) and not right_is_weight
+    left = old.left if weights_only and not left_is_weight else number
+    right = old.right if weights_only and not right_is_weight else number
+    compute = named(wider(named(left), named(right)).name).rate
+    if compute == "fp32":
+        compute = "tf32" if old.compute == "tf32" else "fp32"
+    out = old.out if named(old.out).bits <= 16 or named(number).bits > 16 else "bf16"
+    new = replace(old, left=left, right=right, out=out if named(number).bits <= 16 else number, compute=compute)
+    if new == old:
+        return
+    made[op.name] = 1.0
+    cost = _cost(op, old, new)
+    state.put(index, cost * op.count, new, 1.0)
+    _arguments(state, op, old, new)
+
+
+def _cost(op: Op, old: Product, new: Product) -> Cost:
+    """What one execution costs in other formats."""
+    count = op.count or 1
+    amounts = {}
+    for resource, amount in op.cost.amounts:
+        here = resource if resource.unit != "matrix" else matrix(new.compute)
+        amounts[here] = float(amount) / count
+    if HBM in amounts:
+        amounts[HBM] = max(amounts[HBM] + new.bytes - old.bytes, 0.0)
+    return Cost.of(amounts)
+
+
+def _found(state: State, op: Op) -> tuple[Found | None, int, int]:
+    module = state.module_of(op)
+    place = module.place(op.name) if module else None
+    if module is None or place is None:
+        return None, 0, 0
+    return state.review(module).product(*place), *place
+
+
+def _is_weight(state: State, op: Op, side: int) -> bool:
+    """Whether an operand of a product is an argument of the program."""
+    found, _, _ = _found(state, op)
+    module = state.module_of(op)
+    if found is None or module is None:
+        return side == 1
+    values = state.review(module).values
+    source = values.origin((found.left, found.right)[side], RENAMED | {"get-tuple-element"})
+    return source.opcode == "parameter" and source.computation is module.entry_computation
+
+
+def _arguments(state: State, op: Op, old: Product, new: Product) -> None:
+    """The kernels that make a product's operands: they write the new format, or a kernel of their own converts it."""
+    found, _, _ = _found(state, op)
+    module = state.module_of(op)
+    if found is None or module is None:
+        return
+    review = state.review(module)
+    sides = ((found.left, old.left, new.left, found.dims.lhs_contracting), (found.right, old.right, new.right, found.dims.rhs_contracting))
+    for side, before, after, contracted in sides:
+        if before == after:
+            continue
+        elements = side.shape.elements
+        source = review.values.origin(side, RENAMED | {"get-tuple-element"})
+        is_argument = source.opcode == "parameter" and source.computation is module.entry_computation
+        maker = None if is_argument else review.holder(source)
+        _written(state, op, maker, elements, before, after, is_argument and source.index in state.weights(module))
+        if named(after).bits == NARROW and named(after).rate == "fp8" and not _is_last(side.shape, contracted):
+            state.add(op, Cost.of({HBM: elements * 2 * width(after)}), Streamed(kind="transpose", elements=elements))
+
+
+def _is_last(shape: Shape, contracted: tuple[int, ...]) -> bool:
+    """Whether the contracted dimension of an operand lies last in memory."""
+    if not contracted or shape.layout is None:
+        return bool(contracted) and contracted[-1] == shape.rank - 1
+    return shape.layout.minor_to_major[0] in contracted
+
+
+def _written(state: State, op: Op, maker: str | None, elements: int, before: str, after: str, is_weight: bool) -> None:
+    """The new format as a kernel writes it: weights have it from the start, fused kernels write it instead, others are converted after."""
+    if is_weight:
+        return
+    for index, one in state:
+        if maker is not None and one.name == maker and one.module == op.module and isinstance(one.operation, Streamed):
+            saved = elements * (width(before) - width(after)) * one.count
+            amounts = {resource: float(amount) for resource, amount in one.cost.amounts}
+            amounts[HBM] = max(amounts.get(HBM, 0.0) - saved, 0.0)
+            state.put(index, Cost.of(amounts), one.operation, 0.5)
+            return
+    state.add(op, Cost.of({HBM: elements * (width(before) + width(after))}), Streamed(kind="fusion"))

@@ -1,0 +1,111 @@
+"""``kernel attention=flash``: attention in one kernel a layer and direction; its scores are no longer stored.
+
+The two products of the forward pass with what lies between them become one kernel; those of the backward pass, which touch arrays of the
+same size, another. Copies that only bring their operands and results into another layout go too, as do masks.
+"""
+
+from ...cost import NOTHING, Cost
+from ...hlo.ir.module import HloModule
+from ...hlo.needed.attention import KIND as STORED
+from ...operation import Attention, Product, width
+from ...resource import HBM, matrix
+from ...workload import Op
+from .state import State
+from .words import Words
+
+
+def kernel(state: State, words: Words) -> None:
+    """Replace the attention that is written out."""
+    if (word := words.need()) != "attention=flash":
+        raise words.wrong(f"kernel {word}: only attention=flash is known")
+    by_module: dict[str, list[int]] = {}
+    for index, op in state:
+        if any(one.kind == STORED for one in op.avoidable):
+            by_module.setdefault(op.module, []).append(index)
+    if not by_module:
+        state.notes.append("kernel attention=flash: this program stores no scores of attention")
+    for module, indices in by_module.items():
+        _replace(state, state.programs.get(module), indices)
+
+
+def _replace(state: State, module: HloModule | None, indices: list[int]) -> None:
+    products = {phase: [] for phase in ("forward", "backward")}  # type: dict[str, list[int]]
+    for index in indices:
+        op = state.ops[index]
+        if isinstance(op.operation, Product):
+            products["backward" if op.phase == "backward" else "forward"].append(index)
+    heads = {(p.batch, max(p.m, p.n, p.k)) for index in indices if isinstance(p := state.ops[index].operation, Product)}
+    causal = any(one.kind == "masked-attention" for index in indices for one in state.ops[index].avoidable)
+    kept: set[int] = set()
+    for phase, mine in products.items():
+        each = 2 if phase == "forward" else 4  # products that one kernel replaces
+        for index in mine[::each]:
+            made = _attention(state.ops[index], causal, phase == "backward")
+            if made is not None:
+                kept.add(index)
+                state.put(index, _cost(made, state.ops[index]), made, 1.0, fresh=True)
+    if not kept or not heads:
+        return
+    for index in indices:
+        if index not in kept:
+            state.remove(index)
+    if module is not None:
+        _without_copies(state, module, {state.ops[index].name for index in indices})
+
+
+def _attention(op: Op, causal: bool, backward: bool) -> Attention | None:
+    """The attention that a product of its scores is part of: positions twice, and the width of a head once."""
+    one = op.operation
+    if not isinstance(one, Product):
+        return None
+    sizes = sorted((float(one.m), float(one.k), float(one.n)))
+    return Attention(
+        batch=1,
+        heads=one.batch,
+        queries=sizes[1],
+        keys=sizes[2],
+        size=sizes[0],
+        causal=causal,
+        backward=backward,
+        dtype=one.left if width(one.left) <= 2 else "bf16",
+        library="cudnn",
+    )
+
+
+def _cost(made: Attention, op: Op) -> Cost:
+    """What all executions of a kernel cost: two products forward, five backward; queries, keys, values and results once."""
+    pairs = float(made.heads) * float(made.queries) * float(made.keys) / (2 if made.causal else 1)
+    flops = (10 if made.backward else 4) * pairs * float(made.size)
+    arrays = (8 if made.backward else 4) * float(made.heads) * float(made.size) * float(made.keys) * width(made.dtype)
+    return Cost.of({matrix(made.dtype): flops, HBM: arrays}) * op.count
+
+
+def _without_copies(state: State, module: HloModule, replaced: set[str]) -> None:
+    """Remove kernels that only move data from or to the ones that were replaced, and masks that nothing else takes."""
+    review = state.review(module)
+    entry, values = module.entry_computation, review.values
+    by_name = {op.name: index for index, op in state if op.module == module.name}
+    gone = {index for index, one in enumerate(entry.instructions) if one.name in replaced}
+    changed = True
+    while changed:
+        changed = False
+        for place, one in enumerate(entry.instructions):
+            if place in gone or (one.name in by_name and not _moves_only(state.ops[by_name[one.name]])):
+                continue
+            if one.opcode in ("parameter", "tuple", "while", "conditional", "call"):
+                continue
+            users = values.users(entry, place)
+            feeds = bool(users) and all(user in gone for user in users)
+            takes = any(operand in gone for operand in one.operands) and all(
+                operand in gone or not entry[operand].shape.dims for operand in one.operands
+            )
+            if feeds or takes:
+                gone.add(place)
+                changed = True
+                if one.name in by_name:
+                    state.remove(by_name[one.name])
+
+
+def _moves_only(op: Op) -> bool:
+    """Whether an op computes nothing."""
+    return op.cost != NOTHING and not any(resource.is_arithmetic or resource.unit == "matrix" for resource, _ in op.cost.amounts)

@@ -1,0 +1,110 @@
+"""The ops of a program while changes are applied to them."""
+
+from functools import cached_property
+
+from msgspec.structs import replace
+
+from ...calibration import Calibration
+from ...cost import NOTHING, Cost
+from ...hlo.ir.module import HloModule
+from ...hlo.needed import Review
+from ...hlo.price.collectives import Network, network_of
+from ...hlo.price.pricing import Pricer
+from ...hlo.scaling.growth import Program
+from ...hlo.scaling.inputs import inputs_of
+from ...machine import Machine
+from ...operation import Operation, Streamed
+from ...prediction import Prediction
+from ...what_if import Changed, anchored
+from ...workload import Op, Recording
+from ..expectation import expectation
+
+
+class State:
+    """A recording, its programs, and the ops as the changes so far left them.
+
+    ``programs`` are compiled programs by name, the first with the most time; ``doublings`` is how far each op has changed.
+    """
+
+    def __init__(self, recording: Recording, programs: dict[str, HloModule], machine: Machine, calibration: Calibration) -> None:
+        self.recording, self.programs, self.machine, self.calibration = recording, programs, machine, calibration
+        self.after_machine, self.after_calibration = machine, calibration
+        self.ops: list[Op] = list(recording.workload.ops)
+        self.doublings: dict[int, float] = {}
+        self.fresh: set[int] = set()  # ops that are other kernels than those that were measured
+        self.added: list[tuple[str, Op, Cost, Operation]] = []
+        self.no_idle = self.one_graph = False
+        self.notes: list[str] = []
+        self._reviews: dict[str, Review] = {}
+        self._weights: dict[str, set[int]] = {}
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter(enumerate(self.ops))
+
+    def put(self, index: int, cost: Cost, operation: Operation | None, doublings: float, *, fresh: bool = False) -> None:
+        """An op after a change; ``cost`` is of all its executions. A ``fresh`` one is another kernel: its measured time says nothing."""
+        self.ops[index] = replace(self.ops[index], cost=cost, operation=operation)
+        self.doublings[index] = self.doublings.get(index, 0.0) + doublings
+        if fresh:
+            self.fresh.add(index)
+
+    def add(self, beside: Op, cost: Cost, operation: Operation) -> None:
+        """One more kernel, as often as another runs; ``cost`` is of one execution."""
+        name = f"{beside.name}.{operation.kind if isinstance(operation, Streamed) else 'added'}.{len(self.added)}"
+        self.added.append((name, beside, cost, operation))
+
+    def remove(self, index: int) -> None:
+        """An op that is no longer there."""
+        self.put(index, NOTHING, None, 0.0, fresh=True)
+
+    @cached_property
+    def before(self) -> dict[int, Prediction | None]:
+        """How long each op was expected to take."""
+        return {index: expectation(op, self.machine, self.calibration) for index, op in enumerate(self.recording.workload.ops)}
+
+    def review(self, module: HloModule) -> Review:
+        """A program's kernels; one that was changed is known by its own name."""
+        key = f"{module.name} {id(module)}"
+        if key not in self._reviews:
+            self._reviews[key] = Review(Pricer(module, "gpu", Network.of(network_of(self.machine), "gpu")))
+        return self._reviews[key]
+
+    def weights(self, module: HloModule) -> set[int]:
+        """The arguments of a program that are weights, by their indices."""
+        if module.name not in self._weights:
+            inputs = inputs_of(Program(module))
+            self._weights[module.name] = {one.key[1] for one in inputs if one.is_weight}
+        return self._weights[module.name]
+
+    def module_of(self, op: Op) -> HloModule | None:
+        """The program that an op is of."""
+        return self.programs.get(op.module)
+
+    def changed(self) -> dict[int, Changed]:
+        """Every op that has changed, with its time after that."""
+        found: dict[int, Changed] = {}
+        moved = self.after_machine is not self.machine
+        for index, op in enumerate(self.ops):
+            old = self.recording.workload.ops[index]
+            if op is old and not moved:
+                continue
+            if op.cost == NOTHING and op is not old:
+                found[index] = Changed(time_s=0.0, low_s=0.0, high_s=0.0)
+                continue
+            after = expectation(op, self.after_machine, self.after_calibration)
+            if after is None:
+                self.notes.append(f"{op.name} keeps its time: nothing is known about it")
+                continue
+            measured = None if index in self.fresh else old.time_s
+            time_s, low_s, high_s = anchored(measured, self.before[index], after, self.doublings.get(index, 1.0))
+            found[index] = Changed(
+                time_s=time_s,
+                low_s=low_s,
+                high_s=high_s,
+                cost=op.cost,
+                operation=op.operation,
+                family=after.family,
+                terms=after.terms,
+                evidence=after.evidence,
+            )
+        return found

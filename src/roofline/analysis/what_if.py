@@ -1,0 +1,191 @@
+"""What if: a report on a program as it is predicted to run after changes, in the schema of every other report."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from ..errors import UsageError
+from ..hlo.ir.module import HloModule
+from ..machine import Machine
+from ..machines import load
+from ..machines.calibrations import calibration_for
+from ..machines.detection import machine_for
+from ..operation import Streamed
+from ..report import Expected, OpInfo, Point, Report
+from ..sources import read
+from ..sources.embedded import programs_of
+from ..units import rounded, show
+from ..what_if import MEASURED, Changed, applied, bounds, changed_op
+from ..workload import Op, Recording, Workload
+from . import assemble
+from .changes import change
+from .changes.state import State
+from .expectation import expectation
+
+UNCHANGED = "measured"  # the family of ops that keep their times
+EVIDENCE = "measured times of ops that stay, and predictions of those that change, anchored on their measured times"
+
+
+def what_if(source: Report | str | Path, changes: Sequence[str] | str, machine: Machine | str | None = None) -> Report:
+    """The report on a profile or program after changes, which are words: ``what_if("run.xplane.pb", "scale batch=x4 dtype fp8")``.
+
+    Every ``time_s`` is predicted, with ``before_s`` beside it; the average step (or the whole) has the bounds of nine in ten as
+    ``expected``. A report stands for the file that it was made from.
+    """
+    words = changes.split() if isinstance(changes, str) else list(changes)
+    path = _path(source)
+    target = load(machine) if isinstance(machine, str) else machine
+    recording = read(path, target or (lambda: machine_for(())))
+    chip = target or machine_for(recording.devices)
+    before = timed(recording, chip)
+    state = State(before, _programs(path, before, chip), chip, calibration_for(chip).for_kernels())
+    change(state, words)
+    return _report(state, before, words)
+
+
+def _path(source: Report | str | Path) -> str:
+    if not isinstance(source, Report):
+        return str(source)
+    if len(source.input.files) != 1:
+        raise UsageError(f"what_if needs the profile or program itself; this report was made from {len(source.input.files)} files")
+    return source.input.files[0]
+
+
+def timed(recording: Recording, machine: Machine) -> Recording:
+    """A recording of which every op has a time: its own, or of a program that did not run the expected one."""
+    if any(op.time_s is not None for op in recording.workload):
+        return recording
+    calibration = calibration_for(machine).for_kernels()
+
+    def with_time(op: Op) -> Op:
+        found = expectation(op, machine, calibration)
+        return replace(op, time_s=found.time_s if found else 0.0)
+
+    return replace(recording, workload=Workload(tuple(map(with_time, recording.workload))))
+
+
+def _programs(path: str, recording: Recording, machine: Machine) -> dict[str, HloModule]:
+    """The programs that ops of a recording are of, those with the most time first; of several of one name, the one with those ops."""
+    spent: dict[str, float] = {}
+    names: dict[str, set[str]] = {}
+    for op in recording.workload:
+        if op.module:
+            spent[op.module] = spent.get(op.module, 0.0) + (op.time_s or 0.0)
+            names.setdefault(op.module, set()).add(op.name)
+    found: dict[str, HloModule] = {}
+    for module in programs_of(path, machine, frozenset(spent)):
+        mine = names.get(module.name, set())
+        has = sum(module.place(name) is not None for name in mine)
+        known = found.get(module.name)
+        if has and (known is None or has > sum(known.place(name) is not None for name in mine)):
+            found[module.name] = module
+    return dict(sorted(found.items(), key=lambda item: -spent[item[0]]))
+
+
+def _report(state: State, before: Recording, words: Sequence[str]) -> Report:
+    changed = state.changed()
+    added = _added(state)
+    extra = tuple(op for op, _ in added)
+    after = applied(before, changed, extra, no_idle=state.no_idle, one_graph=state.one_graph)
+    first = len(before.workload)
+    changed |= {first + place: new for place, (_, new) in enumerate(added)}
+    report = assemble(replace(after, kernels=()), state.after_machine)
+    old = assemble(replace(before, kernels=()), state.machine)
+    was = {op.id: op for op in old.ops}
+    ops = tuple(_op(op, was.get(op.id), changed.get(op.id)) for op in report.ops)
+    steps = {step.step: step.time_s for step in old.steps}
+    notes = tuple(dict.fromkeys((*report.input.notes, *state.notes)))
+    done = replace(
+        report,
+        points=tuple(_point(point, old, after.workload.ops, changed) for point in report.points),
+        ops=ops,
+        steps=tuple(replace(step, before_s=steps.get(step.step)) for step in report.steps),
+        changes=tuple(words),
+        input=replace(report.input, notes=notes),
+        findings=(),
+    )
+    return replace(done, summary=_summary(done))
+
+
+def _added(state: State) -> list[tuple[Op, Changed]]:
+    """The kernels that changes added, each with the shares of steps and devices of the op it stands beside."""
+    found = []
+    for name, beside, cost, operation in state.added:
+        op = replace(
+            beside,
+            name=name,
+            label=f"{beside.label.partition('  ')[0]}  {name}",
+            cost=cost * beside.count,
+            operation=operation,
+            category=operation.kind if isinstance(operation, Streamed) else "",
+            kernels=beside.count,
+            avoidable=(),
+            counters=None,
+        )
+        predicted = expectation(op, state.after_machine, state.after_calibration)
+        if predicted is None or not beside.time_s:
+            continue
+        new = Changed(
+            time_s=predicted.time_s,
+            low_s=predicted.low_s,
+            high_s=predicted.high_s,
+            cost=op.cost,
+            operation=operation,
+            family=f"added {predicted.family}",
+            terms=predicted.terms,
+            evidence=predicted.evidence,
+        )
+        made = changed_op(op, new)
+        found.append((replace(made, self_time_s=new.time_s), new))
+    return found
+
+
+def _op(op: OpInfo, was: OpInfo | None, new: Changed | None) -> OpInfo:
+    """An op with its time before, and its prediction where it changed."""
+    seconds = was.time_s if was else 0.0
+    if new is None:
+        return replace(op, before_s=seconds)
+    expected = Expected(
+        time_s=new.time_s, low_s=new.low_s, high_s=new.high_s, terms=dict(new.terms), evidence=new.evidence, family=new.family
+    )
+    return replace(op, before_s=seconds, expected=expected, inherent_s=None, excess_s=None)
+
+
+def _point(point: Point, old: Report, ops: Sequence[Op], changed: Mapping[int, Changed]) -> Point:
+    """A point with its time before, and the bounds of its time."""
+    same = [one for one in old.points if (one.scope, one.step, one.infeed_outfeed) == (point.scope, point.step, point.infeed_outfeed)]
+    before = same[0].time_s if same else None
+    if point.time_s is None:
+        return replace(point, before_s=before)
+    whole = sum(op.time_s or 0.0 for op in ops)
+    low, high = bounds(
+        {
+            id: (new.family, new.time_s, new.low_s, new.high_s)
+            if (new := changed.get(id))
+            else (UNCHANGED, op.time_s or 0.0, (op.time_s or 0.0) * (1 - MEASURED), (op.time_s or 0.0) * (1 + MEASURED))
+            for id, op in enumerate(ops)
+        }
+    )
+    share = (point.busy_s if point.busy_s is not None else point.time_s) / whole if whole else 0.0
+    expected = Expected(
+        time_s=point.time_s,
+        low_s=max(point.time_s - low * share, 0.0),
+        high_s=point.time_s + high * share,
+        evidence=EVIDENCE,
+    )
+    return replace(point, before_s=before, expected=expected)
+
+
+def _summary(report: Report) -> str:
+    """What the changes do to a step, or to the whole, in one sentence."""
+    whole = [point for point in report.points if point.infeed_outfeed and point.time_s is not None]
+    point = next((one for one in whole if one.scope == "average"), next((one for one in whole if one.scope == "total"), None))
+    words = " ".join(report.changes)
+    if point is None or point.expected is None or not point.before_s or point.time_s is None:
+        return f"{words}: no time can be predicted"
+    per = " per step" if point.scope == "average" else ""
+    low, high = (show(rounded(seconds, 3), "s") for seconds in (point.expected.low_s, point.expected.high_s))
+    times = point.before_s / point.time_s if point.time_s else 0.0
+    how = f"{times:.3g} times as fast" if times >= 1 else f"{1 / times:.3g} times as long" if times else "nothing is left"
+    return f"{words}: {show(rounded(point.before_s, 3), 's')} before, {show(rounded(point.time_s, 3), 's')}{per} predicted ({low} to {high}), {how}."

@@ -1,0 +1,74 @@
+"""What a kernel is by its sizes, for predictions: a product, attention, an exchange, or elements that stream through memory."""
+
+from ...cost import Cost
+from ...errors import FormulaError, SourceError
+from ...operation import Attention, Collective, Operation, Product, Streamed
+from ..ir.module import Instruction
+from ..price.calls.fmha import attention_of
+from ..price.calls.traffic import Misfit
+from ..price.collectives import group_size
+from ..price.types import Site
+from .kernels import Kernels
+from .kernels import Product as Found
+
+_EXCHANGES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+
+
+def operation(kernels: Kernels, index: int, cost: Cost) -> Operation | None:
+    """What a kernel is by its sizes; ``None`` where its cost is all that is known."""
+    instruction = kernels.computation[index]
+    product = kernels.product(index)
+    if product is not None:
+        return _product(product, cost)
+    if instruction.opcode == "custom-call":
+        return _attention(kernels, index, instruction)
+    if (kind := instruction.opcode.removesuffix("-start")) in _EXCHANGES:
+        return _exchange(kernels, index, kind, cost)
+    return Streamed(kind="fusion") if kernels.platform == "gpu" else None
+
+
+def _product(found: Found, cost: Cost) -> Product:
+    compute = next((resource.kind for resource, _ in cost.amounts if resource.unit == "matrix"), found.left.shape.number.rate)
+    formats = [side.shape.number.name if side.shape.is_array else compute for side in (found.left, found.right, found.made)]
+    return Product(
+        m=found.rows,
+        k=found.depth,
+        n=found.columns,
+        batch=found.batch,
+        left=formats[0],
+        right=formats[1],
+        out=formats[2],
+        compute=compute,
+    )
+
+
+def _attention(kernels: Kernels, index: int, instruction: Instruction) -> Attention | None:
+    site = Site(kernels.module, kernels.computation, instruction, kernels.platform)
+    try:
+        found = attention_of(site)
+    except (Misfit, SourceError, FormulaError, IndexError):
+        return None
+    if found is None:
+        return None
+    return Attention(
+        batch=found.batch,
+        heads=found.heads,
+        queries=found.queries,
+        keys=found.keys,
+        size=found.key_width,
+        causal=found.causal,
+        backward="Backward" in instruction.custom_call_target,
+        dtype=found.number.name,
+        library="cudnn",
+    )
+
+
+def _exchange(kernels: Kernels, index: int, kind: str, cost: Cost) -> Collective | None:
+    instruction = kernels.computation[index]
+    link = next((resource.name for resource, _ in cost.amounts if resource.is_link and resource.measure == "B"), "")
+    devices = group_size(Site(kernels.module, kernels.computation, instruction, kernels.platform))
+    arrays = [shape for operand in instruction.operands for shape in kernels.computation[operand].shape.leaves if shape.is_array]
+    if not link or devices < 2 or not arrays:
+        return None
+    moved = sum(shape.bytes for shape in arrays) * (devices if kind == "all-gather" else 1)
+    return Collective(kind=kind, devices=devices, bytes=moved, link=link)

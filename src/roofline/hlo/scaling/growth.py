@@ -1,0 +1,134 @@
+"""What grows: marks on dimensions, followed through a program from the inputs that are made larger.
+
+A mark says which part of a dimension grows: a factor of ``size`` elements with ``minor`` elements inside of it, so that a batch of 4 stays
+apart from the 1,024 positions that a compiler joins it with into one dimension of 4,096.
+"""
+
+from collections.abc import Iterable
+from math import prod
+
+from ..ir.module import HloModule
+from .links import Key, Link, links_of
+
+Mark = tuple[int, int]  # size, minor
+Marks = dict[Key, list[set[Mark]]]
+ROUNDS = 40  # there and back over the program
+
+
+def running(module: HloModule) -> tuple[int, ...]:
+    """The entry and every computation whose arrays are the program's: bodies of loops, branches, functions and fusions."""
+    found, waiting = [], [module.entry]
+    while waiting:
+        number = waiting.pop()
+        if number in found:
+            continue
+        found.append(number)
+        for one in module.computations[number].instructions:
+            if one.opcode in ("fusion", "call", "while", "conditional", "async-start"):
+                waiting += [call.computation for call in one.calls]
+    return tuple(found)
+
+
+class Program:
+    """A program's links, made once for all questions about it."""
+
+    def __init__(self, module: HloModule) -> None:
+        self.module = module
+        self.links = list(links_of(module, running(module)))
+        self._touching: dict[Key, list[int]] = {}
+        for number, link in enumerate(self.links):
+            for key, _ in link.arrays:
+                self._touching.setdefault(key, []).append(number)
+
+    def dims(self, key: Key) -> tuple[int, ...]:
+        """The dimensions of an array."""
+        computation, index, part = key
+        return list(self.module.computations[computation][index].shape.leaves)[part].dims
+
+    def grown(self, seeds: Iterable[tuple[Key, int]]) -> Marks:
+        """The marks of every array that grows with some dimensions of the entry's parameters."""
+        marks: Marks = {}
+        waiting: list[int] = []
+        for key, axis in seeds:
+            dims = self.dims(key)
+            marks.setdefault(key, [set() for _ in dims])[axis].add((dims[axis], 1))
+            waiting += self._touching.get(key, [])
+        queued = set(waiting)
+        steps = ROUNDS * max(len(self.links), 1)
+        while waiting and steps:
+            steps -= 1
+            number = waiting.pop(0)
+            queued.discard(number)
+            for key in self._follow(self.links[number], marks):
+                for other in self._touching[key]:
+                    if other not in queued:
+                        queued.add(other)
+                        waiting.append(other)
+        return marks
+
+    def _follow(self, link: Link, marks: Marks) -> list[Key]:
+        """Follow marks through a link; the arrays that have new ones."""
+        factors: dict[int, set[Mark]] = {}
+        for key, dims in link.arrays:
+            for held, each in zip(marks.get(key, ()), dims, strict=False):
+                for mark in held:
+                    for factor, inner in _inside(mark, each, link.sizes):
+                        factors.setdefault(factor, set()).add(inner)
+        changed = []
+        for key, dims in link.arrays:
+            sizes = self.dims(key)
+            own = marks.get(key)
+            new = False
+            for place, each in enumerate(dims):
+                for factor in each:
+                    for mark in factors.get(factor, ()):
+                        placed = _outside(mark, factor, each, link.sizes, sizes[place])
+                        if own is None:
+                            own = marks[key] = [set() for _ in sizes]
+                        if placed not in own[place] and not _covered(placed, own[place]):
+                            own[place].add(placed)
+                            new = True
+            if new:
+                changed.append(key)
+        return changed
+
+
+def _inside(mark: Mark, factors: tuple[int, ...], sizes: tuple[int, ...]) -> list[tuple[int, Mark]]:
+    """The factor of a dimension that a mark lies in, and where in it; of several that it covers, the most major one."""
+    size, minor = mark
+    whole = prod(sizes[factor] for factor in factors)
+    if len(factors) == 1:
+        factor = factors[0]
+        # A dimension of another array of the link may be a little longer or shorter: the mark is of all of it.
+        return [(factor, (sizes[factor], 1) if minor == 1 and abs(size - whole) > 0 and size > whole / 2 else mark)]
+    stride = whole
+    for factor in factors:
+        stride //= max(sizes[factor], 1)
+        if minor >= stride:
+            top = stride * sizes[factor]
+            return [(factor, (min(size, top // minor) if top > minor else 1, max(minor // max(stride, 1), 1)))]
+        if minor * size > stride:  # it reaches into this factor from below
+            return [(factor, (max(minor * size // stride, 1), 1))]
+    return []
+
+
+def _outside(mark: Mark, factor: int, factors: tuple[int, ...], sizes: tuple[int, ...], length: int) -> Mark:
+    """A factor's mark as that of a dimension it is in."""
+    size, minor = mark
+    below = prod(sizes[other] for other in factors[factors.index(factor) + 1 :])
+    if len(factors) == 1 and size == sizes[factor] and minor == 1:
+        return (length, 1)
+    return (size, minor * below)
+
+
+def _covered(mark: Mark, others: set[Mark]) -> bool:
+    """Whether a mark overlaps one that is known: the same growth seen from another side."""
+    low, high = mark[1], mark[1] * mark[0]
+    return any(low < other[1] * other[0] and other[1] < high for other in others) or mark in others
+
+
+def grown_dims(dims: tuple[int, ...], marks: list[set[Mark]] | None, times: int) -> tuple[int, ...]:
+    """The dimensions of an array after its marks have grown."""
+    if marks is None:
+        return dims
+    return tuple(size * times ** len(held) for size, held in zip(dims, marks, strict=True))

@@ -1,0 +1,188 @@
+"""The dimensions of a program's inputs that can be scaled, by names: ``tok[0]`` as the program has it, or a word for those that move together.
+
+Weights are inputs that products take as they are, and tables that are looked up; the others are data. The first dimension of the data that
+no weight has is the ``batch``, the next one the ``sequence``; the first of weights that are stacks of matrices is the ``experts``.
+"""
+
+import re
+
+from msgspec import Struct
+
+from ..ir.module import Computation, HloModule, Instruction
+from ..needed.kernels import DOTS, product_dimensions
+from ..needed.values import RENAMED, Value, Values
+from .growth import Marks, Program
+from .links import Key
+
+_FLOATS = ("f", "bf")
+MATRIX = 2  # dimensions of a matrix
+
+
+class Input(Struct, frozen=True):
+    """An array among a program's arguments: its name, its place, its dimensions, and whether it is a weight."""
+
+    name: str
+    key: Key
+    dims: tuple[int, ...]
+    is_weight: bool
+
+
+class Dimension(Struct, frozen=True):
+    """Dimensions of inputs that move together, under one name; ``marks`` are all arrays that grow with them.
+
+    ``is_hidden`` is true for one of size 1, of which a compiler leaves no trace: then ``marks`` are of the inputs alone.
+    """
+
+    name: str
+    size: int
+    inputs: tuple[tuple[Input, int], ...]
+    marks: Marks
+    is_hidden: bool = False
+
+
+def inputs_of(program: Program) -> tuple[Input, ...]:
+    """The arrays among the arguments of a program."""
+    module = program.module
+    entry = module.entry_computation
+    weights = _weights(program)
+    found = []
+    for number, index in enumerate(entry.parameters):
+        one = entry[index]
+        for part, leaf in enumerate(one.shape.leaves):
+            if leaf.is_array:
+                name = re.sub(r"\s", "", one.op_name) or one.name or f"argument{number}"
+                small = leaf.dtype.startswith(_FLOATS) and leaf.rank < 2
+                found.append(Input(name, (module.entry, index, part), leaf.dims, index in weights or small))
+    return tuple(found)
+
+
+def _weights(program: Program) -> set[int]:
+    """The arguments that are weights: tables that data look up in, and operands of products whose other operand is none."""
+    module = program.module
+    values, entry = Values(module), module.entry_computation
+    weights: set[int] = set()
+    for computation, inside in _bodies(module):
+        for index, one in enumerate(computation.instructions):
+            value = Value(computation, index, inside)
+            if one.opcode == "gather":
+                table = _argument(module, values, values.operand(value, 0))
+                if table is not None and entry[table].shape.dtype.startswith(_FLOATS) and _looked_up(module, values, value):
+                    weights.add(table)
+            elif (one.opcode in DOTS or one.opcode == "custom-call") and (dims := product_dimensions(one)) is not None:
+                sides = [_argument(module, values, values.operand(value, number)) for number in (0, 1)]
+                for side, other in (sides, sides[::-1]):
+                    if side is not None and side not in weights and _is_weight(program, values, side, other, bool(dims.lhs_batch)):
+                        weights.add(side)
+    return weights
+
+
+def _is_weight(program: Program, values: Values, side: int, other: int | None, in_batches: bool) -> bool:
+    """Whether an argument that is an operand of a product is a weight.
+
+    A matrix times something computed is; so is a stack of matrices whose number is not among the results' dimensions, as of experts. Of
+    two arguments it is the one that nothing but products takes.
+    """
+    if program.module.entry_computation[side].shape.rank > MATRIX and in_batches:
+        return not _is_kept(program, side)
+    if other is None:
+        return True
+    return not in_batches and _uses(program.module, values, side) < _uses(program.module, values, other)
+
+
+def _uses(module: HloModule, values: Values, argument: int) -> int:
+    """How many kernels of the entry take an argument."""
+    entry = module.entry_computation
+    found, waiting = 0, [argument]
+    while waiting:
+        for user in values.users(entry, waiting.pop()):
+            if entry[user].opcode in RENAMED | {"tuple", "get-tuple-element"}:
+                waiting.append(user)
+            else:
+                found += 1
+    return found
+
+
+def _bodies(module: HloModule) -> list[tuple[Computation, tuple[tuple[Computation, Instruction], ...]]]:
+    """The entry, and the bodies of its fusions with the fusion that each is inside of."""
+    entry = module.entry_computation
+    fusions = [one for one in entry if one.opcode == "fusion" and one.calls]
+    return [(entry, ()), *((module.computations[one.calls[0].computation], ((entry, one),)) for one in fusions)]
+
+
+def _looked_up(module: HloModule, values: Values, gather: Value) -> bool:
+    """Whether whole numbers among the arguments say which rows are taken."""
+    behind = values.behind(values.operand(gather, 1), frozenset(("parameter", "sort", "reduce", "custom-call", "while")))
+    return any(one.opcode == "parameter" and one.computation is module.entry_computation for one in behind)
+
+
+def _is_kept(program: Program, argument: int) -> bool:
+    """Whether the first dimension of an argument is one of the program's results."""
+    module = program.module
+    marks = program.grown([((module.entry, argument, 0), 0)])
+    root = module.entry_computation.root
+    leaves = len(list(module.entry_computation[root].shape.leaves))
+    return any(any(held for held in marks.get((module.entry, root, part), ())) for part in range(leaves))
+
+
+def _argument(module: HloModule, values: Values, value: Value) -> int | None:
+    """The argument of the program that a value is, but for its layout and format."""
+    source = values.origin(value, RENAMED | {"get-tuple-element"})
+    is_argument = source.opcode == "parameter" and source.computation is module.entry_computation
+    return source.index if is_argument else None
+
+
+def dimensions_of(program: Program) -> tuple[Dimension, ...]:
+    """The dimensions of a program that have names."""
+    inputs = inputs_of(program)
+    found: list[Dimension] = []
+    seen: set[tuple[Key, int]] = set()
+    names = ["batch", "sequence"]
+    if stacks := [one for one in inputs if one.is_weight and len(one.dims) == MATRIX + 1]:
+        number = stacks[0].dims[0]
+        like = [(one.key, 0) for one in stacks if one.dims[0] == number]
+        like += [(one.key, 1) for one in inputs if len(one.dims) == MATRIX and one.dims[1] == number]  # the router's scores
+        marks = program.grown(like)
+        found.append(Dimension("experts", number, _reached(inputs, marks), marks))
+        seen |= {(one.key, axis) for one, axis in found[0].inputs}
+    for place in range(max((len(one.dims) for one in inputs), default=0)):
+        for one in inputs:
+            if one.is_weight or place >= len(one.dims) or (one.key, place) in seen or not names:
+                continue
+            if one.dims[place] == 1:
+                if place == 0 and names[0] == "batch" and len(one.dims) > 1:
+                    together = tuple((other, 0) for other in inputs if not other.is_weight and len(other.dims) > 1 and other.dims[0] == 1)
+                    found.append(Dimension(names.pop(0), 1, together, {}, True))
+                    seen |= {(other.key, 0) for other, _ in together}
+                continue
+            like = [
+                (each.key, place) for each in inputs if not each.is_weight and each.dims[place : place + 1] == one.dims[place : place + 1]
+            ]
+            marks = program.grown(like)
+            together = _reached(inputs, marks)
+            seen |= {(other.key, axis) for other, axis in together}
+            if not any(other.is_weight for other, _ in together):
+                found.append(Dimension(names.pop(0), one.dims[place], together, marks))
+    return tuple(found)
+
+
+def _reached(inputs: tuple[Input, ...], marks: Marks) -> tuple[tuple[Input, int], ...]:
+    """The dimensions of inputs that have marks."""
+    return tuple((one, axis) for one in inputs for axis, held in enumerate(marks.get(one.key, ())) if held)
+
+
+def dimension_named(program: Program, name: str) -> Dimension | None:
+    """The dimension with this name: a word, or an input's name and the number of a dimension, as in ``tok[0]``."""
+    for known in dimensions_of(program):
+        if known.name == name:
+            return known
+    written = re.fullmatch(r"(.+)\[(\d+)\]", name)
+    if written is None:
+        return None
+    axis = int(written[2])
+    for one in inputs_of(program):
+        if one.name == written[1] and axis < len(one.dims):
+            if one.dims[axis] == 1:
+                return Dimension(name, 1, ((one, axis),), {}, True)
+            marks = program.grown([(one.key, axis)])
+            return Dimension(name, one.dims[axis], _reached(inputs_of(program), marks), marks)
+    return None

@@ -1,0 +1,201 @@
+"""How the arrays of a compiled program belong together, dimension by dimension: what grows together when one of them grows.
+
+The rules of `partition.dimensions` say it for plain operations. To these come what a compiler adds: fusions and loops, whose parameters are
+their operands; bitcasts, which see the same memory in another shape; library calls; slices and paddings, which keep what they cut off.
+"""
+
+from collections.abc import Iterator
+from math import prod
+
+from msgspec import Struct
+
+from ..ir.attributes import DotDimensions
+from ..ir.module import Computation, HloModule, Instruction
+from ..ir.shapes import Shape
+from ..needed.kernels import product_dimensions
+from ..partition.dimensions import Dimensions, Rule, reshape_rule, rule_of
+from ..partition.propagation import first_leaf
+
+Key = tuple[int, int, int]  # computation, instruction, array in its result
+_CUT = ("slice", "pad", "dynamic-slice", "reverse", "sort", "topk", "reduce-window", "select-and-scatter")
+_MOST_CUT = 0.5  # of a dimension: a slice that takes less of it does not grow with it
+_ALIKE = ("opt-barrier", "domain", "copy", "copy-start", "copy-done", "all-reduce-start", "all-reduce-done", "add-dependency")
+
+
+class Link(Struct, frozen=True):
+    """Arrays whose dimensions share factors: each dimension a product of them, major to minor, with the factors' sizes."""
+
+    arrays: tuple[tuple[Key, tuple[tuple[int, ...], ...]], ...]
+    sizes: tuple[int, ...]
+
+
+def links_of(module: HloModule, numbers: tuple[int, ...]) -> Iterator[Link]:
+    """Every link of some computations of a program."""
+    for number in numbers:
+        computation = module.computations[number]
+        for index, one in enumerate(computation.instructions):
+            yield from _links(module, number, computation, index, one)
+
+
+def _links(module: HloModule, number: int, computation: Computation, index: int, one: Instruction) -> Iterator[Link]:
+    if one.opcode == "bitcast":
+        yield from _of_rule(number, index, one, _bitcast(computation, one))
+    elif one.opcode in _CUT:
+        yield from _cut(number, computation, index, one)
+    elif one.opcode == "concatenate":
+        yield from _concatenated(number, computation, index, one)
+    elif one.opcode == "dynamic-update-slice":
+        yield _same(module, (number, one.operands[0], 0), (number, index, 0))
+        yield from _by_place([(number, one.operands[1], 0), (number, index, 0)], [computation[one.operands[1]].shape, one.shape])
+    elif (dims := product_dimensions(one)) is not None and one.opcode == "custom-call":
+        yield from _product(number, computation, index, one, dims)
+    elif one.opcode == "custom-call":
+        yield from _library(number, computation, index, one)
+    elif (rule := rule_of(computation, one)) is not None:
+        yield from _of_rule(number, index, one, rule)
+    else:
+        for keys in _one_value(module, number, computation, index, one):
+            yield _same(module, *keys)
+
+
+def _of_rule(number: int, index: int, one: Instruction, rule: Rule | None) -> Iterator[Link]:
+    if rule is None:
+        return
+    arrays = [((number, operand, 0), dims) for operand, dims in zip(one.operands, rule.operands, strict=True)]
+    arrays += [((number, index, part), dims) for part, dims in enumerate(rule.results)]
+    yield Link(tuple((key, tuple(dims)) for key, dims in arrays if dims), tuple(rule.sizes))
+
+
+def _same(module: HloModule, *keys: Key) -> Link:
+    """One array in several places."""
+    computation, index, part = keys[0]
+    shape = list(module.computations[computation][index].shape.leaves)[part]
+    dims = tuple((place,) for place in range(shape.rank))
+    return Link(tuple((key, dims) for key in keys), shape.dims)
+
+
+def _bitcast(computation: Computation, one: Instruction) -> Rule | None:
+    """The same memory in another shape: as a reshape does, with dimensions in the order in which they lie in memory."""
+    before, after = computation[one.operands[0]].shape, one.shape
+    if not before.is_array or not after.is_array or prod(before.dims) != prod(after.dims):
+        return None
+    orders = [_major_first(shape) for shape in (before, after)]
+    seen = [Shape(shape.dtype, tuple(shape.dims[axis] for axis in order)) for shape, order in zip((before, after), orders, strict=True)]
+    rule = reshape_rule(*seen)
+    rule.operands = [_back(rule.operands[0], orders[0])]
+    rule.results = [_back(rule.results[0], orders[1])]
+    return rule
+
+
+def _major_first(shape: Shape) -> tuple[int, ...]:
+    layout = shape.layout.minor_to_major if shape.layout is not None else ()
+    return tuple(reversed(layout)) if len(layout) == shape.rank else tuple(range(shape.rank))
+
+
+def _back(dims: Dimensions, order: tuple[int, ...]) -> Dimensions:
+    found: Dimensions = [()] * len(order)
+    for place, axis in enumerate(order):
+        found[axis] = dims[place]
+    return found
+
+
+def _cut(number: int, computation: Computation, index: int, one: Instruction) -> Iterator[Link]:
+    """Dimensions in their places, also where a part is cut off or added."""
+    count = len(list(one.shape.leaves)) if one.opcode == "sort" else 1
+    for operand in one.operands[:count]:
+        before = computation[operand].shape
+        for part, after in enumerate(one.shape.leaves):
+            if before.rank == after.rank:
+                yield from _by_place([(number, operand, 0), (number, index, part)], [before, after], share=_MOST_CUT)
+
+
+def _by_place(keys: list[Key], shapes: list[Shape], share: float = 1.0) -> Iterator[Link]:
+    """Each dimension with that in its place, where they are of about one size. A factor has its size in the first array."""
+    arrays: list[list[tuple[int, ...]]] = [[] for _ in keys]
+    sizes: list[int] = []
+    for place in range(min(shape.rank for shape in shapes)):
+        here = [shape.dims[place] for shape in shapes]
+        alike = min(here) == max(here) or (share < 1 and min(here) >= share * max(here) > 1)
+        for dims in arrays:
+            dims.append((len(sizes),) if alike else ())
+        if alike:
+            sizes.append(here[0])
+    yield Link(tuple((key, tuple(dims)) for key, dims in zip(keys, arrays, strict=True)), tuple(sizes))
+
+
+def _concatenated(number: int, computation: Computation, index: int, one: Instruction) -> Iterator[Link]:
+    """All dimensions but the one that arrays are joined along."""
+    (axis,) = one.dimensions or (0,)
+    dims = tuple((place,) if place != axis else () for place in range(one.shape.rank))
+    arrays = tuple(((number, operand, 0), dims) for operand in one.operands if computation[operand].shape.rank == one.shape.rank)
+    yield Link((*arrays, ((number, index, 0), dims)), one.shape.dims)
+
+
+def _product(number: int, computation: Computation, index: int, one: Instruction, dims: DotDimensions) -> Iterator[Link]:
+    """A library's product; what it adds to the result has the result's dimensions."""
+    left, right = (computation[operand].shape for operand in one.operands[:2])
+    made = next(iter(one.shape.leaves))
+    sizes: list[int] = []
+
+    def new(size: int) -> tuple[int, ...]:
+        sizes.append(size)
+        return (len(sizes) - 1,)
+
+    ours, theirs = [new(size) for size in left.dims], [new(size) for size in right.dims]
+    for mine, other in zip((*dims.lhs_batch, *dims.lhs_contracting), (*dims.rhs_batch, *dims.rhs_contracting), strict=True):
+        theirs[other] = ours[mine]
+    free = [ours[place] for place in range(left.rank) if place not in (*dims.lhs_batch, *dims.lhs_contracting)]
+    free += [theirs[place] for place in range(right.rank) if place not in (*dims.rhs_batch, *dims.rhs_contracting)]
+    result = [*(ours[place] for place in dims.lhs_batch), *free]
+    if len(result) != made.rank:
+        return
+    arrays = [((number, one.operands[0], 0), ours), ((number, one.operands[1], 0), theirs), ((number, index, 0), result)]
+    arrays += [((number, operand, 0), result) for operand in one.operands[2:] if computation[operand].shape.dims == made.dims]
+    yield Link(tuple((key, tuple(each)) for key, each in arrays), tuple(sizes))
+
+
+def _library(number: int, computation: Computation, index: int, one: Instruction) -> Iterator[Link]:
+    """Another library's call: its arrays of one rank are taken to have their dimensions in the same places."""
+    made = [(part, leaf) for part, leaf in enumerate(one.shape.leaves) if leaf.is_array]
+    for operand in one.operands:
+        shape = computation[operand].shape
+        for part, leaf in made:
+            if shape.is_array and leaf.rank == shape.rank > 1:
+                yield from _by_place([(number, operand, 0), (number, index, part)], [shape, leaf])
+
+
+def _one_value(module: HloModule, number: int, computation: Computation, index: int, one: Instruction) -> Iterator[list[Key]]:
+    """Arrays that are one value in several places: parts of tuples, the state of loops, what goes into and out of bodies."""
+    leaves = len(list(one.shape.leaves))
+    if one.opcode == "tuple":
+        part = 0
+        for operand in one.operands:
+            for inner in range(len(list(computation[operand].shape.leaves))):
+                yield [(number, operand, inner), (number, index, part)]
+                part += 1
+    elif one.opcode == "get-tuple-element":
+        first = first_leaf(computation[one.operands[0]].shape, one.integer("index") or 0)
+        for part in range(leaves):
+            yield [(number, one.operands[0], first + part), (number, index, part)]
+    elif one.opcode == "while":
+        for part in range(leaves):
+            keys = [(number, one.operands[0], part), (number, index, part)]
+            for role in ("body", "condition"):
+                for called in one.called(role):
+                    keys.append((called, module.computations[called].parameters[0], part))
+                    if role == "body":
+                        keys.append((called, module.computations[called].root, part))
+            yield keys
+    elif one.opcode in ("fusion", "call", "async-start", "conditional"):
+        for call in one.calls:
+            body = module.computations[call.computation]
+            operands = one.operands[1:] if one.opcode == "conditional" else one.operands
+            for operand, parameter in zip(operands, body.parameters, strict=False):
+                for part in range(len(list(computation[operand].shape.leaves))):
+                    yield [(number, operand, part), (call.computation, parameter, part)]
+            if one.opcode != "async-start":
+                for part in range(min(leaves, len(list(body.root_instruction.shape.leaves)))):
+                    yield [(number, index, part), (call.computation, body.root, part)]
+    elif one.opcode in _ALIKE and one.operands and computation[one.operands[0]].shape == one.shape:
+        for part in range(leaves):
+            yield [(number, one.operands[0], part), (number, index, part)]

@@ -1,0 +1,29 @@
+"""The programs behind a recording: those that a profile carries, or those that were read."""
+
+from pathlib import Path
+
+from ..hlo.ir.module import HloModule
+from ..machine import Machine
+from . import PROFILE, find
+from .files import files_of, local_file
+
+MOST = 64  # programs of one profile
+
+
+def programs_of(path: str | Path, target: Machine | None = None, names: frozenset[str] = frozenset()) -> tuple[HloModule, ...]:
+    """The compiled programs of a profile or a program's file, those with these names where any are given."""
+    name = files_of([str(path)])[0]
+    with local_file(name) as file:
+        if find(file) is not PROFILE:
+            from .programs import prepared, read_modules
+
+            return tuple(prepared(module, target)[0] for module in read_modules(Path(file)))
+        return _embedded(Path(file), names)
+
+
+def _embedded(path: Path, names: frozenset[str]) -> tuple[HloModule, ...]:
+    from .xspace.modules import Programs
+    from .xspace.scan import open_space
+
+    with open_space(path) as space:
+        return tuple(Programs(space, "gpu").modules(names, MOST))

@@ -1,0 +1,181 @@
+"""What if: a recording after some of its ops have changed, with the times that are to be expected.
+
+An op that changes is anchored on its measured time: the model says how its time changes with its shape, and the measurement how this kernel
+differs from the model. Part of that difference is an accident of the one shape, so it counts less the farther the change goes:
+
+    t1 = model(after) · (measured / model(before))^a,   a = 0.85^doublings
+"""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from .cost import NOTHING, Cost
+from .operation import Operation
+from .prediction import Prediction
+from .workload import Coverage, IdleReason, Op, Recording, Share, Step, StepsOnDevice, Workload
+
+DECAY = 0.85  # of an anchor's weight, each time that an op doubles
+MEASURED = 0.01  # how well a measured time repeats
+DISPATCH = "dispatch"
+Pairs = Sequence[tuple[Op | None, Op]]  # each op that changes before, if it was there, and after
+
+
+class Changed(Struct, frozen=True, kw_only=True):
+    """An op after a change: the seconds of all executions, their bounds, what it costs then, and the family of its prediction.
+
+    ``times`` is how often it runs, compared with before.
+    """
+
+    time_s: float
+    low_s: float
+    high_s: float
+    cost: Cost = NOTHING
+    operation: Operation | None = None
+    family: str = ""
+    terms: Mapping[str, float] = {}
+    evidence: str = ""
+
+
+def anchored(measured_s: float | None, before: Prediction | None, after: Prediction, doublings: float) -> tuple[float, float, float]:
+    """The time of a changed op and its bounds, from its measured time where there is one."""
+    if measured_s is None or before is None or not before.time_s:
+        return after.time_s, after.low_s, after.high_s
+    ratio = (measured_s / before.time_s) ** (DECAY**doublings)
+    return after.time_s * ratio, after.low_s * ratio, after.high_s * ratio
+
+
+def bounds(ops: Mapping[int, tuple[str, float, float, float]]) -> tuple[float, float]:
+    """How far below and above a sum of times may be, from each op's family, time and bounds.
+
+    Errors of one family are common to its ops, so they add up; those of different families are independent.
+    """
+    below: dict[str, float] = {}
+    above: dict[str, float] = {}
+    for family, time_s, low_s, high_s in ops.values():
+        below[family] = below.get(family, 0.0) + time_s - low_s
+        above[family] = above.get(family, 0.0) + high_s - time_s
+    low, high = (sum(each * each for each in side.values()) ** 0.5 for side in (below, above))
+    return low, high
+
+
+def applied(
+    recording: Recording,
+    changed: Mapping[int, Changed],
+    added: Sequence[Op] = (),
+    *,
+    no_idle: bool = False,
+    one_graph: bool = False,
+) -> Recording:
+    """The recording after some of its ops, by their indices, have changed; the others keep their measured times.
+
+    ``added`` are ops that were not there; their shares of steps and devices are parts of their own times.
+
+    Idle time of dispatch shrinks as device time grows, and grows as it shrinks: a step is the longer of host and device. Other idle time
+    stays. ``no_idle`` leaves none, ``one_graph`` none of dispatch and launches.
+    """
+    ops = tuple(changed_op(op, changed[index]) if index in changed else op for index, op in enumerate(recording.workload.ops))
+    devices = max(len(recording.devices), 1)
+    gone = {} if not (no_idle or one_graph) else _removed(recording.idle, None if no_idle else ("dispatch", "latency"), devices)
+    pairs = [(old, new) for old, new in zip(recording.workload.ops, ops, strict=True) if old is not new]
+    pairs += [(None, op) for op in added]
+    steps = tuple(_step(step, recording, pairs, devices, gone) for step in recording.steps)
+    spent = sum(_own(new) - (_own(old) if old else 0.0) for old, new in pairs)
+    idle = recording.idle
+    if no_idle or one_graph:
+        idle = tuple(one for one in idle if not (no_idle or one.kind in ("dispatch", "latency")))
+    saved = sum(one.time_s for one in recording.idle) - sum(one.time_s for one in idle)
+    return replace(
+        recording, workload=Workload((*ops, *added)), steps=steps, idle=idle, coverage=_coverage(recording, spent, saved), timeline=()
+    )
+
+
+def _own(op: Op) -> float:
+    return (op.time_s or 0.0) if op.self_time_s is None else op.self_time_s
+
+
+def changed_op(op: Op, new: Changed) -> Op:
+    """An op with its new cost and time, which its steps and devices share as before."""
+    ratio = new.time_s / op.time_s if op.time_s else 1.0
+
+    def scaled(shares: tuple[Share, ...]) -> tuple[Share, ...]:
+        return tuple(replace(share, time_s=share.time_s * ratio) for share in shares)
+
+    def spread(one: StepsOnDevice) -> StepsOnDevice:
+        return replace(one, times_s=tuple(each * ratio for each in one.times_s))
+
+    return replace(
+        op,
+        cost=new.cost,
+        operation=new.operation,
+        time_s=new.time_s,
+        self_time_s=None if op.self_time_s is None else op.self_time_s * ratio,
+        by_step=scaled(op.by_step),
+        by_device=scaled(op.by_device),
+        by_step_and_device=tuple(map(spread, op.by_step_and_device)),
+        counters=None,
+        avoidable=op.avoidable if new.cost == op.cost else (),
+    )
+
+
+def _removed(idle: tuple[IdleReason, ...], kinds: tuple[str, ...] | None, devices: int) -> dict[int, float]:
+    """The idle seconds of each step that go away, on one device."""
+    gone: dict[int, float] = {}
+    for one in idle:
+        if kinds is None or one.kind in kinds:
+            for share in one.by_step:
+                gone[share.key] = gone.get(share.key, 0.0) + share.time_s / devices
+    return gone
+
+
+def _step(step: Step, recording: Recording, pairs: Pairs, devices: int, gone: Mapping[int, float]) -> Step:
+    """A step after the change of its ops' times."""
+    if step.time_s is None:
+        return step
+    more = _more(step.key, pairs) / devices
+    waiting = (
+        sum(share.time_s for one in recording.idle if one.kind == DISPATCH for share in one.by_step if share.key == step.key) / devices
+    )
+    shrunk = min(more, waiting) if waiting and step.key not in gone else 0.0
+    change = more - shrunk - gone.get(step.key, 0.0)
+
+    def longer(seconds: float | None, by: float) -> float | None:
+        return None if seconds is None else max(seconds + by, 0.0)
+
+    return replace(
+        step,
+        time_s=longer(step.time_s, change),
+        slowest_s=longer(step.slowest_s, change),
+        span_s=longer(step.span_s, change),
+        busy_s=longer(step.busy_s, more),
+        device_seconds=longer(step.device_seconds, change * devices),
+    )
+
+
+def _more(key: int, pairs: Pairs) -> float:
+    """By how many device-seconds the ops of a step take longer."""
+    total = 0.0
+    for old, new in pairs:
+        whole = old or new
+        if whole.time_s:
+            share = sum(share.time_s for share in whole.by_step if share.key == key) / whole.time_s
+            total += share * (_own(new) - (_own(old) if old else 0.0))
+    return total
+
+
+def _coverage(recording: Recording, spent: float, saved: float) -> Coverage:
+    cover, devices = recording.coverage, max(len(recording.devices), 1)
+
+    def longer(seconds: float | None, by: float) -> float | None:
+        return None if seconds is None else max(seconds + by, 0.0)
+
+    return replace(
+        cover,
+        wall_s=longer(cover.wall_s, spent - saved),
+        run_s=longer(cover.run_s, (spent - saved) / devices),
+        busy_s=longer(cover.busy_s, spent),
+        attributed_s=longer(cover.attributed_s, spent),
+        priced_s=longer(cover.priced_s, spent),
+        counted_s=None,
+    )
