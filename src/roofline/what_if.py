@@ -19,6 +19,7 @@ from .workload import Coverage, IdleReason, Op, Recording, Share, Step, StepsOnD
 DECAY = 0.85  # of an anchor's weight, each time that an op doubles
 MEASURED = 0.01  # how well a measured time repeats
 DISPATCH = "dispatch"
+LONG_GAP_S = 20e-6  # longer than a launch takes: the host was late
 Pairs = Sequence[tuple[Op | None, Op]]  # each op that changes before, if it was there, and after
 
 
@@ -151,6 +152,15 @@ def _step(step: Step, recording: Recording, pairs: Pairs, devices: int, gone: Ma
         busy_s=longer(step.busy_s, more),
         device_seconds=longer(step.device_seconds, change * devices),
     )
+
+
+def _waiting(one: IdleReason, key: int) -> float:
+    """The idle seconds of a step in which the device waited for the host to launch: those of dispatch, and long gaps between kernels."""
+    return sum(share.time_s for share in one.by_step if share.key == key and (one.kind == DISPATCH or _is_long(one, share)))
+
+
+def _is_long(one: IdleReason, share: Share) -> bool:
+    return one.kind == "latency" and share.time_s > LONG_GAP_S * max(share.count, 1)
 
 
 def _more(key: int, pairs: Pairs) -> float:

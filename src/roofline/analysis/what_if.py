@@ -11,7 +11,6 @@ from ..machine import Machine
 from ..machines import load
 from ..machines.calibrations import calibration_for
 from ..machines.detection import machine_for
-from ..operation import Streamed
 from ..report import Expected, OpInfo, Point, Report
 from ..sources import read
 from ..sources.embedded import programs_of
@@ -111,33 +110,35 @@ def _report(state: State, before: Recording, words: Sequence[str]) -> Report:
 def _added(state: State) -> list[tuple[Op, Changed]]:
     """The kernels that changes added, each with the shares of steps and devices of the op it stands beside."""
     found = []
-    for name, beside, cost, operation in state.added:
+    for each in state.added:
+        beside, cost = each.beside, each.cost * each.beside.count
         op = replace(
             beside,
-            name=name,
-            label=f"{beside.label.partition('  ')[0]}  {name}",
-            cost=cost * beside.count,
-            operation=operation,
-            category=operation.kind if isinstance(operation, Streamed) else "",
+            name=each.name,
+            label=f"{beside.label.partition('  ')[0]}  {each.word} for {beside.name}",
+            cost=cost,
+            operation=each.operation,
+            category=each.word,
             kernels=beside.count,
             avoidable=(),
             counters=None,
         )
         predicted = expectation(op, state.after_machine, state.after_calibration)
-        if predicted is None or not beside.time_s:
+        time_s = each.time_s if each.time_s is not None else predicted.time_s if predicted else None
+        if time_s is None or not beside.time_s:
             continue
+        low, high = (predicted.low_s, predicted.high_s) if predicted and each.time_s is None else (0.9 * time_s, 1.1 * time_s)
         new = Changed(
-            time_s=predicted.time_s,
-            low_s=predicted.low_s,
-            high_s=predicted.high_s,
-            cost=op.cost,
-            operation=operation,
-            family=f"added {predicted.family}",
-            terms=predicted.terms,
-            evidence=predicted.evidence,
+            time_s=time_s,
+            low_s=low,
+            high_s=high,
+            cost=cost,
+            operation=each.operation,
+            family=f"added {predicted.family if predicted else ''}",
+            terms=predicted.terms if predicted else {},
+            evidence=predicted.evidence if predicted else "",
         )
-        made = changed_op(op, new)
-        found.append((replace(made, self_time_s=new.time_s), new))
+        found.append((replace(changed_op(op, new), self_time_s=time_s), new))
     return found
 
 
@@ -188,4 +189,5 @@ def _summary(report: Report) -> str:
     low, high = (show(rounded(seconds, 3), "s") for seconds in (point.expected.low_s, point.expected.high_s))
     times = point.before_s / point.time_s if point.time_s else 0.0
     how = f"{times:.3g} times as fast" if times >= 1 else f"{1 / times:.3g} times as long" if times else "nothing is left"
-    return f"{words}: {show(rounded(point.before_s, 3), 's')} before, {show(rounded(point.time_s, 3), 's')}{per} predicted ({low} to {high}), {how}."
+    before, after = (show(rounded(seconds, 3), "s") for seconds in (point.before_s, point.time_s))
+    return f"{words}: {before} before, {after}{per} predicted ({low} to {high}), {how}."

@@ -11,8 +11,10 @@ from typing import Protocol
 from ...errors import UsageError, did_you_mean
 from ..changes.words import Words
 from .avoided import donate, grouped, remat
+from .chips import chip, set_rate
 from .dtype import dtype
 from .flash import kernel
+from .fuse import fuse
 from .scale import scale
 from .state import State
 
@@ -38,10 +40,13 @@ CHANGES: dict[str, tuple[Callable[[State, Words], None], str, str]] = {
     "scale": (scale, "scale DIM=xN", "a dimension of the inputs N times as large: batch, sequence, experts, or one as in tok[0]"),
     "dtype": (dtype, "dtype [SCOPE=]FORMAT", "products in another number format: fp8, bf16, fp16, tf32, or int8-weights"),
     "kernel": (kernel, "kernel attention=flash", "attention in one kernel, its scores on chip"),
-    "remat": (remat, "remat off", "nothing computed twice: activations are kept"),
+    "fuse": (fuse, "fuse all|SCOPE", "chains of small programs that hand arrays to each other as one kernel"),
+    "remat": (remat, "remat on|off", "the forward pass of every layer once more before its gradients, or nothing computed twice"),
     "grouped": (grouped, "grouped", "experts that are computed for every token as grouped products"),
     "donate": (donate, "donate", "arguments that are copied whole updated in place"),
     "no-idle": (_no_idle, "no-idle", "the device never waits"),
+    "chip": (chip, "chip NAME", "another chip, by its calibration"),
+    "set": (set_rate, "set RESOURCE=xN|RATE", "a machine with another rate, as in hbm=x1.5"),
     "graph": (_graph, "graph", "all launches in one graph: no gaps of launches and dispatch"),
 }
 

@@ -1,18 +1,46 @@
 """Changes that spare work which the findings name: recomputation, dense experts, copies for want of donation."""
 
+import re
+from fractions import Fraction
 from math import log2
+
+from msgspec.structs import replace
 
 from ...cost import NOTHING
 from ...operation import Product
+from ...workload import Op
 from .state import State
 from .words import Words
 
 
 def remat(state: State, words: Words) -> None:
-    """``remat off``: nothing is computed twice."""
-    if (word := words.need()) != "off":
-        raise words.wrong(f"remat {word}: only off can be worked out from a compiled program")
-    _spare(state, "recomputation", "remat off: this program computes nothing twice")
+    """``remat off``: nothing is computed twice; ``remat on``: every layer's forward pass again before its gradients."""
+    word = words.need()
+    if word == "off":
+        _spare(state, "recomputation", "remat off: this program computes nothing twice")
+    elif word == "on":
+        _again(state)
+    else:
+        raise words.wrong(f"remat {word}: on or off")
+
+
+def _again(state: State) -> None:
+    """The ops of the forward pass of each layer once more, but for its last product, of which no gradient needs the result."""
+    layers: dict[str, list[Op]] = {}
+    for _, op in state:
+        layer = next((word for word in op.scope.split("/") if re.search(r"\d", word)), "")
+        if op.phase == "forward" and layer:
+            layers.setdefault(layer, []).append(op)
+    if not layers or not any(op.phase == "backward" for _, op in state):
+        state.notes.append("remat on: this program has no gradients, or no layers by their scopes")
+    for ops in layers.values():
+        module = state.module_of(ops[0])
+        products = [op for op in ops if isinstance(op.operation, Product)]
+        order = {op.name: (module.place(op.name) or (0, 0))[1] if module else 0 for op in products}
+        last = max(order, key=lambda name: order[name], default="")
+        for op in ops:
+            if op.name != last:
+                state.add(op, op.cost * Fraction(1, int(op.count) or 1), op.operation, "again", op.time_s)
 
 
 def donate(state: State, words: Words) -> None:
@@ -39,30 +67,18 @@ def _spare(state: State, kind: str, otherwise: str) -> None:
         flops, left = float(op.cost.flops or 0), float(cost.flops or 0)
         operation = op.operation
         if isinstance(operation, Product) and flops and left:
-            share = left / flops
-            whole = operation.batch > 1 and kind == "dense-experts"
-            operation = (
-                _grouped(operation, share)
-                if whole
-                else Product(
-                    m=float(operation.m) * share,
-                    k=operation.k,
-                    n=operation.n,
-                    batch=operation.batch,
-                    left=operation.left,
-                    right=operation.right,
-                    out=operation.out,
-                    compute=operation.compute,
-                )
-            )
+            operation = _smaller(operation, left / flops, kind)
         state.put(index, cost, operation, abs(log2(max(left / flops, 2**-6))) if flops and left else 1.0)
     if not found:
         state.notes.append(otherwise)
 
 
-def _grouped(dense: Product, share: float) -> Product:
-    """Batches of which each takes all rows as groups that share them."""
-    rows = float(dense.m) * float(dense.batch) * share
-    return Product(
-        m=rows, k=dense.k, n=dense.n, groups=dense.batch, left=dense.left, right=dense.right, out=dense.out, compute=dense.compute
-    )
+def _smaller(one: Product, share: float, kind: str) -> Product:
+    """A product of which only a share is needed: fewer rows, or each row with one expert of several."""
+    experts = round(1 / share)
+    if kind != "dense-experts" or experts < 2:
+        return replace(one, m=float(one.m) * share)
+    if one.batch > 1:
+        return replace(one, m=float(one.m) * float(one.batch) * share, batch=1, groups=one.batch)
+    wide = "k" if float(one.k) % experts == 0 and one.k >= one.n else "n"
+    return replace(one, groups=experts, **{wide: float(getattr(one, wide)) / experts})

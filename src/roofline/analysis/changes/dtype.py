@@ -107,7 +107,7 @@ def _arguments(state: State, op: Op, old: Product, new: Product) -> None:
         maker = None if is_argument else review.holder(source)
         _written(state, op, maker, elements, before, after, is_argument and source.index in state.weights(module))
         if named(after).bits == NARROW and named(after).rate == "fp8" and not _is_last(side.shape, contracted):
-            state.add(op, Cost.of({HBM: elements * 2 * width(after)}), Streamed(kind="transpose", elements=elements))
+            state.add(op, Cost.of({HBM: elements * 2 * width(after)}), Streamed(kind="transpose", elements=elements), "transpose")
 
 
 def _is_last(shape: Shape, contracted: tuple[int, ...]) -> bool:
@@ -128,4 +128,4 @@ def _written(state: State, op: Op, maker: str | None, elements: int, before: str
             amounts[HBM] = max(amounts.get(HBM, 0.0) - saved, 0.0)
             state.put(index, Cost.of(amounts), one.operation, 0.5)
             return
-    state.add(op, Cost.of({HBM: elements * (width(before) + width(after))}), Streamed(kind="fusion"))
+    state.add(op, Cost.of({HBM: elements * (width(before) + width(after))}), Streamed(kind="fusion"), "convert")

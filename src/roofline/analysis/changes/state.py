@@ -2,6 +2,7 @@
 
 from functools import cached_property
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ...calibration import Calibration
@@ -13,11 +14,22 @@ from ...hlo.price.pricing import Pricer
 from ...hlo.scaling.growth import Program
 from ...hlo.scaling.inputs import inputs_of
 from ...machine import Machine
-from ...operation import Operation, Streamed
+from ...operation import Operation
 from ...prediction import Prediction
 from ...what_if import Changed, anchored
 from ...workload import Op, Recording
 from ..expectation import expectation
+
+
+class Added(Struct, frozen=True):
+    """A kernel that a change adds beside another: its name, cost and kind, and its time where that is known."""
+
+    name: str
+    beside: Op
+    cost: Cost
+    operation: Operation | None
+    word: str
+    time_s: float | None = None
 
 
 class State:
@@ -32,7 +44,8 @@ class State:
         self.ops: list[Op] = list(recording.workload.ops)
         self.doublings: dict[int, float] = {}
         self.fresh: set[int] = set()  # ops that are other kernels than those that were measured
-        self.added: list[tuple[str, Op, Cost, Operation]] = []
+        self.added: list[Added] = []
+        self.fixed: dict[int, tuple[float, float, float]] = {}  # ops whose time and bounds a change works out itself
         self.no_idle = self.one_graph = False
         self.notes: list[str] = []
         self._reviews: dict[str, Review] = {}
@@ -48,10 +61,9 @@ class State:
         if fresh:
             self.fresh.add(index)
 
-    def add(self, beside: Op, cost: Cost, operation: Operation) -> None:
-        """One more kernel, as often as another runs; ``cost`` is of one execution."""
-        name = f"{beside.name}.{operation.kind if isinstance(operation, Streamed) else 'added'}.{len(self.added)}"
-        self.added.append((name, beside, cost, operation))
+    def add(self, beside: Op, cost: Cost, operation: Operation | None, word: str, time_s: float | None = None) -> None:
+        """One more kernel, as often as another runs; ``cost`` is of one execution, ``time_s`` of all, where it is known."""
+        self.added.append(Added(f"{beside.name}.{word}.{len(self.added)}", beside, cost, operation, word, time_s))
 
     def remove(self, index: int) -> None:
         """An op that is no longer there."""
@@ -96,7 +108,7 @@ class State:
                 self.notes.append(f"{op.name} keeps its time: nothing is known about it")
                 continue
             measured = None if index in self.fresh else old.time_s
-            time_s, low_s, high_s = anchored(measured, self.before[index], after, self.doublings.get(index, 1.0))
+            time_s, low_s, high_s = self.fixed.get(index) or anchored(measured, self.before[index], after, self.doublings.get(index, 1.0))
             found[index] = Changed(
                 time_s=time_s,
                 low_s=low_s,

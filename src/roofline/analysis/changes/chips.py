@@ -1,0 +1,31 @@
+"""``chip NAME`` and ``set RESOURCE=…``: the same program on another machine, or on one that does not exist."""
+
+import re
+
+from ...machines import load, parse_settings
+from ...machines.calibrations import calibration_for
+from .state import State
+from .words import Words
+
+
+def chip(state: State, words: Words) -> None:
+    """Another chip, each op anchored on its time on this one."""
+    machine = load(words.need())
+    state.after_machine = machine.per_device() if state.machine.scope == "device" and machine.devices > 1 else machine
+    state.after_calibration = calibration_for(state.after_machine).for_kernels()
+
+
+def set_rate(state: State, words: Words) -> None:
+    """This chip with another rate of one resource."""
+    written = words.need()
+    resource, _, rate = written.partition("=")
+    times = re.fullmatch(r"x(\d+(?:\.\d+)?)", rate)
+    machine = state.after_machine
+    if times:
+        if not machine.resolve(resource):
+            raise words.wrong(f"set {written}: {machine.name} has no rate for {resource}")
+        state.after_machine = machine.override({resource: machine.rate(resource) * float(times[1])})
+        return
+    if not rate:
+        raise words.wrong(f"set {written}: a rate is missing, as in hbm=x1.5 or hbm=7TB/s")
+    state.after_machine = machine.override(parse_settings([written]))
