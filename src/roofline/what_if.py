@@ -4,6 +4,8 @@ An op that changes is anchored on its measured time: the model says how its time
 differs from the model. Part of that difference is an accident of the one shape, so it counts less the farther the change goes:
 
     t1 = model(after) · (measured / model(before))^a,   a = 0.85^doublings
+
+An op that takes little more than its launch keeps what it took longer in seconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +19,7 @@ from .prediction import Prediction
 from .workload import Coverage, IdleReason, Op, Recording, Share, Step, StepsOnDevice, Workload
 
 DECAY = 0.85  # of an anchor's weight, each time that an op doubles
+SMALL = 0.25  # of the time before: an op whose floor is more than that is small
 MEASURED = 0.01  # how well a measured time repeats
 DISPATCH = "dispatch"
 LONG_GAP_S = 20e-6  # longer than a launch takes: the host was late
@@ -44,6 +47,8 @@ def anchored(measured_s: float | None, before: Prediction | None, after: Predict
     if measured_s is None or before is None or not before.time_s:
         return after.time_s, after.low_s, after.high_s
     ratio = (measured_s / before.time_s) ** (DECAY**doublings)
+    if before.terms.get("floor", 0.0) > SMALL * before.time_s:  # what it took longer is no share of the work it will do
+        ratio = max(after.time_s + measured_s - before.time_s, 0.5 * after.time_s) / after.time_s
     return after.time_s * ratio, after.low_s * ratio, after.high_s * ratio
 
 
@@ -79,7 +84,7 @@ def applied(
     ops = tuple(changed_op(op, changed[index]) if index in changed else op for index, op in enumerate(recording.workload.ops))
     devices = max(len(recording.devices), 1)
     gone = {} if not (no_idle or one_graph) else _removed(recording.idle, None if no_idle else ("dispatch", "latency"), devices)
-    pairs = [(old, new) for old, new in zip(recording.workload.ops, ops, strict=True) if old is not new]
+    pairs: list[tuple[Op | None, Op]] = [(old, new) for old, new in zip(recording.workload.ops, ops, strict=True) if old is not new]
     pairs += [(None, op) for op in added]
     steps = tuple(_step(step, recording, pairs, devices, gone) for step in recording.steps)
     spent = sum(_own(new) - (_own(old) if old else 0.0) for old, new in pairs)
@@ -135,9 +140,7 @@ def _step(step: Step, recording: Recording, pairs: Pairs, devices: int, gone: Ma
     if step.time_s is None:
         return step
     more = _more(step.key, pairs) / devices
-    waiting = (
-        sum(share.time_s for one in recording.idle if one.kind == DISPATCH for share in one.by_step if share.key == step.key) / devices
-    )
+    waiting = sum(_waiting(one, step.key) for one in recording.idle) / devices
     shrunk = min(more, waiting) if waiting and step.key not in gone else 0.0
     change = more - shrunk - gone.get(step.key, 0.0)
 

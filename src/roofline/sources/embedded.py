@@ -15,7 +15,8 @@ def programs_of(path: str | Path, target: Machine | None = None, names: frozense
     name = files_of([str(path)])[0]
     with local_file(name) as file:
         if find(file) is not PROFILE:
-            from .programs import prepared, read_modules
+            from .hlo_dump import read_modules
+            from .programs import prepared
 
             return tuple(prepared(module, target)[0] for module in read_modules(Path(file)))
         return _embedded(Path(file), names)

@@ -1,4 +1,4 @@
-"""The dimensions of a program's inputs that can be scaled, by names: ``tok[0]`` as the program has it, or a word for those that move together.
+"""The dimensions of a program's inputs that can be scaled: ``tok[0]`` as the program has it, or a word for those that move together.
 
 Weights are inputs that products take as they are, and tables that are looked up; the others are data. The first dimension of the data that
 no weight has is the ``batch``, the next one the ``sequence``; the first of weights that are stacks of matrices is the ``experts``.

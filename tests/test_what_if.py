@@ -1,0 +1,163 @@
+"""A program after changes: what grows with a dimension, what other formats and kernels cost, and the times that come of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from roofline.analysis.what_if import what_if
+from roofline.cli import main
+from roofline.errors import UsageError
+from roofline.hlo.read import parse
+from roofline.hlo.scaling.growth import Program
+from roofline.hlo.scaling.inputs import dimension_named, dimensions_of, inputs_of
+from roofline.hlo.scaling.scaled import scaled
+from roofline.prediction import Prediction
+from roofline.report import Report
+from roofline.what_if import anchored, bounds
+
+PAIRS = Path(__file__).parent / "data" / "h200" / "pairs"
+TRAIN, MLP, ATTENTION, EXPERTS = (str(PAIRS / f"{name}.xplane.pb.gz") for name in ("train_b4", "mlp_bf16", "attn_plain", "moe_8"))
+
+LAYER = """
+HloModule step, is_scheduled=true
+
+%body (p0: f32[4,8,16], p1: f32[16]) -> f32[32,16] {
+  %p0 = f32[4,8,16]{2,1,0} parameter(0)
+  %p1 = f32[16]{0} parameter(1)
+  %all = f32[4,8,16]{2,1,0} broadcast(%p1), dimensions={2}
+  %sum = f32[4,8,16]{2,1,0} add(%p0, %all)
+  ROOT %flat = f32[32,16]{1,0} reshape(%sum)
+}
+
+ENTRY %main (tok: s32[4,8], table: f32[100,16], bias: f32[16], w: f32[16,64]) -> f32[32,64] {
+  %tok = s32[4,8]{1,0} parameter(0), metadata={op_name="tok"}
+  %table = f32[100,16]{1,0} parameter(1), metadata={op_name="table"}
+  %bias = f32[16]{0} parameter(2), metadata={op_name="bias"}
+  %w = f32[16,64]{1,0} parameter(3), metadata={op_name="w"}
+  %x = f32[4,8,16]{2,1,0} gather(%table, %tok), offset_dims={2}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=2, slice_sizes={1,16}
+  %y = f32[32,16]{1,0} fusion(%x, %bias), kind=kLoop, calls=%body
+  ROOT %z = f32[32,64]{1,0} dot(%y, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+
+def shapes_after(name: str, times: int) -> dict[str, tuple[int, ...]]:
+    program = Program(parse(LAYER.encode(), "layer"))
+    dimension = dimension_named(program, name)
+    assert dimension is not None
+    return {one.name: one.shape.dims for one in scaled(program, dimension.marks, times).entry_computation}
+
+
+def average_ms(report: Report) -> float:
+    point = next(point for point in report.points if point.scope == "average" and point.infeed_outfeed)
+    assert point.time_s is not None
+    return point.time_s * 1e3
+
+
+def test_a_dimension_is_followed_through_joined_dimensions_and_weights_stay() -> None:
+    batch = shapes_after("batch", 3)
+    assert batch == {"tok": (12, 8), "table": (100, 16), "bias": (16,), "w": (16, 64), "x": (12, 8, 16), "y": (96, 16), "z": (96, 64)}
+    assert shapes_after("sequence", 2)["x"] == (4, 16, 16)
+    assert shapes_after("w[1]", 2)["z"] == (32, 128)
+    assert shapes_after("bias[0]", 2)["w"] == (32, 64)
+
+
+def test_weights_are_told_from_data() -> None:
+    program = Program(parse(LAYER.encode(), "layer"))
+    assert {one.name for one in inputs_of(program) if one.is_weight} == {"table", "bias", "w"}
+    assert [one.name for one in dimensions_of(program)] == ["batch", "sequence"]
+
+
+def prediction(seconds: float, floor: float = 0.0) -> Prediction:
+    return Prediction(time_s=seconds, low_s=0.9 * seconds, high_s=1.2 * seconds, terms={"floor": floor}, evidence="")
+
+
+def test_an_anchor_counts_less_the_farther_the_change_goes() -> None:
+    near, far = (anchored(2.0, prediction(1.0), prediction(4.0), doublings)[0] for doublings in (1, 3))
+    assert 4.0 < far < near < 8.0
+    assert anchored(None, prediction(1.0), prediction(4.0), 1)[0] == 4.0
+    assert anchored(2.0, prediction(1.0, floor=0.5), prediction(4.0), 1)[0] == pytest.approx(5.0)  # small: seconds, not shares
+
+
+def test_errors_add_up_within_a_family_and_not_between_families() -> None:
+    same = bounds({0: ("a", 1.0, 0.9, 1.1), 1: ("a", 1.0, 0.9, 1.1)})
+    other = bounds({0: ("a", 1.0, 0.9, 1.1), 1: ("b", 1.0, 0.9, 1.1)})
+    assert same == pytest.approx((0.2, 0.2))
+    assert other == pytest.approx((0.02**0.5, 0.02**0.5))
+
+
+@pytest.mark.parametrize(
+    ("path", "words", "measured_ms"),
+    [  # average steps of profiles after the change
+        (TRAIN, "scale batch=x4", 58.64),
+        (MLP, "dtype fp8", 10.13),
+        (ATTENTION, "kernel attention=flash", 0.678),
+    ],
+)
+def test_steps_come_true(path: str, words: str, measured_ms: float) -> None:
+    report = what_if(path, words)
+    assert average_ms(report) == pytest.approx(measured_ms, rel=0.1)
+    point = next(point for point in report.points if point.scope == "average" and point.infeed_outfeed)
+    assert point.expected is not None
+    assert point.expected.low_s * 1e3 <= measured_ms <= point.expected.high_s * 1e3
+    assert point.before_s is not None
+    assert report.changes == tuple(words.split())
+
+
+def test_ops_that_do_not_change_keep_their_times() -> None:
+    report = what_if(ATTENTION, "kernel attention=flash")
+    kept = next(op for op in report.ops if op.name.startswith("gemm_fusion_dot"))
+    assert kept.time_s == kept.before_s
+    assert all(op.floor_s is None or op.time_s >= op.floor_s * 0.999 for op in report.ops if op.expected and op.time_s != op.before_s)
+
+
+def test_changes_combine_and_go_the_right_way() -> None:
+    plain = average_ms(what_if(MLP, "no-idle"))
+    assert average_ms(what_if(MLP, "scale batch=x2 dtype fp8")) > average_ms(what_if(MLP, "dtype fp8"))
+    assert average_ms(what_if(MLP, "chip b200")) < plain
+    assert average_ms(what_if(MLP, "set hbm=x2")) < plain
+    assert average_ms(what_if(EXPERTS, "grouped")) < average_ms(what_if(EXPERTS, "no-idle"))
+    assert average_ms(what_if(EXPERTS, "scale experts=x8")) > 6 * average_ms(what_if(EXPERTS, "no-idle"))
+    assert average_ms(what_if(TRAIN, "remat on")) > average_ms(what_if(TRAIN, "no-idle"))
+
+
+def test_a_change_that_does_not_apply_says_so() -> None:
+    report = what_if(MLP, "donate")
+    assert average_ms(report) == pytest.approx(next(p.before_s for p in report.points if p.scope == "average") * 1e3)
+    assert any("donate" in note for note in report.input.notes)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("scale batch", "whole number"),
+        ("scale bach=x2", "did you mean 'batch'"),
+        ("dtype fp9", "no number format"),
+        ("kernel softmax=fast", "attention=flash"),
+        ("faster", "no change named"),
+        ("scale", "a word is missing"),
+    ],
+)
+def test_words_that_mean_nothing_are_refused(words: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        what_if(MLP, words)
+
+
+def test_the_command_shows_the_step_and_writes_the_same_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "after.json"
+    assert main(["whatif", MLP, "dtype", "fp8"]) == 0
+    assert "per step predicted" in capsys.readouterr().out
+    assert main(["whatif", MLP, "dtype", "fp8", "--json", str(out)]) == 0
+    report = json.loads(out.read_text())
+    assert report["schema"] == "roofline.report/1"
+    assert all("before_s" in step for step in report["steps"])
+
+
+def test_a_program_without_a_profile_has_expected_times(tmp_path: Path) -> None:
+    file = tmp_path / "step.hlo"
+    file.write_text(LAYER)
+    report = what_if(file, "scale batch=x1000", "h200")
+    total = report.total
+    assert total is not None
+    assert total.time_s > total.before_s > 0
