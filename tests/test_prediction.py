@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from roofline.analysis import price
+from roofline.analysis import assemble, price
 from roofline.calibration import Calibration
 from roofline.cli import main
 from roofline.errors import MachineError
@@ -17,8 +18,11 @@ from roofline.machines import load
 from roofline.machines.calibrations import calibration_for, lint_calibrations, read_calibration
 from roofline.placement import hold
 from roofline.prediction import Prediction, predict
+from roofline.sources import read
+from roofline.workload import Recording, Workload
 
 SINGLES = Path(__file__).parents[1] / "../shared/data/h200/latencies.json"
+PAIRS = Path(__file__).parent / "data" / "h200" / "pairs"
 SIZES = st.integers(1, 40_000)
 
 
@@ -158,3 +162,30 @@ def test_single_launches_on_an_h200(name: str, formula: str, options: dict[str, 
         inside += found.low_s <= row["median_s"] <= found.high_s
     assert sum(errors) / len(errors) <= most
     assert 0.8 <= inside / len(rows) <= 1
+
+
+def slowed(recording: Recording, name: str, times: float) -> Recording:
+    """A recording of which one op takes so many times as long."""
+    ops = tuple(
+        replace(op, time_s=op.time_s * times, self_time_s=op.self_time_s * times) if op.name == name else op for op in recording.workload
+    )
+    return replace(recording, workload=Workload(ops))
+
+
+def test_a_slow_product_is_the_first_excess_and_clean_calls_have_none() -> None:
+    recording = read(PAIRS / "mlp_bf16.xplane.pb.gz")
+    machine = load("h200")
+    clean, sick = assemble(recording, machine), assemble(slowed(recording, "custom-call.3", 1.9), machine)
+    assert not any(finding.kind == "excess" for finding in clean.findings)
+    assert not any(op.excess_s for op in clean.ops)
+    finding = next(finding for finding in sick.findings if finding.saving_s)
+    assert finding.kind == "excess"
+    assert next(op.name for op in sick.ops if op.id == finding.ops[0]) == "custom-call.3"
+    assert "times what such ops take" in finding.message
+
+
+def test_what_is_as_good_as_its_shape_gets_promises_nothing() -> None:
+    report = assemble(read(PAIRS / "mlp_bf16.xplane.pb.gz"), load("h200"))
+    products = next(finding for finding in report.findings if finding.kind == "products")
+    assert products.saving_s is None
+    assert "as good as such ops get" in products.message

@@ -35,7 +35,8 @@ ENTRY %main (tok: s32[4,8], table: f32[100,16], bias: f32[16], w: f32[16,64]) ->
   %table = f32[100,16]{1,0} parameter(1), metadata={op_name="table"}
   %bias = f32[16]{0} parameter(2), metadata={op_name="bias"}
   %w = f32[16,64]{1,0} parameter(3), metadata={op_name="w"}
-  %x = f32[4,8,16]{2,1,0} gather(%table, %tok), offset_dims={2}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=2, slice_sizes={1,16}
+  %x = f32[4,8,16]{2,1,0} gather(%table, %tok), offset_dims={2}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=2, \
+slice_sizes={1,16}
   %y = f32[32,16]{1,0} fusion(%x, %bias), kind=kLoop, calls=%body
   ROOT %z = f32[32,64]{1,0} dot(%y, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
 }

@@ -1,5 +1,7 @@
 """How long each op is expected to take, and by how much it took longer."""
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from ..calibration import Calibration
@@ -7,6 +9,8 @@ from ..machine import Machine
 from ..prediction import Prediction, predict
 from ..report import Expected, OpInfo
 from ..workload import Op
+from .losses import COMPUTE, MEMORY
+from .standing import Standing
 
 
 def expectation(op: Op, machine: Machine, calibration: Calibration | None) -> Prediction | None:
@@ -43,3 +47,23 @@ def split_time(own_s: float, floor_s: float, found: Prediction | None) -> tuple[
     """The time of an op above its minimum: what is inherent in its shape on this chip, and the excess beyond the interval."""
     excess = own_s - max(found.time_s, floor_s) if found is not None and own_s > found.high_s else 0.0
     return max(own_s - floor_s - excess, 0.0), excess
+
+
+def is_calibrated(one: Standing) -> bool:
+    """Whether measurements of such ops say how long one takes."""
+    return one.prediction is not None and bool(one.prediction.family) and not one.prediction.evidence.startswith("borrowed")
+
+
+def slower_than_expected(standings: Iterable[Standing]) -> dict[int, float]:
+    """The ops that take longer than the bounds of such ops, by their ids, with the seconds beyond what was expected.
+
+    What takes little more than its launch is left out: launches differ from host to host.
+    """
+    found = {}
+    for one in standings:
+        if one.prediction is None or not is_calibrated(one) or one.cause not in (MEMORY, COMPUTE) or one.op.category == "autotuning":
+            continue
+        _, excess = split_time(one.spent_s, one.floor_s, one.prediction)
+        if excess > 0:
+            found[one.id] = excess
+    return found

@@ -184,6 +184,15 @@ KINDS: dict[str, Kind] = {
         "Make fewer, larger kernels",
         levers=("batch small operations, or unroll the loop around them", "one kernel for the whole recurrence (Pallas, Triton)"),
     ),
+    "excess": Kind(
+        "the ops that take longer than such ops do on this chip",
+        "At what such ops take",
+        levers=(
+            "compare clocks and power with those of another run: a throttled device is slow in every op",
+            "another kernel for the same op: autotuning, the vendor's library, operands with the contracted dimension last",
+            "count what it really moves: roofline analyze --counters FILE.csv",
+        ),
+    ),
     "memory": Kind(
         "the memory-bound kernels",
         "At 90% of the bandwidth",

@@ -18,6 +18,7 @@ from ..resource import PCIE, named
 from ..units import percent, rounded, show
 from ..workload import Avoidable, Recording
 from .chains import unfused_chains
+from .expectation import is_calibrated, slower_than_expected
 from .finding_kinds import KINDS, ONE_PROGRAM
 from .idle_time import Waiting, waiting
 from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
@@ -267,11 +268,12 @@ class _Between(Struct, frozen=True):
 def _remaining(standings: Sequence[Standing], clock: Clock, between: _Between, launch_s: float) -> list[Finding]:
     """What is lost in ops that do nothing needless, by cause, and between kernels."""
     groups: dict[str, list[Standing]] = {}
+    slow = slower_than_expected(standings) if clock.measured else {}
     for one in standings:
         kind = _kind(one)
-        if kind:
+        if kind and one.id not in slow:
             groups.setdefault(kind, []).append(one)
-    found = []
+    found = _excess([(one, slow[one.id]) for one in standings if one.id in slow], clock)
     for kind, ops in groups.items():
         won = [(one, _won(kind, one, launch_s)) for one in ops]
         finding = _merged(kind, won, clock, between if kind == LATENCY else None)
@@ -282,6 +284,37 @@ def _remaining(standings: Sequence[Standing], clock: Clock, between: _Between, l
             f"Between kernels the device is idle {clock.of(between.seconds)}. That is as good as launches get; only fewer kernels help."
         )
         found.append(Finding(kind=LATENCY, title=KINDS[LATENCY].title, message=message))
+    return found
+
+
+def _excess(slow: list[tuple[Standing, float]], clock: Clock) -> list[Finding]:
+    """Ops that take longer than such ops do on this chip, by the family of their prediction, the one with the most excess first."""
+    families: dict[str, list[tuple[Standing, float]]] = {}
+    for one, seconds in slow:
+        families.setdefault(one.prediction.family if one.prediction else "", []).append((one, seconds))
+    found = []
+    for held in families.values():
+        saving = sum(seconds for _, seconds in held)
+        if saving < NOTABLE * clock.whole_s:
+            continue
+        held.sort(key=lambda each: -each[1])
+        ops = [one for one, _ in held]
+        spent = sum(one.spent_s for one in ops)
+        kind = KINDS["excess"]
+        worst = f"{_name(ops[0])}{f' and {len(ops) - 1} more' if len(ops) > 1 else ''}"
+        told = f"{_at(ops)}{worst} {'take' if len(ops) > 1 else 'takes'} {ops[0].spent_s / (ops[0].spent_s - held[0][1]):.2g} times"
+        message = f"{told} what such ops take on this chip: {clock.of(spent)}. {kind.change}: {clock.after(saving)} left."
+        found.append(
+            Finding(
+                kind="excess",
+                title=kind.title,
+                message=message,
+                ops=tuple(one.id for one in ops),
+                saving_s=saving,
+                levers=kind.levers,
+                after_s=max(clock.whole_s - saving, 0.0),
+            )
+        )
     return found
 
 
@@ -304,6 +337,8 @@ def _won(kind: str, one: Standing, launch_s: float) -> float:
     if kind == "latency":
         kept = one.op.launches * launch_s if any(resource.unit == "matrix" for resource, _ in one.op.cost.amounts) else 0.0
         return max(one.spent_s - max(one.floor_s, kept), 0.0)
+    if is_calibrated(one):
+        return 0.0  # within the bounds of what such ops take
     reachable = ATTENTION if one.op.category == "attention" and one.unit == "matrix" else REACHABLE.get(one.unit or "", OTHERWISE)
     return max(one.spent_s - one.floor_s / reachable, 0.0)
 
