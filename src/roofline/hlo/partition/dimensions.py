@@ -5,7 +5,7 @@ splits a factor splits every array that has it. Factors that are ``summed`` are 
 sum. ``whole`` factors cannot be split by what is modelled here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import prod
 
 from msgspec import Struct, field
@@ -223,14 +223,8 @@ def _gather(one: Instruction, operands: list[Shape], results: list[Shape]) -> Ru
     sizes = one.integers("slice_sizes")
     offset, collapsed = one.integers("offset_dims"), one.integers("collapsed_slice_dims")
     batching, start_batching = one.integers("operand_batching_dims"), one.integers("start_indices_batching_dims")
-    vector = one.integer("index_vector_dim", indices.rank) or 0
-    dims = rule.split(table)
-    numbers = rule.split(indices)
-    if vector < indices.rank:
-        numbers[vector] = (rule.new(indices.dims[vector], whole=True),)
-    for mine, theirs in zip(batching, start_batching, strict=True):
-        dims[mine] = numbers[theirs]
-    rows = iter(factors for place, factors in enumerate(numbers) if place != vector)
+    dims, numbers, of_rows = _indexed(rule, one, table, indices, zip(batching, start_batching, strict=True))
+    rows = iter(of_rows)
     windows = iter(place for place in range(table.rank) if place not in collapsed and place not in batching)
     result: Dimensions = []
     for place, size in enumerate(results[0].dims):
@@ -248,6 +242,19 @@ def _gather(one: Instruction, operands: list[Shape], results: list[Shape]) -> Ru
     return rule
 
 
+def _indexed(
+    rule: Rule, one: Instruction, table: Shape, indices: Shape, batching: Iterable[tuple[int, int]]
+) -> tuple[Dimensions, Dimensions, Dimensions]:
+    """The dimensions of a table and of the indices into it, which share those of ``batching``; then those of the indices that number rows."""
+    vector = one.integer("index_vector_dim", indices.rank) or 0
+    dims, numbers = rule.split(table), rule.split(indices)
+    if vector < indices.rank:
+        numbers[vector] = (rule.new(indices.dims[vector], whole=True),)
+    for mine, theirs in batching:
+        dims[mine] = numbers[theirs]
+    return dims, numbers, [factors for place, factors in enumerate(numbers) if place != vector]
+
+
 def _scatter(one: Instruction, operands: list[Shape], results: list[Shape]) -> Rule:
     """Rows added into a table: rows split over devices give parts of the sum; the table is split only within rows."""
     rule = Rule()
@@ -255,14 +262,8 @@ def _scatter(one: Instruction, operands: list[Shape], results: list[Shape]) -> R
     table, indices, update = operands[0], operands[count], operands[count + 1]
     windows, inserted = one.integers("update_window_dims"), one.integers("inserted_window_dims")
     batching, index_batching = one.integers("input_batching_dims"), one.integers("scatter_indices_batching_dims")
-    vector = one.integer("index_vector_dim", indices.rank) or 0
-    dims = rule.split(table)
-    numbers = rule.split(indices)
-    if vector < indices.rank:
-        numbers[vector] = (rule.new(indices.dims[vector], whole=True),)
-    for mine, theirs in zip(batching, index_batching, strict=True):
-        dims[mine] = numbers[theirs]
-    rows = iter(factors for place, factors in enumerate(numbers) if place != vector)
+    dims, numbers, of_rows = _indexed(rule, one, table, indices, zip(batching, index_batching, strict=True))
+    rows = iter(of_rows)
     kept = iter(place for place in range(table.rank) if place not in inserted and place not in batching)
     updates: Dimensions = []
     for place, size in enumerate(update.dims):
@@ -276,7 +277,7 @@ def _scatter(one: Instruction, operands: list[Shape], results: list[Shape]) -> R
     for axis in inserted:
         rule.whole |= set(dims[axis])
     shared = {factor for axis in batching for factor in dims[axis]}
-    rule.summed = {factor for place, factors in enumerate(numbers) if place != vector for factor in factors} - shared
+    rule.summed = {factor for factors in of_rows for factor in factors} - shared
     rule.operands = [dims] * count + [numbers] + [updates] * count
     rule.results = [dims] * count
     return rule
