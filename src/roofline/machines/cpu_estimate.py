@@ -6,6 +6,8 @@ Cache rates are bytes per core and cycle. The bandwidth of main memory does not 
 assumption stands in for it.
 """
 
+from collections.abc import Iterable, Mapping
+
 from msgspec import Struct
 
 from ..machine import Capacity, Ceiling, Machine
@@ -86,6 +88,12 @@ def estimate(cpu: Cpu) -> Machine:
         f"({LEAST_CHANNELS}, or one per {CORES_PER_CHANNEL} cores if more)"
     )
     ceilings.append(Ceiling(resource=HBM, rate=bandwidth, provenance="derived", citation=assumed))
+    note = f"rates are estimates from {place} and {units.name}; memory bandwidth is assumed; measure this computer with: {MEASURE}"
+    return cpu_machine(cpu, ceilings, [note])
+
+
+def cpu_machine(cpu: Cpu, ceilings: Iterable[Ceiling], notes: Iterable[str], conditions: Mapping[str, str] | None = None) -> Machine:
+    """A CPU as a machine with these ceilings; ``conditions`` are those of a measurement."""
     return Machine(
         name=cpu.name,
         title=cpu.model,
@@ -95,7 +103,8 @@ def estimate(cpu: Cpu) -> Machine:
         launch_latency_s=LAUNCH_LATENCY_S,
         ceilings=tuple(ceilings),
         capacities=capacities(cpu),
-        notes=(f"rates are estimates from {place} and {units.name}; memory bandwidth is assumed; measure this computer with: {MEASURE}",),
+        notes=tuple(notes),
+        conditions=tuple((conditions or {}).items()),
     )
 
 

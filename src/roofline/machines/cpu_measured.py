@@ -13,7 +13,7 @@ from ..resource import HBM, Resource
 from ..units import parse, percent, show
 from .card import Card, Sustained
 from .cpu import Cpu
-from .cpu_estimate import LAUNCH_LATENCY_S, capacities, estimate, narrow_products
+from .cpu_estimate import cpu_machine, estimate, narrow_products
 from .cpu_experiments import FORMATS, cpu_experiments
 from .measurement import PATIENCE, Result, measure_all
 
@@ -81,19 +81,7 @@ def card_of(cpu: Cpu, results: Mapping[str, Result], conditions: Mapping[str, st
             f"vector/fp32 is {percent(fp32 / guess.rate('vector/fp32'))} of what cores, clock and vector width give, so something else was "
             "running: measure again when nothing else runs"
         )
-    machine = Machine(
-        name=cpu.name,
-        title=cpu.model,
-        vendor=cpu.vendor,
-        kind="cpu",
-        cores=cpu.cores,
-        launch_latency_s=LAUNCH_LATENCY_S,
-        ceilings=tuple(ceilings),
-        capacities=capacities(cpu),
-        notes=tuple(notes),
-        conditions=tuple(conditions.items()),
-    )
-    return Card(machine=machine, where=cpu.name, sustained=tuple(sustained))
+    return Card(machine=cpu_machine(cpu, ceilings, notes, conditions), where=cpu.name, sustained=tuple(sustained))
 
 
 def _compute(number: str, results: Mapping[str, Result], guess: Machine) -> list[Ceiling]:
