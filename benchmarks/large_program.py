@@ -17,11 +17,11 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-MEGABYTE, KIBIBYTE = 10**6, 2**10
+from timing import MEGABYTE, timed
+
 TRIES = 2
 X, HEADS, WIDE, SCORES, ROWS = "f32[8,512,1024]", "f32[8,16,512,64]", "f32[8,512,4096]", "f32[8,16,512,512]", "f32[8,512]"
 BARE = "import sys; [line.find('=') for line in open(sys.argv[1], 'rb').read().decode('utf-8', 'replace').split('\\n')]"
@@ -224,21 +224,6 @@ def json_lines(count: int, out: Path) -> None:
         file.writelines(json.dumps(dict(zip(FIELDS, row, strict=True))) + "\n" for row in rows(count))
 
 
-def timed(*command: str | Path) -> tuple[float, float]:
-    """Seconds and peak megabytes of a command, the faster of two runs."""
-    runs = []
-    for _ in range(TRIES):
-        start = time.perf_counter()
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        complaint = process.stderr.read() if process.stderr else b""
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = status
-        if status:
-            sys.exit(f"failed: {' '.join(map(str, command))}\n{complaint.decode(errors='replace')}")
-        runs.append((time.perf_counter() - start, usage.ru_maxrss * KIBIBYTE / MEGABYTE))
-    return min(runs)
-
-
 KINDS: dict[str, tuple[str, Callable[[int, Path], None]]] = {
     "traced": ("hlo", traced),
     "scheduled": ("hlo", scheduled),
@@ -260,9 +245,9 @@ def main() -> None:
             path = Path(folder, "large")
             # In a process of its own: a child's peak memory begins at what its parent holds.
             subprocess.run([sys.executable, __file__, "--write", kind, str(count), path], check=True)
-            bare, _ = timed(sys.executable, "-c", BARE, path)
+            bare, _ = timed([sys.executable, "-c", BARE, path], TRIES)
             roofline = sys.executable, "-m", "roofline", command, path, "--chip", "h200"
-            (seconds, peak), (written, _) = timed(*roofline), timed(*roofline, "--json", os.devnull)
+            (seconds, peak), (written, _) = timed(roofline, TRIES), timed([*roofline, "--json", os.devnull], TRIES)
             size = path.stat().st_size / MEGABYTE
             print(f"{kind:22}{size:10.1f}{seconds:10.2f}{peak:8.0f}{bare:10.3f}{seconds / bare:7.0f}x{written:10.2f}", flush=True)
 

@@ -35,11 +35,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from timing import KIBIBYTE, MEGABYTE, timed
+
 HERE = Path(__file__).parent
 TRAINING = HERE.parent / "tests" / "data" / "h200" / "jax_train.xplane.pb.gz"
 GPU_EVENTS, TPU_EVENTS = (200_000, 1_500_000), (200_000, 1_500_000, 10_000_000)
 OUR_TRIES, THEIR_TRIES = 5, 2
-MEGABYTE, KIBIBYTE = 10**6, 2**10
 COLUMNS = "profile", "events", "MB", "ours s", "MB", "XProf s", "MB", "faster", "smaller", "read s", "bare s", "ratio"
 XPROF = """
 import sys
@@ -47,21 +48,6 @@ from xprof.convert.raw_to_tool_data import xspace_to_tool_data
 data, _ = xspace_to_tool_data([sys.argv[1]], "roofline_model", {"use_saved_result": False})
 assert data, "XProf gave nothing"
 """
-
-
-def timed(command: Sequence[str | Path], tries: int) -> tuple[float, float]:
-    """Seconds and peak megabytes of a command, the fastest of several runs."""
-    runs = []
-    for _ in range(tries):
-        start = time.perf_counter()
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        complaint = process.stderr.read() if process.stderr else b""
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = status
-        if status:
-            sys.exit(f"failed: {' '.join(map(str, command))}\n{complaint.decode(errors='replace')}")
-        runs.append((time.perf_counter() - start, usage.ru_maxrss * KIBIBYTE / MEGABYTE))
-    return min(runs)
 
 
 def figures(command: Sequence[str | Path]) -> list[float]:
