@@ -245,7 +245,7 @@ def _gather(one: Instruction, operands: list[Shape], results: list[Shape]) -> Ru
 def _indexed(
     rule: Rule, one: Instruction, table: Shape, indices: Shape, batching: Iterable[tuple[int, int]]
 ) -> tuple[Dimensions, Dimensions, Dimensions]:
-    """The dimensions of a table and of the indices into it, which share those of ``batching``; then those of the indices that number rows."""
+    """The dimensions of a table and of its indices, which share those of ``batching``; then those of the indices that number rows."""
     vector = one.integer("index_vector_dim", indices.rank) or 0
     dims, numbers = rule.split(table), rule.split(indices)
     if vector < indices.rank:
