@@ -17,7 +17,7 @@ from ..ir.module import HloModule
 from ..ir.platforms import Platform, detect_platform
 from ..price.collectives import Network
 from ..price.pricing import Pricer, even_share
-from ..price.program import Executed, executed
+from ..price.program import Executed, executed_by
 from .attention import stored_attention
 from .donation import missing_donations
 from .duplicates import duplicates
@@ -151,7 +151,7 @@ def reviewed_program(
     """The operations a module runs, with their costs, labels, and what of their work could be avoided; see `price.program.program`."""
     platform = platform or detect_platform(module)
     review = Review(Pricer(module, platform, Network.of(link, platform), trips or {}))
-    return Workload(tuple(review.reviewed(found) for found in executed(module, platform, link=link, trips=trips)))
+    return Workload(tuple(review.reviewed(found) for found in executed_by(review.pricer)))
 
 
 def _apply(kernels: Kernels) -> dict[int, tuple[Avoidable, ...]]:

@@ -68,8 +68,12 @@ def executed(
 ) -> tuple[Executed, ...]:
     """The instructions a module runs, in the order in which they first run; see `program`."""
     platform = platform or detect_platform(module)
-    pricer = Pricer(module, platform, Network.of(link, platform), trips or {})
-    return tuple(_emit(pricer, _count(pricer), module.entry, set()))
+    return executed_by(Pricer(module, platform, Network.of(link, platform), trips or {}))
+
+
+def executed_by(pricer: Pricer) -> tuple[Executed, ...]:
+    """The instructions that the module of a pricer runs; see `executed`."""
+    return tuple(_emit(pricer, _count(pricer), pricer.module.entry, set()))
 
 
 def _count(pricer: Pricer) -> dict[int, _Runs]:

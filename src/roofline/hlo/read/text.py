@@ -21,7 +21,7 @@ from ..ir.shapes import Shape, parse_shape, whole
 from .freeform_text import ROLES, Inline, Instructions, Scanner, Unfinished, Written, operand_names
 from .lexing import Balance, attributes_of, closing, find_attribute, split, unquote, without_line_comment
 from .shape_inference import infer_shape
-from .text_attributes import braced, parse_aliases, parse_frontend_attributes, read_literal, read_value
+from .text_attributes import braced, parse_aliases, parse_frontend_attributes, read_attribute, read_literal
 from .text_frames import read_frames
 
 # A tuple's shape ends at the first ')' that an opcode follows; once found there it stays (an atomic group), or a ')' in a string
@@ -55,17 +55,10 @@ class TextDialect(Struct, frozen=True):
 
     def attribute(self, raw: object, name: str) -> object | None:
         text = str(raw)
+        if name != "literal":
+            return read_attribute(text, name)
         found = find_attribute(text, name)
-        if found is None:
-            return None
-        start, end = found
-        value = text[start:end]
-        if name == "literal":
-            return read_literal(value)
-        if name == "replica_groups" and value.startswith("mesh[") and "{" not in value:
-            # A mesh that lists its devices has a comma of its own: mesh['a'=2], device_ids=([2]) {'a'}.
-            value = text[start : (find_attribute(text, "device_ids") or found)[1]]
-        return read_value(name, value)
+        return None if found is None else read_literal(text[slice(*found)])
 
     def names(self, raw: object) -> tuple[str, ...]:
         return tuple(name for name, _, _ in attributes_of(str(raw)) if name not in ("literal", "parameter_number"))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from ..ir.attributes import (
     Alias,
@@ -18,8 +19,10 @@ from ..ir.attributes import (
 )
 from ..ir.malformed import Malformed, excerpt
 from ..ir.shapes import parse_shape, whole
-from .lexing import STRING, attributes_of, split, unquote
+from .lexing import STRING, attributes_of, find_attribute, split, unquote
 from .literals import parse_literal
+
+_REMEMBERED = 65_536  # attributes: asked for two to five times each, which is a tenth of the time of a large program
 
 
 def _integers(text: str) -> tuple[int, ...]:
@@ -266,6 +269,20 @@ READERS: dict[str, Callable[[str], object]] = {
 def read_value(name: str, text: str) -> object:
     """The value of an attribute; one that nobody needed so far is its text, without quotes."""
     return READERS.get(name, unquote)(text.strip())
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def read_attribute(text: str, name: str) -> object | None:
+    """An attribute of an instruction: several rules in a row ask for the same."""
+    found = find_attribute(text, name)
+    if found is None:
+        return None
+    start, end = found
+    value = text[start:end]
+    if name == "replica_groups" and value.startswith("mesh[") and "{" not in value:
+        # A mesh that lists its devices has a comma of its own: mesh['a'=2], device_ids=([2]) {'a'}.
+        value = text[start : (find_attribute(text, "device_ids") or found)[1]]
+    return read_value(name, value)
 
 
 def read_literal(text: str) -> object | None:
