@@ -279,7 +279,7 @@ def test_the_command_draws_the_timeline_with_the_host_above_what_is_idle(capsys:
     assert (above[:10].strip(), below[:10].strip()) == ("host", "device 0")
     assert "p" in above[10:]
     assert all(mark == " " or under == "." for mark, under in zip(above[10:], below[10:], strict=False))
-    assert any(line.startswith("host p: Python") and "programs.py:42" in line for line in lines)
+    assert any(line.startswith("p host in Python: ") and "programs.py:42" in line for line in lines)
     assert main(["analyze", str(SLOW_INPUT)]) == 0
     assert "Timeline of" not in capsys.readouterr().out
 

@@ -84,9 +84,11 @@ def test_every_figure_is_before_and_after_and_the_verdict_is_above_the_fold(show
     old, new = (
         next(point for point in report(page, id)["points"] if point["scope"] in ("average", "total")) for id in ("before", "report")
     )
-    expect(at(page, "figure-time")).to_contain_text(f"{1000 * old['time_s']:.3g} ms → {1000 * new['time_s']:.3g} ms")
+    expect(at(page, "figure-time")).to_contain_text(f"{1000 * old['time_s']:.3g} → {1000 * new['time_s']:.3g} ms")
     expect(at(page, "figure-hfu")).to_contain_text(" → ")
     expect(page.locator("[data-testid=time-bar] .stack")).to_have_count(2)
+    figures = page.locator("[data-testid=figures] > div").evaluate_all("all => all.map(one => one.getBoundingClientRect().top)")
+    assert len(set(figures)) == 1, "all in one row"
 
 
 def test_arrows_have_a_legend_and_a_threshold(show: Opener) -> None:

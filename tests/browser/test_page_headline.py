@@ -96,9 +96,9 @@ def test_the_glossary_is_one_click_away_and_every_figure_has_its_meaning(show: O
 
 
 def test_a_phone_shows_sentence_bar_times_and_chart_before_any_control(show: Opener) -> None:
-    page = show("train", viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = show("timeline", viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     tops = {}
-    for name in ("sentence", "time-bar", "figure-time", "chart", "chart-controls", "filter"):
+    for name in ("sentence", "time-bar", "figure-time", "chart", "chart-controls", "filter", "timeline"):
         box = at(page, name).bounding_box()
         assert box is not None
         tops[name] = box["y"]

@@ -50,8 +50,8 @@ def test_the_host_is_above_what_is_idle_in_the_colours_of_its_reasons(show: Open
     box = at(page, "timeline-plot").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + (bucket + 0.5) / len(lane["host"]) * box["width"], box["y"] + 4)
-    expect(at(page, "timeline-card")).to_contain_text("while idle, the host was in Python")
-    expect(at(page, "timeline-plot")).to_have_attribute("aria-valuetext", re.compile("the host was in Python"))
+    expect(at(page, "timeline-card")).to_contain_text("while idle: host in Python")
+    expect(at(page, "timeline-plot")).to_have_attribute("aria-valuetext", re.compile("while idle: host in Python"))
     expect(show("scan").locator("svg.host-lane")).to_have_count(0)
 
 

@@ -4,7 +4,7 @@ import test from "node:test";
 import { chipsOf } from "../../src/roofline/render/page/static/catalogue.js";
 import { machineOf, rowsOf } from "../../src/roofline/render/page/static/chart_model.js";
 import { chosen, NEEDED } from "../../src/roofline/render/page/static/chosen.js";
-import { sentenceOf } from "../../src/roofline/render/page/static/headline.js";
+import { pair, sentenceOf } from "../../src/roofline/render/page/static/headline.js";
 import { programRows } from "../../src/roofline/render/page/static/program_rows.js";
 import { DEFAULTS } from "../../src/roofline/render/page/static/state.js";
 import { cases } from "./cases.mjs";
@@ -58,4 +58,12 @@ test("a step has its own time, and a chip its own minimum", () => {
   assert.match(sentence, /^At least .* per step on NVIDIA A100.* \(measured: .* on NVIDIA H200/);
   assert.ok(!sentence.includes("%"));
   close(sum(other.parts), other.floor_s, "", 1e-6);
+});
+
+test("a unit that stays is written once", () => {
+  assert.equal(pair("691.5 GFLOP", "414.5 GFLOP"), "691.5 → 414.5 GFLOP");
+  assert.equal(pair("6.07 ms", "681 µs"), "6.07 ms → 681 µs");
+  assert.equal(pair("48%", "61%"), "48% → 61%");
+  assert.equal(pair("5 ms", "5 ms"), "5 ms");
+  assert.equal(pair(undefined, "5 ms"), "5 ms");
 });

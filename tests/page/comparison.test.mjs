@@ -45,4 +45,8 @@ test("the verdict says how much faster, from what to what, and which ops changed
   const said = verdict(comparison, labelsOf(before, after));
   assert.match(said, comparison.speedup > 1 ? /times faster/ : /times slower/);
   assert.match(said, /: [\d.]+ [mµ]?s → [\d.]+ [mµ]?s\./);
+  // A long name loses its middle, so that its brackets still close.
+  const long = { ...comparison, speedup_of: "step", deltas: [{ ...comparison.deltas[0], change_s: comparison.after.time_s, after: { ...comparison.deltas[0].after, ops: [7] } }] };
+  const named = verdict(long, { before: new Map(), after: new Map([[7, `attention${"x".repeat(80)} bf16[4,16,4096,128]`]]) });
+  assert.match(named, /Slower most: attention.*….*4096,128\], by .* in all\./);
 });

@@ -12,15 +12,15 @@ MOST_DEVICES = 8
 WIDEST = 100
 IDLE = "idle"
 HOST = {
-    "input": ("p", "Python"),
-    "sync": ("w", "waiting for a value"),
-    "callback": ("k", "a callback"),
-    "compile": ("C", "compilation"),
-    "dispatch": ("d", "dispatch"),
-    "transfer": ("t", "a copy"),
-    "device": ("o", "another device"),
-    "latency": ("l", "launches"),
-    "unknown": ("?", "not recorded"),
+    "input": ("p", "host in Python"),
+    "sync": ("w", "host waiting for a value"),
+    "callback": ("k", "host in a callback"),
+    "compile": ("C", "host compiling"),
+    "dispatch": ("d", "host dispatching"),
+    "transfer": ("t", "host copying"),
+    "device": ("o", "waiting for another device"),
+    "latency": ("l", "between kernels"),
+    "unknown": ("?", "host not recorded"),
 }  # the mark and the words of each kind of reason
 
 
@@ -55,7 +55,7 @@ def timeline_text(report: Report, paper: Paper = PLAIN, devices: Sequence[int] |
         reason = report.idle[place]
         said = " ".join(filter(None, [reason.activity, f"({reason.location})" if reason.location else ""]))
         mark, words = HOST[reason.reason]
-        lines += paper.paragraph(f"host {mark}: {', '.join(filter(None, [words, said]))}: {percent(waits[place] / whole)}").splitlines()
+        lines += paper.paragraph(f"{mark} {': '.join(filter(None, [words, said]))}, {percent(waits[place] / whole)}").splitlines()
     return "\n".join(lines)
 
 

@@ -6,6 +6,9 @@ import { LATENCY, resource, title } from "#page/law.js";
 const LIGHT = ["#0072B2", "#D55E00", "#009E73", "#B0508C", "#2B2470", "#7A1F3D"];
 const DARK = ["#56B4E9", "#E8702A", "#009E73", "#D98CB8", "#F0E442", "#3C7DD9"];
 
+// Of what the host does, above strips that have the colours above.
+const HOST = { light: ["#A67C00", "#6B7F23", "#8B5A2B", "#00808A"], dark: ["#F0C54A", "#A9C46C", "#D2A679", "#5BC8D0"] };
+
 /** The two themes; text has a contrast of at least 4.5 against the background, lines of at least 3. */
 export const THEMES = Object.freeze({
   light: theme("light", "#FFFFFF", "#1B1F24", "#5B636D", "#E7EAEE", "#CDD3DA", LIGHT),
@@ -33,6 +36,11 @@ export function ofUnit(theme, unit) {
 export function causeColour(theme, cause) {
   const { ink, memory, compute, good, muted, series, edge } = theme;
   return { needed: ink, memory, compute, communication: good, latency: muted, unneeded: series[3], unpriced: series[5], idle: edge }[cause] ?? muted;
+}
+
+/** The colour of what the host did while a device was idle, by its place among the reasons; those beyond the palette share a grey. */
+export function hostColour(theme, place) {
+  return HOST[theme.name][place] ?? theme.muted;
 }
 
 /**

@@ -1,7 +1,7 @@
 /** Two runs: what became of each op, by Python's comparison of the two reports, largest change first. */
 
 import { DIFFERENCE_COLUMNS } from "#page/columns.js";
-import { h } from "#page/dom.js";
+import { elided, h } from "#page/dom.js";
 import { per, sort } from "#page/rows.js";
 import { table } from "#page/table.js";
 import { percent, plain, show } from "#page/units.js";
@@ -71,17 +71,18 @@ export function verdict(comparison, labels) {
   const best = rows.find((row) => row.change_s < 0);
   if (basis !== "time" || !speedup) return summary(comparison);
   const of = { step: " per step", run: "" }[speedup_of] ?? "";
+  const all = of ? " in all" : ""; // changes of ops are those of whole runs
   const figures = { step: ["step_s", "step_s"], run: ["wall_s", "wall_s"] }[speedup_of] ?? ["time_s", "time_s"];
   const [was, is] = [before[figures[0]] ?? before.time_s, after[figures[1]] ?? after.time_s];
   const how = Math.abs(speedup - 1) < SAME ? "As fast as before" : speedup > 1 ? `${show(speedup, "1", 3)} times faster` : `${show(1 / speedup, "1", 3)} times slower`;
   return [
     `${how}${of}: ${show(was, "s", 3)} → ${show(is, "s", 3)}.`,
-    worst && worst.change_s > NOTABLE * after.time_s ? `Slower most: ${plainLabel(worst)}, by ${show(worst.change_s, "s", 2)}.` : "",
-    best && -best.change_s > NOTABLE * after.time_s ? `Faster most: ${plainLabel(best)}, by ${show(-best.change_s, "s", 2)}.` : "",
+    worst && worst.change_s > NOTABLE * after.time_s ? `Slower most: ${plainLabel(worst)}, by ${show(worst.change_s, "s", 2)}${all}.` : "",
+    best && -best.change_s > NOTABLE * after.time_s ? `Faster most: ${plainLabel(best)}, by ${show(-best.change_s, "s", 2)}${all}.` : "",
   ].filter(Boolean).join(" ");
 }
 
-const plainLabel = ({ label }) => label.replace(/\s+/g, " ").slice(0, 60);
+const plainLabel = ({ label }) => elided(label, 60);
 const SAME = 0.005; // of the time: runs that differ by less are as fast as each other
 const NOTABLE = VOCABULARY.notable_change;
 

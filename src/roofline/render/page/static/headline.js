@@ -23,7 +23,7 @@ export function headline({ report, store, before = null, verdict = "" }) {
   const sentence = h("p", { class: "sentence", "data-testid": "sentence" });
   const bar = h("div", { class: "time-bar", "data-testid": "time-bar" });
   const device = h("p", { class: "device-line", "data-testid": "device-line" });
-  const list = h("dl", { class: "figures", "data-testid": "figures", tabindex: "0", "aria-label": "Key figures" });
+  const list = h("dl", { class: before ? "figures pairs" : "figures", "data-testid": "figures", tabindex: "0", "aria-label": "Key figures" });
   const notice = h("p", { class: "notice", role: "status", "data-testid": "notice", hidden: true });
   const root = h(
     "section",
@@ -31,7 +31,6 @@ export function headline({ report, store, before = null, verdict = "" }) {
     before && h("p", { class: "sentence verdict", "data-testid": "verdict", text: verdict }),
     sentence,
     bar,
-    h("div", { id: "timeline" }),
     device,
     notice,
     list,
@@ -103,8 +102,15 @@ function figure([word, value, remark, key], before = undefined) {
     "div",
     { class: "one", "data-testid": `figure-${key}`, title: meaning(word) },
     h("dt", { text: word }),
-    h("dd", {}, h("span", { class: "large", text: before === undefined || before === value ? value : `${before} → ${value}` }), h("span", { class: "quiet", text: remark ?? "" })),
+    h("dd", {}, h("span", { class: "large", text: pair(before, value) }), h("span", { class: "quiet", text: remark ?? "" })),
   );
+}
+
+/** A figure before and after, its unit once where it is the same: "691.5 → 414.5 GFLOP". */
+export function pair(before, after) {
+  if (before === undefined || before === after) return after;
+  const [, old, oldUnit] = /^(\S+)( \S+)$/.exec(before) ?? [];
+  return old && after.endsWith(oldUnit) ? `${old} → ${after}` : `${before} → ${after}`;
 }
 
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);

@@ -1,5 +1,6 @@
 /** What the host did while a device was idle: a thin strip above the device's, as high in each bucket as that is idle. */
 
+import { hostColour } from "#page/colours.js";
 import { h, named } from "#page/dom.js";
 import { percent } from "#page/units.js";
 import { VOCABULARY } from "#page/vocabulary.js";
@@ -11,14 +12,12 @@ const LEAST = 1e-3; // of the time shown, for a place in the legend
 /** What the host did in a bucket: the place of the reason in the report, or `null`. */
 export const hostAt = (lane, bucket) => lane.host?.[bucket] ?? null;
 
-/** A reason in words: "Python: load_batch (data.py:17)". */
+/** A reason in words: "host in Python: load_batch (data.py:17)". */
 export function hostWords({ reason, activity, location }) {
   const kind = VOCABULARY.host[reason] ?? reason;
   const said = [activity, location && `(${location})`].filter(Boolean).join(" ");
   return said ? `${kind}: ${said}` : kind;
 }
-
-const colourOf = (theme, place) => theme.series[place] ?? theme.muted;
 
 /** The strip of one device. */
 export function hostStrip(lane, theme, height) {
@@ -37,7 +36,7 @@ export function hostStrip(lane, theme, height) {
   for (const [place, d] of paths) {
     const path = document.createElementNS(SVG, "path");
     path.setAttribute("d", d);
-    path.setAttribute("fill", colourOf(theme, place));
+    path.setAttribute("fill", hostColour(theme, place));
     path.dataset.reason = String(place);
     drawing.append(path);
   }
@@ -56,7 +55,7 @@ export function hostLegend(report, lanes, theme) {
   const shown = [...sums].filter(([, seconds]) => seconds >= LEAST * whole).sort(([, one], [, other]) => other - one);
   return shown.map(([place, seconds]) => {
     const swatch = h("span", { class: "swatch", "aria-hidden": "true" });
-    swatch.style.background = colourOf(theme, place);
-    return h("li", { class: "entry", "data-reason": String(place) }, swatch, named(`host in ${hostWords(report.idle[place])}`), h("span", { class: "quiet", text: percent(seconds / whole) }));
+    swatch.style.background = hostColour(theme, place);
+    return h("li", { class: "entry", "data-reason": String(place) }, swatch, named(hostWords(report.idle[place])), h("span", { class: "quiet", text: percent(seconds / whole) }));
   });
 }

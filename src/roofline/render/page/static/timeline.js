@@ -100,7 +100,7 @@ export function timeline({ report, store }) {
     const rest = length - idle - ops.reduce((sum, { seconds }) => sum + seconds, 0);
     const when = `${show(within(lane, bucket), "s")}, for ${show(length, "s", 3)}`;
     const place = hostAt(lane, bucket);
-    const host = place === null ? "" : `while idle, the host was in ${hostWords(report.idle[place])}`;
+    const host = place === null ? "" : `while idle: ${hostWords(report.idle[place])}`;
     return { when, device: lanes.length > 1 ? laneName(lane) : "", length, parts, ops, rest: rest > 0.01 * length ? rest : 0, host };
   }
 
