@@ -123,3 +123,14 @@ def test_unfold_shows_layers_apart(capsys: pytest.CaptureFixture[str], tmp_path:
     assert "layer*/mlp  dot 8192×2048×8192 bf16  fwd  ×4" in out[0]
     assert "layer3/mlp  dot 8192×2048×8192 bf16  fwd" in out[1]
     assert out[1] == out[2]
+
+
+def test_a_report_has_its_folds_by_label_and_ops() -> None:
+    report = rl.analyze("sample:train")
+    layers = next(one for one in report.folds if one.label.startswith("layer*/mlp  dot "))
+    assert layers.label.endswith("  ×8 in 4 layers")
+    assert any(one.label.endswith("  ×4 layers") for one in report.folds)
+    found = {op.id: op for op in report.ops}
+    assert {found[id].scope for id in layers.ops} == {f"layer{number}/mlp" for number in range(4)}
+    folded = {one.ops for one in fold(report.ops) if len(one.ops) > 1}
+    assert {one.ops for one in report.folds} == folded

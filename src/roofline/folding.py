@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .report import Amounts, CounterInfo, OpInfo, Report
+from .report import Amounts, CounterInfo, FoldInfo, OpInfo, Report
 from .selection import Words, chosen_devices, narrow, per_device, per_step, stem
 from .workload import feeds as is_feed
 
@@ -35,6 +35,22 @@ def fold(ops: Iterable[OpInfo]) -> tuple[Fold, ...]:
     folds.sort(key=lambda one: one.op.rank)
     folds.sort(key=lambda one: -one.op.weight_s)
     return tuple(folds)
+
+
+def fold_infos(ops: Sequence[OpInfo]) -> tuple[FoldInfo, ...]:
+    """The folds of several ops, as a report has them: ``layer*/mlp  dot 8192×2048×8192 bf16  ×4 layers``."""
+    scopes = {op.id: op.scope for op in ops}
+    return tuple(
+        FoldInfo(label=f"{one.op.label}  {_times(len(one.ops), len({scopes[id] for id in one.ops}))}", ops=one.ops)
+        for one in fold(ops)
+        if len(one.ops) > 1
+    )
+
+
+def _times(ops: int, places: int) -> str:
+    if places == 1:
+        return f"×{ops:,}"
+    return f"×{ops:,} layers" if ops == places else f"×{ops:,} in {places:,} layers"
 
 
 def _key(op: OpInfo) -> Hashable:

@@ -409,6 +409,13 @@ class LaneInfo(Struct, frozen=True, kw_only=True):
     host: tuple[int | None, ...] = ()
 
 
+class FoldInfo(Struct, frozen=True, kw_only=True):
+    """Ops that do the same work in every layer, or many times in one place: their ids, and a label for all of them with their number."""
+
+    label: str
+    ops: tuple[int, ...]
+
+
 class Report(Struct, frozen=True, kw_only=True):
     """A program compared with a machine's limits; with ``changes``, as it is predicted to run after them."""
 
@@ -427,6 +434,7 @@ class Report(Struct, frozen=True, kw_only=True):
     memory: PeakMemory | None = None
     timeline: tuple[LaneInfo, ...] = ()
     changes: tuple[str, ...] = ()
+    folds: tuple[FoldInfo, ...] = ()
     summary: str = ""
 
     @property

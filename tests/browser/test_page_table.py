@@ -329,3 +329,15 @@ def test_a_row_says_its_whole_story_when_selected(show: Opener) -> None:
     said = at(page, "details")
     for word in (op["name"], op["category"], op["scope"], op["provenance"]["work"]):
         expect(said).to_contain_text(word)
+
+
+def test_equal_work_is_one_row_that_selects_its_ops(show: Opener) -> None:
+    page = show("train", "group=fold")
+    found = report(page)
+    folds = found["folds"]
+    assert count(page) == len(found["ops"]) - sum(len(fold["ops"]) - 1 for fold in folds)
+    longest = next(fold for fold in folds if "layers" in fold["label"])
+    row = page.locator(f"[data-testid=table] [role=row][data-id='fold:{longest['ops'][0]}']")
+    expect(row).to_contain_text("layers")
+    row.click()
+    assert sorted(state(page)["selected"]) == sorted(longest["ops"])

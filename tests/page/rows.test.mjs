@@ -222,3 +222,20 @@ test("counted amounts and their ratio to the model are columns", () => {
   for (const op of report.ops) for (const [name, ratio] of Object.entries(op.counters?.ratio ?? {})) assert.equal(rows.find(({ id }) => id === op.id)[`ratio_${name}`], ratio);
   assert.deepEqual(ratios, [...new Set(report.ops.flatMap((op) => Object.keys(op.counters?.ratio ?? {})))].sort().map((name) => `ratio_${name}`));
 });
+
+test("equal work is folded as the report says, and the rest stays", () => {
+  let met = 0;
+  for (const { name, report } of REPORTS) {
+    const rows = select(report);
+    const folded = group(rows, "fold");
+    const several = (report.folds ?? []).filter(({ ops }) => ops.length > 1);
+    assert.equal(folded.length, rows.length - several.reduce((sum, { ops }) => sum + ops.length - 1, 0), name);
+    for (const { label, ops } of several) {
+      const row = folded.find((one) => one.ops.includes(ops[0]));
+      assert.deepEqual([row.label, [...row.ops].sort()], [label, [...ops].sort()], name);
+    }
+    close(folded.reduce((sum, row) => sum + row.share, 0), 1, name, 1e-9);
+    met += several.length;
+  }
+  assert.ok(met > 10);
+});

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ..calibration import Calibration
 from ..cost import Cost
 from ..dtypes import dtype, one_pass_note
+from ..folding import fold_infos
 from ..ledger import Ledger
 from ..machine import Machine
 from ..machines import load
@@ -183,6 +184,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         findings=findings,
         memory=memory,
         timeline=timeline_info(recording.timeline, standings),
+        folds=fold_infos(ops),
         summary=summary(made, described, devices, findings),
     )
 

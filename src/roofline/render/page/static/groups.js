@@ -6,24 +6,27 @@ import { VOCABULARY } from "#page/vocabulary.js";
 const NUMBERING = new RegExp(VOCABULARY.numbering);
 
 /** What rows can be grouped by; the key "" is no grouping. */
-export const GROUPINGS = [["", "no grouping"], ...VOCABULARY.groupings].map(([key, title]) => ({ key, title }));
+export const GROUPINGS = [["", "no grouping"], ["fold", "equal work"], ...VOCABULARY.groupings].map(([key, title]) => ({ key, title }));
 
 /** A name without the numbering that tells copies of one op apart. */
 export function stem(name) {
   return name.replace(NUMBERING, "") || name;
 }
 
-/** Rows with equal keys summed, longest first; `depth` keeps so many levels of a scope. No grouping gives the rows themselves. */
+/**
+ * Rows with equal keys summed, longest first; `depth` keeps so many levels of a scope. No grouping gives the rows themselves. Equal work is
+ * what the report folds; an op that is folded with no other stays as it is.
+ */
 export function group(rows, by, depth = null) {
   if (!by) return rows;
   const members = new Map();
   for (const row of rows) {
-    const whole = by === "name" ? stem(row.name) : row[by] ?? "";
+    const whole = by === "fold" ? row.fold ?? row : by === "name" ? stem(row.name) : row[by] ?? "";
     const key = by === "scope" && depth ? whole.split("/").slice(0, depth).join("/") : whole;
     if (!members.has(key)) members.set(key, []);
     members.get(key).push(row);
   }
-  const groups = [...members].map(([key, mine]) => summed(key, by, mine));
+  const groups = [...members].map(([key, mine]) => (key === mine[0] ? { ...key } : summed(by === "fold" ? key.label : key, by, mine)));
   const more = (field) => (one, other) => (other[field] ?? 0) - (one[field] ?? 0);
   groups.sort((one, other) => more("time_s")(one, other) || more("floor_s")(one, other) || compareText(one.name, other.name));
   groups.forEach((one, index) => (one.rank = index + 1));
@@ -46,7 +49,7 @@ function summed(key, by, rows) {
     ...sums,
     ...common,
     kind: "group",
-    id: `${by}:${key}`,
+    id: by === "fold" ? `fold:${rows[0].id}` : `${by}:${key}`,
     ops: rows.flatMap((row) => row.ops),
     name: key,
     label: key,

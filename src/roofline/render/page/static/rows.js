@@ -21,7 +21,9 @@ function indexOf(report) {
   if (!found) {
     const [steps, devices] = [byOp(report.by_step, "step"), byOp(report.by_device, "device")];
     const both = byStepAndDevice(report.by_step_and_device ?? []);
+    const folds = new Map((report.folds ?? []).flatMap((fold) => fold.ops.map((id) => [id, fold])));
     const ops = report.ops.map((op) => ({
+      fold: folds.get(op.id) ?? null,
       op: op.known && op.needed_s !== undefined ? op : { ...ABSENT, ...op }, // fields that reports of other writers need not have
       steps: steps.get(op.id) ?? new Map(),
       devices: devices.get(op.id) ?? new Map(),
@@ -138,7 +140,7 @@ function partOf({ op, steps, devices, both }, step, chosen) {
   };
 }
 
-function rowOf({ op, steps, devices, feeds }, part, machine, asReported, chosen, timed) {
+function rowOf({ op, fold, steps, devices, feeds }, part, machine, asReported, chosen, timed) {
   const measured = part === ALL ? op : cut(op, part);
   const run = timed ? measured : { ...measured, time_s: null, self_time_s: null };
   const { count, kernels, time_s, self_time_s, flops, work, bytes: moved, hops } = run;
@@ -154,7 +156,7 @@ function rowOf({ op, steps, devices, feeds }, part, machine, asReported, chosen,
   const { counters } = run;
   // Every row has the same shape, field by field: spreading an op into 20,000 of them takes the browser a second.
   return {
-    kind: "op", id, ops: [id], rank, name, label: label || name, category, module, scope, location, phase, notes, provenance, counters,
+    kind: "op", id, ops: [id], fold, rank, name, label: label || name, category, module, scope, location, phase, notes, provenance, counters,
     count, kernels, time_s, self_time_s, flops, work, moved, hops,
     floor_s, serial_s, bound, efficiency, attainable, times, utilization, roofs, unrated, unit, dtype,
     needed: run.needed,
