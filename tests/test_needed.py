@@ -195,6 +195,15 @@ def test_a_product_that_was_split_along_its_depth_reads_weights_too() -> None:
     assert "low-batch" not in reasons(list(reviewed_program(parse(heads), "gpu"))), "parts that are not summed are products of their own"
 
 
+def test_a_product_that_was_split_is_labelled_as_the_one_it_is() -> None:
+    def label(text: str) -> str:
+        return next(op.label for op in reviewed_program(parse(text), "gpu") if op.name == "gemm")
+
+    assert label(SPLIT.replace("DIMENSION", "0")) == "split  dot 1×16384×4096 bf16, depth split in 16"
+    heads = SPLIT.replace("DIMENSION", "1").replace("f32[4096] reduce", "f32[16] reduce").replace("bf16[4096]", "bf16[16]")
+    assert label(heads) == "split  dot 16×(1×1024×4096) bf16"
+
+
 def test_products_of_odd_sizes() -> None:
     odd = reasons(ops_of(lambda a, b: a @ b, of_shape(4097, 4097), of_shape(4097, 4097)))
     even = reasons(ops_of(lambda a, b: a @ b, of_shape(4096, 4096), of_shape(4096, 4096)))

@@ -28,7 +28,7 @@ from .gated_experts import gated_experts
 from .kernels import Kernels, Product
 from .labels import label
 from .layout import layout_copies
-from .low_batch import low_batches
+from .low_batch import is_split, low_batches
 from .number_formats import fp64_kernels, wide_products
 from .odd_sizes import odd_sizes
 from .one_hot import one_hot_products
@@ -74,12 +74,13 @@ class Review:
     def label(self, computation: int, index: int, location: str) -> str:
         """The label of an instruction."""
         kernels = self._of(computation)
-        instruction = kernels.computation[index]
+        instruction, product = kernels.computation[index], kernels.product(index)
         return label(
             instruction,
             program=self.module.name,
             location=location,
-            product=kernels.product(index),
+            product=product,
+            split=product is not None and product.batch > 1 and is_split(kernels, index, product.batch),
             parts=self.values.body(instruction) or (),
         )
 

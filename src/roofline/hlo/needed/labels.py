@@ -31,10 +31,18 @@ _PLAIN = {
 _QUIET = ("pjit", "jit", "lambda", "main")
 
 
-def label(instruction: Instruction, *, program: str, location: str, product: Product | None, parts: Iterable[Instruction] = ()) -> str:
-    """The label of an instruction; ``parts`` are those of its fused body."""
+def label(
+    instruction: Instruction,
+    *,
+    program: str,
+    location: str,
+    product: Product | None,
+    split: bool = False,
+    parts: Iterable[Instruction] = (),
+) -> str:
+    """The label of an instruction; ``parts`` are those of its fused body, and ``split`` says that its batch is the parts of one depth."""
     where = scope(instruction.op_name) or _line(location) or program.removeprefix("jit_")
-    return f"{where}  {_what(instruction, product, parts)}"
+    return f"{where}  {_what(instruction, product, split, parts)}"
 
 
 def _line(location: str) -> str:
@@ -42,10 +50,13 @@ def _line(location: str) -> str:
     return location.replace("\\", "/").rpartition("/")[2]
 
 
-def _what(instruction: Instruction, product: Product | None, parts: Iterable[Instruction]) -> str:
+def _what(instruction: Instruction, product: Product | None, split: bool, parts: Iterable[Instruction]) -> str:
     shape = next((leaf for leaf in instruction.shape.leaves if leaf.is_array), instruction.shape)
     if product is not None:
         number = product.left.shape.dtype if product.left.shape.is_array else shape.dtype
+        if split:
+            whole = f"{product.rows}×{product.batch * product.depth}×{product.columns}"
+            return f"{_word(instruction, 'dot')} {whole} {_format(number)}, depth split in {product.batch}"
         return f"{_word(instruction, 'dot')} {product} {_format(number)}"
     return f"{_word(instruction, _main(instruction, parts))} {_sized(shape)}"
 
