@@ -37,7 +37,7 @@ def findings(capture: Path) -> list[dict[str, object]]:
     found = []
     for name, kind in KINDS.items():
         if message := properties.get(name, ""):
-            fine = " NOT " in message
+            fine = " NOT " in message or message.startswith("No step time")
             share = re.search(r"([\d.]+)% of the total step time", message)
             saving = float(share[1]) / 100 * step_s if share and not fine else None
             found.append({"kind": "" if fine else kind, "message": message, "saving_per_step_s": saving})

@@ -29,7 +29,7 @@ LISTED = 3
 LONGEST_NAME = 60  # characters of a kernel's name: templates of C++ have thousands
 # What good kernels reach of each roof: the distance to that can be won, the rest is inherent.
 REACHABLE = {"hbm": 0.9, "matrix": 0.8, "vector": 0.7}
-ATTENTION = 0.55  # of the matrix roof: fused attention waits for its softmax
+OF_CATEGORIES = {"attention": 0.55, "sort": 0.08}  # fused attention waits for its softmax, a sort passes over its keys many times
 OTHERWISE = 0.85
 FEW_PROGRAMS = 2  # in a step: with fewer there is nothing to compile together
 ODD = 0.6  # of the roof: a product above it does not suffer from its sizes
@@ -339,7 +339,7 @@ def _won(kind: str, one: Standing, launch_s: float) -> float:
         return max(one.spent_s - max(one.floor_s, kept), 0.0)
     if is_calibrated(one):
         return 0.0  # within the bounds of what such ops take
-    reachable = ATTENTION if one.op.category == "attention" and one.unit == "matrix" else REACHABLE.get(one.unit or "", OTHERWISE)
+    reachable = OF_CATEGORIES.get(one.op.category) or REACHABLE.get(one.unit or "", OTHERWISE)
     return max(one.spent_s - one.floor_s / reachable, 0.0)
 
 

@@ -31,7 +31,8 @@ class Gap(Struct):
     """A gap of a device: its begin and end, the time and the number of gaps it stands for, the step it began in, and the first of them.
 
     ``launched`` is when and on which line the host launched the work that ended it, ``before`` what that line launched before that, and
-    ``copy`` the larger of the copies to or from the host on either side of it, as a direction and bytes.
+    ``copy`` the larger of the copies to or from the host on either side of it, as a direction and bytes. ``silent`` is how much of it the
+    host spent in a function of the user's that called nothing.
     """
 
     begin: int
@@ -44,6 +45,7 @@ class Gap(Struct):
     line: int | None = None
     before: int | None = None
     copy: tuple[str, int] = ("", 0)
+    silent: int = 0
     samples: Sequence[int] = ()
 
     @property
@@ -196,8 +198,8 @@ def _waited(gap: Gap, threads: Threads, seen: Sequence[Activity]) -> Activity:
     the device ends, and goes on shortly after, waited for it.
     """
     then = _seen(gap, threads, gap.begin)
-    silent = [one for one in seen if _is_silent(one)]
-    if threads.has_frames and _is_silent(then) and gap.length * len(silent) <= WAKE_UP_PS * len(seen):
+    gap.silent = gap.length * sum(map(_is_silent, seen)) // len(seen) if threads.has_frames else 0
+    if _is_silent(then) and SHORT_PS <= gap.silent <= WAKE_UP_PS:
         return Activity("wait", then.function, then.location)
     return then
 
@@ -234,7 +236,7 @@ def _kind(gap: Gap, seen: Activity, waited: Activity, threads: Threads, *, sever
     if seen.kind == "wait" or (waited.kind == "wait" and _is_silent(seen)):
         return "sync"
     if _is_silent(seen) and waited.kind == "launch" and gap.length <= 2 * WAKE_UP_PS:
-        return "dispatch"
+        return "sync" if gap.silent >= SHORT_PS else "dispatch"  # a wait between two launches, or what Python needs for the next
     if seen.kind == "python" or (not seen.kind and not threads.has_frames):
         fed = data and gap.copy[0] == "in"
         return "sync" if waited.kind == "wait" and not fed and not LOADING.search(seen.function) else "input"
