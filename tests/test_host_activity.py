@@ -46,6 +46,23 @@ def test_a_stack_says_what_its_thread_does(stack: list[str], told: Activity) -> 
 
 
 def test_a_file_that_programs_come_from_is_the_users_whatever_its_name() -> None:
-    stack = ["$train.py:1 main", "$core.py:7 load_batch"]
+    stack = ["$train.py:1 main", "$core.py:7 advance"]
     assert activity(stack).location == "train.py:1"
-    assert activity(stack, {"core.py"}) == Activity("python", "load_batch", "core.py:7")
+    assert activity(stack, {"core.py"}) == Activity("python", "advance", "core.py:7")
+
+
+@pytest.mark.parametrize(
+    ("stack", "told"),
+    [
+        (["$train.py:3 main", "$util.py:8 prepare", "$time sleep"], Activity("python", "prepare", "util.py:8", "time.sleep")),
+        (["$train.py:3 main", "$core.py:8 get", "$queue.py:154 get"], Activity("python", "get", "core.py:8", "get")),
+        (["$train.py:3 main", "$util.py:8 load_batch"], Activity("python", "load_batch", "util.py:8")),
+        (["$util.py:8 load_batch", "$util.py:90 read", "$json loads"], Activity("python", "read", "util.py:90", "json.loads")),
+        # What a framework does with its own files is launching.
+        (["$train.py:3 main", "$core.py:8 bind", "$util.py:302 wrapper"], Activity("launch", "main", "train.py:3")),
+        (["$train.py:3 main", "$util.py:8 wrapper", "$builtins isinstance"], Activity("launch", "main", "train.py:3")),
+        (["$train.py:3 main", "$pjit.py:8 call", "$util.py:90 sleep", "$time sleep"], Activity("launch", "main", "train.py:3")),
+    ],
+)
+def test_files_of_the_user_that_are_called_like_those_of_a_framework(stack: list[str], told: Activity) -> None:
+    assert activity(stack) == told

@@ -40,7 +40,8 @@ def needed(op: Op, floor_s: float, machine: Machine, corrections: Corrections) -
         spared = flops - flops_after
         if spared <= 0:
             spared = sum(a for r, a in amounts.items() if r.measure == "B") - sum(a for r, a in after.items() if r.measure == "B")
-        unneeded[reason.unneeded] = unneeded.get(reason.unneeded, 0) + max(tidy(spared), 0)
+        if spared > 0:
+            unneeded[reason.unneeded] = unneeded.get(reason.unneeded, 0) + tidy(spared)
         amounts = after
     cost = Cost(tuple(sorted(((r, a) for r, a in amounts.items() if a), key=lambda held: held[0].name)), op.cost.unknown)
     floor = hold(cost, machine, None, corrections, op.launches).floor_s if cost.amounts else 0.0

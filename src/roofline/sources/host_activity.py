@@ -10,6 +10,7 @@ import sys
 from collections.abc import Collection, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 
 def _words(text: str) -> frozenset[str]:
@@ -58,6 +59,8 @@ LIBRARY = sys.stdlib_module_names | _words(
     multiarray nditer numeric numerictypes shape_base stride_tricks
     base_events collate connection dataloader decoder encoder futures pin_memory queues scanner synchronize"""
 )
+# Names that files of users have too. Frames have no folder: what such a file's function does tells whose it is.
+SHARED = _words("api array config core debugging dispatch func layout loops mesh path profiler tree util")
 LOADING = re.compile(r"load|batch|data|input|augment|preprocess|tokeni|sample|shuffle|collate|fetch|__next__|__getitem__", re.IGNORECASE)
 
 INSIDE = "inside"
@@ -106,6 +109,8 @@ def activity(stack: Sequence[str | Frame], users: Collection[str] = ()) -> Activ
     Activity(kind='python', function='load_batch', location='data.py:17', callee='time.sleep', detail='')
     """
     frames = [one if isinstance(one, Frame) else _frame(one, users) for one in stack]
+    if not any(isinstance(one, Frame) for one in stack):  # those that a source made are told apart by their folders
+        frames = _told_apart(frames)
     plain = [one if isinstance(one, str) and not frame else "" for one, frame in zip(stack, frames, strict=True)]
     if (place := _first(plain, frames, COMPILES, TRACING)) is not None:
         return _made("compile", frames[:place], detail=_compiled(plain))
@@ -137,6 +142,30 @@ def _frame(name: str, users: Collection[str]) -> Frame | None:
         return Frame("user" if file in users else library, f"{file}:{found['line']}", found["function"])
     found = _BUILTIN.fullmatch(name)
     return Frame("library", "", found["function"], found["module"]) if found else None
+
+
+def _may_be_users(frame: Frame) -> bool:
+    return frame.whose == "framework" and frame.location.partition(".py:")[0] in SHARED
+
+
+def _told_apart(frames: list[Frame | None]) -> list[Frame | None]:
+    """The frames, those of files with `SHARED` names given to the user where they load data, or call a library that frameworks do not.
+
+    That is, if the user's function called them, and neither the framework nor the runtime is at work inside.
+    """
+    for place, frame in enumerate(frames):
+        if frame is None or not _may_be_users(frame):
+            continue
+        outer = next((one for one in reversed(frames[:place]) if one is not None), None)
+        inside = frames[place + 1 :]
+        is_framework = any(one is None or (one.whose == "framework" and not _may_be_users(one)) for one in inside)
+        if (outer is not None and outer.whose != "user") or is_framework:
+            continue
+        called = inside[0] if inside else None
+        works = called is not None and called.whose == "library" and not called.module.startswith(("builtins", "<"))
+        if works or (LOADING.search(frame.function) and not frame.function.startswith("_")):
+            frames[place] = replace(frame, whose="user")
+    return frames
 
 
 def _first(

@@ -79,7 +79,7 @@ class Idle(Struct):
 
 
 def source_files(subjects: Iterable[Subject]) -> set[str]:
-    """Base names of the user's files that operations of a program come from."""
+    """Base names of the user's files that operations of a program come from, told apart from a library's by their folders."""
     files = {subject.location.rpartition(":")[0].replace("\\", "/") for subject in subjects}
     return {file.rpartition("/")[2] for file in files if file and not any(part in file for part in _INSTALLED)}
 

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from ...cost import NOTHING
+from ...cost import NOTHING, Cost
+from ...resource import HBM
 from ...workload import Avoidable
 from .kernels import Kernels
 
@@ -13,11 +14,14 @@ _BY_COMPILER = re.compile(r"\.remat\d*(\.|$)")
 
 
 def recomputed(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The kernels of a computation that do again what was done before."""
+    """The kernels of a computation that do again what was done before.
+
+    A loop keeps the results of its iterations in arrays of all of them, which it would have to write and read for that.
+    """
     for index in kernels.costs:
         instruction = kernels.computation[index]
         if _BY_ORDER in instruction.op_name or _BY_COMPILER.search(instruction.name):
-            yield (
-                index,
-                Avoidable(kind=KIND, instead=NOTHING, why="computes again in the backward pass what the forward pass did", unneeded=CLASS),
-            )
+            stored = 0 if kernels.are_in_entry else 2 * sum(leaf.bytes for leaf in instruction.shape.leaves if leaf.is_array)
+            instead = Cost.of({HBM: stored}) if stored else NOTHING
+            why = "computes again in the backward pass what the forward pass did"
+            yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS)
