@@ -344,3 +344,37 @@ def test_copies_of_the_real_profile_are_joined_on_the_hosts_bus_and_its_all_redu
     assert len(recording.steps) == 100
     assert recording.coverage.attributed_s == recording.coverage.priced_s == recording.coverage.busy_s
     assert sum(op.self_time_s or 0 for op in recording.workload) == pytest.approx(recording.coverage.busy_s)
+
+
+@pytest.mark.parametrize(
+    ("did", "told"),
+    [
+        ([Event("$data.py:7 load_batch", 110 * US, 80 * US), Event("$time sleep", 111 * US, 78 * US)], ("input", "data.py:7")),
+        ([Event("PjRtBuffer::Await", 90 * US, 100 * US)], ("sync", "train.py:3")),
+        ([Event("TfrtTpuCompiler::Compile", 105 * US, 90 * US)], ("compile", "train.py:3")),
+    ],
+)
+def test_between_runs_the_host_says_why_the_device_is_idle(tmp_path: Path, did: list[Event], told: tuple[str, str]) -> None:
+    fusion, module = op("fusion.1", "loop fusion", flops=1, moved=8), Metadata(f"jit_step({PROGRAM})")
+    runs = [Event(module.name, at * US, 100 * US, {"_c": id}) for id, at in ((-5, 0), (6, 200))]
+    plane = tpu([ran(fusion, at * US, 100 * US) for at in (0, 200)], [fusion, module], lines=[Line("XLA Modules", runs, id=2)])
+    python = [Event("$train.py:3 main", 0, 400 * US), *did]
+    worker = [Event("DoEnqueueProgram", at * US, US, {"_p": id}) for id, at in ((-5, 0), (6, 198))]
+    (found,) = recorded(tmp_path, plane, host(python, worker)).idle
+    assert ((found.kind, found.location), found.time_s) == (told, pytest.approx(100e-6))
+    assert [(share.key, share.time_s) for share in found.by_step] == [(0, pytest.approx(100e-6))]
+
+
+def test_reasons_are_of_no_more_than_the_idle_time_by_the_devices_clock(tmp_path: Path) -> None:
+    fusion, module = op("fusion.1", "loop fusion", flops=1, moved=8), Metadata(f"jit_step({PROGRAM})")
+    runs = [Event(module.name, at * US, 100 * US, {"_c": id}) for id, at in ((5, 0), (6, 300))]
+    plane = tpu([ran(fusion, at * US, 100 * US) for at in (0, 200)], [fusion, module], lines=[Line("XLA Modules", runs, id=2)])
+    worker = [Event("DoEnqueueProgram", at * US, US, {"_p": id}) for id, at in ((5, 0), (6, 298))]
+    found = recorded(tmp_path, plane, host([Event("$train.py:3 main", 0, 400 * US)], worker))
+    assert sum(reason.time_s for reason in found.idle) == pytest.approx(100e-6)
+
+
+def test_a_host_that_enqueues_nothing_leaves_the_reason_unknown(tmp_path: Path) -> None:
+    fusion = op("fusion.1", "loop fusion", flops=1, moved=8)
+    plane = tpu([ran(fusion, at * US, 100 * US) for at in (0, 200)], [fusion])
+    assert [reason.kind for reason in recorded(tmp_path, plane, host([Event("step", 0, 400 * US)])).idle] == ["unknown"]

@@ -195,10 +195,11 @@ def _waited(gap: Gap, threads: Threads, seen: Sequence[Activity]) -> Activity:
     """What the host did when the device ran out of work.
 
     ``block_until_ready`` of an array leaves no event. Where calls of Python were recorded, a function of the user's that calls nothing when
-    the device ends, and goes on shortly after, waited for it.
+    the device ends, and launches the next work shortly after, waited for it.
     """
     then = _seen(gap, threads, gap.begin)
-    gap.silent = gap.length * sum(map(_is_silent, seen)) // len(seen) if threads.has_frames else 0
+    if threads.has_frames and all(one.kind != "python" or _is_silent(one) for one in seen):
+        gap.silent = gap.length * sum(map(_is_silent, seen)) // len(seen)
     if _is_silent(then) and SHORT_PS <= gap.silent <= WAKE_UP_PS:
         return Activity("wait", then.function, then.location)
     return then

@@ -183,7 +183,7 @@ def _idle(parts: Sequence[Part], keys: dict[Instance, int]) -> tuple[IdleReason,
                     before = known.steps.get(key, (0, 0))
                     known.steps[key] = (before[0] + gaps, before[1] + time_ps)
             unexplained = device.wall_ps - device.busy_ps - sum(tally.time_ps for tally in device.idle.values())
-            if unexplained > 0:  # TPUs, whose host is not asked
+            if unexplained > 0:  # of TPUs, inside of runs, or where the host says nothing
                 summed.setdefault(IdleKey("unknown", ""), IdleTally()).time_ps += unexplained
     longest_first = sorted(summed, key=lambda one: (-summed[one].time_ps, one.activity, one.location))
     return tuple(_idle_reason(reason, summed[reason]) for reason in longest_first)

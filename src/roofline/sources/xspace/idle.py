@@ -15,17 +15,21 @@ from ..parts import Extent, Mark
 from .scan import Line, Plane, Rows, RowsOf, Space, read_rows
 from .steps import HOST_PLANE, Host
 
-_LAUNCH, _COPIED = "correlation_id", "memcpy_details"
+LAUNCH, _COPIED = "correlation_id", "memcpy_details"
 _SIZE = re.compile(r"\b(?:size|num_bytes):(\d+)")
 
 
 class IdleDevice(Struct, kw_only=True):
-    """What is asked about one device: when it was busy (begin, end, begin, end, …), its steps, its streams, and files of the user's."""
+    """What is asked about one device: when it was busy (begin, end, begin, end, …), its steps, its streams, and files of the user's.
+
+    ``launch`` is the stat of events on its streams that says as what the host launched them.
+    """
 
     busy: Sequence[int]
     steps: Mapping[Mark, Extent] = field(default_factory=dict)
     streams: Sequence[Line] = ()
     users: Collection[str] = ()
+    launch: str = LAUNCH
 
 
 def explain(space: Space, devices: Sequence[IdleDevice], host: Host, changed: Callable[[str], str] = lambda function: "") -> list[Idle]:
@@ -36,7 +40,7 @@ def explain(space: Space, devices: Sequence[IdleDevice], host: Host, changed: Ca
         return [unexplained(gaps) for gaps in looked]
     launches = _Launches(host)
     for device, gaps in zip(devices, looked, strict=True):
-        _neighbours(space, device.streams, gaps, launches)
+        _neighbours(space, device, gaps, launches)
     every = [gap for gaps in looked for gap in gaps]
     threads = _Threads(space, plane, every, {name for device in devices for name in device.users})
     threads.changed = cache(changed)
@@ -59,18 +63,18 @@ class _Launches:
         return found
 
 
-def _neighbours(space: Space, streams: Sequence[Line], gaps: Sequence[Gap], launches: _Launches) -> None:
+def _neighbours(space: Space, device: IdleDevice, gaps: Sequence[Gap], launches: _Launches) -> None:
     """Finds the work on either side of each gap: who launched what ended it, and the copies there."""
-    if not streams or not gaps:
+    if not device.streams or not gaps:
         return
     at = array("q", sorted({instant for gap in gaps for instant in (gap.begin - 1, gap.end)}))
     after: dict[int, int] = {}
     copies: dict[int, tuple[str, int]] = {}
     ends = {gap.end for gap in gaps}
-    for rows in read_rows(space, [RowsOf(line=line, stats=(_LAUNCH, _COPIED), at=at) for line in streams]):
+    for rows in read_rows(space, [RowsOf(line=line, stats=(device.launch, _COPIED), at=at) for line in device.streams]):
         names = space.plane_of(rows.line).event_names
         for row, (start, duration) in enumerate(zip(rows.start_ps, rows.duration_ps, strict=True)):
-            id, said = rows.stats[_LAUNCH][row], rows.stats[_COPIED][row]
+            id, said = rows.stats[device.launch][row], rows.stats[_COPIED][row]
             if start in ends and isinstance(id, int):
                 after[start] = id
             name = names.get(rows.metadata_id[row], "")

@@ -17,6 +17,7 @@ from .extents import extents
 from .peaks import ordinal, tpu_name, tpu_rates
 from .scan import NO_STEP, Buckets, Line, Pair, Plane, Progress, Space, Totals, TotalsOf, read_totals, union
 from .timeline import lanes
+from .tpu_idle import tpu_idle
 from .tpu_ops import TpuOp, link, needs_program, paired, subject, tpu_op, weight
 from .tpu_steps import DeviceSteps, device_steps
 
@@ -46,6 +47,8 @@ def read_tpus(
         notes += totals.notes
     chips_read = [cores for cores in ready if any(core.totals for core in cores)]
     parts = [_part(cores, steps) for cores in chips_read]
+    reasons = tpu_idle(space, [(cores[0].plane, part) for cores, part in zip(chips_read, parts, strict=True)], steps)
+    parts = [replace(part, idle=idle) for part, idle in zip(parts, reasons, strict=True)]
     if timeline:
         parts = _with_lanes(space, chips_read, parts)
     return parts, instances, [*notes, *(note for core, _ in asked for note in core.notes), *modules.notes]

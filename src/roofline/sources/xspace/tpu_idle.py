@@ -1,0 +1,66 @@
+"""Why TPUs were idle: between two runs of programs, what the host did until it launched the next.
+
+The host's event that enqueues a run has an id (``_p``) that the run on the device repeats (``_c``). Both are by the clock of events. Gaps
+inside of a run are the device's own.
+"""
+
+from array import array
+from collections.abc import Mapping, Sequence
+
+from ..idle import Reasons, source_files
+from ..parts import DevicePart, Extent, IdleKey, IdleTally
+from .idle import IdleDevice, explain
+from .scan import Line, Plane, RowsOf, Space, read_rows, union
+from .steps import HOST_PLANE, Host, Launches
+from .tpu_steps import MODULE_LINE, DeviceSteps
+
+_GIVEN, _TAKEN, _ENQUEUES = "_p", "_c", "EnqueueProgram"
+
+
+def tpu_idle(space: Space, devices: Sequence[tuple[Plane, DevicePart]], steps: DeviceSteps) -> list[Mapping[IdleKey, IdleTally]]:
+    """The reasons of each device's idle time, none where nothing tells."""
+    host = _launches(space)
+    lines = [next((line for line in plane.lines if line.name == MODULE_LINE and line.length), None) for plane, _ in devices]
+    if not host.launches:
+        return [{} for _ in devices]
+    asked = []
+    for (plane, part), line in zip(devices, lines, strict=True):
+        spans = {mark: Extent(begin, end, 0) for begin, end, mark in steps.spans.get(plane.name, ())}
+        streams = [line] if line is not None else []
+        asked.append(IdleDevice(busy=_busy(space, line), steps=spans, streams=streams, users=source_files(part.rows), launch=_TAKEN))
+    found = explain(space, asked, host)
+    return [_at_most(idle.reasons, part.wall_ps - part.busy_ps) for idle, (_, part) in zip(found, devices, strict=True)]
+
+
+def _busy(space: Space, line: Line | None) -> Sequence[int]:
+    """When programs ran."""
+    if line is None:
+        return ()
+    (rows,) = read_rows(space, [RowsOf(line=line)])
+    bounds = array("q", [at for begin, time in zip(rows.start_ps, rows.duration_ps, strict=True) for at in (begin, begin + time)])
+    return union([memoryview(bounds)])[0].tolist()
+
+
+def _launches(space: Space) -> Host:
+    """When and where the host enqueued programs."""
+    host = Host()
+    plane = next((plane for plane in space.planes if plane.name == HOST_PLANE), None)
+    enqueues = [id for id, name in plane.event_names.items() if _ENQUEUES in name] if plane is not None else []
+    if plane is None or not enqueues:
+        return host
+    for rows in read_rows(space, [RowsOf(line=line, stats=(_GIVEN,), only=enqueues) for line in plane.lines if line.length]):
+        given = [(start, id) for start, id in zip(rows.start_ps, rows.stats[_GIVEN], strict=True) if isinstance(id, int)]
+        if given:
+            host.launches.append(Launches(rows.line.row, [start for start, _ in given], [id for _, id in given]))
+    return host
+
+
+def _at_most(reasons: Reasons, idle_ps: int) -> Reasons:
+    """The reasons, cut in proportion where they are of more than the idle time, which is by the device's own clock."""
+    total = sum(tally.time_ps for tally in reasons.values())
+    if total <= idle_ps:
+        return reasons
+    for tally in reasons.values():
+        tally.time_ps = tally.time_ps * idle_ps // total
+        tally.steps = {mark: (gaps, time_ps * idle_ps // total) for mark, (gaps, time_ps) in tally.steps.items()}
+    return reasons
