@@ -20,6 +20,7 @@ from difflib import get_close_matches
 # characters of no width. A name in a file may hold any of them. The page reads this pattern too, so it is one that JavaScript takes.
 UNSAFE = r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 _UNSAFE = re.compile(UNSAFE)
+LONGEST = 1200  # characters of an error: names in files may be of any length
 _STYLE = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
@@ -47,7 +48,8 @@ class RooflineError(Exception):
     """Anything this package refuses to do."""
 
     def __str__(self) -> str:
-        return clean(super().__str__())
+        said = clean(super().__str__())
+        return said if len(said) <= LONGEST else f"{said[: LONGEST // 2]}…{said[-LONGEST // 4 :]}"
 
 
 class UsageError(RooflineError):

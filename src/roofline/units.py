@@ -12,7 +12,7 @@ the unit with the value (``"3.35 TB/s"``); a bare number is in base units.
 import math
 import re
 
-from .errors import UnitError
+from .errors import UnitError, excerpt
 
 DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
@@ -72,6 +72,7 @@ _NUMBER = re.compile(
     r"\s*(?:(?P<digits>[+-]?(?:\d[\d_,]*\.?\d*|\.\d+))(?P<exponent>[eE][+-]?\d+)?|(?P<infinite>[+-]?inf(?:inity)?))\s*(?P<unit>.*?)\s*\Z",
     re.IGNORECASE | re.DOTALL,
 )
+_LONGEST = 400  # characters of a quantity, its unit included
 _LONGEST_EXPONENT = len("e+308")  # longer ones are no floats, and would take for ever as exact numbers
 
 
@@ -109,6 +110,8 @@ def parse(value: str | float, dimension: str) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise UnitError(f"{value!r} is not a quantity; write it like '{_EXAMPLES[dimension]}'")
+    if isinstance(value, str) and len(value) > _LONGEST:
+        raise UnitError(f"{excerpt(value)} is longer than any quantity; write it like '{_EXAMPLES[dimension]}'")
     if isinstance(value, str) and not value.isdecimal() and (" " in value or not _PLAIN.fullmatch(value)):
         digits, divisor, unit = _split(value, dimension)
         found, many, of = _lookup(unit, value, dimension) if unit else (dimension, 1, 1)
@@ -120,7 +123,10 @@ def parse(value: str | float, dimension: str) -> float:
         except OverflowError:
             raise UnitError(f"{value!r} is larger than any quantity; write it like '{_EXAMPLES[dimension]}'") from None
     else:
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:  # a whole number of more than 308 digits
+            raise UnitError(f"a number of so many digits is larger than any quantity; write it like '{_EXAMPLES[dimension]}'") from None
         if isinstance(value, str) and math.isinf(number):
             raise UnitError(f"{value!r} is larger than any quantity; write it like '{_EXAMPLES[dimension]}'")
     if math.isnan(number) or number < 0:

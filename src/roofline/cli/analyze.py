@@ -13,6 +13,7 @@ from ..sources.report_json import stored_report
 from ..workload import Recording
 from .options import (
     Parser,
+    anonymize_options,
     at_least,
     chosen_corrections,
     chosen_machine,
@@ -53,6 +54,7 @@ def parser() -> Parser:
     machine_options(made)
     correction_options(made)
     output_options(made, page=True)
+    anonymize_options(made)
     chart_options(made)
     return made
 

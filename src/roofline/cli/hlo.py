@@ -11,6 +11,7 @@ from ..selection import group
 from ..sources.programs import read
 from .options import (
     Parser,
+    anonymize_options,
     at_least,
     chosen_corrections,
     chosen_machine,
@@ -19,7 +20,7 @@ from .options import (
     machine_options,
     output_options,
 )
-from .output import emit_report
+from .output import emit_report, shared
 from .program_options import chosen_network, chosen_trips, program_options
 from .progress import progress
 
@@ -53,6 +54,7 @@ def parser() -> Parser:
     machine_options(made)
     correction_options(made)
     output_options(made, page=True)
+    anonymize_options(made)
     return made
 
 
@@ -61,7 +63,7 @@ def run(words: Sequence[str]) -> int:
     machine = chosen_machine(args)
     with progress(f"analysing {args.path}"):
         recording = read(Path(args.path), machine, network=chosen_network(args, machine), trips=chosen_trips(args))
-        report = analyze(recording, machine, chosen_corrections(args))
+        report = shared(args, analyze(recording, machine, chosen_corrections(args)))
     groups = group(report.ops, KEYS[args.by], depth=args.depth) if args.by else None
     grouped = (KEYS[args.by], groups, "") if groups is not None else None
     emit_report(

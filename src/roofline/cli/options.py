@@ -178,6 +178,23 @@ def output_options(parser: argparse.ArgumentParser, *, figure: bool = True, page
         figure_options(group, page=page)
 
 
+def anonymize_options(parser: argparse.ArgumentParser) -> None:
+    """Whether a report is for somebody else."""
+    group = parser.add_argument_group("sharing")
+    group.add_argument(
+        "--anonymize",
+        action="store_true",
+        help="stand-ins for names, paths, hosts and scopes in every output; what remains is listed: --anonymize -o run.html",
+    )
+    group.add_argument(
+        "--anonymize-key",
+        metavar="WORD",
+        default="",
+        help="a secret from which stand-ins are made: with the same one, one name has one stand-in in all reports, and nobody else can "
+        "test a guess (default: none)",
+    )
+
+
 FIGURES = (".svg", ".png", ".pdf")
 PAGES = (".html", ".htm")
 MARKDOWN = (".md", ".markdown")

@@ -69,6 +69,16 @@ def emit_report(
         draw(args, roofline_chart(report, theme=args.theme))
 
 
+def shared(args: argparse.Namespace, report: Report) -> Report:
+    """The report as it leaves the house, if it shall."""
+    if not args.anonymize:
+        return report
+    from ..analysis.anonymizing import REMAINS, anonymized
+
+    talk(f"anonymized; what remains: {REMAINS}")
+    return anonymized(report, args.anonymize_key)
+
+
 def draw(args: argparse.Namespace, axes: "Axes") -> None:
     """A figure into the file the options name."""
     from ..render.plot import save

@@ -24,7 +24,7 @@ from ..selection import PLACES, Group, group, group_parts, narrow, select
 from ..units import parse
 from ..workload import Recording, Workload
 from .options import chosen_corrections, chosen_machine, chosen_throughput
-from .output import emit_report
+from .output import emit_report, shared
 from .terminal import chart
 
 UNITS = (*COMPUTE_UNITS, *MEMORY_UNITS, *LINK_UNITS)
@@ -57,6 +57,7 @@ def emit_stored(args: argparse.Namespace, report: Report) -> None:
 
 def _emit(args: argparse.Namespace, workload: Workload, report: Report, names: Sequence[str]) -> None:
     """The report in every format asked for; the table shows the selected ops."""
+    report = shared(args, report)
     part = narrow(report, step=args.step, device=args.device, host=args.host)
     _check_filters(args, part)
     shown = select(
@@ -148,7 +149,7 @@ def _groups(args: argparse.Namespace, report: Report, shown: Sequence[OpInfo]) -
 
 def _against(args: argparse.Namespace, workload: Workload, shown: Sequence[OpInfo], page: Paper) -> list[str]:
     """The model compared with the counters, where counters were given."""
-    if not args.counters:
+    if not args.counters or args.anonymize:  # which lists kernels by their names
         return []
     rows: dict[int, list[Comparison]] = {}
     for row in model_against_counters(workload):

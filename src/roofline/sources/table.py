@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from ..cost import Cost
 from ..dtypes import dtype
-from ..errors import RooflineError, SourceError, did_you_mean
+from ..errors import RooflineError, SourceError, did_you_mean, excerpt
 from ..machine import Machine
 from ..resource import HBM, MEMORY_UNITS, UNNAMED_WORK, Resource, named
 from ..units import parse
@@ -304,7 +304,10 @@ def _quantity(cell: Cell, column: Column, dimension: str) -> float | None:
     if isinstance(cell, float) and cell != cell:  # NaN is how data frames write a missing number
         return None
     text = f"{cell} {column.unit}" if column.unit and re.fullmatch(r"[-+\d.,_eE]+", str(cell).strip()) else cell
-    return parse(text, dimension)
+    number = parse(text, dimension)
+    if number == INFINITE:
+        raise SourceError(f"{excerpt(str(cell))} is infinite; leave the cell empty if it is unknown")
+    return number
 
 
 def _merge(ops: list[Op]) -> list[Op]:

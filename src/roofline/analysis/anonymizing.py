@@ -1,0 +1,178 @@
+"""A report that can leave the house: names, paths, hosts and scopes are stand-ins.
+
+A stand-in is made of the name and a key alone, so one name has one stand-in in every report that is anonymized with that key, and reports
+can still be compared. Words that XLA itself uses (opcodes, ``fusion.12``, ``while/body``) stay, as do numbers behind a name (``layer_3``).
+"""
+
+import hmac
+import re
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import PurePosixPath
+
+import msgspec
+
+from ..errors import MachineError
+from ..hlo.ir.opcodes import OPCODES
+from ..machines.catalogue import catalogue_card
+from ..report import Report
+
+REMAINS = "chip and device names, opcodes, shapes and number formats in notes, counts, times, costs, line numbers"
+NOTE = f"anonymized: names, paths, hosts and scopes are stand-ins; what remains: {REMAINS}"
+_OWN_WORDS = frozenset(
+    word
+    for opcode in (
+        *(*OPCODES, "fusion", "wrapped", "loop", "input", "kernel", "start", "done", "update", "body", "cond", "condition"),
+        *("jit", "pjit", "jvp", "vmap", "transpose", "checkpoint", "rematted_computation", "computation", "branch", "scan", "remat"),
+        *("dot_general", "conv_general_dilated", "mul", "sub", "div", "max", "min", "neg", "exp", "log", "sqrt", "rsqrt", "integer_pow"),
+        *("reduce_sum", "reduce_max", "broadcast_in_dim", "convert_element_type", "dynamic_slice", "dynamic_update_slice", "custom"),
+        *(
+            "call",
+            "main",
+            "entry",
+            "train",
+            "step",
+            "eval",
+            "forward",
+            "backward",
+            "memcpy",
+            "memset",
+            "memcpyh2d",
+            "memcpyd2h",
+            "memcpyd2d",
+        ),
+        *("h2d", "d2h", "d2d", "parameter", "argument", "arg", "param", "output", "temp"),
+    )
+    for word in re.split(r"[^a-z0-9]+", opcode.lower())
+)
+_NUMBERED = re.compile(r"(?P<base>.*?)(?P<number>[._-]?\d+(?:[._]\d+)*)?", re.DOTALL)
+_PIECE = re.compile(r"[^\s/()\[\]<>{}'\"`,;:=]+")
+_PLACE = re.compile(r"(?P<file>.*?)(?P<line>(?::\d+)*)", re.DOTALL)
+_PATH_IN_TEXT = re.compile(r"(?:[\w.+~-]*/)+[\w.+~-]+|[\w+~-]+\.(?:py|pyx|cc|cpp|cu|c|h|pb|gz|json|jsonl|csv|txt|hlo|mlir|parquet|toml)\b")
+_LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")  # digits would look like the number of a layer
+_SHORTEST = 3  # letters of a piece of a name that is looked for in messages
+
+
+def anonymized(report: Report, key: str = "") -> Report:
+    """The report with stand-ins for names; a note in it says so, and what remains."""
+    names = _Names(key)
+    data = msgspec.to_builtins(report)
+    _walk(data, names)
+    data["input"]["notes"] = [*data["input"]["notes"], NOTE]
+    return msgspec.convert(data, Report)
+
+
+class _Names:
+    """The stand-ins of one report."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key.encode("utf-8", "surrogatepass")
+        self.pieces: dict[str, str] = {}  # what a message may repeat of a name
+        self._known: re.Pattern[str] | None = None  # all of them, once messages are read
+
+    def stand_in(self, word: str, kind: str) -> str:
+        digest = hmac.new(self._key, word.encode("utf-8", "surrogatepass"), sha256).hexdigest()[:8]
+        found = f"{kind}-{digest.translate(_LETTERS)}"
+        if len(word) >= _SHORTEST:
+            self.pieces[word] = found
+        return found
+
+    def name(self, text: str, kind: str = "op") -> str:
+        """A stand-in for each piece of a name that is not XLA's own word; numbers behind it stay."""
+        return _PIECE.sub(lambda piece: self._piece(piece[0], kind), text)
+
+    def _piece(self, word: str, kind: str) -> str:
+        if all(part in _OWN_WORDS or part.isdigit() or not part for part in re.split(r"[^a-z0-9]+", word.lower())):
+            return word
+        match = _NUMBERED.fullmatch(word)
+        base, number = (match["base"], match["number"] or "") if match else (word, "")
+        if not base or len(number) > 8:
+            base, number = word, ""
+        found = self.stand_in(base, kind) + number
+        if len(word) >= _SHORTEST:
+            self.pieces[word] = found
+        return found
+
+    def path(self, text: str, kind: str = "file") -> str:
+        """A stand-in for a path; its last extension and the line behind it stay."""
+        match = _PLACE.fullmatch(text)
+        file, line = (match["file"], match["line"]) if match else (text, "")
+        if not file:
+            return text
+        suffix = PurePosixPath(file).suffix
+        found = self.stand_in(file, kind) + (suffix if suffix[1:].isalnum() and len(suffix) < 9 else "")
+        for known in (file, PurePosixPath(file).name, PurePosixPath(file).stem):
+            if len(known) >= _SHORTEST:
+                self.pieces.setdefault(known, found)
+        return found + line
+
+    def text(self, words: str) -> str:
+        """A message without any name, or piece of one, that stands elsewhere in the report, and without paths."""
+        if self._known is None:
+            longest_first = sorted(self.pieces, key=len, reverse=True)
+            self._known = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, longest_first)) or '(?!)'})(?![A-Za-z0-9])")
+        words = self._known.sub(lambda match: self.pieces[match[0]], words)
+        return _PATH_IN_TEXT.sub(lambda match: match[0] if _is_own(match[0]) else self.stand_in(match[0], "path"), words)
+
+
+def _is_own(word: str) -> bool:
+    """Whether what looks like a path is a stand-in, a unit (B/s, FLOP/s), or a resource (matrix/bf16)."""
+    parts = re.split(r"[/.]", word)
+    return any(re.search(r"-[a-p]{8}", part) for part in parts) or re.fullmatch(r"\w{1,12}/(?:s|B|hop|\w{2,5}\d{0,2})", word) is not None
+
+
+Rule = Callable[["_Names", str], str]
+# By the end of the path to a value: lists are left out of paths.
+_RULES: dict[tuple[str, ...], Rule] = {
+    ("input", "files"): lambda names, text: names.path(text, "input"),
+    ("input", "hosts"): lambda names, text: names.stand_in(text, "host"),
+    ("devices", "host"): lambda names, text: names.stand_in(text, "host") if text else text,
+    ("ops", "name"): _Names.name,
+    ("ops", "module"): lambda names, text: names.name(text, "program"),
+    ("ops", "scope"): lambda names, text: names.name(text, "scope"),
+    ("ops", "location"): _Names.path,
+    ("steps", "name"): lambda names, text: names.name(text, "step"),
+    ("idle", "location"): _Names.path,
+    ("tensor",): _Names.name,
+}
+_TEXTS = ("label", "message", "notes", "note", "summary", "title", "activity", "levers")
+_NAMES_IN = ("memory", "timeline")  # whose names and scopes are those of arrays
+
+
+def _walk(data: dict[str, object], names: _Names) -> None:
+    """Replaces names first, then what messages repeat of them."""
+    _machine(data, names)
+    _each(data, (), lambda place, text: _named(place, text, names))
+    _each(data, (), lambda place, text: names.text(text) if place[-1] in _TEXTS else text)
+
+
+def _named(place: tuple[str, ...], text: str, names: _Names) -> str:
+    for end, rule in _RULES.items():
+        if place[-len(end) :] == end:
+            return rule(names, text)
+    if place[0] in _NAMES_IN and place[-1] in ("name", "scope", "location", "program"):
+        return names.path(text) if place[-1] == "location" else names.name(text)
+    return text
+
+
+def _machine(data: dict[str, object], names: _Names) -> None:
+    """A machine of the user's own has a name of the user's own."""
+    machine = data["machine"]
+    assert isinstance(machine, dict)
+    try:
+        catalogue_card(str(machine["name"]))
+    except MachineError:
+        machine["name"] = names.stand_in(str(machine["name"]), "machine")
+        machine["title"] = names.stand_in(str(machine["title"]), "machine") if machine["title"] else ""
+
+
+def _each(value: object, place: tuple[str, ...], change: Callable[[tuple[str, ...], str], str]) -> object:
+    """Every text in a tree of JSON values, changed where it stands."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            value[key] = _each(inner, (*place, key), change)
+    elif isinstance(value, list | tuple):
+        return [_each(inner, place, change) for inner in value]
+    elif isinstance(value, str) and place:
+        return change(place, value)
+    return value

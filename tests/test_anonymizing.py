@@ -1,0 +1,91 @@
+"""A report that leaves the house names nobody's code, files or hosts, and is otherwise the same."""
+
+import json
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import roofline as rl
+from roofline.analysis.anonymizing import NOTE, anonymized
+from roofline.cli import main
+from roofline.machine import Machine
+from roofline.report import Report
+
+DATA = Path(__file__).parent / "data"
+SECRET = ("secret", "falcon", "gandalf", "mordor", "alice")
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Report:
+    path = tmp_path / "secret_falcon.jsonl"
+    rows = [
+        {
+            "name": f"secret_kernel.{n}",
+            "category": "dot",
+            "module": "jit_gandalf",
+            "scope": f"falcon/layer_{n}/mordor/dot_general",
+            "location": f"/home/alice/falcon_model.py:{n + 7}",
+            "time": 1e-3 * (n + 1),
+            "flops": 1e9,
+            "bytes": 1e8,
+            "dtype": "bf16",
+        }
+        for n in range(4)
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return rl.analyze(path, Machine.of("falcon-card", {"matrix/bf16": 1e14, "hbm": 1e12}))
+
+
+def test_no_name_of_the_users_is_left_anywhere(report: Report) -> None:
+    told = rl.to_json(anonymized(report)).decode()
+    assert any(word in rl.to_json(report).decode() for word in SECRET)
+    assert [word for word in SECRET if word in told.lower()] == []
+    assert NOTE in told
+    for view in (rl.text(anonymized(report)), str(anonymized(report))):
+        assert [word for word in SECRET if word in view.lower()] == []
+
+
+def test_every_figure_and_what_xla_calls_things_stays(report: Report) -> None:
+    told = anonymized(report)
+    for before, after in zip(report.ops, told.ops, strict=True):
+        assert msgspec.structs.replace(before, name="", module="", scope="", location="", label="", notes=()) == msgspec.structs.replace(
+            after, name="", module="", scope="", location="", label="", notes=()
+        )
+        assert after.scope.endswith("/dot_general")
+        # falcon/layer_2/mordor/…: the layer's number stays, and the line's.
+        assert re.search(r"/scope-[a-p]{8}_\d/", after.scope)
+        assert after.location.rpartition(":")[2] == before.location.rpartition(":")[2]
+    assert told.points == report.points
+
+
+def test_one_name_has_one_stand_in_with_a_key_and_another_with_another(report: Report) -> None:
+    once, again, other = anonymized(report, "k"), anonymized(report, "k"), anonymized(report, "l")
+    assert once == again
+    assert {op.module for op in once.ops} != {op.module for op in other.ops}
+    assert len({op.module for op in once.ops}) == 1
+
+
+def test_the_option_reaches_every_output(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "falcon.csv").write_text("name,module,scope,time,hbm\ngandalf,jit_falcon,mordor/add,1 ms,1e9\n")
+    words = ["analyze", "falcon.csv", "--chip", "h100", "--anonymize", "--json", "r.json", "--csv", "r.csv", "-o", "r.html"]
+    assert main(words) == 0
+    said = capsys.readouterr()
+    assert "what remains" in said.err
+    for text in (said.out, *(Path(name).read_text() for name in ("r.json", "r.csv", "r.html"))):
+        assert [word for word in ("gandalf", "mordor", "jit_falcon", "falcon.csv") if word in text] == []
+    # A report that was written earlier is anonymized too.
+    assert main(["analyze", "falcon.csv", "--chip", "h100", "--json", "named.json"]) == 0
+    assert main(["analyze", "named.json", "--anonymize", "--json", "-"]) == 0
+    assert "gandalf" not in capsys.readouterr().out.partition('"schema"')[2]
+
+
+def test_a_real_profile_keeps_its_findings(capsys: pytest.CaptureFixture[str]) -> None:
+    report = rl.analyze(DATA / "h200" / "jax_scan.xplane.pb.gz")
+    told = anonymized(report)
+    assert [finding.kind for finding in told.findings] == [finding.kind for finding in report.findings]
+    files = {op.location.partition(":")[0] for op in report.ops if op.location}
+    assert files
+    assert [file for file in files if file in rl.to_json(told).decode()] == []

@@ -1,0 +1,41 @@
+"""Twenty thousand damaged inputs for every reader: each is read, or refused in one line. `benchmarks/fuzz.py` makes millions."""
+
+import importlib.util
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+_PATH = Path(__file__).parent.parent / "benchmarks" / "fuzz.py"
+_spec = importlib.util.spec_from_file_location("fuzz", _PATH)
+assert _spec is not None
+assert _spec.loader is not None
+fuzz = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(fuzz)
+
+INPUTS, SHARES = 20_000, 20
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_damaged_inputs_are_read_or_refused_in_one_line(share: int, tmp_path: Path) -> None:
+    outcomes: Counter[str] = Counter()
+    for number in range(INPUTS * share // SHARES, INPUTS * (share + 1) // SHARES):
+        kind, said = fuzz.outcome(number, tmp_path)
+        assert kind in ("read", "refused"), f"{sys.executable} {_PATH} --again {number}: {said}"
+        outcomes[kind] += 1
+    assert min(outcomes["read"], outcomes["refused"]) > INPUTS // SHARES // 50
+
+
+def test_every_reader_has_inputs_that_are_read_as_they_are(tmp_path: Path) -> None:
+    for name, reader in fuzz.READERS.items():
+        assert reader.made, name
+        for data in reader.made:
+            path = tmp_path / reader.name
+            path.write_bytes(data)
+            fuzz._read(reader, path, data, 1)
+
+
+def test_an_input_is_made_from_its_number_alone() -> None:
+    assert [fuzz.made(number) for number in range(50)] == [fuzz.made(number) for number in range(50)]
+    assert {fuzz.made(number)[0] for number in range(400)} == {*fuzz.READERS}
