@@ -139,7 +139,7 @@ class Chunks:
         if not self._exact and any(event.ts >= EXACT_US for event in events[:64]):
             self._exact = True
             return self._decode(text)
-        return events
+        return list(events)
 
     def _one_by_one(self, pieces: Sequence[bytes]) -> Sequence[Event]:
         """The events of some pieces; those that are not JSON are counted and left out."""

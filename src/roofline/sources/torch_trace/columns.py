@@ -91,7 +91,7 @@ class Columns:
         """Keep what is needed of some events."""
         groups: dict[str, list[Event]] = {category: [] for category in _WANTED}
         for event in events:
-            group = groups.get(event.cat or "")
+            group = groups.get(event.cat)  # type: ignore[arg-type]
             if group is not None and event.ph == "X":
                 group.append(event)
         for category, mine in groups.items():

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,10 +85,10 @@ def _copy(work: Work, names: Sequence[Any], event: int) -> tuple[str, int]:
 class _Threads:
     """What each thread of the host did at an instant."""
 
-    with_frames = "with_stack=True"
-
     def __init__(self, host: Host, launches: Launches, names: Sequence[Any]) -> None:
         self._host, self._launches, self._names = host, launches, names
+        self.with_frames = "with_stack=True"
+        self.changed: Callable[[str], str] = lambda function: ""  # traces do not say which shapes led to a compilation
         self._known: dict[tuple[tuple[int, int], ...], Activity] = {}
         self._spoken: dict[tuple[int, int], str | Frame] = {}
         self._bounds = [tuple(map(int, np.searchsorted(launches.thread, (number, number + 1)))) for number in range(len(host.bounds))]
@@ -96,10 +96,6 @@ class _Threads:
         telling = host.kind == (PYTHON if self.has_frames else ANNOTATION if (host.kind == ANNOTATION).any() else OP)
         counts = np.bincount(host.thread[telling], minlength=1)
         self.driver: int | None = int(np.argmax(counts))
-
-    def changed(self, function: str) -> str:
-        """Traces do not say which shapes led to a compilation."""
-        return ""
 
     def running_since(self, line: int | None, instant: int | None) -> int | None:
         """In eager mode every launch stands for itself."""

@@ -14,8 +14,8 @@ def uncovered(start: Integers, end: Integers) -> Integers:
     if not len(start):
         return np.zeros(0, np.int64)
     before = np.concatenate(([start[0]], np.maximum.accumulate(end)[:-1]))
-    alone: Integers = np.maximum(end - np.maximum(start, before), 0)
-    return alone
+    left: Integers = np.maximum(end - np.maximum(start, before), 0)
+    return left
 
 
 def merged(start: Integers, end: Integers) -> Integers:
