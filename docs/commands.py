@@ -22,6 +22,7 @@ PAGES = {
     "fusion-report": "fusion_report.md",
     "compare": "comparison.md",
     "jax-compare": "jax.md",
+    "torch-compare": "torch.md",
     "chips": "machines.md",
     "measure": "measure.md",
     "plot": "figures.md",

@@ -134,6 +134,15 @@ def test_without_jax_there_is_theory_alone(capsys: Capture, monkeypatch: pytest.
     assert "hand counts only: jax is not installed" in text
 
 
+def test_without_torch_there_is_theory_alone(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert main(["torch-compare"]) == 0
+    text = capsys.readouterr().out
+    assert "6,979,321,856" in text
+    assert "7,516,192,768" in text
+    assert "hand counts only: torch is not installed" in text
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -47,6 +47,7 @@ def commands() -> Iterator[tuple[list[str], argparse.ArgumentParser]]:
         "chips": [],
         "fuse": ["gelu", "add", "--shape", "32x64"],
         "jax-compare": [],
+        "torch-compare": [],
     }
     for name, words in plain.items():
         yield [name, *words], module_of(name).parser()

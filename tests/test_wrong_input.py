@@ -34,6 +34,7 @@ COMMAND_LINES = {
     "fusion-report": "fusion-report program.hlo",
     "compare": "compare ops.csv ops.csv",
     "jax-compare": "jax-compare",
+    "torch-compare": "torch-compare",
     "chips": "chips",
     "measure": "measure --quick",
     "cache": "cache",
@@ -42,7 +43,7 @@ COMMAND_LINES = {
     **{f"plot {name}": f"plot {name} {figure.example} -o figure.svg" for name, figure in FIGURES.items()},
 }
 # Valid ones run programs, measure or wait for a browser: only what is refused at once is tried.
-ACTING = ("capture", "serve", "jax-compare", "measure")
+ACTING = ("capture", "serve", "jax-compare", "torch-compare", "measure")
 SIDE_EFFECTS = ("--help", "--clear", "--open", "--cache", "--output", "--json", "--csv", "--parquet", "--counters", "--lint")
 SLOW = ("plot", "cross")  # a figure or a search takes a while: fewer values are tried
 
@@ -118,6 +119,8 @@ def test_wrong_sizes(line: str, value: str, capsys: pytest.CaptureFixture[str]) 
         "serve --workers 0",
         "jax-compare no_such_module:f --args 8x8",
         "jax-compare --size -1",
+        "torch-compare --dtype nonsense",
+        "torch-compare --args 8x8",
         "measure --quick -o machine.json",
         "measure --quick -o no-such-folder/machine.toml",
         "completion nonsense",

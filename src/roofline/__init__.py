@@ -26,6 +26,7 @@ from .integrations import show_reports_in_notebooks
 if TYPE_CHECKING:
     from . import formulas as formulas
     from . import jax as jax
+    from . import torch as torch
     from . import units as units
     from .analysis import analyze as analyze
     from .analysis import price as price
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
     from .solving import Crossing as Crossing
     from .solving import cross as cross
     from .sources import read as read
+    from .torch_ops import forget as forget_op  # noqa: F401
+    from .torch_ops import register as register_op  # noqa: F401
     from .workload import Op as Op
     from .workload import Recording as Recording
     from .workload import Workload as Workload
@@ -88,9 +91,11 @@ _HOMES = {
     "show": "integrations.notebook",
     **dict.fromkeys(("plot", "rows", "save", "text"), "render.views"),
     "to_json": "render.export",
+    "forget_op": "torch_ops:forget",
+    "register_op": "torch_ops:register",
     **dict.fromkeys(("Op", "Recording", "Workload"), "workload"),
 }
-_MODULES = ("formulas", "jax", "units")
+_MODULES = ("formulas", "jax", "torch", "units")
 _ERRORS = ("FormulaError", "MachineError", "MissingExtra", "OutputError", "RooflineError", "SourceError", "UnitError", "UsageError")
 __all__ = sorted([*_HOMES, *_MODULES, *_ERRORS, "capture"])
 

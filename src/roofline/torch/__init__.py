@@ -22,8 +22,6 @@ from ..machine import Machine
 from ..machines import load
 from ..placement import IDEAL, Corrections
 from ..report import Report
-from ..torch_ops import forget as forget
-from ..torch_ops import register as register
 from ..workload import PeakMemory, Recording, Workload
 from .arguments import tensors_in
 from .fusion import fused
@@ -80,31 +78,26 @@ def trace(function: Callable[..., Any], *, backward: bool = False) -> Callable[.
 
     def traced(*args: Any, **kwargs: Any) -> Traced:
         mode = fake.FakeTensorMode()
-        recorder = Recorder(torch, mode)
         is_module = isinstance(own, torch.nn.Module)
         name = type(own).__name__ if is_module else getattr(own, "__name__", "function")
-        tensors = tensors_in(torch, [args, kwargs, dict(own.state_dict(keep_vars=True)) if is_module else {}])
-        device = next((one.device for one in tensors if one.device.type != "meta"), None)
-
-        def without_data(value: Any) -> Any:
-            return _without_data(torch, mode, recorder, device, value)
-
+        weights = dict((*own.named_parameters(), *own.named_buffers())) if is_module else {}
+        tensors = tensors_in(torch, [args, kwargs, weights])
+        device = next((one.device for one in tensors if one.device.type != "meta"), torch.device("meta"))
+        recorder = Recorder(torch, mode, device)
         with _restored(recorder, _reached(torch, own, args, kwargs)), mode:
-            arguments, options = torch.utils._pytree.tree_map(without_data, (args, kwargs))
+            arguments, options = torch.utils._pytree.tree_map_only(torch.Tensor, recorder.stand_in, (args, kwargs))
             call = own
             if is_module:
                 recorder.name_modules(own)
-                swapped = {key: without_data(one) for key, one in (*own.named_parameters(), *own.named_buffers())}
-                call = _called(torch, own, swapped)
+                call = _called(torch, own, {key: recorder.stand_in(one) for key, one in weights.items()})
             try:
                 with recorder.watching():
                     result = call(*arguments, **options)
                     if backward:
                         _gradients(torch, recorder, result, name)
-            except torch._subclasses.fake_tensor.DataDependentOutputException as error:
-                raise UsageError(
-                    f"{name}: {_first_line(error)} needs the data of a tensor; without a device there are only shapes"
-                ) from None
+            except fake.DataDependentOutputException as error:
+                word = "a value is read (.item(), bool(tensor))" if "_local_scalar_dense" in str(error) else _first_line(error)
+                raise UsageError(f"{name}: {word}: that needs data, and here are only shapes; pass the value as an argument") from None
             left = [*tensors_in(torch, result), *recorder.gradients()]
             memory = recorder.memory.peak(name, recorder.storages_of(left))
             kept = recorder.numbers_of(left) | recorder.arguments()
@@ -116,18 +109,6 @@ def trace(function: Callable[..., Any], *, backward: bool = False) -> Callable[.
 def _called(torch: Any, module: Any, swapped: dict[str, Any]) -> Callable[..., Any]:
     """A call of a module with other tensors as its parameters and buffers."""
     return lambda *args, **kwargs: torch.func.functional_call(module, swapped, args, kwargs)
-
-
-def _without_data(torch: Any, mode: Any, recorder: Recorder, device: Any, value: Any) -> Any:
-    """A tensor of the same shape without data; anything else as it is. Those on ``meta`` join the others' device."""
-    if not isinstance(value, torch.Tensor):
-        return value
-    if value.device.type == "meta" and device is not None:
-        made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device, requires_grad=value.requires_grad)
-    else:
-        made = mode.from_tensor(value)
-    recorder.hold_argument(made)
-    return made
 
 
 def _gradients(torch: Any, recorder: Recorder, result: Any, name: str) -> None:

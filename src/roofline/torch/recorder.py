@@ -23,6 +23,7 @@ FREE = frozenset(
     f"aten::{name}"
     for name in (
         *("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view", "_reshape_alias", "resize_", "set_"),
+        *("unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk"),
         *("lift_fresh", "lift_fresh_copy", "is_same_size", "record_stream", "_local_scalar_dense", "_has_compatible_shallow_copy_type"),
         *(
             "_assert_async",
@@ -69,9 +70,9 @@ class Given(Struct, frozen=True):
 class Recorder:
     """The calls of one function, in order, and its memory."""
 
-    def __init__(self, torch: Any, without_data: Any) -> None:
-        """``without_data`` is the mode whose tensors stand for those of the program."""
-        self._torch, self._without_data = torch, without_data
+    def __init__(self, torch: Any, without_data: Any, device: Any) -> None:
+        """``without_data`` is the mode whose tensors stand for those of the program; where some are on ``meta``, all are on ``device``."""
+        self._torch, self._without_data, self._device = torch, without_data, device
         self._path: list[str] = []
         self._names: dict[int, str] = {}
         self._origins: dict[int, tuple[str, str]] = {}
@@ -90,10 +91,19 @@ class Recorder:
         for name, part in root.named_modules():
             self._names[id(part)] = "/".join(word for word in (prefix, name.replace(".", "/")) if word)
 
-    def hold_argument(self, tensor: Any) -> None:
-        """A tensor without data that stands for an argument or weight."""
-        self.memory.hold_argument(tensor)
-        self._given.setdefault(id(tensor), Given(tensor, tensor, None))
+    def stand_in(self, tensor: Any) -> Any:
+        """The tensor without data that stands for an argument, weight or constant of the program."""
+        if id(tensor) not in self._given:
+            if tensor.device != self._device and "meta" in (tensor.device.type, self._device.type):
+                like = {"dtype": tensor.dtype, "device": self._device, "requires_grad": tensor.requires_grad}
+                with self.paused():
+                    made = self._torch.empty_strided(tensor.shape, tensor.stride(), **like)
+            else:
+                made = self._without_data.from_tensor(tensor)
+            self.memory.hold_argument(made)
+            self._given[id(tensor)] = Given(tensor, made, tensor.grad if tensor.is_leaf else None)
+            self._given[id(made)] = Given(made, made, None)
+        return self._given[id(tensor)].without_data
 
     def gradients(self) -> list[Any]:
         """The gradients that arguments, weights and constants received."""
@@ -168,15 +178,13 @@ class Recorder:
         self.calls.append(Seen(call=call, scope=scope, location=location, phase=phase, again=again, reads=reads, writes=writes))
 
     def _without(self, tensor: Any) -> Any:
-        """The tensor without data that stands for one; one that no recorded operator made is a weight or constant, as an argument is."""
-        if id(tensor) in self._given:
-            return self._given[id(tensor)].without_data
-        is_fake = self._without_data.is_our_fake(tensor)
-        fake = tensor if is_fake else self._without_data.from_tensor(tensor)
-        if not is_fake or fake.untyped_storage()._cdata not in self.memory.known:
-            self.memory.hold_argument(fake)
-            self._given[id(tensor)] = Given(tensor, fake, tensor.grad if tensor.is_leaf else None)
-        return fake
+        """The tensor without data that an operator runs on: one that no recorded operator made is a weight or constant."""
+        if not self._without_data.is_our_fake(tensor):
+            return self.stand_in(tensor)
+        if tensor.untyped_storage()._cdata not in self.memory.known:
+            self.memory.hold_argument(tensor)
+            self._given[id(tensor)] = Given(tensor, tensor, None)
+        return tensor
 
     def _numbered(self, tensors: Sequence[Any]) -> tuple[tuple[int, int], ...]:
         """The memory of these tensors by number, each with the bytes of the largest of them there."""

@@ -12,7 +12,7 @@ from ..torch_ops.traffic import traffic
 from ..workload import Avoidable, Op
 from .recorder import Seen
 
-UNPRICED = "no price for this operator: register one with roofline.torch.register"
+UNPRICED = "no price for this operator: register one with roofline.register_op"
 AGAIN = Avoidable(
     kind="recomputation",
     instead=NOTHING,

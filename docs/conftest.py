@@ -1,0 +1,5 @@
+"""Pages whose snippets need a framework that is not installed are left out."""
+
+from importlib.util import find_spec
+
+collect_ignore = [] if find_spec("torch") else ["torch.md"]

@@ -1,0 +1,273 @@
+"""PyTorch modules and functions priced without a device: forward, backward, scopes, memory, fusion, and beside other counters."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn import functional  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+
+import roofline as rl  # noqa: E402
+from roofline.cli import main  # noqa: E402
+from roofline.report import Report  # noqa: E402
+from roofline.torch import trace  # noqa: E402
+from roofline.torch.comparison import compare_block  # noqa: E402
+from roofline.torch.recorder import whole_attention  # noqa: E402
+from roofline.torch_ops import Call, price  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
+
+
+class Block(nn.Module):
+    """A transformer block with grouped keys and values."""
+
+    def __init__(self, width: int = 32, heads: int = 4, kv_heads: int = 4, causal: bool = True) -> None:
+        super().__init__()
+        self.heads, self.kv_heads, self.causal = heads, kv_heads, causal
+        head = width // heads
+        self.norm, self.q, self.kv = nn.LayerNorm(width), nn.Linear(width, width), nn.Linear(width, 2 * kv_heads * head)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x: Any) -> Any:
+        batch, length, width = x.shape
+        y = self.norm(x)
+        q = self.q(y).view(batch, length, self.heads, -1).transpose(1, 2)
+        k, v = self.kv(y).view(batch, length, 2, self.kv_heads, -1).permute(2, 0, 3, 1, 4)
+        gqa = self.heads != self.kv_heads
+        heads = functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal, enable_gqa=gqa)
+        return x + self.mlp(heads.transpose(1, 2).reshape(batch, length, width))
+
+
+def meta(*shape: int, of: Any = torch.float32) -> Any:
+    return torch.empty(shape, dtype=of, device="meta")
+
+
+def matrix_flops(report: Report) -> float:
+    return sum(amount or 0 for op in report.ops for name, amount in op.work.items() if name.startswith("matrix/"))
+
+
+def test_the_block_has_the_flop_of_the_formula() -> None:
+    found = compare_block(rl.dtype("bf16"))
+    # 24·tokens·width² of products, and 2·batch·length²·width of causal attention, twice that for the full square
+    products, square = 24 * 1024 * 512**2, 4 * 2 * 512**2 * 512
+    assert found.flops == products + square / 2 == 6_979_321_856
+    said = {one.way: one.flops for one in found.counts}
+    assert said["by hand: products, causal half"] == found.flops
+    assert said["roofline: products, full square"] == said["FlopCounterMode"] == products + square
+    assert said["torch.profiler with_flops"] is not None
+    assert said["torch.profiler with_flops"] < found.flops  # it has no count for attention
+    assert all(one.why for one in found.counts if one.flops != found.flops and not one.way.startswith("by hand"))
+
+
+MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[tuple[int, ...], ...]]] = {
+    "linear": (lambda: nn.Linear(16, 24), ((8, 16),)),
+    "mlp": (lambda: nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 4)), ((2, 8, 16),)),
+    "conv1d": (lambda: nn.Conv1d(4, 6, 3, padding=1), ((2, 4, 16),)),
+    "conv2d": (lambda: nn.Conv2d(3, 8, 3, padding=1, stride=2), ((2, 3, 17, 17),)),
+    "grouped conv2d forward": (lambda: nn.Conv2d(8, 8, 3, groups=4, dilation=2), ((2, 8, 15, 15),)),
+    "conv3d": (lambda: nn.Conv3d(2, 4, 2), ((1, 2, 5, 6, 7),)),
+    "transposed": (lambda: nn.ConvTranspose2d(6, 4, 3, stride=2, padding=1, output_padding=1), ((2, 6, 7, 7),)),
+    "block": (Block, ((2, 16, 32),)),
+    "full block": (lambda: Block(causal=False), ((2, 16, 32),)),
+    "grouped heads": (lambda: Block(kv_heads=2), ((2, 16, 32),)),
+    "multihead": (lambda: _Attending(), ((2, 16, 32),)),
+    "encoder layer": (lambda: nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, dropout=0.1), ((2, 16, 32),)),
+    "gru": (lambda: nn.GRUCell(8, 16), ((4, 8),)),
+}
+
+
+class _Attending(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(32, 4, batch_first=True)
+
+    def forward(self, x: Any) -> Any:
+        return self.attention(x, x, x, need_weights=False)[0]
+
+
+@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("backward", [False, True])
+def test_flop_counter_mode_says_the_same_by_its_convention(name: str, backward: bool) -> None:
+    if backward and "forward" in name:
+        pytest.skip("FlopCounterMode counts the weights' gradient of a grouped convolution as if it had one group")
+    make, shapes = MODULES[name]
+    with torch.device("meta"):
+        module = make()
+    args = [meta(*shape) for shape in shapes]
+    with whole_attention(torch), FlopCounterMode(display=False) as peer:
+        out = module(*args)
+        if backward:
+            out.backward(torch.empty_like(out))
+    found = trace(module, backward=backward)(*args)
+    assert sum(price(seen.call).by_convention.get("flop_counter", 0) for seen in found.calls) == peer.get_total_flops()
+    assert all(price(seen.call).is_priced for seen in found.calls), [s.call.op for s in found.calls if not price(s.call).is_priced]
+
+
+def test_ops_have_their_module_line_and_phase() -> None:
+    report = rl.torch.analyze(nn.Sequential(Block(), Block()), chip="h100", backward=True)(meta(2, 16, 32))
+    products = [op for op in report.ops if op.category == "matmul"]
+    assert {op.scope for op in products} == {f"{layer}/{part}" for layer in (0, 1) for part in ("q", "kv", "mlp/0", "mlp/2")}
+    forward = {(op.scope, op.location) for op in products if op.phase == "forward"}
+    backward = {(op.scope, op.location) for op in products if op.phase == "backward"}
+    assert forward == backward
+    assert all(location.startswith("test_torch.py:") for _, location in forward)
+
+
+def test_a_training_step_is_analysed_and_leaves_everything_as_it_was() -> None:
+    model = Block()
+    optimizer = torch.optim.AdamW(model.parameters())
+    x = torch.randn(2, 16, 32)
+
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    step(x)
+    weights = [one.detach().clone() for one in model.parameters()]
+    gradients = [one.grad for one in model.parameters()]
+    state = {key: dict(values) for key, values in optimizer.state.items()}
+    report = rl.torch.analyze(step, chip="h100")(x)
+    assert {op.phase for op in report.ops} == {"forward", "backward"}
+    assert any(op.name == "addcdiv_" for op in report.ops)
+    assert all(torch.equal(before, now) for before, now in zip(weights, model.parameters(), strict=True))
+    assert all(before is now.grad for before, now in zip(gradients, model.parameters(), strict=True))
+    assert {key: dict(values) for key, values in optimizer.state.items()} == state
+    step(x)  # still runs
+
+
+def test_a_checkpoint_computes_forward_again_and_the_model_did_not_need_it() -> None:
+    class Checkpointed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.block = Block()
+
+        def forward(self, x: Any) -> Any:
+            return checkpoint(self.block, x, use_reentrant=False)
+
+    plain = rl.torch.analyze(Block(), chip="h100", backward=True)(meta(2, 16, 32))
+    report = rl.torch.analyze(Checkpointed(), chip="h100", backward=True)(meta(2, 16, 32))
+    forward = rl.torch.analyze(Block(), chip="h100")(meta(2, 16, 32))
+    last = 2 * 2 * 16 * 128 * 32  # checkpointing stops before the last product, whose result nothing needs
+    assert matrix_flops(report) == matrix_flops(plain) + matrix_flops(forward) - last
+    again = [op for op in report.ops if op.unneeded]
+    assert sum(op.unneeded["recomputed"] for op in again) > 0
+    assert plain.memory is not None
+    assert report.memory is not None
+
+
+def test_peak_memory_is_what_is_live_at_once() -> None:
+    def three(x: Any) -> Any:
+        y = x + 1  # x and y
+        z = y * 2  # x, y and z: the peak
+        del y
+        return z.sum()
+
+    memory = rl.torch.analyze(three, chip="h100")(meta(1024)).memory
+    assert memory is not None
+    assert memory.peak_bytes == 3 * 4096
+    assert memory.arguments == 4096
+
+
+def test_compiling_fuses_a_norm_into_one_kernel_that_reads_and_writes_once() -> None:
+    weight = torch.ones(1024, dtype=torch.bfloat16)
+
+    def norm(x: Any) -> Any:
+        wide = x.float()
+        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
+        return weight * wide.to(torch.bfloat16)
+
+    x = meta(4096, 1024, of=torch.bfloat16)
+    (kernel,) = rl.torch.analyze(norm, chip="h100", compile=True)(x).ops
+    assert kernel.bytes["hbm"] == 2 * (2 * 4096 * 1024 + 1024)
+    eager = rl.torch.analyze(norm, chip="h100")(x)
+    assert len(eager.ops) == 8
+    assert sum(op.work.get("vector/fp32") or 0 for op in eager.ops) == kernel.work["vector/fp32"]
+
+
+def test_fusion_keeps_what_is_used_elsewhere_and_never_runs_a_product_inside() -> None:
+    def forked(x: Any, w: Any) -> Any:
+        y = torch.relu(x)
+        return y @ w + y  # the product needs y, so y is written, and the sum comes after the product
+
+    x, w = meta(64, 64), meta(64, 64)
+    ops = rl.torch.analyze(forked, chip="h100", compile=True)(x, w).ops
+    assert sorted(op.name for op in ops) == ["add", "mm", "relu"]
+
+
+def test_two_reductions_over_different_rows_are_two_kernels() -> None:
+    def both(x: Any) -> Any:
+        y = torch.relu(x)
+        return y.sum(0), y.sum(1)
+
+    ops = rl.torch.analyze(both, chip="h100", compile=True)(meta(64, 32)).ops
+    assert sorted(op.name for op in ops) == ["fused relu sum", "sum"]
+
+
+def test_what_needs_data_is_one_line() -> None:
+    with pytest.raises(rl.UsageError, match=r"a value is read \(.item\(\), bool\(tensor\)\)"):
+        rl.torch.analyze(lambda x: x * x.sum().item(), chip="h100")(meta(8))
+
+
+def test_fp32_runs_as_tf32_where_the_program_allows_it() -> None:
+    before = torch.get_float32_matmul_precision()
+    try:
+        for precision, resource in (("highest", "matrix/fp32"), ("high", "matrix/tf32")):
+            torch.set_float32_matmul_precision(precision)
+            (op,) = rl.torch.analyze(torch.mm, chip="h100")(meta(8, 8), meta(8, 8)).ops
+            assert op.work == {resource: 1024}
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def test_an_operator_of_ones_own_is_unknown_until_it_is_registered() -> None:
+    @torch.library.custom_op("roofline_test::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+    @twice.register_fake
+    def _(x: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x)
+
+    def report() -> Report:
+        return rl.torch.analyze(twice, chip="h100")(meta(8))
+
+    assert report().ops[0].bytes == {"hbm": None}
+
+    def priced(call: Call) -> rl.Cost:
+        return rl.Cost.of({"hbm": 2 * call.all_tensors[0].bytes})
+
+    rl.register_op("roofline_test::twice", priced)
+    try:
+        assert report().ops[0].bytes == {"hbm": 64}
+    finally:
+        rl.forget_op("roofline_test::twice")
+
+
+def test_a_function_is_compared_from_the_command_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_torch_layers.py").write_text("def layer(x, w):\n    return x @ w\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["torch-compare", "my_torch_layers:layer", "--args", "32x64", "bf16[64,16]", "--json", "-"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["schema"] == "roofline.torch-comparison/1"
+    assert answer["flops"] == 2 * 32 * 64 * 16
+    assert {one["way"]: one["flops"] for one in answer["counts"]}["FlopCounterMode"] == answer["flops"]
+
+
+def test_the_backward_pass_of_the_block_recomputes_scores() -> None:
+    found = compare_block(rl.dtype("bf16"), backward=True)
+    said = {one.way: one.flops for one in found.counts}
+    # one more product of the causal half: 2·batch·heads·length²/2·width of a head
+    assert said["roofline: products, what ran"] - said["roofline: products, needed"] == 2 * 2 * 512 * 512 / 2 * 512  # type: ignore[operator]
+    assert said["FlopCounterMode"] == said["roofline: products, full square"]
