@@ -20,6 +20,7 @@ PAGES = {
     "fuse": "fusing.md",
     "hlo": "hlo.md",
     "fusion-report": "fusion_report.md",
+    "whatif": "whatif.md",
     "compare": "comparison.md",
     "jax-compare": "jax.md",
     "torch-compare": "torch.md",

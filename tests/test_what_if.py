@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from roofline.analysis.what_if import what_if
+from roofline.changed_times import anchored, bounds
 from roofline.cli import main
 from roofline.errors import UsageError
 from roofline.hlo.read import parse
@@ -14,7 +15,6 @@ from roofline.hlo.scaling.inputs import dimension_named, dimensions_of, inputs_o
 from roofline.hlo.scaling.scaled import scaled
 from roofline.prediction import Prediction
 from roofline.report import Report
-from roofline.what_if import anchored, bounds
 
 PAIRS = Path(__file__).parent / "data" / "h200" / "pairs"
 TRAIN, MLP, ATTENTION, EXPERTS = (str(PAIRS / f"{name}.xplane.pb.gz") for name in ("train_b4", "mlp_bf16", "attn_plain", "moe_8"))

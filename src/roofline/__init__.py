@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .analysis import analyze as analyze
     from .analysis import price as price
     from .analysis.advice import explain as explain
+    from .analysis.what_if import what_if as what_if
     from .comparison import compare as compare
     from .cost import Cost as Cost
     from .dtypes import dtype as dtype
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
 _HOMES = {
     **dict.fromkeys(("analyze", "price"), "analysis"),
     "explain": "analysis.advice",
+    "what_if": "analysis.what_if",
     "compare": "comparison",
     "Cost": "cost",
     "dtype": "dtypes",

@@ -346,12 +346,26 @@ class StepDeviceShare(Struct, frozen=True, kw_only=True):
     times_s: tuple[Number, ...]
 
 
+class Predicted(Struct, frozen=True, kw_only=True):
+    """What a change would bring: its words for ``roofline whatif``, and the seconds of a step (else of the run) before and after it.
+
+    ``low_s`` and ``high_s`` are the bounds of nine in ten.
+    """
+
+    change: str
+    before_s: Number
+    time_s: Number
+    low_s: Number
+    high_s: Number
+
+
 class Finding(Row, frozen=True, kw_only=True):
     """A diagnosis: what kind, about which ops, in words, and the seconds it could save.
 
     ``saving_s`` is in device-seconds, summed over devices, as ops' times are. ``saving_per_device_s`` is the time saved on the clock of
     the run, the mean over devices; ``saving_per_step_s`` the same of one step, where there are steps. ``after_s`` is what would be left of
-    the run's device-seconds. ``title`` is what the finding is about, in a few words.
+    the run's device-seconds. ``title`` is what the finding is about, in a few words. ``predicted`` is what the change it asks for would
+    bring, where that can be worked out.
     """
 
     kind: str
@@ -363,6 +377,7 @@ class Finding(Row, frozen=True, kw_only=True):
     saving_per_step_s: Number | None = None
     after_s: Number | None = None
     levers: tuple[str, ...] = ()
+    predicted: Predicted | None = None
 
 
 class IdleShare(Struct, frozen=True, kw_only=True):

@@ -143,6 +143,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         by_step,
         len(devices) or len({share.device for share in by_device}),
     )
+    findings = _outlook(findings, recording, made, corrections.lower(machine), calibration)
     bare = recording.kernels and all(op.counters is None for op in workload)
     return Report(
         input=InputInfo(
@@ -203,6 +204,17 @@ def _idle(recording: Recording) -> tuple[IdleInfo, ...]:
         )
         for one in recording.idle
     )
+
+
+def _outlook(
+    findings: tuple[Finding, ...], recording: Recording, made: Sequence[Point], machine: Machine, calibration: Calibration | None
+) -> tuple[Finding, ...]:
+    """What the changes would bring that findings ask for; worked out only where one does."""
+    from .outlook import ASKED, with_outlook  # which few programs need
+
+    if not any(finding.kind in ASKED for finding in findings) or len(recording.workload) > MANY:
+        return findings
+    return with_outlook(findings, recording, made, machine, (calibration or calibration_for(machine)).for_kernels())
 
 
 def _predictions(recording: Recording, machine: Machine, calibration: Calibration | None) -> dict[int, Prediction]:

@@ -1,10 +1,11 @@
 """What if: a report on a program as it is predicted to run after changes, in the schema of every other report."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from ..changed_times import MEASURED, Changed, applied, bounds, changed_op
 from ..errors import UsageError
 from ..hlo.ir.module import HloModule
 from ..machine import Machine
@@ -15,13 +16,14 @@ from ..report import Expected, OpInfo, Point, Report
 from ..sources import read
 from ..sources.embedded import programs_of
 from ..units import rounded, show
-from ..what_if import MEASURED, Changed, applied, bounds, changed_op
 from ..workload import Op, Recording, Workload
 from . import assemble
 from .changes import change
 from .changes.state import State
 from .expectation import expectation
 
+CANDIDATES = ("kernel attention=flash", "grouped", "remat off", "donate", "fuse all", "dtype bf16", "dtype fp8", "graph")
+WORTH = 0.01  # of the time: a change that brings less is not named
 UNCHANGED = "measured"  # the family of ops that keep their times
 EVIDENCE = "measured times of ops that stay, and predictions of those that change, anchored on their measured times"
 
@@ -38,9 +40,37 @@ def what_if(source: Report | str | Path, changes: Sequence[str] | str, machine: 
     recording = read(path, target or (lambda: machine_for(())))
     chip = target or machine_for(recording.devices)
     before = timed(recording, chip)
-    state = State(before, _programs(path, before, chip), chip, calibration_for(chip).for_kernels())
-    change(state, words)
-    return _report(state, before, words)
+    programs, calibration = _programs(path, before, chip), calibration_for(chip).for_kernels()
+
+    def after(some: Sequence[str]) -> Report:
+        state = State(before, dict(programs), chip, calibration)
+        change(state, some)
+        return _report(state, before, some)
+
+    return _best(after) if words == ["best"] else after(words)
+
+
+def _best(after: Callable[[Sequence[str]], Report]) -> Report:
+    """The changes that help this program, each alone in the notes by its time, and all of them together."""
+    found = []
+    for words in CANDIDATES:
+        report = after(words.split())
+        point = _main(report)
+        if point and point.time_s is not None and point.before_s and point.time_s < (1 - WORTH) * point.before_s:
+            found.append((point.time_s / point.before_s, words, report.summary))
+    if not found:
+        report = after(["graph"])
+        return replace(report, input=replace(report.input, notes=(*report.input.notes, "best: no change that is known helps this program")))
+    found.sort()
+    together = after([word for _, words, _ in found for word in words.split()])
+    notes = (*(f"alone: {summary}" for _, _, summary in found), *together.input.notes)
+    return replace(together, input=replace(together.input, notes=notes))
+
+
+def _main(report: Report) -> Point | None:
+    """The average step, or the whole."""
+    whole = [point for point in report.points if point.infeed_outfeed and point.time_s is not None]
+    return next((one for one in whole if one.scope == "average"), next((one for one in whole if one.scope == "total"), None))
 
 
 def _path(source: Report | str | Path) -> str:
@@ -180,8 +210,7 @@ def _point(point: Point, old: Report, ops: Sequence[Op], changed: Mapping[int, C
 
 def _summary(report: Report) -> str:
     """What the changes do to a step, or to the whole, in one sentence."""
-    whole = [point for point in report.points if point.infeed_outfeed and point.time_s is not None]
-    point = next((one for one in whole if one.scope == "average"), next((one for one in whole if one.scope == "total"), None))
+    point = _main(report)
     words = " ".join(report.changes)
     if point is None or point.expected is None or not point.before_s or point.time_s is None:
         return f"{words}: no time can be predicted"

@@ -14,7 +14,8 @@ EXAMPLE = "roofline whatif run.xplane.pb scale batch=x4 dtype fp8"
 
 def parser() -> Parser:
     listed = "\n".join(f"  {usage.ljust(24)}{meaning}" for _, usage, meaning in CHANGES.values())
-    made = Parser("whatif", f"{SUMMARY}\n\nchanges, which combine:\n{listed}", EXAMPLE)
+    best = f"  {'best'.ljust(24)}alone: every change above that helps this program, each by itself in a note, and all together"
+    made = Parser("whatif", f"{SUMMARY}\n\nchanges, which combine:\n{listed}\n{best}", EXAMPLE)
     made.add_argument("path", metavar="PATH", help="profile or compiled program")
     made.add_argument("changes", metavar="CHANGE", nargs="+", help="words of changes, one after the other")
     made.add_argument("--top", type=int, default=12, metavar="N", help="ops to list, those that change the most (default 12)")

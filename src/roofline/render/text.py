@@ -181,7 +181,7 @@ def findings_text(findings: Sequence[Finding], paper: Paper = PLAIN, *, levers: 
     blocks = [paper.paint("What to do next", "bold")]
     for number, finding in enumerate(told[:FINDINGS], start=1):
         blocks.append(paper.paragraph(f"{saving_text(finding)}{finding.message}", f"{number:>2}. ", "    "))
-        blocks += [paper.paragraph(lever, "    - ", "      ") for lever in finding.levers[:levers]]
+        blocks += [paper.paragraph(line, "    - ", "      ") for line in (predicted_text(finding), *finding.levers[:levers]) if line]
     if len(told) > FINDINGS:
         blocks.append(f"    … and {len(told) - FINDINGS} more in --json")
     return "\n".join(blocks) + (f"\n\n{paper.paragraph(fine)}" if fine else "")
@@ -196,6 +196,14 @@ def saving_text(finding: Finding) -> str:
     each = finding.saving_per_device_s
     where = "" if each is None or each == finding.saving_s else " per device"
     return f"saves about {show(rounded(finding.saving_s if each is None else each, 2), 's')}{where}: "
+
+
+def predicted_text(finding: Finding) -> str:
+    """What the change that a finding asks for would bring."""
+    if (found := finding.predicted) is None:
+        return ""
+    before, after, low, high = (show(rounded(seconds, 3), "s") for seconds in (found.before_s, found.time_s, found.low_s, found.high_s))
+    return f"{found.change} (roofline whatif): {before} to {after} predicted ({low} to {high})"
 
 
 def is_fine(finding: Finding) -> bool:

@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...calibration import Calibration
+from ...changed_times import Changed, anchored
 from ...cost import NOTHING, Cost
 from ...hlo.ir.module import HloModule
 from ...hlo.needed import Review
@@ -16,7 +17,6 @@ from ...hlo.scaling.inputs import inputs_of
 from ...machine import Machine
 from ...operation import Operation
 from ...prediction import Prediction
-from ...what_if import Changed, anchored
 from ...workload import Op, Recording
 from ..expectation import expectation
 

@@ -1,0 +1,53 @@
+"""What findings ask for, with the times that are to be expected: the words of a change, and the step after it."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from ..calibration import Calibration
+from ..changed_times import bounds
+from ..machine import Machine
+from ..report import Finding, Point, Predicted
+from ..workload import Recording
+from .changes import change
+from .changes.state import State
+from .findings import clock_of
+
+# The change that a kind of finding asks for.
+ASKED = {
+    "stored-attention": "kernel attention=flash",
+    "dense-experts": "grouped",
+    "recomputation": "remat off",
+    "missing-donation": "donate",
+    "unfused-chain": "fuse all",
+}
+
+
+def with_outlook(
+    findings: tuple[Finding, ...], recording: Recording, points: Sequence[Point], machine: Machine, calibration: Calibration
+) -> tuple[Finding, ...]:
+    """Findings with what the change they ask for would bring, in profiles of chips that have a calibration."""
+    asked = {ASKED[finding.kind] for finding in findings if finding.kind in ASKED and finding.saving_s}
+    if not asked or not calibration.families or not points:
+        return findings
+    clock = clock_of(points)
+    if not clock.measured:
+        return findings
+    found: dict[str, Predicted] = {}
+    for words in asked:
+        state = State(recording, {}, machine, calibration)
+        change(state, words.split())
+        changed = state.changed()
+        before = sum(recording.workload.ops[index].time_s or 0.0 for index in changed)
+        after = sum(new.time_s for new in changed.values())
+        low, high = bounds({index: (new.family, new.time_s, new.low_s, new.high_s) for index, new in changed.items()})
+        time_s = max(clock.each_s - (before - after) / clock.parts, 0.0)
+        if changed and after < before:
+            found[words] = Predicted(
+                change=words,
+                before_s=clock.each_s,
+                time_s=time_s,
+                low_s=max(time_s - low / clock.parts, 0.0),
+                high_s=time_s + high / clock.parts,
+            )
+    return tuple(replace(one, predicted=found.get(ASKED.get(one.kind, ""))) for one in findings)
