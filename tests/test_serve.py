@@ -17,9 +17,8 @@ from live import DATA, HELD_BACK, SCAN, WORKER, bare, client, process, runs, unt
 from roofline.cli import main
 from roofline.errors import SourceError, UsageError
 from roofline.render.page.html import unescaped
-from roofline.serve import jobs as jobs_module
+from roofline.serve import Site
 from roofline.serve.guard import HEADERS
-from roofline.serve.jobs import Jobs
 from roofline.serve.listen import bind
 from roofline.sources import runs as listing
 from roofline.sources.runs import Lookout, Run
@@ -92,6 +91,71 @@ def test_folders_that_link_into_themselves_are_walked_once(tmp_path: Path) -> No
     assert [run.name for run in Lookout([tmp_path]).look().runs] == ["ops.csv"]
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_pipes_are_skipped_in_a_folder_and_refused_by_name(tmp_path: Path) -> None:
+    table(tmp_path)
+    os.mkfifo(tmp_path / "pipe.csv")  # opening it would wait for ever
+    lookout = Lookout([tmp_path])
+    (run,) = lookout.look().runs
+    with pytest.raises(SourceError, match="a pipe or device"):
+        Lookout([tmp_path / "pipe.csv"])
+    assert lookout.again(run) == run
+    run.path.unlink()
+    os.mkfifo(run.path)
+    assert lookout.again(run) is None
+
+
+def test_links_that_lead_out_of_the_folder_are_followed_only_when_asked(tmp_path: Path) -> None:
+    served, other = tmp_path / "served", tmp_path / "served_not"  # a name that begins alike is another folder
+    served.mkdir()
+    other.mkdir()
+    table(served, "own.csv")
+    secret = table(other, "secret.csv")
+    (served / "near.csv").symlink_to(served / "own.csv")
+    (served / "far.csv").symlink_to(secret)
+    (served / "folder").symlink_to(other)
+    found = Lookout([served]).look()
+    assert {run.name for run in found.runs} == {"own.csv", "near.csv"}
+    assert found.notes == ("2 links lead out of the folder; --follow lists them too",)
+    assert {run.name for run in Lookout([served], follow=True).look().runs} == {"own.csv", "near.csv", "far.csv", "folder/secret.csv"}
+
+
+def test_a_file_that_becomes_a_link_out_of_the_folder_is_no_longer_opened(tmp_path: Path) -> None:
+    (tmp_path / "served").mkdir()
+    path, secret = table(tmp_path / "served"), table(tmp_path, "secret.csv")
+    lookout = Lookout([tmp_path / "served"])
+    (run,) = lookout.look().runs
+    path.unlink()
+    path.symlink_to(secret)
+    assert lookout.again(run) is None
+
+
+def test_a_dump_with_a_program_elsewhere_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "served").mkdir()
+    program = tmp_path / "module_0001.jit_step.sm_9.0_gpu_after_optimizations.txt"
+    program.write_text("HloModule jit_step\nENTRY main { ROOT p = f32[4] parameter(0) }\n")
+    shutil.copy(program, tmp_path / "served")
+    (tmp_path / "served" / program.name.replace("0001", "0002")).symlink_to(program)
+    assert Lookout([tmp_path / "served"]).look().runs == ()
+
+
+def test_one_folder_that_goes_wrong_leaves_the_others_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bad").mkdir()
+    table(tmp_path)
+    table(tmp_path / "bad", "worse.csv")
+    real = listing._run
+
+    def failing(path: Path, *rest: object) -> Run:
+        if path.name == "worse.csv":
+            raise ZeroDivisionError("whatever it may be")
+        return real(path, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(listing, "_run", failing)
+    found = Lookout([tmp_path]).look()
+    assert [run.name for run in found.runs] == ["ops.csv"]
+    assert found.notes == (f"{tmp_path / 'bad'}: cannot be listed: whatever it may be",)
+
+
 def test_a_folder_that_cannot_be_read_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "private").mkdir()
     table(tmp_path)
@@ -160,6 +224,58 @@ def test_names_of_files_cannot_reorder_or_hide_what_is_shown(tmp_path: Path) -> 
         shown = [server.get(address).text for address in ("/", "/index.json", str(row["page"]))]
         assert row["name"] == "ops···.csv"
     assert not any(character in text for text in shown for character in "\u202e\x1b\u200b")
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names of files are text there")
+def test_names_that_are_not_utf8_are_listed_and_opened(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"caf\xe9")).mkdir()
+    path = table(tmp_path / os.fsdecode(b"caf\xe9"), os.fsdecode(b"ops\xff.csv"))
+    with client(tmp_path) as server:
+        (row,) = runs(server).values()
+        assert row["name"] == "caf·/ops·.csv"
+        report = server.get(str(row["json"]))
+        assert (report.status_code, report.json()["coverage"] is not None) == (200, True)
+        assert "caf·/ops·.csv" in server.get(str(row["page"])).text
+        assert server.get(f"/compare/{row['id']}/{row['id']}.json").status_code == 200
+        path.write_text(TABLE.replace("2 ms", "soon"))
+        assert server.get(str(row["json"])).status_code == 422
+        assert "ops·.csv" in server.get(str(row["page"])).text
+
+
+def test_one_run_that_cannot_be_written_leaves_the_others_on_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table(tmp_path, "bad.csv")
+    table(tmp_path, "good.csv")
+    real = Site._row
+    monkeypatch.setattr(Site, "_row", lambda self, run: {"bad": object()} if run.name == "bad.csv" else real(self, run))
+    with client(tmp_path) as server:
+        told = server.get("/index.json").json()
+    assert [row["name"] for row in told["runs"]] == ["good.csv"]
+    assert told["notes"] == ["1 runs cannot be listed"]
+
+
+def test_asking_for_a_state_reads_nothing(tmp_path: Path) -> None:
+    with client(table(tmp_path), worker=(sys.executable, "-c", HELD_BACK)) as server:
+        (row,) = runs(server).values()
+        for _ in range(3):
+            assert server.get(f"{row['page']}/state.json").json()["state"] == "listed"
+            assert server.get(f"/compare/{row['id']}/{row['id']}/state.json").json()["state"] == "listed"
+        assert runs(server)["ops.csv"]["state"] == "listed"
+
+
+def test_reading_is_cancelled_from_its_page_and_tried_again(tmp_path: Path) -> None:
+    with client(table(tmp_path), worker=(sys.executable, "-c", HELD_BACK)) as server:
+        (row,) = runs(server).values()
+        page = server.get(str(row["page"])).text
+        cancel = page.split('data-address="')[1].split('"')[0]
+        assert server.post(cancel).status_code == 204
+        until(lambda: runs(server)["ops.csv"]["state"] == "failed", "cancelled")
+        answer = server.get(str(row["page"]))
+        assert (answer.status_code, "cancelled" in answer.text) == (422, True)
+        retry = answer.text.split('data-address="')[1].split('"')[0]
+        (tmp_path / "go").touch()
+        assert server.post(retry).status_code == 204
+        assert server.get(str(row["json"])).status_code == 200
+        assert server.post(f"{row['page']}/delete").status_code == 405
 
 
 def test_the_json_of_a_run_is_what_the_command_writes(tmp_path: Path) -> None:
@@ -363,71 +479,6 @@ def test_what_the_asker_has_is_not_sent_again(tmp_path: Path) -> None:
             assert server.get(path, headers={"if-none-match": '"other"'}).content == first.content
 
 
-# Jobs
-
-
-def a_run(name: str) -> Run:
-    return Run(id=name, name=name, path=Path(name), kind="table", files=(), stamps=())
-
-
-def talking(program: str) -> tuple[str, str, str]:
-    return sys.executable, "-c", f"import sys, json\nrequest = json.loads(sys.stdin.readline())\n{program}"
-
-
-def test_what_was_asked_for_longest_ago_makes_room() -> None:
-    # 4 answers of 10 bytes into 25: the two last ones fit.
-    jobs = Jobs(talking("print('x' * 9)"), room=25)
-    made = [a_run(name) for name in "abcd"]
-    for run in made:
-        assert jobs.report(run).outcome.result(20).body == b"x" * 9 + b"\n"
-    assert [run.id for run in made if jobs.known(run.version)] == ["c", "d"]
-    jobs.close()
-
-
-def test_one_version_is_read_once() -> None:
-    jobs = Jobs(talking("print('x')"))
-    assert jobs.report(a_run("a")) is jobs.report(a_run("a"))
-    jobs.close()
-
-
-def test_a_reader_that_dies_spoils_only_its_own_run() -> None:
-    program = "import os, signal\nif request['path'] == 'bad': os.kill(os.getpid(), signal.SIGKILL)\nprint('fine')"
-    jobs = Jobs(talking(program))
-    assert "SIGKILL" in (jobs.report(a_run("bad")).outcome.result(20).error or "")
-    assert jobs.report(a_run("good")).outcome.result(20).body == b"fine\n"
-    jobs.close()
-
-
-def test_a_reader_that_raises_gives_its_last_line() -> None:
-    jobs = Jobs(talking("raise SystemExit('roofline: host.pb: it is broken')"))
-    assert jobs.report(a_run("a")).outcome.result(20).error == "host.pb: it is broken"
-    jobs.close()
-
-
-def test_a_reader_that_cannot_start_is_an_error_too() -> None:
-    jobs = Jobs(["/nowhere/python"])
-    assert "cannot start the worker" in (jobs.report(a_run("a")).outcome.result(20).error or "")
-    jobs.close()
-
-
-def test_closing_ends_what_is_being_read() -> None:
-    jobs = Jobs(talking("print('progress 0.5', file=sys.stderr, flush=True)\nimport time\ntime.sleep(600)"))
-    running, waiting = jobs.report(a_run("a")), jobs.report(a_run("b"))
-    until(lambda: running.progress == 0.5, "being read")
-    jobs.close()
-    assert running.state == "failed"
-    assert waiting.progress is None
-
-
-def test_failures_too_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs_module, "MOST_JOBS", 2)
-    jobs = Jobs(talking("raise SystemExit('no')"))
-    for name in "abcd":
-        assert jobs.report(a_run(name)).outcome.result(20).error
-    assert sum(jobs.known(a_run(name).version) is not None for name in "abcd") <= 2
-    jobs.close()
-
-
 # As a process of its own
 
 # The server with a reader that is held back, so that a profile is being read for as long as a test needs.
@@ -447,6 +498,7 @@ def test_requests_are_answered_while_a_profile_is_read(tmp_path: Path) -> None:
     with process(str(tmp_path), program=HOLDING) as (_, home), httpx.Client(base_url=home, timeout=120) as server:
         (row,) = runs(server).values()
         state = f"{row['page']}/state.json"
+        server.get(str(row["page"]))
         until(lambda: server.get(state).json()["progress"] == 0.43, "being read")
         for _ in range(50):
             for path in ("/", "/index.json", "/static/live.css", state):

@@ -1,14 +1,17 @@
 """The worker of `roofline serve`, one process per request: ``python -m roofline.cli.serve_worker [--chip …]``.
 
-The protocol is described in `roofline.serve.jobs`.
+The protocol is described in `roofline.serve.workers`.
 """
 
 import argparse
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from errno import ENOMEM
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import msgspec
@@ -24,6 +27,8 @@ from ..sources.report_json import read_report
 from .options import Parser, chosen_machine, machine_options, names_machine
 
 NICENESS = 5  # below the server, whose answers somebody is waiting for
+PR_SET_PDEATHSIG = 1  # of linux/prctl.h
+SLACK = 1.25  # above the limit: just below one, allocating becomes so slow that nothing would end
 STEPS = 100  # a word of progress for each hundredth
 
 
@@ -34,14 +39,51 @@ def main(words: Sequence[str]) -> int:
     args = parser.parse_args(words)
     if hasattr(os, "nice"):
         os.nice(NICENESS)
+    _die_with_parent()
     request = json.loads(sys.stdin.buffer.readline())
+    blobs = [sys.stdin.buffer.read(length) for length in request.get("lengths", [])]
+    Thread(target=_end_with_server, daemon=True).start()
+    _limit_memory(request.get("memory"))
     try:
-        answer = _comparison(request) if request["verb"] == "compare" else _report(request, args)
+        answer = _comparison(request, blobs) if request["verb"] == "compare" else _report(request, args)
+    except MemoryError:
+        return ENOMEM
     except RooflineError as error:
         _say(f"roofline: {error}")
         return 1
     sys.stdout.buffer.write(answer)
     return 0
+
+
+def _die_with_parent() -> None:
+    """Have Linux end this process with the server, even while it computes; elsewhere `_end_with_server` is all there is."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _end_with_server() -> None:
+    """End this process, and those that it started, when the server is gone: nobody holds the other end of standard input then."""
+    try:
+        while os.read(0, 1):
+            continue
+    except OSError:
+        pass
+    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+def _limit_memory(limit: int | None) -> None:
+    """Refuse to allocate much more than this. The server looks only now and then; and macOS accepts this limit and ignores it."""
+    if limit is not None and sys.platform == "linux":
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        most = int(SLACK * limit)
+        soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def _report(request: dict[str, Any], args: argparse.Namespace) -> bytes:
@@ -60,8 +102,8 @@ def _report(request: dict[str, Any], args: argparse.Namespace) -> bytes:
     return to_json(report)
 
 
-def _comparison(request: dict[str, Any]) -> bytes:
-    before, after = (msgspec.json.decode(sys.stdin.buffer.read(length), type=Report) for length in request["lengths"])
+def _comparison(request: dict[str, Any], blobs: Sequence[bytes]) -> bytes:
+    before, after = (msgspec.json.decode(blob, type=Report) for blob in blobs)
     first, second = request["names"]
     return to_json(compare(before, after, (first, second)))
 

@@ -34,7 +34,20 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 def to_json(value: object) -> bytes:
     """Any value of ours as JSON, in the order of its fields, ending in a newline."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
+    try:
+        encoded = msgspec.json.encode(value)
+    except UnicodeEncodeError:  # a name of a file that is not UTF-8
+        encoded = msgspec.json.encode(_encodable(msgspec.to_builtins(value)))
+    return msgspec.json.format(encoded, indent=1) + b"\n"
+
+
+def _encodable(value: Any) -> Any:
+    """A value with a question mark for each half character in it."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(inner) for key, inner in value.items()}
+    return [_encodable(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def op_rows(ops: Sequence[OpInfo], report: Report | None = None) -> list[Row]:

@@ -4,6 +4,7 @@
     /run/ID              the page of one               /run/ID.json           the report, byte for byte
     /compare/A/B         two on one chart              /compare/A/B.json      what `roofline compare --json` writes
     /run/ID/state.json   how far the reading is        /events/…              server-sent events: load the page again
+    /run/ID/cancel       (POST) stop reading it        /run/ID/retry          (POST) forget that it failed
 
 Ids are digests that only the list of runs can turn into paths. Reading and analysing happens in processes of their own (`jobs`), so the
 loop here only hands out bytes.
@@ -14,7 +15,7 @@ import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,9 @@ from ..render.page.report_page import catalogue
 from ..sources.runs import Listing, Lookout, Run
 from ..units import parse
 from .guard import Guard
-from .jobs import Job, Jobs
+from .jobs import CHANGED, Jobs
 from .pages import assets, error_page, index_page, tag_of, waiting_page
+from .workers import Job, Limits
 
 INDEX_SCHEMA = "roofline.index/1"
 LOOK_EVERY_S = 1.0
@@ -63,9 +65,11 @@ class Site:
             Route("/run/{id}.json", self.run_json),
             Route("/run/{id}", self.run),
             Route("/run/{id}/state.json", self.run_state),
+            Route("/run/{id}/{action}", self.run_action, methods=["POST"]),
             Route("/compare/{a}/{b}.json", self.compare_json),
             Route("/compare/{a}/{b}", self.compare),
             Route("/compare/{a}/{b}/state.json", self.compare_state),
+            Route("/compare/{a}/{b}/{action}", self.compare_action, methods=["POST"]),
             Route("/events/{ids:path}", self.events),
             Route("/static/{name}", self.static),
             Route("/favicon.ico", self.icon),
@@ -78,10 +82,7 @@ class Site:
         listing = await self._runs()
         if self._index is None or self._index[:2] != (listing, self._jobs.changes):
             changes = self._jobs.changes
-            rows = [self._row(run) for run in listing.runs]
-            roots = [clean(str(root)) for root in self._lookout.roots]
-            body = to_json({"schema": INDEX_SCHEMA, "roots": roots, "runs": rows, "notes": [clean(note) for note in listing.notes]})
-            self._index = (listing, changes, body)
+            self._index = (listing, changes, self._index_of(listing))
         return _json(request, self._index[2])
 
     async def run(self, request: Request) -> Response:
@@ -90,20 +91,21 @@ class Site:
         await _settle(job, PATIENCE_S)
         events = f"/events/{run.id}?version={run.version}"
         if not job.outcome.done():
-            return HTMLResponse(waiting_page(run.name, progress=job.progress, state=f"/run/{run.id}/state.json"))
+            return HTMLResponse(waiting_page(run.name, progress=job.progress, address=f"/run/{run.id}"))
         if job.error is not None:
-            return HTMLResponse(error_page(run.name, job.error, events=events), status_code=422)
+            return HTMLResponse(error_page(run.name, job.error, events=events, retry=f"/run/{run.id}/retry"), status_code=422)
         return await self._page(run.name, f"/run/{run.id}.json", events, job.outcome.result().body)
 
     async def run_json(self, request: Request) -> Response:
-        job = self._jobs.report(await self._run(request.path_params["id"]))
-        await _settle(job)
-        return _answer(request, job)
+        return _answer(request, await self._settled(request.path_params["id"]))
 
     async def run_state(self, request: Request) -> Response:
         run = await self._run(request.path_params["id"])
-        job = self._jobs.report(run)
-        return _json(request, to_json({"state": job.state, "progress": job.progress, "error": job.error, "version": run.version}))
+        return _json(request, to_json({**_state(self._jobs.known(run.version)), "version": run.version}))
+
+    async def run_action(self, request: Request) -> Response:
+        run = await self._run(request.path_params["id"])
+        return self._act(request, run.version)
 
     async def compare(self, request: Request) -> Response:
         before, after = await self._pair(request)
@@ -114,39 +116,41 @@ class Site:
         title = f"{before.name} → {after.name}"
         where = f"{before.id}/{after.id}"
         if wrong := [job.error for job in jobs if job.error is not None]:
-            return HTMLResponse(error_page(title, wrong[0], events=_events(before, after)), status_code=422)
+            return self._failed_comparison(where, title, wrong[0], before, after)
         both = self._comparison(before, after, jobs)
         if both is not None:
             await _settle(both, deadline - time.monotonic())
         if both is None or not both.outcome.done():
-            return HTMLResponse(waiting_page(title, progress=_shared_progress(jobs), state=f"/compare/{where}/state.json"))
+            return HTMLResponse(waiting_page(title, progress=_shared_progress(jobs), address=f"/compare/{where}"))
         if both.error is not None:
-            return HTMLResponse(error_page(title, both.error, events=_events(before, after)), status_code=422)
+            return self._failed_comparison(where, title, both.error, before, after)
         old, new = (job.outcome.result().body for job in jobs)
         comparison = both.outcome.result().body
         return await self._page(title, f"/compare/{where}.json", _events(before, after), new, before=old, comparison=comparison)
 
     async def compare_json(self, request: Request) -> Response:
-        before, after = await self._pair(request)
-        jobs = (self._jobs.report(before), self._jobs.report(after))
+        jobs = (await self._settled(request.path_params["a"]), await self._settled(request.path_params["b"]))
         for job in jobs:
-            await _settle(job)
             if job.error is not None:
                 return _answer(request, job)
-        both = self._comparison(before, after, jobs)
+        both = self._comparison(*await self._pair(request), jobs)
         assert both is not None  # both reports are there
         await _settle(both)
         return _answer(request, both)
 
     async def compare_state(self, request: Request) -> Response:
         before, after = await self._pair(request)
-        jobs = (self._jobs.report(before), self._jobs.report(after))
-        both = self._comparison(before, after, jobs)
-        every = (*jobs, both) if both else jobs
-        states = [job.state for job in every]
-        state = next((word for word in ("failed", "waiting", "reading") if word in states), "ready" if both else "reading")
-        error = next((job.error for job in every if job.error is not None), None)
-        return _json(request, to_json({"state": state, "progress": _shared_progress(jobs), "error": error}))
+        jobs = (self._jobs.known(before.version), self._jobs.known(after.version))
+        states = [_state(job) for job in (*jobs, self._jobs.known(_both(before, after)))]
+        words = [str(state["state"]) for state in states[:2]]
+        # Reports that are there leave the comparison itself, which begins when the page is asked for.
+        word = next((word for word in ("failed", "listed", "waiting", "reading") if word in words), str(states[2]["state"]))
+        error = next((state["error"] for state in states if state["error"] is not None), None)
+        return _json(request, to_json({"state": word, "progress": _shared_progress(jobs), "error": error}))
+
+    async def compare_action(self, request: Request) -> Response:
+        before, after = await self._pair(request)
+        return self._act(request, before.version, after.version, _both(before, after))
 
     async def events(self, request: Request) -> Response:
         """One message when what the address names is no longer at the version it gives, else none; browsers ask again by themselves.
@@ -199,7 +203,7 @@ class Site:
 
     def _known(self, id: str) -> Run | None:
         found = self._by_id.get(id)
-        return found.again() if found else None
+        return self._lookout.again(found) if found else None
 
     async def _run(self, id: str) -> Run:
         """The run with this id, as its files stand at this moment."""
@@ -215,6 +219,28 @@ class Site:
             raise HTTPException(410, f"{self._by_id[id].name}: its file no longer exists; reload the list of runs")
         return run
 
+    async def _settled(self, id: str) -> Job:
+        """The job about a run once it has an outcome; when the file changed meanwhile, the one about its new content."""
+        while True:
+            job = self._jobs.report(await self._run(id))
+            await _settle(job)
+            if job.error != CHANGED:
+                return job
+
+    def _act(self, request: Request, *keys: str) -> Response:
+        """Stop some jobs, or forget that they failed."""
+        actions = {"cancel": self._jobs.cancel, "retry": self._jobs.forget_failure}
+        act = actions.get(request.path_params["action"])
+        if act is None:
+            raise HTTPException(404, "no such page")
+        for key in keys:
+            act(key)
+        return Response(status_code=204)
+
+    def _failed_comparison(self, where: str, title: str, words: str, before: Run, after: Run) -> Response:
+        page = error_page(title, words, events=_events(before, after), retry=f"/compare/{where}/retry")
+        return HTMLResponse(page, status_code=422)
+
     async def _pair(self, request: Request) -> tuple[Run, Run]:
         return await self._run(request.path_params["a"]), await self._run(request.path_params["b"])
 
@@ -223,7 +249,7 @@ class Site:
         if any(job.state != "ready" for job in jobs):
             return None
         old, new = (job.outcome.result().body for job in jobs)
-        return self._jobs.comparison(f"{before.version}.{after.version}", (str(before.path), str(after.path)), old, new)
+        return self._jobs.comparison(_both(before, after), (clean(str(before.path)), clean(str(after.path))), old, new)
 
     async def _page(
         self, title: str, twin: str, events: str, report: bytes, *, before: bytes | None = None, comparison: bytes | None = None
@@ -235,6 +261,20 @@ class Site:
             return page(report, title=title, before=before, comparison=comparison, catalogue=catalogue(), live=live).encode()
 
         return HTMLResponse(await run_in_threadpool(made), headers={"content-security-policy": live_policy(nonce)})
+
+    def _index_of(self, listing: Listing) -> bytes:
+        """The list of runs as JSON. One that cannot be written is left out and counted."""
+        roots, notes = ([clean(str(one)) for one in some] for some in (self._lookout.roots, listing.notes))
+        try:
+            return to_json({"schema": INDEX_SCHEMA, "roots": roots, "runs": [self._row(run) for run in listing.runs], "notes": notes})
+        except Exception:
+            rows = []
+            for run in listing.runs:
+                with suppress(Exception):
+                    to_json(row := self._row(run))
+                    rows.append(row)
+            notes.append(f"{len(listing.runs) - len(rows):,} runs cannot be listed")
+            return to_json({"schema": INDEX_SCHEMA, "roots": roots, "runs": rows, "notes": notes})
 
     def _row(self, run: Run) -> dict[str, Any]:
         job, summary = self._jobs.known(run.version), self._jobs.summary(run.version) or {}
@@ -254,10 +294,18 @@ class Site:
         }
 
 
-def application(roots: Sequence[Path | str], *, worker: Sequence[str], port: int, workers: int = 1) -> Guard:
-    """The ASGI application for some files and folders, behind its guard; ``worker`` is the command that analyses (see `jobs`)."""
-    jobs = Jobs(worker, workers=workers)
-    site = Site(Lookout(roots), jobs)
+def application(
+    roots: Sequence[Path | str],
+    *,
+    worker: Sequence[str],
+    port: int,
+    workers: int = 1,
+    limits: Limits | None = None,
+    follow: bool = False,
+) -> Guard:
+    """The ASGI application for some files and folders, behind its guard; ``worker`` is the command that analyses (see `workers`)."""
+    jobs = Jobs(worker, workers=workers, limits=limits)
+    site = Site(Lookout(roots, follow=follow), jobs)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -274,12 +322,24 @@ async def _settle(job: Job, within_s: float | None = None) -> None:
         await asyncio.wait({asyncio.wrap_future(job.outcome)}, timeout=within_s)
 
 
+def _state(job: Job | None) -> dict[str, object]:
+    """How far a job is; one that nobody has asked for is only listed."""
+    if job is None:
+        return {"state": "listed", "progress": None, "error": None}
+    return {"state": job.state, "progress": job.progress, "error": job.error}
+
+
+def _both(before: Run, after: Run) -> str:
+    """What the comparison of two runs is kept under."""
+    return f"{before.version}.{after.version}"
+
+
 def _events(before: Run, after: Run) -> str:
-    return f"/events/{before.id}/{after.id}?version={before.version}.{after.version}"
+    return f"/events/{before.id}/{after.id}?version={_both(before, after)}"
 
 
-def _shared_progress(jobs: tuple[Job, Job]) -> float | None:
-    told = [job.progress for job in jobs]
+def _shared_progress(jobs: tuple[Job | None, Job | None]) -> float | None:
+    told = [job.progress if job else None for job in jobs]
     return None if all(one is None for one in told) else sum(one or 0.0 for one in told) / len(told)
 
 

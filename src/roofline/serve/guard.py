@@ -1,7 +1,8 @@
 """The guard: what the server refuses before it looks at a path, and what every answer carries.
 
 It answers one person on one machine. A page elsewhere that makes the browser ask this server (by a name that points to 127.0.0.1, or
-from its own scripts) is refused by its ``Host`` or ``Origin``; there is nothing to change here, so only GET and HEAD are let in.
+from its own scripts) is refused by its ``Host`` or ``Origin``; there is little to change here, so only GET and HEAD are let in, and POST
+where a job is cancelled or tried again.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -14,6 +15,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 METHODS = ("GET", "HEAD")
+ACTIONS = ("/cancel", "/retry")
 NAMES = ("127.0.0.1", "localhost", "[::1]")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -57,7 +59,7 @@ class Guard:
             return 403, "this server accepts only 127.0.0.1 and localhost on its own port"
         if any(name == "origin" and value.removeprefix("http://") not in self._hosts for name, value in given):
             return 403, "this server accepts requests from its own pages only"
-        if scope["method"] not in METHODS:
+        if scope["method"] not in METHODS and not (scope["method"] == "POST" and scope["path"].endswith(ACTIONS)):
             return 405, "this server accepts GET and HEAD only"
         return None
 

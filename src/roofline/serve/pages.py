@@ -72,31 +72,33 @@ This list as <a href="/index.json">JSON</a>.</p>
     )
 
 
-def waiting_page(title: str, *, progress: float | None, state: str) -> str:
-    """Shown while a run is read; `live_wait.js` follows ``state`` (a JSON address) and loads the page again when it is done."""
+def waiting_page(title: str, *, progress: float | None, address: str) -> str:
+    """Shown while a run is read; `live_wait.js` follows the state below its address and loads the page again when it is done."""
     share = 0.0 if progress is None else progress
     word = "queued" if progress is None else "analysing…" if share >= 1 else f"reading… {percent(share)}"
     return _frame(
         f"{title} · roofline",
         f"""
 <header class="bar"><h1>{_text(title)}</h1><p><a href="/">all runs</a></p></header>
-<main id="waiting" data-state="{_text(state)}">
+<main id="waiting" data-state="{_text(address)}/state.json">
 <p role="status" aria-live="polite" id="word">{_text(word)}</p>
 <progress id="progress" aria-label="reading progress" max="1" value="{share:.2f}"></progress>
+<p><button id="act" type="button" data-address="{_text(address)}/cancel">Cancel</button></p>
 <noscript><p>JavaScript is disabled; reload this page in a moment.</p></noscript>
 </main>""",
         script="live_wait.js",
     )
 
 
-def error_page(title: str, message: str, *, events: str = "") -> str:
-    """What went wrong, in one line; with ``events`` the page loads itself again when its run changes."""
+def error_page(title: str, message: str, *, events: str = "", retry: str = "") -> str:
+    """What went wrong, in one line; with ``events`` the page loads itself again when its run changes, with ``retry`` on demand."""
+    button = f'<p><button id="act" type="button" data-address="{_text(retry)}">Try again</button></p>' if retry else ""
     return _frame(
         f"{title} · roofline",
         f"""
 <header class="bar"><h1>{_text(title)}</h1><p><a href="/">all runs</a></p></header>
 <main id="waiting" data-events="{_text(events)}">
-<p role="alert" class="wrong">{_text(message)}</p>
+<p role="alert" class="wrong">{_text(message)}</p>{button}
 </main>""",
         script="live_wait.js",
     )

@@ -3,6 +3,8 @@
 A folder below ``plugins/profile`` is one run, and the profiles in it are its hosts. Elsewhere every profile is a run of its own, and
 several in one folder are listed once more together. A folder that ``--xla_dump_to`` wrote is one run. Programs, counters, tables and
 reports are known by their content. A file that was named is listed whatever it is: opening it says what is wrong with it.
+
+Pipes, sockets and devices are skipped, and so are links that lead out of the folders, unless links are followed.
 """
 
 import os
@@ -59,13 +61,6 @@ class Run(Struct, frozen=True, kw_only=True):
         """One word for its content: the same files, unchanged, have the same."""
         return _digest(self.id, *(f"{file}:{when}:{size}" for file, (when, size) in zip(self.files, self.stamps, strict=True)))
 
-    def again(self) -> "Run | None":
-        """The run as its files stand now; ``None`` when one of them is gone."""
-        states = [_state(file) for file in self.files]
-        if None in states or not states:
-            return None
-        return replace(self, stamps=tuple((state.st_mtime_ns, state.st_size) for state in states if state))
-
 
 class Listing(Struct, frozen=True, kw_only=True):
     """The runs that one look found, the newest first, and what is to be said about the looking."""
@@ -79,18 +74,32 @@ class Listing(Struct, frozen=True, kw_only=True):
 
 
 class Lookout:
-    """Some paths that are looked at again and again; what the head of a file said is remembered until the file changes."""
+    """Some paths that are looked at again and again; what the head of a file said is remembered until the file changes.
 
-    def __init__(self, roots: Sequence[Path | str]) -> None:
+    With ``follow``, links may lead out of the paths.
+    """
+
+    def __init__(self, roots: Sequence[Path | str], *, follow: bool = False) -> None:
         self.roots = tuple(Path(os.path.abspath(root)) for root in roots)
+        self._inside = None if follow else tuple(os.path.realpath(root) for root in self.roots)
         self._kinds: dict[tuple[Path, int, int], str] = {}
         for given, root in zip(roots, self.roots, strict=True):
-            if not root.exists():
+            state = _state(root)
+            if state is None:
                 raise SourceError(f"{given}: no such file or folder")
+            if not S_ISDIR(state.st_mode) and not S_ISREG(state.st_mode):
+                raise SourceError(f"{given}: a pipe or device; name a file or folder")
+
+    def again(self, run: Run) -> Run | None:
+        """A run as its files stand now; ``None`` when one of them is gone, is no longer a file, or is a link that leads out."""
+        states = [state for file in run.files if (state := _state(file)) and S_ISREG(state.st_mode) and _is_inside(file, self._inside)]
+        if len(states) < len(run.files) or not states:
+            return None
+        return replace(run, stamps=tuple((state.st_mtime_ns, state.st_size) for state in states))
 
     def look(self) -> Listing:
         """The runs as they are now."""
-        glance = _Glance(self._kinds)
+        glance = _Glance(self._kinds, self._inside)
         found: dict[str, Run] = {}
         for root in self.roots:
             for run in glance.below(root):
@@ -105,32 +114,36 @@ class Lookout:
 class _Glance:
     """One look: which folders it has been in, how much it may still do, and what it could not see."""
 
-    def __init__(self, known: dict[tuple[Path, int, int], str]) -> None:
-        self._known, self.seen = known, dict[tuple[Path, int, int], str]()
+    def __init__(self, known: dict[tuple[Path, int, int], str], inside: Sequence[str] | None) -> None:
+        self._known, self.seen, self._inside = known, dict[tuple[Path, int, int], str](), inside
         self._folders: set[tuple[int, int]] = set()
-        self._entries, self._heads, self._postponed = MOST_ENTRIES, MOST_HEADS, 0
+        self._entries, self._heads, self._postponed, self._outside = MOST_ENTRIES, MOST_HEADS, 0, 0
         self._own_notes: list[str] = []
 
     @property
     def notes(self) -> list[str]:
         later = [f"{self._postponed:,} more files to scan"] if self._postponed else []
         full = [f"stopped after {MOST_ENTRIES:,} files; name the folders of the runs directly"] if self._entries <= 0 else []
-        return [*self._own_notes, *later, *full]
+        outside = [f"{self._outside:,} links lead out of the folder; --follow lists them too"] if self._outside else []
+        return [*self._own_notes, *outside, *later, *full]
 
     def below(self, root: Path) -> Iterator[Run]:
         """Every run of a file or folder that was named."""
         state = _state(root)
         if state is None:
             self._own_notes.append(f"{root}: no longer exists")
-        elif not S_ISDIR(state.st_mode):
+        elif S_ISREG(state.st_mode):
             yield _run(root, root.name, self._kind(root, state) or "file", [(root, state)])
-        else:
+        elif S_ISDIR(state.st_mode):
             waiting = [root]
             while waiting and self._entries > 0:
                 folder = waiting.pop()
                 inner, files = self._open(folder)
                 waiting += reversed(inner)
-                yield from self._of_folder(root, folder, files)
+                try:
+                    yield from self._of_folder(root, folder, files)
+                except Exception as error:  # whatever is wrong with one folder, the others are listed
+                    self._own_notes.append(f"{folder}: cannot be listed: {error}")
 
     def _open(self, folder: Path) -> tuple[list[Path], list[tuple[Path, os.stat_result]]]:
         """The folders in a folder and its files; nothing when it was open before, as a link into itself leads to."""
@@ -150,6 +163,9 @@ class _Glance:
             if name.startswith(".") or name in PASSED_OVER:
                 continue
             entry = folder / name
+            if entry.is_symlink() and not _is_inside(entry, self._inside):
+                self._outside += 1
+                continue
             found = _state(entry)
             if found is not None and S_ISDIR(found.st_mode):
                 inner.append(entry)
@@ -178,6 +194,8 @@ class _Glance:
             except SourceError as error:
                 self._own_notes.append(str(error))
                 return
+            if not programs <= {file for file, _ in files}:
+                return  # the folder is read as a whole, and some of it is elsewhere
             yield _run(folder, name or folder.name, "program", [(file, state) for file, state in files if file in programs])
             return
         for file, state in files:
@@ -206,7 +224,7 @@ def _kind_by_content(file: Path) -> str:
         # A table may be any JSON at all, so in a folder of other things one has to look like rows of ops.
         if source.name == "table" and (head := head_of(file)).lstrip()[:1] in (b"[", b"{") and not _is_of_ops(head):
             return ""
-    except RooflineError:
+    except (RooflineError, OSError, ValueError, RecursionError, MemoryError):  # opening it says what is wrong with it
         return ""
     return source.kind
 
@@ -243,5 +261,14 @@ def _state(path: Path) -> os.stat_result | None:
         return None
 
 
+def _is_inside(path: Path, folders: Sequence[str] | None) -> bool:
+    """Whether a path, its links followed, is one of these or below one; without any, everything is."""
+    if folders is None:
+        return True
+    real = os.path.realpath(path)
+    return any(real == folder or real.startswith(os.path.join(folder, "")) for folder in folders)
+
+
 def _digest(*words: str) -> str:
-    return blake2s("\0".join(words).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+    # Names of files may be bytes that are no text; of a file of Windows, half a character.
+    return blake2s("\0".join(words).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

@@ -8,7 +8,7 @@ async function follow(address) {
     try {
       const answer = await fetch(address, { cache: "no-store" });
       const told = await answer.json();
-      if (!answer.ok || told.state === "ready" || told.state === "failed") {
+      if (!answer.ok || !["waiting", "reading"].includes(told.state)) {
         location.reload();
         return;
       }
@@ -27,6 +27,14 @@ function show(progress) {
   word.textContent = progress === null ? "queued" : progress >= 1 ? "analysing…" : `reading… ${Math.round(100 * progress)}%`;
   bar.value = progress ?? 0;
 }
+
+/** The button of the page, Cancel or Try again: the server does it, then the page shows what came of it. */
+const button = document.getElementById("act");
+button?.addEventListener("click", async () => {
+  button.disabled = true;
+  await fetch(button.dataset.address, { method: "POST" }).catch(() => null);
+  location.reload();
+});
 
 if (main.dataset.state) follow(main.dataset.state);
 if (main.dataset.events) new EventSource(main.dataset.events).addEventListener("message", () => location.reload());

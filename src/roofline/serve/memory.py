@@ -1,0 +1,48 @@
+"""The memory that groups of processes use, as the system tells it: from ``/proc`` on Linux, from ``ps`` on other Unixes."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from ..units import parse
+
+KIBIBYTE = int(parse("1 KiB", "B"))
+_OWN = re.compile(r"^(?:RssAnon|RssShmem|VmSwap):\s*(\d+) kB", re.MULTILINE)  # not the pages of files, which the system can drop
+
+
+def memory_of_groups(leaders: set[int]) -> dict[int, int]:
+    """Bytes by the number of a group's leader; nothing where the system does not tell."""
+    if not leaders:
+        return {}
+    rows = _from_proc(leaders) if sys.platform == "linux" else _from_ps()
+    found = dict.fromkeys(leaders, 0)
+    for group, size in rows:
+        if group in found:
+            found[group] += size
+    return found
+
+
+def _from_proc(leaders: set[int]) -> list[tuple[int, int]]:
+    rows = []
+    for entry in os.listdir("/proc"):
+        if entry.isdecimal():
+            folder = Path("/proc", entry)
+            try:
+                # The group is the third word after the command's name, which may hold anything, parentheses too.
+                group = int((folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[2])
+                if group in leaders:
+                    rows.append((group, sum(map(int, _OWN.findall((folder / "status").read_text(errors="replace")))) * KIBIBYTE))
+            except (OSError, IndexError, ValueError):
+                continue  # it has just ended
+    return rows
+
+
+def _from_ps() -> list[tuple[int, int]]:
+    try:
+        told = subprocess.run(["ps", "-A", "-o", "pgid=,rss="], capture_output=True, text=True, timeout=5).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    words = [line.split() for line in told.splitlines()]
+    return [(int(pair[0]), int(pair[1]) * KIBIBYTE) for pair in words if len(pair) == 2 and all(word.isdecimal() for word in pair)]

@@ -1,0 +1,289 @@
+"""Workers: which job gets a process next, and when it has had enough of it.
+
+A worker is a command that takes a request on its standard input (one line of JSON, then the reports it is about) and gives the answer,
+as JSON, on its standard output. On standard error it says ``progress 0.43`` now and then, ``summary {…}`` once, and else what went wrong.
+Its exit status is 0, 1 for what it said, or ``ENOMEM`` when memory ran out.
+Its standard input stays open as long as the server lives; a worker that sees its end has lost the server, and ends too.
+
+The job asked for last comes first. None waits long for a slow one: a job that has had its turn no longer counts, so another starts beside
+it, up to twice the number of workers; then the slowest is stopped and begins again later, with a turn four times as long.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from errno import ENOMEM
+from pathlib import Path
+from threading import Condition, Thread
+from typing import IO, Any
+
+from msgspec import Struct, field
+
+from ..errors import clean
+from ..units import show
+from .memory import memory_of_groups
+
+TURN_S = 1.0  # before another job may start beside this one
+LONGER = 4.0  # times the turn, after each time that a job was stopped in favour of others
+TICK_S = 0.1  # between two looks at the jobs that are running
+CHECK_EVERY_S = 0.25  # between two looks at their memory and files
+POSTPONED = "postponed"
+DEATHS = 2  # of its workers, before a job fails; the first may have been an accident
+_PROGRESS = re.compile(r"progress (\d(?:\.\d*)?)\s*\Z")
+_SUMMARY = re.compile(r"summary (\{.*\})\s*\Z")
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """What one job may take: seconds, and bytes of memory of its process (``None``: as much as there is)."""
+
+    time_s: float = 600.0
+    memory: int | None = None
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What a worker came back with: an answer, or in one line why there is none. ``died``: it was killed, by nobody here."""
+
+    body: bytes = b""
+    error: str | None = None
+    died: bool = False
+
+
+class Job(Struct, kw_only=True, eq=False):
+    """One piece of work: how far it is, and its outcome when there is one. ``progress`` is ``None`` until a worker has taken it up."""
+
+    key: str
+    request: dict[str, Any] = field(default_factory=dict)
+    blobs: tuple[bytes, ...] = ()
+    files: tuple[Path, ...] = ()
+    outcome: "Future[Outcome]" = field(default_factory=Future)
+    progress: float | None = None
+    summary: dict[str, Any] = field(default_factory=dict)
+    # How it fares with the workers: how often it was stopped for others and lost its worker, since when it runs, and why it is to end.
+    turns: int = 0
+    deaths: int = 0
+    since: float = 0.0
+    process: subprocess.Popen[bytes] | None = None
+    ending: str = ""
+
+    @property
+    def state(self) -> str:
+        """``waiting``, ``reading``, ``ready`` or ``failed``."""
+        if not self.outcome.done():
+            return "waiting" if self.progress is None else "reading"
+        return "ready" if self.outcome.result().error is None else "failed"
+
+    @property
+    def error(self) -> str | None:
+        return self.outcome.result().error if self.outcome.done() else None
+
+    def has_had_its_turn(self, now: float, turns: int = 0) -> bool:
+        """Whether it has run as long as it may before others, which were themselves stopped so often."""
+        return now - self.since >= TURN_S * LONGER ** max(self.turns, turns)
+
+
+class Workers:
+    """The processes that work on jobs, ``count`` at a time or a few more; ``done`` is called with each job and its outcome."""
+
+    def __init__(
+        self, command: Sequence[str], count: int, limits: Limits, *, begun: Callable[[], None], done: Callable[[Job, Outcome], None]
+    ) -> None:
+        self._command, self._count, self._limits = tuple(command), count, limits
+        self._begun, self._done = begun, done
+        self._waiting: list[Job] = []
+        self._running: list[Job] = []
+        self._changed, self._closed = Condition(), False
+        self._thread = Thread(target=self._schedule, name="roofline-jobs", daemon=True)
+        self._thread.start()
+
+    def add(self, job: Job) -> None:
+        with self._changed:
+            self._waiting.append(job)
+            self._changed.notify()
+
+    def cancel(self, job: Job, why: str) -> None:
+        """End a job that is waiting or running; ``why`` is its outcome."""
+        with self._changed:
+            waiting = job in self._waiting
+            if waiting:
+                self._waiting.remove(job)
+            else:
+                self._end(job, why)
+        if waiting:
+            self._done(job, Outcome(error=why))
+
+    def close(self) -> None:
+        """End every worker; what they were about has no outcome but that."""
+        with self._changed:
+            self._closed = True
+            self._waiting.clear()
+            for job in self._running:
+                self._end(job, "the server is stopping")
+            self._changed.notify()
+            self._changed.wait_for(lambda: not self._running)
+        self._thread.join()
+
+    def _schedule(self) -> None:
+        look_at = 0.0
+        while True:
+            with self._changed:
+                if self._closed:
+                    return
+                now = time.monotonic()
+                for job in self._running:
+                    if now - job.since > self._limits.time_s:
+                        self._end(job, f"took longer than {self._limits.time_s:g} s; raise the limit with --job-time")
+                while self._waiting and self._has_room(now):
+                    self._start(self._take())
+                running = [job for job in self._running if job.process is not None]
+                if now < look_at or not running:
+                    self._changed.wait(TICK_S if self._running or self._waiting else None)
+                    continue
+            self._check(running)  # without the lock, for a file on a network may keep the system waiting
+            look_at = time.monotonic() + CHECK_EVERY_S
+
+    def _check(self, running: Sequence[Job]) -> None:
+        """End the jobs that use too much memory, and those whose file is gone."""
+        limit = self._limits.memory
+        leaders = {job: process.pid for job in running if (process := job.process) is not None}
+        used = memory_of_groups(set(leaders.values())) if limit is not None else {}
+        for job in running:
+            why = _gone(job)
+            if limit is not None and used.get(leaders.get(job, 0), 0) > limit:
+                why = _too_large(limit)
+            if why:
+                with self._changed:
+                    self._end(job, why)
+
+    def _has_room(self, now: float) -> bool:
+        """Whether another job may start; when slow ones fill all places, the slowest is told to make room for one that is not."""
+        slow = [job for job in self._running if job.has_had_its_turn(now)]
+        if len(self._running) < self._count or (slow and len(self._running) < 2 * self._count):
+            return True
+        # One at a time: who makes room is still among the running until its process has ended.
+        if slow and not any(job.ending == POSTPONED for job in self._running):
+            slowest = min(slow, key=lambda job: job.since)
+            if slowest.has_had_its_turn(now, self._waiting[self._first()].turns):
+                self._end(slowest, POSTPONED)
+        return False
+
+    def _first(self) -> int:
+        """The place in the queue of the job that is next: of those stopped least often, the one asked for last."""
+        return max(range(len(self._waiting)), key=lambda place: (-self._waiting[place].turns, place))
+
+    def _take(self) -> Job:
+        return self._waiting.pop(self._first())
+
+    def _start(self, job: Job) -> None:
+        job.since, job.progress = time.monotonic(), 0.0
+        self._running.append(job)
+        self._begun()
+        Thread(target=self._work, args=(job,), daemon=True).start()
+
+    def _end(self, job: Job, why: str) -> None:
+        """Have the process of a job end; the thread that waits for it does the rest."""
+        if job.ending in ("", POSTPONED):
+            job.ending = why
+        if job.process is not None:
+            _kill(job.process)
+
+    def _work(self, job: Job) -> None:
+        try:
+            outcome = self._run(job)
+        except OSError as error:  # no process, or no pipes to it, which may come again
+            outcome = Outcome(error=f"cannot start the worker: {error}", died=True)
+        except Exception as error:  # whatever it is, the others go on
+            outcome = Outcome(error=f"the server could not read the worker's answer: {error}")
+        with self._changed:
+            self._running.remove(job)
+            job.process = None
+            job.deaths += outcome.died
+            again = not self._closed and (outcome.error == POSTPONED or (outcome.died and job.deaths < DEATHS))
+            if again:
+                job.turns, job.progress, job.ending = job.turns + (outcome.error == POSTPONED), None, ""
+                self._waiting.insert(0, job)  # after those that were asked for since
+            self._changed.notify_all()
+        if not again:
+            self._done(job, outcome)
+
+    def _run(self, job: Job) -> Outcome:
+        if why := _gone(job):
+            return Outcome(error=why)
+        # A group of its own, so that the processes it may start end with it.
+        process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        with self._changed:
+            job.process = process
+            if job.ending:  # before there was a process
+                _kill(process)
+        said: list[str] = []
+        listener = Thread(target=_listen, args=(process.stderr, job, said), daemon=True)
+        with process.stdout, process.stderr:
+            listener.start()
+            with suppress(BrokenPipeError):  # it has already said why, or died of it
+                process.stdin.write(json.dumps({**job.request, "memory": self._limits.memory}).encode() + b"\n")
+                process.stdin.writelines(job.blobs)
+                process.stdin.flush()
+            body = process.stdout.read()
+            listener.join()
+        status = process.wait()
+        with suppress(OSError):
+            process.stdin.close()
+        if status == 0:
+            return Outcome(body=body)
+        if job.ending:
+            return Outcome(error=job.ending)
+        if status == ENOMEM:
+            return Outcome(error=_too_large(self._limits.memory) if self._limits.memory else "out of memory")
+        if status < 0:
+            return Outcome(error=f"the worker was killed by {_name(-status)}, possibly out of memory", died=True)
+        return Outcome(error=clean((said[-1] if said else f"the worker failed with exit status {status}").removeprefix("roofline: ")))
+
+
+def _too_large(limit: int) -> str:
+    return f"needs more than {show(limit, 'B')} of memory; raise the limit with --job-memory"
+
+
+def _gone(job: Job) -> str:
+    missing = next((file for file in job.files if not file.exists()), None)
+    return f"{missing}: no longer exists; reload the list of runs" if missing else ""
+
+
+def _listen(talk: IO[bytes], job: Job, said: list[str]) -> None:
+    """Follow what a worker says while it works."""
+    for line in talk:
+        text = line.decode("utf-8", "replace").rstrip()
+        if match := _PROGRESS.match(text):
+            job.progress = min(1.0, float(match[1]))
+        elif match := _SUMMARY.match(text):
+            with suppress(ValueError, RecursionError):  # part of an error that only looks like one
+                job.summary = json.loads(match[1])
+        elif text:
+            del said[:-1]
+            said.append(text)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process and those that it started."""
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # the real-time ones have none
+        return f"signal {number}"
