@@ -185,7 +185,16 @@ def test_a_dimension_without_bound_has_no_peak() -> None:
 
 
 def test_without_a_schedule_the_programs_order_is_used_and_said() -> None:
-    assert peak("x = f32[256] parameter(0)\nROOT y = f32[256] sine(x)", header="").method == "liveness in program order"
+    found = peak("x = f32[256] parameter(0)\nROOT y = f32[256] sine(x)", header="")
+    assert (found.method, found.is_estimate) == ("liveness in program order", True)
+
+
+def test_the_peak_before_compilation_is_called_an_estimate(tmp_path: Path) -> None:
+    written = tmp_path / "program.hlo"
+    for header, says in (("", "estimated before compilation"), (", is_scheduled=true", "; by liveness over")):
+        written.write_text(f"HloModule m{header}\n\nENTRY e {{\n  x = f32[256] parameter(0)\n  ROOT y = f32[256] sine(x)\n}}\n")
+        chip = Machine.of("toy", {"vector/fp32": 100, "hbm": 10})
+        assert says in " ".join(report_text(analyze(written, chip)).split())
 
 
 def test_a_buffer_assignment_is_read_with_its_trace() -> None:

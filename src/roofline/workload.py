@@ -10,6 +10,7 @@ from .ledger import Ledger
 from .operation import Operation
 
 COST_PROVENANCES = ("counter", "profile", "compiler", "shape", "formula", "user")
+IN_PROGRAM_ORDER = "liveness in program order"  # how the peak memory is found of a program that is not compiled
 COUNTED = "counted: "  # begins a note that only says how an op was counted
 FEEDS = ("infeed", "outfeed")  # in the categories of ops that only move data from or to the host
 
@@ -273,6 +274,11 @@ class PeakMemory(Struct, frozen=True, kw_only=True):
     temporaries: int = 0
     at_peak: tuple[LiveScope, ...] = ()
     largest: tuple[LiveBuffer, ...] = ()
+
+    @property
+    def is_estimate(self) -> bool:
+        """Whether the compiler has still to decide what is live when."""
+        return self.method == IN_PROGRAM_ORDER
 
     @property
     def fits(self) -> bool:

@@ -129,7 +129,8 @@ def _memory(memory: PeakMemory | None) -> str:
         if size * 1000 > memory.peak_bytes
     ]
     too_much = "" if memory.fits else "does not fit: "
-    return f"{too_much}peak {show(memory.peak_bytes, 'B')}{room}: {', '.join(parts)}; by {memory.method}"
+    how = f"estimated before compilation by {memory.method}" if memory.is_estimate else f"by {memory.method}"
+    return f"{too_much}peak {show(memory.peak_bytes, 'B')}{room}: {', '.join(parts)}; {how}"
 
 
 def _at_peak(memory: PeakMemory | None) -> str:

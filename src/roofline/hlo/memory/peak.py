@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ...resource import HBM
-from ...workload import LiveBuffer, LiveScope, PeakMemory
+from ...workload import IN_PROGRAM_ORDER, LiveBuffer, LiveScope, PeakMemory
 from ..ir.malformed import Malformed
 from ..ir.module import HloModule, Instruction
 from ..ir.platforms import Platform
@@ -16,7 +16,7 @@ from .liveness import Liveness
 from .values import Value, leaves
 
 LARGEST = 16  # buffers that are named
-ASSIGNED, SCHEDULED, IN_ORDER = "buffer assignment", "liveness over the schedule", "liveness in program order"
+ASSIGNED, SCHEDULED = "buffer assignment", "liveness over the schedule"
 
 
 def peak_memory(module: HloModule, platform: Platform) -> PeakMemory | None:
@@ -77,7 +77,7 @@ def _by_liveness(module: HloModule, platform: Platform) -> PeakMemory:
     held = liveness.held(module.entry)
     return _memory(
         module,
-        SCHEDULED if module.is_scheduled else IN_ORDER,
+        SCHEDULED if module.is_scheduled else IN_PROGRAM_ORDER,
         [
             *(buffer("argument", value) for value in arguments),
             *(buffer("output", value) for value in kept),
