@@ -60,6 +60,7 @@ def test_another_chip_has_its_own_minimum_time_and_no_share_above_100(show: Open
         shares = [float(one) for one in re.findall(r"([\d.]+)%", at(page, part).inner_text())]
         assert all(share <= 100 for share in shares), part
     expect(at(page, "findings-about")).to_contain_text("V100")
+    expect(at(page, "findings")).to_contain_text("layers")  # equal work is one line
 
 
 def test_a_device_of_several_has_its_own_bar(show: Opener) -> None:

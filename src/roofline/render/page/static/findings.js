@@ -2,6 +2,7 @@
 
 import { causeOf } from "#page/chosen.js";
 import { fill, h, named } from "#page/dom.js";
+import { group } from "#page/groups.js";
 import { ownMachine } from "#page/rows.js";
 import { percent, show } from "#page/units.js";
 
@@ -53,9 +54,9 @@ function partOf(finding, report, all, some) {
   return { ...finding, saving_s: finding.saving_s && finding.saving_s * share, saving_per_device_s: null, saving_per_step_s: null, after_s: null };
 }
 
-/** The ops that would take longest on another chip, by their minimum times there. */
+/** The ops that would take longest on another chip, equal work as one, by their minimum times there. */
 function longest(all, store, reveal) {
-  const rows = all.filter((row) => row.floor_s).sort((one, other) => other.floor_s - one.floor_s).slice(0, LONGEST_LIST);
+  const rows = group(all, "fold").filter((row) => row.floor_s).sort((one, other) => other.floor_s - one.floor_s).slice(0, LONGEST_LIST);
   const whole = all.reduce((sum, row) => sum + (row.floor_s ?? 0), 0);
   return h("ol", { class: "finding-list" }, rows.map((row) => h(
     "li",
@@ -63,7 +64,7 @@ function longest(all, store, reveal) {
     h(
       "button",
       { type: "button", class: "finding-button", onclick: () => (store.set({ selected: [...row.ops], panel: "findings" }), reveal(row.ops[0])) },
-      h("span", { class: "saving", text: `at least ${show(row.floor_s, "s", 3)} (${percent(row.floor_s / whole)}), ${causeOf({ ...row, efficiency: 1 })}-bound` }),
+      h("span", { class: "saving", text: `at least ${show(row.floor_s, "s", 3)} in all (${percent(row.floor_s / whole)}), ${causeOf({ ...row, efficiency: 1 })}-bound` }),
       h("span", { class: "message" }, named(row.label)),
     ),
   )));
