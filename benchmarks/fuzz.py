@@ -334,7 +334,7 @@ ALSO_ANALYSED = 20  # one in so many of what was read is analysed too
 def json_rows() -> list[dict[str, object]]:
     return [
         {"name": "a", "count": 2, "time": "1.5 ms", "flops": 1e9, "dtype": "bf16", "bytes": 1000, "step": 0, "device": 0},
-        {"name": "b", "scope": "l0/x", "time": 2, "matrix/bf16": 5, "hbm": None},
+        {"name": "b", "scope": "l0/x", "time": 2, "matrix/bf16": 5, "bytes": None},
     ]
 
 

@@ -23,7 +23,9 @@ def test_folders_name_the_hosts_of_one_run(run_folder: Path, tmp_path: Path) -> 
         read(tmp_path / "empty")
     with pytest.raises(UsageError, match="given twice"):
         read([run_folder / "host1.xplane.pb", run_folder / ".." / "monday" / "host1.xplane.pb"])
-    with pytest.raises(UsageError, match=r"must be the .xplane.pb files of one run; to compare two inputs use: roofline compare A B"):
+    with pytest.raises(
+        UsageError, match=r"must be the .xplane.pb files or PyTorch traces of one run; to compare two inputs use: roofline compare A B"
+    ):
         read([run_folder, tmp_path / "monday" / "host1.xplane.pb"])
     with pytest.raises(SourceError, match="no profile given"):
         read([])

@@ -56,7 +56,8 @@ def test_what_is_fine_is_said_only_of_ops_that_take_time() -> None:
 def test_each_finding_has_one_lever_at_most(capsys: pytest.CaptureFixture[str]) -> None:
     findings = _out(capsys, "sample:train").partition("What to do next")[2].partition("\nop ")[0]
     for block in re.split(r"^ \d\. ", findings, flags=re.MULTILINE)[1:]:
-        assert len(re.findall(r"^    - ", block, re.MULTILINE)) <= 1
+        levers = [line for line in re.findall(r"^    - (.*)", block, re.MULTILINE) if "(roofline whatif)" not in line]
+        assert len(levers) <= 1
 
 
 def test_a_program_without_times_has_minimum_times_and_no_bar(capsys: pytest.CaptureFixture[str]) -> None:

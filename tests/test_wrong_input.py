@@ -33,6 +33,7 @@ COMMAND_LINES = {
     "hlo": "hlo program.hlo",
     "fusion-report": "fusion-report program.hlo",
     "compare": "compare ops.csv ops.csv",
+    "whatif": "whatif program.hlo dtype fp8",
     "jax-compare": "jax-compare",
     "torch-compare": "torch-compare",
     "chips": "chips",
@@ -44,6 +45,7 @@ COMMAND_LINES = {
 }
 # Valid ones run programs, measure or wait for a browser: only what is refused at once is tried.
 ACTING = ("capture", "serve", "jax-compare", "torch-compare", "measure")
+FREE = ("--anonymize-key",)  # any word, an empty one too
 SIDE_EFFECTS = ("--help", "--clear", "--open", "--cache", "--output", "--json", "--csv", "--parquet", "--counters", "--lint")
 SLOW = ("plot", "cross")  # a figure or a search takes a while: fewer values are tried
 
@@ -72,7 +74,12 @@ def numbers_of(words: list[str]) -> Iterator[argparse.Action]:
     """The options of a command that take a value."""
     name, *rest = words
     for action in _parser(name, rest)._actions:
-        if action.option_strings and action.nargs != 0 and action.choices is None and action.option_strings[-1] not in SIDE_EFFECTS:
+        if (
+            action.option_strings
+            and action.nargs != 0
+            and action.choices is None
+            and action.option_strings[-1] not in (*SIDE_EFFECTS, *FREE)
+        ):
             yield action
 
 

@@ -4,22 +4,25 @@ from pathlib import Path
 
 from ..hlo.ir.module import HloModule
 from ..machine import Machine
-from . import PROFILE, find
+from . import PROFILE, PROGRAM, find
 from .files import files_of, local_file
 
 MOST = 64  # programs of one profile
 
 
 def programs_of(path: str | Path, target: Machine | None = None, names: frozenset[str] = frozenset()) -> tuple[HloModule, ...]:
-    """The compiled programs of a profile or a program's file, those with these names where any are given."""
+    """The compiled programs of a profile or a program's file, those with these names where any are given; a table or a trace has none."""
     name = files_of([str(path)])[0]
     with local_file(name) as file:
-        if find(file) is not PROFILE:
+        source = find(file)
+        if source is PROFILE:
+            return _embedded(Path(file), names)
+        if source is PROGRAM:
             from .hlo_dump import read_modules
             from .programs import prepared
 
             return tuple(prepared(module, target)[0] for module in read_modules(Path(file)))
-        return _embedded(Path(file), names)
+        return ()
 
 
 def _embedded(path: Path, names: frozenset[str]) -> tuple[HloModule, ...]:

@@ -11,11 +11,30 @@ from typing import Any
 
 from ..cost import Cost
 from ..errors import RooflineError
+from ..operation import Attention, Collective, Product, RowWise, Streamed
 from ..resource import Resource
 from ..workload import Array, Avoidable, Hardware
 from .parts import DevicePart, Extent, IdleKey, IdleTally, Instance, Lane, Launched, Part, Share, Subject, Tally
 
-MADE = (Array, Avoidable, Cost, DevicePart, Extent, Hardware, IdleKey, IdleTally, Instance, Lane, Launched, Part, Share, Subject, Tally)
+OPERATIONS = (Attention, Collective, Product, RowWise, Streamed)
+MADE = (
+    Array,
+    Avoidable,
+    Cost,
+    DevicePart,
+    Extent,
+    Hardware,
+    IdleKey,
+    IdleTally,
+    Instance,
+    Lane,
+    Launched,
+    Part,
+    Share,
+    Subject,
+    Tally,
+    *OPERATIONS,
+)
 VALUES = {made.__name__: made for made in MADE}
 FIELDS = {name: made.__struct_fields__ for name, made in VALUES.items()}
 PLAIN = (type(None), bool, int, float, str)
