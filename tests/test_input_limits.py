@@ -195,3 +195,13 @@ def test_a_device_is_no_input(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "roofline: /dev/zero: a device, not a file\n"
     assert main(["analyze", "/dev/null"]) == 1
     assert "the file is empty" in capsys.readouterr().err
+
+
+def test_a_profile_that_was_read_is_let_go_at_once() -> None:
+    # A run of many hosts would otherwise hold all their files.
+    set_limits(DEFAULT)
+    data = space([Plane("/device:GPU:0", [Line("ops", [Event("k", 0, 1)])])])
+    before = sys.getrefcount(data)
+    with open_bytes(data, "toy") as opened:
+        assert opened.planes[0].event_names
+    assert sys.getrefcount(data) == before

@@ -16,6 +16,7 @@ from roofline.cli.plot import FIGURES
 
 DATA = Path(__file__).parent / "data"
 TABLE = "name,step,device,time,hbm,matrix/bf16\ncopy,1,0,14,100,5\n"
+PROGRAM = "HloModule m\nENTRY e {\n  p = f32[2]{0} parameter(0)\n  ROOT x = f32[2]{0} add(p, p)\n}\n"
 NUMBERS = ("-1", "nan", "inf", "-inf", "1e400", "1e200", "0", "99999999999999999999999", "1.5", "abc", "²", "", "--")
 SOME = ("nan", "0", "--")
 # Commands that answer, the figures of which are then exchanged for wrong ones.
@@ -56,7 +57,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MPLBACKEND", "Agg")
     monkeypatch.setenv("ROOFLINE_CACHE", str(tmp_path / "cache"))
     (tmp_path / "ops.csv").write_text(TABLE)
-    (tmp_path / "program.hlo").write_bytes(gzip.decompress((DATA / "h200" / "jax_scan.hlo.txt.gz").read_bytes()))
+    (tmp_path / "program.hlo").write_text(PROGRAM)
     return tmp_path
 
 
@@ -97,6 +98,53 @@ def test_wrong_numbers_for_every_option(line: str, capsys: pytest.CaptureFixture
             one_line(capsys, [*words, f"{action.option_strings[-1]}={value}"], refused=value in ("", "--"))
             if "=" in str(action.metavar):
                 one_line(capsys, [*words, f"{action.option_strings[-1]}=hbm={value}"])
+
+
+# Values that no type, choice or grammar of an option takes.
+WRONG = ("nonsense!", "1e", "--5", "=", "=1", "a=b=c", "\0", "\ud800", "9" * 5000, "∞∞", "1;2", "{}", "[1]")
+# Options whose values are free: any name, and files that are written or read.
+FREE = (
+    "--cache",
+    "--json",
+    "--csv",
+    "--parquet",
+    "--output",
+    "--markdown",
+    "--name",
+    "--anonymize-key",
+    "--cluster",
+    "--counters",
+    "--lint",
+)
+ONCE: set[tuple[str, str]] = set()
+
+
+def options_with_rules() -> Iterator[tuple[str, str]]:
+    """Each option of each command, once, with a command line that it can be added to."""
+    for name, line in COMMAND_LINES.items():
+        words = shlex.split("capture" if name == "capture" else line)
+        for action in _parser(words[0], words[1:])._actions:
+            option = action.option_strings[-1] if action.option_strings else ""
+            known = (words[0], option) if words[0] != "op" else (name, option)
+            if option and action.nargs != 0 and option not in FREE and known not in ONCE:
+                ONCE.add(known)
+                yield " ".join(words), option
+
+
+@pytest.mark.parametrize(("line", "option"), list(options_with_rules()))
+def test_a_wrong_value_of_any_option_is_a_usage_error_in_one_line(line: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for value in WRONG:
+        words = shlex.split(line)
+        given = [*words, f"{option}={value}", "--", "true"] if words == ["capture"] else [*words, f"{option}={value}"]
+        status, said = main(given), capsys.readouterr().err
+        assert (status, said.count("\n")) == (2, 1), (given, status, said)
+
+
+@pytest.mark.parametrize("words", [["analyze", "missing.csv"], ["analyze", "ops.csv", "--counters", "missing.csv"], ["hlo", "missing.hlo"]])
+def test_a_missing_file_is_an_error_and_no_wrong_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    assert main(["op", "matmul", "8", "8", "8", "--chip", "./missing.toml"]) == 1
 
 
 @pytest.mark.parametrize("line", [line for name, line in COMMAND_LINES.items() if name.split()[0] == "op"])

@@ -18,8 +18,8 @@ _UNSUPPORTED = (errno.EISDIR, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)  # w
 
 def write_file(path: str | Path, data: bytes) -> None:
     """Bytes as a file that replaces what was there. A pipe or a device is written to as it is."""
-    target = os.path.realpath(path)  # of a link, the file it leads to is replaced
     try:
+        target = os.path.realpath(path)  # of a link, the file it leads to is replaced
         mode = _mode(target)
         if mode is not None and not stat.S_ISREG(mode):
             if stat.S_ISDIR(mode):
@@ -27,8 +27,8 @@ def write_file(path: str | Path, data: bytes) -> None:
             _write(os.open(target, os.O_WRONLY), data)
         else:
             _replace(target, data, mode)
-    except OSError as error:
-        raise OutputError(f"{path}: cannot write: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:  # the latter for names that no file can have
+        raise OutputError(f"{path}: cannot write: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _mode(path: str) -> int | None:

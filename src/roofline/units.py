@@ -154,9 +154,10 @@ def parse_count(text: str) -> float:
 def _split(text: str, dimension: str) -> tuple[float, int, str]:
     """The number, exactly, as so many of so many; and the unit behind it."""
     number, _, unit = text.partition(" ")
-    mantissa, _, power = number.partition("e")
+    mantissa, exponent, power = number.partition("e")
     whole, _, rest = mantissa.partition(".")
-    if whole.isdecimal() and (whole + rest + power).isdecimal() and len(power) < _LONGEST_EXPONENT and unit in UNITS:
+    plain = whole.isdecimal() and (whole + rest + power).isdecimal() and bool(power) == bool(exponent)
+    if plain and len(power) < _LONGEST_EXPONENT and unit in UNITS:
         return int(whole + rest) * 10 ** int(power or 0), 10 ** len(rest), unit  # "3.35 TB/s", as nearly all are written
     match = _NUMBER.match(text)
     if match is None or len(match["exponent"] or "") > _LONGEST_EXPONENT:

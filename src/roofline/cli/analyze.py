@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import UsageError
+from ..errors import SourceError, UsageError
 from ..render.op_table import COLUMNS
 from ..selection import KEYS, PLACES
 from ..sources import PROGRAM, find
@@ -147,4 +147,4 @@ def _check(args: argparse.Namespace) -> None:
         quantity(args.min_time, "s", "--min-time")
     for name in args.counters:
         if not os.path.exists(name):
-            raise UsageError(f"--counters {name}: no such file")
+            raise SourceError(f"--counters {name}: no such file")

@@ -2,17 +2,19 @@
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import combinations, takewhile
 from typing import Any, NoReturn
 
-from ..errors import MachineError, RooflineError, UnitError, UsageError
+from ..errors import MachineError, RooflineError, UnitError, UsageError, excerpt
 from ..input_limits import DEFAULT as DEFAULT_LIMITS
 from ..input_limits import parse_limits, set_limits
 from ..machine import Machine
 from ..machines import load, parse_settings
+from ..machines.catalogue import is_path
 from ..machines.detection import DEFAULT_CHIP, machine_for
 from ..placement import Corrections
 from ..resource import Resource, check_known
@@ -21,6 +23,8 @@ from ..units import parse, parse_count
 from ..workload import Device
 
 CHIP_VARIABLE = "ROOFLINE_CHIP"
+MOST_DIGITS = 400  # of a number; none that is larger can be computed with
+_TOO_MANY_DIGITS = re.compile(rf"\d{{{MOST_DIGITS},}}")
 OUTPUTS = ("json", "csv", "parquet", "output", "markdown")  # options that name a file to write
 
 
@@ -66,6 +70,8 @@ class Parser(argparse.ArgumentParser):
         for word in takewhile(lambda word: word != "--", sys.argv[1:] if args is None else args):
             if word.startswith("-") and word.endswith("=--"):  # argparse would give the option an empty list
                 self.error(f"{word.removesuffix('=--')}: '--' is not a value")
+            if _TOO_MANY_DIGITS.search(word):
+                self.error(f"{excerpt(word)}: a number of more than {MOST_DIGITS} digits")
         found = super().parse_args(args, namespace)
         for name, value in vars(found).items():
             if "" in (value if isinstance(value, list) else [value]) and value != self.get_default(name):
@@ -260,11 +266,11 @@ def chosen_machine(args: argparse.Namespace, devices: Sequence[Device] = ()) -> 
 
 @contextmanager
 def chip_name(name: str) -> Iterator[None]:
-    """A chip that does not exist is a usage error."""
+    """A chip that does not exist is a usage error; a machine file that is missing or wrong is not."""
     try:
         yield
     except MachineError as error:
-        if os.path.exists(name):  # a file with something wrong inside
+        if is_path(name):
             raise
         raise UsageError(str(error)) from None
 

@@ -55,7 +55,7 @@ def card(name: str) -> Card:
     chip = name.removesuffix(DEVICE)
     if chip.lower() in LOCAL:
         return local_card()
-    if not _is_path(chip) or _find(chip)[0]:
+    if not is_path(chip) or _find(chip)[0]:
         return catalogue_card(name)
     found = read_card(chip)
     return replace(found, machine=found.machine.per_device()) if chip != name else found
@@ -99,7 +99,7 @@ def identify(words: str) -> tuple[str, ...]:
     return (name, *(member for member in members if member != name))
 
 
-def _is_path(name: str) -> bool:
+def is_path(name: str) -> bool:
     """Whether it looks like a path; a title may have a slash too."""
     return "/" in name or "\\" in name or name.endswith(".toml")
 
@@ -110,7 +110,7 @@ def read_card(path: str | Path, extended_by: tuple[str, ...] = ()) -> Card:
     extends = table.text("extends")
     if not extends:
         return build(table)
-    if _is_path(extends):
+    if is_path(extends):
         beside = os.path.join(os.path.dirname(path), extends)
         chain = (*extended_by, os.path.realpath(path))
         if os.path.realpath(beside) in chain:

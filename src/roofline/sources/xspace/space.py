@@ -237,10 +237,11 @@ class Space:
                 self._data.madvise(mmap.MADV_DONTNEED, begin, end - begin)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the file and its bytes."""
         self.index.close()
         if isinstance(self._data, mmap.mmap):
             self._data.close()
+        self._data = b""  # planes and space hold each other: without this a run of many hosts holds all their files until they are found
 
     def __enter__(self) -> Space:
         return self
