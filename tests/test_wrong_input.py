@@ -133,7 +133,7 @@ def options_with_rules() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize(("line", "option"), list(options_with_rules()))
 def test_a_wrong_value_of_any_option_is_a_usage_error_in_one_line(line: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for value in WRONG:
+    for value in WRONG[:3] if line.split()[0] in SLOW else WRONG:
         words = shlex.split(line)
         given = [*words, f"{option}={value}", "--", "true"] if words == ["capture"] else [*words, f"{option}={value}"]
         status, said = main(given), capsys.readouterr().err

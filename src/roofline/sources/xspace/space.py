@@ -38,6 +38,9 @@ UNPACKED_BYTES = int(parse("8 GiB", "B"))
 UNPACKED_SMALL_BYTES = int(parse("256 MiB", "B"))
 UNPACKED_RATIO = 100
 
+# What XLA's profilers write last, besides the host's name; and a plane that only versions have that always write it (XLA, 2025).
+LAST_PLANE, NEWER_PLANE, PROGRAMS_PLANE = "Task Environment", "/host:__ScopeRange", "/host:metadata"
+
 DOUBLE, UINT64, INT64, STRING, BLOB, REF = range(1, 7)  # how a stat's value was written; 0 is absent
 
 # Tags of XPlane's fields: number * 8 + wire type.
@@ -193,9 +196,25 @@ class Space:
             notes.append(self.complaint(what, offset, truncated=truncated, plane=found, line=on))
             if not self.salvage:
                 raise SourceError(notes[0])
+        if not self.hostnames and not any(plane.name == LAST_PLANE for plane in self.planes):
+            notes += self._without_end()
         if unknown := self.index.unknown():
             notes.append(f"{self.name}: {unknown:,} unknown fields skipped")
         return tuple(notes)
+
+    def _without_end(self) -> list[str]:
+        """What there is to say of a file that does not end as profilers end it; it may have been cut off between two planes."""
+        names = {plane.name for plane in self.planes}
+        if any(name.startswith(NEWER_PLANE) for name in names):
+            said = (
+                f"{self.name}: ends after the plane {self.planes[-1].name!r}, without what the profiler writes last; the copy is incomplete"
+            )
+            if not self.salvage:
+                raise SourceError(f"{said}; read the rest with --salvage")
+            return [said]
+        if PROGRAMS_PLANE in names:
+            return [f"{self.name}: without the plane {LAST_PLANE!r} that profilers write last; if it was copied, it may be cut off"]
+        return []
 
     def complaint(self, what: str, offset: int, *, truncated: bool, plane: Plane | None, line: Line | None) -> str:
         """One line about damage: where in the file, in which plane and line, what is wrong, what to do."""
