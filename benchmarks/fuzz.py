@@ -148,6 +148,18 @@ def profile() -> bytes:
     return space([device, host], hostnames=["host"])
 
 
+def torch_trace() -> bytes:
+    """A small trace of the PyTorch profiler."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from torch_writer import TorchTrace
+
+    trace = TorchTrace()
+    trace.op("aten::mm", 10, 5, tensors=[(8, 4), (4, 2)])
+    trace.run("gemm", launched=12, start=20, dur=3)
+    text = trace.text()
+    return text if isinstance(text, bytes) else str(text).encode()
+
+
 def report() -> bytes:
     """The report on the small table."""
     import roofline
@@ -323,6 +335,7 @@ READERS = {
     "stablehlo bytecode": Reader(4, lambda: small_files("bytecode", "bc", 8_000), (blind,), "step.mlirbc"),
     "hlo proto": Reader(4, lambda: small_files("hlo", ".pb", 8_000), PROTO, "step.hlo.pb"),
     "machine": Reader(4, lambda: [MACHINE], TEXT, "mine.toml", "load"),
+    "torch trace": Reader(6, lambda: [torch_trace()], JSON, "step.pt.trace.json"),
     "ncu csv": Reader(8, lambda: [NCU], TEXT, "counters.csv"),
     "xspace": Reader(12, lambda: [profile()], PROTO, "host.xplane.pb"),
     "report": Reader(6, lambda: [report()], JSON, "report.json"),

@@ -18,6 +18,7 @@ from roofline.errors import SourceError, UsageError
 from roofline.hlo.read import parse_all
 from roofline.input_limits import DEFAULT, Limits, parse_limits, set_limits
 from roofline.sources import read
+from roofline.sources.torch_trace import chunks
 from roofline.sources.xspace.scan import RowsOf, open_bytes, open_space, read_rows
 from roofline.sources.xspace.space import Space
 from xspace_writer import Event, Line, Plane, bytes_field, number_field, space
@@ -205,3 +206,18 @@ def test_a_profile_that_was_read_is_let_go_at_once() -> None:
     with open_bytes(data, "toy") as opened:
         assert opened.planes[0].event_names
     assert sys.getrefcount(data) == before
+
+
+def test_a_trace_whose_events_never_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_limits(DEFAULT)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 2**12)
+    monkeypatch.setattr(chunks, "MOST_HEAD_BYTES", 2**16)
+    path = tmp_path / "step.pt.trace.json.gz"
+    head = b'{"schemaVersion": 1, "traceEvents": [{"ph": "X", "name": "'
+    path.write_bytes(gzip.compress(head + b"a" * 2**20))
+    with pytest.raises(SourceError, match="no event ends within"):
+        read(path)
+    monkeypatch.setattr(chunks, "MOST_UNPACKED_BYTES", 2**15)
+    set_limits(Limits(size=2**15))
+    with pytest.raises(SourceError, match=r"unpacks to more than 32,768 bytes; .*--max size=65536"):
+        read(path)

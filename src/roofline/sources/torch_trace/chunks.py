@@ -13,12 +13,14 @@ from typing import BinaryIO
 import msgspec
 
 from ...errors import SourceError
+from ...input_limits import limits
 from ...units import parse
 from .events import DOCUMENT, EVENTS, EXACT_EVENTS, HEAD, Event, Head
 
 CHUNK_BYTES = int(parse("4 MiB", "B"))
 TAIL_BYTES = int(parse("32 KiB", "B"))  # of a chunk in which its last event is looked for first
 MOST_HEAD_BYTES = int(parse("64 MiB", "B"))  # before the events
+MOST_UNPACKED_BYTES = int(parse("16 GiB", "B"))  # of a gzipped trace, unless --max size is more; none is held at once
 MOST_CHUNKS = 4  # that are joined when one does not decode
 MOST_JOINED = 8  # pieces of one event
 EXACT_US = 2**43  # from here on a float does not hold nanoseconds
@@ -41,13 +43,19 @@ def blocks(data: bytes | mmap | BinaryIO, name: str, salvage: bool, told: Callab
         yield from raw
         return
     unpack = zlib.decompressobj(_GZIPPED)
-    waiting = first
+    waiting, unpacked, most = first, 0, max(MOST_UNPACKED_BYTES, limits().size)
     while waiting or (waiting := next(raw, b"")):
         try:
-            yield unpack.decompress(waiting, CHUNK_BYTES)
+            block = unpack.decompress(waiting, CHUNK_BYTES)
         except zlib.error as error:
             _damaged(f"{name}: cannot unpack: {error}", salvage, notes)
             return
+        unpacked += len(block)
+        if unpacked > most:
+            raise SourceError(
+                f"{name}: unpacks to more than {most:,} bytes; if it is to be trusted, raise the limit: --max size={2 * most}"
+            )
+        yield block
         waiting = unpack.unconsumed_tail
         if unpack.eof and unpack.unused_data.startswith(GZIP):  # a file of several members
             waiting, unpack = unpack.unused_data, zlib.decompressobj(_GZIPPED)
@@ -90,6 +98,10 @@ class Chunks:
             text += block
             cut = _last_cut(text) if len(text) >= CHUNK_BYTES else None
             if cut is None:
+                if len(text) > MOST_HEAD_BYTES:
+                    raise SourceError(
+                        f"{self._name}: no event ends within {len(text):,} bytes; not a trace of the PyTorch profiler, or damaged"
+                    )
                 continue
             rest = text[cut + 1 :]
             text[cut:] = b"]"

@@ -18,6 +18,7 @@ from .executions import Execution
 from .host import Host, Launches
 from .linking import Work
 
+LONGEST_SIZE = 20  # digits of a side of a grid
 _KINDS = {KERNEL: "kernel", MEMCPY: "memcpy", MEMSET: "memset"}
 _COPIES = {
     "1": "HtoD",
@@ -153,7 +154,8 @@ class Prices:
         if number == NONE:
             return None
         words = self._grids[number].strip(b"[] ").split(b",")
-        return tuple(int(word) for word in words) if all(word.strip().isdigit() for word in words) else None
+        plain = all(word.strip().isdigit() and len(word) < LONGEST_SIZE for word in words)
+        return tuple(int(word) for word in words) if plain else None
 
 
 def priced_executions(executions: Sequence[Execution], prices: Prices, host: Host) -> list[tuple[Execution, PricedOp]]:

@@ -1,5 +1,6 @@
 """A trace file into columns: read a few megabytes at a time, each event decoded once."""
 
+import os
 from collections.abc import Callable
 from mmap import mmap
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from ...errors import SourceError
+from ...input_limits import check_limit
+from ..pipes import opened_path
 from .chunks import Chunks, blocks
 from .columns import Columns
 from .events import Head
@@ -28,8 +31,8 @@ def read_trace(path: Path | str, data: bytes | mmap | None = None, *, salvage: b
     if data is not None:
         return _read(str(path), data, len(data), salvage, progress)
     try:
-        with open(path, "rb") as file:
-            size = Path(path).stat().st_size
+        with open(opened_path(path), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
             return _read(str(path), file, size, salvage, progress)
     except OSError as error:
         raise SourceError(f"{path}: cannot read: {error.strerror or error}") from None
@@ -40,6 +43,9 @@ def _read(name: str, source: object, size: int, salvage: bool, progress: Progres
     told = (lambda done: progress(done, size)) if progress else (lambda done: None)
     chunks = Chunks(blocks(source, name, salvage, told, notes), name, salvage=salvage, notes=notes)  # type: ignore[arg-type]
     columns = Columns()
+    count = 0
     for events in chunks:
+        count += len(events)
+        check_limit("values", count, name)
         columns.add(events)
     return Trace(name, chunks.head, columns, notes)
