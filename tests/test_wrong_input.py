@@ -18,7 +18,7 @@ DATA = Path(__file__).parent / "data"
 TABLE = "name,step,device,time,hbm,matrix/bf16\ncopy,1,0,14,100,5\n"
 PROGRAM = "HloModule m\nENTRY e {\n  p = f32[2]{0} parameter(0)\n  ROOT x = f32[2]{0} add(p, p)\n}\n"
 NUMBERS = ("-1", "nan", "inf", "-inf", "1e400", "1e200", "0", "99999999999999999999999", "1.5", "abc", "²", "", "--")
-SOME = ("nan", "0", "--")
+SOME = ("0", "--")
 # Commands that answer, the figures of which are then exchanged for wrong ones.
 COMMAND_LINES = {
     "analyze": "analyze ops.csv",
@@ -32,6 +32,7 @@ COMMAND_LINES = {
     "cross": "cross matmul --free m --k 64 --n 64",
     "fuse": "fuse exp add --shape 1024",
     "hlo": "hlo program.hlo",
+    "whatif": "whatif program.hlo no-idle",
     "fusion-report": "fusion-report program.hlo",
     "compare": "compare ops.csv ops.csv",
     "whatif": "whatif program.hlo dtype fp8",
@@ -214,7 +215,8 @@ READERS = {
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("content", CONTENTS)
 def test_files_that_are_not_what_they_seem(reader: str, content: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for extension in EXTENSIONS:
+    # Parquet is read in a process of its own, whatever it is called.
+    for extension in ("parquet",) if content == "Parquet" else EXTENSIONS:
         path = folder / f"input.{extension}"
         path.write_bytes(CONTENTS[content])
         one_line(capsys, shlex.split(READERS[reader].format(path, path)))

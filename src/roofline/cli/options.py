@@ -195,7 +195,6 @@ def anonymize_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--anonymize-key",
         metavar="WORD",
-        default="",
         help="a secret from which stand-ins are made: with the same one, one name has one stand-in in all reports, and nobody else can "
         "test a guess (default: none)",
     )

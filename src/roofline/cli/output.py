@@ -76,7 +76,7 @@ def shared(args: argparse.Namespace, report: Report) -> Report:
     from ..analysis.anonymizing import REMAINS, anonymized
 
     talk(f"anonymized; what remains: {REMAINS}")
-    return anonymized(report, args.anonymize_key)
+    return anonymized(report, args.anonymize_key or "")
 
 
 def draw(args: argparse.Namespace, axes: "Axes") -> None:
