@@ -238,6 +238,35 @@ def test_kernels_are_told_apart_within_a_step_so_that_counters_follow_their_orde
     assert [(use.op_index == first, use.nth, use.count) for use in kernels] == [(True, 0, 2), (False, 0, 2), (True, 1, 2)]
 
 
+# Captures on an H200
+
+
+def test_a_training_step_is_counted_to_the_last_digit() -> None:
+    report = analyze(DATA / "h200" / "torch_eager.json.gz")
+    steps = [point for point in report.points if point.scope == "step"]
+    assert [point.work["matrix/bf16"] for point in steps] == [13_597_866_459_136] * 3
+    assert [point.needed and point.needed["matrix/bf16"] for point in steps] == [13_529_146_982_400] * 3
+    assert [point.flops_by_convention for point in steps] == [{"flop_counter": 14_078_902_796_288}] * 3
+    # The union of the events of each step, in ms: 358 of 1,354 events; 280 more were launched before the recording.
+    assert [round((point.busy_s or 0) * 1e3, 3) for point in steps] == [28.601, 29.1, 28.883]
+    assert report.coverage.busy_s == pytest.approx(102.866076e-3)
+    assert report.coverage.attributed_s == report.coverage.priced_s == report.coverage.busy_s
+    assert max(op.efficiency or 0 for op in report.ops) <= 1.02
+
+
+def test_counters_of_a_step_line_up_with_its_kernels() -> None:
+    report = analyze(DATA / "h200" / "torch_eager.json.gz", counters=[DATA / "ncu_torch_eager.csv.gz"])
+    assert "counters: 200 of 200 launches matched to 45 of 50 ops with kernels" in report.input.notes
+    # Products that run the same kernel with the same grid, and differ only in their shapes: the order tells them apart.
+    ratios = [op.counters.ratio["matrix"] for op in report.ops if op.name == "aten::addmm" and op.counters]
+    assert ratios == [1, 1, 1, 1]
+
+
+def test_copies_round_products_are_the_first_finding() -> None:
+    report = analyze(DATA / "h200" / "torch_contig.json.gz")
+    assert next(one for one in report.findings if one.saving_s).kind == "layout-copies"
+
+
 # The file
 
 

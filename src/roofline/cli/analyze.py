@@ -40,9 +40,9 @@ def parser() -> Parser:
     made = Parser(
         "analyze",
         "Compare a profile, program or op table with a chip's limits: bounds, roofline efficiency, what to do next.\n"
-        "Reads profiles (.xplane.pb files, run folders, TensorBoard log folders), XLA programs (HLO text or protobuf,\n"
-        "StableHLO text or bytecode, --xla_dump_to folders), Nsight Compute CSVs, op tables (CSV, JSON, Parquet) and roofline's own\n"
-        "JSON reports.",
+        "Reads profiles (.xplane.pb files, run folders, TensorBoard log folders), PyTorch profiler traces (trace.json.gz, folders of\n"
+        "ranks), XLA programs (HLO text or protobuf, StableHLO text or bytecode, --xla_dump_to folders), Nsight Compute CSVs, op tables\n"
+        "(CSV, JSON, Parquet) and roofline's own JSON reports.",
         "roofline analyze run/host.xplane.pb --json report.json -o roofline.svg",
     )
     made.add_argument("path", nargs="+", metavar="PATH", help="file, folder or URL (gs://…); the format is detected from the content")

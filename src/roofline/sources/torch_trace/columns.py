@@ -191,11 +191,12 @@ def _whole(*said: int | str | None) -> int:
 def _times(events: Sequence[Event]) -> tuple[Integers, Integers]:
     """Begins and lengths in nanoseconds; what cannot be a time becomes 0."""
     if isinstance(events[0], ExactEvent):
-        begins = [int(event.ts * 1000) if abs(event.ts) < _FAR_US else 0 for event in events]
+        begins = [int(event.ts * 1000) if abs(event.ts) < _FAR_US else 0 for event in events]  # a Decimal, exactly
         lengths = [int(event.dur * 1000) if 0 <= event.dur < _FAR_US else 0 for event in events]
         return np.array(begins, np.int64), np.array(lengths, np.int64)
     with np.errstate(over="ignore"):  # what overflows cannot be a time either
-        begun, lasted = np.array([event.ts for event in events]) * 1000, np.array([event.dur for event in events]) * 1000
+        begun = np.array([event.ts for event in events], float) * 1000
+        lasted = np.array([event.dur for event in events], float) * 1000
     begun[~(np.abs(begun) < _FAR_NS)] = 0
     lasted[(lasted < 0) | (lasted >= _FAR_NS)] = 0
     return np.rint(begun).astype(np.int64), np.rint(lasted).astype(np.int64)
