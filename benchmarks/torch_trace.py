@@ -1,0 +1,91 @@
+"""How long `roofline analyze` takes for a large PyTorch trace, and how much memory.
+
+    python benchmarks/torch_trace.py                          1 GB, made of a captured trace
+    python benchmarks/torch_trace.py --size 62MB --tracelens /path/to/venv/bin/python
+
+The trace is one of three training steps on an H200, repeated: each copy later in time, with its own correlation ids and step numbers.
+CPU seconds are told beside those on the clock, since other programs may run. With ``--tracelens`` a Python in which TraceLens is
+installed (from its repository: the package of that name on PyPI is another project) makes its report of the same file, in the same run.
+"""
+
+import argparse
+import gzip
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from roofline.units import parse, show
+
+SOURCE = Path(__file__).parent.parent / "tests" / "data" / "h200" / "torch_eager.json.gz"
+NUMBERS = re.compile(rb'("ts": |"correlation": |"External id": |"id": |ProfilerStep#)([0-9.]+)')
+IDS = 100_000  # more than one copy uses
+STEPS = 3
+TRACELENS = "from TraceLens import TreePerfAnalyzer as A; import sys; A.from_file(sys.argv[1]).get_df_gpu_timeline()"
+
+
+def grow(target: Path, size: float) -> int:
+    """Writes a trace of at least so many bytes; how many copies that took."""
+    text = gzip.decompress(SOURCE.read_bytes())
+    begin, end = text.index(b"[", text.index(b'"traceEvents"')) + 1, text.rindex(b"]")
+    parts = NUMBERS.split(text[begin:end])
+    stamps = [float(number) for key, number in zip(parts[1::3], parts[2::3], strict=True) if key == b'"ts": ']
+    span = max(stamps) - min(stamps) + 1000
+    copies = max(1, round(size / (end - begin)))
+    with target.open("wb") as file:
+        file.write(text[:begin])
+        for copy in range(copies):
+            file.write(b"," if copy else b"")
+            file.write(b"".join(_moved(parts, copy, span)))
+        file.write(text[end:])
+    return copies
+
+
+def _moved(parts: list[bytes], copy: int, span: float) -> list[bytes]:
+    moved = parts.copy()
+    for place in range(1, len(parts), 3):
+        key, number = parts[place], parts[place + 1]
+        if key == b'"ts": ':
+            moved[place + 1] = b"%.3f" % (float(number) + copy * span)
+        else:
+            moved[place + 1] = b"%d" % (int(number) + copy * (STEPS if key == b"ProfilerStep#" else IDS))
+    return moved
+
+
+def measure(*command: str) -> tuple[float, float, float]:
+    """Seconds on the clock, CPU seconds and peak bytes of a command."""
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return time.perf_counter() - begun, cpu, after.ru_maxrss * 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", default="1GB", help="of the trace (default 1GB)")
+    parser.add_argument("--gzip", action="store_true", help="gzip the trace, as profilers do")
+    parser.add_argument("--tracelens", metavar="PYTHON", help="a Python with TraceLens, to compare with")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "trace.json"
+        copies = grow(trace, parse(args.size, "B"))
+        print(f"{show(trace.stat().st_size, 'B')}, {copies} copies of {SOURCE.name}")
+        if args.gzip:
+            subprocess.run(["gzip", "-1", str(trace)], check=True)
+            trace = trace.with_suffix(".json.gz")
+        commands = {"roofline": [sys.executable, "-m", "roofline", "analyze", str(trace), "--json", f"{folder}/report.json"]}
+        if args.tracelens:
+            commands["TraceLens"] = [args.tracelens, "-c", TRACELENS, str(trace)]
+        taken = {name: measure(*command) for name, command in commands.items()}
+        for name, (clock, cpu, peak) in taken.items():
+            print(f"{name:10} {cpu:6.1f} CPU s  {clock:6.1f} s  {show(peak, 'B')} at most")
+        if args.tracelens:
+            print(f"ratio of CPU seconds: {taken['TraceLens'][1] / taken['roofline'][1]:.1f}")
+
+
+if __name__ == "__main__":
+    main()
