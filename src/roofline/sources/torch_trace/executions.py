@@ -48,10 +48,12 @@ def executions_of(work: Work, marks: Integers, twins: Integers, captured: Mappin
             before[1].events.append(event)
             before[1].twins.append(twin)
             continue
-        place = event if launch == NONE else _key(work, event, captured, graph)
-        if place not in found:
-            found[place] = Execution(captured.get(event, NONE) if graph else op, launch, device, mark, replayed=bool(graph))
-        found[place].events.append(event)
+        own = captured.get(event, NONE) if graph else op
+        place = event if launch == NONE else (own, launch if graph or own == NONE else NONE, device)
+        one = found.get(place)
+        if one is None:
+            one = found[place] = Execution(own, launch, device, mark, replayed=bool(graph))
+        one.events.append(event)
     return [*inherited, *found.values()]
 
 

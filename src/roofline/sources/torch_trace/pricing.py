@@ -54,6 +54,7 @@ class Prices:
         self._kernel_of: list[int] = work.kernel.tolist()
         exchanges = (work.extra != NONE).nonzero()[0]
         self._extra_of = dict(zip(exchanges.tolist(), work.extra[exchanges].tolist(), strict=True))
+        self._plain = [(number, NONE) for number in range(len(work.kernels))]
         self._table = [tuple(row) for row in work.kernels.tolist()]
         self._kernels: dict[KernelKey, Kernel] = {}
         self.accumulated: dict[int, tuple[int, ...]] = {}
@@ -79,7 +80,7 @@ class Prices:
     def of(self, op: int, events: Sequence[int], mark: int) -> PricedOp:
         """The price of what an op launched."""
         name = str(self.names[self._host.name[op]])
-        kernels = tuple(self._kernel_key(event) for event in events)
+        kernels = tuple([self._kernel_key(event) for event in events])
         sizes = self._sizes(mark) if name.startswith(_OPTIMIZERS) else ()
         said = int(self._host.extra[op])
         beside = said if said != NONE else self._beside(events)
@@ -130,7 +131,9 @@ class Prices:
     def _kernel_key(self, event: int) -> KernelKey:
         """The kernel of an event, and where HIP says at its launch which way a copy goes and how far."""
         number = self._kernel_of[event]
-        launch = int(self._work.launch[event]) if self._table[number][1] == MEMCPY else NONE
+        if self._table[number][1] != MEMCPY:
+            return self._plain[number]
+        launch = int(self._work.launch[event])
         return number, NONE if launch == NONE else int(self._launches.extra[launch])
 
     def _kernel(self, key: KernelKey) -> Kernel:
@@ -162,7 +165,8 @@ def priced_executions(executions: Sequence[Execution], prices: Prices, host: Hos
     """Executions with their prices; those that were launched before the recording began have that of their twins."""
     recorded = [one for one in executions if not one.twins]
     found = _recorded(recorded, prices, host)
-    of_event = {event: place for place, (one, _) in enumerate(found) for event in one.events}
+    wanted = {event for one in executions for event in one.twins}
+    of_event = {event: place for place, (one, _) in enumerate(found) if wanted for event in one.events if event in wanted}
     open_: dict[int, tuple[int, Execution]] = {}
     for one in executions:
         if not one.twins:

@@ -6,9 +6,10 @@ nothing else covers, so self times add up to busy time and those of collectives 
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ...cost import NOTHING, Cost
 from ...resource import PCIE
@@ -26,6 +27,7 @@ from .linking import Work
 from .pricing import PricedOp, Prices
 
 PS = 1000  # in a nanosecond
+FIRST_STEPS = 2  # whose launches tell the order of kernels
 MOST_IN_STEP = 500  # launches of one kernel by one operation in a step that are told apart
 GRAPH = "graph replay"
 NO_CAPTURE = "the capture of this graph was not recorded: profile the step that captures it, in this trace or another"
@@ -38,12 +40,36 @@ _COPIES = ("aten::contiguous", "aten::clone", "aten::copy_")
 
 
 class Row(Struct):
-    """An operation while it is summed up: its tally, its kernels by name, grid and place in a step, and how often a step had each."""
+    """An operation while it is summed up.
+
+    ``kernels`` has when each kernel was first launched and how often, by name, grid and which of those in a step it is; ``seen`` is how
+    often a step had each so far. ``like`` counts the executions of other steps, by what they launch, with one of them each.
+    """
 
     subject: Subject
     tally: Tally
-    kernels: dict[tuple[int, int, int], list[int]]
-    seen: dict[tuple[int, int, int], int]
+    kernels: dict[tuple[int, int, int], list[int]] = field(default_factory=dict)
+    seen: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    like: dict[tuple[int, int], list[Any]] = field(default_factory=dict)
+
+    def tell(self, prices: Prices, one: Execution, starts: Sequence[int]) -> None:
+        """The launches of an execution in their order."""
+        for event in one.events:
+            name, _, grid, _ = prices.kernel(event)
+            nth = self.seen.get((name, grid, one.mark), 0)
+            self.seen[name, grid, one.mark] = min(nth + 1, MOST_IN_STEP)
+            self.kernels.setdefault((name, grid, nth), [starts[event], 0])[1] += 1
+
+    def launched(self, prices: Prices, starts: Sequence[int]) -> list[Launched]:
+        """Its kernels, with the counts of all executions."""
+        for one, count in self.like.values():
+            for event in one.events:
+                name, _, grid, _ = prices.kernel(event)
+                self.kernels.setdefault((name, grid, 0), [starts[event], 0])[1] += count
+        return [
+            Launched(str(prices.names[name]), first * PS, prices.grid(grid), count, nth)
+            for (name, grid, nth), (first, count) in self.kernels.items()
+        ]
 
 
 class DeviceRows:
@@ -60,7 +86,6 @@ class DeviceRows:
         self._self = self._self_times()
         self._subjects: dict[tuple[int, int, bool], Subject] = {}
         self._equal: dict[Subject, Subject] = {}
-        self.owner: dict[int, Subject] = {}
 
     def part(self, plane: str, name: str, hardware: object, complete: Mapping[Mark, bool], marks: Integers) -> DevicePart:
         """What ran, and when."""
@@ -77,7 +102,7 @@ class DeviceRows:
             hardware=hardware,  # type: ignore[arg-type]
         )
 
-    def _self_times(self) -> dict[int, int]:
+    def _self_times(self) -> list[int]:
         """Of each event the time that it has to itself."""
         names = self._work.name[self.events]
         exchanges = [number for number in np.unique(names).tolist() if _COLLECTIVE.search(str(self._prices.names[number]))]
@@ -87,42 +112,48 @@ class DeviceRows:
         rest = merged(self.start[~apart], self.end[~apart])
         alone = uncovered(self.start[apart], self.end[apart])
         own[apart] = alone - covered(rest, self.end[apart] - alone, self.end[apart])
-        return dict(zip(self.events.tolist(), own.tolist(), strict=True))
+        every = np.zeros(len(self._work), np.int64)
+        every[self.events] = own
+        return every.tolist()  # type: ignore[no-any-return]
 
     def _rows(self) -> dict[Subject, Tally]:
         found: dict[int, Row] = {}  # by the identity of the subject, of which many have one hash
-        starts = dict(zip(self.events.tolist(), self.start.tolist(), strict=True))
-        stops = dict(zip(self.events.tolist(), self.end.tolist(), strict=True))
+        starts, ends, own = self._work.start.tolist(), self._work.end.tolist(), self._self
+        told = self._told()
         for one, priced in self._executions:
             subject = self._subject(one, priced)
             row = found.get(id(subject))
             if row is None:
-                row = found[id(subject)] = Row(subject, Tally(), {}, {})
-            begins, ends = [starts[event] for event in one.events], [stops[event] for event in one.events]
-            time_ps = PS * _together(begins, ends)
-            tally = row.tally
+                row = found[id(subject)] = Row(subject, Tally())
+            events, tally = one.events, row.tally
+            if len(events) == 1:
+                time_ps, self_ps = PS * (ends[events[0]] - starts[events[0]]), PS * own[events[0]]
+            else:
+                time_ps = PS * _together([starts[event] for event in events], [ends[event] for event in events])
+                self_ps = PS * sum([own[event] for event in events])
             tally.executions += one.whole
-            tally.kernels += len(one.events)
+            tally.kernels += len(events)
             tally.time_ps += time_ps
-            tally.self_ps += PS * sum(self._self[event] for event in one.events)
+            tally.self_ps += self_ps
             if one.mark != NONE:
-                tally.steps.setdefault(one.mark, Share()).add(Share(1, time_ps))
-            for event, begin in zip(one.events, begins, strict=True):
-                self.owner[event] = subject
-                name, _, grid, _ = self._prices.kernel(event)
-                nth = row.seen.get((name, grid, one.mark), 0)
-                row.seen[name, grid, one.mark] = min(nth + 1, MOST_IN_STEP)
-                seen = row.kernels.setdefault((name, grid, nth), [begin, 0, one.mark])
-                if seen[2] == NONE != one.mark:  # what a recorded step launched tells the order of launches
-                    seen[0], seen[2] = begin, one.mark
-                seen[1] += 1
+                share = tally.steps.get(one.mark)
+                if share is None:
+                    share = tally.steps[one.mark] = Share()
+                share.executions += 1
+                share.time_ps += time_ps
+            if one.mark in told:
+                row.tell(self._prices, one, starts)
+            else:
+                row.like.setdefault((id(priced), len(events)), [one, 0])[1] += 1  # type: ignore[operator]
         for row in found.values():
             row.tally.executions = max(row.tally.executions, 1)
-            row.tally.launched = [
-                Launched(str(self._prices.names[name]), first * PS, self._prices.grid(grid), count, nth)
-                for (name, grid, nth), (first, count, _) in row.kernels.items()
-            ]
+            row.tally.launched = row.launched(self._prices, starts)
         return {row.subject: row.tally for row in found.values()}
+
+    def _told(self) -> set[int]:
+        """The steps whose launches tell the order of kernels: the first ones; without steps, everything."""
+        marks = sorted({one.mark for one, _ in self._executions if one.mark != NONE})
+        return set(marks[:FIRST_STEPS]) or {NONE}
 
     def _subject(self, one: Execution, priced: PricedOp) -> Subject:
         context = self._contexts.of(one.op) if one.op != NONE else NOWHERE
@@ -164,7 +195,8 @@ class DeviceRows:
     def lanes(self, shown: Sequence[Span], rows: Mapping[Subject, Tally]) -> tuple[Lane, ...]:
         """What it did in each bucket of some spans of time."""
         places = {subject: place for place, subject in enumerate(rows)}
-        owners = [places[self.owner[event]] for event in self.events.tolist()]
+        owner = {event: places[self._subject(one, priced)] for one, priced in self._executions for event in one.events}
+        owners = [owner[event] for event in self.events.tolist()]
         own = np.array([self._self[event] for event in self.events.tolist()], np.int64) * PS
         begins = self.end * PS - own  # what an event has to itself is its end: earlier ones cover its begin
         return tuple(self._lane(span, begins, own, owners) for span in shown)
