@@ -114,7 +114,7 @@ class DeviceRows:
         own[apart] = alone - covered(rest, self.end[apart] - alone, self.end[apart])
         every = np.zeros(len(self._work), np.int64)
         every[self.events] = own
-        return every.tolist()  # type: ignore[no-any-return]
+        return every.tolist()
 
     def _rows(self) -> dict[Subject, Tally]:
         found: dict[int, Row] = {}  # by the identity of the subject, of which many have one hash
@@ -144,7 +144,7 @@ class DeviceRows:
             if one.mark in told:
                 row.tell(self._prices, one, starts)
             else:
-                row.like.setdefault((id(priced), len(events)), [one, 0])[1] += 1  # type: ignore[operator]
+                row.like.setdefault((id(priced), len(events)), [one, 0])[1] += 1
         for row in found.values():
             row.tally.executions = max(row.tally.executions, 1)
             row.tally.launched = row.launched(self._prices, starts)
