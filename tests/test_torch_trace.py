@@ -238,6 +238,19 @@ def test_kernels_are_told_apart_within_a_step_so_that_counters_follow_their_orde
     assert [(use.op_index == first, use.nth, use.count) for use in kernels] == [(True, 0, 2), (False, 0, 2), (True, 1, 2)]
 
 
+def test_advice_speaks_of_pytorch(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for step in range(3):
+        trace.annotation(f"ProfilerStep#{step}", 1000 * step, 900)
+        for place in range(8):
+            at = 1000 * step + 100 * place
+            trace.op("aten::mm", at + 10, 80, [(8, 4), (4, 2)])
+            trace.run("gemm", launched=at + 80, start=at + 82, dur=5)
+    first = next(one for one in report_of(trace, tmp_path).findings if one.saving_s)
+    assert (first.kind, first.title[:11]) == ("idle-dispatch", "the kernels")
+    assert "torch.compile" in first.levers[0]
+
+
 # Captures on an H200
 
 

@@ -6,10 +6,11 @@ kernels reach, not to the roof. Like ops are merged before anything is left out.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..machine import LATENCY, Machine
 from ..placement import IDEAL, Corrections, hold
@@ -19,7 +20,7 @@ from ..units import percent, rounded, show
 from ..workload import Avoidable, Recording
 from .chains import unfused_chains
 from .expectation import is_calibrated, slower_than_expected
-from .finding_kinds import KINDS, ONE_PROGRAM
+from .finding_kinds import KINDS, ONE_PROGRAM, TORCH_KINDS, Kind
 from .idle_time import Waiting, waiting
 from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
 from .standing import Standing
@@ -108,10 +109,12 @@ def diagnose(
     taken = {one.id for case in kept for one, _, _ in case.ops}
     found = [_told(case, clock) for case in kept]
     idle = waiting(recording, clock.parts)
-    found += _idle(idle, clock, programs_per_step(standings, len(recording.steps)))
+    others = TORCH_KINDS if recording.format == "torch" else {}
+    few = clock.per and not others and programs_per_step(standings, len(recording.steps)) < FEW_PROGRAMS
+    found += _idle(idle, clock, {**KINDS, "idle-dispatch": ONE_PROGRAM} if few else {**KINDS, **others})
     left = [one for one in standings if one.id not in taken]
     found += _remaining(left, clock, _Between.of(idle, standings, clock), machine.launch_latency_s)
-    return found
+    return [replace(one, levers=others[one.kind].levers) if one.kind in others else one for one in found]
 
 
 def _avoidable(standings: Sequence[Standing], steps: int, machine: Machine, corrections: Corrections) -> list[Case]:
@@ -216,7 +219,7 @@ def programs_per_step(standings: Iterable[Standing], steps: int) -> float:
     return sum(runs.values()) / max(steps, 1)
 
 
-def _idle(idle: Iterable[Waiting], clock: Clock, programs: float) -> list[Finding]:
+def _idle(idle: Iterable[Waiting], clock: Clock, kinds: Mapping[str, Kind]) -> list[Finding]:
     """Findings about time in which the device waited, one for each kind of reason."""
     by_kind: dict[str, list[Waiting]] = {}
     for one in idle:
@@ -228,8 +231,8 @@ def _idle(idle: Iterable[Waiting], clock: Clock, programs: float) -> list[Findin
         if each < NOTABLE * clock.each_s:
             continue
         longest = max(mine, key=lambda one: one.each_s).reason
-        name = f"idle-{kind_name}" if f"idle-{kind_name}" in KINDS else "idle"
-        kind = ONE_PROGRAM if name == "idle-dispatch" and clock.per and programs < FEW_PROGRAMS else KINDS[name]
+        name = f"idle-{kind_name}" if f"idle-{kind_name}" in kinds else "idle"
+        kind = kinds[name]
         said = kind.phrase.format(activity=longest.activity or "code that the profile does not show")
         at = f" ({_line(longest.location)})" if longest.location else ""
         spread = each * clock.parts
