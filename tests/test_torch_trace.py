@@ -468,3 +468,32 @@ def test_threads_of_backward_do_not_hide_what_the_main_thread_launched(tmp_path:
     trace.op("aten::relu", 10, 5, [(8, 2)], thread=BACKWARD)
     trace.run("gemm", launched=12, start=60, dur=5)
     assert [op.name for op in report_of(trace, tmp_path).ops] == ["aten::mm"]
+
+
+def test_captures_of_graphs_may_lie_beside_the_trace(tmp_path: Path) -> None:
+    replays, captures = graph_trace(captured=False), graph_trace(captured=True)
+    captures.events = [event for event in captures.events if event["ts"] < 100]
+    alone = analyze(replays.write(tmp_path / "run.json"))
+    assert [op.name for op in alone.ops] == ["graph replay"]
+    (tmp_path / "capture_traces").mkdir()
+    captures.write(tmp_path / "capture_traces" / "graphs.json.gz")
+    for path in (tmp_path / "run.json", tmp_path):
+        report = analyze(path)
+        assert {op.name: op.count for op in report.ops} == {"aten::mm": 2, "aten::relu": 2}
+        assert report.coverage.priced_s == report.coverage.busy_s
+        assert "captures of graphs are from graphs.json.gz" in report.input.notes
+
+
+def test_captures_of_another_rank_do_not_count(tmp_path: Path) -> None:
+    replays, captures = graph_trace(captured=False), graph_trace(captured=True)
+    replays.head["distributedInfo"], captures.head["distributedInfo"] = {"rank": 0}, {"rank": 1}
+    captures.write(tmp_path / "capture_1.json")
+    assert [op.name for op in analyze(replays.write(tmp_path / "run.json")).ops] == ["graph replay"]
+
+
+def test_the_cache_notices_captures_that_come_later(tmp_path: Path) -> None:
+    trace = graph_trace(captured=False).write(tmp_path / "run.json")
+    cache = tmp_path / "cache"
+    assert [op.name for op in read(trace, cache=cache).workload] == ["graph replay"]
+    graph_trace(captured=True).write(tmp_path / "capture.json")
+    assert len(read(trace, cache=cache).workload) == 2

@@ -13,6 +13,7 @@ from .pipes import opened_path
 from .remote import Progress, is_folder, is_remote, local_copy, remote_profiles
 from .samples import sample_or_path
 from .torch_trace import TRACES
+from .torch_trace.captures import is_capture
 from .torch_trace.recognition import looks_like_trace
 from .xspace import PROFILES
 
@@ -47,9 +48,16 @@ def traces_in(folder: Path | str) -> list[str]:
     What was recorded while graphs were captured is no rank of its own.
     """
     below = [file for file in files_below(folder) if file.name.endswith(TRACES)]
-    found = below or [file for file in sorted(Path(folder).iterdir()) if file.name.endswith((".json", ".json.gz")) and is_trace(file)]
-    ranks = [file for file in found if "capture" not in file.name]
-    return [file.as_posix() for file in ranks or found]
+    here = sorted(file for file in Path(folder).iterdir() if file.name.endswith((".json", ".json.gz")))
+    for found in (
+        [file for file in below if not is_capture(file)],
+        [file for file in here if not is_capture(file) and is_trace(file)],
+        below,
+        [file for file in here if is_trace(file)],
+    ):
+        if found:
+            return [file.as_posix() for file in found]
+    return []
 
 
 def is_trace(path: Path | str) -> bool:

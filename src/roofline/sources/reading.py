@@ -80,7 +80,9 @@ def _looked_up(file: str, how: Reading, data: Buffer | None, read: Callable[[Buf
             data = opened_path(file).read_bytes()
         except OSError:
             return read(None)  # which says what is wrong
-    key = key_of(data, file, how.target, how.salvage, how.shared, how.timeline)
+    source = import_module(f"{__package__}.{how.module}")
+    others = source.beside(file) if hasattr(source, "beside") else ()
+    key = key_of(data, file, how.target, how.salvage, how.shared, how.timeline, others)
     part = how.cache.get(key)
     if part is None:
         part = read(data)

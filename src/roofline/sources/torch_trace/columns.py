@@ -61,13 +61,17 @@ class Table:
     def __len__(self) -> int:
         return max(map(len, self._columns.values()), default=0)
 
-    def view(self, name: str) -> "array[int]":
-        """A column as it grows."""
-        return self._columns[name]
+    def array(self, name: str) -> Integers:
+        """A column as it is now. While it is used, the table cannot grow."""
+        return np.frombuffer(self._columns[name], np.int64)
 
     def take(self, name: str) -> Integers:
         """A column, which the table then no longer has: arrays that are sorted would be there twice."""
         return np.frombuffer(self._columns.pop(name), np.int64)
+
+
+_HOST = ("thread", "start", "length", "name", "kind", "arguments", "sequence", "extra")
+_LAUNCHES = ("thread", "start", "length", "name", "correlation", "extra")
 
 
 class Columns:
@@ -76,16 +80,55 @@ class Columns:
     def __init__(self) -> None:
         self.names, self.threads, self.grids = Numbered(), Numbered(), Numbered()
         self.arguments, self.extras, self.queues, self.kernels = Numbered(), Numbered(), Numbered(), Numbered()
-        self.host = Table("thread", "start", "length", "name", "kind", "arguments", "sequence", "extra")
-        self.launches = Table("thread", "start", "length", "name", "correlation", "extra")
+        self.captured: set[int] = set()  # threads of other recordings
+        self.host = Table(*_HOST)
+        self.launches = Table(*_LAUNCHES)
         self.device = Table("device", "queue", "start", "length", "kernel", "correlation", "extra")
 
     def begin(self) -> int:
         """When the first event began."""
-        begins = [
-            int(np.frombuffer(table.view("start"), np.int64).min()) for table in (self.host, self.launches, self.device) if len(table)
-        ]
+        begins = [int(table.array("start").min()) for table in (self.host, self.launches, self.device) if len(table)]
         return min(begins, default=0)
+
+    def end(self) -> int:
+        """When the last event of the host ended, or a little later."""
+        tables = [table for table in (self.host, self.launches) if len(table)]
+        return max((int(table.array("start").max() + table.array("length").max()) for table in tables), default=0)
+
+    def absorb(self, other: "Columns") -> None:
+        """Take over what another recording of the program launched without running it: the captures of graphs, with the ops around them.
+
+        Its threads stay apart from those here, its time lies before. Its annotations are no steps of this recording.
+        """
+        names, arguments, extras = (
+            np.array([*(mine[one] for one in theirs), NONE])
+            for mine, theirs in ((self.names, other.names), (self.arguments, other.arguments), (self.extras, other.extras))
+        )
+        threads = np.array([self.threads["captured", *thread] for thread in other.threads], np.int64)
+        self.captured.update(threads.tolist())
+        shift = self.begin() - other.end() - 1
+        host = {name: other.host.take(name) for name in _HOST}
+        kept = host["kind"] != ANNOTATION
+        self.host.extend(
+            thread=threads[host["thread"]][kept],
+            start=host["start"][kept] + shift,
+            length=host["length"][kept],
+            name=names[host["name"]][kept],
+            kind=host["kind"][kept],
+            arguments=arguments[host["arguments"]][kept],
+            sequence=np.full(int(kept.sum()), NONE),
+            extra=extras[host["extra"]][kept],
+        )
+        calls = {name: other.launches.take(name) for name in _LAUNCHES}
+        silent = ~np.isin(calls["correlation"], other.device.take("correlation"))
+        self.launches.extend(
+            thread=threads[calls["thread"]][silent],
+            start=calls["start"][silent] + shift,
+            length=calls["length"][silent],
+            name=names[calls["name"]][silent],
+            correlation=np.full(int(silent.sum()), NONE),
+            extra=extras[calls["extra"]][silent],
+        )
 
     def add(self, events: Sequence[Event]) -> None:
         """Keep what is needed of some events."""

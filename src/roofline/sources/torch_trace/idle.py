@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,14 +47,16 @@ class Waiting(Struct):
     part: DevicePart
 
 
-def explain(devices: Sequence[Waiting], work: Work, host: Host, launches: Launches, names: Sequence[Any]) -> list[Idle]:
-    """The reasons of each device's idle time."""
+def explain(
+    devices: Sequence[Waiting], work: Work, host: Host, launches: Launches, names: Sequence[Any], captured: Collection[int] = ()
+) -> list[Idle]:
+    """The reasons of each device's idle time; ``captured`` are threads of another recording."""
     looked = [gaps_between((one.busy * PS).tolist(), one.part.steps) for one in devices]
     if not len(launches.start) or not len(host.start):
         return [unexplained(gaps) for gaps in looked]
     for one, gaps in zip(devices, looked, strict=True):
         _neighbours(one.number, gaps, work, launches, names)
-    threads = _Threads(host, launches, names)
+    threads = _Threads(host, launches, names, captured)
     return [explained(gaps, threads, several=len(devices) > 1) for gaps in looked]
 
 
@@ -85,7 +87,7 @@ def _copy(work: Work, names: Sequence[Any], event: int) -> tuple[str, int]:
 class _Threads:
     """What each thread of the host did at an instant."""
 
-    def __init__(self, host: Host, launches: Launches, names: Sequence[Any]) -> None:
+    def __init__(self, host: Host, launches: Launches, names: Sequence[Any], captured: Collection[int]) -> None:
         self._host, self._launches, self._names = host, launches, names
         self.with_frames = "with_stack=True"
         self.changed: Callable[[str], str] = lambda function: ""  # traces do not say which shapes led to a compilation
@@ -94,6 +96,7 @@ class _Threads:
         self._bounds = [tuple(map(int, np.searchsorted(launches.thread, (number, number + 1)))) for number in range(len(host.bounds))]
         self.has_frames = bool((host.kind == PYTHON).any())
         telling = host.kind == (PYTHON if self.has_frames else ANNOTATION if (host.kind == ANNOTATION).any() else OP)
+        telling &= ~np.isin(host.thread, list(captured))
         counts = np.bincount(host.thread[telling], minlength=1)
         self.driver: int | None = int(np.argmax(counts))
 

@@ -8,6 +8,7 @@ from typing import Any
 from ...machine import Machine
 from ...workload import Recording
 from ..parts import Part
+from .captures import capture_files, with_captures
 from .recognition import looks_like_trace
 
 FORMAT = "torch"
@@ -33,7 +34,20 @@ def read_part(
     from .assembly import part_of  # numpy, which recognising a file does not need
     from .reading import read_trace
 
-    return part_of(read_trace(path, data, salvage=salvage, progress=progress), target, timeline=timeline)
+    trace = read_trace(path, data, salvage=salvage, progress=progress)
+    if _replays_unknown_graphs(trace.columns.names):
+        trace.notes += with_captures(trace, capture_files(path))
+    return part_of(trace, target, timeline=timeline)
+
+
+def beside(path: Path | str) -> tuple[tuple[str, int, int], ...]:
+    """The other files that a trace is read with, and how they stand: what the cache has to know."""
+    return tuple((str(file), (state := file.stat()).st_mtime_ns, state.st_size) for file in capture_files(path))
+
+
+def _replays_unknown_graphs(names: Iterable[str]) -> bool:
+    """Whether graphs were launched whose capture is not in the trace."""
+    return any("GraphLaunch" in name for name in names) and not any("StreamBeginCapture" in name for name in names)
 
 
 def merge(parts: Iterable[Part]) -> Recording:
