@@ -178,6 +178,13 @@ def test_peak_memory_is_what_is_live_at_once() -> None:
     assert memory.arguments == 4096
 
 
+def test_an_operand_that_is_given_twice_is_read_once() -> None:
+    (op,) = rl.torch.analyze(lambda x: x * x, chip="h100")(meta(1024)).ops
+    assert op.bytes["hbm"] == 2 * 4096
+    (half,) = rl.torch.analyze(lambda x: x[:512] * x[512:], chip="h100")(meta(1024)).ops
+    assert half.bytes["hbm"] == 3 * 2048
+
+
 def test_compiling_fuses_a_norm_into_one_kernel_that_reads_and_writes_once() -> None:
     weight = torch.ones(1024, dtype=torch.bfloat16)
 
@@ -211,6 +218,20 @@ def test_two_reductions_over_different_rows_are_two_kernels() -> None:
 
     ops = rl.torch.analyze(both, chip="h100", compile=True)(meta(64, 32)).ops
     assert sorted(op.name for op in ops) == ["fused relu sum", "sum"]
+
+
+def test_a_compiled_optimizer_reads_four_lists_and_writes_three() -> None:
+    weight = torch.nn.Parameter(meta(1024, 1024))
+    weight.grad = meta(1024, 1024)
+    optimizer = torch.optim.AdamW([weight], foreach=True)
+
+    def update(unused: Any) -> None:
+        optimizer.step()
+
+    kernels = rl.torch.analyze(update, chip="h100", compile=True)(meta(1)).ops
+    chain = max(kernels, key=lambda op: op.bytes["hbm"] or 0)
+    assert chain.bytes["hbm"] == 7 * 4 * 1024 * 1024
+    assert "_foreach_addcdiv_" in chain.name
 
 
 def test_what_needs_data_is_one_line() -> None:

@@ -98,7 +98,7 @@ def trace(function: Callable[..., Any], *, backward: bool = False) -> Callable[.
             except fake.DataDependentOutputException as error:
                 word = "a value is read (.item(), bool(tensor))" if "_local_scalar_dense" in str(error) else _first_line(error)
                 raise UsageError(f"{name}: {word}: that needs data, and here are only shapes; pass the value as an argument") from None
-            left = [*tensors_in(torch, result), *recorder.gradients()]
+            left = tensors_in(torch, [result, recorder.gradients(), [dict(one.state) for one in recorder.optimizers]])
             memory = recorder.memory.peak(name, recorder.storages_of(left))
             kept = recorder.numbers_of(left) | recorder.arguments()
             return Traced(calls=tuple(recorder.calls), kept=frozenset(kept), memory=memory, has_backward=recorder.has_backward)
@@ -140,6 +140,8 @@ def _restored(recorder: Recorder, weights: list[Any]) -> Iterator[None]:
 
     def enter(optimizer: Any, args: Any, kwargs: Any) -> None:
         recorder.in_optimizer = True
+        if id(optimizer) not in states:
+            recorder.optimizers.append(optimizer)
         states.setdefault(id(optimizer), (optimizer, {weight: dict(state) for weight, state in optimizer.state.items()}))
 
     def leave(optimizer: Any, args: Any, kwargs: Any) -> None:

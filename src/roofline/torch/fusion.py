@@ -3,7 +3,7 @@
 A group of operators becomes one kernel when one makes what the other uses, they go over the same elements (or over the rows that a
 reduction of the group makes of them), their reductions have the same rows, and nothing outside has to run between them. The kernel reads
 every tensor that its operators need and none of them made, once, and writes what something outside needs. Products, convolutions,
-attention, sorts and scatters stay kernels of their own.
+attention, sorts and scatters stay kernels of their own. The foreach operators of an optimizer become one kernel among themselves.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,6 +21,8 @@ from .workload import op_of
 
 POINTWISE = frozenset(("elementwise", "cast", "copy", "data movement", "gather"))
 REDUCING = frozenset(("normalisation", "softmax", "reduction", "loss"))
+OPTIMIZER = "optimizer"
+FUSIBLE = POINTWISE | REDUCING | {OPTIMIZER}
 
 
 class Node(Struct, kw_only=True):
@@ -78,11 +80,11 @@ def _grouped(nodes: Sequence[Node], makers: Sequence[dict[int, int]]) -> list[li
     group_of = list(range(len(nodes)))
     members = {index: [index] for index in range(len(nodes))}
     for index, node in enumerate(nodes):
-        if node.op.category not in POINTWISE | REDUCING:
+        if node.op.category not in FUSIBLE:
             continue
         for maker in sorted(set(makers[index].values()), reverse=True):
             mine, theirs = group_of[index], group_of[maker]
-            if mine == theirs or nodes[maker].op.category not in POINTWISE | REDUCING:
+            if mine == theirs or nodes[maker].op.category not in FUSIBLE:
                 continue
             if _alike(nodes, members[theirs], members[mine]) and not _between(nodes, group_of, members, theirs, mine):
                 members[theirs] = sorted(members[theirs] + members.pop(mine))
@@ -94,6 +96,8 @@ def _grouped(nodes: Sequence[Node], makers: Sequence[dict[int, int]]) -> list[li
 def _alike(nodes: Sequence[Node], first: Iterable[int], second: Iterable[int]) -> bool:
     """Whether two groups go over the same elements and rows; a pointwise producer of fewer elements is computed where it is used."""
     one, other = [nodes[index] for index in first], [nodes[index] for index in second]
+    if len({node.op.category == OPTIMIZER for node in (*one, *other)}) > 1:
+        return False
     rows = {node.rows for node in (*one, *other) if node.rows is not None}
     if len({rows_of for rows_of in rows if rows_of > 1}) > 1:
         return False

@@ -43,7 +43,8 @@ _OURS = str(Path(__file__).resolve().parent)
 class Seen(Struct, frozen=True, kw_only=True):
     """One call with the module and line that it came from, and the memory that it reads and writes: its number and bytes.
 
-    ``again`` is whether a backward pass computed it a second time, as activation checkpointing does.
+    ``repeated`` is the bytes of operands that it was given more than once, as x in x·x: they are read once. ``again`` is whether a
+    backward pass computed it a second time, as activation checkpointing does.
     """
 
     call: Call
@@ -53,6 +54,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     again: bool
     reads: tuple[tuple[int, int], ...]
     writes: tuple[tuple[int, int], ...]
+    repeated: int
 
 
 class Given(Struct, frozen=True):
@@ -81,6 +83,7 @@ class Recorder:
         self._is_paused = False
         self._torch_folder = str(Path(torch.__file__).resolve().parent)
         self.in_optimizer = False
+        self.optimizers: list[Any] = []
         self.calls: list[Seen] = []
         self.memory = LiveMemory()
         self._given: dict[int, Given] = {}
@@ -174,8 +177,11 @@ class Recorder:
             tuple(described(one) for one in made),
             extra=self._extra(name),
         )
-        reads, writes = self._numbered(used), self._numbered(made or used[:1])
-        self.calls.append(Seen(call=call, scope=scope, location=location, phase=phase, again=again, reads=reads, writes=writes))
+        changed = [given[place] for place, one in enumerate(operator._schema.arguments) if one.alias_info and one.alias_info.is_write]
+        reads, repeated = self._numbered(used)
+        writes, _ = self._numbered([*made, *tensors_in(self._torch, changed)])
+        seen = Seen(call=call, scope=scope, location=location, phase=phase, again=again, reads=reads, writes=writes, repeated=repeated)
+        self.calls.append(seen)
 
     def _without(self, tensor: Any) -> Any:
         """The tensor without data that an operator runs on: one that no recorded operator made is a weight or constant."""
@@ -186,13 +192,20 @@ class Recorder:
             self._given[id(tensor)] = Given(tensor, tensor, None)
         return tensor
 
-    def _numbered(self, tensors: Sequence[Any]) -> tuple[tuple[int, int], ...]:
-        """The memory of these tensors by number, each with the bytes of the largest of them there."""
-        found: dict[int, int] = {}
+    def _numbered(self, tensors: Sequence[Any]) -> tuple[tuple[tuple[int, int], ...], int]:
+        """The memory of these tensors by number, with the bytes that they take of it, and the bytes of those that come again."""
+        taken: dict[int, int] = {}
+        parts: set[tuple[int, int, int]] = set()
+        repeated = 0
         for one in tensors:
-            number = self._number(one)
-            found[number] = max(found.get(number, 0), described(one).bytes or 0)
-        return tuple(found.items())
+            number, size = self._number(one), described(one).bytes or 0
+            part = (number, int(one.storage_offset()), size)
+            if part in parts:
+                repeated += size
+            else:
+                parts.add(part)
+                taken[number] = taken.get(number, 0) + size
+        return tuple(taken.items()), repeated
 
     def _number(self, tensor: Any) -> int:
         """The number of a tensor's memory; memory that is used again after it was freed has a new one."""

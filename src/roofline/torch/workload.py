@@ -37,7 +37,7 @@ def ops_of(calls: Sequence[Seen], network: Network | None) -> list[Op]:
     rows: dict[tuple[object, ...], Op] = {}
     for seen in calls:
         call = replace(seen.call, network=network)
-        key = (call.op, call.overload, call.args, call.outputs, seen.scope, seen.location, seen.phase, seen.again)
+        key = (call.op, call.overload, call.args, call.outputs, seen.scope, seen.location, seen.phase, seen.again, seen.repeated)
         if key in rows:
             rows[key] = replace(rows[key], count=rows[key].count + 1)
         else:
@@ -48,6 +48,8 @@ def ops_of(calls: Sequence[Seen], network: Network | None) -> list[Op]:
 def op_of(seen: Seen, call: Call) -> Op:
     """One call as an op."""
     cost, found = priced(call)
+    if seen.repeated and cost.known(HBM):
+        cost = Cost.of({**dict(cost.items()), HBM: cost[HBM] and max(0, cost.known(HBM) - seen.repeated)})
     return Op(
         name=call.op.removeprefix("aten::"),
         cost=cost,
