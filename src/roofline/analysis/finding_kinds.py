@@ -1,7 +1,6 @@
 """Kinds of findings: the headline of each, the change that helps, and where to start. `docs/findings.md` has a section on each."""
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 
 class Kind(Struct, frozen=True):
@@ -213,65 +212,5 @@ KINDS: dict[str, Kind] = {
         "the communication",
         "Overlap it with work that does not depend on it",
         levers=("send fewer bytes: another sharding, a narrower format", "start collectives earlier"),
-    ),
-}
-
-# What PyTorch calls the same changes, for programs whose trace its profiler recorded.
-TORCH_KINDS: dict[str, Kind] = {
-    "idle-input": replace(
-        KINDS["idle-input"],
-        levers=("DataLoader(num_workers=…, prefetch_factor=…, persistent_workers=True)", "transform data in the workers, not in the loop"),
-    ),
-    "idle-sync": replace(
-        KINDS["idle-sync"],
-        levers=(
-            "keep the loss on the device: no .item(), .cpu() or print of it in every step",
-            "masks instead of nonzero and boolean indexing",
-        ),
-    ),
-    "idle-compile": replace(
-        KINDS["idle-compile"],
-        levers=("pad batches to a few sizes, or torch.compile(dynamic=True)", "TORCH_LOGS=recompiles says why it compiles again"),
-    ),
-    "idle-dispatch": Kind(
-        "the kernels that the host launches one by one, slower than the device runs them",
-        "Launch less: compile the model or replay it as a graph",
-        "the host was launching kernels one by one, in {activity}",
-        ("torch.compile(model, mode='reduce-overhead'), or CUDA graphs", "fused or foreach optimizers; larger batches"),
-    ),
-    "idle-transfer": replace(
-        KINDS["idle-transfer"],
-        levers=("DataLoader(pin_memory=True) and .to(device, non_blocking=True)", "keep on the device what is used again"),
-    ),
-    "host-copies": replace(
-        KINDS["host-copies"],
-        levers=("DataLoader(pin_memory=True) and .to(device, non_blocking=True)", "send narrower formats: uint8 images, int32 tokens"),
-    ),
-    "layout-copies": replace(
-        KINDS["layout-copies"],
-        levers=(
-            "drop .contiguous() and .clone(): products take transposed operands as they are",
-            "memory_format=torch.channels_last for the whole model, not for single layers",
-        ),
-    ),
-    "latency": replace(
-        KINDS["latency"],
-        levers=("torch.compile, which fuses small kernels", "CUDA graphs: torch.compile(mode='reduce-overhead')"),
-    ),
-    "memory": replace(
-        KINDS["memory"],
-        levers=("torch.compile, so that intermediates never reach memory", "torch.autocast with bf16: half the bytes"),
-    ),
-    "products": replace(
-        KINDS["products"],
-        levers=(
-            "sizes in multiples of 64; larger batches",
-            "torch.set_float32_matmul_precision('high') for fp32, torch.autocast with bf16",
-        ),
-    ),
-    "recomputation": replace(KINDS["recomputation"], levers=("checkpoint fewer layers (torch.utils.checkpoint)",)),
-    "communication": replace(
-        KINDS["communication"],
-        levers=("DistributedDataParallel(bucket_cap_mb=…, gradient_as_bucket_view=True)", "bf16 gradients: a communication hook"),
     ),
 }

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ..machine import LATENCY, Machine
 from ..placement import IDEAL, Corrections, hold
@@ -20,11 +19,13 @@ from ..units import percent, rounded, show
 from ..workload import Avoidable, Recording
 from .chains import unfused_chains
 from .expectation import is_calibrated, slower_than_expected
-from .finding_kinds import KINDS, ONE_PROGRAM, TORCH_KINDS, Kind
+from .finding_kinds import KINDS, ONE_PROGRAM, Kind
 from .idle_time import Waiting, waiting
 from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
 from .standing import Standing
+from .torch_finding_kinds import kinds_for
 
+Kinds = Mapping[str, Kind]
 NOTABLE = 0.01  # of the time: below that nothing is worth a line
 LISTED = 3
 LONGEST_NAME = 60  # characters of a kernel's name: templates of C++ have thousands
@@ -107,14 +108,14 @@ def diagnose(
     cases = _avoidable(standings, len(recording.steps), machine, corrections)
     kept = [case for case in cases if case.saving_s >= NOTABLE * clock.whole_s]
     taken = {one.id for case in kept for one, _, _ in case.ops}
-    found = [_told(case, clock) for case in kept]
+    kinds = kinds_for(recording.format)
+    found = [_told(case, clock, kinds) for case in kept]
     idle = waiting(recording, clock.parts)
-    others = TORCH_KINDS if recording.format == "torch" else {}
-    few = clock.per and not others and programs_per_step(standings, len(recording.steps)) < FEW_PROGRAMS
-    found += _idle(idle, clock, {**KINDS, "idle-dispatch": ONE_PROGRAM} if few else {**KINDS, **others})
+    is_few = programs_per_step(standings, len(recording.steps)) < FEW_PROGRAMS and kinds is KINDS
+    found += _idle(idle, clock, {**kinds, "idle-dispatch": ONE_PROGRAM} if clock.per and is_few else kinds)
     left = [one for one in standings if one.id not in taken]
-    found += _remaining(left, clock, _Between.of(idle, standings, clock), machine.launch_latency_s)
-    return [replace(one, levers=others[one.kind].levers) if one.kind in others else one for one in found]
+    found += _remaining(left, clock, _Between.of(idle, standings, clock), machine.launch_latency_s, kinds)
+    return found
 
 
 def _avoidable(standings: Sequence[Standing], steps: int, machine: Machine, corrections: Corrections) -> list[Case]:
@@ -149,9 +150,9 @@ def _spared(one: Standing, reason: Avoidable, machine: Machine, corrections: Cor
     return one.spent_s * max(1 - floor / one.floor_s, 0.0)
 
 
-def _told(case: Case, clock: Clock) -> Finding:
+def _told(case: Case, clock: Clock, kinds: Kinds) -> Finding:
     """A finding about work that could be avoided."""
-    kind = KINDS[case.kind]
+    kind = kinds[case.kind]
     case.ops.sort(key=lambda held: -held[1])
     standings = [one for one, _, _ in case.ops]
     reason = case.ops[0][2]
@@ -219,7 +220,7 @@ def programs_per_step(standings: Iterable[Standing], steps: int) -> float:
     return sum(runs.values()) / max(steps, 1)
 
 
-def _idle(idle: Iterable[Waiting], clock: Clock, kinds: Mapping[str, Kind]) -> list[Finding]:
+def _idle(idle: Iterable[Waiting], clock: Clock, kinds: Kinds) -> list[Finding]:
     """Findings about time in which the device waited, one for each kind of reason."""
     by_kind: dict[str, list[Waiting]] = {}
     for one in idle:
@@ -268,7 +269,7 @@ class _Between(Struct, frozen=True):
         return cls(seconds, seconds * small / every if every else 0.0)
 
 
-def _remaining(standings: Sequence[Standing], clock: Clock, between: _Between, launch_s: float) -> list[Finding]:
+def _remaining(standings: Sequence[Standing], clock: Clock, between: _Between, launch_s: float, kinds: Kinds) -> list[Finding]:
     """What is lost in ops that do nothing needless, by cause, and between kernels."""
     groups: dict[str, list[Standing]] = {}
     slow = slower_than_expected(standings) if clock.measured else {}
@@ -276,21 +277,21 @@ def _remaining(standings: Sequence[Standing], clock: Clock, between: _Between, l
         kind = _kind(one)
         if kind and one.id not in slow:
             groups.setdefault(kind, []).append(one)
-    found = _excess([(one, slow[one.id]) for one in standings if one.id in slow], clock)
+    found = _excess([(one, slow[one.id]) for one in standings if one.id in slow], clock, kinds)
     for kind, ops in groups.items():
         won = [(one, _won(kind, one, launch_s)) for one in ops]
-        finding = _merged(kind, won, clock, between if kind == LATENCY else None)
+        finding = _merged(kind, won, clock, between if kind == LATENCY else None, kinds)
         if finding is not None:
             found.append(finding)
     if LATENCY not in groups and clock.measured and between.seconds >= NOTABLE * clock.whole_s:
         message = (
             f"Between kernels the device is idle {clock.of(between.seconds)}. That is as good as launches get; only fewer kernels help."
         )
-        found.append(Finding(kind=LATENCY, title=KINDS[LATENCY].title, message=message))
+        found.append(Finding(kind=LATENCY, title=kinds[LATENCY].title, message=message))
     return found
 
 
-def _excess(slow: list[tuple[Standing, float]], clock: Clock) -> list[Finding]:
+def _excess(slow: list[tuple[Standing, float]], clock: Clock, kinds: Kinds) -> list[Finding]:
     """Ops that take longer than such ops do on this chip, by the family of their prediction, the one with the most excess first."""
     families: dict[str, list[tuple[Standing, float]]] = {}
     for one, seconds in slow:
@@ -303,7 +304,7 @@ def _excess(slow: list[tuple[Standing, float]], clock: Clock) -> list[Finding]:
         held.sort(key=lambda each: -each[1])
         ops = [one for one, _ in held]
         spent = sum(one.spent_s for one in ops)
-        kind = KINDS["excess"]
+        kind = kinds["excess"]
         worst = f"{_name(ops[0])}{f' and {len(ops) - 1} more' if len(ops) > 1 else ''}"
         told = f"{_at(ops)}{worst} {'take' if len(ops) > 1 else 'takes'} {ops[0].spent_s / (ops[0].spent_s - held[0][1]):.2g} times"
         message = f"{told} what such ops take on this chip: {clock.of(spent)}. {kind.change}: {clock.after(saving)} left."
@@ -346,9 +347,9 @@ def _won(kind: str, one: Standing, launch_s: float) -> float:
     return max(one.spent_s - one.floor_s / reachable, 0.0)
 
 
-def _merged(kind_name: str, won: list[tuple[Standing, float]], clock: Clock, between: _Between | None) -> Finding | None:
+def _merged(kind_name: str, won: list[tuple[Standing, float]], clock: Clock, between: _Between | None, kinds: Kinds) -> Finding | None:
     """One finding for ops that lose time to the same cause."""
-    kind, ops = KINDS[kind_name], [one for one, _ in won]
+    kind, ops = kinds[kind_name], [one for one, _ in won]
     spent, floor = _spent_and_floor(ops)
     if not clock.measured:
         if spent < NOTABLE * clock.whole_s:

@@ -17,7 +17,7 @@ from ..formulas.network import Network
 from ..resource import HBM
 from ..workload import Op
 from .recorder import Seen
-from .workload import op_of
+from .workload import op_of, repeated
 
 POINTWISE = frozenset(("elementwise", "cast", "copy", "data movement", "gather"))
 REDUCING = frozenset(("normalisation", "softmax", "reduction", "loss"))
@@ -46,7 +46,7 @@ def fused(calls: Sequence[Seen], kept: frozenset[int], network: Network | None) 
         one = _kernel(nodes, makers, group, kept, last_writer)
         key = (one.name, one.cost, one.label, one.location, one.phase)
         rows[key] = replace(rows[key], count=rows[key].count + 1) if key in rows else one
-    return [replace(one, cost=one.cost * one.count, kernels=one.count) for one in rows.values()]
+    return [repeated(one) for one in rows.values()]
 
 
 def _node(seen: Seen, network: Network | None) -> Node:

@@ -8,6 +8,7 @@ from ..cost import NOTHING, Cost
 from ..formulas.network import Network
 from ..resource import HBM, UNNAMED_WORK
 from ..torch_ops import Call, Priced, price
+from ..torch_ops.avoidable import avoidable
 from ..torch_ops.traffic import traffic
 from ..workload import Avoidable, Op
 from .recorder import Seen
@@ -42,7 +43,13 @@ def ops_of(calls: Sequence[Seen], network: Network | None) -> list[Op]:
             rows[key] = replace(rows[key], count=rows[key].count + 1)
         else:
             rows[key] = op_of(seen, call)
-    return [replace(one, cost=one.cost * one.count, kernels=one.count) for one in rows.values()]
+    return [repeated(one) for one in rows.values()]
+
+
+def repeated(one: Op) -> Op:
+    """An op that ran so many times, with the cost of one execution, as its total."""
+    conventions = {name: flops * one.count for name, flops in one.conventions.items()}
+    return replace(one, cost=one.cost * one.count, kernels=one.count, conventions=conventions)
 
 
 def op_of(seen: Seen, call: Call) -> Op:
@@ -60,7 +67,8 @@ def op_of(seen: Seen, call: Call) -> Op:
         phase=seen.phase,
         work_provenance="shape",
         bytes_provenance="shape",
-        avoidable=(AGAIN,) if seen.again else found.avoidable,
+        avoidable=(AGAIN,) if seen.again else avoidable(call, found),
+        conventions=dict(found.by_convention),
         notes=found.notes,
     )
 

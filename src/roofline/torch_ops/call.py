@@ -17,7 +17,6 @@ from ..cost import Amount, Cost
 from ..dtypes import DType, dtype
 from ..errors import FormulaError
 from ..formulas.network import Network
-from ..workload import Avoidable
 
 # PyTorch's float4_e2m1fn_x2: an element is a byte that holds two numbers.
 FP4_PAIR = DType("fp4", 8, "fp4")
@@ -163,11 +162,6 @@ class Priced(Struct, frozen=True, kw_only=True):
     interval: tuple[Amount, Amount] | None = None
     notes: tuple[str, ...] = ()
     missing: str = ""
-
-    @property
-    def avoidable(self) -> tuple[Avoidable, ...]:
-        """The work that was not needed, as ops carry it: scores that are computed again, about which nothing can be done."""
-        return (Avoidable(kind="", instead=self.needed, unneeded="recomputed"),) if self.needed is not None else ()
 
     @property
     def is_priced(self) -> bool:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
-from ...cost import NOTHING, Cost
+from ...cost import Cost
 from ...resource import PCIE
-from ...torch_ops import Tensor
+from ...torch_ops import Call
+from ...torch_ops.avoidable import avoidable
 from ...torch_ops.call import RECORD_SHAPES
 from ...workload import Avoidable
 from ..parts import UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
@@ -25,18 +26,19 @@ from .executions import Execution
 from .intervals import covered, merged, uncovered
 from .linking import Work
 from .pricing import PricedOp, Prices
+from .unfused import spared_bytes, unfused
+from .weight_casts import weight_cast, weight_shapes
 
 PS = 1000  # in a nanosecond
 FIRST_STEPS = 2  # whose launches tell the order of kernels
+MOST_IN_ORDER = 100_000  # executions among which chains are looked for
 MOST_IN_STEP = 500  # launches of one kernel by one operation in a step that are told apart
 GRAPH = "graph replay"
 NO_CAPTURE = "the capture of this graph was not recorded: profile the step that captures it, in this trace or another"
 NO_LAUNCH = "its launch was not recorded, and nothing that was recorded is like it"
 UNPRICED = "unpriced: record with "
 NO_OP = "no PyTorch op launched it"
-RECOMPUTED = "computes again in the backward pass what the forward pass did"
 _COLLECTIVE = re.compile(r"nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|sendrecv|cross_device", re.IGNORECASE)
-_COPIES = ("aten::contiguous", "aten::clone", "aten::copy_")
 
 
 class Row(Struct):
@@ -86,6 +88,19 @@ class DeviceRows:
         self._self = self._self_times()
         self._subjects: dict[tuple[int, int, bool], Subject] = {}
         self._equal: dict[Subject, Subject] = {}
+        told = self._told()
+        first = sorted((held for held in self._executions if held[0].mark in told), key=lambda held: held[0].events[0])
+        self._spared = spared_bytes(first[:MOST_IN_ORDER], self._is_kept)
+        self._weights = weight_shapes({id(priced): priced for _, priced in self._executions}.values())
+
+    def _is_kept(self, one: Execution) -> bool:
+        """Whether a backward pass may need what an execution made."""
+        return one.op != NONE and self._contexts.phase(self._contexts.of(one.op)) == "forward"
+
+    def _avoidable(self, priced: PricedOp) -> tuple[Avoidable, ...]:
+        """What could be spared of an op, by itself and beside its neighbours."""
+        alone = avoidable(Call(priced.name, args=priced.args), priced.priced)
+        return (*alone, *weight_cast(priced, self._weights), *unfused(priced, self._spared.get(id(priced), 0.0)))
 
     def part(self, plane: str, name: str, hardware: object, complete: Mapping[Mark, bool], marks: Integers) -> DevicePart:
         """What ran, and when."""
@@ -184,7 +199,7 @@ class DeviceRows:
             phase=self._contexts.phase(context) if one.op != NONE else "",
             towards=_towards(found.cost, self._prices.names[self._prices.kernel(one.events[0])[0]], kind),
             cost=UNKNOWN if found.cost is None else found.cost,
-            avoidable=_avoidable(priced),
+            avoidable=self._avoidable(priced),
             work_provenance="shape",
             bytes_provenance="profile" if one.op == NONE else "shape",
             notes=tuple(dict.fromkeys(notes)),
@@ -248,28 +263,3 @@ def _towards(cost: Cost | None, name: object, kind: int) -> str:
     if kind != MEMCPY or cost is None or not cost.known(PCIE):
         return ""
     return "out" if "DtoH" in str(name) or "DeviceToHost" in str(name) else "in"
-
-
-def _avoidable(priced: PricedOp) -> tuple[Avoidable, ...]:
-    """What of an op the model did not need."""
-    needed = priced.priced.needed
-    if needed is not None:
-        return (Avoidable(kind="", instead=needed, why=RECOMPUTED, unneeded="recomputed"),)
-    if priced.name in _COPIES and _turned([one for one in priced.args if isinstance(one, Tensor)]):
-        return (Avoidable(kind="layout-copies", instead=NOTHING, why="copies tensors only to change their layout", unneeded="layout"),)
-    return ()
-
-
-def _turned(tensors: Sequence[Tensor]) -> bool:
-    """Whether the first two tensors, of one shape and format, lie in memory in another order of their axes."""
-    if len(tensors) < 2 or tensors[0].shape != tensors[1].shape or tensors[0].dtype != tensors[1].dtype:
-        return False
-    orders = [_order(one) for one in tensors[:2]]
-    return None not in orders and orders[0] != orders[1]
-
-
-def _order(tensor: Tensor) -> tuple[int, ...] | None:
-    """The axes of a tensor from the slowest to the fastest; ``None`` if it is expanded or its strides are not known."""
-    if tensor.strides is None or 0 in tensor.strides:
-        return None
-    return tuple(sorted((axis for axis, size in enumerate(tensor.shape) if size > 1), key=lambda axis: -tensor.strides[axis]))  # type: ignore[index]

@@ -1,0 +1,74 @@
+"""Kinds of findings in the words of PyTorch, for kinds whose usual words are those of JAX."""
+
+from msgspec.structs import replace
+
+from .finding_kinds import KINDS, Kind
+
+_GRAPHS = "torch.compile(model, mode='reduce-overhead'), or CUDA graphs, which launch all kernels of a step at once"
+_OPTIMIZER = "an optimizer with fused=True, or foreach=True, which updates all parameters in a few kernels"
+_SENT_AHEAD = "DataLoader(pin_memory=True) and .to(device, non_blocking=True)"
+
+TORCH_LEVERS: dict[str, tuple[str, ...]] = {
+    "idle-input": (
+        "DataLoader(num_workers=…, prefetch_factor=…, persistent_workers=True)",
+        "transform data in the workers, not in the loop",
+    ),
+    "idle-sync": (
+        "keep the loss on the device: no .item(), .cpu(), print or if tensor: in every step",
+        "masks and torch.where instead of nonzero and boolean indexing",
+    ),
+    "idle-callback": ("compute it with PyTorch operators on the device, or after the step",),
+    "idle-compile": ("pad batches to a few sizes, or torch.compile(dynamic=True)", "TORCH_LOGS=recompiles says why it compiles again"),
+    "idle-transfer": (_SENT_AHEAD, "keep on the device what is used again"),
+    "one-hot-product": ("nn.Embedding or F.embedding instead of one_hot(tokens) @ weight",),
+    "missing-donation": ("update in place: copy_, index_copy_, or slices of a cache that is allocated once",),
+    "dense-experts": ("sort tokens by expert and use a grouped product (torch._grouped_mm, a Triton or CUTLASS grouped kernel)",),
+    "stored-attention": (
+        "F.scaled_dot_product_attention, which runs flash or cuDNN attention",
+        "flash_attn, or FlexAttention for other masks",
+    ),
+    "masked-attention": ("is_causal=True instead of a mask tensor", "FlexAttention with a block mask"),
+    "recomputation": (
+        "checkpoint fewer layers (torch.utils.checkpoint), or with a policy that keeps products (create_selective_checkpoint_contexts)",
+        "compare the peak memory with the capacity",
+    ),
+    "wide-format": (
+        "torch.set_float32_matmul_precision('high') lets fp32 products run as tf32",
+        "bf16 weights and activations: model.bfloat16(), or torch.autocast with weights that stay cast",
+    ),
+    "product-order": ("A @ (B @ x) instead of (A @ B) @ x; torch.linalg.multi_dot chooses the order itself",),
+    "duplicated-work": ("return the value from the first use",),
+    "layout-copies": (
+        "drop .contiguous() and .clone(): products and attention take strided operands as they are",
+        "memory_format=torch.channels_last for the whole model, not for single layers",
+    ),
+    "host-copies": (_SENT_AHEAD, "keep on the device what is used again", "send narrower formats: uint8 images, int32 tokens"),
+    "latency": (_GRAPHS, _OPTIMIZER),
+    "memory": ("torch.compile, so that intermediates never reach memory", "torch.autocast with bf16: half the bytes"),
+    "products": (
+        "sizes in multiples of 64; larger batches",
+        "torch.set_float32_matmul_precision('high') for fp32, torch.autocast with bf16",
+    ),
+    "communication": ("DistributedDataParallel(bucket_cap_mb=…, gradient_as_bucket_view=True)", "bf16 gradients: a communication hook"),
+}
+# Where the sentence itself speaks of programs, which eager PyTorch has none of.
+TORCH_WORDS = {
+    "idle-dispatch": Kind(
+        "the kernels that the host launches one by one, slower than the device runs them",
+        "Launch less: compile the model or replay it as a graph",
+        "the host was launching kernels one by one, in {activity}",
+        (_GRAPHS, "fused or foreach optimizers; larger batches"),
+    ),
+    "unfused-chain": Kind(
+        "the elementwise operators, each of which reads and writes memory",
+        "Compile them, so that they fuse",
+        levers=("torch.compile(model), or torch.compile of the function that calls them", _OPTIMIZER),
+    ),
+}
+
+
+def kinds_for(format: str) -> dict[str, Kind]:
+    """The kinds of findings in the words of the framework that a recording comes from."""
+    if format != "torch":
+        return KINDS
+    return {**KINDS, **{name: replace(KINDS[name], levers=levers) for name, levers in TORCH_LEVERS.items()}, **TORCH_WORDS}

@@ -1,0 +1,54 @@
+"""Work of a call that the model did not need, or that another way to write the program would spare.
+
+Each rule sees one call. Chains of calls are seen by whoever has them in order.
+"""
+
+from ..cost import NOTHING, Cost
+from ..resource import matrix
+from ..workload import Avoidable
+from .call import Call, Priced, Tensor
+
+_COPIES = ("aten::contiguous", "aten::clone", "aten::copy_")
+RECOMPUTED = "computes again in the backward pass what the forward pass did"
+# Formats of products for which a narrower one would do, and that one: tf32 has the range of fp32 and is used by default elsewhere.
+NARROWER = {"fp32": "tf32", "fp64": "fp32"}
+
+
+def avoidable(call: Call, priced: Priced) -> tuple[Avoidable, ...]:
+    """What could be spared of a call: scores computed again, copies of layouts, products in a wide format."""
+    if priced.needed is not None:  # nothing can be done about it, hence no kind of finding
+        return (Avoidable(kind="", instead=priced.needed, why=RECOMPUTED, unneeded="recomputed"),)
+    if call.op in _COPIES and changes_layout([one for one in call.args if isinstance(one, Tensor)]):
+        return (Avoidable(kind="layout-copies", instead=NOTHING, why="copies tensors only to change their layout", unneeded="layout"),)
+    found = _wide(priced)
+    return (found,) if found else ()
+
+
+def changes_layout(tensors: list[Tensor]) -> bool:
+    """Whether the first two tensors, of one shape and format, lie in memory in another order of their axes."""
+    if len(tensors) < 2 or tensors[0].shape != tensors[1].shape or tensors[0].dtype != tensors[1].dtype:
+        return False
+    orders = [_order(one) for one in tensors[:2]]
+    return None not in orders and orders[0] != orders[1]
+
+
+def _order(tensor: Tensor) -> tuple[int, ...] | None:
+    """The axes of a tensor from the slowest to the fastest; ``None`` if it is expanded or its strides are not known."""
+    strides = tensor.strides
+    if strides is None or 0 in strides or len(strides) != len(tensor.shape):
+        return None
+    return tuple(sorted((axis for axis, size in enumerate(tensor.shape) if size > 1), key=lambda axis: -strides[axis]))
+
+
+def _wide(priced: Priced) -> Avoidable | None:
+    """A product in fp32 or fp64, at the rate of a narrower format."""
+    if priced.cost is None:
+        return None
+    for wide, narrow in NARROWER.items():
+        unit = matrix(wide)
+        if flops := priced.cost.known(unit):
+            amounts = {resource: amount for resource, amount in priced.cost.items() if resource != unit}
+            instead = Cost.of({**amounts, matrix(narrow): flops})
+            why = "multiplies in fp32 without tf32" if wide == "fp32" else "multiplies in fp64"
+            return Avoidable(kind="wide-format", instead=instead, why=why)
+    return None
