@@ -72,7 +72,7 @@ KINDS: dict[str, Kind] = {
         "need more memory than the machine has",
         (
             "donate arguments that the program replaces: parameters, optimizer state, a cache (donate_argnums)",
-            "recompute instead of keeping: jax.checkpoint around the scopes that hold most at the peak",
+            "recompute instead of keeping (jax.checkpoint, torch.utils.checkpoint) what the scopes with the most at the peak hold",
             "hold less at once: a smaller batch with gradient accumulation, narrower formats",
             "spread it over more devices: shard parameters, optimizer state and activations",
         ),

@@ -1,0 +1,106 @@
+"""Findings about PyTorch programs: what compiling would fuse, wide formats, casts of weights, and advice in PyTorch's words."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from roofline.analysis import analyze
+from roofline.analysis.finding_kinds import KINDS
+from roofline.analysis.torch_finding_kinds import kinds_for
+from roofline.report import Finding, Report
+from torch_writer import TorchTrace
+
+WIDE = (8192, 8192)  # 128 MB in bf16: 28 µs to read
+LISTS = {
+    "aten::_foreach_lerp_": "TernaryOpScalarFunctor<float, 2, 2, 0>",
+    "aten::_foreach_mul_": "BinaryOpScalarFunctor<float, 1, 1, 0>",
+    "aten::_foreach_addcmul_": "PointwiseOpScalarFunctor<float, 3, 3, 0>",
+    "aten::_foreach_sqrt": "UnaryOpFunctor<float, 2, 1, 1>",
+    "aten::_foreach_addcdiv_": "PointwiseOpScalarListFunctor<float, 3, 3, 0>",
+}
+
+
+def steps_of(write: object, tmp_path: Path, steps: int = 3) -> Report:
+    """A report on steps of 1 ms, each written by a function of the trace and the time at which it starts."""
+    trace = TorchTrace()
+    for step in range(steps):
+        trace.annotation(f"ProfilerStep#{step}", 1000 * step, 900)
+        write(trace, 1000 * step)  # type: ignore[operator]
+    return analyze(trace.write(tmp_path / "trace.json"))
+
+
+def finding(report: Report, kind: str, words: str = "") -> Finding:
+    return next(one for one in report.findings if one.kind == kind and words in one.message)
+
+
+def test_a_chain_of_elementwise_operators_would_fuse(tmp_path: Path) -> None:
+    def chain(trace: TorchTrace, at: float) -> None:
+        for place, name in enumerate(("aten::mul", "aten::add", "aten::relu")):
+            trace.op(name, at + 10 * place, 5, [WIDE], values=["2"])
+            trace.run("elementwise", launched=at + 10 * place + 1, start=at + 300 * place, dur=100)
+
+    report = steps_of(chain, tmp_path)
+    found = finding(report, "unfused-chain")
+    # Of three reads and three writes one of each is left: two thirds of the bytes are spared, of 300 µs a step.
+    assert found.saving_s == pytest.approx(3 * 200e-6, rel=0.01)
+    assert "torch.compile" in found.levers[0]
+
+
+def test_a_product_between_them_breaks_a_chain(tmp_path: Path) -> None:
+    def broken(trace: TorchTrace, at: float) -> None:
+        for place, name in enumerate(("aten::relu", "aten::mm", "aten::relu")):
+            trace.op(name, at + 10 * place, 5, [WIDE] * (2 if name == "aten::mm" else 1))
+            trace.run("kernel", launched=at + 10 * place + 1, start=at + 300 * place, dur=290)
+
+    assert not [one for one in steps_of(broken, tmp_path).findings if one.kind == "unfused-chain"]
+
+
+def test_an_optimizer_of_many_operators_would_be_one_kernel(tmp_path: Path) -> None:
+    elements = 100 * 65_536
+
+    def update(trace: TorchTrace, at: float) -> None:
+        trace.op("torch::autograd::AccumulateGrad", at + 1, 1, [(elements,)], dtype="float")
+        for place, (name, functor) in enumerate(LISTS.items()):
+            trace.op(name, at + 10 * (place + 1), 5, values=[""])
+            kernel = f"multi_tensor_apply_kernel<TensorListMetadata<1>, {functor}>"
+            trace.run(kernel, launched=at + 10 * (place + 1) + 1, start=at + 100 * place + 50, dur=90, grid=(100, 1, 1))
+
+    report = steps_of(update, tmp_path)
+    assert sum(op.bytes["hbm"] or 0 for op in report.ops) == 3 * 4 * elements * (3 + 2 + 4 + 2 + 4)
+    found = finding(report, "unfused-chain", "fused=True")
+    # A fused Adam reads and writes 7 lists of the 15.
+    assert found.saving_s == pytest.approx(3 * 5 * 90e-6 * 8 / 15, rel=0.01)
+
+
+@pytest.mark.parametrize(("kernel", "is_wide"), [("ampere_sgemm_128x128_nn", True), ("sm80_xmma_gemm_f32f32_tf32f32_f32_tn", False)])
+def test_fp32_products_without_tf32_are_in_a_wide_format(tmp_path: Path, kernel: str, is_wide: bool) -> None:
+    def product(trace: TorchTrace, at: float) -> None:
+        trace.op("aten::mm", at + 1, 5, [(2048, 2048), (2048, 2048)], dtype="float")
+        trace.run(kernel, launched=at + 2, start=at + 10, dur=600)
+
+    found = [one for one in steps_of(product, tmp_path).findings if one.kind == "wide-format"]
+    assert bool(found) == is_wide
+    assert not found or "set_float32_matmul_precision" in found[0].levers[0]
+
+
+def test_weights_that_autocast_casts_in_every_step_are_named(tmp_path: Path) -> None:
+    weight, rows = (8192, 4096), (512, 4096)
+
+    def layer(trace: TorchTrace, at: float) -> None:
+        args = {"Input Dims": [list(weight)] * 2, "Input type": ["c10::BFloat16", "float"], "Input Strides": [[4096, 1]] * 2}
+        trace.add("cpu_op", "aten::copy_", at + 1, 5, 100, 1, {"External id": 1, **args, "Concrete Inputs": ["", ""]})
+        trace.run("copy", launched=at + 2, start=at + 10, dur=100)
+        trace.op("aten::mm", at + 10, 5, [rows, weight[::-1]], strides=[(4096, 1), (1, 4096)])
+        trace.run("gemm", launched=at + 11, start=at + 200, dur=100)
+
+    found = finding(steps_of(layer, tmp_path), "wide-format", "autocast")
+    assert found.saving_s == pytest.approx(3 * 100e-6, rel=0.01)
+
+
+def test_advice_about_pytorch_speaks_of_pytorch() -> None:
+    assert kinds_for("xspace") is KINDS
+    words = re.compile(r"\bjax|jnp\.|\blax\.|\bjit|Pallas|astype|preferred_element_type")
+    for name, kind in kinds_for("torch").items():
+        assert not [lever for lever in kind.levers if words.search(lever)], name
+    assert set(kinds_for("torch")) == set(KINDS)
