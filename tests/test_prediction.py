@@ -12,13 +12,17 @@ from msgspec.structs import replace
 from roofline.analysis import assemble, price
 from roofline.calibration import Calibration
 from roofline.cli import main
+from roofline.dtypes import dtype
 from roofline.errors import MachineError
 from roofline.formulas import lookup
 from roofline.machines import load
 from roofline.machines.calibrations import calibration_for, lint_calibrations, read_calibration
+from roofline.operation import Product
 from roofline.placement import hold
 from roofline.prediction import Prediction, predict
 from roofline.sources import read
+from roofline.torch_ops import Call, Tensor
+from roofline.torch_ops import price as price_call
 from roofline.workload import Recording, Workload
 
 SINGLES = Path(__file__).parents[1] / "../shared/data/h200/latencies.json"
@@ -189,3 +193,11 @@ def test_what_is_as_good_as_its_shape_gets_promises_nothing() -> None:
     products = next(finding for finding in report.findings if finding.kind == "products")
     assert products.saving_s is None
     assert "as good as such ops get" in products.message
+
+
+def test_products_of_pytorch_are_known_by_their_sizes() -> None:
+    bf16 = dtype("bf16")
+    priced = price_call(Call("aten::mm", args=(Tensor((64, 128), bf16), Tensor((128, 256), bf16))))
+    assert isinstance(priced.operation, Product)
+    assert (priced.operation.m, priced.operation.k, priced.operation.n) == (64, 128, 256)
+    assert price_call(Call("aten::add", args=(Tensor((64, 128), bf16), Tensor((64, 128), bf16)))).operation is None

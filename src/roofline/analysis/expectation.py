@@ -44,14 +44,17 @@ def expected_info(found: Prediction) -> Expected:
 
 
 def split_time(own_s: float, floor_s: float, found: Prediction | None) -> tuple[float, float]:
-    """The time of an op above its minimum: what is inherent in its shape on this chip, and the excess beyond the interval."""
-    excess = own_s - max(found.time_s, floor_s) if found is not None and own_s > found.high_s else 0.0
+    """The time of an op above its minimum: what is inherent in its shape on this chip, and the excess beyond the interval.
+
+    Where only sustained rates are known, or another chip's calibration, nobody can tell an excess.
+    """
+    excess = own_s - max(found.time_s, floor_s) if is_calibrated(found) and found is not None and own_s > found.high_s else 0.0
     return max(own_s - floor_s - excess, 0.0), excess
 
 
-def is_calibrated(one: Standing) -> bool:
-    """Whether measurements of such ops say how long one takes."""
-    return one.prediction is not None and bool(one.prediction.family) and not one.prediction.evidence.startswith("borrowed")
+def is_calibrated(found: Prediction | None) -> bool:
+    """Whether measurements of such ops on this chip say how long one takes."""
+    return found is not None and bool(found.family) and not found.borrowed
 
 
 def slower_than_expected(standings: Iterable[Standing]) -> dict[int, float]:
@@ -61,7 +64,7 @@ def slower_than_expected(standings: Iterable[Standing]) -> dict[int, float]:
     """
     found = {}
     for one in standings:
-        if one.prediction is None or not is_calibrated(one) or one.cause not in (MEMORY, COMPUTE) or one.op.category == "autotuning":
+        if one.prediction is None or one.cause not in (MEMORY, COMPUTE) or one.op.category == "autotuning":
             continue
         _, excess = split_time(one.spent_s, one.floor_s, one.prediction)
         if excess > 0:

@@ -341,7 +341,7 @@ def _won(kind: str, one: Standing, launch_s: float) -> float:
     if kind == "latency":
         kept = one.op.launches * launch_s if any(resource.unit == "matrix" for resource, _ in one.op.cost.amounts) else 0.0
         return max(one.spent_s - max(one.floor_s, kept), 0.0)
-    if is_calibrated(one):
+    if is_calibrated(one.prediction):
         return 0.0  # within the bounds of what such ops take
     reachable = OF_CATEGORIES.get(one.op.category) or REACHABLE.get(one.unit or "", OTHERWISE)
     return max(one.spent_s - one.floor_s / reachable, 0.0)

@@ -24,7 +24,8 @@ def copy(elements: Dim, *, dtype: Format = "bf16", source: Level = "hbm", target
     one = number(dtype)
     bus = _bus("x", (elements,), one.name, source, target)
     rows = (read("x", (elements,), one, level=port(source, "read")), write("out", (elements,), one, level=port(target, "write")), *bus)
-    return Ledger("copy", rows=rows, notes=(HOST_BUS,) if bus else ())
+    streamed = Streamed(kind="elementwise") if not bus else None
+    return Ledger("copy", rows=rows, notes=(HOST_BUS,) if bus else (), operation=streamed)
 
 
 @formula("transpose", group="movement", example=(8192, 8192), aliases=("permute_dims",))

@@ -4,12 +4,14 @@ from collections.abc import Callable
 
 from ..errors import FormulaError
 from ..ledger import Ledger, read, write
+from ..operation import Streamed
 from .billing import number, vector_work
 from .chains import POINTWISE, PerElement
 from .notation import Dim, Format
 from .registry import formula
 
 COMPARISONS = "comparisons are counted as 1 FLOP each"
+ALIKE = Streamed(kind="elementwise")
 MOST_TENSORS = 1_000  # that one operation reads or writes
 
 
@@ -37,7 +39,8 @@ def elementwise(
         *(read(f"in{index}", (elements,), operand, passes=passes) for index in range(inputs)),
         *(write(f"out{index}", (elements,), result) for index in range(outputs)),
     )
-    return Ledger("elementwise", vector_work(elements * flops, elements * transcendentals, compute, operand), rows)
+    work = vector_work(elements * flops, elements * transcendentals, compute, operand)
+    return Ledger("elementwise", work, rows, operation=ALIKE)
 
 
 def _pointwise(name: str, *aliases: str) -> Callable[..., Ledger]:
@@ -105,4 +108,4 @@ def dropout(elements: Dim, *, dtype: Format = "bf16", out: Format = None, mask: 
     operand, facts = number(dtype), POINTWISE["dropout"]
     kept = (write("mask", (elements,), mask),) if mask else ()
     rows = (read("x", (elements,), operand), write("out", (elements,), number(out, dtype)), *kept)
-    return Ledger("dropout", vector_work(elements * facts.flops, 0, compute, operand), rows, (facts.why,))
+    return Ledger("dropout", vector_work(elements * facts.flops, 0, compute, operand), rows, (facts.why,), operation=ALIKE)

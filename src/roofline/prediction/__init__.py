@@ -31,7 +31,7 @@ class Prediction(Struct, frozen=True, kw_only=True):
     """The expected seconds of some executions, the bounds of nine in ten such ops, the terms, and how that is known.
 
     Terms are seconds each as if alone: they overlap, so they do not add up. ``family`` is that of the calibration, empty where the op is
-    predicted from sustained rates alone.
+    predicted from sustained rates alone; ``borrowed`` is whether that calibration is another chip's.
     """
 
     time_s: float
@@ -40,6 +40,7 @@ class Prediction(Struct, frozen=True, kw_only=True):
     terms: Mapping[str, float]
     evidence: str
     family: str = ""
+    borrowed: bool = False
 
 
 def predict(
@@ -71,6 +72,7 @@ def predict(
         terms={name: term * count for name, term in found.terms.items() if term},
         evidence=_evidence(family, calibration),
         family=family.family if family else "",
+        borrowed=bool(calibration.borrowed),
     )
 
 
@@ -86,7 +88,7 @@ def _estimate(operation: Operation | None, cost: Cost, machine: Machine, calibra
     if isinstance(operation, Product) and rate is not None:
         name = "grouped" if operation.groups else "products"
         family = calibration.family(name, operation.quantize, operation.compute)
-        return (family, product_time(operation, family, chip, calibration)) if family else (None, None)
+        return (family, product_time(operation, family, chip, calibration, float(cost.known(HBM)))) if family else (None, None)
     if isinstance(operation, Attention):
         return _attention(operation, machine, chip, calibration)
     if not cost.is_known or any(resource.unit == "matrix" or resource.is_link for resource, _ in cost.amounts):
@@ -98,9 +100,10 @@ def _estimate(operation: Operation | None, cost: Cost, machine: Machine, calibra
     if isinstance(operation, RowWise):
         family = calibration.family("row-wise", operation.kind)
         return (family, row_time(operation, moved, family, chip, calibration)) if family else (None, None)
-    kind, elements = (operation.kind, float(operation.elements)) if isinstance(operation, Streamed) else ("", 0.0)
-    family = calibration.family("pointwise", kind)
-    return (family, pointwise_time(moved, functions, elements, family, chip, calibration)) if family else (None, None)
+    family = calibration.family("pointwise", operation.kind) if isinstance(operation, Streamed) else None
+    if family is None or not isinstance(operation, Streamed):
+        return None, None
+    return family, pointwise_time(moved, functions, float(operation.elements), family, chip, calibration)
 
 
 def _attention(operation: Attention, machine: Machine, chip: Hardware, calibration: Calibration) -> tuple[Family | None, Estimate | None]:

@@ -20,12 +20,12 @@ SHORTEST = 64  # of k: a shorter one is padded to it
 SHORTEST_PART = 128  # of k, where it is split
 
 
-def product_time(product: Product, family: Family, hardware: Hardware, calibration: Calibration) -> Estimate:
-    """How long one execution of a product takes."""
+def product_time(product: Product, family: Family, hardware: Hardware, calibration: Calibration, moved: float = 0.0) -> Estimate:
+    """How long one execution of a product takes; with what is fused into it, it may move more bytes than its own operands."""
     values = family.values
     power, ramp, start = values["p"], values.get("ramp", 0.0), values.get("tile", 0.0)
     chip, math, feed = _chip(product, family, hardware)
-    memory = product.bytes / (values["memory"] * hardware.bandwidth)
+    memory = max(product.bytes, moved) / (values["memory"] * hardware.bandwidth)
     floor = floor_of(family, calibration, joined(power, start, ramp))
     terms = {"floor": floor, "math": math, "feed": feed, "memory": memory}
     seconds = floor + joined(power, chip, memory + ramp)

@@ -10,6 +10,7 @@ from ..cost import Cost
 from ..dtypes import dtype
 from ..errors import FormulaError
 from ..formulas.fused_attention import Attention
+from ..operation import Attention as Measured
 from ..resource import matrix
 from .call import Call, Priced, Tensor
 from .product_formats import product_format
@@ -153,6 +154,23 @@ def forward(call: Call) -> Priced | None:
         dtype=found.number.rate,
         by_convention={"flop_counter": 2 * _square(found) * (found.key_width + found.value_width)},
         notes=notes,
+        operation=_by_sizes(call, found),
+    )
+
+
+def _by_sizes(call: Call, found: Attention) -> Measured | None:
+    """Attention by cuDNN, which was measured; PyTorch's other kernels were not."""
+    if "cudnn" not in call.op or found.window or found.bias or found.dropout:
+        return None
+    return Measured(
+        batch=found.batch,
+        heads=found.heads,
+        queries=found.queries,
+        keys=found.keys,
+        size=found.key_width,
+        causal=found.causal,
+        dtype=found.number.name,
+        library="cudnn",
     )
 
 

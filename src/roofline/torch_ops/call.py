@@ -17,6 +17,7 @@ from ..cost import Amount, Cost
 from ..dtypes import DType, dtype
 from ..errors import FormulaError
 from ..formulas.network import Network
+from ..operation import Operation
 
 # PyTorch's float4_e2m1fn_x2: an element is a byte that holds two numbers.
 FP4_PAIR = DType("fp4", 8, "fp4")
@@ -151,7 +152,7 @@ class Priced(Struct, frozen=True, kw_only=True):
     ``dtype`` is the number format that the work runs in. ``needed`` is what the model needed where that is less than what ran (an
     attention backward that computes the scores again). ``by_convention`` has the FLOP of other counters by their name. ``interval`` is
     the least and the most bytes of main memory where the recording leaves them open. ``missing`` names the recording option that would
-    have told.
+    have told. ``operation`` is what the call is by its sizes, where measurements of such calls say how long they take.
     """
 
     cost: Cost | None
@@ -162,6 +163,7 @@ class Priced(Struct, frozen=True, kw_only=True):
     interval: tuple[Amount, Amount] | None = None
     notes: tuple[str, ...] = ()
     missing: str = ""
+    operation: Operation | None = None
 
     @property
     def is_priced(self) -> bool:

@@ -10,6 +10,7 @@ from ..dtypes import DType, dtype
 from ..errors import FormulaError
 from ..formulas.billing import matrix_work
 from ..formulas.chains import POINTWISE
+from ..operation import Product
 from .call import FP4_PAIR, Call, Priced, Tensor
 from .product_formats import product_format
 from .registry import op
@@ -49,7 +50,14 @@ def product(
         dtype=number.rate,
         by_convention={"flop_counter": flops} if counted else {},
         notes=said + notes,
+        operation=_by_sizes(a, b, out, (batch, m, k, n), number) if real == flops else None,
     )
+
+
+def _by_sizes(a: Tensor, b: Tensor, out: Tensor, sizes: tuple[int, int, int, int], number: DType) -> Product:
+    batch, m, k, n = sizes
+    left, right, made = ((one.dtype or number).name for one in (a, b, out))
+    return Product(m=m, k=k, n=n, batch=batch, left=left, right=right, out=made, compute=number.rate)
 
 
 def two_matrices(call: Call, a: Tensor | None, b: Tensor | None, rank: int = 2) -> tuple[Tensor, Tensor]:

@@ -200,6 +200,7 @@ class DeviceRows:
             towards=_towards(found.cost, self._prices.names[self._prices.kernel(one.events[0])[0]], kind),
             cost=UNKNOWN if found.cost is None else found.cost,
             avoidable=self._avoidable(priced),
+            operation=found.operation,
             work_provenance="shape",
             bytes_provenance="profile" if one.op == NONE else "shape",
             notes=tuple(dict.fromkeys(notes)),
