@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from ..analysis import price
 from ..formulas import Formula, lookup
 from ..machine import Machine
-from ..operation import Product
+from ..operation import Attention, Product
 from ..placement import fit
 from ..render.text import op_text
 from ..units import parse, show
@@ -18,6 +18,7 @@ from .output import emit_report
 
 SUMMARY = "Cost, minimum and expected time of one operation from its shapes: FLOP, bytes, bound, attainable rate."
 QUANTIZED = ("matmul", "batched_matmul")
+ATTENTION = ("attention", "attention_decode")
 EXAMPLE = "roofline op matmul 8192 8192 8192 --chip v5e --dtype bf16 --weights int8"
 
 
@@ -43,6 +44,13 @@ def parser(formula: Formula) -> Parser:
             help="expect the activations to be made 8 bits wide before the product, with one scale (per-tensor, the default, as cuBLAS "
             "layers do) or one a row (per-token, as CUTLASS layers do)",
         )
+    if formula.name in ATTENTION:
+        made.add_argument(
+            "--library",
+            choices=("fa3", "cudnn"),
+            default="fa3",
+            help="whose kernel is expected: FlashAttention 3 in a serving framework, which writes the cache as well (default), or cuDNN",
+        )
     machine_options(made)
     correction_options(made)
     output_options(made, page=True)
@@ -62,6 +70,8 @@ def run(words: Sequence[str]) -> int:
     time_s = None if args.time is None else parse(args.time, "s")
     if getattr(args, "quantize", None) and isinstance(ledger.operation, Product):
         ledger = replace(ledger, operation=replace(ledger.operation, quantize=args.quantize))
+    if getattr(args, "library", "") == "cudnn" and isinstance(ledger.operation, Attention):
+        ledger = replace(ledger, operation=replace(ledger.operation, library="cudnn"))
     floor_s = None if args.floor is None else parse(args.floor, "s")
     report = price([ledger], machine, time_s=time_s, corrections=chosen_corrections(args), launch_floor_s=floor_s)
     room = _room(float(ledger.footprint()), machine)

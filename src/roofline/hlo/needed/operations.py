@@ -11,6 +11,18 @@ from ..price.types import Site
 from .kernels import Kernels
 from .kernels import Product as Found
 
+_IRREGULAR = (
+    "scatter",
+    "sort",
+    "topk",
+    "gather",
+    "reduce-window",
+    "select-and-scatter",
+    "rng-bit-generator",
+    "dynamic-slice",
+    "custom-call",
+)
+_REDUCED = 64  # to less than one in so many, a reduction is no stream
 _EXCHANGES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
@@ -24,7 +36,19 @@ def operation(kernels: Kernels, index: int, cost: Cost) -> Operation | None:
         return _attention(kernels, index, instruction)
     if (kind := instruction.opcode.removesuffix("-start")) in _EXCHANGES:
         return _exchange(kernels, index, kind, cost)
-    return Streamed(kind="fusion") if kernels.platform == "gpu" else None
+    return Streamed(kind="fusion") if kernels.platform == "gpu" and _streams(kernels, instruction) else None
+
+
+def _streams(kernels: Kernels, instruction: Instruction) -> bool:
+    """Whether a kernel treats elements alike, so that its traffic says how long it takes: it neither sorts nor scatters, and if it
+    reduces, then not to so little that most of the chip is idle."""
+    parts = kernels.values.body(instruction) or (instruction,)
+    if any(one.opcode in _IRREGULAR for one in parts):
+        return False
+    if all(one.opcode != "reduce" for one in parts):
+        return True
+    read = sum(shape.elements for operand in instruction.operands for shape in kernels.computation[operand].shape.leaves if shape.is_array)
+    return sum(shape.elements for shape in instruction.shape.leaves if shape.is_array) * _REDUCED > read
 
 
 def _product(found: Found, cost: Cost) -> Product:
