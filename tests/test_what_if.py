@@ -162,3 +162,13 @@ def test_a_program_without_a_profile_has_expected_times(tmp_path: Path) -> None:
     total = report.total
     assert total is not None
     assert total.time_s > total.before_s > 0
+
+
+def test_a_whole_program_in_bf16_moves_half_the_bytes(tmp_path: Path) -> None:
+    file = tmp_path / "step.hlo"
+    file.write_text(LAYER.replace("[4,8", "[4000,800").replace("[32,", "[3200000,"))
+    report = what_if(file, "dtype bf16", "h200")
+    by_name = {op.name: op for op in report.ops}
+    assert by_name["y"].time_s < 0.6 * by_name["y"].before_s
+    assert by_name["z"].time_s < 0.7 * by_name["z"].before_s
+    assert len(report.ops) == 3

@@ -1,7 +1,8 @@
 """``dtype [SCOPE=]FORMAT``: products in another number format, with the conversions and changes of layout that this needs.
 
 Operands of products take their bytes in the new format, and so do the kernels that make them: a fused kernel writes it in the same pass.
-What a library's product makes, or an argument that is no weight, is converted by a kernel of its own. Products of 8-bit floats take both
+What a library's product makes, or an argument that is no weight, is converted by a kernel of its own. A whole program in a 16-bit format
+has all its fp32 arrays in it, so nothing is converted. Products of 8-bit floats take both
 operands with the contracted dimension last: XLA transposes an operand that lies otherwise, element by element.
 """
 
@@ -21,6 +22,7 @@ from .state import State
 from .words import Words
 
 WEIGHTS = "-weights"
+HALF = 16  # bits
 NARROW = 8  # bits of formats that need the contracted dimension last
 
 
@@ -33,15 +35,41 @@ def dtype(state: State, words: Words) -> None:
         number = named(name.removesuffix(WEIGHTS))
     except FormulaError as error:
         raise words.wrong(f"dtype {written}: {error}") from None
-    made: dict[str, float] = {}
+    whole = not equals and not weights_only and number.bits == HALF
+    changed = 0
     for index, op in state:
         if isinstance(op.operation, Product) and (not equals or scope in op.scope or scope in op.label):
-            _product(state, index, op, op.operation, number.name, weights_only, made)
-    if not made:
+            changed += _product(state, index, op, op.operation, number.name, weights_only, whole)
+    if not changed:
         state.notes.append(f"dtype {written}: no product changes")
+    elif whole:
+        _narrowed(state, number.bits / 8)
 
 
-def _product(state: State, index: int, op: Op, old: Product, number: str, weights_only: bool, made: dict[str, float]) -> None:
+def _narrowed(state: State, element: float) -> None:
+    """A whole program in a 16-bit format: the other kernels' wider arrays take as many bytes an element as well."""
+    for index, op in state:
+        module = state.module_of(op)
+        place = module.place(op.name) if module else None
+        if module is None or place is None or isinstance(op.operation, Product):
+            continue
+        computation = module.computations[place[0]]
+        one = computation[place[1]]
+        arrays = [shape for shape in one.shape.leaves if shape.is_array]
+        arrays += [shape for operand in one.operands for shape in computation[operand].shape.leaves if shape.is_array]
+        whole = sum(shape.bytes for shape in arrays)
+        wide = [shape for shape in arrays if shape.number.rate == "fp32"]
+        moved = float(op.cost.known(HBM))
+        if not wide or not whole or not moved:
+            continue
+        kept = 1 - sum(shape.bytes - shape.elements * element for shape in wide) / whole
+        amounts = {resource: float(amount) for resource, amount in op.cost.amounts}
+        amounts[HBM] = moved * kept
+        state.put(index, Cost.of(amounts), op.operation, 1.0)
+
+
+def _product(state: State, index: int, op: Op, old: Product, number: str, weights_only: bool, whole: bool) -> bool:
+    """Change one product; whether it changes. In a ``whole`` program in one format nothing is converted."""
     right_is_weight = _is_weight(state, op, 1)
     left_is_weight = _is_weight(state, op, 0) and not right_is_weight
     left = old.left if weights_only and not left_is_weight else number
@@ -52,11 +80,12 @@ def _product(state: State, index: int, op: Op, old: Product, number: str, weight
     out = old.out if named(old.out).bits <= 16 or named(number).bits > 16 else "bf16"
     new = replace(old, left=left, right=right, out=out if named(number).bits <= 16 else number, compute=compute)
     if new == old:
-        return
-    made[op.name] = 1.0
+        return False
     cost = _cost(op, old, new)
     state.put(index, cost * op.count, new, 1.0)
-    _arguments(state, op, old, new)
+    if not whole:
+        _arguments(state, op, old, new)
+    return True
 
 
 def _cost(op: Op, old: Product, new: Product) -> Cost:
