@@ -172,3 +172,14 @@ def test_a_whole_program_in_bf16_moves_half_the_bytes(tmp_path: Path) -> None:
     assert by_name["y"].time_s < 0.6 * by_name["y"].before_s
     assert by_name["z"].time_s < 0.7 * by_name["z"].before_s
     assert len(report.ops) == 3
+
+
+def test_a_batch_over_devices_adds_up_its_gradients() -> None:
+    report = what_if(TRAIN, "shard batch=4")
+    before = next(point.before_s for point in report.points if point.scope == "average") * 1e3
+    assert before / 4 < average_ms(report) < before
+    added = [op for op in report.ops if op.category == "all-reduce"]
+    assert len(added) == 17  # four products of each of four layers, and the table of words
+    assert all(op.expected.family == "added collectives" for op in added)
+    with pytest.raises(UsageError, match="cannot be spread"):
+        what_if(TRAIN, "shard batch=8")

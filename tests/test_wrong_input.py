@@ -35,7 +35,6 @@ COMMAND_LINES = {
     "whatif": "whatif program.hlo no-idle",
     "fusion-report": "fusion-report program.hlo",
     "compare": "compare ops.csv ops.csv",
-    "whatif": "whatif program.hlo dtype fp8",
     "jax-compare": "jax-compare",
     "torch-compare": "torch-compare",
     "chips": "chips",

@@ -34,6 +34,7 @@ REACHABLE = {"hbm": 0.9, "matrix": 0.8, "vector": 0.7}
 OF_CATEGORIES = {"attention": 0.55, "sort": 0.08}  # fused attention waits for its softmax, a sort passes over its keys many times
 OTHERWISE = 0.85
 FEW_PROGRAMS = 2  # in a step: with fewer there is nothing to compile together
+CLOSE = 1.7  # times the expected time: an upper bound below that says how good such an op gets
 ODD = 0.6  # of the roof: a product above it does not suffer from its sizes
 # What is said of one op, and of several.
 WORDS = {
@@ -341,7 +342,7 @@ def _won(kind: str, one: Standing, launch_s: float) -> float:
     if kind == "latency":
         kept = one.op.launches * launch_s if any(resource.unit == "matrix" for resource, _ in one.op.cost.amounts) else 0.0
         return max(one.spent_s - max(one.floor_s, kept), 0.0)
-    if is_calibrated(one.prediction):
+    if is_calibrated(one.prediction) and one.prediction is not None and one.prediction.high_s < CLOSE * one.prediction.time_s:
         return 0.0  # within the bounds of what such ops take
     reachable = OF_CATEGORIES.get(one.op.category) or REACHABLE.get(one.unit or "", OTHERWISE)
     return max(one.spent_s - one.floor_s / reachable, 0.0)

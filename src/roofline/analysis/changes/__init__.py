@@ -15,7 +15,7 @@ from .chips import chip, set_rate
 from .dtype import dtype
 from .flash import kernel
 from .fuse import fuse
-from .scale import scale
+from .scale import scale, shard
 from .state import State
 
 __all__ = ["CHANGES", "change"]
@@ -38,6 +38,7 @@ def _graph(state: State, words: Words) -> None:
 # word -> the change, how it is written, and what it means
 CHANGES: dict[str, tuple[Callable[[State, Words], None], str, str]] = {
     "scale": (scale, "scale DIM=xN", "a dimension of the inputs N times as large: batch, sequence, experts, or one as in tok[0]"),
+    "shard": (shard, "shard DIM=N", "a dimension of the inputs spread over N devices, with the all-reduces that this needs"),
     "dtype": (dtype, "dtype [SCOPE=]FORMAT", "products in another number format: fp8, bf16, fp16, tf32, or int8-weights"),
     "kernel": (kernel, "kernel attention=flash", "attention in one kernel, its scores on chip"),
     "fuse": (fuse, "fuse all|SCOPE", "chains of small programs that hand arrays to each other as one kernel"),

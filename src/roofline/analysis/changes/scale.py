@@ -4,51 +4,91 @@ import re
 from fractions import Fraction
 from math import log2
 
+from ...cost import Cost
 from ...errors import SourceError, UsageError, did_you_mean
 from ...hlo.ir.module import HloModule
+from ...hlo.needed.kernels import Product
 from ...hlo.price.types import Site
-from ...hlo.scaling.growth import Program
+from ...hlo.scaling.growth import Program, Times
 from ...hlo.scaling.hidden import Data
 from ...hlo.scaling.inputs import Dimension, dimension_named, dimensions_of, inputs_of
 from ...hlo.scaling.scaled import scaled
+from ...operation import Collective
+from ...resource import SCALE_UP
 from .state import State
 from .words import Words
 
 
 def scale(state: State, words: Words) -> None:
-    """Scale one dimension of the program with the most time, and of others that have it."""
+    """Scale a dimension of the program with the most time that has it."""
+    name, times = _asked("scale", words)
+    program, dimension = _dimension(state, "scale", name)
+    module = program.module
+    moved = ", ".join(f"{one.name}[{axis}]" for one, axis in dimension.inputs[:4])
+    more = ", …" if len(dimension.inputs) > 4 else ""
+    state.notes.append(f"{name} of {module.name}: {dimension.size} to {dimension.size * times} ({moved}{more})")
+    if dimension.is_hidden:
+        _hidden(state, module, dimension, times)
+    else:
+        _grown(state, program, dimension, times)
+
+
+def shard(state: State, words: Words) -> None:
+    """Spread a dimension over devices: each has its part, and sums over it are added up by an all-reduce that nothing overlaps."""
+    name, devices = _asked("shard", words)
+    program, dimension = _dimension(state, "shard", name)
+    if dimension.is_hidden or dimension.size < devices:
+        raise UsageError(f"shard {name}={devices}: {name} is {dimension.size}, which cannot be spread over {devices} devices")
+    module, review = program.module, state.review(program.module)
+    link = next((unit for unit in SCALE_UP if state.after_machine.ceiling(unit)), "")
+    sums = []
+    for _, op in state:
+        place = module.place(op.name) if op.module == module.name else None
+        found = review.product(*place) if place else None
+        if found is not None and _sums(program, dimension, found):
+            sums.append((op, found.made.shape.bytes))
+    _grown(state, program, dimension, Fraction(1, devices))
+    if not link:
+        state.notes.append(f"shard {name}={devices}: {state.after_machine.name} has no known link, so its exchanges are left out")
+        return
+    for op, moved in sums:
+        crossing = Fraction(2 * (devices - 1) * moved, devices * max(1, rated.count if (rated := state.after_machine.ceiling(link)) else 1))
+        state.add(op, Cost.of({link: crossing}), Collective(kind="all-reduce", devices=devices, bytes=moved, link=link), "all-reduce")
+    state.notes.append(f"shard {name}={devices}: one of {devices} devices, {len(sums)} all-reduces over {link}, none overlapped")
+
+
+def _sums(program: Program, dimension: Dimension, found: Product) -> bool:
+    """Whether a product sums over a dimension that is spread."""
+    numbers = {computation.name: number for number, computation in enumerate(program.module.computations)}
+    held = dimension.marks.get((numbers[found.left.computation.name], found.left.index, 0), ())
+    return any(axis < len(held) and held[axis] for axis in found.dims.lhs_contracting)
+
+
+def _asked(change: str, words: Words) -> tuple[str, int]:
     written = words.need()
     name, _, by = written.partition("=")
     number = re.fullmatch(r"x?(\d+)", by)
     if number is None or int(number[1]) < 1:
-        raise words.wrong(f"scale {written}: by how much is a whole number, as in batch=x4")
+        raise words.wrong(f"{change} {written}: by how much is a whole number, as in batch=x4")
+    return name, int(number[1])
+
+
+def _dimension(state: State, change: str, name: str) -> tuple[Program, Dimension]:
+    """The program with the most time that has a dimension of this name, and the dimension."""
     if not state.programs:
-        raise UsageError("scale needs the compiled program, which this input does not have")
-    times, found = int(number[1]), 0
-    for module in list(state.programs.values()):
+        raise UsageError(f"{change} needs the compiled program, which this input does not have")
+    for module in state.programs.values():
         program = Program(module)
         dimension = dimension_named(program, name)
-        if dimension is None:
-            continue
-        found += 1
-        moved = ", ".join(f"{one.name}[{axis}]" for one, axis in dimension.inputs[:4])
-        state.notes.append(
-            f"{name} of {module.name}: {dimension.size} to {dimension.size * times} ({moved}{', …' if len(dimension.inputs) > 4 else ''})"
-        )
-        if dimension.is_hidden:
-            _hidden(state, module, dimension, times)
-        else:
-            _grown(state, program, dimension, times)
-        break
-    if not found:
-        first = Program(next(iter(state.programs.values())))
-        known = [each.name for each in dimensions_of(first)] + [
-            f"{one.name}[{axis}]" for one in inputs_of(first) for axis in range(len(one.dims))
-        ]
-        raise UsageError(f"scale {name}: no such dimension{did_you_mean(name, known) or '; known: ' + ', '.join(known[:8])}")
+        if dimension is not None:
+            return program, dimension
+    first = Program(next(iter(state.programs.values())))
+    known = [each.name for each in dimensions_of(first)]
+    known += [f"{one.name}[{axis}]" for one in inputs_of(first) for axis in range(len(one.dims))]
+    raise UsageError(f"{change} {name}: no such dimension{did_you_mean(name, known) or '; known: ' + ', '.join(known[:8])}")
 
 
-def _grown(state: State, program: Program, dimension: Dimension, times: int) -> None:
+def _grown(state: State, program: Program, dimension: Dimension, times: Times) -> None:
     module = program.module
     larger = scaled(program, dimension.marks, times)
     review = state.review(larger)
@@ -66,7 +106,7 @@ def _grown(state: State, program: Program, dimension: Dimension, times: int) -> 
         cost = once.cost * op.count
         if cost.amounts == op.cost.amounts:
             continue
-        state.put(index, cost, review.operation(number, position, once.cost), log2(times))
+        state.put(index, cost, review.operation(number, position, once.cost), abs(log2(times)))
     state.programs[module.name] = larger
 
 

@@ -5,12 +5,14 @@ apart from the 1,024 positions that a compiler joins it with into one dimension 
 """
 
 from collections.abc import Iterable
-from math import prod
+from fractions import Fraction
+from math import ceil, prod
 
 from ..ir.module import HloModule
 from .links import Key, Link, links_of
 
 Mark = tuple[int, int]  # size, minor
+Times = int | Fraction
 Marks = dict[Key, list[set[Mark]]]
 ROUNDS = 40  # there and back over the program
 
@@ -127,8 +129,8 @@ def _covered(mark: Mark, others: set[Mark]) -> bool:
     return any(low < other[1] * other[0] and other[1] < high for other in others) or mark in others
 
 
-def grown_dims(dims: tuple[int, ...], marks: list[set[Mark]] | None, times: int) -> tuple[int, ...]:
-    """The dimensions of an array after its marks have grown."""
+def grown_dims(dims: tuple[int, ...], marks: list[set[Mark]] | None, times: Times) -> tuple[int, ...]:
+    """The dimensions of an array after its marks have grown, or shrunk; what does not divide is rounded up."""
     if marks is None:
         return dims
-    return tuple(size * times ** len(held) for size, held in zip(dims, marks, strict=True))
+    return tuple(ceil(size * times ** len(held)) if held else size for size, held in zip(dims, marks, strict=True))

@@ -6,10 +6,10 @@ from ..ir.amending import amended
 from ..ir.attributes import SliceRange
 from ..ir.module import HloModule, Instruction
 from ..ir.shapes import Shape
-from .growth import Marks, Program, grown_dims, running
+from .growth import Marks, Program, Times, grown_dims, running
 
 
-def scaled(program: Program, marks: Marks, times: int) -> HloModule:
+def scaled(program: Program, marks: Marks, times: Times) -> HloModule:
     """The program after what is marked has grown ``times`` as large."""
     module = program.module
     computations = list(module.computations)
@@ -24,7 +24,7 @@ def scaled(program: Program, marks: Marks, times: int) -> HloModule:
     return replace(module, computations=tuple(computations), parameter_shapes=(), result_shape=None, buffer_assignment=b"")
 
 
-def _grown(shape: Shape, number: int, index: int, marks: Marks, times: int) -> Shape:
+def _grown(shape: Shape, number: int, index: int, marks: Marks, times: Times) -> Shape:
     part = iter(range(len(list(shape.leaves))))
 
     def rebuilt(one: Shape) -> Shape:

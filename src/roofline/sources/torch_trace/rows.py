@@ -12,10 +12,12 @@ import numpy as np
 from msgspec import Struct, field
 
 from ...cost import Cost
+from ...operation import Streamed
 from ...resource import PCIE
 from ...torch_ops import Call
 from ...torch_ops.avoidable import avoidable
 from ...torch_ops.call import RECORD_SHAPES
+from ...torch_ops.elementwise import ELEMENTWISE
 from ...workload import Avoidable
 from ..parts import UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
 from ..timeline import Span, busy_in, lane
@@ -37,6 +39,7 @@ GRAPH = "graph replay"
 NO_CAPTURE = "the capture of this graph was not recorded: profile the step that captures it, in this trace or another"
 NO_LAUNCH = "its launch was not recorded, and nothing that was recorded is like it"
 UNPRICED = "unpriced: record with "
+EAGER = Streamed(kind="eager")
 NO_OP = "no PyTorch op launched it"
 _COLLECTIVE = re.compile(r"nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|sendrecv|cross_device", re.IGNORECASE)
 
@@ -200,7 +203,7 @@ class DeviceRows:
             towards=_towards(found.cost, self._prices.names[self._prices.kernel(one.events[0])[0]], kind),
             cost=UNKNOWN if found.cost is None else found.cost,
             avoidable=self._avoidable(priced),
-            operation=found.operation,
+            operation=found.operation or (EAGER if found.category == ELEMENTWISE else None),
             work_provenance="shape",
             bytes_provenance="profile" if one.op == NONE else "shape",
             notes=tuple(dict.fromkeys(notes)),
