@@ -10,9 +10,9 @@ from pathlib import Path
 from threading import Thread
 
 import httpx
-import uvicorn
 
 from roofline.serve import application
+from roofline.serve.connections import IDLE_S, MOST, server
 from roofline.serve.listen import bind
 
 WORKER = (sys.executable, "-m", "roofline.cli.serve_worker")
@@ -30,19 +30,19 @@ print('{"schema": "roofline.report/1"}')
 
 
 @contextmanager
-def client(*roots: Path, worker: Sequence[str] = WORKER) -> Iterator[httpx.Client]:
+def client(*roots: Path, worker: Sequence[str] = WORKER, idle_s: float = IDLE_S, most: int = MOST) -> Iterator[httpx.Client]:
     """Requests to a server in a thread of this process, which ends with them."""
     with bind(0) as listening:
         port = listening.getsockname()[1]
         app = application(roots, worker=worker, port=port)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=3))
-        thread = Thread(target=server.run, kwargs={"sockets": [listening]})
+        made = server(app, idle_s=idle_s, most=most)
+        thread = Thread(target=made.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as made:
-                yield made
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as asking:
+                yield asking
         finally:
-            server.should_exit = True
+            made.should_exit = True
             thread.join()
 
 

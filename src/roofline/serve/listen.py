@@ -4,15 +4,13 @@ import errno
 import socket
 from contextlib import suppress
 
-import uvicorn
-
 from ..errors import UsageError
+from .connections import server
 from .guard import Guard
 
 LOOPBACK = "127.0.0.1"
 PORT = 7663  # "ROOF" on the keys of a telephone
 TRIES = 50  # ports after the usual one, when others are taken
-STOPPING_S = 3  # for answers under way when the server is told to stop
 
 
 def bind(port: int | None = None) -> socket.socket:
@@ -40,14 +38,5 @@ def bind(port: int | None = None) -> socket.socket:
 
 def listen(app: Guard, on: socket.socket) -> None:
     """Answer until Ctrl-C or a signal says to stop."""
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
-        timeout_graceful_shutdown=STOPPING_S,
-    )
     with suppress(KeyboardInterrupt):  # by then it has stopped; the signal is passed on for programs that have more to do
-        uvicorn.Server(config).run(sockets=[on])
+        server(app).run(sockets=[on])
