@@ -30,11 +30,13 @@ print('{"schema": "roofline.report/1"}')
 
 
 @contextmanager
-def client(*roots: Path, worker: Sequence[str] = WORKER, idle_s: float = IDLE_S, most: int = MOST) -> Iterator[httpx.Client]:
+def client(
+    *roots: Path, worker: Sequence[str] = WORKER, idle_s: float = IDLE_S, most: int = MOST, token: str | None = None
+) -> Iterator[httpx.Client]:
     """Requests to a server in a thread of this process, which ends with them."""
     with bind(0) as listening:
         port = listening.getsockname()[1]
-        app = application(roots, worker=worker, port=port)
+        app = application(roots, worker=worker, port=port, token=token)
         made = server(app, idle_s=idle_s, most=most)
         thread = Thread(target=made.run, kwargs={"sockets": [listening]})
         thread.start()
@@ -63,7 +65,7 @@ def bare(server: httpx.Client, path: str, method: str = "GET", **headers: str) -
 @contextmanager
 def process(*words: str, program: str = "") -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`roofline serve` as a process of its own, and its address; or another program that says where it listens in the same way."""
-    command = [sys.executable, *(("-c", program) if program else ("-m", "roofline", "serve")), *words]
+    command = [sys.executable, *(("-c", program) if program else ("-m", "roofline", "serve", "--no-token")), *words]
     made = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert made.stderr is not None

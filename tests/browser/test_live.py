@@ -113,6 +113,31 @@ def test_a_profile_that_is_being_read_says_how_far_it_is_and_then_shows_itself(w
         watch.close()
 
 
+def test_reading_is_cancelled_and_tried_again_from_the_page(watch: Watch, folder: Path) -> None:
+    with client(folder / "before.csv", worker=(sys.executable, "-c", HELD_BACK)) as slow:
+        page = watch.page()
+        page.goto(f"{slow.base_url}/run/{slow.get('/index.json').json()['runs'][0]['id']}")
+        page.get_by_role("button", name="Cancel").click()
+        expect(page.get_by_role("alert")).to_have_text("cancelled")
+        page.get_by_role("button", name="Try again").click()
+        expect(page.locator("#word")).to_have_text("reading… 43%")
+        watch.close()
+    watch.complaints[:] = [said for said in watch.complaints if "422" not in said]  # the browser says that the page was an error
+
+
+def test_a_link_with_the_token_opens_the_list_from_anywhere(watch: Watch, folder: Path) -> None:
+    with client(folder, token="0" * 48) as server:
+        page = watch.page()
+        page.goto(f"data:text/html,<a href='{server.base_url}/?token={'0' * 48}'>runs</a>")
+        page.get_by_role("link").click()
+        expect(page.locator("#runs table")).to_be_visible()
+        expect(page).to_have_url(f"{server.base_url}/")  # the token is in a cookie now
+        page.get_by_role("link", name="before.csv").click()
+        page.locator("html[data-ready=true]").wait_for()
+        assert count(page) == 2
+        watch.close()
+
+
 def test_a_damaged_profile_says_so_and_recovers(watch: Watch, folder: Path) -> None:
     broken = folder / "host.csv"
     broken.write_text("name,time\n")

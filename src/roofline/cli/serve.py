@@ -1,16 +1,20 @@
 """`roofline serve`: browse the reports of local runs in a web browser."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
-from ..errors import MissingExtra
+from ..errors import MissingExtra, UnitError, UsageError
 from ..sources.processes import cores
 from ..sources.samples import sample_or_path
+from ..units import parse
 from .options import Parser, at_least, chosen_machine, machine_options
 from .output import talk
 
 MOST_WORKERS = 4  # at a time unless asked for: each may need the memory of a large profile
+JOB_TIME_S = 600
+LEAST_MEMORY = parse("1 GB", "B")  # a smaller limit would refuse ordinary profiles
 
 
 def parser() -> Parser:
@@ -19,14 +23,23 @@ def parser() -> Parser:
         "Browse the reports of local runs in a web browser.\n"
         "Lists everything found under the paths: profiles, TensorBoard log folders, HLO dumps, Nsight Compute CSVs, op tables, reports.\n"
         "A page reloads when its profile changes. Pages are also available as JSON: /index.json, /run/ID.json, /compare/A/B.json.\n"
-        "Listens on 127.0.0.1 only; from another computer use: ssh -L 7663:127.0.0.1:7663 HOST.",
+        "Listens on 127.0.0.1 only; from another computer use: ssh -L 7663:127.0.0.1:7663 HOST.\n"
+        "The address contains a token, without which nothing is shown: other users of this computer cannot see your runs.",
         "roofline serve logs/ --open",
     )
     made.add_argument("path", nargs="*", default=["."], metavar="PATH", help="files and folders to list (default: the current folder)")
     made.add_argument(
         "--port", type=at_least(0), metavar="N", help="port to listen on; 0 picks any (default: the first free port from 7663)"
     )
-    made.add_argument("--workers", type=at_least(1), metavar="N", help="profiles to read in parallel (default: half the cores, at most 4)")
+    made.add_argument("--workers", type=at_least(1), metavar="N", help="profiles to read in parallel (default: half the cores, 2 to 4)")
+    made.add_argument(
+        "--job-time", metavar="TIME", default=f"{JOB_TIME_S} s", help='most time for reading one run: "30 min" (default: %(default)s)'
+    )
+    made.add_argument(
+        "--job-memory", metavar="SIZE", help='most memory for reading one run: "16 GB" (default: half of the memory, shared by the workers)'
+    )
+    made.add_argument("--follow", action="store_true", help="follow symbolic links that lead out of the folders")
+    made.add_argument("--no-token", action="store_true", help="no token in the address: any user of this computer can see the runs")
     made.add_argument("--open", action="store_true", help="open the page in a browser")
     machine_options(made)
     return made
@@ -36,24 +49,58 @@ def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     try:
         from ..serve import application
+        from ..serve.guard import new_token
         from ..serve.listen import LOOPBACK, bind, listen
+        from ..serve.workers import Limits
     except ModuleNotFoundError as error:
         raise MissingExtra(str(error.name).partition(".")[0], "serve") from None
 
     if args.chip or args.set:
         chosen_machine(args)  # one that does not exist is refused before anything is served
+    workers = args.workers or min(MOST_WORKERS, max(2, cores() // 2))
+    limits = Limits(time_s=_amount("--job-time", args.job_time, "s"), memory=_memory(args.job_memory, workers))
     listening = bind(args.port)
     port = listening.getsockname()[1]
-    workers = args.workers or min(MOST_WORKERS, max(1, cores() // 2))
-    app = application([sample_or_path(path) for path in args.path], worker=_worker(args), port=port, workers=workers)
+    token = None if args.no_token else new_token()
+    app = application(
+        [sample_or_path(path) for path in args.path],
+        worker=_worker(args),
+        port=port,
+        workers=workers,
+        limits=limits,
+        follow=args.follow,
+        token=token,
+    )
     address = f"http://{LOOPBACK}:{port}/"
-    talk(f"serving {', '.join(args.path)} at {address} (stop with Ctrl-C)")
+    talk(f"serving {', '.join(args.path)} at {address}{f'?token={token}' if token else ''} (stop with Ctrl-C)")
     if args.open:
         import webbrowser
 
-        webbrowser.open(address)
+        webbrowser.open(address if args.no_token else f"{address}?token={app.ticket()}")
     listen(app, listening)
     return 0
+
+
+def _amount(option: str, text: str, dimension: str) -> float:
+    """A quantity above zero."""
+    try:
+        amount = parse(text, dimension)
+    except UnitError as error:
+        raise UsageError(f"{option}: {error}") from None
+    if not 0 < amount < float("inf"):
+        raise UsageError(f"{option}: {text!r} is not above zero")
+    return amount
+
+
+def _memory(text: str | None, workers: int) -> int | None:
+    """The limit on memory in bytes; without one, a share of half of this computer's, where the system tells."""
+    if text is not None:
+        return int(_amount("--job-memory", text, "B"))
+    try:
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return None
+    return int(max(LEAST_MEMORY, there / 2 / workers))
 
 
 def _worker(args: argparse.Namespace) -> list[str]:

@@ -302,6 +302,7 @@ def application(
     workers: int = 1,
     limits: Limits | None = None,
     follow: bool = False,
+    token: str | None = None,
 ) -> Guard:
     """The ASGI application for some files and folders, behind its guard; ``worker`` is the command that analyses (see `workers`)."""
     jobs = Jobs(worker, workers=workers, limits=limits)
@@ -313,7 +314,7 @@ def application(
         await run_in_threadpool(jobs.close)
 
     app = Starlette(routes=site.routes(), lifespan=lifespan, exception_handlers={HTTPException: site.error, Exception: site.error})
-    return Guard(app, port)
+    return Guard(app, port, token)
 
 
 async def _settle(job: Job, within_s: float | None = None) -> None:

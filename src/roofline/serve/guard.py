@@ -1,22 +1,30 @@
 """The guard: what the server refuses before it looks at a path, and what every answer carries.
 
-It answers one person on one machine. A page elsewhere that makes the browser ask this server (by a name that points to 127.0.0.1, or
-from its own scripts) is refused by its ``Host`` or ``Origin``; there is little to change here, so only GET and HEAD are let in, and POST
-where a job is cancelled or tried again.
+It answers one person on one machine. Other users of the machine do not know the token, which is in the address that the server prints: a
+browser that opens it gets a cookie, scripts send it along with each request. A page elsewhere that makes the browser ask this server (by
+a name that points to 127.0.0.1, from its own scripts, or by a picture) is refused by its ``Host``, ``Origin`` or ``Sec-Fetch-Site``. There
+is little to change here, so only GET and HEAD are let in, and POST where a job is cancelled or tried again.
 """
 
+import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
+from html import escape
+from http.cookies import CookieError, SimpleCookie
 from typing import Any
+from urllib.parse import parse_qsl, urlencode
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Headers = dict[str, list[str]]
 
 METHODS = ("GET", "HEAD")
 ACTIONS = ("/cancel", "/retry")
 NAMES = ("127.0.0.1", "localhost", "[::1]")
+OWN_SITE = ("same-origin", "none")  # asked by one of the server's own pages, or by a person
+WITHOUT_TOKEN = "open the address with the token that roofline serve printed, or send the header 'Authorization: token TOKEN'"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -34,10 +42,11 @@ HEADERS = {
 
 
 class Guard:
-    """An application behind the guard, listening on ``port`` of this machine."""
+    """An application behind the guard, listening on ``port`` of this machine; without a ``token`` for all who can reach it."""
 
-    def __init__(self, app: App, port: int) -> None:
-        self._app = app
+    def __init__(self, app: App, port: int, token: str | None = None) -> None:
+        self._app, self._token, self._ticket = app, token, ""
+        self._cookie = f"roofline-{port}"  # a browser sends cookies to every port of a machine
         self._hosts = {f"{name}:{port}" for name in NAMES}
         if port == 80:  # the port that a browser leaves out
             self._hosts |= set(NAMES)
@@ -46,30 +55,94 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            refusal = self._refusal(scope)
-            if refusal is None:
-                await self._app(scope, receive, _with_headers(send))
-            else:
+            given = _headers(scope)
+            query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+            words = [value for name, value in query if name == "token"]
+            named = self._is_token(words) or self._redeem(words)
+            refusal = self._refusal(scope, given, named)
+            if refusal is not None:
                 await _refuse(_with_headers(send), *refusal)
+            elif named and "text/html" in ",".join(given.get("accept", [])):
+                await self._enter(scope, query, _with_headers(send))
+            else:
+                await self._app(scope, receive, _with_headers(send))
 
-    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        given = [(name.decode("latin-1").lower(), value.decode("latin-1").lower()) for name, value in scope["headers"]]
-        hosts = [value for name, value in given if name == "host"]
-        if len(hosts) != 1 or hosts[0] not in self._hosts:
+    def _refusal(self, scope: Scope, given: Headers, named: bool) -> tuple[int, str] | None:
+        """Why a request is refused; ``named`` says that its address holds the token."""
+        hosts = given.get("host", [])
+        if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             return 403, "this server accepts only 127.0.0.1 and localhost on its own port"
-        if any(name == "origin" and value.removeprefix("http://") not in self._hosts for name, value in given):
+        if any(value.lower().removeprefix("http://") not in self._hosts for value in given.get("origin", [])):
             return 403, "this server accepts requests from its own pages only"
+        # A link in a mail or a notebook is opened, if it is the whole address; a page elsewhere cannot know it.
+        opened = named and given.get("sec-fetch-mode") == ["navigate"] and given.get("sec-fetch-dest") == ["document"]
+        if not opened and any(value.lower() not in OWN_SITE for value in given.get("sec-fetch-site", [])):
+            return 403, "this server accepts requests from its own pages only; paste its address into the browser"
         if scope["method"] not in METHODS and not (scope["method"] == "POST" and scope["path"].endswith(ACTIONS)):
             return 405, "this server accepts GET and HEAD only"
+        if self._token is not None and not named and not self._is_token([*self._cookies(given), *_authorizations(given)]):
+            return 403, WITHOUT_TOKEN
         return None
+
+    def _is_token(self, words: list[str]) -> bool:
+        return self._token is not None and any(secrets.compare_digest(word.encode(), self._token.encode()) for word in words)
+
+    def ticket(self) -> str:
+        """A token for one use: the address that a browser is started with is seen by every user of the machine."""
+        self._ticket = new_token()
+        return self._ticket
+
+    def _redeem(self, words: list[str]) -> bool:
+        good = bool(self._ticket) and any(secrets.compare_digest(word.encode(), self._ticket.encode()) for word in words)
+        if good:
+            self._ticket = ""
+        return good
+
+    def _cookies(self, given: Headers) -> list[str]:
+        try:
+            jar = SimpleCookie("; ".join(given.get("cookie", [])))
+        except CookieError:
+            return []
+        return [jar[self._cookie].value] if self._cookie in jar else []
+
+    async def _enter(self, scope: Scope, query: list[tuple[str, str]], send: Send) -> None:
+        """Give a browser its cookie, and have it ask again without the token, which would stay in its history.
+
+        A page does that and not a redirect, for after a link from elsewhere the browser would call the redirect foreign too.
+        """
+        rest = urlencode([(name, value) for name, value in query if name != "token"])
+        path = "/" + scope.get("raw_path", b"/").decode("latin-1").lstrip("/")  # two slashes would begin a host
+        where = escape(f"{path}?{rest}" if rest else path)
+        body = f'<!doctype html><title>roofline</title><meta http-equiv="refresh" content="0;url={where}"><a href="{where}">runs</a>\n'
+        cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
+        await _answer(send, 200, body, "text/html", ("set-cookie", cookie))
+
+
+def new_token() -> str:
+    """A token that nobody guesses."""
+    return secrets.token_hex(24)
+
+
+def _headers(scope: Scope) -> Headers:
+    found: Headers = {}
+    for name, value in scope["headers"]:
+        found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+    return found
+
+
+def _authorizations(given: Headers) -> list[str]:
+    pairs = [value.partition(" ") for value in given.get("authorization", [])]
+    return [word.strip() for scheme, _, word in pairs if scheme.lower() in ("token", "bearer")]
 
 
 async def _refuse(send: Send, status: int, words: str) -> None:
-    body = f"{words}\n".encode()
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
-    if status == 405:
-        headers.append((b"allow", ", ".join(METHODS).encode()))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await _answer(send, status, f"{words}\n", "text/plain", *([("allow", ", ".join(METHODS))] if status == 405 else []))
+
+
+async def _answer(send: Send, status: int, text: str, kind: str, *more: tuple[str, str]) -> None:
+    body = text.encode()
+    headers = [("content-type", f"{kind}; charset=utf-8"), ("content-length", str(len(body))), *more]
+    await send({"type": "http.response.start", "status": status, "headers": [(name.encode(), value.encode()) for name, value in headers]})
     await send({"type": "http.response.body", "body": body})
 
 
