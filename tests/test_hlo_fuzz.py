@@ -173,3 +173,11 @@ def test_a_fragment_written_by_hand_needs_no_entry() -> None:
         found = read(header + "%f (p: f32[2]) -> f32[2] {\n  ROOT %p = f32[2]{0} parameter(0)\n}\n", "fragment")
         assert found is not None
         assert found.entry_computation.name == "f"
+
+
+@pytest.mark.parametrize(
+    "line", ["get-tuple-element(), index=0", "dot(p), lhs_contracting_dims={0}", "while()", "select(p, p)", "negate()"]
+)
+def test_an_operation_without_its_operands_is_refused(line: str) -> None:
+    with pytest.raises(SourceError, match=r"cut: line .*: 'x' is [\w-]+ with \d operands, where it needs \d"):
+        parse(hlo(line), "cut")

@@ -3,6 +3,7 @@
 import gzip
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -221,3 +222,26 @@ def test_a_trace_whose_events_never_end_is_refused(tmp_path: Path, monkeypatch: 
     set_limits(Limits(size=2**15))
     with pytest.raises(SourceError, match=r"unpacks to more than 32,768 bytes; .*--max size=65536"):
         read(path)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="a timer that interrupts is of POSIX")
+def test_the_index_of_a_large_profile_answers_an_interrupt() -> None:
+    set_limits(DEFAULT)
+    data = bytes_field(1, bytes_field(2, b"/device:GPU:0") + bytes_field(6, b"") * 4_500_000)
+    began = time.process_time()
+    open_bytes(data, "long").close()
+    whole_s = time.process_time() - began
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGPROF, interrupt)
+    began = time.process_time()
+    signal.setitimer(signal.ITIMER_PROF, whole_s / 10)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            open_bytes(data, "long")
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+    assert time.process_time() - began < whole_s / 2

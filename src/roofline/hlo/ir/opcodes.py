@@ -58,3 +58,23 @@ def asynchronous(opcode: str) -> tuple[str, str] | None:
         return None
     base, dash, half = opcode.rpartition("-")
     return (f"async-{half}", base) if dash and half in ("start", "update", "done") else None
+
+
+# How many operands an operation has at least, where that is more than none; opcodes that are not listed take any number.
+_UNARY = """
+    abs acos acosh asin asinh atanh bitcast bitcast-convert broadcast cbrt ceil cholesky convert copy copy-start copy-done cosine cosh
+    count-leading-zeros dynamic-slice erf exponential exponential-minus-one fft floor get-dimension-size get-tuple-element imag is-finite
+    log log-plus-one logistic negate not popcnt real reduce-precision reshape reverse round-nearest-afz round-nearest-even rsqrt sign sine
+    sinh slice sort sqrt tan tanh topk transpose while all-gather all-gather-start all-reduce all-reduce-start all-to-all reduce-scatter
+    collective-permute collective-permute-start collective-broadcast concatenate conditional all-gather-done all-reduce-done
+    collective-permute-done
+"""
+_BINARY = """
+    add and atan2 complex compare convolution divide dot dynamic-update-slice gather maximum minimum multiply or pad power reduce
+    reduce-window remainder shift-left shift-right-arithmetic shift-right-logical subtract triangular-solve xor
+"""
+LEAST_OPERANDS = {
+    **dict.fromkeys(_UNARY.split(), 1),
+    **dict.fromkeys(_BINARY.split(), 2),
+    **dict.fromkeys(("clamp", "select", "scatter", "select-and-scatter"), 3),
+}

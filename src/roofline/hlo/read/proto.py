@@ -14,7 +14,7 @@ from ...errors import SourceError
 from ...input_limits import excess, limits
 from ..ir.attributes import Alias, StackFrames
 from ..ir.malformed import Malformed, excerpt, placed
-from ..ir.module import Call, Computation, HloModule, Instruction
+from ..ir.module import Call, Computation, HloModule, Instruction, check_operands
 from ..ir.opcodes import CALLERS
 from ..ir.shapes import Shape
 from .proto_attributes import MADE, PLAIN, ZEROES
@@ -149,6 +149,7 @@ class _Reader:
             self.room -= len(computations[-1])
             if self.room < 0:
                 raise Malformed(excess("instructions"), body[0])
+        check_operands(computations)
         return HloModule(
             name=name,
             computations=tuple(computations),

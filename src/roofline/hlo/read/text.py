@@ -15,7 +15,7 @@ from ...errors import SourceError
 from ...input_limits import excess, limits
 from ..ir.attributes import StackFrames
 from ..ir.malformed import Malformed, excerpt, placed
-from ..ir.module import Call, Computation, HloModule, Instruction, only
+from ..ir.module import Call, Computation, HloModule, Instruction, check_operands, only
 from ..ir.opcodes import LEAVES, asynchronous
 from ..ir.shapes import Shape, parse_shape, whole
 from .freeform_text import ROLES, Inline, Instructions, Scanner, Unfinished, Written, operand_names
@@ -156,7 +156,9 @@ class _Reader:
             self.entry = len(self.drafts) - 1
         self.resolve()
         self.line = 1
-        return self.module(name.strip().lstrip("%"), header, read_frames(sections)), after
+        module = self.module(name.strip().lstrip("%"), header, read_frames(sections))
+        check_operands(module.computations)
+        return module, after
 
     def logical(self, number: int) -> tuple[str, int]:
         """A line and those it goes on in, because its brackets are open or it ends with a comma; and the number of the next."""
