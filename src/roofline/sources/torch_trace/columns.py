@@ -5,7 +5,7 @@ are three tables. Times are whole nanoseconds since the first event.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,8 +32,10 @@ DEVICE = {
 }
 _WANTED = (*HOST, *LAUNCHES, *DEVICE)
 _FAR_NS = 2**62  # beyond which a time stamp cannot be meant
+_BLOCK = 1 << 14
 _FAR_US = _FAR_NS // 1000
 _NO_ARGS = Args()
+_LONG = ("start", "length", "sequence", "correlation", "device")  # columns of 64 bits; numbers of things need no more than 32
 _JOIN = b"\0".join
 
 
@@ -49,25 +51,27 @@ class Table:
     """Columns that grow, read as arrays when all is there."""
 
     def __init__(self, *names: str) -> None:
-        self._columns = {name: array("q") for name in names}
+        self._columns = {name: array("q" if name in _LONG else "i") for name in names}
 
     def extend(self, **columns: "list[int] | Integers") -> None:
         for name, values in columns.items():
+            column = self._columns[name]
             if isinstance(values, np.ndarray):
-                self._columns[name].frombytes(values.tobytes())
+                column.frombytes(values.astype(column.typecode).tobytes())
             else:
-                self._columns[name] += array("q", values)
+                column += array(column.typecode, values)
 
     def __len__(self) -> int:
         return max(map(len, self._columns.values()), default=0)
 
     def array(self, name: str) -> Integers:
         """A column as it is now. While it is used, the table cannot grow."""
-        return np.frombuffer(self._columns[name], np.int64)
+        return np.frombuffer(self._columns[name], self._columns[name].typecode)
 
     def take(self, name: str) -> Integers:
         """A column, which the table then no longer has: arrays that are sorted would be there twice."""
-        return np.frombuffer(self._columns.pop(name), np.int64)
+        column = self._columns.pop(name)
+        return np.frombuffer(column, column.typecode)
 
 
 _HOST = ("thread", "start", "length", "name", "kind", "arguments", "sequence", "extra")
@@ -243,3 +247,9 @@ def _times(events: Sequence[Event]) -> tuple[Integers, Integers]:
     begun[~(np.abs(begun) < _FAR_NS)] = 0
     lasted[(lasted < 0) | (lasted >= _FAR_NS)] = 0
     return np.rint(begun).astype(np.int64), np.rint(lasted).astype(np.int64)
+
+
+def in_blocks(column: Integers) -> Iterator[int]:
+    """The numbers of a column one by one, without a Python object for each at the same time."""
+    for begin in range(0, len(column), _BLOCK):
+        yield from column[begin : begin + _BLOCK].tolist()

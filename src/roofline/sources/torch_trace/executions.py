@@ -1,16 +1,17 @@
 """Executions: what one op launched in one go on one device, whatever number of kernels, copies and memsets that is."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 from msgspec import Struct, field
 
-from .columns import NONE, Integers
+from .columns import NONE, Integers, in_blocks
 from .linking import Work
 
 Key = tuple[int, int, int]  # the op, or the launch where there is no op or a graph was launched; and the device
 
 
-class Execution(Struct):
+class Execution(Struct, gc=False):
     """One execution: the op that launched it (`NONE` if no op did), its launch, its events on one device, and the step of the launch.
 
     ``replayed`` is whether a graph launched it. One that was launched before the recording began has the ``twins`` of its events; it is not
@@ -24,7 +25,7 @@ class Execution(Struct):
     replayed: bool = False
     whole: bool = True
     events: list[int] = field(default_factory=list)
-    twins: list[int] = field(default_factory=list)
+    twins: Sequence[int] = ()
 
 
 def executions_of(work: Work, marks: Integers, twins: Integers, captured: Mapping[int, int], replayed: Integers) -> list[Execution]:
@@ -33,23 +34,29 @@ def executions_of(work: Work, marks: Integers, twins: Integers, captured: Mappin
     ``twins`` are the events that inherited ones repeat, ``captured`` the ops that the events of a graph's replay were captured from, where
     that was recorded, ``replayed`` whether a graph launched an event.
     """
-    found: dict[Key | int, Execution] = {}
+    found: dict[Key | int, Execution] = {}  # by the op, where only that tells, by the launch below zero; else by both
     lost: dict[tuple[int, int], tuple[Key, Execution]] = {}  # the inherited execution that each queue is in
     columns = (work.device, work.queue, work.launch, work.op, marks, twins, replayed)
     inherited: list[Execution] = []
-    for event, (device, queue, launch, op, mark, twin, graph) in enumerate(zip(*(one.tolist() for one in columns), strict=True)):
+    alone = len(np.unique(work.device)) == 1
+    for event, (device, queue, launch, op, mark, twin, graph) in enumerate(zip(*map(in_blocks, columns), strict=True)):
         if launch == NONE and twin != NONE:
             key = _key(work, twin, captured, bool(replayed[twin]))
             before = lost.get((device, queue))
             if before is None or before[0] != key or twin <= before[1].twins[-1]:
-                made = Execution(key[0], int(work.launch[twin]), device, NONE, replayed=bool(replayed[twin]))
+                made = Execution(key[0], int(work.launch[twin]), device, NONE, replayed=bool(replayed[twin]), twins=[])
                 before = lost[device, queue] = (key, made)
                 inherited.append(made)
             before[1].events.append(event)
-            before[1].twins.append(twin)
+            before[1].twins.append(twin)  # type: ignore[attr-defined]
             continue
         own = captured.get(event, NONE) if graph else op
-        place = event if launch == NONE else (own, launch if graph or own == NONE else NONE, device)
+        if launch == NONE:
+            place: Key | int = (NONE, event, NONE)
+        elif alone and not graph:
+            place = own if own != NONE else -2 - launch
+        else:
+            place = (own, launch if graph or own == NONE else NONE, device)
         one = found.get(place)
         if one is None:
             one = found[place] = Execution(own, launch, device, mark, replayed=bool(graph))

@@ -176,7 +176,7 @@ def priced_executions(executions: Sequence[Execution], prices: Prices, host: Hos
         before = open_.get(one.device)
         if before is not None and before[0] == target and before[1].twins[-1] < one.twins[0]:
             before[1].events += one.events
-            before[1].twins += one.twins
+            before[1].twins = [*before[1].twins, *one.twins]
         else:
             one.op, open_[one.device] = theirs.op, (target, one)
             found.append((one, priced))
@@ -188,15 +188,17 @@ def priced_executions(executions: Sequence[Execution], prices: Prices, host: Hos
 def _recorded(executions: Sequence[Execution], prices: Prices, host: Host) -> list[tuple[Execution, PricedOp]]:
     """Prices of what has a launch. Where an op has none, the nearest op around it that has takes all that was launched inside of it."""
     priced = [prices.of(one.op, one.events, one.mark) if one.op != NONE else prices.alone(one.events) for one in executions]
-    order = sorted((place for place, one in enumerate(executions) if one.op != NONE), key=lambda place: executions[place].op)
-    ops = [executions[place].op for place in order]
     owner: dict[int, int] = {}
+    order, ops = list[int](), list[int]()  # executions in the order of their ops, made where they are needed
     for place, one in enumerate(executions):
         if one.op == NONE or priced[place].priced.is_priced or place in owner or one.replayed:
             continue
         for outer in host.around(int(host.parent[one.op])):
             if host.kind[outer] != OP or not has_price(str(prices.names[host.name[outer]])):
                 continue
+            if not ops:
+                order = sorted((place for place, one in enumerate(executions) if one.op != NONE), key=lambda place: executions[place].op)
+                ops = [executions[place].op for place in order]
             inside = [order[at] for at in range(bisect_left(ops, outer), bisect_left(ops, host.within(outer)))]
             mine = [other for other in inside if executions[other].device == one.device]
             events = sorted(event for other in mine for event in executions[other].events)

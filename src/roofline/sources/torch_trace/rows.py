@@ -57,7 +57,7 @@ class Row(Struct):
     seen: dict[tuple[int, int, int], int] = field(default_factory=dict)
     like: dict[tuple[int, int], list[Any]] = field(default_factory=dict)
 
-    def tell(self, prices: Prices, one: Execution, starts: Sequence[int]) -> None:
+    def tell(self, prices: Prices, one: Execution, starts: memoryview) -> None:
         """The launches of an execution in their order."""
         for event in one.events:
             name, _, grid, _ = prices.kernel(event)
@@ -65,7 +65,7 @@ class Row(Struct):
             self.seen[name, grid, one.mark] = min(nth + 1, MOST_IN_STEP)
             self.kernels.setdefault((name, grid, nth), [starts[event], 0])[1] += 1
 
-    def launched(self, prices: Prices, starts: Sequence[int]) -> list[Launched]:
+    def launched(self, prices: Prices, starts: memoryview) -> list[Launched]:
         """Its kernels, with the counts of all executions."""
         for one, count in self.like.values():
             for event in one.events:
@@ -120,7 +120,7 @@ class DeviceRows:
             hardware=hardware,  # type: ignore[arg-type]
         )
 
-    def _self_times(self) -> list[int]:
+    def _self_times(self) -> Integers:
         """Of each event the time that it has to itself."""
         names = self._work.name[self.events]
         exchanges = [number for number in np.unique(names).tolist() if _COLLECTIVE.search(str(self._prices.names[number]))]
@@ -132,11 +132,11 @@ class DeviceRows:
         own[apart] = alone - covered(rest, self.end[apart] - alone, self.end[apart])
         every = np.zeros(len(self._work), np.int64)
         every[self.events] = own
-        return every.tolist()
+        return every
 
     def _rows(self) -> dict[Subject, Tally]:
         found: dict[int, Row] = {}  # by the identity of the subject, of which many have one hash
-        starts, ends, own = self._work.start.tolist(), self._work.end.tolist(), self._self
+        starts, ends, own = self._work.start.data, self._work.end.data, self._self.data  # views, which are indexed as fast as lists
         told = self._told()
         for one, priced in self._executions:
             subject = self._subject(one, priced)
@@ -216,7 +216,7 @@ class DeviceRows:
         places = {subject: place for place, subject in enumerate(rows)}
         owner = {event: places[self._subject(one, priced)] for one, priced in self._executions for event in one.events}
         owners = [owner[event] for event in self.events.tolist()]
-        own = np.array([self._self[event] for event in self.events.tolist()], np.int64) * PS
+        own = self._self[self.events] * PS
         begins = self.end * PS - own  # what an event has to itself is its end: earlier ones cover its begin
         return tuple(self._lane(span, begins, own, owners) for span in shown)
 
