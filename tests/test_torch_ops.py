@@ -219,6 +219,14 @@ def test_the_quantized_overload_is_told_by_its_number_of_arguments() -> None:
         ("aten::nll_loss_forward", (t(4, 8, of=FP32), t(4, of=INT64), None, 1, -100), 4 * 4 + 32 + 4),
         ("aten::index_add_", (t(100, 8), 0, t(6, of=INT64), t(6, 8)), 2 * 3 * 48 + 48),
         ("aten::max_pool2d_with_indices", (t(1, 1, 8, 8), (2, 2), (2, 2)), 2 * (64 + 16) + 8 * 16),
+        ("aten::reflection_pad1d", (t(4, 8), (1, 1)), 2 * (32 + 40)),
+        ("aten::reflection_pad1d_backward", (t(4, 10), t(4, 8), (1, 1)), 2 * (40 + 32)),
+        # windows of 2 x 2 of a 4 x 4 image: 9 places
+        ("aten::im2col", (t(1, 1, 4, 4), (2, 2), (1, 1), (0, 0), (1, 1)), 2 * (16 + 36)),
+        ("aten::col2im", (t(1, 4, 9), (4, 4), (2, 2), (1, 1), (0, 0), (1, 1)), 2 * (36 + 16)),
+        ("aten::grid_sampler_2d", (t(1, 2, 4, 4), t(1, 3, 3, 2), 0, 0, False), 2 * (32 + 18 + 18)),
+        ("aten::_cdist_forward", (t(4, 8), t(3, 8), 2.0, None), 2 * (32 + 24 + 12)),
+        ("aten::_embedding_bag", (t(100, 8), t(6, of=INT64), t(2, of=INT64)), 2 * (48 + 16) + 8 * 8),
         ("_C::rms_norm", (t(4, 8), t(4, 8), t(8), 1e-6), 2 * (64 + 8)),
         ("_C::fused_add_rms_norm", (t(4, 8), t(4, 8), t(8), 1e-6), 2 * (128 + 8)),
         ("_C::silu_and_mul", (t(4, 8), t(4, 16)), 2 * 96),
@@ -227,6 +235,12 @@ def test_the_quantized_overload_is_told_by_its_number_of_arguments() -> None:
 )
 def test_bytes_of_what_only_moves_data(op: str, args: tuple[object, ...], moved: int) -> None:
     assert cost(op, *args).bytes() == moved
+
+
+def test_a_fourier_transform_does_five_n_log_n() -> None:
+    complex_numbers = t(3, 8, of=dtype("complex64"))
+    assert cost("aten::_fft_c2c", complex_numbers, (1,), 0, True)["vector/fp32"] == 3 * 5 * 8 * 3
+    assert cost("aten::_fft_r2c", t(3, 8, of=FP32), (1,), 0, True)["vector/fp32"] == 3 * 5 * 8 * 3 / 2
 
 
 def test_a_trace_has_the_zeros_of_a_scatter_in_another_call() -> None:

@@ -106,7 +106,43 @@ def repeat_interleave(call: Call) -> Priced | None:
     return Priced(cost=traffic((x,), (result(call, (x.elements * int(times or 1),), x.dtype),)), category=MOVEMENT)
 
 
-@op("aten::constant_pad_nd", "aten::pad", "aten::reflection_pad2d", "aten::replication_pad2d", "aten::reflection_pad1d")
+PADS = tuple(f"aten::{kind}_pad{axes}d" for kind in ("reflection", "replication") for axes in (1, 2, 3))
+
+
+@op(*(f"{name}_backward" for name in PADS))
+def pad_backward(call: Call) -> Priced | None:
+    """The gradient read, one of the input's size written."""
+    dy, x = call.tensor(0), call.tensor(1)
+    if dy is None or x is None:
+        return None
+    return Priced(cost=traffic((dy,), (Tensor(x.shape, x.dtype),)), category=MOVEMENT, dtype=format_name(dy))
+
+
+@op("aten::im2col", "aten::col2im")
+def windows(call: Call) -> Priced | None:
+    """Windows copied out of an image (its size follows from kernel, dilation, padding and stride), or added back into one."""
+    x = call.tensor(0)
+    if x is None or len(x.shape) < 3:
+        return None
+    if call.outputs:
+        return Priced(cost=traffic((x,), call.outputs[:1]), category=MOVEMENT, dtype=format_name(x))
+    back = call.op == "aten::col2im"
+    kernel, *steps = (call.ints(place + back) for place in range(1, 5))
+    size = call.ints(1) if back else x.shape[-2:]
+    if kernel is None or size is None or None in steps or not all(len(one or ()) == 2 for one in (kernel, size, *steps)):
+        return None
+    if back:
+        shape = (prod(x.shape[:-1]) // max(1, prod(kernel)), *size)
+    else:
+        dilation, padding, stride = (one or (1, 1) for one in steps)
+        places = [
+            (size[axis] + 2 * padding[axis] - dilation[axis] * (kernel[axis] - 1) - 1) // max(1, stride[axis]) + 1 for axis in range(2)
+        ]
+        shape = (prod(x.shape[:-2]) * prod(kernel), *(max(0, one) for one in places))
+    return Priced(cost=traffic((x,), (Tensor(shape, x.dtype),)), category=MOVEMENT, dtype=format_name(x))
+
+
+@op("aten::constant_pad_nd", "aten::pad", *PADS)
 def padded(call: Call) -> Priced | None:
     """The input read, the padded result written; padding counts from the last axis."""
     x, pads = call.tensor(0), call.ints(1)

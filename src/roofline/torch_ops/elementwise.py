@@ -47,11 +47,13 @@ RULES: dict[str, Rule] = {
     **_rules("bitwise_left_shift bitwise_right_shift gcd lcm", Rule(1, 0, 2)),
     **_rules("eq ne lt le gt ge less greater less_equal greater_equal not_equal", Rule(0, 0, 2, truth=True)),
     **_rules("logical_and logical_or logical_xor isclose", Rule(0, 0, 2, truth=True)),
+    "complex": Rule(0, 0, 2),
+    "polar": Rule(2, 2, 2),
     # one operand
     **_rules(
         "neg negative abs absolute sign sgn ceil floor round trunc fix frac relu relu6 hardtanh clamp clip clamp_min clamp_max", Rule()
     ),
-    **_rules("threshold bitwise_not nan_to_num conj_physical positive hardswish hardsigmoid angle rrelu", Rule()),
+    **_rules("threshold bitwise_not nan_to_num conj_physical positive hardswish hardsigmoid angle rrelu softshrink hardshrink", Rule()),
     **_rules("isnan isinf isfinite logical_not isposinf isneginf signbit", Rule(truth=True)),
     **_rules("exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh asinh acosh atanh", Rule(0, 1)),
     **_rules("tanh erf erfc erfinv lgamma digamma special_erfcx special_log_ndtr special_ndtri i0 sinc", Rule(0, 1)),
@@ -74,7 +76,8 @@ RULES: dict[str, Rule] = {
     "masked_fill": Rule(0, 0, 2),
     **_rules("prelu _prelu_kernel", Rule(1, 0, 2)),
     # gradients: of the result, then what was saved
-    **_rules("threshold_backward hardtanh_backward relu_backward clamp_backward", Rule(0, 0, 2)),
+    **_rules("threshold_backward hardtanh_backward relu_backward clamp_backward softshrink_backward hardshrink_backward", Rule(0, 0, 2)),
+    "rrelu_with_noise_backward": Rule(1, 0, 3),
     **_rules("leaky_relu_backward hardswish_backward hardsigmoid_backward", Rule(1, 0, 2)),
     **_rules("sigmoid_backward tanh_backward", Rule(3, 0, 2)),
     **_rules("softplus_backward logit_backward", Rule(3, 1, 2)),
@@ -194,6 +197,18 @@ def dropout(call: Call) -> Priced | None:
         category=ELEMENTWISE,
         dtype=format_name(x),
     )
+
+
+@op("aten::rrelu_with_noise", "aten::_prelu_kernel_backward")
+def two_results(call: Call) -> Priced | None:
+    """x and what is saved or learnt beside it: two results of x's size."""
+    tensors = call.all_tensors
+    if not tensors:
+        return None
+    x = tensors[0]
+    read = tensors[:1] if "noise" in call.op else tensors
+    work = pointwise_work(x.elements, 2, 0, x.dtype)
+    return Priced(cost=work + traffic(read, (x, Tensor(x.shape, x.dtype))), category=ELEMENTWISE, dtype=format_name(x))
 
 
 @op("aten::glu", "aten::glu_backward")

@@ -53,7 +53,13 @@ def pool(call: Call) -> Priced | None:
     return Priced(cost=work + traffic((x,), (out, indices)), category=POOLING, dtype=format_name(x))
 
 
-@op("aten::_adaptive_avg_pool2d", "aten::_adaptive_avg_pool3d", "aten::adaptive_max_pool2d", "aten::adaptive_avg_pool2d")
+@op(
+    "aten::_adaptive_avg_pool2d",
+    "aten::_adaptive_avg_pool3d",
+    "aten::adaptive_max_pool2d",
+    "aten::adaptive_max_pool3d",
+    "aten::adaptive_avg_pool2d",
+)
 @op("aten::upsample_nearest1d", "aten::upsample_nearest2d", "aten::upsample_nearest3d", "aten::upsample_bilinear2d")
 @op("aten::upsample_bicubic2d", "aten::upsample_linear1d", "aten::upsample_trilinear3d", "aten::_upsample_nearest_exact2d")
 @op("aten::_upsample_bicubic2d_aa", "aten::_upsample_bilinear2d_aa")
@@ -70,7 +76,7 @@ def resized(call: Call) -> Priced | None:
 
 @op("aten::max_pool2d_with_indices_backward", "aten::max_pool3d_with_indices_backward", "aten::avg_pool2d_backward")
 @op("aten::avg_pool3d_backward", "aten::_adaptive_avg_pool2d_backward", "aten::_adaptive_avg_pool3d_backward")
-@op("aten::adaptive_max_pool2d_backward")
+@op("aten::adaptive_max_pool2d_backward", "aten::adaptive_max_pool3d_backward")
 def pool_backward(call: Call) -> Priced | None:
     """The gradient read, with the indices of maxima; the input's gradient written."""
     dy, x = call.tensor(0), call.tensor(1)
@@ -83,7 +89,7 @@ def pool_backward(call: Call) -> Priced | None:
 
 @op("aten::upsample_nearest2d_backward", "aten::upsample_bilinear2d_backward", "aten::upsample_bicubic2d_backward")
 @op("aten::upsample_nearest1d_backward", "aten::upsample_linear1d_backward", "aten::upsample_nearest3d_backward")
-@op("aten::upsample_trilinear3d_backward")
+@op("aten::upsample_trilinear3d_backward", "aten::_upsample_bilinear2d_aa_backward", "aten::_upsample_bicubic2d_aa_backward")
 def resized_backward(call: Call) -> Priced | None:
     """The gradient read, one of the input's size at 2 written."""
     dy, sizes = call.tensor(0), call.ints(2)
@@ -92,3 +98,30 @@ def resized_backward(call: Call) -> Priced | None:
     out = Tensor(sizes, dy.dtype)
     work = pointwise_work(dy.elements, 1, 0, dy.dtype)
     return Priced(cost=work + traffic((dy,), (out,)), category=POOLING, dtype=format_name(dy))
+
+
+# Of a bilinear sample: the places and weights of its four corners, and their sum.
+SAMPLE = 16
+
+
+@op("aten::grid_sampler_2d", "aten::grid_sampler_3d", "aten::cudnn_grid_sampler")
+def grid_sample(call: Call) -> Priced | None:
+    """Samples of an input at the places of a grid, which has as many as the result."""
+    x, grid = call.tensor(0), call.tensor(1)
+    if x is None or grid is None or len(x.shape) < 3 or len(grid.shape) != len(x.shape):
+        return None
+    out = result(call, (*x.shape[:2], *grid.shape[1:-1]), x.dtype)
+    return Priced(
+        cost=pointwise_work(out.elements, SAMPLE, 0, x.dtype) + traffic((x, grid), (out,)), category=POOLING, dtype=format_name(x)
+    )
+
+
+@op("aten::grid_sampler_2d_backward", "aten::grid_sampler_3d_backward", "aten::cudnn_grid_sampler_backward")
+def grid_sample_backward(call: Call) -> Priced | None:
+    """The gradients of the input and of the grid. cuDNN's operator has the gradient of the result last."""
+    tensors = call.all_tensors
+    if len(tensors) < 3:
+        return None
+    dy, x, grid = (tensors[2], *tensors[:2]) if "cudnn" in call.op else tensors[:3]
+    work = pointwise_work(dy.elements, 2 * SAMPLE, 0, dy.dtype)
+    return Priced(cost=work + traffic((dy, x, grid), (x, grid)), category=POOLING, dtype=format_name(x))

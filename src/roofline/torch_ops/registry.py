@@ -21,7 +21,7 @@ F = TypeVar("F")
 # One file a family; importing it fills the registry.
 FAMILIES = (
     *("products", "convolutions", "attention", "elementwise", "copies", "norms", "gathers", "reductions", "pools"),
-    *("optimizers", "collectives", "serving", "inductor"),
+    *("transforms", "optimizers", "collectives", "serving", "inductor"),
 )
 
 UserFunction = Callable[[Call], Cost | Ledger | Priced | None]

@@ -1,0 +1,63 @@
+"""Fourier transforms, distances and bags of embeddings: what is neither a product nor elementwise."""
+
+from fractions import Fraction
+from math import log2, prod
+
+from ..errors import FormulaError
+from .call import Call, Priced, Tensor
+from .registry import op
+from .traffic import format_name, pointwise_work, result, traffic
+
+
+@op("aten::_fft_c2c", "aten::_fft_r2c", "aten::_fft_c2r")
+def fft(call: Call) -> Priced | None:
+    """5·n·log₂ n FLOP for n complex points, the usual figure; half of that where one side is real."""
+    x, axes = call.tensor(0), call.ints(1)
+    if x is None or axes is None:
+        return None
+    if not all(-len(x.shape) <= axis < len(x.shape) for axis in axes):
+        raise FormulaError(f"{call.op}: axes {axes} of {x.shape}")
+    points = prod(x.shape[axis] for axis in axes)
+    if call.op == "aten::_fft_c2r":
+        points = points // max(1, x.shape[axes[-1]]) * int(call.number(3) or x.shape[axes[-1]]) if axes else points
+    real = 1 if call.op == "aten::_fft_c2c" else 2
+    times = x.elements // max(1, prod(x.shape[axis] for axis in axes))
+    flops = Fraction(5 * times * points, real) * Fraction(log2(points) if points > 1 else 0)
+    out = result(call, x.shape, x.dtype)
+    work = pointwise_work(round(flops), 1, 0, x.dtype)
+    return Priced(cost=work + traffic((x,), (out,)), category="fft", dtype=format_name(x))
+
+
+@op("aten::_cdist_forward")
+def distances(call: Call) -> Priced | None:
+    """The distance of every row of one to every row of another: a difference, a power and a sum for each element, and a root."""
+    a, b = call.tensor(0), call.tensor(1)
+    if a is None or b is None or len(a.shape) < 2 or len(b.shape) < 2:
+        return None
+    pairs = prod(a.shape[:-1]) * b.shape[-2]
+    out = result(call, (pairs,), a.dtype)
+    work = pointwise_work(pairs * a.shape[-1], 3, 0, a.dtype) + pointwise_work(pairs, 0, 1, a.dtype)
+    return Priced(cost=work + traffic((a, b), (out,)), category="reduction", dtype=format_name(a))
+
+
+@op("aten::_cdist_backward")
+def distances_backward(call: Call) -> Priced | None:
+    """(gradient, a, b, p, distances): the gradient of a."""
+    dy, a, b, found = call.tensor(0), call.tensor(1), call.tensor(2), call.tensor(4)
+    if dy is None or a is None or b is None or not a.shape:
+        return None
+    work = pointwise_work(dy.elements * a.shape[-1], 4, 0, a.dtype)
+    return Priced(cost=work + traffic((dy, a, b, found), (Tensor(a.shape, a.dtype),)), category="reduction", dtype=format_name(a))
+
+
+@op("aten::_embedding_bag", "aten::_embedding_bag_forward_only")
+def embedding_bag(call: Call) -> Priced | None:
+    """(table, indices, offsets): rows of the table summed up in bags, as many as offsets."""
+    table, indices, offsets = call.tensor(0), call.tensor(1), call.tensor(2)
+    if table is None or indices is None or offsets is None or len(table.shape) != 2:
+        return None
+    rows, width = table.shape
+    read = Tensor((min(indices.elements, rows), width), table.dtype)
+    out = Tensor((offsets.elements, width), table.dtype)
+    work = pointwise_work(indices.elements * width, 1, 0, table.dtype)
+    return Priced(cost=work + traffic((read, indices, offsets), (out,)), category="gather", dtype=format_name(table))
