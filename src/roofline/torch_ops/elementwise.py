@@ -50,10 +50,9 @@ RULES: dict[str, Rule] = {
     "complex": Rule(0, 0, 2),
     "polar": Rule(2, 2, 2),
     # one operand
-    **_rules(
-        "neg negative abs absolute sign sgn ceil floor round trunc fix frac relu relu6 hardtanh clamp clip clamp_min clamp_max", Rule()
-    ),
-    **_rules("threshold bitwise_not nan_to_num conj_physical positive hardswish hardsigmoid angle rrelu softshrink hardshrink", Rule()),
+    **_rules("neg negative abs absolute sign sgn ceil floor round trunc fix frac relu relu6 hardtanh threshold bitwise_not", Rule()),
+    **_rules("nan_to_num conj_physical positive angle rrelu softshrink hardshrink", Rule()),
+    **_rules("hardswish hardsigmoid", Rule(2)),
     **_rules("isnan isinf isfinite logical_not isposinf isneginf signbit", Rule(truth=True)),
     **_rules("exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh asinh acosh atanh", Rule(0, 1)),
     **_rules("tanh erf erfc erfinv lgamma digamma special_erfcx special_log_ndtr special_ndtri i0 sinc", Rule(0, 1)),
