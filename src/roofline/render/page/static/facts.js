@@ -28,6 +28,7 @@ export function facts(row) {
     differs(row.device_seconds, row.time_s) && ["Device-seconds", show(row.device_seconds, "s"), "summed over devices"],
     known(row.busy_s) && ["Busy", show(row.busy_s, "s"), row.time_s ? percent(row.busy_s / row.time_s) : ""],
     ["Minimum time", show(row.floor_s, "s"), lostWords(row.lost_s)],
+    known(row.expected) && ["Expected time", show(row.expected.time_s, "s"), `${show(row.expected.low_s, "s")} to ${show(row.expected.high_s, "s")}`],
     ["Roofline efficiency", percent(row.efficiency), boundTitle(row.bound)],
     known(row.op_efficiency) && ["Per-op roofline", percent(row.op_efficiency), "of the measured time"],
     ["Achieved", show(row.rate, "FLOP/s"), row.attainable ? `of ${show(row.attainable, "FLOP/s")} attainable` : ""],

@@ -81,9 +81,16 @@ function saving(finding) {
 
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
+/** What the change that a finding asks for would bring. */
+function predicted(found) {
+  if (!found) return null;
+  const [before, after, low, high] = [found.before_s, found.time_s, found.low_s, found.high_s].map((seconds) => show(seconds, "s", 3));
+  return `${found.change} (roofline whatif): ${before} to ${after} predicted (${low} to ${high})`;
+}
+
 function one(finding, index, store, reveal) {
   const ops = finding.ops ?? [];
-  const levers = finding.levers ?? [];
+  const levers = [predicted(finding.predicted), ...(finding.levers ?? [])].filter(Boolean);
   const select = () => {
     store.set({ selected: [...ops], panel: "findings" });
     if (ops.length) reveal(ops[0]);

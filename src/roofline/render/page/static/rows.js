@@ -166,6 +166,7 @@ function rowOf({ op, fold, steps, devices, feeds }, part, machine, asReported, c
     share: null,
     // Corrections for overlap and launches are the report's; on another machine only a report without them has the figure.
     expected_s: asReported ? run.expected_s : op.expected_s === op.floor_s ? floor_s : null,
+    expected: asReported ? run.expected ?? null : null,
     lost_s: asReported && run.lost_s !== undefined ? run.lost_s : efficiency === null ? null : Math.max(0, (self_time_s ?? time_s) - floor_s),
     rate: per(flops, time_s),
     level,
@@ -242,6 +243,7 @@ function cut(op, { fraction, time }) {
     floor_s,
     serial_s: of(op.serial_s),
     expected_s: of(op.expected_s),
+    expected: op.expected && { ...op.expected, time_s: of(op.expected.time_s), low_s: of(op.expected.low_s), high_s: of(op.expected.high_s) },
     efficiency: op.efficiency === null ? null : per(floor_s, time_s),
     lost_s: lostPart(op, fraction, time),
     times,
