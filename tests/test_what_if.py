@@ -70,6 +70,55 @@ def test_weights_are_told_from_data() -> None:
     assert [one.name for one in dimensions_of(program)] == ["batch", "sequence"]
 
 
+LOOP = """
+HloModule layers, is_scheduled=true
+
+%body (s: (s32[], f32[4,16], f32[8,16,16])) -> (s32[], f32[4,16], f32[8,16,16]) {
+  %s = (s32[], f32[4,16], f32[8,16,16]) parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %x = f32[4,16]{1,0} get-tuple-element(%s), index=1
+  %w = f32[8,16,16]{2,1,0} get-tuple-element(%s), index=2
+  %zero = s32[] constant(0)
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  %mine = f32[1,16,16]{2,1,0} dynamic-slice(%w, %i, %zero, %zero), dynamic_slice_sizes={1,16,16}
+  %flat = f32[16,16]{1,0} reshape(%mine)
+  %y = f32[4,16]{1,0} dot(%x, %flat), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %t = (s32[], f32[4,16], f32[8,16,16]) tuple(%next, %y, %w)
+}
+
+%test (s: (s32[], f32[4,16], f32[8,16,16])) -> pred[] {
+  %s = (s32[], f32[4,16], f32[8,16,16]) parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %n = s32[] constant(8)
+  ROOT %c = pred[] compare(%i, %n), direction=LT
+}
+
+ENTRY %main (w: f32[8,16,16], x: f32[4,16]) -> f32[4,16] {
+  %w = f32[8,16,16]{2,1,0} parameter(0), metadata={op_name="w"}
+  %x = f32[4,16]{1,0} parameter(1), metadata={op_name="x"}
+  %zero = s32[] constant(0)
+  %t = (s32[], f32[4,16], f32[8,16,16]) tuple(%zero, %x, %w)
+  %loop = (s32[], f32[4,16], f32[8,16,16]) while(%t), condition=%test, body=%body
+  ROOT %y = f32[4,16]{1,0} get-tuple-element(%loop), index=1
+}
+"""
+
+
+def test_what_a_loop_walks_along_is_a_weight_and_its_state_is_followed() -> None:
+    program = Program(parse(LOOP.encode(), "loop"))
+    assert {one.name: one.is_weight for one in inputs_of(program)} == {"w": True, "x": False}
+    dimension = dimension_named(program, "batch")
+    assert dimension is not None
+    body = scaled(program, dimension.marks, 3).computation("body")
+    assert body is not None
+    assert {one.name: one.shape.dims for one in body if one.name in ("x", "y", "mine")} == {
+        "x": (12, 16),
+        "y": (12, 16),
+        "mine": (1, 16, 16),
+    }
+
+
 def prediction(seconds: float, floor: float = 0.0) -> Prediction:
     return Prediction(time_s=seconds, low_s=0.9 * seconds, high_s=1.2 * seconds, terms={"floor": floor}, evidence="")
 

@@ -57,10 +57,10 @@ def inputs_of(program: Program) -> tuple[Input, ...]:
 
 
 def _weights(program: Program) -> set[int]:
-    """The arguments that are weights: tables that data look up in, and operands of products whose other operand is none."""
+    """The arguments that are weights: what loops walk along, tables that data look up in, operands of products with something computed."""
     module = program.module
     values, entry = Values(module), module.entry_computation
-    weights: set[int] = set()
+    weights = _walked(module)
     for computation, inside in _bodies(module):
         for index, one in enumerate(computation.instructions):
             value = Value(computation, index, inside)
@@ -99,6 +99,24 @@ def _uses(module: HloModule, values: Values, argument: int) -> int:
                 waiting.append(user)
             else:
                 found += 1
+    return found
+
+
+def _walked(module: HloModule) -> set[int]:
+    """The arguments that a loop of the entry reads and hands on as they are: the stacked weights of its layers."""
+    entry, found = module.entry_computation, set()
+    for loop in entry:
+        start = entry[loop.operands[0]] if loop.opcode == "while" else None
+        if start is None or start.opcode != "tuple":
+            continue
+        for called in loop.called("body"):
+            body = module.computations[called]
+            end = body.root_instruction
+            for place, argument in enumerate(start.operands):
+                kept = body[end.operands[place]] if end.opcode == "tuple" else None
+                same = kept is not None and kept.opcode == "get-tuple-element" and kept.operands[0] in body.parameters
+                if same and kept is not None and (kept.integer("index") or 0) == place and entry[argument].opcode == "parameter":
+                    found.add(argument)
     return found
 
 
