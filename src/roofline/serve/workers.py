@@ -29,7 +29,7 @@ from ..errors import clean
 from ..units import show
 from .memory import memory_of_groups
 
-TURN_S = 1.0  # before another job may start beside this one
+TURN_S = 0.5  # before another job may start beside this one
 LONGER = 4.0  # times the turn, after each time that a job was stopped in favour of others
 TICK_S = 0.1  # between two looks at the jobs that are running
 CHECK_EVERY_S = 0.25  # between two looks at their memory and files
