@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import roofline as rl
 from roofline.cost import Cost
@@ -134,3 +135,21 @@ def test_a_report_has_its_folds_by_label_and_ops() -> None:
     assert {found[id].scope for id in layers.ops} == {f"layer{number}/mlp" for number in range(4)}
     folded = {one.ops for one in fold(report.ops) if len(one.ops) > 1}
     assert {one.ops for one in report.folds} == folded
+
+
+def _layers(count: int) -> Report:
+    ops = [_op(f"custom-call.{n}", f"layer{n}/mlp  dot 8×4×2 bf16", f"layer{n}/mlp", time_s=2.0 + n) for n in range(count)]
+    return rl.analyze(Recording(workload=Workload((*ops, _op("copy", "", time_s=9.0))), format="table"), toy())
+
+
+def test_a_table_takes_the_folds_of_its_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = _layers(4)
+    expected = tuple(one.op for one in fold(report.ops))
+    monkeypatch.setattr("roofline.folding._key", None)  # what folding anew would call
+    assert table_rows(report).rows == expected
+
+
+def test_a_table_of_some_ops_of_a_report_is_folded_anew() -> None:
+    report = _layers(4)
+    part = replace(report, ops=tuple(op for op in report.ops if op.id != 1))
+    assert [(label(op), op.time_s) for op in table_rows(part).rows] == [("layer*/mlp  dot 8×4×2 bf16  ×3", 11.0), ("copy", 9.0)]

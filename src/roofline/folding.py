@@ -28,23 +28,38 @@ class Fold(Struct, frozen=True):
 
 def fold(ops: Iterable[OpInfo]) -> tuple[Fold, ...]:
     """Ops with those that do the same work as one, longest first."""
-    found: dict[Hashable, list[OpInfo]] = {}
-    for op in ops:
-        found.setdefault(_key(op), []).append(op)
-    folds = [Fold(_sum(alike), tuple([op.id for op in alike])) for alike in found.values()]
-    folds.sort(key=lambda one: one.op.rank)
-    folds.sort(key=lambda one: -one.op.weight_s)
-    return tuple(folds)
+    return _longest_first([Fold(_sum(alike), tuple([op.id for op in alike])) for alike in _alike(ops)])
 
 
 def fold_infos(ops: Sequence[OpInfo]) -> tuple[FoldInfo, ...]:
     """The folds of several ops, as a report has them: ``layer*/mlp  dot 8192×2048×8192 bf16  ×4 layers``."""
-    scopes = {op.id: op.scope for op in ops}
+    folded = {tuple([op.id for op in alike]): alike for alike in _alike(ops) if len(alike) > 1}
     return tuple(
-        FoldInfo(label=f"{one.op.label}  {_times(len(one.ops), len({scopes[id] for id in one.ops}))}", ops=one.ops)
-        for one in fold(ops)
-        if len(one.ops) > 1
+        FoldInfo(label=f"{one.op.label}  {_times(len(one.ops), len({op.scope for op in folded[one.ops]}))}", ops=one.ops)
+        for one in _longest_first([Fold(_sum(alike), ids) for ids, alike in folded.items()])
     )
+
+
+def _longest_first(folds: list[Fold]) -> tuple[Fold, ...]:
+    return tuple(sorted(folds, key=lambda one: (-one.op.weight_s, one.op.rank)))
+
+
+def _alike(ops: Iterable[OpInfo]) -> Iterable[list[OpInfo]]:
+    """Ops that do the same work, together."""
+    found: dict[Hashable, list[OpInfo]] = {}
+    places: dict[str, str] = {}
+    for op in ops:
+        found.setdefault(_key(op, places), []).append(op)
+    return found.values()
+
+
+def _folded_rows(report: Report) -> list[OpInfo]:
+    """All ops of a report as its folds have them, longest first; a report without folds, or with those of other ops, is folded anew."""
+    by_id = {op.id: op for op in report.ops}
+    if not report.folds or not all(id in by_id for one in report.folds for id in one.ops):
+        return [one.op for one in fold(report.ops)]
+    rows = [_sum([by_id.pop(id) for id in one.ops]) for one in report.folds]
+    return sorted([*rows, *by_id.values()], key=lambda op: (-op.weight_s, op.rank))
 
 
 def _times(ops: int, places: int) -> str:
@@ -53,18 +68,21 @@ def _times(ops: int, places: int) -> str:
     return f"×{ops:,} layers" if ops == places else f"×{ops:,} in {places:,} layers"
 
 
-def _key(op: OpInfo) -> Hashable:
-    amounts = {**op.work, **op.bytes, **op.hops}
+def _key(op: OpInfo, places: dict[str, str]) -> Hashable:
+    """What ops that fold have in common; ``places`` keeps the scopes that were starred before."""
+    amounts = {**op.work, **op.bytes, **op.hops} if op.hops else {**op.work, **op.bytes}
     names, count = sorted(amounts), op.count or 1
     each = [None if (amount := amounts[name]) is None else _DIGITS % (amount / count) for name in names]
-    return (op.module, _starred(op), op.category, op.phase, op.dtype, op.bound, *names, *each)
+    return (op.module, _starred(op, places), op.category, op.phase, op.dtype, op.bound, *names, *each)
 
 
-def _starred(op: OpInfo) -> str:
+def _starred(op: OpInfo, places: dict[str, str]) -> str:
     """The label without what tells the copies of one op apart: numbers in its scope, and the compiler's numbering."""
     place, gap, what = op.label.rpartition("  ")
     if place and place == op.scope:
-        place = _NUMBER.sub("*", place)
+        if place not in places:
+            places[place] = _NUMBER.sub("*", place)
+        place = places[place]
     return f"{place}{gap}{stem(what) if what == op.name else what}"
 
 
@@ -80,7 +98,7 @@ def _sum(ops: Sequence[OpInfo]) -> OpInfo:
     return replace(
         first,
         name=f"{first.name} and {len(ops) - 1:,} more",
-        label=first.label if len({op.label for op in ops}) == 1 else _starred(first),
+        label=first.label if len({op.label for op in ops}) == 1 else _starred(first, {}),
         scope=first.scope if same_place else _NUMBER.sub("*", first.scope),
         rank=min(op.rank for op in ops),
         count=sum(op.count for op in ops),
@@ -170,8 +188,10 @@ def table_rows(
         each, per = per_device(part, devices), ""
     rows = tuple([op for op in each if op.id in wanted])
     left_out = set() if feeds else {category for category in {op.category for op in each} if is_feed(category)}
+    if folded:
+        rows = tuple(_folded_rows(report) if each is report.ops and len(rows) == len(each) else [one.op for one in fold(rows)])
     return TableRows(
-        rows=tuple([one.op for one in fold(rows)]) if folded else rows,
+        rows=rows,
         per=per,
         whole_s=sum([op.weight_s for op in each if op.category not in left_out]),
         devices=devices,
