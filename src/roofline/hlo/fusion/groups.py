@@ -78,7 +78,8 @@ class _Grouping:
     def __init__(self, computation: Computation, rules: Rules) -> None:
         self.computation = computation
         self.rules = rules
-        self.fixed = [is_fixed(instruction) for instruction in computation]
+        self.instructions = computation.instructions
+        self.fixed = _fixed(computation)
         self.users: list[list[int]] = [[] for _ in computation]
         self.after: list[list[int]] = [[] for _ in computation]
         for index, instruction in enumerate(computation):
@@ -97,7 +98,7 @@ class _Grouping:
 
     def place(self, index: int) -> None:
         """Decides about one instruction whose users all have their places."""
-        instruction = self.computation[index]
+        instruction = self.instructions[index]
         fits, outside = self._takers(index)
         takers = [group for group, fit in fits.items() if fit]
         if instruction.opcode in VIEWS or (self.cuts.least[index] == 0 and is_cheap(instruction)):
@@ -107,7 +108,7 @@ class _Grouping:
             return
         if outside or len(takers) > 1:
             # A kernel that would only rename a value needs it in memory as the others do.
-            renaming = [group for group in takers if all(self.computation[member].opcode in VIEWS for member in group.members)]
+            renaming = [group for group in takers if all(self.instructions[member].opcode in VIEWS for member in group.members)]
             takers = [group for group in takers if group not in renaming]
             outside = outside or bool(renaming)
         if instruction.opcode in PRODUCTS and (outside or len(takers) > 1):
@@ -141,14 +142,14 @@ class _Grouping:
                 self._join(group, index)
                 group.outputs.add(index)
                 return
-        if is_cheap(self.computation[index]):
+        if is_cheap(self.instructions[index]):
             # Reading what it is made from may be less than reading it: a broadcast, a wider format.
             self._repeat(index, [group for group in takers if self._reads(group, index) <= self.cuts.size(index)])
         self._start(index)
 
     def _start(self, index: int) -> None:
         """A kernel that begins with its result."""
-        instruction = self.computation[index]
+        instruction = self.instructions[index]
         group = Group("loop", instruction.shape.elements)
         group.outputs.add(index)
         if instruction.opcode in PRODUCTS:
@@ -163,7 +164,7 @@ class _Grouping:
     def _reduces(self, group: Group, reduce: Instruction) -> None:
         dims = reduced_dims(self.computation, reduce)
         rows = rows_of(self.computation, reduce)
-        group.space = max(group.space, self.computation[reduce.operands[0]].shape.elements)
+        group.space = max(group.space, self.instructions[reduce.operands[0]].shape.elements)
         if rows is not None:
             group.rows = rows
         else:
@@ -176,12 +177,12 @@ class _Grouping:
         self.homes[index].append(group)
 
     def _new_inputs(self, group: Group, index: int) -> set[int]:
-        operands = set(self.computation[index].operands)
-        return {operand for operand in operands - group.members if self.cuts.least[operand] or self.fixed[operand]}
+        members, least, fixed = group.members, self.cuts.least, self.fixed
+        return {operand for operand in self.instructions[index].operands if operand not in members and (least[operand] or fixed[operand])}
 
     def _join(self, group: Group, index: int, fit: Fit | None = None) -> None:
         fit = self._fit(group, index) if fit is None else fit
-        instruction = self.computation[index]
+        instruction = self.instructions[index]
         if fit in ("row", "reduce"):
             self._reduces(group, instruction)
             group.kind = "row" if fit == "row" or group.kind == "row" else "reduce"
@@ -194,28 +195,28 @@ class _Grouping:
     def _repeat(self, index: int, takers: list[Group]) -> None:
         for group in takers:
             # Views and values made from nothing cost nothing to repeat.
-            group.repeated += len(takers) > 1 and self.cuts.least[index] > 0 and self.computation[index].opcode not in VIEWS
+            group.repeated += len(takers) > 1 and self.cuts.least[index] > 0 and self.instructions[index].opcode not in VIEWS
             self._join(group, index)
 
     def _is_prologue(self, group: Group, users: list[int]) -> bool:
         """Whether a product reads a value that these members of its kernel take."""
-        return any(user in group.prologue or self.computation[user].opcode in PRODUCTS for user in users)
+        return any(user in group.prologue or self.instructions[user].opcode in PRODUCTS for user in users)
 
     def _users_in(self, group: Group, index: int) -> list[int]:
         """The members of a kernel that take a value; one that thousands use, such as a constant, is looked for in the members instead."""
         users = self.users[index]
         if len(users) > len(group.members):
-            return [member for member in group.members if index in self.computation.instructions[member].operands]
+            return [member for member in group.members if index in self.instructions[member].operands]
         return [user for user in users if user in group.members]
 
     def _fit(self, group: Group, index: int) -> Fit:
         """As what an instruction can join a kernel that uses its value; nothing when it cannot."""
-        instruction = self.computation[index]
-        crowd = len(group.inputs | self._new_inputs(group, index)) + len(group.outputs)
-        if crowd > max(self.rules.most_operands, len(group.inputs) + len(group.outputs)) or group.repeated >= self.rules.most_repeated:
+        instruction = self.instructions[index]
+        added, held = len(self._new_inputs(group, index) - group.inputs), len(group.inputs) + len(group.outputs)
+        if (added and added + held > self.rules.most_operands) or group.repeated >= self.rules.most_repeated:
             return ""
         users = self._users_in(group, index)
-        if any(index in self._in_memory(self.computation[user]) for user in users):
+        if any(index in self._in_memory(self.instructions[user]) for user in users):
             return ""
         if self._is_prologue(group, users):
             return "loop" if self._loads(group, index) else ""
@@ -231,18 +232,18 @@ class _Grouping:
 
     def _loads(self, group: Group, index: int) -> bool:
         """Whether a product can do this on the way from memory to its operand: a library only reads matrices in either order."""
-        instruction = self.computation[index]
+        instruction = self.instructions[index]
         if self.rules.loads == "any" or instruction.opcode in VIEWS:
             return instruction.opcode in PROLOGUE
         return instruction.opcode == "transpose" and all(
-            folds(self.computation, self.computation[user], index) for user in self._users_in(group, index)
+            folds(self.computation, self.instructions[user], index) for user in self._users_in(group, index)
         )
 
     def _in_memory(self, user: Instruction) -> tuple[int, ...]:
         """The operands that an instruction needs in memory: arrays that it changes, the table of a gather that takes elements again."""
         if user.opcode == "gather":
             table = user.operands[:1]
-            return table if user.shape.elements > self.computation[table[0]].shape.elements else ()
+            return table if user.shape.elements > self.instructions[table[0]].shape.elements else ()
         return updated(user)
 
     def _reached(self, group: Group, index: int) -> Iterator[int]:
@@ -258,7 +259,7 @@ class _Grouping:
 
     def _reduction_fit(self, group: Group, index: int) -> Fit:
         """A reduction before its use: row by row on chip, or as the last step before elementwise work on its own result."""
-        computation, reduce = self.computation, self.computation[index]
+        computation, reduce = self.computation, self.instructions[index]
         if group.kind not in _SHARED or not reduce.shape.is_array:
             return ""
         reached = [computation[member] for member in self._reached(group, index)]
@@ -283,13 +284,13 @@ class _Grouping:
 
     def _is_epilogue(self, group: Group, index: int) -> bool:
         """Whether a kernel is elementwise work on a product that the product's own kernel can do before it stores."""
-        size = self.computation[index].shape.elements
+        size = self.instructions[index].shape.elements
         if group.kind != "loop" or len(group.outputs) != 1:
             return False
-        if any(self.computation[member].opcode in ("gather", "concatenate", "pad") for member in group.members):
+        if any(self.instructions[member].opcode in ("gather", "concatenate", "pad") for member in group.members):
             return False
         reached = list(self._reached(group, index))
-        if any(self.computation[one].shape.elements != size or not self._stores(index, self.computation[one]) for one in reached):
+        if any(self.instructions[one].shape.elements != size or not self._stores(index, self.instructions[one]) for one in reached):
             return False
         return group.outputs <= set(reached) and len(self._extras(group, index)) <= self.rules.most_extras
 
@@ -301,18 +302,18 @@ class _Grouping:
     def _extras(self, group: Group, index: int) -> set[int]:
         """The arrays as large as its result that a product's kernel would read after the product, with one more member."""
         inside = group.members | {index}
-        late = {one for one in inside if one not in group.prologue and self.computation[one].opcode not in PRODUCTS}
-        read = {operand for one in late for operand in self.computation[one].operands} - inside
-        return {operand for operand in read if self.cuts.least[operand] and self.computation[operand].shape.elements >= group.space}
+        late = {one for one in inside if one not in group.prologue and self.instructions[one].opcode not in PRODUCTS}
+        read = {operand for one in late for operand in self.instructions[one].operands} - inside
+        return {operand for operand in read if self.cuts.least[operand] and self.instructions[operand].shape.elements >= group.space}
 
     def _reads(self, group: Group, index: int) -> int:
         """Bytes that a kernel reads in addition when it computes a value itself."""
         held = group.members | group.inputs - {index}
-        return self.cuts.effort(index) + sum(self.cuts.needed(index, operand) for operand in set(self.computation[index].operands) - held)
+        return self.cuts.effort(index) + sum(self.cuts.needed(index, operand) for operand in set(self.instructions[index].operands) - held)
 
     def _repeats_well(self, index: int, takers: list[Group]) -> bool:
         """Whether computing a value in each kernel that needs it moves no more bytes than storing it once."""
-        instruction, size = self.computation[index], self.cuts.size(index)
+        instruction, size = self.instructions[index], self.cuts.size(index)
         if not is_repeatable(instruction):
             return size <= self.rules.small_bytes and is_loop(instruction)
         again = sum(self._reads(group, index) for group in takers)
@@ -331,19 +332,19 @@ class _Grouping:
     def _reads_leaves(self, group: Group, index: int) -> int:
         """Bytes that a kernel reads in addition when it computes a value from what is in memory."""
         wanted: dict[int, int] = {}
-        for operand in set(self.computation[index].operands) - group.members - group.inputs:
+        for operand in set(self.instructions[index].operands) - group.members - group.inputs:
             wanted |= {leaf: size for leaf, size in (self.cuts.leaves[operand] or {}).items() if leaf not in group.inputs}
         return sum(wanted.values())
 
     def _united(self, index: int, takers: list[Group]) -> Group | None:
         """The kernels that need a value as one, if they iterate alike and none waits for another."""
         first = takers[0]
-        if self.computation[index].shape.elements != first.space and self.computation[index].opcode != "reduce":
+        if self.instructions[index].shape.elements != first.space and self.instructions[index].opcode != "reduce":
             return None
         for position, group in enumerate(takers):
             if any(not self._alike(group, other) or self._waits(group, other) for other in takers[:position]):
                 return None
-        crowd = set(self.computation[index].operands).union(*(group.inputs | group.outputs for group in takers))
+        crowd = set(self.instructions[index].operands).union(*(group.inputs | group.outputs for group in takers))
         if len(crowd) > self.rules.most_operands:
             return None
         for other in takers[1:]:
@@ -354,14 +355,14 @@ class _Grouping:
         """Whether two kernels iterate over as many elements, and reduce alike if both do."""
         if one.kind not in _SHARED or other.kind not in _SHARED or one.space != other.space or not self._may_store(one, other):
             return False
-        if any(self.computation[output].shape.is_tuple for output in one.outputs | other.outputs):
+        if any(self.instructions[output].shape.is_tuple for output in one.outputs | other.outputs):
             return False
         reducing = [group for group in (one, other) if group.kind != "loop"]
         if len(reducing) == 2 and (one.rows, one.lines) != (other.rows, other.lines):
             return False
         rows = next((group.rows for group in reducing if group.kind == "row"), None)
         outputs = one.outputs | other.outputs
-        return rows is None or all(major(self.computation[output].shape.dims, rows) is not None for output in outputs)
+        return rows is None or all(major(self.instructions[output].shape.dims, rows) is not None for output in outputs)
 
     def _may_store(self, *groups: Group) -> bool:
         """Whether these kernels, as one, may have several results."""
@@ -380,10 +381,10 @@ class _Grouping:
 
     def _can_write(self, group: Group, index: int) -> bool:
         """Whether a kernel can store a value it computes on the way, and nobody who reads it there makes the kernel wait."""
-        shape = self.computation[index].shape
+        shape = self.instructions[index].shape
         if group.kind not in _SHARED or not self._may_store(group):
             return False
-        if any(self.computation[output].shape.is_tuple for output in group.outputs):
+        if any(self.instructions[output].shape.is_tuple for output in group.outputs):
             return False
         per_row = group.kind == "row" and group.rows is not None and major(shape.dims, group.rows) is not None
         if shape.elements != group.space and not (per_row or self._fit(group, index) == "reduce"):
@@ -424,9 +425,11 @@ class _Grouping:
 
     def join_siblings(self) -> None:
         """Makes one kernel of those that read the same array all through, where none waits for another."""
-        for value in range(len(self.computation)):
-            elements = self.computation[value].shape.elements if self.computation[value].shape.is_bounded else 0
-            readers = dict.fromkeys(home for user in self.users[value] for home in self.homes[user] if value in home.inputs)
+        for value, users in enumerate(self.users):
+            if not users or (len(users) == 1 and len(self.homes[users[0]]) < 2):
+                continue
+            elements = self.instructions[value].shape.elements if self.instructions[value].shape.is_bounded else 0
+            readers = dict.fromkeys(home for user in users for home in self.homes[user] if value in home.inputs)
             kept: list[Group] = []
             for group in readers:
                 if group.space != elements or group.kind not in _SHARED:
@@ -454,7 +457,7 @@ class _Grouping:
             return False
         convert = outside[0]
         if (
-            self.computation[convert].opcode != "convert"
+            self.instructions[convert].opcode != "convert"
             or self.cuts.size(convert) >= self.cuts.size(value)
             or group in self.homes[convert]
         ):
@@ -466,8 +469,17 @@ class _Grouping:
             home.inputs.discard(value)
             home.outputs.discard(convert)
             home.prologue.discard(convert)
-            home.inputs |= {convert} if any(convert in self.computation[member].operands for member in home.members) else set()
+            home.inputs |= {convert} if any(convert in self.instructions[member].operands for member in home.members) else set()
         self.homes[convert] = []
         self._add(group, convert)
         group.outputs = group.outputs - {value} | {convert}
         return True
+
+
+def _fixed(computation: Computation) -> list[bool]:
+    """Which instructions are no part of any other kernel; of each opcode and shape one is looked at."""
+    known: dict[tuple[str, int], bool] = {}
+    for one in computation.instructions:
+        if not one.control and (one.opcode, id(one.shape)) not in known:
+            known[one.opcode, id(one.shape)] = is_fixed(one)
+    return [bool(one.control) or known[one.opcode, id(one.shape)] for one in computation.instructions]

@@ -140,7 +140,8 @@ def _written_out(done: list[Computation], number: int, room: int, keeps_sharding
         if instruction.opcode == "square":  # of CHLO; HLO has no such opcode
             instruction, operands = replace(instruction, opcode="multiply"), operands * 2
         control = tuple(where[before] for before in instruction.control if before in where)
-        instructions.append(replace(instruction, operands=operands, control=control))
+        same = operands == instruction.operands and control == instruction.control
+        instructions.append(instruction if same else replace(instruction, operands=operands, control=control))
         return len(instructions) - 1
 
     for index in in_order(computation):
@@ -225,6 +226,8 @@ def without_dead_code(computation: Computation, busy: set[int]) -> Computation:
             if needed not in live:
                 live.add(needed)
                 waiting.append(needed)
+    if len(live) == len(computation):
+        return computation
     kept = sorted(live)
     where = {old: new for new, old in enumerate(kept)}
     instructions = tuple(

@@ -20,45 +20,60 @@ class Cuts:
     """
 
     def __init__(self, computation: Computation, fixed: Sequence[bool]) -> None:
-        self.computation = computation
+        self.instructions = computation.instructions
+        self.sizes = sizes_of(computation)
         self.least: list[int] = []
         self.leaves: list[Mapping[int, int] | None] = []
-        for index, instruction in enumerate(computation):
+        for index, instruction in enumerate(self.instructions):
+            size = self.sizes[index]
             if fixed[index] or not is_repeatable(instruction):
-                self.least.append(self.size(index))
-                self.leaves.append({index: self.size(index)} if self.size(index) else {})
+                self.least.append(size)
+                self.leaves.append({index: size} if size else {})
             else:
-                self.least.append(min(self.size(index), self.remade(index)))
+                self.least.append(min(size, self.remade(index)))
                 self.leaves.append(self._joined(index))
 
     def size(self, index: int) -> int:
         """Bytes of a value."""
-        shape = self.computation[index].shape
-        return shape.bytes if shape.is_bounded else 0
+        return self.sizes[index]
 
     def effort(self, index: int) -> int:
         """Bytes in whose time the transcendentals of a value are computed."""
-        instruction = self.computation[index]
+        instruction = self.instructions[index]
         return 0 if is_cheap(instruction) else instruction.shape.elements
 
     def remade(self, index: int) -> int:
         """Bytes that computing a value takes, its operands being made from as little as they can."""
-        return self.effort(index) + sum(self.needed(index, operand) for operand in set(self.computation[index].operands))
+        operands = self.instructions[index].operands
+        if self.instructions[index].opcode in TAKES:
+            return self.effort(index) + sum([self.needed(index, operand) for operand in set(operands)])
+        return self.effort(index) + sum([self.least[operand] for operand in set(operands)])
 
     def needed(self, index: int, operand: int) -> int:
         """Bytes that computing a value reads of one operand, or of what that is made from."""
         return min(self.least[operand], self.size(index)) if self._takes(index, operand) else self.least[operand]
 
     def _takes(self, index: int, operand: int) -> bool:
-        instruction = self.computation[index]
+        instruction = self.instructions[index]
         return instruction.opcode in TAKES and operand == instruction.operands[0]
 
     def _joined(self, index: int) -> Mapping[int, int] | None:
         found: dict[int, int] = {}
-        for operand in dict.fromkeys(self.computation[index].operands):
+        for operand in dict.fromkeys(self.instructions[index].operands):
             below = self.leaves[operand]
             if below is None or len(found) + len(below) > MOST_LEAVES:
                 return None
+            most = self.sizes[index] if self._takes(index, operand) else None
             for leaf, size in below.items():
-                found[leaf] = max(found.get(leaf, 0), min(size, self.size(index)) if self._takes(index, operand) else size)
+                found[leaf] = max(found.get(leaf, 0), size if most is None else min(size, most))
         return found
+
+
+def sizes_of(computation: Computation) -> list[int]:
+    """Bytes of each value; 0 of one without bound. Instructions share their shapes, so each of those is measured once."""
+    known: dict[int, int] = {}
+    for instruction in computation.instructions:
+        shape = instruction.shape
+        if id(shape) not in known:
+            known[id(shape)] = shape.bytes if shape.is_bounded else 0
+    return [known[id(instruction.shape)] for instruction in computation.instructions]
