@@ -3,9 +3,12 @@
 import importlib.util
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from roofline.errors import FormulaError
 
 _PATH = Path(__file__).parent.parent / "benchmarks" / "fuzz.py"
 _spec = importlib.util.spec_from_file_location("fuzz", _PATH)
@@ -29,11 +32,13 @@ def test_damaged_inputs_are_read_or_refused_in_one_line(share: int, tmp_path: Pa
 
 def test_every_reader_has_inputs_that_are_read_as_they_are(tmp_path: Path) -> None:
     for name, reader in fuzz.READERS.items():
-        assert reader.made, name
+        path, whole = tmp_path / reader.name, 0
         for data in reader.made:
-            path = tmp_path / reader.name
             path.write_bytes(data)
-            fuzz._read(reader, path, data, 1)
+            with suppress(FormulaError):  # a real program may have dimensions without bound, which cannot be counted
+                fuzz._read(reader, path, data, 1)
+                whole += 1
+        assert whole, name
 
 
 def test_an_input_is_made_from_its_number_alone() -> None:
