@@ -31,7 +31,11 @@ if TYPE_CHECKING:
     from .analysis import analyze as analyze
     from .analysis import price as price
     from .analysis.advice import explain as explain
+    from .analysis.budgets import check as check
     from .analysis.what_if import what_if as what_if
+    from .baselines import Baseline as Baseline
+    from .baselines import baseline_of as baseline  # noqa: F401
+    from .checking import BudgetCheck as BudgetCheck
     from .comparison import compare as compare
     from .cost import Cost as Cost
     from .dtypes import dtype as dtype
@@ -74,7 +78,11 @@ if TYPE_CHECKING:
 _HOMES = {
     **dict.fromkeys(("analyze", "price"), "analysis"),
     "explain": "analysis.advice",
+    "check": "analysis.budgets",
+    "baseline": "baselines:baseline_of",
     "what_if": "analysis.what_if",
+    "Baseline": "baselines",
+    "BudgetCheck": "checking",
     "compare": "comparison",
     "Cost": "cost",
     "dtype": "dtypes",

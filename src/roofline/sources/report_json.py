@@ -44,7 +44,11 @@ def stored_report(name: str | Path) -> Report | None:
 
 def read(path: Path, target: Machine | None = None) -> Recording:
     """The report's ops as work, without their machine."""
-    report = read_report(path)
+    return as_recording(read_report(path), (str(path),))
+
+
+def as_recording(report: Report, files: tuple[str, ...] = ()) -> Recording:
+    """A report's ops as work, without their machine."""
     steps, devices = _shares(report)
     both: dict[int, list[StepsOnDevice]] = {}
     for one in report.by_step_and_device:
@@ -55,7 +59,7 @@ def read(path: Path, target: Machine | None = None) -> Recording:
             tuple(_op(op, tuple(steps.get(op.id, ())), tuple(devices.get(op.id, ())), tuple(both.get(op.id, ()))) for op in report.ops)
         ),
         format=report.input.format,
-        files=(str(path),),
+        files=files,
         hosts=report.input.hosts,
         devices=tuple(Device(id=device.id, name=device.name, host=device.host) for device in report.input.devices),
         steps=tuple(

@@ -1,0 +1,102 @@
+"""Baselines: the figures of an earlier report that budgets compare with, small enough to review in a diff.
+
+Counts are exact and times have six digits, so that the same program gives the same file on every machine. Ops are summed by what they
+are (scope, operation, shape and number format), without names that compilers number or places in source files.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct, field
+
+from .conditions import QUANTITIES, Condition, Quantity
+from .quantities import amount_of, counted_ops, part_of_op
+from .report import Number, OpInfo, Report
+from .selection import stem
+from .units import rounded
+
+SCHEMA = "roofline.baseline/1"
+DIGITS = 6  # of times and ratios
+ROUNDING = 1e-5  # what is left of a time after that
+MEMORY_PARTS = ("peak_bytes", "arguments", "outputs", "donated", "constants", "temporaries")
+
+
+class BaselineOp(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Ops of one kind, summed."""
+
+    op: str
+    launches: Number = 0
+    flops: Number = 0
+    bytes: dict[str, Number] = field(default_factory=dict)
+    minimum_s: Number = 0
+
+
+class Baseline(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The quantities of a report by their names, its work by resource, its memory by part, its findings and its ops.
+
+    ``file`` is where it was read from, for messages.
+    """
+
+    schema: str = SCHEMA
+    chip: str
+    quantities: dict[str, Number]
+    work: dict[str, Number] = field(default_factory=dict)
+    memory: dict[str, Number] = field(default_factory=dict)
+    findings: tuple[str, ...] = ()
+    ops: tuple[BaselineOp, ...] = ()
+    file: str = ""
+
+
+def baseline_of(report: Report, conditions: Iterable[Condition] = ()) -> Baseline:
+    """The baseline that a report is: everything that needs no device, and what ``conditions`` compare with it besides."""
+    ops = counted_ops(report)
+    static = [Quantity(name=name) for name, (_, measured) in QUANTITIES.items() if not measured and name != "findings"]
+    levels = sorted({level for op in ops for level in op.bytes})
+    asked = [one.quantity for one in conditions if one.quantity and one.of_baseline and not one.quantity.on]
+    wanted = {one.text: one for one in (*static, *(Quantity(name=level) for level in levels), *asked)}
+    amounts = {text: amount_of(report, one, ops).value for text, one in wanted.items()}
+    work: dict[str, Number] = {}
+    for op in ops:
+        for resource, amount in op.work.items():
+            work[resource] = work.get(resource, 0) + (op.known.get(resource, 0) if amount is None else amount)
+    return Baseline(
+        chip=report.machine.name,
+        quantities={text: stable(amount) for text, amount in amounts.items() if amount is not None},
+        work={resource: stable(work[resource]) for resource in sorted(work)},
+        memory={part: getattr(report.memory, part) for part in MEMORY_PARTS} if report.memory else {},
+        findings=tuple(sorted({finding.kind for finding in report.findings})),
+        ops=tuple(sorted(summed_ops(ops).values(), key=lambda one: one.op)),
+    )
+
+
+def summed_ops(ops: Iterable[OpInfo]) -> dict[str, BaselineOp]:
+    """Ops summed by what they are."""
+    members: dict[str, list[OpInfo]] = {}
+    for op in ops:
+        members.setdefault(kind_of(op), []).append(op)
+    return {
+        key: BaselineOp(
+            op=key,
+            launches=_sum(mine, "launches"),
+            flops=_sum(mine, "flops"),
+            bytes={level: _sum(mine, level) for level in sorted({level for op in mine for level in op.bytes})},
+            minimum_s=_sum(mine, "minimum time"),
+        )
+        for key, mine in members.items()
+    }
+
+
+def kind_of(op: OpInfo) -> str:
+    """What an op is: its scope, operation, shape and number format, else its name without numbering."""
+    what = op.label.partition("  ")[2] or stem(op.name)
+    return f"{op.scope}: {what}" if op.scope else what
+
+
+def _sum(ops: list[OpInfo], name: str) -> Number:
+    return stable(sum(part_of_op(op, name) or 0 for op in ops))
+
+
+def stable(amount: Number) -> Number:
+    """Whole numbers as they are, others with six digits."""
+    if float(amount).is_integer():
+        return int(amount)
+    return rounded(amount, DIGITS) or 0.0

@@ -1,0 +1,332 @@
+"""Checking: whether a report keeps its budget, and what broke it.
+
+A condition is compared with what the report has per step on one device. What breaks one is looked for among the ops that have the most
+of the quantity, or that grew since the baseline, and the findings about them.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from math import isclose
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from .baselines import ROUNDING, Baseline, BaselineOp, kind_of, summed_ops
+from .conditions import Condition, Quantity, parse_conditions
+from .errors import UsageError
+from .quantities import amount_of, counted_ops, part_of_op, whole_of
+from .report import Finding, Number, OpInfo, Report
+from .units import percent, plain, show
+
+MOST_OPS = 10  # of those that broke a condition
+MOST_CAUSES = 3
+EXACT = 1e-9  # what rounding makes of equal amounts
+# Findings about the distance to the roofline, which most programs have; the others are causes.
+DISTANCE = ("memory", "products", "compute", "communication", "latency", "excess", "low-batch")
+_COMPARE: dict[str, Callable[[float, float], bool]] = {
+    "<": lambda found, allowed: found < allowed,
+    "<=": lambda found, allowed: found <= allowed,
+    ">": lambda found, allowed: found > allowed,
+    ">=": lambda found, allowed: found >= allowed,
+    "==": lambda found, allowed: found == allowed,
+    "!=": lambda found, allowed: found != allowed,
+}
+
+
+class OpPart(Struct, frozen=True, kw_only=True):
+    """What one op has of a quantity; ``before`` is what ops of its kind had in the baseline, ``None`` without one."""
+
+    id: int
+    label: str
+    amount: Number
+    before: Number | None = None
+
+
+class Check(Struct, frozen=True, kw_only=True):
+    """One condition and what a report says to it.
+
+    ``holds`` is ``None`` where the report cannot tell, and ``why`` says why. ``found`` and ``allowed`` are in base units of ``unit``;
+    ``baseline`` is the baseline's figure. ``ops`` broke the condition, the worst first; ``causes`` say why in words. ``unknown`` ops have
+    parts that are not known and not counted.
+    """
+
+    condition: str
+    holds: bool | None
+    found: Number | None = None
+    allowed: Number | None = None
+    unit: str = ""
+    operator: str = ""
+    measured: bool = False
+    baseline: Number | None = None
+    baseline_file: str = ""
+    ops: tuple[OpPart, ...] = ()
+    causes: tuple[str, ...] = ()
+    unknown: int = 0
+    why: str = ""
+
+
+class BudgetCheck(Struct, frozen=True, kw_only=True):
+    """All conditions of a budget; ``holds`` is whether all hold, ``None`` where none is broken and some cannot be told."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def broken(self) -> tuple[Check, ...]:
+        return tuple(one for one in self.checks if one.holds is False)
+
+    @property
+    def untold(self) -> tuple[Check, ...]:
+        return tuple(one for one in self.checks if one.holds is None)
+
+    @property
+    def holds(self) -> bool | None:
+        return False if self.broken else None if self.untold else True
+
+
+def check_conditions(
+    report: Report,
+    conditions: str | Iterable[str | Condition],
+    baseline: Baseline | None = None,
+    on_chip: Callable[[str], Report] | None = None,
+) -> BudgetCheck:
+    """Compare a report with conditions; ``on_chip`` gives the report on another chip. A condition without its baseline is an error."""
+    given = [conditions] if isinstance(conditions, str) else conditions
+    parsed = [one for text in given for one in ([text] if isinstance(text, Condition) else parse_conditions(text))]
+    for one in parsed:
+        if one.of_baseline and baseline is None:
+            raise UsageError(f"condition {one.text!r} needs a baseline; write one with --update, or pass baseline=")
+    ops = counted_ops(report)
+    return BudgetCheck(checks=tuple(_check(report, ops, one, baseline, on_chip) for one in parsed))
+
+
+def _check(
+    report: Report,
+    ops: tuple[OpInfo, ...],
+    condition: Condition,
+    baseline: Baseline | None,
+    on_chip: Callable[[str], Report] | None,
+) -> Check:
+    quantity = condition.quantity
+    if quantity is None:
+        return _absence(report, condition)
+    if quantity.on:
+        if on_chip is None:
+            raise UsageError(f"condition {condition.text!r}: this report cannot be analysed for another chip")
+        report = on_chip(quantity.on)
+        ops = counted_ops(report)
+    amount = amount_of(report, quantity, ops)
+    measured = quantity.is_measured
+    said = Check(condition=condition.text, holds=None, unit=quantity.dimension, operator=condition.operator, measured=measured)
+    if amount.value is None:
+        return replace(said, why=amount.why)
+    before = baseline.quantities.get(quantity.text) if baseline and condition.of_baseline else None
+    file = baseline.file if baseline else ""
+    if condition.of_baseline and before is None:
+        raise UsageError(f"condition {condition.text!r}: the baseline {file} has no {quantity.text!r}; write it again with --update")
+    whole = whole_of(report, quantity, ops) if condition.of_whole else 1
+    if whole is None:
+        return replace(said, found=amount.value, why="the whole that the percentage is of is not known")
+    allowed = condition.number * (before if before is not None else 1) * whole
+    holds = _holds(condition, amount.value, allowed)
+    parts: tuple[OpPart, ...] = ()
+    causes: tuple[str, ...] = ()
+    if not holds:
+        parts = _parts(amount.by_op, quantity, baseline)
+        causes = _causes(report, quantity, baseline, ops, parts)
+    return replace(
+        said,
+        holds=holds,
+        found=amount.value,
+        allowed=allowed,
+        baseline=before,
+        baseline_file=file if before is not None else "",
+        ops=parts,
+        causes=causes,
+        unknown=amount.unknown,
+    )
+
+
+def _holds(condition: Condition, found: float, allowed: float) -> bool:
+    """Whether a comparison holds; amounts that differ by rounding are equal."""
+    dimension = condition.quantity.dimension if condition.quantity else ""
+    tolerance = ROUNDING if condition.of_baseline and dimension in ("s", "1", "FLOP/B") else EXACT
+    if isclose(found, allowed, rel_tol=tolerance):
+        return "=" in condition.operator and condition.operator != "!="
+    return _COMPARE[condition.operator](found, allowed)
+
+
+def _absence(report: Report, condition: Condition) -> Check:
+    """Whether findings of a kind, or of any, are there."""
+    found = [finding for finding in report.findings if not condition.absent or finding.kind == condition.absent]
+    labels = {op.id: op for op in report.ops}
+    ids = list(dict.fromkeys(id for finding in found for id in finding.ops if id in labels))
+    return Check(
+        condition=condition.text,
+        holds=not found,
+        found=len(found),
+        allowed=0,
+        operator="==",
+        ops=tuple(OpPart(id=id, label=_label(labels[id]), amount=1) for id in ids[:MOST_OPS]),
+        causes=tuple(f"{finding.kind}: {finding.message}" for finding in found[:MOST_CAUSES]),
+    )
+
+
+def _label(op: OpInfo) -> str:
+    return op.label or op.name
+
+
+def _parts(by_op: Sequence[tuple[OpInfo, Number]], quantity: Quantity, baseline: Baseline | None) -> tuple[OpPart, ...]:
+    """The ops that have the most of a quantity; with a baseline those that grew, if the baseline knows what they had."""
+    before = _before(quantity, baseline)
+    largest = tuple(OpPart(id=op.id, label=_label(op), amount=part) for op, part in by_op[:MOST_OPS])
+    if before is None:
+        return largest
+    now: dict[str, Number] = {}
+    for op, part in by_op:
+        now[kind_of(op)] = now.get(kind_of(op), 0) + part
+    grown = [
+        OpPart(id=op.id, label=kind, amount=now[kind], before=before.get(kind, 0))
+        for kind, op in reversed({kind_of(op): op for op, _ in reversed(by_op)}.items())
+        if now[kind] > before.get(kind, 0) * (1 + ROUNDING)
+    ]
+    return tuple(sorted(grown, key=lambda one: (one.before or 0) - one.amount)[:MOST_OPS]) or largest
+
+
+def _before(quantity: Quantity, baseline: Baseline | None) -> dict[str, Number] | None:
+    """What each kind of op had of a quantity in the baseline; ``None`` where it does not keep that."""
+    if baseline is None:
+        return None
+    of_row = _of_row(quantity.name, {level for row in baseline.ops for level in row.bytes})
+    return None if of_row is None else {row.op: of_row(row) for row in baseline.ops}
+
+
+def _of_row(name: str, levels: set[str]) -> Callable[[BaselineOp], Number] | None:
+    if name in levels:
+        return lambda row: row.bytes.get(name, 0)
+    kept: dict[str, Callable[[BaselineOp], Number]] = {
+        "flops": lambda row: row.flops,
+        "launches": lambda row: row.launches,
+        "executions": lambda row: row.launches,
+        "ops": lambda row: row.launches,
+        "minimum time": lambda row: row.minimum_s,
+    }
+    return kept.get(name)
+
+
+def _causes(
+    report: Report, quantity: Quantity, baseline: Baseline | None, ops: tuple[OpInfo, ...], parts: tuple[OpPart, ...]
+) -> tuple[str, ...]:
+    """Why, in words: findings about the ops that broke it, and what changed since the baseline."""
+    changed = _changes(report, baseline, ops) if baseline else []
+    new = [one for one in _findings(report, parts) if not baseline or one.kind not in baseline.findings]
+    found = [f"{finding.kind}: {finding.message}" for finding in new]
+    if quantity.name in ("peak memory", "donated memory") and not changed:
+        found = [_memory(report), *found]
+    return tuple(one for one in (*changed, *found) if one)[:MOST_CAUSES]
+
+
+def _findings(report: Report, parts: tuple[OpPart, ...]) -> list[Finding]:
+    ids = {part.id for part in parts}
+    told = [one for one in report.findings if one.kind not in DISTANCE]
+    return [one for one in told if not ids or not one.ops or ids & set(one.ops)]
+
+
+def _memory(report: Report) -> str:
+    memory = report.memory
+    if memory is None:
+        return ""
+    parts = ((name, getattr(memory, name)) for name in ("arguments", "outputs", "donated", "constants", "temporaries"))
+    said = ", ".join(f"{name} {show(size, 'B')}" for name, size in parts if size)
+    return f"{said}{'; no argument is donated' if memory.outputs and not memory.donated else ''}"
+
+
+def _changes(report: Report, baseline: Baseline, ops: tuple[OpInfo, ...]) -> list[str]:
+    """What is different since the baseline: donation, number formats, repeated work, fusions that are gone."""
+    found = []
+    if report.memory and (donated := baseline.memory.get("donated", 0)) > report.memory.donated:
+        now = show(report.memory.donated, "B")
+        found.append(f"missing donation: {show(donated, 'B')} of arguments were donated in the baseline, {now} now (donate_argnums)")
+    work = _work(ops)
+    moved = [(one, work.get(one, 0), baseline.work.get(one, 0)) for one in sorted({*work, *baseline.work}) if one.startswith("matrix/")]
+    grown, fallen = ([one for one in moved if sign * (one[1] - one[2]) > ROUNDING * max(one[1:])] for sign in (1, -1))
+    if grown and fallen:
+        new, old = grown[0], fallen[0]
+        amounts = f"{show(new[2], 'FLOP')} before, {show(new[1], 'FLOP')} now; {old[0]} {show(old[2], 'FLOP')} before"
+        found.append(f"number format: products run in {new[0]} ({amounts}, {show(old[1], 'FLOP')} now)")
+    rows, before = summed_ops(ops), {row.op: row for row in baseline.ops}
+    found += _repeated(rows, before)
+    return found or _unfused(rows, baseline)
+
+
+def _work(ops: Iterable[OpInfo]) -> dict[str, Number]:
+    total: dict[str, Number] = {}
+    for op in ops:
+        for resource in op.work:
+            total[resource] = total.get(resource, 0) + (part_of_op(op, resource) or 0)
+    return total
+
+
+def _repeated(rows: dict[str, BaselineOp], before: dict[str, BaselineOp]) -> list[str]:
+    """Products that run more often, or are new while none of the old has gone: by operation and shape, wherever they are."""
+
+    def products(of: dict[str, BaselineOp]) -> dict[str, Number]:
+        counts: dict[str, Number] = {}
+        for row in of.values():
+            what = row.op.rpartition(": ")[2]
+            if what.startswith(("dot ", "convolution ", "mm ", "addmm ", "bmm ")):
+                counts[what] = counts.get(what, 0) + row.launches
+        return counts
+
+    now, then = products(rows), products(before)
+    if sum(now.values()) <= sum(then.values()):
+        return []
+    more = sorted((what for what in now if now[what] > then.get(what, 0)), key=lambda what: then.get(what, 0) - now[what])
+    return [f"more products: {what} runs {plain(now[what])} times, {plain(then.get(what, 0))} in the baseline" for what in more[:2]]
+
+
+def _unfused(rows: dict[str, BaselineOp], baseline: Baseline) -> list[str]:
+    """More kernels for about the same work."""
+    launches, flops = (sum(getattr(row, name) for row in rows.values()) for name in ("launches", "flops"))
+    then = {name: sum(getattr(row, name) for row in baseline.ops) for name in ("launches", "flops")}
+    if launches <= then["launches"] or abs(flops - then["flops"]) > 0.01 * max(flops, then["flops"]):
+        return []
+    known = {row.op for row in baseline.ops}
+    new = [f"{key.rpartition(': ')[2]}" for key in rows if key not in known]
+    names = f": {', '.join(new[:3])}{' …' if len(new) > 3 else ''} on their own" if new else ""
+    return [f"less fusion: {plain(launches)} kernels for the work of {plain(then['launches'])} in the baseline{names}"]
+
+
+def check_text(one: Check) -> str:
+    """A condition on one line: what was allowed and found, which ops, why, since which baseline.
+
+    >>> check_text(Check(condition="launches <= 3", holds=False, found=4, allowed=3, operator="<="))
+    'launches <= 3: found 4, allowed at most 3'
+    """
+    if one.holds is None:
+        return f"{one.condition}: cannot be told: {one.why}"
+    if not one.operator or (one.unit == "" and one.condition.lower().startswith("no")):
+        said = f"{one.condition}: found {plain(one.found or 0)}" if not one.holds else f"{one.condition}: none found"
+    else:
+        said = f"{one.condition}: found {_amount(one.found, one.unit)}, allowed {_WORDS[one.operator]} {_amount(one.allowed, one.unit)}"
+    if one.baseline is not None:
+        said += f" (baseline {_amount(one.baseline, one.unit)}{f', {one.baseline_file}' if one.baseline_file else ''})"
+    if one.unknown:
+        said += f", without unknown parts of {one.unknown} ops"
+    ops = "" if one.holds or not one.ops else "; ops: " + ", ".join(_part_text(part, one) for part in one.ops[:MOST_CAUSES])
+    more = f" and {len(one.ops) - MOST_CAUSES} more" if ops and len(one.ops) > MOST_CAUSES else ""
+    why = "" if one.holds or not one.causes else "; why: " + "; ".join(one.causes)
+    return f"{said}{ops}{more}{why}"
+
+
+_WORDS = {"<": "less than", "<=": "at most", ">": "more than", ">=": "at least", "==": "exactly", "!=": "anything but"}
+
+
+def _part_text(part: OpPart, one: Check) -> str:
+    if part.before is None:
+        return part.label if one.operator == "==" and one.unit == "" else f"{part.label} ({_amount(part.amount, one.unit)})"
+    return f"{part.label} ({'new, ' if not part.before else ''}+{_amount(part.amount - part.before, one.unit)})"
+
+
+def _amount(amount: Number | None, unit: str) -> str:
+    if amount is None:
+        return "–"
+    return percent(amount) if unit == "1" else plain(amount) if unit == "" else show(amount, unit)

@@ -1,0 +1,243 @@
+"""Conditions on a report: the language of budgets.
+
+    conditions = condition { ("and" | ", " | ";" | new line) condition }
+    condition  = "no" ("findings" | ["finding"] KIND) | quantity ["of" ops] ["on" CHIP] operator limit
+    operator   = "<" | "<=" | ">" | ">=" | "==" | "=" | "!="
+    limit      = amount | [factor] "baseline" [("+" | "-") percentage]
+
+``ops`` is a filter, as on the page (`op_filter`). A percentage is a fraction of a ratio (mfu), and of anything else its part of the whole
+report. A text that cannot be read is an error that names the word.
+"""
+
+import re
+from typing import NoReturn
+
+from msgspec import Struct
+
+from .errors import RooflineError, UnitError, UsageError, did_you_mean, excerpt
+from .op_filter import parse_filter
+from .resource import Resource, check_known
+from .units import parse, parse_count
+
+# quantity -> (its dimension, whether it is measured)
+QUANTITIES: dict[str, tuple[str, bool]] = {
+    "step": ("s", True),
+    "run": ("s", True),
+    "time": ("s", True),
+    "minimum time": ("s", False),
+    "expected step": ("s", False),
+    "expected time": ("s", False),
+    "excess": ("s", True),
+    "lost": ("s", True),
+    "idle": ("s", True),
+    "flops": ("FLOP", False),
+    "peak memory": ("B", False),
+    "donated memory": ("B", False),
+    "launches": ("", False),
+    "ops": ("", False),
+    "executions": ("", False),
+    "fusions": ("", False),
+    "findings": ("", False),
+    "mfu": ("1", True),
+    "hfu": ("1", True),
+    "efficiency": ("1", True),
+    "intensity": ("FLOP/B", False),
+}
+ALIASES = {
+    "bytes": "hbm",
+    "minimum": "minimum time",
+    "floor": "minimum time",
+    "expected": "expected time",
+    "memory": "peak memory",
+    "kernels": "launches",
+    "flop": "flops",
+    "count": "executions",
+    "step time": "step",
+    "run time": "run",
+}
+WHOLE_ONLY = ("step", "run", "expected step", "peak memory", "donated memory", "idle", "mfu", "hfu", "findings")  # not of some ops
+LONGEST = 2000  # characters of a condition
+_OPERATOR = re.compile(r"<=|>=|==|!=|[<>=]")
+_BASELINE = re.compile(
+    r"(?:(?P<factor>[\d.,_]+)\s*(?P<unit>x|%|\*|×)?\s*(?:of\s+)?)?baseline(?:\s*(?P<sign>[+-])\s*(?P<more>[\d.,_]+)\s*%)?", re.IGNORECASE
+)
+_SEPARATOR = re.compile(r"[;\n]|,\s+|\s+and\s+", re.IGNORECASE)
+
+
+class Quantity(Struct, frozen=True, kw_only=True):
+    """What is compared: a quantity of the whole report, or ``of`` the ops that a filter leaves, ``on`` another chip."""
+
+    name: str
+    of: str = ""
+    on: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.name}{f' of {self.of}' if self.of else ''}{f' on {self.on}' if self.on else ''}"
+
+    @property
+    def dimension(self) -> str:
+        """``s``, ``FLOP``, ``B``, ``hop``, ``FLOP/B``, ``1`` for a ratio, nothing for a number."""
+        if self.name in QUANTITIES:
+            return QUANTITIES[self.name][0]
+        return "" if self.is_throughput else Resource(self.name).measure
+
+    @property
+    def is_throughput(self) -> bool:
+        return self.name.endswith("/s")
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it needs a run on a device."""
+        return QUANTITIES[self.name][1] if self.name in QUANTITIES else self.is_throughput
+
+
+class Condition(Struct, frozen=True, kw_only=True):
+    """One condition. Without a quantity, findings of the kind ``absent`` must not be there; of any kind where that is empty.
+
+    The limit is ``number``, in base units; times the baseline's where ``of_baseline``, times the whole report's where ``of_whole``.
+    """
+
+    text: str
+    quantity: Quantity | None = None
+    operator: str = ""
+    number: float = 0.0
+    of_baseline: bool = False
+    of_whole: bool = False
+    absent: str = ""
+
+    @property
+    def is_measured(self) -> bool:
+        return self.quantity is not None and self.quantity.is_measured
+
+
+def parse_conditions(text: str, kinds: tuple[str, ...] = ()) -> tuple[Condition, ...]:
+    """The conditions of a text, all of which must hold; ``kinds`` are the findings that there are, where that is known."""
+    return tuple(_condition(part, kinds) for part in _split(text))
+
+
+def _split(text: str) -> list[str]:
+    """The conditions in a text: separators inside of parentheses, quotes and regular expressions are none."""
+    if len(text) > LONGEST:
+        raise UsageError(f"condition {excerpt(text)}: longer than {LONGEST:,} characters")
+    hidden = _hidden(text)
+    parts, start = [], 0
+    for found in [*_SEPARATOR.finditer(hidden), None]:
+        end = found.start() if found else len(text)
+        part = text[start:end]
+        if part.strip():
+            parts.append(part.strip())
+        elif found and found[0].strip().lower() == "and":
+            raise UsageError(f"condition {excerpt(text)}: nothing before 'and' (character {found.start() + 2})")
+        start = found.end() if found else end
+    if not parts:
+        raise UsageError("condition: empty; write one like 'step < 30 ms'")
+    return parts
+
+
+def _hidden(text: str) -> str:
+    """The text with dots for what is in parentheses, quotes and regular expressions."""
+    made, depth, quote = [], 0, ""
+    for place, letter in enumerate(text):
+        inside = depth or quote
+        if quote:
+            quote = "" if letter == quote and text[place - 1] != "\\" else quote
+        elif letter == '"' or (letter == "/" and (not place or text[place - 1] in " (:=") and "/" in text[place + 1 :]):
+            quote = inside = letter
+        elif letter in "()":
+            depth = max(depth + (1 if letter == "(" else -1), 0)
+            inside = True
+        made.append("." if inside else letter)
+    return "".join(made)
+
+
+def _wrong(text: str, word: str, at: int, message: str) -> NoReturn:
+    raise UsageError(f"condition {excerpt(text, 120)}, at {excerpt(word, 40)} (character {at + 1}): {message}")
+
+
+def _condition(text: str, kinds: tuple[str, ...]) -> Condition:
+    if re.match(r"no\b", text, re.IGNORECASE):
+        return _absence(text, kinds)
+    hidden = _hidden(text)
+    signs = list(_OPERATOR.finditer(hidden))
+    apart = [one for one in signs if hidden[max(one.start() - 1, 0)].isspace()]
+    has_filter = re.search(r"\sof\s", hidden, re.IGNORECASE)
+    chosen = (apart or signs)[-1:] if has_filter else signs[:1]
+    if not chosen:
+        _wrong(text, text.split()[-1], text.rindex(text.split()[-1]), "no comparison; write one like 'step < 30 ms'")
+    sign = chosen[0]
+    left, right = text[: sign.start()].rstrip(), text[sign.end() :].strip()
+    if not right:
+        _wrong(text, sign[0], sign.start(), "nothing to compare with; write it like 'step < 30 ms'")
+    quantity = _quantity(text, left)
+    number, of_baseline, of_whole = _limit(text, right, text.rindex(right), quantity)
+    operator = "==" if sign[0] == "=" else sign[0]
+    return Condition(text=text, quantity=quantity, operator=operator, number=number, of_baseline=of_baseline, of_whole=of_whole)
+
+
+def _absence(text: str, kinds: tuple[str, ...]) -> Condition:
+    words = text.lower().split()[1:]
+    if words in (["findings"], ["finding"]):
+        return Condition(text=text)
+    kind = words[-1] if words else ""
+    if not words or len(words) > 2 or (len(words) == 2 and words[0] not in ("finding", "findings")):
+        _wrong(text, text.split()[-1], text.rindex(text.split()[-1]), "write it like 'no finding dense-experts' or 'no findings'")
+    if kinds and kind not in kinds:
+        known = did_you_mean(kind, kinds) or f"; kinds: {', '.join(kinds)}"
+        _wrong(text, kind, text.lower().rindex(kind), f"no such finding{known}")
+    return Condition(text=text, absent=kind)
+
+
+def _quantity(text: str, left: str) -> Quantity:
+    words = re.fullmatch(r"(?P<name>.*?)(?:\s+of\s+(?P<of>.*?))?(?:\s+on\s+(?P<on>\S+))?", left, re.IGNORECASE | re.DOTALL)
+    said = " ".join((words["name"] if words else left).lower().split())
+    name = ALIASES.get(said, said)
+    if not name:
+        _wrong(text, text.split()[0], 0, "no quantity before it; write it like 'step < 30 ms'")
+    of, on = ((words["of"] or "").strip(), words["on"] or "") if words else ("", "")
+    if name not in QUANTITIES and not (name.endswith("/s") and name[:-2].isidentifier()):
+        _check_resource(text, name)
+    if of:
+        if name in WHOLE_ONLY:
+            _wrong(text, of, text.lower().index(of.lower()), f"{name} is of the whole program; leave out 'of …'")
+        try:
+            parse_filter(of)
+        except UsageError as error:
+            _wrong(text, of, text.index(of), str(error))
+    if on and QUANTITIES.get(name, ("", False))[1]:
+        _wrong(text, on, text.rindex(on), f"{name} is measured here; write 'expected step on {on}' or 'minimum time on {on}'")
+    return Quantity(name=name, of=of, on=on)
+
+
+def _check_resource(text: str, name: str) -> None:
+    try:
+        check_known(Resource(name), (), "")
+    except RooflineError:
+        known = [*QUANTITIES, *ALIASES, "hbm", "l2", "nvlink", "ici", "host", "matrix/bf16", "matrix/fp32"]
+        hint = did_you_mean(name, known) or f"; quantities: {', '.join(QUANTITIES)}, hbm and other memories and links, matrix/bf16, …"
+        _wrong(text, name, 0, f"no such quantity{hint}")
+
+
+def _limit(text: str, right: str, at: int, quantity: Quantity) -> tuple[float, bool, bool]:
+    """The number, and whether it is of the baseline's or of the whole report's."""
+    if "baseline" in right.lower():
+        match = _BASELINE.fullmatch(right)
+        if match is None:
+            _wrong(text, right, at, "write it like 'baseline', '1.1x baseline' or 'baseline + 5%'")
+        try:
+            factor = parse(match["factor"] or "1", "1") / (100 if match["unit"] == "%" else 1)
+            more = parse(match["more"] or "0", "1") / 100
+        except UnitError as error:
+            _wrong(text, right, at, str(error))
+        return factor * (1 - more if match["sign"] == "-" else 1 + more), True, False
+    dimension = quantity.dimension
+    try:
+        if right.endswith("%"):
+            if dimension != "1" and not quantity.of and quantity.name not in ("excess", "lost", "idle"):
+                _wrong(text, right, at, f"{quantity.name} is a whole; a percentage needs 'of …', or 'baseline + {right}'")
+            return parse(right, "1"), False, dimension != "1"
+        if not dimension:
+            return (0.0 if right == "0" else parse_count(right)), False, False
+        return parse(right, dimension), False, False
+    except UnitError as error:
+        _wrong(text, right, at, str(error))

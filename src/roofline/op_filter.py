@@ -1,0 +1,281 @@
+"""The page's filter language for ops of a report: ``bound=hbm time>1%``, ``category:fusion or (scope:attn -copy)``.
+
+    expression = any { "or" any }        any = one { ["and"] one }        one = ["not" | "-"] ( "(" expression ")" | condition )
+    condition  = field operator value | /regular expression/flags | "quoted words" | pattern with * | word
+
+A word is a part of the name, the label or the scope; a word with ``*`` is a pattern for the scope and all below it (``layer*/attn``).
+Steps and devices are not fields here: `selection.narrow` takes the parts of ops that ran there.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import translate
+from typing import NamedTuple, NoReturn
+
+from .errors import UnitError, UsageError, did_you_mean, excerpt
+from .report import OpInfo
+from .units import BINARY, DECIMAL, parse
+
+Totals = Mapping[str, float]
+Test = Callable[[OpInfo, Totals], bool]
+Words = Callable[[str], bool]
+
+# field -> (its value, its dimension, the name of the total that a percentage is of)
+NUMBERS: dict[str, tuple[Callable[[OpInfo], float | None], str, str]] = {
+    "time": (lambda op: op.time_s, "s", "self"),
+    "self": (lambda op: op.self_time_s, "s", "self"),
+    "minimum": (lambda op: op.floor_s, "s", "minimum"),
+    "serial": (lambda op: op.serial_s, "s", "self"),
+    "lost": (lambda op: op.lost_s, "s", "lost"),
+    "share": (lambda op: None, "1", ""),  # of the whole: see `_number_test`
+    "efficiency": (lambda op: op.efficiency, "1", ""),
+    "intensity": (lambda op: op.intensity, "FLOP/B", ""),
+    "ridge": (lambda op: op.ridge, "FLOP/B", ""),
+    "flops": (lambda op: op.flops, "FLOP", "flops"),
+    "bytes": (lambda op: op.bytes.get("hbm", 0), "B", "bytes"),
+    "achieved": (lambda op: op.rate, "FLOP/s", ""),
+    "attainable": (lambda op: op.attainable, "FLOP/s", ""),
+    "bandwidth": (lambda op: op.bandwidth.get("hbm"), "B/s", ""),
+    "count": (lambda op: op.count, "", "count"),
+    "kernels": (lambda op: op.kernels, "", ""),
+    "rank": (lambda op: op.rank, "", ""),
+    "id": (lambda op: op.id, "", ""),
+}
+TEXTS: dict[str, Callable[[OpInfo], Sequence[str]]] = {
+    "name": lambda op: (op.name,),
+    "category": lambda op: (op.category,),
+    "bound": lambda op: (op.bound or "",),
+    "dtype": lambda op: (op.dtype or "",),
+    "unit": lambda op: (op.unit or "",),
+    "scope": lambda op: (op.scope,),
+    "phase": lambda op: (op.phase,),
+    "program": lambda op: (op.module,),
+    "location": lambda op: (op.location,),
+    "level": lambda op: tuple(op.bytes),
+    "note": lambda op: op.notes,
+    "roof": lambda op: op.roofs,
+    "unrated": lambda op: op.unrated,
+}
+ALIASES = {"floor": "minimum", "rate": "achieved", "format": "dtype", "module": "program", "source": "location"}
+FIELDS = (*NUMBERS, *TEXTS)
+DEEPEST = 50  # parentheses inside each other
+_NONE = "none"
+_QUOTED = r'"(?:[^"\\]|\\.)*"?'
+_REGEX = r"/(?:[^/\\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\]?)*(?:/[a-z]*)?"
+_WORD = r'[^\s()"]+'
+_TOKEN = re.compile(
+    rf"\s+|(?P<open>\()|(?P<close>\))|(?P<minus>-(?=[^\s)]))|(?P<quoted>{_QUOTED})|(?P<regex>{_REGEX})"
+    rf"|(?P<field>[a-z]+)(?P<operator><=|>=|!=|[<>=:])|(?P<word>{_WORD})",
+    re.IGNORECASE,
+)
+_VALUE = re.compile(rf"{_QUOTED}|{_REGEX}|{_WORD}", re.IGNORECASE)
+_FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "u": re.UNICODE}
+COMPARE: dict[str, Callable[[float, float], bool]] = {
+    "<": lambda one, other: one < other,
+    "<=": lambda one, other: one <= other,
+    ">": lambda one, other: one > other,
+    ">=": lambda one, other: one >= other,
+    "=": lambda one, other: one == other,
+    ":": lambda one, other: one == other,
+    "!=": lambda one, other: one != other,
+}
+
+
+class _Token(NamedTuple):
+    kind: str
+    at: int
+    text: str
+    operator: str = ""
+    value: str = ""
+    value_at: int = 0
+
+
+def filtered(ops: Iterable[OpInfo], text: str) -> tuple[OpInfo, ...]:
+    """The ops that pass a filter, in their order; a filter that cannot be read is an error that says where."""
+    test, rows = parse_filter(text), tuple(ops)
+    totals = {
+        "self": sum(op.weight_s for op in rows),
+        "minimum": sum(op.floor_s or 0.0 for op in rows),
+        "lost": sum(op.lost_s or 0.0 for op in rows),
+        "flops": sum(op.flops or 0.0 for op in rows),
+        "bytes": sum(op.bytes.get("hbm") or 0.0 for op in rows),
+        "count": sum(op.count for op in rows),
+    }
+    return tuple(op for op in rows if test(op, totals))
+
+
+def parse_filter(text: str) -> Test:
+    """The test that a filter stands for; an empty one lets everything pass."""
+    tokens = _tokens(text)
+    if not tokens:
+        return lambda op, totals: True
+    test = _either(tokens, 0)
+    if tokens:
+        _wrong("unmatched closing parenthesis", tokens[0].at)
+    return test
+
+
+def _wrong(message: str, at: int) -> NoReturn:
+    raise UsageError(f"filter, character {at + 1}: {message}")
+
+
+def _tokens(text: str) -> list[_Token]:
+    tokens: list[_Token] = []
+    at = 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            _wrong(f"unexpected {excerpt(text[at])}", at)
+        start, at = at, match.end()
+        if match["field"] is not None:
+            value = _VALUE.match(text, at)
+            if value is None:
+                _wrong(f"{match[0]} needs a value", at)
+            tokens.append(_Token("condition", start, match["field"], match["operator"], value[0], at))
+            at = value.end()
+        elif match["word"] is not None:
+            lower = match["word"].lower()
+            tokens.append(_Token(lower if lower in ("and", "or", "not") else "word", start, match["word"]))
+        elif match.lastgroup is not None:
+            tokens.append(_Token(match.lastgroup, start, match[0]))
+    return tokens
+
+
+def _either(tokens: list[_Token], depth: int) -> Test:
+    tests = [_all(tokens, depth)]
+    while tokens and tokens[0].kind == "or":
+        word = tokens.pop(0)
+        if not tokens:
+            _wrong('nothing after "or"', word.at)
+        tests.append(_all(tokens, depth))
+    return tests[0] if len(tests) == 1 else lambda op, totals: any(test(op, totals) for test in tests)
+
+
+def _all(tokens: list[_Token], depth: int) -> Test:
+    tests = [_one(tokens, depth)]
+    while tokens and tokens[0].kind not in ("or", "close"):
+        if tokens[0].kind == "and":
+            word = tokens.pop(0)
+            if not tokens:
+                _wrong('nothing after "and"', word.at)
+        tests.append(_one(tokens, depth))
+    return tests[0] if len(tests) == 1 else lambda op, totals: all(test(op, totals) for test in tests)
+
+
+def _one(tokens: list[_Token], depth: int) -> Test:
+    token = tokens.pop(0)
+    if depth > DEEPEST:
+        _wrong("nested too deeply", token.at)
+    if token.kind in ("not", "minus"):
+        if not tokens:
+            _wrong(f'nothing after "{token.text}"', token.at)
+        inner = _one(tokens, depth + 1)
+        return lambda op, totals: not inner(op, totals)
+    if token.kind == "open":
+        if not tokens:
+            _wrong("missing closing parenthesis", token.at)
+        inside = _either(tokens, depth + 1)
+        if not tokens or tokens.pop(0).kind != "close":
+            _wrong("missing closing parenthesis", token.at)
+        return inside
+    if token.kind == "condition":
+        return _condition(token)
+    if token.kind in ("word", "quoted", "regex"):
+        if token.kind == "word" and "*" in token.text:
+            return _scope_test(token.text)
+        matches = _text_test(token.text, token.at, exact=False)
+        return lambda op, totals: any(map(matches, (op.name, op.label, op.scope)))
+    _wrong("unexpected closing parenthesis" if token.kind == "close" else f'nothing before "{token.text}"', token.at)
+
+
+def _scope_test(pattern: str) -> Test:
+    """The scope is what the pattern says, part by part, or below it."""
+    parts = [re.compile(translate(part), re.IGNORECASE) for part in pattern.strip("/").split("/")]
+
+    def test(op: OpInfo, totals: Totals) -> bool:
+        there = op.scope.split("/")
+        starts = range(len(there) - len(parts) + 1)
+        return any(all(part.match(there[start + place]) for place, part in enumerate(parts)) for start in starts)
+
+    return test
+
+
+def _condition(token: _Token) -> Test:
+    name = ALIASES.get(token.text.lower(), token.text.lower())
+    if name in NUMBERS:
+        return _number_test(name, token)
+    if name not in TEXTS:
+        _wrong(f"unknown field {token.text!r}{did_you_mean(name, FIELDS) or '; fields: ' + ', '.join(FIELDS)}", token.at)
+    if token.operator[0] in "<>":
+        _wrong(f"{token.text} is text; compare it with : or =", token.at + len(token.text))
+    words = [token.value] if token.value[0] in '"/' else [word for word in token.value.split(",") if word]
+    if not words:
+        _wrong("missing value", token.value_at)
+    exact, held = token.operator != ":", TEXTS[name]
+    tests = [_text_test(word, token.value_at, exact) for word in words]
+    wants_none = exact and any(word.lower() == _NONE for word in words)
+
+    def holds(op: OpInfo, totals: Totals) -> bool:
+        values = [value for value in held(op) if value]
+        return any(test(value) for value in values for test in tests) if values else wants_none
+
+    return (lambda op, totals: not holds(op, totals)) if token.operator == "!=" else holds
+
+
+def _text_test(word: str, at: int, exact: bool) -> Words:
+    """A test of a string: a regular expression between slashes, quoted words, or a plain word."""
+    if word.startswith("/") and len(word) > 1:
+        source, slash, flags = word[1:].rpartition("/")
+        if not slash:
+            _wrong("missing closing / of the regular expression", at)
+        if unknown := set(flags) - set(_FLAGS):
+            _wrong(f"a regular expression takes the flags i, m, s and u, not {min(unknown)}", at)
+        try:
+            pattern = re.compile(source, sum(_FLAGS[flag] for flag in set(flags)))
+        except (re.error, OverflowError, RecursionError) as error:
+            _wrong(f"invalid regular expression: {error}", at)
+        return lambda text: pattern.search(text) is not None
+    if word.startswith('"'):
+        if len(word) < 2 or not re.fullmatch(r'"(?:[^"\\]|\\.)*"', word, re.DOTALL):
+            _wrong("missing closing quote", at)
+        word = re.sub(r"\\(.)", r"\1", word[1:-1], flags=re.DOTALL)
+    wanted = word.casefold()
+    return (lambda text: text.casefold() == wanted) if exact else (lambda text: wanted in text.casefold())
+
+
+def _number_test(name: str, token: _Token) -> Test:
+    """A comparison of a number; what is unknown fails it, except that it differs from any value."""
+    held, dimension, whole = NUMBERS[name]
+    differs, compared = token.operator == "!=", COMPARE[token.operator]
+
+    def value_of(op: OpInfo, totals: Totals) -> float | None:
+        if name == "share":
+            return op.weight_s / totals["self"] if totals["self"] else None
+        return held(op)
+
+    if token.value.lower() == _NONE and token.operator in ("=", ":", "!="):
+        return lambda op, totals: (value_of(op, totals) is None) != differs
+    is_share = token.value.endswith("%") and dimension != "1"
+    if is_share and not whole:
+        _wrong(f"{name} has no total to take a percentage of", token.value_at)
+    wanted = _amount(token.value, "1" if is_share or not dimension else dimension, token.value_at)
+
+    def test(op: OpInfo, totals: Totals) -> bool:
+        value = value_of(op, totals)
+        if value is None:
+            return differs
+        return compared(value, wanted * totals[whole] if is_share else wanted)
+
+    return test
+
+
+def _amount(text: str, dimension: str, at: int) -> float:
+    """A quantity, or a bare number with a prefix: 1G."""
+    prefixes = {**DECIMAL, **BINARY}
+    prefix = next((one for one in sorted(prefixes, key=len, reverse=True) if one and text.endswith(one)), "")
+    try:
+        if prefix and re.fullmatch(r"[\d.,_]+", text.removesuffix(prefix)):
+            return parse(text.removesuffix(prefix), "1") * prefixes[prefix]
+        return parse(text, dimension)
+    except UnitError as error:
+        _wrong(str(error), at)

@@ -1,0 +1,28 @@
+"""Baseline files: JSON that budgets compare with, one figure a line."""
+
+from pathlib import Path
+
+import msgspec
+
+from ..baselines import SCHEMA, Baseline
+from ..errors import SourceError
+from ..output_files import write_file
+from .files import all_of
+
+
+def read_baseline(path: str | Path) -> Baseline:
+    """The baseline in a file."""
+    try:
+        found = msgspec.json.decode(all_of(Path(path)), type=Baseline)
+    except (msgspec.MsgspecError, UnicodeError, OverflowError, RecursionError) as error:
+        raise SourceError(f"{path}: not a baseline of roofline: {error}; write it again with --update") from None
+    if found.schema != SCHEMA:
+        raise SourceError(f"{path}: schema {found.schema!r} is not supported; this version reads {SCHEMA!r}")
+    return msgspec.structs.replace(found, file=str(path))
+
+
+def write_baseline(path: str | Path, baseline: Baseline) -> None:
+    """A baseline as a file whose changes read well in a diff."""
+    value = msgspec.to_builtins(msgspec.structs.replace(baseline, file=""))
+    data = msgspec.json.format(msgspec.json.encode({"schema": SCHEMA, **value}), indent=1)
+    write_file(str(path), data + b"\n")

@@ -1,0 +1,191 @@
+"""Budgets: conditions on a report, baselines, and messages that name the cause."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import roofline as rl
+from roofline.checking import check_conditions, check_text
+from roofline.conditions import parse_conditions
+from roofline.errors import RooflineError, UsageError
+from roofline.op_filter import filtered
+from roofline.report import Finding, Point, Report
+from roofline.sources.baseline_json import read_baseline, write_baseline
+from roofline.workload import PeakMemory
+from test_comparison import op, report
+
+
+def program(**details: object) -> Report:
+    """Two ops of 3 and 1 FLOP, 20 and 10 B, with minimum times of 2 and 1 s."""
+    return report(
+        op(0, "dot.1", None, 2.0, flops=3, bytes={"hbm": 20}, scope="layer0/attn", label="layer0/attn  dot 2×2 bf16", category="matmul"),
+        op(1, "fusion.7", None, 1.0, flops=1, bytes={"hbm": 10}, scope="layer0/mlp", label="layer0/mlp  add 2", category="loop fusion"),
+        **details,
+    )
+
+
+def run() -> Report:
+    point = Point(scope="total", time_s=10.0, mfu=0.5, lost={"idle": 1.0})
+    return report(op(0, "a", 6.0, 3.0, excess_s=0.2, bound="hbm"), op(1, "b", 3.0, 3.0, excess_s=0.0, bound="matrix"), points=(point,))
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("flops == 4 FLOP", True),
+        ("hbm of layer*/attn <= 20 B", True),
+        ("hbm of layer*/attn < 20 B", False),
+        ("hbm of layer*/attn > 60%", True),  # 20 of 30 B
+        ("hbm of (category:fusion or attn) = 30 B", True),
+        ("launches <= 1", False),
+        ("fusions = 1", True),
+        ("minimum time <= 3 s and ops = 2", True),
+        ("peak memory < 70 GB", True),
+        ("no finding dense-experts", True),
+        ("no wide-format", False),
+        ("no findings", False),
+        ("intensity < 0.2 FLOP/B", True),  # 4 FLOP over 30 B
+    ],
+)
+def test_conditions_on_a_program(condition: str, holds: bool) -> None:
+    found = program(
+        memory=PeakMemory(peak_bytes=10**9 * 60, method="x"), findings=(Finding(kind="wide-format", message="widens", ops=(0,)),)
+    )
+    assert rl.check(found, condition).holds is holds
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("mfu > 45%", True),
+        ("step < 9 s", False),
+        ("excess < 5%", True),
+        ("excess < 1%", False),
+        ("idle <= 10%", True),
+        ("time of bound=hbm < 50%", False),
+    ],
+)
+def test_conditions_on_a_run(condition: str, holds: bool) -> None:
+    assert rl.check(run(), condition).holds is holds
+
+
+def test_what_was_not_measured_cannot_be_told() -> None:
+    (found,) = rl.check(program(), "step < 30 ms").checks
+    assert (found.holds, found.measured) == (None, True)
+    assert "no measured times" in check_text(found)
+    assert rl.check(program(), "hbm of nowhere* < 3 B").holds is None
+
+
+def test_a_baseline_keeps_amounts_by_what_ops_are(tmp_path: object) -> None:
+    path = f"{tmp_path}/baseline.json"
+    conditions = parse_conditions("hbm of layer*/attn <= 1.1x baseline")
+    write_baseline(path, rl.baseline(program(), conditions))
+    kept = read_baseline(path)
+    assert kept.quantities["hbm of layer*/attn"] == 20
+    assert [row.op for row in kept.ops] == ["layer0/attn: dot 2×2 bf16", "layer0/mlp: add 2"]
+    assert "dot.1" not in Path(path).read_text()
+    assert rl.check(
+        program(), ["hbm of layer*/attn <= 1.1x baseline", "flops == baseline", "minimum time <= baseline"], baseline=path
+    ).holds
+
+
+def test_growth_since_the_baseline_names_the_op() -> None:
+    more = program()
+    grown = report(*more.ops, op(2, "copy.9", None, 1.0, bytes={"hbm": 15}, label="layer0/mlp  copy 4", scope="layer0/mlp"))
+    (found,) = rl.check(grown, "hbm <= 1.1x baseline", baseline=rl.baseline(program())).broken
+    assert (found.found, found.allowed, found.baseline) == (45, pytest.approx(33), 30)
+    assert [part.label for part in found.ops] == ["layer0/mlp: copy 4"]
+    assert check_text(found).startswith(
+        "hbm <= 1.1x baseline: found 45 B, allowed at most 33 B (baseline 30 B); ops: layer0/mlp: copy 4 (new, +15 B)"
+    )
+
+
+def test_a_baseline_that_is_missing_is_an_error() -> None:
+    with pytest.raises(UsageError, match="needs a baseline"):
+        rl.check(program(), "flops == baseline")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("stp < 3 ms", "at 'stp' (character 1): no such quantity; did you mean 'step'?"),
+        ("step < 3 mss", "at '3 mss' (character 8)"),
+        ("step", "no comparison"),
+        ("hbm of bogus>3 < 3 GB", "at 'bogus>3' (character 8): filter, character 1: unknown field"),
+        ("no finding dense-expert", "did you mean 'dense-experts'?"),
+        ("hbm < 3 ms", "is in s, not in B"),
+        ("step < 5%", "is a whole"),
+        ("step on h100 < 5 ms", "expected step on h100"),
+    ],
+)
+def test_errors_point_at_the_word(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as error:
+        rl.check(run(), text)
+    assert said in str(error.value)
+
+
+def test_another_chip_is_analysed_for() -> None:
+    from roofline.machines import load
+
+    ops = rl.price([rl.formulas.matmul(4096, 4096, 4096)], load("v5e"))
+    slow, fast = (rl.check(ops, f"expected step on {chip} < 1 s").checks[0].found for chip in ("a100", "h100"))
+    assert slow is not None
+    assert fast is not None
+    assert slow > fast > 0
+
+
+def test_the_filter_is_that_of_the_page() -> None:
+    ops = run().ops
+    for text, names in {
+        "bound=hbm": "a",
+        "-a": "b",
+        "time>50%": "a",
+        "efficiency>=0.5": "ab",
+        "/^A$/i or b": "ab",
+        "category=none": "ab",
+    }.items():
+        assert "".join(one.name for one in filtered(ops, text)) == names
+
+
+WORDS = st.sampled_from(
+    [
+        "step",
+        "mfu",
+        "hbm",
+        "of",
+        "on",
+        "h100",
+        "no",
+        "finding",
+        "baseline",
+        "<",
+        ">=",
+        "==",
+        "(",
+        ")",
+        '"',
+        "/",
+        "and",
+        "or",
+        "1.1x",
+        "5%",
+        "30 ms",
+        "*",
+        "-",
+    ]
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.one_of(st.lists(WORDS, max_size=9).map(" ".join), st.text(max_size=30)))
+def test_any_text_gives_an_answer_or_one_line(text: str) -> None:
+    said = []
+    try:
+        found = check_conditions(run(), text, rl.baseline(run()), on_chip=lambda chip: run())
+        said = [check_text(one) for one in found.checks]
+    except RooflineError as error:
+        said = [str(error)]
+    assert said
+    assert not any("\n" in line for line in said)
