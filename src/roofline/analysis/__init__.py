@@ -45,6 +45,7 @@ from .advice import Placed, advise, doubts, in_order
 from .cache_hits import resident, served
 from .counters import with_counters
 from .expectation import expectation, with_expectation
+from .finding_kinds import ASKED
 from .findings import clock_of, diagnose
 from .losses import cause
 from .memory import held_against, out_of_memory
@@ -210,10 +211,10 @@ def _outlook(
     findings: tuple[Finding, ...], recording: Recording, made: Sequence[Point], machine: Machine, calibration: Calibration | None
 ) -> tuple[Finding, ...]:
     """What the changes would bring that findings ask for; worked out only where one does."""
-    from .outlook import ASKED, with_outlook  # which few programs need
-
     if not any(finding.kind in ASKED for finding in findings) or len(recording.workload) > MANY:
         return findings
+    from .outlook import with_outlook  # which few programs need
+
     return with_outlook(findings, recording, made, machine, (calibration or calibration_for(machine)).for_kernels())
 
 

@@ -214,3 +214,12 @@ KINDS: dict[str, Kind] = {
         levers=("send fewer bytes: another sharding, a narrower format", "start collectives earlier"),
     ),
 }
+
+# The change that a kind of finding asks for.
+ASKED = {
+    "stored-attention": "kernel attention=flash",
+    "dense-experts": "grouped",
+    "recomputation": "remat off",
+    "missing-donation": "donate",
+    "unfused-chain": "fuse all",
+}

@@ -11,16 +11,8 @@ from ..report import Finding, Point, Predicted
 from ..workload import Recording
 from .changes import change
 from .changes.state import State
+from .finding_kinds import ASKED
 from .findings import clock_of
-
-# The change that a kind of finding asks for.
-ASKED = {
-    "stored-attention": "kernel attention=flash",
-    "dense-experts": "grouped",
-    "recomputation": "remat off",
-    "missing-donation": "donate",
-    "unfused-chain": "fuse all",
-}
 
 
 def with_outlook(

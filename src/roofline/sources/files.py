@@ -13,7 +13,7 @@ from .pipes import opened_path
 from .remote import Progress, is_folder, is_remote, local_copy, remote_profiles
 from .samples import sample_or_path
 from .torch_trace import TRACES
-from .torch_trace.captures import is_capture
+from .torch_trace.capture_files import is_capture
 from .torch_trace.recognition import looks_like_trace
 from .xspace import PROFILES
 

@@ -8,7 +8,8 @@ from typing import Any
 from ...machine import Machine
 from ...workload import Recording
 from ..parts import Part
-from .captures import capture_files, with_captures
+from .capture_files import capture_files
+from .captures import with_captures
 from .recognition import looks_like_trace
 
 FORMAT = "torch"
