@@ -9,6 +9,7 @@ to say (`Threads`).
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from typing import Protocol
 
 from msgspec import Struct, field
@@ -95,17 +96,22 @@ def gaps_between(busy: Sequence[int], steps: Mapping[Mark, Extent]) -> list[Gap]
     marks = _Marks(steps)
     found = list[Gap]()
     short: Gap | None = None
+    mark, until = marks.at(ends[0]) if ends else (None, 0)
     for begin, end in zip(ends, begins, strict=True):
-        gap = Gap(begin, end, end - begin, 1, marks.at(begin), begin)
-        if gap.length >= least:
-            found.append(gap)
+        if begin >= until:
+            mark, until = marks.at(begin)
+        if end - begin >= least:
+            found.append(Gap(begin, end, end - begin, 1, mark, begin))
             continue
-        if short is not None and (short.mark != gap.mark or short.weight >= least):
+        if short is not None and (short.mark != mark or short.weight >= least):
             found.append(short)
             short = None
-        if short is not None:
-            gap.weight, gap.count, gap.since = gap.weight + short.weight, gap.count + short.count, short.since
-        short = gap
+        if short is None:
+            short = Gap(begin, end, end - begin, 1, mark, begin)
+        else:
+            short.begin, short.end = begin, end
+            short.weight += end - begin
+            short.count += 1
     if short is not None:
         found.append(short)
     for gap in found:
@@ -121,11 +127,16 @@ class _Marks:
         self._steps = sorted((extent.begin_ps, extent.end_ps, mark) for mark, extent in steps.items())
         self._begins = [begin for begin, _, _ in self._steps]
 
-    def at(self, instant: int) -> Mark | None:
+    def at(self, instant: int) -> tuple[Mark | None, float]:
+        """The step, and until when the answer is the same."""
         place = bisect_right(self._begins, instant) - 1
-        if place < 0 or (place + 1 == len(self._steps) and instant >= self._steps[place][1]):
-            return None
-        return self._steps[place][2]
+        last = place + 1 == len(self._steps)
+        if place < 0:
+            return None, inf if last else self._begins[0]
+        _, end, mark = self._steps[place]
+        if last:
+            return (None, inf) if instant >= end else (mark, end)
+        return mark, self._begins[place + 1]
 
 
 def unexplained(gaps: Iterable[Gap]) -> Idle:

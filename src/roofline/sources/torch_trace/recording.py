@@ -9,7 +9,6 @@ from ...machine import Machine
 from ...workload import Recording
 from ..parts import Part
 from .capture_files import capture_files
-from .captures import with_captures
 from .recognition import looks_like_trace
 
 FORMAT = "torch"
@@ -33,6 +32,7 @@ def read_part(
 ) -> Part:
     """What one trace says, or its ``data`` where those are in memory already."""
     from .assembly import part_of  # numpy, which recognising a file does not need
+    from .captures import with_captures
     from .reading import read_trace
 
     trace = read_trace(path, data, salvage=salvage, progress=progress)

@@ -6,6 +6,7 @@ inside of a run are the device's own.
 
 from array import array
 from collections.abc import Mapping, Sequence
+from operator import add
 
 from ..idle import Reasons, source_files
 from ..parts import DevicePart, Extent, IdleKey, IdleTally
@@ -37,7 +38,9 @@ def _busy(space: Space, line: Line | None) -> Sequence[int]:
     if line is None:
         return ()
     (rows,) = read_rows(space, [RowsOf(line=line)])
-    bounds = array("q", [at for begin, time in zip(rows.start_ps, rows.duration_ps, strict=True) for at in (begin, begin + time)])
+    bounds = array("q", bytes(16 * len(rows.start_ps)))
+    bounds[0::2] = array("q", rows.start_ps)
+    bounds[1::2] = array("q", map(add, rows.start_ps, rows.duration_ps))
     return union([memoryview(bounds)])[0].tolist()
 
 
