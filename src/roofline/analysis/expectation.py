@@ -43,12 +43,17 @@ def expected_info(found: Prediction) -> Expected:
     )
 
 
+SLOW = 1.85  # times the expected time, from which an op is plainly slower than such ops are
+
+
 def split_time(own_s: float, floor_s: float, found: Prediction | None) -> tuple[float, float]:
     """The time of an op above its minimum: what is inherent in its shape on this chip, and the excess beyond the interval.
 
-    Where only sustained rates are known, or another chip's calibration, nobody can tell an excess.
+    Where only sustained rates are known, or another chip's calibration, nobody can tell an excess. It has to be plain: compilers and
+    libraries have slower and faster kernels for one shape.
     """
-    excess = own_s - max(found.time_s, floor_s) if is_calibrated(found) and found is not None and own_s > found.high_s else 0.0
+    plain = found is not None and is_calibrated(found) and own_s > max(SLOW * found.time_s, found.high_s)
+    excess = own_s - max(found.time_s, floor_s) if plain and found is not None else 0.0
     return max(own_s - floor_s - excess, 0.0), excess
 
 

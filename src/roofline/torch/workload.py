@@ -76,6 +76,7 @@ def op_of(seen: Seen, call: Call) -> Op:
 def label(scope: str, call: Call, number: str) -> str:
     """What a person recognises: scope, operator, shapes and number format.
 
+    >>> from roofline.torch_ops import Tensor
     >>> label("layers/0/mlp", Call("aten::mm", args=(Tensor((8, 4)), Tensor((4, 2)))), "bf16")
     'layers/0/mlp  mm 8x4, 4x2 bf16'
     """

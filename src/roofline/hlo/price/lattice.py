@@ -9,7 +9,7 @@ def points(stride: int, dilation: int, low: int, base: int, outs: int, taps: int
     """Pairs 0 ≤ o < outs, 0 ≤ j < taps for which x = o·stride + j·dilation − low is a multiple of ``base`` and 0 ≤ x ≤ last.
 
     >>> points(1, 1, 0, 1, 5, 3, 4), points(2, 3, 1, 2, 10, 10, 12)
-    (12, 11)
+    (12, 9)
     """
     if outs <= 0 or taps <= 0 or last < 0:
         return 0

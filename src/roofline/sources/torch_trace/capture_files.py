@@ -1,0 +1,25 @@
+"""Recordings of graph captures beside a trace: servers capture their graphs at start, long before the steps that are profiled.
+
+A file with ``capture`` in its name beside the trace, or any in a folder ``capture_traces`` there, may have the captures of its replays.
+"""
+
+from pathlib import Path
+
+FOLDER, WORD = "capture_traces", "capture"
+MOST_FILES = 8
+_NAMES = (".json", ".json.gz")
+
+
+def is_capture(file: Path) -> bool:
+    """Whether a file is, by its name, what was recorded while graphs were captured."""
+    return WORD in file.name or file.parent.name == FOLDER
+
+
+def capture_files(path: Path | str) -> list[Path]:
+    """The recordings of captures that lie beside a trace."""
+    trace = Path(path)
+    if is_capture(trace) or not trace.is_file():
+        return []
+    beside = [file for file in sorted(trace.parent.iterdir()) if WORD in file.name and file.is_file()]
+    inside = sorted((trace.parent / FOLDER).iterdir()) if (trace.parent / FOLDER).is_dir() else []
+    return [file for file in (*beside, *inside) if file.name.endswith(_NAMES)][:MOST_FILES]
