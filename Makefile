@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test format schema clean
+.PHONY: test-page demo test format schema clean
 
 SOURCES := pyproject.toml setup.py $(wildcard src/roofline/*/*.[ch] src/roofline/*/*/*.[ch] src/roofline/*/*/*/*.[ch])
 
@@ -32,7 +32,11 @@ test: .venv/tested
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n auto
+	$(BIN)/python -m pytest -q -n auto --ignore=tests/browser/test_page_whole.py
+
+# Every view of every kind of page in a browser: some two minutes more.
+test-page: .venv/tested
+	$(BIN)/python -m pytest -q -n auto tests/browser
 
 format: .venv/tested
 	$(BIN)/ruff format .
