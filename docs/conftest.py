@@ -2,4 +2,4 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("torch") else ["torch.md"]
+collect_ignore = ["conftest.py", *([] if find_spec("torch") else ["torch.md"])]

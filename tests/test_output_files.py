@@ -15,6 +15,8 @@ from roofline.cli import main
 from roofline.errors import OutputError
 from roofline.output_files import write_file
 
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX, where another test imported it, warns of any fork
+
 CALLS = ("open", "write", "fsync", "link", "replace", "close", "fchmod", "dup", "unlink")
 OLD, NEW = b"old " * 1000, b"new " * 5000
 TABLE = "name,time,hbm,matrix/bf16\ncopy,14,100,5\n"

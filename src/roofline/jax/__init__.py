@@ -30,6 +30,8 @@ from ..hlo.read import parse
 from ..machine import Machine
 from ..machines import load
 from ..machines.catalogue import catalogue_card
+from ..machines.local import NAMES as LOCAL
+from ..machines.local import local_card
 from ..placement import IDEAL, Corrections
 from ..report import Report
 from ..sources.programs import from_cpu
@@ -141,7 +143,7 @@ def _machine(chip: str | Machine | None) -> Machine:
     if chip is None:
         kind = require_jax().devices()[0].device_kind
         try:
-            machine = catalogue_card(kind).machine
+            machine = (local_card() if kind.lower() in LOCAL else catalogue_card(kind)).machine
         except MachineError:
             raise UsageError(f"JAX runs on {kind!r}, which is not in the catalogue; name a chip: analyze(f, chip='h100')") from None
         return machine.per_device() if machine.devices > 1 else replace(machine, notes=(*machine.notes, f"JAX runs on {kind}"))
