@@ -164,8 +164,8 @@ def _alike(keys: list[Key], found: Shardings) -> bool:
     return changed
 
 
-def _same(module: HloModule, number: int, computation: Computation, index: int, one: Instruction) -> Iterator[list[Key]]:
-    """Arrays that are one value in several places: parts of tuples, the state of loops, arguments of branches."""
+def handed_on(module: HloModule, number: int, computation: Computation, index: int, one: Instruction) -> Iterator[list[Key]]:
+    """Arrays that tuples and loops hand on: each is one value in several places."""
     leaves = len(list(one.shape.leaves))
     if one.opcode == "tuple":
         part = 0
@@ -186,7 +186,13 @@ def _same(module: HloModule, number: int, computation: Computation, index: int, 
                     if role == "body":
                         keys.append((called, module.computations[called].root, part))
             yield keys
-    elif one.opcode == "conditional":
+
+
+def _same(module: HloModule, number: int, computation: Computation, index: int, one: Instruction) -> Iterator[list[Key]]:
+    """Arrays that are one value in several places: parts of tuples, the state of loops, arguments of branches."""
+    yield from handed_on(module, number, computation, index, one)
+    leaves = len(list(one.shape.leaves))
+    if one.opcode == "conditional":
         branches = one.called("branch_computations")
         for part in range(leaves):
             yield [(number, index, part), *((called, module.computations[called].root, part) for called in branches)]

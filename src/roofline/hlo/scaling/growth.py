@@ -9,7 +9,8 @@ from fractions import Fraction
 from math import ceil, prod
 
 from ..ir.module import HloModule
-from .links import Key, Link, links_of
+from ..partition.propagation import Key
+from .links import Link, links_of
 
 Mark = tuple[int, int]  # size, minor
 Times = int | Fraction

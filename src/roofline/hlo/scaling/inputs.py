@@ -11,8 +11,8 @@ from msgspec import Struct
 from ..ir.module import Computation, HloModule, Instruction
 from ..needed.kernels import DOTS, product_dimensions
 from ..needed.values import RENAMED, Value, Values
+from ..partition.propagation import Key
 from .growth import Marks, Program
-from .links import Key
 
 _FLOATS = ("f", "bf")
 MATRIX = 2  # dimensions of a matrix

@@ -14,9 +14,8 @@ from ..ir.module import Computation, HloModule, Instruction
 from ..ir.shapes import Shape
 from ..needed.kernels import product_dimensions
 from ..partition.dimensions import Dimensions, Rule, reshape_rule, rule_of
-from ..partition.propagation import first_leaf
+from ..partition.propagation import Key, handed_on
 
-Key = tuple[int, int, int]  # computation, instruction, array in its result
 _CUT = ("slice", "pad", "dynamic-slice", "reverse", "sort", "topk", "reduce-window", "select-and-scatter")
 _MOST_CUT = 0.5  # of a dimension: a slice that takes less of it does not grow with it
 _ALIKE = ("opt-barrier", "domain", "copy", "copy-start", "copy-done", "all-reduce-start", "all-reduce-done", "add-dependency")
@@ -166,27 +165,9 @@ def _library(number: int, computation: Computation, index: int, one: Instruction
 
 def _one_value(module: HloModule, number: int, computation: Computation, index: int, one: Instruction) -> Iterator[list[Key]]:
     """Arrays that are one value in several places: parts of tuples, the state of loops, what goes into and out of bodies."""
+    yield from handed_on(module, number, computation, index, one)
     leaves = len(list(one.shape.leaves))
-    if one.opcode == "tuple":
-        part = 0
-        for operand in one.operands:
-            for inner in range(len(list(computation[operand].shape.leaves))):
-                yield [(number, operand, inner), (number, index, part)]
-                part += 1
-    elif one.opcode == "get-tuple-element":
-        first = first_leaf(computation[one.operands[0]].shape, one.integer("index") or 0)
-        for part in range(leaves):
-            yield [(number, one.operands[0], first + part), (number, index, part)]
-    elif one.opcode == "while":
-        for part in range(leaves):
-            keys = [(number, one.operands[0], part), (number, index, part)]
-            for role in ("body", "condition"):
-                for called in one.called(role):
-                    keys.append((called, module.computations[called].parameters[0], part))
-                    if role == "body":
-                        keys.append((called, module.computations[called].root, part))
-            yield keys
-    elif one.opcode in ("fusion", "call", "async-start", "conditional"):
+    if one.opcode in ("fusion", "call", "async-start", "conditional"):
         for call in one.calls:
             body = module.computations[call.computation]
             operands = one.operands[1:] if one.opcode == "conditional" else one.operands
