@@ -1,6 +1,7 @@
 """Parquet files, read by pyarrow in a process of its own: a damaged file can make the library abort, or take any amount of memory."""
 
 import io
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,9 +15,10 @@ from ..input_limits import Limits, check_limit, limits, set_limits
 from ..units import parse
 
 Cell = str | float | int | None
-MEMORY_BYTES = int(parse("4 GiB", "B"))  # of address space: the library reserves more than it uses
+MEMORY_BYTES = int(parse("4 GiB", "B"))  # of address space beyond that of the library itself, which grows with the processor's cores
 CPU_S = 60  # of reading, after which the file is taken for damaged
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1].split('\\n'); from roofline.sources.parquet import serve; serve()"
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
 _REFUSED, _MISSING = "refused", "missing"
 
 
@@ -30,7 +32,8 @@ def read_columns(data: bytes, path: Path) -> Mapping[str, Sequence[Cell]]:
     """The cells of each column by its header."""
     task = msgspec.msgpack.encode(_Task(str(path), limits(), data))
     words = [sys.executable, "-c", _PROGRAM, "\n".join(sys.path)]
-    ended = subprocess.run(words, input=task, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    alone = {**os.environ, **_ONE_THREAD}
+    ended = subprocess.run(words, input=task, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=alone, check=False)
     if ended.returncode:
         raise SourceError(f"{path}: not a readable Parquet file: the library that reads it broke down ({_reason(ended.returncode)})")
     kind, content = msgspec.msgpack.decode(ended.stdout)
@@ -50,7 +53,6 @@ def serve() -> None:
     """What the other process does: read one file from standard input, and answer with its columns or what is wrong with it."""
     answers: IO[bytes] = open(1, "wb", closefd=False)  # noqa: SIM115  for as long as the process lives
     task = msgspec.msgpack.decode(open(0, "rb", closefd=False).read(), type=_Task)  # noqa: SIM115
-    _bound()
     set_limits(task.limits)
     answers.write(msgspec.msgpack.encode(_answer(task)))
     answers.flush()
@@ -61,9 +63,19 @@ def _bound() -> None:
         import resource
     except ImportError:  # not on Windows
         return
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    if mine := _address_space():
+        resource.setrlimit(resource.RLIMIT_AS, (mine + MEMORY_BYTES, mine + MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _address_space() -> int:
+    """The bytes of address space that this process has; 0 where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _answer(task: _Task) -> tuple[str, object]:
@@ -71,8 +83,9 @@ def _answer(task: _Task) -> tuple[str, object]:
         from pyarrow import parquet
     except ImportError:
         return _MISSING, None
+    _bound()
     try:
-        file = parquet.ParquetFile(io.BytesIO(task.data))
+        file = parquet.ParquetFile(io.BytesIO(task.data), pre_buffer=False)
         check_limit("rows", file.metadata.num_rows, task.name)
         check_limit("values", file.metadata.num_rows * file.metadata.num_columns, task.name)
         table = file.read(use_threads=False)

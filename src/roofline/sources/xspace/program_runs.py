@@ -15,6 +15,7 @@ from .steps import NO_MARK, Annotation, Launches, Run, launched_in
 
 MOST_RUNS = 1_000  # of a program that stand for steps
 MOST_STRETCHES = 20_000  # runs of all programs that are told apart
+_TELLING = 3  # kernels of a program, from which on their number tells it from another of its name
 _ALIKE = 0.7  # of the kernels of a program that another of its name has at least, if it is the same function
 Program = tuple[str, int]  # its name and id
 _FOREVER = 2**63 - 1
@@ -31,6 +32,7 @@ class Stretches(Struct, frozen=True):
         """The steps that runs of the longest program make.
 
         One function compiled for other shapes is the same program, and has about as many kernels; others that only share its name have not.
+        Programs of a kernel or two that share a name, such as products timed one after the other, may be anything: they make no steps.
         """
         programs = [program_of(name.name, place, devices) for place, name in enumerate(self.spans)]
         times, kernels = dict[Program, int](), dict[Program, int]()
@@ -41,7 +43,10 @@ class Stretches(Struct, frozen=True):
         main = max(sorted({one for one in programs if one in times}), key=lambda one: times[one], default=None)
         if main is None:
             return ProgramSteps()
-        alike = {one for one in times if one[0] == main[0] and _ALIKE * kernels[main] <= kernels[one] <= kernels[main] / _ALIKE}
+        namesakes = [one for one in times if one[0] == main[0]]
+        if len(namesakes) > 1 and kernels[main] < _TELLING:
+            return ProgramSteps()
+        alike = {one for one in namesakes if _ALIKE * kernels[main] <= kernels[one] <= kernels[main] / _ALIKE}
         begins = [place for place, one in enumerate(programs) if one in alike]
         if len(begins) < 2:
             return ProgramSteps()
