@@ -4,6 +4,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import matplotlib
@@ -19,9 +20,13 @@ from roofline.analysis import analyze
 from roofline.comparison import compare
 from roofline.cost import Cost
 from roofline.errors import OutputError, UsageError
+from roofline.formulas import matmul
 from roofline.fusing import StageSpec, chain, fuse
 from roofline.machine import Limit, Machine
+from roofline.machines import load
+from roofline.machines.calibrations import calibration_for
 from roofline.placement import place
+from roofline.prediction.by_size import Sizes
 from roofline.render import plot
 from roofline.render.boxes import Box
 from roofline.render.geometry import Roof, roof
@@ -85,6 +90,11 @@ def _placements() -> dict[str, object]:
     }
 
 
+def _by_size() -> Sizes:
+    chip = load("h200-sxm")
+    return Sizes(partial(matmul, k=8192, n=8192), ("m",), chip, calibration_for(chip))
+
+
 FIGURES: dict[str, Callable[..., Axes]] = {
     "anatomy": lambda **look: plot.anatomy(V7X, **look),
     "rooflines": lambda **look: plot.rooflines(CHIPS, OPS, **look),
@@ -99,6 +109,7 @@ FIGURES: dict[str, Callable[..., Axes]] = {
     "ceilings": lambda **look: plot.ceilings(V7X, **look),
     "time_bars": lambda **look: plot.time_bars(_placements(), **look),
     "roofline_chart": lambda **look: plot.roofline_chart(_report(25), **look),
+    "expected_times": lambda **look: plot.expected_times("matmul", _by_size().curve([2**power for power in range(14)]), size="m", **look),
     "change_bars": lambda **look: plot.change_bars(compare(_report(4), _report(4, seed=1)), **look),
 }
 assert set(FIGURES) == set(plot.__all__) - {"save"}

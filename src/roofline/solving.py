@@ -46,6 +46,13 @@ UNBOUNDED = 2**90  # an intensity beyond this comes from an infinite dimension
 NEIGHBOURS = 2048  # whole numbers tried around one that the formula refuses, as for tiles that must divide
 
 
+class ExpectedCrossing(Struct, frozen=True, kw_only=True):
+    """The first size that is compute-bound in expected time, ``None`` where none is, and how that is known."""
+
+    first: int | None
+    evidence: str
+
+
 class Crossing(Struct, frozen=True, kw_only=True):
     """Where compute time and memory (or link) time meet, or the fact that they do not.
 
@@ -70,6 +77,7 @@ class Crossing(Struct, frozen=True, kw_only=True):
     level: tuple[Resource, ...]
     others: tuple[float, ...] = ()
     unrated: tuple[Resource, ...] = ()
+    expected: ExpectedCrossing | None = None
 
     @property
     def crosses(self) -> bool:
@@ -103,6 +111,7 @@ class CrossingReport(Struct, frozen=True, kw_only=True):
     level: tuple[str, ...]
     others: tuple[float, ...]
     notes: tuple[str, ...]
+    expected: ExpectedCrossing | None = None
 
 
 def crossing_report(found: Crossing, formula: str, machine: Machine) -> CrossingReport:
@@ -120,6 +129,7 @@ def crossing_report(found: Crossing, formula: str, machine: Machine) -> Crossing
         level=tuple(resource.name for resource in found.level),
         others=found.others,
         notes=machine.notes,
+        expected=found.expected,
     )
 
 

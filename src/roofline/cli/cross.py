@@ -7,15 +7,18 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
+from ..errors import UsageError
 from ..formulas import Formula, lookup
 from ..ledger import Ledger
 from ..machine import Machine
+from ..machines.calibrations import calibration_for
+from ..prediction.by_size import Sizes
 from ..render.tables import Paper, facts
 from ..render.text import notes_text
 from ..resource import Resource, check_known
-from ..solving import INFINITE, Crossing, cross, crossing_report
+from ..solving import INFINITE, Crossing, ExpectedCrossing, cross, crossing_report
 from ..units import plain
 from .formula import add_options, add_sizes, chosen_options, free_and_fixed, intensities, listing, own_network
 from .options import Parser, chosen_machine, machine_options, output_options, rated, wrong_value
@@ -40,6 +43,11 @@ def parser(formula: Formula) -> Parser:
     )
     add_sizes(made, formula, "SIZE|inf")
     made.add_argument("--against", default="hbm", metavar="LEVEL", help="memory level or link to compare compute with (default hbm)")
+    made.add_argument(
+        "--expected",
+        action="store_true",
+        help="answer in expected time, too: the size from which computing takes longer than memory and the launch; needs finite dimensions",
+    )
     add_options(made, formula)
     machine_options(made)
     output_options(made)
@@ -59,24 +67,62 @@ def run(words: Sequence[str]) -> int:
     check_known(Resource(args.against), rated(machine), "--against")
     with wrong_value("--against"):
         found = cross(price, free, machine, level=args.against, **given)
+    sizes = _expected_sizes(args, price, free, given, machine)
+    if sizes is not None:
+        found = replace(found, expected=ExpectedCrossing(first=sizes.first_compute_bound(), evidence=sizes.at(AROUND).prediction.evidence))
     report = crossing_report(found, formula.name, machine)
     row = {key: ",".join(map(str, value)) if isinstance(value, tuple) else value for key, value in asdict(report).items()}
+    row["expected"] = found.expected.first if found.expected else None
     if args.output:
         fixed = {name: INFINITE if size == inf else size for name, size in given.items()}
-        draw(args, _figure(found, formula.name, partial(price, **fixed), args))
+        draw(
+            args,
+            _expected_figure(found, formula.name, sizes, args) if sizes else _figure(found, formula.name, partial(price, **fixed), args),
+        )
     emit(args, lambda page: _text(found, formula, machine, given, page, note), report, lambda: [row])
     return 0
+
+
+def _expected_sizes(
+    args: argparse.Namespace, price: Callable[..., Ledger], free: Sequence[str], given: Mapping[str, object], machine: Machine
+) -> Sizes | None:
+    """The formula by size in expected time, where that is asked for."""
+    if not args.expected:
+        return None
+    if infinite := [name for name, size in given.items() if size == inf]:
+        raise UsageError(f"--expected: {infinite[0]} is infinite, and so is the time; give it a size")
+    return Sizes(partial(price, **given), free, machine, calibration_for(machine))
+
+
+def _expected_figure(found: Crossing, name: str, sizes: Sizes, args: argparse.Namespace) -> "Axes":
+    """Minimum and expected time by the free size, a few doublings to either side of where arithmetic begins to decide."""
+    from ..render.plot import expected_times
+
+    first = found.expected.first if found.expected else None
+    curve = sizes.curve(_around(first or AROUND))
+    return expected_times(name, curve, size=" = ".join(found.free), machine=sizes.machine.name, theme=args.theme)
+
+
+def _around(middle: int) -> list[int]:
+    return sorted({max(1, round(middle * 2 ** (step / 4))) for step in range(-4 * DOUBLINGS, 4 * DOUBLINGS + 1)})
 
 
 def _figure(found: Crossing, name: str, price: Callable[..., Ledger], args: argparse.Namespace) -> "Axes":
     """Intensity by the free size, a few doublings to either side of the crossing."""
     from ..render.plot import intensity_against_size
 
-    middle = found.integer or AROUND
-    sizes = sorted({max(1, round(middle * 2 ** (step / 4))) for step in range(-4 * DOUBLINGS, 4 * DOUBLINGS + 1)})
-    curve = intensities(price, found.free, sizes, args.against)
+    curve = intensities(price, found.free, _around(found.integer or AROUND), args.against)
     ridge = (f"{' + '.join(map(str, found.compute))} over {args.against}", found.ridge)
     return intensity_against_size({name: [spot for spot in curve if spot[1]]}, [ridge], size=" = ".join(found.free), theme=args.theme)
+
+
+def _expected_words(found: Crossing) -> str:
+    if found.expected is None:
+        return ""
+    name, first = " = ".join(found.free), found.expected.first
+    if first is None:
+        return f"never compute-bound in expected time: memory or the launch takes longer for every {name}"
+    return f"compute-bound in expected time for {name} ≥ {first:,}; {found.expected.evidence}"
 
 
 def _text(found: Crossing, formula: Formula, machine: Machine, given: Mapping[str, object], page: Paper, note: str) -> str:
@@ -85,6 +131,7 @@ def _text(found: Crossing, formula: Formula, machine: Machine, given: Mapping[st
     lines = facts(
         [
             ("answer", found.words),
+            ("expected", _expected_words(found)),
             ("crossover", plain(found.real, 8) if found.real is not None else ""),
             ("first size", f"{found.integer:,}" if found.integer is not None else ""),
             ("intensity", f"{plain(found.intensity)} FLOP/B " + ("at the crossover" if found.crosses else "in the limit")),

@@ -4,16 +4,20 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import UsageError, did_you_mean
-from ..formulas import lookup
+from ..formulas import Formula, lookup
+from ..ledger import Ledger
 from ..machine import Machine
+from ..machines.calibrations import calibration_for
 from ..placement import place
+from ..prediction.by_size import Sizes
 from ..render.geometry import Roof, roof
 from ..units import parse
 from . import fuse
-from .formula import add_options, add_sizes, chosen_options, free_and_fixed, intensities, spelled
+from .formula import add_options, add_sizes, chosen_options, free_and_fixed, intensities, own_network, spelled
 from .options import Parser, chosen_machine, figure_options, machine_options, wrong_value
 from .output import draw
 
@@ -47,9 +51,9 @@ def parser(name: str, words: Sequence[str]) -> Parser:
     made = Parser(f"plot {name}", figure.summary, f"roofline plot {name} {figure.example} -o {name}.svg")
     figure.arguments(made, words)
     machine_options(made, chip=name not in SEVERAL_CHIPS)
-    if name != "times":
+    if name not in ("times", "expected"):
         made.add_argument("--compute", metavar="RESOURCE", help="compute ceiling, such as matrix/fp8 (default: bf16, else the fastest)")
-    if name not in ("times", "hierarchy"):
+    if name not in ("times", "hierarchy", "expected"):
         made.add_argument("--level", default="hbm", metavar="LEVEL", help="memory level or link (default hbm)")
     figure_options(made, required=True)
     return made
@@ -122,11 +126,23 @@ def _size_arguments(parser: Parser, words: Sequence[str]) -> None:
     parser.add_argument("formula", metavar="FORMULA", help="operation whose size varies")
     if not words or words[0].startswith("-"):
         return
-    formula = lookup(words[0])
+    _varied(parser, words[0])
+    parser.add_argument("--chips", required=True, metavar="A,B,…", help="chips whose ridge points are drawn; NAME:fp8 uses the fp8 peak")
+
+
+def _expected_arguments(parser: Parser, words: Sequence[str]) -> None:
+    parser.add_argument("formula", metavar="FORMULA", help="operation whose size varies")
+    if words and not words[0].startswith("-"):
+        _varied(parser, words[0])
+        parser.add_argument("--floor", metavar="TIME", help="how long the smallest op takes on your machine, such as 3.1us")
+
+
+def _varied(parser: Parser, name: str) -> None:
+    """A formula with free dimensions, and the range of their sizes."""
+    formula = lookup(name)
     parser.add_argument("--free", required=True, metavar="NAME[,NAME…]", help="dimension on the x axis; m,k,n vary together")
     add_sizes(parser, formula, "SIZE")
     add_options(parser, formula, skip=("compute", "level"))
-    parser.add_argument("--chips", required=True, metavar="A,B,…", help="chips whose ridge points are drawn; NAME:fp8 uses the fp8 peak")
     parser.add_argument("--from", dest="smallest", type=int, default=64, metavar="N", help="smallest size (default 64)")
     parser.add_argument("--to", dest="largest", type=int, default=16384, metavar="N", help="largest size (default 16384)")
 
@@ -135,14 +151,36 @@ def _sizes(args: argparse.Namespace, theme: str) -> "Axes":
     from ..render.plot import intensity_against_size
 
     formula = lookup(args.formula)
-    free, fixed = free_and_fixed(args, formula)
-    price = partial(formula.function, **chosen_options(args, formula), **fixed)
-    if not 0 < args.smallest < args.largest:
-        raise UsageError(f"plot sizes: --from {args.smallest} --to {args.largest}: not a range; give the smaller size first")
-    ratio = args.largest / args.smallest
-    sizes = sorted({round(args.smallest * ratio ** (step / (SIZES - 1))) for step in range(SIZES)})
-    curve = intensities(price, free, sizes, args.level)
+    price, free = _price(args, formula)
+    curve = intensities(price, free, _range(args), args.level)
     return intensity_against_size({formula.name: curve}, _roofs(args), size=" = ".join(free), theme=theme)
+
+
+def _expected(args: argparse.Namespace, theme: str) -> "Axes":
+    from ..render.plot import expected_times
+
+    formula, machine = lookup(args.formula), chosen_machine(args)
+    own_network(args, formula, machine)
+    price, free = _price(args, formula)
+    floor_s = None if args.floor is None else parse(args.floor, "s")
+    curve = Sizes(price, free, machine, calibration_for(machine, floor_s)).curve(_range(args))
+    return expected_times(formula.name, curve, size=" = ".join(free), machine=machine.name, theme=theme)
+
+
+def _price(args: argparse.Namespace, formula: Formula) -> tuple[Callable[..., Ledger], tuple[str, ...]]:
+    """The formula with the sizes and options that were given, and its free dimensions."""
+    free, fixed = free_and_fixed(args, formula)
+    if infinite := [name for name, size in fixed.items() if size == inf]:
+        raise UsageError(f"plot: {infinite[0]} cannot be infinite here; use roofline cross for limits")
+    return partial(formula.function, **chosen_options(args, formula), **fixed), free
+
+
+def _range(args: argparse.Namespace) -> list[int]:
+    """Sizes from --from to --to, evenly apart on a logarithmic axis."""
+    if not 0 < args.smallest < args.largest:
+        raise UsageError(f"--from {args.smallest} --to {args.largest}: not a range; give the smaller size first")
+    ratio = args.largest / args.smallest
+    return sorted({round(args.smallest * ratio ** (step / (SIZES - 1))) for step in range(SIZES)})
 
 
 def _point_arguments(parser: Parser, words: Sequence[str]) -> None:
@@ -240,6 +278,9 @@ FIGURES = {
     ),
     "sizes": Figure(
         "arithmetic intensity by size, with the chips' ridge points", "matmul --free m,k,n --chips v7x,v6e,v5p", _size_arguments, _sizes
+    ),
+    "expected": Figure(
+        "minimum and expected time by size, with bounds", "matmul --free m --k 8192 --n 8192 --chip h200", _expected_arguments, _expected
     ),
     "measurements": Figure("measured and attainable rates", "--chip v7x --point 'softmax,2,92%'", _point_arguments, _measurements),
     "distance": Figure(

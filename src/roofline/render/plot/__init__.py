@@ -15,6 +15,7 @@ except ModuleNotFoundError:
 
 from .bars import time_bars
 from .changes import change_bars
+from .expected import expected_times
 from .points import distance_to_roof, fusion_path, prediction_and_measurement
 from .report import roofline_chart
 from .roofs import anatomy, ceilings, communication, hierarchy, rooflines
@@ -27,6 +28,7 @@ __all__ = [
     "change_bars",
     "communication",
     "distance_to_roof",
+    "expected_times",
     "fusion_path",
     "hierarchy",
     "intensity_against_size",
