@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from .analysis import price as price
     from .analysis.advice import explain as explain
     from .analysis.budgets import check as check
-    from .analysis.what_if import what_if as what_if
     from .baselines import Baseline as Baseline
     from .baselines import baseline_of as baseline  # noqa: F401
     from .checking import BudgetCheck as BudgetCheck
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from .hlo.price.calls import CustomCall as CustomCall
     from .hlo.price.calls import forget_call as forget_call
     from .hlo.price.calls import register_call as register_call
+    from .integrations.changed_program import what_if as what_if
     from .integrations.notebook import show as show
     from .ledger import Ledger as Ledger
     from .ledger import Row as Row
@@ -80,7 +80,7 @@ _HOMES = {
     "explain": "analysis.advice",
     "check": "analysis.budgets",
     "baseline": "baselines:baseline_of",
-    "what_if": "analysis.what_if",
+    "what_if": "integrations.changed_program",
     "Baseline": "baselines",
     "BudgetCheck": "checking",
     "compare": "comparison",

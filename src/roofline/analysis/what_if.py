@@ -35,12 +35,8 @@ def what_if(source: Report | str | Path, changes: Sequence[str] | str, machine: 
     ``expected``. A report stands for the file that it was made from.
     """
     words = changes.split() if isinstance(changes, str) else list(changes)
-    path = _path(source)
-    target = load(machine) if isinstance(machine, str) else machine
-    recording = read(path, target or (lambda: machine_for(())))
-    chip = target or machine_for(recording.devices)
-    before = timed(recording, chip)
-    programs, calibration = _programs(path, before, chip), calibration_for(chip).for_kernels()
+    before, chip = measured_source(source, machine)
+    programs, calibration = _programs(_path(source), before, chip), calibration_for(chip).for_kernels()
 
     def after(some: Sequence[str]) -> Report:
         state = State(before, dict(programs), chip, calibration)
@@ -48,6 +44,15 @@ def what_if(source: Report | str | Path, changes: Sequence[str] | str, machine: 
         return _report(state, before, some)
 
     return _best(after) if words == ["best"] else after(words)
+
+
+def measured_source(source: Report | str | Path, machine: Machine | str | None = None) -> tuple[Recording, Machine]:
+    """A profile or program, or that of a report, every op with a time, and the machine it ran on."""
+    path = _path(source)
+    target = load(machine) if isinstance(machine, str) else machine
+    recording = read(path, target or (lambda: machine_for(())))
+    chip = target or machine_for(recording.devices)
+    return timed(recording, chip), chip
 
 
 def _best(after: Callable[[Sequence[str]], Report]) -> Report:

@@ -69,13 +69,30 @@ def analyze(
 
     def report(*args: Any, **kwargs: Any) -> Report:
         machine = _machine(chip)
-        found = lower(function, machine, compiled=compiled, **jit)(*args, **kwargs)
-        workload = reviewed_program(found.module, found.platform, link=network_of(machine, link), trips=trips)
-        memory = peak_memory(found.module, found.platform)
-        recording = Recording(workload=workload, format="jax", memory=memory, notes=found.notes)
+        recording = record(function, machine, compiled=compiled, link=link, trips=trips, **jit)(*args, **kwargs)
         return analysis.analyze(recording, machine, corrections)
 
     return report
+
+
+def record(
+    function: Callable[..., Any],
+    machine: Machine,
+    *,
+    compiled: bool | None = None,
+    link: str | None = None,
+    trips: Mapping[str, int] | None = None,
+    **jit: Any,
+) -> Callable[..., Recording]:
+    """A function of the same arguments that returns the priced ops of one call of it."""
+
+    def recording(*args: Any, **kwargs: Any) -> Recording:
+        found = lower(function, machine, compiled=compiled, **jit)(*args, **kwargs)
+        workload = reviewed_program(found.module, found.platform, link=network_of(machine, link), trips=trips)
+        memory = peak_memory(found.module, found.platform)
+        return Recording(workload=workload, format="jax", memory=memory, notes=found.notes)
+
+    return recording
 
 
 def lower(function: Callable[..., Any], machine: Machine, *, compiled: bool | None = None, **jit: Any) -> Callable[..., Lowered]:

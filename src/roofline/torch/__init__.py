@@ -59,15 +59,26 @@ def analyze(
 
     def report(*args: Any, **kwargs: Any) -> Report:
         machine = _machine(chip)
+        recording = record(function, machine, backward=backward, compile=compile, link=link)(*args, **kwargs)
+        return analysis.analyze(recording, machine, corrections)
+
+    return report
+
+
+def record(
+    function: Callable[..., Any], machine: Machine, *, backward: bool = False, compile: bool | None = None, link: str | None = None
+) -> Callable[..., Recording]:
+    """A function of the same arguments that returns the priced ops of one call of it."""
+
+    def recording(*args: Any, **kwargs: Any) -> Recording:
         wants_fusion = hasattr(function, "_orig_mod") if compile is None else compile
         found = trace(function, backward=backward)(*args, **kwargs)
         network = network_of(machine, link)
         ops = fused(found.calls, found.kept, network) if wants_fusion else ops_of(found.calls, network)
         note = COMPILED.format(chip=machine.name) if wants_fusion else EAGER
-        recording = Recording(workload=Workload(tuple(ops)), format="torch", memory=found.memory, notes=(note,))
-        return analysis.analyze(recording, machine, corrections)
+        return Recording(workload=Workload(tuple(ops)), format="torch", memory=found.memory, notes=(note,))
 
-    return report
+    return recording
 
 
 def trace(function: Callable[..., Any], *, backward: bool = False) -> Callable[..., Traced]:

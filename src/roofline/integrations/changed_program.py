@@ -1,0 +1,62 @@
+"""What if: a program after changes, which are words or another function in its place."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import jax, torch
+from ..analysis.replaced_program import replaced
+from ..analysis.what_if import measured_source
+from ..analysis.what_if import what_if as change_words
+from ..errors import UsageError
+from ..machine import Machine
+from ..report import Report
+from ..workload import Recording
+
+
+def what_if(
+    source: Report | str | Path,
+    changes: Sequence[str] | str = (),
+    machine: Machine | str | None = None,
+    *,
+    program: Callable[..., Any] | None = None,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    backward: bool = False,
+) -> Report:
+    """The report on a profile or program after changes: words, or a JAX or PyTorch function that takes its place.
+
+    ``what_if("run.xplane.pb", "scale batch=x4 dtype fp8")`` changes the program of a profile; see `docs/whatif.md` for the words. With
+    ``program`` one call of that function, on arguments that may be shapes alone, stands for a step of the changed program: its ops are
+    matched to the measured ones by scope and kind. ``backward`` adds the gradients of a PyTorch function.
+
+    Every ``time_s`` is predicted, with ``before_s`` beside it; the average step (or the whole) has the bounds of nine in ten as
+    ``expected``. A report stands for the file that it was made from.
+    """
+    if program is None:
+        return change_words(source, changes, machine)
+    if changes:
+        raise UsageError("what_if: give changes or a program, not both")
+    before, chip = measured_source(source, machine)
+    recording = _record(program, chip, backward)(*args, **dict(kwargs or {}))
+    return replaced(before, recording, chip, getattr(program, "__name__", type(program).__name__))
+
+
+def _record(program: Callable[..., Any], machine: Machine, backward: bool) -> Callable[..., Recording]:
+    """One call of a function of either framework."""
+
+    def recording(*args: Any, **kwargs: Any) -> Recording:
+        if _is_torch(program, (*args, *kwargs.values())):
+            return torch.record(program, machine, backward=backward)(*args, **kwargs)
+        return jax.record(program, machine)(*args, **kwargs)
+
+    return recording
+
+
+def _is_torch(program: Callable[..., Any], values: Sequence[Any]) -> bool:
+    """Whether a function is PyTorch's: a module, or called on tensors."""
+    loaded = sys.modules.get("torch")
+    if loaded is None:
+        return False
+    return isinstance(program, loaded.nn.Module) or any(isinstance(value, loaded.Tensor) for value in values)

@@ -1,0 +1,96 @@
+"""What if a function took the place of the program that was measured."""
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+import roofline as rl
+from roofline.analysis.expectation import expectation
+from roofline.analysis.replaced_program import replaced
+from roofline.jax import record
+from roofline.machines import load
+from roofline.machines.calibrations import calibration_for
+from roofline.workload import Coverage, IdleReason, Recording, Workload
+
+jax = pytest.importorskip("jax")
+H200 = load("h200-sxm")
+
+
+def layer(x, up, down):
+    with jax.named_scope("mlp"):
+        return jax.nn.gelu(x @ up) @ down
+
+
+def arguments(rows: int):
+    number = jax.numpy.bfloat16
+    return tuple(jax.ShapeDtypeStruct(shape, number) for shape in ((rows, 4096), (4096, 16384), (16384, 4096)))
+
+
+def measured(rows: int, factor: float, idle: tuple[IdleReason, ...] = ()) -> Recording:
+    """One call of the layer, every op of which takes so many times its expected time."""
+    found = record(layer, H200)(*arguments(rows))
+    calibration = calibration_for(H200).for_kernels()
+    ops = []
+    for op in found.workload:
+        prediction = expectation(op, H200, calibration)
+        assert prediction is not None
+        ops.append(replace(op, time_s=factor * prediction.time_s))
+    busy = sum(op.time_s or 0.0 for op in ops)
+    wall = busy + sum(one.time_s for one in idle)
+    return replace(found, workload=Workload(tuple(ops)), coverage=Coverage(wall_s=wall, run_s=wall, busy_s=busy), idle=idle)
+
+
+def total(report: rl.Report):
+    return next(point for point in report.points if point.scope == "total" and point.infeed_outfeed)
+
+
+def test_the_same_program_takes_its_measured_time() -> None:
+    before = measured(8192, 1.3)
+    report = replaced(before, record(layer, H200)(*arguments(8192)), H200, "layer")
+    assert total(report).time_s == pytest.approx(before.coverage.busy_s)
+    assert total(report).before_s == pytest.approx(before.coverage.busy_s)
+    assert [op.before_s for op in report.ops] == pytest.approx([op.time_s for op in report.ops])
+    assert report.changes == ("program", "layer")
+
+
+def test_a_larger_one_is_anchored_on_the_measured_times() -> None:
+    before = measured(8192, 1.3)
+    double = record(layer, H200)(*arguments(16384))
+    expected = sum(found.time_s for op in double.workload if (found := expectation(op, H200, calibration_for(H200).for_kernels())))
+    seconds = total(replaced(before, double, H200, "layer")).time_s
+    assert seconds == pytest.approx(expected * 1.3**0.85, rel=0.02)  # an anchor counts 0.85 a doubling
+
+
+def test_idle_time_of_dispatch_shrinks_as_the_work_grows_and_other_idle_time_stays() -> None:
+    idle = (
+        IdleReason(kind="dispatch", activity="launches", time_s=1e-4, gaps=9),
+        IdleReason(kind="input", activity="load", time_s=2e-3, gaps=1),
+    )
+    report = replaced(measured(8192, 1.0, idle), record(layer, H200)(*arguments(16384)), H200, "layer")
+    point = total(report)
+    assert point.time_s == pytest.approx(sum(op.time_s or 0.0 for op in report.ops) + 2e-3)
+
+
+def test_ops_of_a_new_scope_are_anchored_on_their_kind() -> None:
+    def other(x, up, down):
+        with jax.named_scope("experts"):
+            return jax.nn.gelu(x @ up) @ down
+
+    before = measured(8192, 1.3)
+    report = replaced(before, record(other, H200)(*arguments(8192)), H200, "other")
+    assert total(report).time_s == pytest.approx(before.coverage.busy_s, rel=0.02)
+    assert {op.before_s for op in report.ops} == {0.0}
+
+
+def test_the_door_takes_a_program_file_and_a_function(tmp_path: Path) -> None:
+    text = jax.jit(layer).lower(*arguments(256)).as_text()
+    (tmp_path / "layer.mlir").write_text(text, encoding="utf-8")
+    report = rl.what_if(tmp_path / "layer.mlir", machine="h200-sxm", program=layer, args=arguments(256))
+    assert total(report).time_s == pytest.approx(total(report).before_s, rel=0.05)
+    assert "layer in its place" in report.summary
+
+
+def test_changes_and_a_program_together_are_refused() -> None:
+    with pytest.raises(rl.UsageError, match="changes or a program"):
+        rl.what_if("run.xplane.pb", "graph", program=layer)
