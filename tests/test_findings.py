@@ -157,3 +157,34 @@ def test_products_that_two_programs_of_a_step_share(count: int, kinds: set[str])
     if kinds:
         assert found[0].saving_s == pytest.approx(20)
         assert "computes what train does too" in found[0].message
+
+
+def _two_steps(time_s: float) -> tuple[Step, ...]:
+    return tuple(Step(key=key, time_s=time_s, device_seconds=time_s, busy_s=time_s) for key in (0, 1))
+
+
+def _in_both(name: str, amounts: dict[str, float], time_s: float, outside_s: float = 0.0, **fields: object) -> Op:
+    """An op that takes so long in each of two steps, and outside of them."""
+    shares = tuple(Share(key=key, count=1, time_s=time_s) for key in (0, 1))
+    return an_op(name, amounts, 2 * time_s + outside_s, count=3 if outside_s else 2, by_step=shares, **fields)
+
+
+def test_a_finding_tells_the_time_in_steps() -> None:
+    # 14 s in each of two steps and once more before them; 10 s at least each time, and memory-bound ops reach 90% of the bandwidth.
+    (finding,) = report_on(_in_both("copy", {"hbm": 300}, 14.0, outside_s=14.0), steps=_two_steps(14.0)).findings
+    assert "14 s of 14 s per step" in finding.message
+    assert "11.1 s per step left" in finding.message
+    assert finding.saving_per_step_s == pytest.approx(14 - 10 / 0.9)
+    assert finding.saving_s == pytest.approx(3 * (14 - 10 / 0.9))
+
+
+def test_what_runs_only_outside_of_steps_is_no_finding() -> None:
+    before = an_op("initialise", {"hbm": 100}, 90.0)
+    report = report_on(_in_both("copy", {"hbm": 200}, 14.0), before, steps=_two_steps(14.0))
+    assert [finding.ops for finding in report.findings if finding.kind == "memory"] == [(0,)]
+
+
+def test_findings_come_by_what_a_step_saves() -> None:
+    # The copy saves more in a step, the product more in the run, as most of its time is before the steps.
+    copy, product = _in_both("copy", {"hbm": 200}, 14.0), _in_both("dot", {"matrix/bf16": 300}, 2.0, outside_s=200.0)
+    assert [one.kind for one in report_on(copy, product, steps=_two_steps(16.0)).findings if one.saving_s] == ["memory", "products"]

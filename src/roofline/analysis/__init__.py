@@ -138,12 +138,8 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     memory = held_against(recording.memory, machine)
     too_much = out_of_memory(memory, machine)
     advice = _findings(_advice(recording, placed, standings, made, machine, corrections), ops, by_device, devices, moved)
-    findings = with_wall_clock(
-        (too_much, *advice) if too_much else advice,
-        workload.ops,
-        by_step,
-        len(devices) or len({share.device for share in by_device}),
-    )
+    findings = with_wall_clock(advice, workload.ops, by_step, len(devices) or len({share.device for share in by_device}))
+    findings = (too_much, *findings) if too_much else findings
     findings = _outlook(findings, recording, made, corrections.lower(machine), calibration)
     bare = recording.kernels and all(op.counters is None for op in workload)
     return Report(

@@ -573,7 +573,8 @@ def _alone(draft: Draft, one: Placed) -> Finding:
 
 def _order(finding: Finding) -> tuple[int, float, str, tuple[int, ...]]:
     first = DOUBTED.index(finding.kind) if finding.kind in DOUBTED else len(DOUBTED)
-    return first, -(finding.saving_s or 0.0), finding.kind, finding.ops
+    saved = finding.saving_s if finding.saving_per_step_s is None else finding.saving_per_step_s
+    return first, -(saved or 0.0), finding.kind, finding.ops
 
 
 def _listed(names: Sequence[str], count: int) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..machine import LATENCY, Machine
 from ..placement import IDEAL, Corrections, hold
@@ -22,7 +23,7 @@ from .expectation import is_calibrated, slower_than_expected
 from .finding_kinds import KINDS, ONE_PROGRAM, Kind
 from .idle_time import Waiting, waiting
 from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
-from .standing import Standing
+from .standing import Standing, share_in_steps
 from .torch_finding_kinds import kinds_for
 
 Kinds = Mapping[str, Kind]
@@ -52,7 +53,8 @@ class Clock(Struct, frozen=True, kw_only=True):
     """The time that findings speak of.
 
     ``whole_s`` is the run in device-seconds, or the minimum time of a program that did not run; ``each_s`` is one step on one device, or
-    the run on one, and there are ``parts`` of them.
+    the run on one, and there are ``parts`` of them. ``shares`` has how much of each op's time lies in steps, by its id: findings speak of
+    that.
     """
 
     whole_s: float
@@ -60,6 +62,20 @@ class Clock(Struct, frozen=True, kw_only=True):
     parts: float = 1
     per: str = ""
     measured: bool = True
+    shares: Mapping[int, float] = {}
+
+    @property
+    def notable_s(self) -> float:
+        """The seconds from which something is worth a line."""
+        return NOTABLE * self.each_s * self.parts
+
+    def share(self, one: Standing) -> float:
+        """The share of an op's time that findings speak of."""
+        return self.shares.get(one.id, 1.0)
+
+    def spent(self, ops: Iterable[Standing]) -> float:
+        """The seconds of some ops that findings speak of."""
+        return sum(one.spent_s * self.share(one) for one in ops)
 
     def of(self, seconds: float) -> str:
         """Some of the whole, in words: per step, on one device."""
@@ -94,20 +110,33 @@ class Case(Struct):
     ops: list[tuple[Standing, float, Avoidable | None]] = []
 
     @property
-    def saving_s(self) -> float:
-        return sum(saving for _, saving, _ in self.ops)
+    def savings(self) -> list[tuple[Standing, float]]:
+        return [(one, saving) for one, saving, _ in self.ops]
 
-    @property
-    def spent_s(self) -> float:
-        return sum(one.spent_s for one, _, _ in self.ops)
+
+class Saving(Struct, frozen=True):
+    """What a change saves: in all of the run, and in its steps."""
+
+    whole_s: float
+    steps_s: float
+
+    @classmethod
+    def of(cls, savings: Iterable[tuple[Standing, float]], clock: Clock, more_s: float = 0.0) -> Self:
+        """What some ops save, and ``more_s`` in steps."""
+        held = list(savings)
+        whole = sum(saving for _, saving in held) + more_s
+        return cls(whole, sum(saving * clock.share(one) for one, saving in held) + more_s)
 
 
 def diagnose(
     standings: Sequence[Standing], recording: Recording, machine: Machine, clock: Clock, corrections: Corrections = IDEAL
 ) -> list[Finding]:
     """What there is to win, by kind: work that could be avoided, idle time, and distance to what good kernels reach."""
+    if clock.per:
+        clock = replace(clock, shares={one.id: share_in_steps(one.op) for one in standings})
+        standings = [one for one in standings if clock.share(one)]
     cases = _avoidable(standings, len(recording.steps), machine, corrections)
-    kept = [case for case in cases if case.saving_s >= NOTABLE * clock.whole_s]
+    kept = [case for case in cases if Saving.of(case.savings, clock).steps_s >= clock.notable_s]
     taken = {one.id for case in kept for one, _, _ in case.ops}
     kinds = kinds_for(recording.format)
     found = [_told(case, clock, kinds) for case in kept]
@@ -159,16 +188,22 @@ def _told(case: Case, clock: Clock, kinds: Kinds) -> Finding:
     reason = case.ops[0][2]
     why = kind.phrase or (reason.why if reason else "")
     factor = f", {reason.factor:.3g} times the needed work" if reason and reason.factor else ""
-    seen = f"{_at(standings) or 'Here '}the program {why}{factor}: {clock.of(case.spent_s)} in {_count(standings)}."
-    message = f"{seen} {kind.change}: {clock.after(case.saving_s)} left."
+    saving = Saving.of(case.savings, clock)
+    seen = f"{_at(standings) or 'Here '}the program {why}{factor}: {clock.of(clock.spent(standings))} in {_count(standings)}."
+    message = f"{seen} {kind.change}: {clock.after(saving.steps_s)} left."
+    return _finding(case.kind, kind, message, standings, saving, clock)
+
+
+def _finding(name: str, kind: Kind, message: str, ops: Iterable[Standing], saving: Saving, clock: Clock) -> Finding:
     return Finding(
-        kind=case.kind,
+        kind=name,
         title=kind.title,
         message=message,
-        ops=tuple(one.id for one in standings),
-        saving_s=case.saving_s,
+        ops=tuple(one.id for one in ops),
+        saving_s=saving.whole_s,
+        saving_per_step_s=saving.steps_s / clock.parts if clock.per else None,
         levers=kind.levers,
-        after_s=max(clock.whole_s - case.saving_s, 0.0),
+        after_s=max(clock.whole_s - saving.whole_s, 0.0),
     )
 
 
@@ -284,7 +319,7 @@ def _remaining(standings: Sequence[Standing], clock: Clock, between: _Between, l
         finding = _merged(kind, won, clock, between if kind == LATENCY else None, kinds)
         if finding is not None:
             found.append(finding)
-    if LATENCY not in groups and clock.measured and between.seconds >= NOTABLE * clock.whole_s:
+    if LATENCY not in groups and clock.measured and between.seconds >= clock.notable_s:
         message = (
             f"Between kernels the device is idle {clock.of(between.seconds)}. That is as good as launches get; only fewer kernels help."
         )
@@ -299,27 +334,17 @@ def _excess(slow: list[tuple[Standing, float]], clock: Clock, kinds: Kinds) -> l
         families.setdefault(one.prediction.family if one.prediction else "", []).append((one, seconds))
     found = []
     for held in families.values():
-        saving = sum(seconds for _, seconds in held)
-        if saving < NOTABLE * clock.whole_s:
+        saving = Saving.of(held, clock)
+        if saving.steps_s < clock.notable_s:
             continue
         held.sort(key=lambda each: -each[1])
         ops = [one for one, _ in held]
-        spent = sum(one.spent_s for one in ops)
         kind = kinds["excess"]
         worst = f"{_name(ops[0])}{f' and {len(ops) - 1} more' if len(ops) > 1 else ''}"
         told = f"{_at(ops)}{worst} {'take' if len(ops) > 1 else 'takes'} {ops[0].spent_s / (ops[0].spent_s - held[0][1]):.2g} times"
-        message = f"{told} what such ops take on this chip: {clock.of(spent)}. {kind.change}: {clock.after(saving)} left."
-        found.append(
-            Finding(
-                kind="excess",
-                title=kind.title,
-                message=message,
-                ops=tuple(one.id for one in ops),
-                saving_s=saving,
-                levers=kind.levers,
-                after_s=max(clock.whole_s - saving, 0.0),
-            )
-        )
+        left = clock.after(saving.steps_s)
+        message = f"{told} what such ops take on this chip: {clock.of(clock.spent(ops))}. {kind.change}: {left} left."
+        found.append(_finding("excess", kind, message, ops, saving, clock))
     return found
 
 
@@ -351,45 +376,35 @@ def _won(kind: str, one: Standing, launch_s: float) -> float:
 def _merged(kind_name: str, won: list[tuple[Standing, float]], clock: Clock, between: _Between | None, kinds: Kinds) -> Finding | None:
     """One finding for ops that lose time to the same cause."""
     kind, ops = kinds[kind_name], [one for one, _ in won]
-    spent, floor = _spent_and_floor(ops)
+    spent, floor = _spent_and_floor(ops, clock)
     if not clock.measured:
-        if spent < NOTABLE * clock.whole_s:
+        if spent < clock.notable_s:
             return None
         ops.sort(key=lambda one: -one.spent_s)
         message = f"{_at(ops[:LISTED])}{_subject(ops)} {_are(ops, kind_name)}: at least {clock.of(spent)}."
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(one.id for one in ops), levers=kind.levers)
-    saving = sum(seconds for _, seconds in won)
-    if between is not None:
-        saving, spent = saving + between.avoidable_s, spent + between.seconds
-    if spent - floor < NOTABLE * clock.whole_s:
+    gap_s = between.seconds if between is not None else 0.0
+    if spent + gap_s - floor < clock.notable_s:
         return None
+    saving = Saving.of(won, clock, between.avoidable_s if between is not None else 0.0)
     won.sort(key=lambda held: -held[1])
     worst = [one for one, seconds in won if seconds > 0] or [one for one, _ in won]
-    spent, floor = _spent_and_floor(worst)
-    spent += between.seconds if between is not None else 0.0
+    spent, floor = _spent_and_floor(worst, clock)
     efficiency = percent(floor / spent) if spent else ""
     reach = "" if kind_name in ("host-copies", "latency") else f" at {efficiency} of the roofline"
-    gaps = ", with the gaps between kernels" if between is not None and between.seconds else ""
-    told = f"{_at(worst)}{_subject(worst)} {_are(worst, kind_name)}{reach}: {clock.of(spent)}{gaps}."
-    if saving < NOTABLE * clock.whole_s:
+    gaps = ", with the gaps between kernels" if gap_s else ""
+    told = f"{_at(worst)}{_subject(worst)} {_are(worst, kind_name)}{reach}: {clock.of(spent + gap_s)}{gaps}."
+    if saving.steps_s < clock.notable_s:
         message = f"{told} That is as good as such ops get; only less work helps."
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(one.id for one in worst), levers=())
-    message = f"{told} {kind.change}: {clock.after(saving)} left."
-    return Finding(
-        kind=kind_name,
-        title=kind.title,
-        message=message,
-        ops=tuple(one.id for one in worst),
-        saving_s=saving,
-        levers=kind.levers,
-        after_s=max(clock.whole_s - saving, 0.0),
-    )
+    return _finding(kind_name, kind, f"{told} {kind.change}: {clock.after(saving.steps_s)} left.", worst, saving, clock)
 
 
-def _spent_and_floor(ops: Sequence[Standing]) -> tuple[float, float]:
+def _spent_and_floor(ops: Sequence[Standing], clock: Clock) -> tuple[float, float]:
     """The seconds of some ops, and how much of them their work needs."""
-    spent = [one.spent_s for one in ops]
-    return sum(spent), sum([min(one.floor_s, seconds) for one, seconds in zip(ops, spent, strict=True)])
+    shares = [clock.share(one) for one in ops]
+    spent = [one.spent_s * share for one, share in zip(ops, shares, strict=True)]
+    return sum(spent), sum([min(one.floor_s * share, mine) for one, share, mine in zip(ops, shares, spent, strict=True)])
 
 
 def _are(ops: Sequence[Standing], kind: str) -> str:

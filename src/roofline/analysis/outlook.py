@@ -13,6 +13,7 @@ from .changes import change
 from .changes.state import State
 from .finding_kinds import ASKED
 from .findings import clock_of
+from .standing import share_in_steps
 
 
 def with_outlook(
@@ -30,9 +31,12 @@ def with_outlook(
         state = State(recording, {}, machine, calibration)
         change(state, words.split())
         changed = state.changed()
-        before = sum(recording.workload.ops[index].time_s or 0.0 for index in changed)
-        after = sum(new.time_s for new in changed.values())
-        low, high = bounds({index: (new.family, new.time_s, new.low_s, new.high_s) for index, new in changed.items()})
+        ops = recording.workload.ops
+        shares = {index: share_in_steps(ops[index]) if clock.per else 1.0 for index in changed}
+        before = sum((ops[index].time_s or 0.0) * shares[index] for index in changed)
+        after = sum(new.time_s * shares[index] for index, new in changed.items())
+        held = [(index, new, shares[index]) for index, new in changed.items()]
+        low, high = bounds({index: (new.family, new.time_s * part, new.low_s * part, new.high_s * part) for index, new, part in held})
         time_s = max(clock.each_s - (before - after) / clock.parts, 0.0)
         if changed and after < before:
             found[words] = Predicted(

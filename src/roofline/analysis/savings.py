@@ -6,10 +6,11 @@ from msgspec.structs import replace
 
 from ..report import Finding, StepShare
 from ..workload import Op
+from .advice import in_order
 
 
 def with_wall_clock(findings: Iterable[Finding], ops: Collection[Op], steps: Iterable[StepShare], devices: int) -> tuple[Finding, ...]:
-    """Findings with their saving per device over the whole run, and per device and step where there are steps.
+    """Findings with their saving per device over the whole run, and per device and step where there are steps; most per step first.
 
     Per step counts the part of the ops' time that lies in steps. ``ops`` are in the order of their ids.
     """
@@ -28,7 +29,7 @@ def with_wall_clock(findings: Iterable[Finding], ops: Collection[Op], steps: Ite
         share = sum(in_steps[op] for op in finding.ops) / whole if whole else float(not finding.ops)  # idle time is of no op
         per_step = each * share / len(keys) if keys and share else None
         if finding.saving_per_step_s is not None:
-            per_step = finding.saving_per_step_s  # of idle time, which differs between steps
+            per_step = finding.saving_per_step_s
         return replace(finding, saving_per_device_s=each, saving_per_step_s=per_step)
 
-    return tuple(spread(finding) for finding in findings)
+    return in_order(spread(finding) for finding in findings)

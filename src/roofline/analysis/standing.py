@@ -31,3 +31,8 @@ class Standing(Struct, frozen=True):
         if op.self_time_s is not None:
             return op.self_time_s
         return self.floor_s if op.time_s is None else op.time_s
+
+
+def share_in_steps(op: Op) -> float:
+    """The share of an op's time that lies in steps."""
+    return min(sum([share.time_s for share in op.by_step]) / op.time_s, 1.0) if op.time_s else 0.0
