@@ -23,287 +23,29 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
+from fuzz_files import (
+    HLO,
+    MACHINE,
+    MLIR,
+    NCU,
+    NCU_LONG,
+    TABLE,
+    baseline,
+    calibration,
+    cpu_profile,
+    gpu_profile,
+    json_rows,
+    parquet,
+    report,
+    small_files,
+    torch_traces,
+    tpu_profile,
+)
+from fuzz_injuries import blind, json_values, proto_fields, text_tokens
+
 LONGEST_S, MOST_BYTES = 5.0, 10**9
-ROOT = Path(__file__).parent.parent
-DATA = ROOT / "tests" / "data"
-NUMBERS = (
-    *("0", "-1", "1e400", "-0.0", "NaN", "Infinity", "9" * 400, "9" * 5000, "18446744073709551616", "1e308", "0x10", "1_000"),
-    *("\u0663", ""),
-)
-WORDS = (
-    *("", "\x1b[2J", "\u202e", "\ud800", "=1+1", "/dev/zero", "../../etc/passwd", "a" * 5000, "\0", "null", "ENTRY", "{", "}"),
-    *('"', "'", "\\"),
-)
-JSON_VALUES = (
-    *("null", "true", "[]", "{}", '""', '"\\ud800"', '"=1+1"', "-1", "1e400", "NaN", "-Infinity", "9" * 400, "9" * 5000),
-    "[" * 50 + "]" * 50,
-    *('{"a": {"a": 1}}', "1.5", '"x"', "0", "1e308", "-0.0"),
-)
 Mutation = Callable[[bytes, random.Random], bytes]
-
-
-# ---- what is damaged ----
-
-TABLE = b"""name,category,scope,location,count,time [ms],flops,dtype,bytes,step,device
-"a",dot,l0/x,f.py:3,2,1.5,1e9,bf16,1 MB,0,0
-b,copy,,,1,2,,,3e6,1,0
-"""
-HLO = b"""HloModule jit_step, is_scheduled=true, entry_computation_layout={(f32[8,16]{1,0}, f32[16,4]{1,0})->f32[8,4]{1,0}}
-
-%body (p: (s32[], f32[8,4])) -> (s32[], f32[8,4]) {
-  %p = (s32[], f32[8,4]{1,0}) parameter(0)
-  %i = s32[] get-tuple-element(%p), index=0
-  %one = s32[] constant(1)
-  %next = s32[] add(%i, %one)
-  %x = f32[8,4]{1,0} get-tuple-element(%p), index=1
-  ROOT %t = (s32[], f32[8,4]{1,0}) tuple(%next, %x)
-}
-
-%condition (p.1: (s32[], f32[8,4])) -> pred[] {
-  %p.1 = (s32[], f32[8,4]{1,0}) parameter(0)
-  %i.1 = s32[] get-tuple-element(%p.1), index=0
-  %n = s32[] constant(5)
-  ROOT %less = pred[] compare(%i.1, %n), direction=LT
-}
-
-ENTRY %main (a: f32[8,16], b: f32[16,4]) -> f32[8,4] {
-  %a = f32[8,16]{1,0} parameter(0)
-  %b = f32[16,4]{1,0} parameter(1), sharding={devices=[2,1]<=[2]}
-  %dot = f32[8,4]{1,0} dot(%a, %b), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="jit(f)/d"}
-  %zero = s32[] constant(0)
-  %state = (s32[], f32[8,4]{1,0}) tuple(%zero, %dot)
-  %loop = (s32[], f32[8,4]{1,0}) while(%state), condition=%condition, body=%body
-  %y = f32[8,4]{1,0} get-tuple-element(%loop), index=1
-  %sum = f32[8,4]{1,0} all-reduce(%y), replica_groups=[2,4]<=[8], to_apply=%add
-  %window = f32[4,4]{1,0} slice(%sum), slice={[0:8:2], [0:4]}
-  %padded = f32[8,4]{1,0} pad(%window, f32[] constant(0)), padding=0_4_0x0_0
-  ROOT %r = f32[8,4]{1,0} custom-call(%padded), custom_call_target="Sharding", backend_config={"a": [1, 2]}
-}
-
-%add (x.1: f32[], y.1: f32[]) -> f32[] {
-  %x.1 = f32[] parameter(0)
-  %y.1 = f32[] parameter(1)
-  ROOT %s = f32[] add(%x.1, %y.1)
-}
-"""
-MLIR = b"""module @jit_f attributes {mhlo.num_partitions = 1 : i32} {
-  func.func public @main(%arg0: tensor<8x16xf32> {mhlo.sharding = "{replicated}"}, %arg1: tensor<16x4xbf16>) -> (tensor<8x4xf32>) {
-    %0 = stablehlo.convert %arg1 : (tensor<16x4xbf16>) -> tensor<16x4xf32> loc("f.py":3:1)
-    %1 = stablehlo.dot_general %arg0, %0, contracting_dims = [1] x [0] : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
-    %cst = stablehlo.constant dense<0.0> : tensor<f32>
-    %2 = stablehlo.broadcast_in_dim %cst, dims = [] : (tensor<f32>) -> tensor<8x4xf32>
-    %3 = stablehlo.maximum %1, %2 : tensor<8x4xf32>
-    %4 = func.call @relu(%3) : (tensor<8x4xf32>) -> tensor<8x4xf32>
-    return %4 : tensor<8x4xf32>
-  }
-  func.func private @relu(%arg0: tensor<8x4xf32>) -> tensor<8x4xf32> {
-    %0 = stablehlo.exponential %arg0 : tensor<8x4xf32>
-    return %0 : tensor<8x4xf32>
-  }
-}
-"""
-MACHINE = b"""schema = "roofline.machine/1"
-name = "mine"
-extends = "h100-sxm"
-aliases = ["my card"]
-[[compute]]
-resource = "matrix/bf16"
-rate = "900 TFLOP/s"
-provenance = "measured"
-source = ["own"]
-[[memory]]
-level = "hbm"
-rate = "3 TB/s"
-capacity = "80 GB"
-[[link]]
-resource = "nvlink"
-rate = "25 GB/s"
-count = 18
-[[limit]]
-name = "half"
-resource = "hbm"
-fraction = 0.5
-"""
-NCU = b"""
-"ID","Process ID","Kernel Name","Stream","Block Size","Grid Size","Device","CC","gpu__time_duration.sum","dram__bytes.sum"
-"","","","","","","","","nsecond","Kbyte"
-"0","12","gemm(float*)","7","(128, 1, 1)","(64, 2, 1)","0","9.0","4,096","1,234.5"
-"1","12","copy","7","(64, 1, 1)","(6, 2, 1)","0","9.0","2048","12"
-"""
-
-
-def profile() -> bytes:
-    """A small profile of a GPU, with a step, a launch and a program."""
-    sys.path.insert(0, str(ROOT / "tests"))
-    from xspace_writer import Event, Line, Plane, Unsigned, space
-
-    launch = {"correlation_id": 7, "_r": 1, "step_num": 3, "step_name": "train"}
-    kernel = {"correlation_id": 7, "hlo_op": "dot.1", "hlo_module": "jit_f", "program_id": 5, "kernel_details": "grid:1,1,1 block:8,1,1"}
-    device = Plane(
-        "/device:GPU:0",
-        [Line("Stream #1", [Event("gemm", 1000 * n, 900, kernel) for n in range(3)], timestamp_ns=5), Line("Steps", [Event("3", 0, 3000)])],
-        stats={"peak_teraflops_per_second": 900.0, "device_type": "NVIDIA H100 80GB HBM3", "clock_rate": Unsigned(1980000)},
-    )
-    host = Plane("/host:CPU", [Line("python", [Event("train", 0, 4000, launch), Event("cuLaunchKernel", 10, 5, launch)])])
-    return space([device, host], hostnames=["host"])
-
-
-def torch_trace() -> bytes:
-    """A small trace of the PyTorch profiler."""
-    sys.path.insert(0, str(ROOT / "tests"))
-    from torch_writer import TorchTrace
-
-    trace = TorchTrace()
-    trace.op("aten::mm", 10, 5, tensors=[(8, 4), (4, 2)])
-    trace.run("gemm", launched=12, start=20, dur=3)
-    text = trace.text()
-    return text if isinstance(text, bytes) else str(text).encode()
-
-
-def report() -> bytes:
-    """The report on the small table."""
-    import roofline
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "ops.csv")
-        path.write_bytes(TABLE)
-        return bytes(roofline.to_json(roofline.analyze(path, "h100")))
-
-
-def parquet() -> bytes:
-    """The small table as Parquet."""
-    import io
-
-    import pyarrow
-    from pyarrow import parquet as files
-
-    out = io.BytesIO()
-    files.write_table(pyarrow.table({"name": ["a", "b"], "time": [1.0, 2.0], "bytes": [3, None]}), out)
-    return out.getvalue()
-
-
-def small_files(folder: str, suffix: str, most: int = 40_000) -> list[bytes]:
-    """Real files of the tests below a size."""
-    found = [path.read_bytes() for path in sorted((DATA / folder).glob(f"*{suffix}*"))]
-    plain = [gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data for data in found]
-    return [data for data in plain if len(data) <= most]
-
-
-# ---- injuries ----
-
-
-def blind(data: bytes, source: random.Random) -> bytes:
-    """Bytes cut off, removed, changed, repeated or moved."""
-    at, length = source.randrange(len(data) + 1), source.choice((1, 1, 2, 8, 64, 512))
-    kind = source.randrange(6)
-    piece = data[at : at + length]
-    if kind == 0:
-        return data[:at]
-    if kind == 1:
-        return data[:at] + data[at + length :]
-    if kind == 2:
-        return data[:at] + source.randbytes(min(length, 8)) + data[at + length :]
-    if kind == 3:
-        return data[:at] + piece * source.choice((2, 3, 300)) + data[at:]
-    if kind == 4:
-        to = source.randrange(len(data) + 1)
-        return data[:to] + piece + data[to:]
-    return data[:at] + source.choice((b"{", b"}", b"(", b"[", b"\n", b'"', b",", b"\0", b"\xff")) * source.choice((1, 3, 2000)) + data[at:]
-
-
-def text_tokens(data: bytes, source: random.Random) -> bytes:
-    """A number or a word exchanged for an odd one or for another of the text; a line lost or repeated."""
-    text = data.decode("utf-8", "surrogateescape")
-    kind = source.randrange(4)
-    if kind == 3:
-        lines = text.split("\n")
-        one, other = source.randrange(len(lines)), source.randrange(len(lines))
-        lines[one] = source.choice((lines[other], "", lines[one] + "\n" + lines[one]))
-        return "\n".join(lines).encode("utf-8", "surrogatepass")
-    found = list(re.finditer(r"-?\d+(?:\.\d+)?" if kind == 0 else r"[\w.\-]+", text))
-    if not found:
-        return blind(data, source)
-    match = source.choice(found)
-    new = source.choice(NUMBERS if kind == 0 else WORDS) if kind < 2 else source.choice(found)[0]
-    return (text[: match.start()] + new + text[match.end() :]).encode("utf-8", "surrogatepass")
-
-
-def json_values(data: bytes, source: random.Random) -> bytes:
-    """A value of JSON, or a key, exchanged for an odd one."""
-    text = data.decode("utf-8", "replace")
-    found = list(re.finditer(r'(?<=[:\[,])\s*(?:"[^"\\]*"|-?\d[\d.eE+\-]*|true|false|null|\[\]|\{\})', text))
-    if not found:
-        return blind(data, source)
-    match = source.choice(found)
-    return (text[: match.start()] + source.choice(JSON_VALUES) + text[match.end() :]).encode()
-
-
-def proto_fields(data: bytes, source: random.Random) -> bytes:
-    """A field of a protobuf, at any depth, removed, repeated, or with another number or other bytes."""
-    places = fields_of(data)
-    for _ in range(source.randrange(8)):  # into a message inside
-        inner = [one for one in places if one[1] == 2 and one[3] - one[2] > 1 and one[0] < 16]  # whose tag is one byte
-        if not inner:
-            break
-        _, _, begin, end, start = source.choice(inner)
-        changed = proto_fields(data[begin:end], source)
-        return data[:start] + varint(data[start] & 0xF8 | 2) + varint(len(changed)) + changed + data[end:]
-    if not places:
-        return blind(data, source)
-    _number, wire, begin, end, start = source.choice(places)
-    kind = source.randrange(4)
-    if kind == 0:
-        return data[:start] + data[end:]
-    if kind == 1:
-        return data[:end] + data[start:end] * source.choice((1, 5, 200)) + data[end:]
-    if kind == 2 and wire == 0:
-        return data[:begin] + varint(source.choice((0, 1, 127, 2**31, 2**32, 2**63, 2**64 - 1, source.randrange(2**64)))) + data[end:]
-    return data[:begin] + source.randbytes(end - begin) + data[end:]
-
-
-def varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*out, number])
-
-
-def fields_of(data: bytes) -> list[tuple[int, int, int, int, int]]:
-    """Number, wire type, begin and end of the value, and start of each field, as far as they go."""
-    found, at = [], 0
-
-    def number(at: int) -> tuple[int, int]:
-        value = shift = 0
-        while at < len(data) and shift < 70:
-            value |= (data[at] & 0x7F) << shift
-            at, shift = at + 1, shift + 7
-            if data[at - 1] < 128:
-                return value, at
-        return -1, at
-
-    while at < len(data):
-        start = at
-        tag, at = number(at)
-        wire = tag & 7
-        if tag < 8 or wire not in (0, 1, 2, 5):
-            break
-        begin = at
-        if wire == 0:
-            value, at = number(at)
-            if value < 0:
-                break
-        elif wire == 2:
-            length, begin = number(at)
-            at = begin + length
-            if length < 0 or at > len(data):
-                break
-        else:
-            at += 8 if wire == 1 else 4
-            if at > len(data):
-                break
-        found.append((tag >> 3, wire, begin, at, start))
-    return found
 
 
 # ---- readers ----
@@ -327,28 +69,28 @@ class Reader:
 
 TEXT, PROTO, JSON = (blind, text_tokens, text_tokens), (blind, proto_fields, proto_fields), (blind, json_values, json_values)
 READERS = {
-    "table csv": Reader(20, lambda: [TABLE], TEXT, "ops.csv"),
-    "table json": Reader(15, lambda: [json.dumps(json_rows()).encode()], JSON, "ops.json"),
-    "table jsonl": Reader(15, lambda: ["\n".join(map(json.dumps, json_rows())).encode()], JSON, "ops.jsonl"),
-    "hlo text": Reader(12, lambda: [HLO], TEXT, "step.hlo"),
-    "stablehlo text": Reader(12, lambda: [MLIR], TEXT, "step.mlir"),
+    "table csv": Reader(16, lambda: [TABLE], TEXT, "ops.csv"),
+    "table json": Reader(12, lambda: [json.dumps(json_rows()).encode()], JSON, "ops.json"),
+    "table jsonl": Reader(12, lambda: ["\n".join(map(json.dumps, json_rows())).encode()], JSON, "ops.jsonl"),
+    "hlo text": Reader(
+        12, lambda: [HLO] * 12 + small_files("hlo", ".hlo", 6_000) + small_files("hlo_gpu", ".txt", 4_500), TEXT, "step.hlo"
+    ),
+    "stablehlo text": Reader(10, lambda: [MLIR] * 8 + small_files("hlo", ".stablehlo", 6_000), TEXT, "step.mlir"),
     "stablehlo bytecode": Reader(4, lambda: small_files("bytecode", "bc", 8_000), (blind,), "step.mlirbc"),
+    "jax export": Reader(1, lambda: small_files("bytecode", "exported"), (blind,), "step.jax"),
     "hlo proto": Reader(4, lambda: small_files("hlo", ".pb", 8_000), PROTO, "step.hlo.pb"),
-    "machine": Reader(4, lambda: [MACHINE], TEXT, "mine.toml", "load"),
-    "torch trace": Reader(6, lambda: [torch_trace()], JSON, "step.pt.trace.json"),
-    "ncu csv": Reader(8, lambda: [NCU], TEXT, "counters.csv"),
-    "xspace": Reader(12, lambda: [profile()], PROTO, "host.xplane.pb"),
-    "report": Reader(6, lambda: [report()], JSON, "report.json"),
+    "machine": Reader(3, lambda: [MACHINE], TEXT, "mine.toml", "load"),
+    "calibration": Reader(1, lambda: [calibration()], TEXT, "mine.toml", "calibration"),
+    "baseline": Reader(2, lambda: [baseline()], JSON, "baseline.json", "baseline"),
+    "torch trace": Reader(14, torch_traces, JSON, "step.pt.trace.json"),
+    "ncu csv": Reader(7, lambda: [NCU, NCU_LONG], TEXT, "counters.csv"),
+    "xspace": Reader(14, lambda: [gpu_profile(), tpu_profile(), cpu_profile()], PROTO, "host.xplane.pb"),
+    "report": Reader(5, lambda: [report()], JSON, "report.json"),
     "parquet": Reader(1, lambda: [parquet()], (blind,), "ops.parquet", "parquet"),
 }
 ALSO_ANALYSED = 20  # one in so many of what was read is analysed too
-
-
-def json_rows() -> list[dict[str, object]]:
-    return [
-        {"name": "a", "count": 2, "time": "1.5 ms", "flops": 1e9, "dtype": "bf16", "bytes": 1000, "step": 0, "device": 0},
-        {"name": "b", "scope": "l0/x", "time": 2, "matrix/bf16": 5, "bytes": None},
-    ]
+SALVAGED = 3  # one profile in so many is read as far as it goes
+PACKED = 11  # one input in so many is gzipped, and may be damaged once more
 
 
 def made(number: int) -> tuple[str, bytes]:
@@ -359,6 +101,9 @@ def made(number: int) -> tuple[str, bytes]:
     data = source.choice(reader.made)
     for _ in range(source.choice((1, 1, 2, 4))):
         data = source.choice(reader.injuries)(data, source)
+    if number % PACKED == 0 and reader.read == "read":
+        data = gzip.compress(data, 1, mtime=0)
+        data = blind(data, source) if source.random() < 0.5 else data
     return name, data
 
 
@@ -382,25 +127,31 @@ def outcome(number: int, folder: Path) -> tuple[str, str]:
 
 def _read(reader: Reader, path: Path, data: bytes, number: int) -> None:
     import roofline
+    from roofline.errors import SourceError
+    from roofline.input_limits import DEFAULT
     from roofline.machines import load
+    from roofline.machines.calibrations import read_calibration
     from roofline.sources import read
+    from roofline.sources.baseline_json import read_baseline
+    from roofline.sources.parquet import Task, columns_of
 
     if reader.read == "load":
         load(str(path))
+    elif reader.read == "calibration":
+        read_calibration(path)
+    elif reader.read == "baseline":
+        read_baseline(path)
     elif reader.read == "parquet":
-        from roofline.errors import SourceError
-        from roofline.input_limits import DEFAULT
-        from roofline.sources.parquet import _answer, _Task
-
-        kind, said = _answer(_Task(str(path), DEFAULT, data))
+        kind, said = columns_of(Task(str(path), DEFAULT, data))
         if kind == "refused":
             raise SourceError(str(said))
-    elif number % ALSO_ANALYSED:
-        read(path, load("h100-sxm"))
     else:
-        found = roofline.analyze(read(path, load("h100-sxm")), load("h100-sxm"))
-        roofline.text(found)
-        roofline.to_json(found)
+        chip = load("h100-sxm")
+        recording = read(path, chip, salvage=number % SALVAGED == 0, timeline=number % ALSO_ANALYSED == 0)
+        if number % ALSO_ANALYSED == 0:
+            found = roofline.analyze(recording, chip)
+            roofline.text(found)
+            roofline.to_json(found)
 
 
 # ---- many of them ----

@@ -121,6 +121,11 @@ def test_the_packages_calibrations_hold_together() -> None:
             "interval = { memory = [1.1, 1.2] }\n",
             "is no interval round 1",
         ),
+        (
+            'chips = ["h200-sxm"]\n[[family]]\nfamily = "pointwise"\nsource = "me"\nvalues = { floor = "2 us", memory = 0.8 }\n'
+            f"interval = {{ memory = [0.9, {10**400}] }}\n",
+            "is no interval round 1",
+        ),
     ],
 )
 def test_a_calibration_that_cannot_be_is_refused(text: str, said: str, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 import gzip
 import io
 import json
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -71,6 +73,17 @@ def test_parquet_is_read(tmp_path: Path) -> None:
     parquet.write_table(table, tmp_path / "ops.parquet")
     first, second = read(tmp_path / "ops.parquet").workload.ops
     assert (first.time_s, second.time_s, second.cost["matrix/bf16"]) == (0.001, None, 2e12)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits on processes")
+def test_parquet_is_read_where_processes_have_lower_limits_than_its_reader_wants(tmp_path: Path) -> None:
+    (tmp_path / "ops.parquet").write_bytes(to_parquet([{"name": "a", "time": 0.001}]))
+    limited = (
+        "import resource, sys, roofline; resource.setrlimit(resource.RLIMIT_CPU, (50, 50)); "
+        "print(roofline.read(sys.argv[1]).workload.ops[0].name)"
+    )
+    words = [sys.executable, "-c", limited, str(tmp_path / "ops.parquet")]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "a\n"
 
 
 def test_damaged_parquet_is_one_line(tmp_path: Path) -> None:

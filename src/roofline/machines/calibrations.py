@@ -3,6 +3,7 @@
 A chip without one borrows that of its architecture, with wider intervals; a chip of an architecture without any has none.
 """
 
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from .table import Table
 
 FOLDER = Path(__file__).with_name("calibrations")
 SCHEMA = "roofline.calibration/1"
+_LARGEST = sys.float_info.max
 FAMILIES = ("products", "grouped", "prefill", "decode", "pointwise", "row-wise", "collectives")
 _NEEDED = {
     "products": ("floor", "compute", "memory", "feed", "split", "p"),
@@ -136,7 +138,7 @@ def _values(table: Table, family: str) -> dict[str, float]:
 
 def _number(table: Table, key: str) -> float:
     value = table.data[key]
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _LARGEST:
         raise table.error(key, f"{value!r} is not a positive number")
     return float(value)
 
@@ -146,7 +148,7 @@ def _interval(table: Table, key: str) -> Interval:
     if key not in (*REGIMES, "any"):
         raise table.error(key, f"unknown regime; one of {', '.join((*REGIMES, 'any'))}")
     good = isinstance(value, list) and len(value) == 2 and all(isinstance(one, (int, float)) for one in value)
-    if not good or not 0 < value[0] <= 1 <= value[1]:  # type: ignore[index]
+    if not good or not 0 < value[0] <= 1 <= value[1] <= _LARGEST:  # type: ignore[index]
         raise table.error(key, f"{value!r} is no interval round 1; write it like [0.85, 1.2], measured over predicted")
     return float(value[0]), float(value[1])  # type: ignore[index]
 

@@ -22,7 +22,9 @@ _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAU
 _REFUSED, _MISSING = "refused", "missing"
 
 
-class _Task(msgspec.Struct):
+class Task(msgspec.Struct):
+    """A file to read."""
+
     name: str
     limits: Limits
     data: bytes
@@ -30,7 +32,7 @@ class _Task(msgspec.Struct):
 
 def read_columns(data: bytes, path: Path) -> Mapping[str, Sequence[Cell]]:
     """The cells of each column by its header."""
-    task = msgspec.msgpack.encode(_Task(str(path), limits(), data))
+    task = msgspec.msgpack.encode(Task(str(path), limits(), data))
     words = [sys.executable, "-c", _PROGRAM, "\n".join(sys.path)]
     alone = {**os.environ, **_ONE_THREAD}
     ended = subprocess.run(words, input=task, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=alone, check=False)
@@ -52,21 +54,35 @@ def _reason(status: int) -> str:
 def serve() -> None:
     """What the other process does: read one file from standard input, and answer with its columns or what is wrong with it."""
     answers: IO[bytes] = open(1, "wb", closefd=False)  # noqa: SIM115  for as long as the process lives
-    task = msgspec.msgpack.decode(open(0, "rb", closefd=False).read(), type=_Task)  # noqa: SIM115
+    task = msgspec.msgpack.decode(open(0, "rb", closefd=False).read(), type=Task)  # noqa: SIM115
     set_limits(task.limits)
-    answers.write(msgspec.msgpack.encode(_answer(task)))
+    try:
+        import pyarrow.parquet  # noqa: F401  before the limits, which are on what it takes beyond its own size
+    except ImportError:
+        answer: tuple[str, object] = (_MISSING, None)
+    else:
+        _bound()
+        answer = columns_of(task)
+    answers.write(msgspec.msgpack.encode(answer))
     answers.flush()
 
 
 def _bound() -> None:
+    """Limits this process, or leaves lower limits that it already has."""
     try:
         import resource
     except ImportError:  # not on Windows
         return
+
+    def lower(kind: int, most: int) -> None:
+        hard = resource.getrlimit(kind)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (most, most))
+
     if mine := _address_space():
-        resource.setrlimit(resource.RLIMIT_AS, (mine + MEMORY_BYTES, mine + MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        lower(resource.RLIMIT_AS, mine + MEMORY_BYTES)
+    lower(resource.RLIMIT_CPU, CPU_S)
+    lower(resource.RLIMIT_CORE, 0)
 
 
 def _address_space() -> int:
@@ -78,12 +94,10 @@ def _address_space() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _answer(task: _Task) -> tuple[str, object]:
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        return _MISSING, None
-    _bound()
+def columns_of(task: Task) -> tuple[str, object]:
+    """What kind of answer the file gets, and the columns or the error."""
+    from pyarrow import parquet
+
     try:
         file = parquet.ParquetFile(io.BytesIO(task.data), pre_buffer=False)
         check_limit("rows", file.metadata.num_rows, task.name)
