@@ -22,6 +22,7 @@ PAGES = {
     "fusion-report": "fusion_report.md",
     "whatif": "whatif.md",
     "compare": "comparison.md",
+    "check": "check.md",
     "jax-compare": "jax.md",
     "torch-compare": "torch.md",
     "chips": "machines.md",

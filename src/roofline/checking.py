@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from .baselines import ROUNDING, Baseline, BaselineOp, kind_of, summed_ops
 from .conditions import Condition, Quantity, parse_conditions
 from .errors import UsageError
+from .op_filter import COMPARE
 from .quantities import amount_of, counted_ops, part_of_op, whole_of
 from .report import Finding, Number, OpInfo, Report
 from .units import percent, plain, show
@@ -22,18 +23,13 @@ MOST_CAUSES = 3
 EXACT = 1e-9  # what rounding makes of equal amounts
 # Findings about the distance to the roofline, which most programs have; the others are causes.
 DISTANCE = ("memory", "products", "compute", "communication", "latency", "excess", "low-batch")
-_COMPARE: dict[str, Callable[[float, float], bool]] = {
-    "<": lambda found, allowed: found < allowed,
-    "<=": lambda found, allowed: found <= allowed,
-    ">": lambda found, allowed: found > allowed,
-    ">=": lambda found, allowed: found >= allowed,
-    "==": lambda found, allowed: found == allowed,
-    "!=": lambda found, allowed: found != allowed,
-}
 
 
 class OpPart(Struct, frozen=True, kw_only=True):
-    """What one op has of a quantity; ``before`` is what ops of its kind had in the baseline, ``None`` without one."""
+    """What one op has of a quantity; ``before`` is what ops of its kind had in the baseline, ``None`` without one.
+
+    Of a ratio it is what the ratio is over: seconds of an efficiency, bytes of an intensity.
+    """
 
     id: int
     label: str
@@ -118,7 +114,7 @@ def _check(
     said = Check(condition=condition.text, holds=None, unit=quantity.dimension, operator=condition.operator, measured=measured)
     if amount.value is None:
         return replace(said, why=amount.why)
-    before = baseline.quantities.get(quantity.text) if baseline and condition.of_baseline else None
+    before = {**baseline.work, **baseline.quantities}.get(quantity.text) if baseline and condition.of_baseline else None
     file = baseline.file if baseline else ""
     if condition.of_baseline and before is None:
         raise UsageError(f"condition {condition.text!r}: the baseline {file} has no {quantity.text!r}; write it again with --update")
@@ -151,7 +147,7 @@ def _holds(condition: Condition, found: float, allowed: float) -> bool:
     tolerance = ROUNDING if condition.of_baseline and dimension in ("s", "1", "FLOP/B") else EXACT
     if isclose(found, allowed, rel_tol=tolerance):
         return "=" in condition.operator and condition.operator != "!="
-    return _COMPARE[condition.operator](found, allowed)
+    return COMPARE[condition.operator](found, allowed)
 
 
 def _absence(report: Report, condition: Condition) -> Check:
@@ -317,13 +313,15 @@ def check_text(one: Check) -> str:
     return f"{said}{ops}{more}{why}"
 
 
+_OVER = {"1": "s", "FLOP/B": "B"}  # what ratios of these dimensions are over
 _WORDS = {"<": "less than", "<=": "at most", ">": "more than", ">=": "at least", "==": "exactly", "!=": "anything but"}
 
 
 def _part_text(part: OpPart, one: Check) -> str:
+    unit = _OVER.get(one.unit, one.unit)
     if part.before is None:
-        return part.label if one.operator == "==" and one.unit == "" else f"{part.label} ({_amount(part.amount, one.unit)})"
-    return f"{part.label} ({'new, ' if not part.before else ''}+{_amount(part.amount - part.before, one.unit)})"
+        return part.label if one.operator == "==" and one.unit == "" else f"{part.label} ({_amount(part.amount, unit)})"
+    return f"{part.label} ({'new, ' if not part.before else ''}+{_amount(part.amount - part.before, unit)})"
 
 
 def _amount(amount: Number | None, unit: str) -> str:

@@ -7,6 +7,7 @@ A word is a part of the name, the label or the scope; a word with ``*`` is a pat
 Steps and devices are not fields here: `selection.narrow` takes the parts of ops that ran there.
 """
 
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import translate
@@ -71,13 +72,14 @@ _TOKEN = re.compile(
 _VALUE = re.compile(rf"{_QUOTED}|{_REGEX}|{_WORD}", re.IGNORECASE)
 _FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "u": re.UNICODE}
 COMPARE: dict[str, Callable[[float, float], bool]] = {
-    "<": lambda one, other: one < other,
-    "<=": lambda one, other: one <= other,
-    ">": lambda one, other: one > other,
-    ">=": lambda one, other: one >= other,
-    "=": lambda one, other: one == other,
-    ":": lambda one, other: one == other,
-    "!=": lambda one, other: one != other,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "=": operator.eq,
+    ":": operator.eq,
+    "==": operator.eq,
+    "!=": operator.ne,
 }
 
 

@@ -26,6 +26,7 @@ COMMANDS = {
     "fusion-report": "what the compiler left unfused in a program, why, and what that costs",
     "whatif": "predict a profile or program after changes: batch, number format, kernels, chip",
     "compare": "compare two reports op by op",
+    "check": "check a profile, program or function against a budget",
     "jax-compare": "compare our FLOP and byte counts with XLA's cost analysis of a JAX function",
     "torch-compare": "compare our FLOP count of a PyTorch function with FlopCounterMode and other counters",
     "chips": "list, show and compare chips; check a machine file",

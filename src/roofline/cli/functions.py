@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+from ..integrations.functions import Shape
 
-Shape = tuple[str, tuple[int, ...]]  # a number format, or none, and sizes
 _SHAPE = re.compile(r"(?:(?P<format>\w+)\[)?(?P<sizes>[\dx, ]*)\]?")
 
 
@@ -33,8 +33,8 @@ def load_function(command: str, name: str) -> Callable[..., Any]:
     sys.path.insert(0, str(Path.cwd()))
     try:
         found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"{command}: {name!r} cannot be loaded: {error}") from None
+    except Exception as error:  # whatever the user's module raises
+        raise UsageError(f"{command}: {name!r} cannot be loaded: {error or type(error).__name__}") from None
     finally:
         sys.path.pop(0)
     if not callable(found):

@@ -96,7 +96,7 @@ def hand_counts(size: int, number: DType) -> tuple[Count, ...]:
 def _compared(function: Callable[..., Any], name: str, shapes: Sequence[Shape], number: DType, theory: Sequence[Count]) -> FormatComparison:
     """Lower and compile a function for the backend at hand and count it every way."""
     jax = require_jax()
-    arguments = [jax.ShapeDtypeStruct(sizes, _jax_format(jax, dtype(fixed) if fixed else number)) for fixed, sizes in shapes]
+    arguments = [jax.ShapeDtypeStruct(sizes, jax_format(jax, dtype(fixed) if fixed else number)) for fixed, sizes in shapes]
     try:
         lowered = jax.jit(function).lower(*arguments)
         compiled = lowered.compile()
@@ -144,10 +144,11 @@ def _product(jax: Any) -> Callable[..., Any]:
     return matmul
 
 
-def _jax_format(jax: Any, number: DType) -> Any:
+def jax_format(jax: Any, number: DType) -> Any:
+    """JAX's dtype of one of our number formats."""
     name = JAX_FORMATS.get(number.name, number.name)
     if not hasattr(jax.numpy, name):
-        raise UsageError(f"jax-compare: JAX has no number format {number}; try bf16, fp16, fp32 or fp8")
+        raise UsageError(f"JAX has no number format {number}; try bf16, fp16, fp32 or fp8")
     return getattr(jax.numpy, name)
 
 

@@ -181,7 +181,7 @@ def torch_format(torch: Any, number: DType) -> Any:
     name = names.get(number.name, number.name)
     found = getattr(torch, name, None)
     if not isinstance(found, torch.dtype):
-        raise UsageError(f"torch-compare: PyTorch has no number format {number}; try bf16, fp16 or fp32")
+        raise UsageError(f"PyTorch has no number format {number}; try bf16, fp16 or fp32")
     return found
 
 

@@ -1,0 +1,141 @@
+"""`roofline check`: whether a profile, program or function keeps its budget."""
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+
+from ..analysis import analyze
+from ..analysis.budgets import check, read_conditions
+from ..analysis.throughput import with_throughput
+from ..baselines import baseline_of
+from ..checking import BudgetCheck, Check, check_text
+from ..dtypes import dtype
+from ..errors import UsageError
+from ..integrations.functions import FRAMEWORKS, report_of_shapes
+from ..machines.detection import DEFAULT_CHIP
+from ..render.export import Row
+from ..report import Report
+from ..sources.baseline_json import read_baseline, write_baseline
+from ..sources.budget_toml import read_budget
+from ..sources.remote import is_remote
+from ..sources.report_json import stored_report
+from ..sources.samples import is_sample
+from .functions import load_function, shape
+from .options import (
+    CHIP_VARIABLE,
+    Parser,
+    chosen_machine,
+    chosen_throughput,
+    is_input,
+    limit_options,
+    machine_options,
+    names_machine,
+    output_options,
+    throughput_options,
+)
+from .output import emit, talk
+from .reading import host_options, read_input
+
+BROKEN, NOT_KNOWN = 3, 2  # exit status
+
+
+def parser() -> Parser:
+    made = Parser(
+        "check",
+        "Check a profile, program or function against a budget: conditions that must all hold. Exit status 0 if they do, 3 with one\n"
+        "line for each that is broken, 2 if one cannot be told (no measured times, no baseline).\n"
+        "INPUT is whatever analyze reads, or a JAX or PyTorch function, which is not run and needs no device.",
+        "roofline check run.xplane.pb --require 'step < 30 ms' --require 'no above-roof'\n"
+        "  roofline check mymodel:layer --args 512x4096 4096x4096 --chip h100 --budget budgets.toml --update\n"
+        "  roofline check program.hlo --require 'hbm of layer*/attn <= 1.1x baseline' --baseline baseline.json",
+    )
+    made.add_argument("input", metavar="INPUT", help="profile, trace, program, table or report; or MODULE:FUNCTION with --args")
+    made.add_argument("--budget", metavar="FILE", help='TOML file with require = ["step < 30 ms", …] and optionally baseline = "FILE"')
+    made.add_argument(
+        "--require", action="append", default=[], metavar="CONDITION", help="a condition: 'peak memory < 70 GB'; may be repeated"
+    )
+    made.add_argument("--baseline", metavar="FILE", help="figures to compare with, as in 'flops == baseline' (default: that of --budget)")
+    made.add_argument("--update", action="store_true", help="write the baseline from this input, then check")
+    function = made.add_argument_group("functions")
+    function.add_argument("--args", nargs="+", default=[], metavar="SHAPE", help="shapes of its arguments: 512x4096, or f32[512,4096]")
+    function.add_argument("--dtype", default="bf16", metavar="FORMAT", help="number format of arguments without one (default bf16)")
+    function.add_argument("--framework", choices=FRAMEWORKS, help="whose function it is (default: that which its module imports)")
+    throughput_options(made)
+    limit_options(made)
+    host_options(made)
+    machine_options(made)
+    output_options(made, figure=False)
+    return made
+
+
+def run(words: Sequence[str]) -> int:
+    args = parser().parse_args(words)
+    texts, file = _budget(args)
+    conditions = read_conditions(texts)
+    report, on_chip = _analysed(args)
+    report = with_throughput(report, chosen_throughput(args))
+    if args.update and file:
+        write_baseline(file, baseline_of(report, conditions))
+        talk(f"wrote {file}")
+    if file and not os.path.exists(file):
+        if needing := [one.text for one in conditions if one.of_baseline]:
+            raise UsageError(f"condition {needing[0]!r} needs the baseline {file}, which does not exist; write it with --update")
+        file = None
+    found = check(report, texts, baseline=read_baseline(file) if file else None, on_chip=on_chip)
+    emit(args, lambda page: _text(found), found, lambda: [_row(one) for one in found.checks])
+    return BROKEN if found.broken else NOT_KNOWN if found.untold else 0
+
+
+def _text(found: BudgetCheck) -> str:
+    """One line for each condition that is broken or cannot be told; where all hold, one for each of them."""
+    return "\n".join(check_text(one) for one in (*found.broken, *found.untold) or found.checks)
+
+
+def _row(one: Check) -> Row:
+    return {
+        "condition": one.condition,
+        "holds": one.holds,
+        "found": one.found,
+        "allowed": one.allowed,
+        "unit": one.unit,
+        "baseline": one.baseline,
+        "message": check_text(one),
+    }
+
+
+def _budget(args: argparse.Namespace) -> tuple[list[str], str | None]:
+    """The conditions of the file and of the options, and the baseline's file."""
+    texts, file = list(args.require), args.baseline
+    if args.budget:
+        kept = read_budget(args.budget)
+        texts, file = [*kept.conditions, *texts], file or str(kept.baseline)
+    if not texts and not args.update:
+        raise UsageError("check: no conditions; give --require 'step < 30 ms' or --budget FILE")
+    if args.update and not file:
+        raise UsageError("check: --update: name the file to write: --baseline FILE")
+    if args.update and file and any(is_input(file, word) for word in (args.input, args.budget) if word):
+        raise UsageError(f"check: --update: {file} is also an input; write the baseline to another file")
+    return texts, file
+
+
+def _analysed(args: argparse.Namespace) -> tuple[Report, Callable[[str], Report] | None]:
+    """The report on the input, and how to get it for another chip where its file does not say."""
+    name = args.input
+    if ":" in name and not (os.path.exists(name) or is_remote(name) or is_sample(name)):
+        return _function(args)
+    if args.args:
+        raise UsageError("check: --args are the shapes of a function's arguments; give MODULE:FUNCTION")
+    if not names_machine(args) and (kept := stored_report(name)) is not None:
+        return kept, None
+    recording = read_input(args, [name], lambda: chosen_machine(args))
+    return analyze(recording, chosen_machine(args, recording.devices)), None
+
+
+def _function(args: argparse.Namespace) -> tuple[Report, Callable[[str], Report]]:
+    shapes, number = [shape(text) for text in args.args], dtype(args.dtype)
+    machine = chosen_machine(args)
+    function = load_function("check", args.input)
+    on = report_of_shapes(args.input, function, shapes, number, args.framework)
+    if not names_machine(args) and not os.environ.get(CHIP_VARIABLE):
+        talk(f"analysed for {DEFAULT_CHIP}; choose another with --chip")
+    return on(machine), on
