@@ -1,13 +1,17 @@
-"""`roofline measure`: measure this computer's CPU."""
+"""`roofline measure`: measure this computer's CPU or GPU."""
 
+import argparse
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from ..errors import UsageError
+from ..machines.catalogue import card as look_up
 from ..machines.catalogue import read_card
 from ..machines.cpu import this_cpu
 from ..machines.cpu_measured import FULL_S, QUICK_S, measure_cpu
-from ..machines.local import FOLDER_VARIABLE, local_file
+from ..machines.gpu_conditions import conditions
+from ..machines.local import FOLDER_VARIABLE, local_file, local_gpu_file
 from ..machines.writing import keep
 from ..render.machines import card_text
 from ..units import show
@@ -17,17 +21,25 @@ from .output import emit, talk
 from .progress import progress
 
 SUFFIX = ".toml"
+FRAMEWORKS = ("torch", "jax")
 
 
 def parser() -> Parser:
     made = Parser(
         "measure",
-        "Measure this computer's CPU: vector rates and matrix products in fp32 and fp64 on one core and all cores,\n"
-        "and the bandwidth of its caches and main memory. The best of many tries counts; measure while nothing else runs.\n"
-        "The result becomes this computer's machine: --chip local, and the default for CPU profiles.",
-        "roofline measure --quick\n  roofline measure -o workstation.toml\n  roofline chips local",
+        "Measure this computer: its GPU where PyTorch or JAX can use one, else its CPU. Measure while nothing else runs.\n"
+        "CPU: vector rates and matrix products in fp32 and fp64 on one core and all cores, caches and main memory.\n"
+        "GPU: matrix products in every number format, in bursts and held for seconds, with random operands and zeros; vector and\n"
+        "transcendental rates; the memory levels that a sweep over working sets shows; launches, synchronisation, copies to the host.\n"
+        "The result becomes this computer's machine: --chip local (CPU, the default for CPU profiles) or --chip local-gpu.\n"
+        "A GPU measurement that was broken off goes on where it stopped when the same command runs again.",
+        "roofline measure --quick\n  roofline measure --device gpu -o h200.toml\n  roofline chips local",
     )
-    made.add_argument("--quick", action="store_true", help=f"measure for {show(QUICK_S, 's')} at most, not for {show(FULL_S, 's')}")
+    made.add_argument(
+        "--quick", action="store_true", help=f"a CPU for {show(QUICK_S, 's')} at most, not for {show(FULL_S, 's')}; a GPU for under 20 s"
+    )
+    made.add_argument("--device", choices=("cpu", "gpu"), help="what to measure (default: the GPU, if PyTorch or JAX can use one)")
+    made.add_argument("--framework", choices=FRAMEWORKS, default="", help="measure the GPU through this one (default: PyTorch, else JAX)")
     made.add_argument("-o", "--output", metavar="FILE.toml", type=_machine_file, help="write a machine file instead of keeping the result")
     output_options(made, figure=False)
     made.epilog = f"{made.epilog}\n\nThe result is kept in ${FOLDER_VARIABLE}, else in the user's data folder."
@@ -36,16 +48,37 @@ def parser() -> Parser:
 
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
-    cpu = this_cpu()
-    with progress("measuring this computer") as tell:
-        card = measure_cpu(cpu, quick=args.quick, tell=tell)
-    path = Path(args.output) if args.output else local_file(cpu)
-    keep(card, path)
+    gpu = args.device == "gpu" or (args.device is None and _has_gpu())
+    path = Path(args.output) if args.output else local_gpu_file() if gpu else local_file(this_cpu())
+    compared = _gpu(args, path) if gpu else _cpu(args, path)
     written = read_card(path)
     machines = (written.machine,)
-    emit(args, lambda page: card_text(written, page), listing(machines), lambda: ceiling_rows(machines))
-    talk(f"wrote {path}" if args.output else f"kept as this computer's machine (--chip local): {path}")
+    emit(args, lambda page: "\n".join([card_text(written, page), *compared]), listing(machines), lambda: ceiling_rows(machines))
+    name = "local-gpu" if gpu else "local"
+    talk(f"wrote {path}" if args.output else f"kept as this computer's machine (--chip {name}): {path}")
     return 0
+
+
+def _cpu(args: argparse.Namespace, path: Path) -> list[str]:
+    with progress("measuring this computer") as tell:
+        keep(measure_cpu(this_cpu(), quick=args.quick, tell=tell), path)
+    return []
+
+
+def _gpu(args: argparse.Namespace, path: Path) -> list[str]:
+    """Measure the GPU; what the result is of the catalogue's chip, in words."""
+    from ..machines.gpu_measured import finish, measure_gpu, standing
+
+    with progress("measuring this GPU") as tell:
+        card = measure_gpu(path, quick=args.quick, framework=args.framework, tell=tell)
+    keep(card, path)
+    finish(path)
+    return ["", *standing(card, look_up(card.extends))] if card.extends else []
+
+
+def _has_gpu() -> bool:
+    """Whether there is a GPU, and a library to measure it with."""
+    return bool(conditions()) and any(find_spec(name) for name in FRAMEWORKS)
 
 
 def _machine_file(name: str) -> str:

@@ -117,6 +117,14 @@ class Attribution(Struct, frozen=True, kw_only=True):
     citations: tuple[str, ...] = ()
 
 
+class Sweep(Struct, frozen=True, kw_only=True):
+    """A point of a measured sweep over working sets: the pattern (``read``, ``write``, ``copy``, ``near``), its bytes, and its B/s."""
+
+    pattern: str
+    bytes: float
+    rate: float
+
+
 class Card(Struct, frozen=True, kw_only=True):
     """A machine and all that is known about it beyond its ceilings."""
 
@@ -137,6 +145,7 @@ class Card(Struct, frozen=True, kw_only=True):
     known_errors: tuple[KnownError, ...] = ()
     excuses: tuple[Excuse, ...] = ()
     attributions: tuple[Attribution, ...] = ()
+    sweep: tuple[Sweep, ...] = ()
 
     def spec(self, name: str) -> str | int | float | None:
         """The value of one entry of its specs, as it was written."""

@@ -22,8 +22,9 @@ from ..errors import MachineError, excerpt
 from ..machine import Machine
 from ..units import BINARY
 from .card import Card
+from .local import GPU_NAME as LOCAL_GPU
 from .local import NAMES as LOCAL
-from .local import local_card
+from .local import local_card, local_gpu_file
 from .reading import build, parse_file
 
 CHIPS = Path(__file__).with_name("chips")
@@ -55,6 +56,10 @@ def card(name: str) -> Card:
     chip = name.removesuffix(DEVICE)
     if chip.lower() in LOCAL:
         return local_card()
+    if chip.lower() == LOCAL_GPU:
+        if not local_gpu_file().is_file():
+            raise MachineError(f"this computer's GPU has not been measured ({LOCAL_GPU}); run: roofline measure --device gpu")
+        return read_card(local_gpu_file())
     if not is_path(chip) or _find(chip)[0]:
         return catalogue_card(name)
     found = read_card(chip)

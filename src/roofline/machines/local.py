@@ -4,6 +4,7 @@ It is never measured here: an analysis gives the same answer every time. A measu
 computers that share a home folder each have their own.
 """
 
+import platform
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from .cpu_estimate import MEASURE, estimate
 from .reading import build, parse_file
 
 FOLDER_VARIABLE = "ROOFLINE_DATA"
+GPU_NAME = "local-gpu"  # this computer's GPU, once it was measured
 NAMES = ("local", "cpu")  # what this computer is called by people and by JAX
 
 
@@ -27,6 +29,11 @@ def data_folder() -> Path:
 def local_file(cpu: Cpu) -> Path:
     """Where the measurement of a CPU is kept."""
     return data_folder() / "machines" / f"{cpu.name}-{cpu.cores}-cores-{cpu.threads}-threads.toml"
+
+
+def local_gpu_file() -> Path:
+    """Where the measurement of this computer's GPU is kept; computers that share a home folder have one each."""
+    return data_folder() / "machines" / f"gpu-{platform.node() or 'here'}.toml"
 
 
 def local_card(cpu: Cpu | None = None) -> Card:

@@ -10,11 +10,11 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from ..errors import MachineError
+from ..errors import MachineError, UnitError
 from ..machine import LAUNCH_LATENCY_S, Capacity, Ceiling, Figure, Limit, Machine
 from ..units import parse, show
 from . import figures
-from .card import Attribution, Card, Names, Spec, Sustained
+from .card import Attribution, Card, Names, Spec, Sustained, Sweep
 from .figures import Found
 from .limits import limits_for
 from .table import Table
@@ -27,7 +27,7 @@ _KEYS = (
     *("schema", "extends", "name", "title", "vendor", "kind", "arch", "year", "family", "usual", "devices", "cores", "scope"),
     "matrix_unit",
     *("aliases", "names", "notes", "launch_latency", "launch_floor", "specs", "compute", "memory", "link", "power", "sustained", "limit"),
-    *("disagreement", "exception", "conditions"),
+    *("disagreement", "exception", "conditions", "sweep"),
 )
 
 
@@ -95,6 +95,7 @@ def build(table: Table, base: Card | None = None) -> Card:
             *(figures.excuse(each) for each in table.tables("exception")),
         ),
         attributions=tuple(_attributions(table)),
+        sweep=tuple(_sweep(table)),
     )
     return replace(card, machine=replace(card.machine, limits=_limits(table, card)))
 
@@ -145,6 +146,18 @@ def _conditions(table: Table) -> tuple[tuple[str, str], ...]:
     """Those of a measurement, which are its file's own."""
     inner = table.table("conditions")
     return tuple((name, inner.text(name)) for name in inner.data) if inner else ()
+
+
+def _sweep(table: Table) -> Iterator[Sweep]:
+    """The points of a measured sweep: for each pattern its working sets, each with its rate (``"16 MiB at 7.1 TB/s"``)."""
+    inner = table.table("sweep")
+    for pattern in inner.data if inner else ():
+        for words in inner.texts(pattern):  # type: ignore[union-attr]
+            size, _, rate = words.partition(" at ")
+            try:
+                yield Sweep(pattern=pattern, bytes=parse(size, "B"), rate=parse(rate, "B/s"))
+            except UnitError as error:
+                raise inner.error(pattern, f"{error}; write a point like '16 MiB at 7.1 TB/s'") from None  # type: ignore[union-attr]
 
 
 def _latency(table: Table, old: Machine | None) -> float:

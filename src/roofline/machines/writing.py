@@ -8,7 +8,7 @@ from ..errors import OutputError
 from ..machine import Capacity, Ceiling, Figure
 from ..output_files import write_file
 from ..units import show
-from .card import Card, Sustained
+from .card import Card, Spec, Sustained, Sweep
 from .reading import SCHEMA
 
 DIGITS = 6
@@ -19,11 +19,22 @@ def machine_toml(card: Card) -> str:
     machine = card.machine
     held = {each.level.name: each for each in machine.capacities}
     lines = [f"schema = {_text(SCHEMA)}", f"name = {_text(machine.name)}", f"title = {_text(machine.title)}"]
+    lines += [f"extends = {_text(card.extends)}"] if card.extends else []
     lines += [f"{key} = {_text(text)}" for key in ("vendor", "kind", "arch") if (text := getattr(machine, key))]
-    lines += [f"cores = {machine.cores}", f"launch_latency = {_text(show(machine.launch_latency_s, 's', DIGITS))}"]
+    lines += [f"cores = {machine.cores}"] if not card.extends else []
+    lines += [f"launch_latency = {_text(show(machine.launch_latency_s, 's', DIGITS))}"]
+    if machine.launch_floor_s is not None:
+        lines += [f"launch_floor = {_text(show(machine.launch_floor_s, 's', DIGITS))}"]
     lines += [f"notes = [{', '.join(map(_text, machine.notes))}]"] if machine.notes else []
     if machine.conditions:
         lines += ["", "[conditions]", *(f"{_text(name)} = {_text(value)}" for name, value in machine.conditions)]
+    if card.specs:
+        lines += ["", "[specs]", *(f"{_text(each.name)} = {{ {_spec(each)} }}" for each in card.specs)]
+    if card.sweep:
+        lines += ["", "[sweep]"]
+        for pattern in dict.fromkeys(each.pattern for each in card.sweep):
+            points = (each for each in card.sweep if each.pattern == pattern)
+            lines += [f"{_text(pattern)} = [", *(f"    {_text(_point(each))}," for each in points), "]"]
     for ceiling in machine.ceilings:
         resource = ceiling.resource
         kind, key = ("compute", "resource") if resource.is_compute else ("link", "resource") if resource.is_link else ("memory", "level")
@@ -49,6 +60,15 @@ def _rate(ceiling: Ceiling) -> Iterable[str]:
         yield "others = ["
         yield from (f"    {{ {_other(other, per)} }}," for other in ceiling.others)
         yield "]"
+
+
+def _spec(each: Spec) -> str:
+    value = _text(each.value) if isinstance(each.value, str) else str(each.value)
+    return ", ".join((f"value = {value}", f"provenance = {_text(each.provenance)}", *_said(each.citation, each.note)))
+
+
+def _point(each: Sweep) -> str:
+    return f"{each.bytes:.0f} B at {show(each.rate, 'B/s', DIGITS)}"
 
 
 def _other(other: Figure, per: str) -> str:

@@ -1,0 +1,294 @@
+"""A GPU measured: the answers of its experiments as a machine file's card, on top of the catalogue's chip."""
+
+import math
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..errors import MachineError
+from ..machine import Capacity, Ceiling, Figure, Machine
+from ..resource import HBM, Resource
+from ..units import percent, show
+from ..workload import Device, Hardware
+from .card import Card, Spec, Sustained, Sweep
+from .catalogue import catalogue_card
+from .detection import of_device
+from .gpu_plan import BIG, LAUNCHES, SMALL, Tell, plan, rates, run_plan
+from .gpu_worker_process import Kept, Worker
+from .measurement import spread_of
+from .plateaus import plateaus
+
+NAME = "measured"
+ABOVE = 1.01  # times the datasheet, from where a note explains
+INNER = ("l2", "l1")  # levels in front of main memory, the outermost first
+NEAR = 1.3  # times the L2's rate, from where a core's own reads are those of its own cache
+
+
+def measure_gpu(target: Path, *, quick: bool = False, kind: str = "gpu", framework: str = "", tell: Tell = lambda d, t: None) -> Card:
+    """The GPU of this computer, measured now; finished experiments are kept beside ``target`` until `finish`."""
+    began = time.monotonic()
+    with Worker(kind, framework) as worker:
+        kept = Kept(target, {"quick": quick, **worker.device})
+        resumed = len(kept.answers)
+        found = run_plan(worker, kept, plan(worker.device, quick), tell)
+        device = worker.device
+    said = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "device": str(device["device"]),
+        "libraries": ", ".join(str(device[key]) for key in ("framework", "libraries") if key in device)
+        + (f", Triton {device['triton']}" if "triton" in device else ""),
+        **{name: value for name, value in found["conditions"].items() if name not in ("power", "clock")},
+        **{f"{name} under load": found["under load"][name] for name in ("clock", "power", "temperature") if name in found["under load"]},
+        "operands": "random (normal); zeros beside them",
+        "duration": show(time.monotonic() - began, "s", 3) + (f", {resumed} experiments from an earlier run" if resumed else ""),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
+    return gpu_card(device, found["answers"], said)
+
+
+def finish(target: Path) -> None:
+    """The machine file is written: what was kept for another try is no longer needed."""
+    Kept(target, {}).forget()
+
+
+def chip_of(device: Mapping[str, Any]) -> Machine | None:
+    """The catalogue's chip with the device's name, cores and memory."""
+    hardware = Hardware(cores=device.get("cores"), memory_bytes=device.get("memory"), capability=device.get("capability", ""))
+    try:
+        return of_device(Device(id=0, name=str(device["device"]), hardware=hardware)) if "memory" in device else None
+    except MachineError:
+        return None
+
+
+def gpu_card(device: Mapping[str, Any], answers: Mapping[str, Any], conditions: Mapping[str, str]) -> Card:
+    """What was measured, as a card that extends the catalogue's chip where that is known."""
+    chip = chip_of(device)
+    ceilings, sustained = _products(answers, chip)
+    ceilings += _vectors(answers)
+    sustained = [_fitted(each, ceilings) for each in sustained]
+    levels, capacities = _memories(device, answers)
+    ceilings += levels
+    ceilings += _host(answers, chip)
+    if not any(each.resource == HBM for each in ceilings):
+        raise MachineError("the device could not be measured: no bandwidth of its memory was found")
+    floors = [median(found["seconds"]) for kind in SMALL for _, found in rates(answers, f"small/{kind}")]
+    graph = next((median(found["seconds"]) for _, found in rates(answers, "launch/graph")), None)
+    extends = chip.name if chip and _in_catalogue(chip.name) else ""
+    title = f"{chip.title if chip else conditions['device']}, measured"
+    machine = Machine(
+        name=f"{extends or 'gpu'}-{NAME}",
+        title=title,
+        kind=chip.kind if chip else "gpu",
+        vendor=chip.vendor if chip else "",
+        arch=chip.arch if chip else "",
+        ceilings=tuple(ceilings),
+        capacities=tuple(capacities),
+        cores=1,
+        launch_floor_s=median(floors) if floors else None,
+        notes=tuple(_notes(ceilings, chip, answers, conditions)),
+        conditions=tuple(conditions.items()),
+    )
+    machine = replace(machine, launch_latency_s=graph) if graph else machine
+    sweep = tuple(Sweep(pattern=p, bytes=s, rate=r) for p in ("read", "write", "copy", "near") for s, r in swept(answers, p))
+    return Card(machine=machine, where=machine.name, extends=extends, sustained=tuple(sustained), specs=tuple(_specs(answers)), sweep=sweep)
+
+
+def _in_catalogue(name: str) -> bool:
+    try:
+        return catalogue_card(name).machine.name == name
+    except MachineError:
+        return False
+
+
+def swept(answers: Mapping[str, Any], pattern: str) -> list[tuple[float, float]]:
+    """The sweep of a pattern: bytes of the working set, and the median rate."""
+    return sorted((float(found["bytes"]), median(found["rates"])) for _, found in rates(answers, f"stream/{pattern}/"))
+
+
+def _ceiling(resource: str, found: Mapping[str, Any], note: str = "", others: Sequence[Figure] = ()) -> Ceiling:
+    spread = spread_of(found["rates"])
+    cited = f"{found['how']}: 95th percentile of {len(found['rates']):,}"
+    return Ceiling(
+        resource=Resource(resource), rate=spread.p95, provenance="measured", citation=cited, note=note, spread=spread, others=tuple(others)
+    )
+
+
+def _products(answers: Mapping[str, Any], chip: Machine | None) -> tuple[list[Ceiling], list[Sustained]]:
+    """The roof of the matrix unit in each format, from bursts of random operands, with zeros beside it, and held rates below it."""
+    ceilings: list[Ceiling] = []
+    lower: list[Sustained] = []
+    for rest, found in rates(answers, "product/"):
+        number, mode, values = rest.split("/")
+        known = chip.resolve(f"matrix/{number}") if chip else None
+        resource = known.resource if known else Resource(f"matrix/{number}")
+        rate = spread_of(found["rates"])
+        if (mode, values) == ("burst", "random") and resource.unit == "matrix":
+            zeros = [
+                Figure(spread_of(other["rates"]).p50, f"{other['how']}: median", "zeros take less power")
+                for key in (f"{number}/burst/zeros", f"{number}/held/zeros")
+                for _, other in rates(answers, f"product/{key}")
+            ]
+            ceilings.append(_ceiling(resource.name, found, others=zeros))
+        elif values == "random":  # held, or on the vector unit
+            what = f"{number} products {'held' if mode == 'held' else 'in bursts'}"
+            limit = "held" if mode == "held" else "matrix product"
+            limit = f"matrix product, {limit}" if mode == "held" and resource.unit != "matrix" else limit
+            note = f"p5 {show(rate.p5, 'FLOP/s', 4)}, p50 {show(rate.p50, 'FLOP/s', 4)}, p95 {show(rate.p95, 'FLOP/s', 4)}"
+            lower.append(
+                Sustained(what=what, rate=rate.p50, per="FLOP/s", resource=resource, limit=limit, citation=found["how"], note=note)
+            )
+    return ceilings, lower
+
+
+def _fitted(each: Sustained, ceilings: Sequence[Ceiling]) -> Sustained:
+    """With its share of the measured roof; without one where it is above that."""
+    roof = next((ceiling for ceiling in ceilings if ceiling.resource == each.resource), None)
+    share = each.rate / roof.rate if roof else None
+    return replace(each, fraction=share if share and share <= 1 else None)
+
+
+def _vectors(answers: Mapping[str, Any]) -> list[Ceiling]:
+    return [_ceiling(f"vector/{number}", found) for number, found in rates(answers, "vector/")]
+
+
+def _memories(device: Mapping[str, Any], answers: Mapping[str, Any]) -> tuple[list[Ceiling], list[Capacity]]:
+    """The levels that the sweep of reads shows: main memory, and the caches in front of it."""
+    levels = list(plateaus(swept(answers, "read")))
+    if not levels:
+        return [], []
+    streams = dict(rates(answers, "stream/"))
+    ceilings = [_main_memory(streams)]
+    capacities = [_capacity("hbm", device["memory"], "as the driver reports")] if device.get("memory") else []
+    for name, level in zip(INNER, reversed(levels[:-1]), strict=False):
+        inside = _at(streams, "read", level.first, level.last)
+        others = [
+            Figure(spread_of(best["rates"]).p50, f"{best['how']} of {show(best['bytes'], 'B', 3)}", "a slower pattern")
+            for pattern in ("write", "copy")
+            if (best := _fastest(_at(streams, pattern, level.first, level.last)))
+        ]
+        note = f"plateau from {show(level.first, 'B', 3)} to {show(level.last, 'B', 3)}"
+        ceilings.append(_ceiling(name, _joined(inside, level.rate), note, others))
+        driver = [Figure(float(device["l2"]), "the driver", "its L2 size")] if name == "l2" and device.get("l2") else []
+        capacities.append(replace(_capacity(name, level.holds, "where the sweep leaves its plateau"), others=tuple(driver)))
+    l2 = next((each for each in ceilings if each.resource.name == "l2"), None)
+    near = plateaus(swept(answers, "near"))
+    if near and l2 and near[0].rate > NEAR * l2.rate and not any(each.resource.name == "l1" for each in ceilings):
+        inside = _at(streams, "near", near[0].first, near[0].last)
+        ceilings.append(_ceiling("l1", _joined(inside, near[0].rate), f"plateau up to {show(near[0].last, 'B', 3)}, of all cores"))
+        if near[0].holds:
+            capacities.append(_capacity("l1", near[0].holds, "where the sweep leaves its plateau, of all cores"))
+    return ceilings, capacities
+
+
+def _main_memory(streams: Mapping[str, Any]) -> Ceiling:
+    """Main memory: its fastest pattern over working sets that no cache holds, with the others and copies by size beside it."""
+    largest = max(found["bytes"] for found in streams.values())
+    big = [found for rest, found in streams.items() if not rest.startswith("near") and found["bytes"] >= min(BIG, largest) * 0.99]
+    best = _fastest(big)
+    assert best is not None
+    others = []
+    for rest, found in streams.items():
+        pattern = rest.partition("/")[0]
+        if found is not best and (pattern == "copy" or (found in big and pattern != "near")):
+            others.append(Figure(spread_of(found["rates"]).p50, f"{found['how']} of {show(found['bytes'], 'B', 3)}: median", pattern))
+    return _ceiling("hbm", {**best, "how": f"{best['how']} of {show(best['bytes'], 'B', 3)}"}, "bytes read and written", others)
+
+
+def _at(streams: Mapping[str, Any], pattern: str, first: float, last: float) -> list[dict[str, Any]]:
+    return [found for rest, found in streams.items() if rest.startswith(pattern + "/") and first <= found["bytes"] <= last]
+
+
+def _fastest(found: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    return max(found, key=lambda each: median(each["rates"]), default=None)
+
+
+def _joined(found: Sequence[Mapping[str, Any]], rate: float) -> dict[str, Any]:
+    """The tries of all sizes on a plateau, those of its rate and above."""
+    near = [each for each in found if median(each["rates"]) >= rate] or list(found)
+    return {"rates": [each for one in near for each in one["rates"]], "how": found[0]["how"]}
+
+
+def _capacity(level: str, size: float | None, how: str) -> Capacity:
+    return Capacity(level=Resource(level), bytes=float(size or 0), provenance="measured", citation=how)
+
+
+def _host(answers: Mapping[str, Any], chip: Machine | None) -> list[Ceiling]:
+    """Copies to and from the host over PCIe: the faster direction from pinned memory, the rest beside it."""
+    found = [each for _, each in rates(answers, "host/")]
+    best = _fastest(found)
+    if best is None:
+        return []
+    others = [Figure(spread_of(each["rates"]).p50, f"{each['how']}: median") for each in found if each is not best]
+    known = chip.ceiling("pcie") if chip else None
+    made = _ceiling("pcie", best, "one direction", others)
+    return [replace(made, count=known.count) if known else made]
+
+
+def _specs(answers: Mapping[str, Any]) -> list[Spec]:
+    """Launches, synchronisation and the smallest ops: times, which are no ceilings."""
+    words = {
+        "graph": "null kernel in a graph",
+        "stream": "null kernel launched alone",
+        "sync": "synchronisation",
+        "round trip": "launch and synchronisation",
+    }
+    specs = []
+    keys = [*((f"launch/{kind}", words[kind]) for kind in LAUNCHES), *((f"small/{kind}", f"smallest {kind}") for kind in SMALL)]
+    for key, name in keys:
+        for _, found in rates(answers, key):
+            spread = spread_of(found["seconds"])
+            note = f"p5 {show(spread.p5, 's', 3)}, p95 {show(spread.p95, 's', 3)}"
+            specs.append(Spec(name=name, value=show(spread.p50, "s", 4), provenance="measured", citation=found["how"], note=note))
+    return specs
+
+
+def _notes(ceilings: Sequence[Ceiling], chip: Machine | None, answers: Mapping[str, Any], conditions: Mapping[str, str]) -> list[str]:
+    """What a reader should know: the day, rates above the datasheet, and what could not be measured."""
+    notes = [f"{conditions['device']}, measured on {conditions['date'].partition('T')[0]}"]
+    for each in ceilings:
+        paper = chip.ceiling(each.resource) if chip else None
+        if paper and paper.provenance != "measured" and each.rate > ABOVE * paper.rate:
+            notes.append(
+                f"{each.resource} is measured at {percent(each.rate / paper.rate)} of the catalogue's "
+                f"{show(paper.rate, each.resource.per)}: kept as measured; the datasheet assumes a lower clock, "
+                "or a cache held part of the data"
+            )
+    lacking = [key for key, found in answers.items() if "absent" in found and key.endswith("burst/random")]
+    if lacking:
+        notes.append(f"no products here in {', '.join(key.split('/')[1] for key in lacking)}")
+    return notes
+
+
+def standing(card: Card, base: Card) -> list[str]:
+    """How this card compares with the catalogue's chip, and with what others measured on such chips.
+
+    ``base`` is the chip's own card.
+    """
+    lines = []
+    for each in card.machine.ceilings:
+        paper = base.machine.ceiling(each.resource)
+        if paper is None or not math.isfinite(paper.rate) or not paper.rate:
+            continue
+        share = each.rate / (paper.peak or paper.rate)
+        typical = [
+            known.rate / (paper.peak or paper.rate)
+            for known in base.sustained
+            if known.resource == each.resource and known.rate <= (paper.peak or paper.rate) * (paper.count or 1)
+        ]
+        words = f"{each.resource}: {percent(share)} of the catalogue's {show(paper.peak or paper.rate, each.resource.per, 4)}"
+        held = next((one for one in card.sustained if one.resource == each.resource and one.limit == "held"), None)
+        if held:
+            words += f" in bursts, {percent(held.rate / paper.rate)} held"
+        if typical:
+            low, high = min(typical), max(typical)
+            said = percent(low) if high - low < 0.005 else f"{percent(low)} to {percent(high)}"
+            words += f"; others measured {said}"
+        lines.append(words)
+    return lines

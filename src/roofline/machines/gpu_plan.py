@@ -1,0 +1,117 @@
+"""The experiments that measure a GPU, in order, the most needed first, and the run through them."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ..units import parse
+from .gpu_conditions import conditions
+from .gpu_worker_process import Kept, Worker
+
+FORMATS = ("bf16", "fp16", "tf32", "fp8", "int8", "fp32", "fp64", "fp4")
+SIDES = (4096, 8192)
+TILE = (128, 256)  # of the result, that a core of a GPU works on
+SMALLEST, LARGEST = parse("1 MiB", "B"), parse("4 GiB", "B")
+NEAREST = parse("256 KiB", "B")
+STEPS = 2  # sizes for each doubling
+SHARE = 16  # of the memory, that a working set may have
+BIG = parse("1 GiB", "B")  # working sets that no cache holds
+SMALL = ("product", "add", "norm")
+LAUNCHES = ("graph", "stream", "sync", "round trip")
+
+Plan = dict[str, dict[str, Any]]
+Tell = Callable[[int, int], None]
+
+
+def plan(device: Mapping[str, Any], quick: bool) -> Plan:
+    """Every experiment by its key, with what the worker needs to know."""
+    found: Plan = {}
+    is_gpu = "memory" in device
+    for number in FORMATS:
+        burst: dict[str, Any] = {"name": "product", "number": number, "shapes": shapes(device["cores"]) if is_gpu else [[256, 256, 256]]}
+        if quick:
+            burst |= {"shapes": burst["shapes"][-2:], "layout": "NT"}
+        found[f"product/{number}/burst/random"] = {**burst, "seconds": 0.2 if quick else 0.8}
+        if not quick or number == FORMATS[0]:
+            found[f"product/{number}/held/random"] = {**burst, "seconds": 1.0 if quick else 3.0, "held": True}
+            found[f"product/{number}/burst/zeros"] = {**burst, "seconds": 0.2 if quick else 0.5, "zeros": True}
+        if not quick:
+            found[f"product/{number}/held/zeros"] = {**burst, "seconds": 1.5, "held": True, "zeros": True}
+    largest = min(LARGEST, device.get("memory", parse("256 MiB", "B")) / SHARE)
+    for pattern, steps, first in (("read", STEPS, SMALLEST), ("write", 1, SMALLEST), ("copy", 1, SMALLEST), ("near", STEPS, NEAREST)):
+        last = largest if pattern != "near" else min(largest, parse("64 MiB", "B"))
+        for size in sizes(first, last, steps):
+            big = size >= BIG
+            seconds = (0.2 if big else 0.03) / (4 if quick else 1)
+            request = {"name": "stream", "pattern": pattern, "size": size, "seconds": seconds, "few_kernels": quick}
+            found[f"stream/{pattern}/{size}"] = request
+    brief = 0.05 if quick else 0.4
+    for number in ("fp32", "fp64", "transcendental"):
+        found[f"vector/{number}"] = {"name": "vector", "number": number, "seconds": brief}
+    for kind in LAUNCHES:
+        found[f"launch/{kind}"] = {"name": "launch", "kind": kind, "seconds": brief}
+    for kind in SMALL:
+        found[f"small/{kind}"] = {"name": "small", "kind": kind, "seconds": brief}
+    for direction in ("in", "out"):
+        for pinned in (True, False):
+            words = f"host/{direction}/{'pinned' if pinned else 'pageable'}"
+            found[words] = {"name": "host", "direction": direction, "pinned": pinned, "seconds": brief / 2}
+    if device.get("count", 1) > 1:
+        found["peer"] = {"name": "peer", "seconds": brief}
+    return found
+
+
+def shapes(cores: int) -> list[list[int]]:
+    """Products to try, the smallest first: cubes, and those whose tiles are whole waves over the cores."""
+    wide = max(part for part in range(1, math.isqrt(cores) + 1) if cores % part == 0)
+    tall = cores // wide
+    m, n = (TILE[0] * tall, TILE[1] * wide) if tall <= 4 * wide else (TILE[0] * cores, TILE[1])
+    scale = max(1, round(SIDES[1] / max(m, n)))
+    waves = [[m * scale, n * scale, side] for side in SIDES]
+    return sorted([*([side] * 3 for side in SIDES), *waves], key=math.prod)
+
+
+def sizes(first: float, last: float, steps: int) -> list[int]:
+    """Sizes from the first to the last, so many for each doubling."""
+    count = int(math.log2(last / first) * steps + 0.5)
+    return [int(first * 2 ** (step / steps)) for step in range(count + 1)]
+
+
+def run_plan(worker: Worker, kept: Kept, wanted: Plan, tell: Tell) -> dict[str, Any]:
+    """The answers of all experiments, those kept included; ``conditions`` has what the driver said before and while it worked."""
+    before = conditions()
+    under_load: dict[str, str] = {}
+    for done, (key, request) in enumerate(wanted.items()):
+        if key not in kept.answers and (reason := _lacking(key, kept.answers)):
+            kept.add(key, {"absent": reason})
+        elif key not in kept.answers:
+            worker.ask(_settled(key, request, kept.answers))
+            if key.startswith("product/") and "held" in key and not under_load:
+                under_load = conditions()
+            kept.add(key, worker.answer())
+        tell(done + 1, len(wanted))
+    return {"conditions": before, "under load": under_load, "answers": dict(kept.answers)}
+
+
+def _settled(key: str, request: Mapping[str, Any], answers: Mapping[str, Any]) -> dict[str, Any]:
+    """The request; of products after the first burst in a format, with the shape that was the best then."""
+    settled = dict(request)
+    kind, _, rest = key.partition("/")
+    if kind == "product" and not rest.endswith("/burst/random"):
+        number = rest.partition("/")[0]
+        if shape := answers.get(f"product/{number}/burst/random", {}).get("shape"):
+            settled |= {"shapes": [shape], "layout": answers[f"product/{number}/burst/random"].get("layout")}
+    return settled
+
+
+def _lacking(key: str, answers: Mapping[str, Any]) -> str:
+    """Why there is no use in asking: the device has no products in this format."""
+    kind, number, *_ = (*key.split("/"), "")
+    return str(answers.get(f"product/{number}/burst/random", {}).get("absent", "")) if kind == "product" else ""
+
+
+def rates(answers: Mapping[str, Any], start: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The answers whose key starts so, with the rest of their keys, where the device could do them."""
+    for key, found in answers.items():
+        if key.startswith(start) and "absent" not in found:
+            yield key.removeprefix(start), found

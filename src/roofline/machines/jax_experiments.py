@@ -1,0 +1,211 @@
+"""Experiments on an accelerator through JAX, where PyTorch is not installed: TPUs, and GPUs with JAX alone.
+
+JAX has no events, so a try is several calls that are sent off together, by the host's clock from the first to the end of the last.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..units import parse
+
+TRY_S = parse("5 ms", "s")
+MOST_CALLS, FEW, BURST, WARM_UP = 1000, 3, 8, 2
+REST_S = parse("120 ms", "s")
+CHAIN, CHAINED = 128, 1 << 20  # operations on each of so many elements
+COPY = int(parse("256 MiB", "B"))
+WORD = 4
+DTYPES = {"fp64": "float64", "fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn"}
+PRECISION = {"fp32": "highest", "tf32": "tensorfloat32"}
+
+Work = Callable[[], Any]
+CONFIG: Any = jax.config  # these three have no types in JAX
+WAIT: Callable[[Any], Any] = jax.block_until_ready
+KEEP_APART: Callable[[Any], Any] = jax.lax.optimization_barrier
+
+
+class JaxDevice:
+    """The first device of JAX: a GPU or TPU, or the CPU where that is wanted."""
+
+    def __init__(self, kind: str) -> None:
+        found = [each for each in jax.devices() if (each.platform == "cpu") == (kind == "cpu")]
+        if not found:
+            raise RuntimeError("no accelerator that JAX can use")
+        CONFIG.update("jax_enable_x64", True)
+        self.device = found[0]
+        self.count = len(found)
+
+    def describe(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"framework": f"jax {jax.__version__}", "device": self.device.device_kind, "count": self.count}
+        found["cores"] = getattr(self.device, "core_count", None) or 1
+        stats = self.device.memory_stats() or {} if self.device.platform != "cpu" else {}
+        if "bytes_limit" in stats:
+            found["memory"] = stats["bytes_limit"]
+        if self.device.platform != "cpu" and hasattr(self.device, "compute_capability"):
+            found["capability"] = str(self.device.compute_capability)
+        return found
+
+    def run(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
+        """One experiment by its name."""
+        experiments: dict[str, Callable[..., dict[str, Any]]] = {
+            "product": self.product,
+            "stream": self.stream,
+            "vector": self.vector,
+            "launch": self.launch,
+            "small": self.small,
+            "host": self.host,
+        }
+        if name not in experiments:
+            raise RuntimeError("not measured through JAX")
+        with jax.default_device(self.device):
+            return experiments[name](**request)
+
+    def each(self, work: Work, tries: int, calls: int) -> list[float]:
+        """The seconds of a call in each of some tries of many calls."""
+        times = []
+        for _ in range(tries):
+            began = time.perf_counter()
+            results = [work() for _ in range(calls)]
+            WAIT(results[-1])
+            times.append((time.perf_counter() - began) / calls)
+        return times
+
+    def _calls(self, work: Work) -> int:
+        self.each(work, 1, WARM_UP)
+        return max(1, min(MOST_CALLS, round(TRY_S / min(self.each(work, FEW, 1)))))
+
+    def _for(self, work: Work, seconds: float, rest_s: float = 0.0) -> list[float]:
+        """Tries for so many seconds, a few at least, each after a rest."""
+        calls, times, end = self._calls(work), list[float](), time.monotonic() + seconds
+        while len(times) < FEW or time.monotonic() < end:
+            time.sleep(rest_s)
+            times += self.each(work, 1, calls)
+        return times
+
+    def product(
+        self,
+        number: str,
+        shapes: Sequence[Sequence[int]],
+        seconds: float,
+        held: bool = False,
+        zeros: bool = False,
+        layout: str | None = None,
+    ) -> dict[str, Any]:
+        """FLOP/s of products in a number format, of the best shape."""
+        if number not in (*DTYPES, "int8"):
+            raise RuntimeError(f"{number}: no products in this format through JAX")
+        best: tuple[float, Work, Sequence[int]] | None = None
+        for shape in shapes:
+            work = self._product(number, shape, zeros)
+            calls = self._calls(work)
+            rate = 2.0 * shape[0] * shape[1] * shape[2] / min(self.each(work, FEW, calls))
+            if best is None or rate > best[0]:
+                best = rate, work, shape
+        assert best is not None
+        _, work, (m, n, k) = best
+        times = self._for(work, seconds, 0.0 if held else REST_S)
+        times = times[len(times) // 2 :] if held else times
+        how = f"{m} x {k} by {k} x {n} products, {'zeros' if zeros else 'random operands'}, {'held' if held else 'in bursts'}"
+        return {"rates": [2.0 * m * n * k / each for each in times], "how": how, "shape": [m, n, k]}
+
+    def _product(self, number: str, shape: Sequence[int], zeros: bool) -> Work:
+        m, n, k = shape
+        dtype = jnp.dtype(DTYPES.get(number, number))
+        keys = jax.random.split(jax.random.key(0))
+
+        def operand(key: Any, rows: int, columns: int) -> Any:
+            if zeros:
+                return jnp.zeros((rows, columns), dtype)
+            if number == "int8":
+                return jax.random.randint(key, (rows, columns), -8, 8, dtype)
+            return jax.random.normal(key, (rows, columns), jnp.float32).astype(dtype)
+
+        left, right = operand(keys[0], m, k), operand(keys[1], k, n)
+        wide = {"int8": jnp.int32, "fp8": jnp.bfloat16}.get(number, dtype)
+        run = jax.jit(lambda a, b: jnp.matmul(a, b, precision=PRECISION.get(number), preferred_element_type=wide))
+        return lambda: run(left, right)
+
+    def stream(self, pattern: str, size: int, seconds: float, few_kernels: bool = False) -> dict[str, Any]:
+        """B/s of reading, writing or copying so many bytes."""
+        if pattern == "near":
+            raise RuntimeError("not measured through JAX")
+        words = max(1, size // WORD // (2 if pattern == "copy" else 1))
+        source = jnp.ones(words, jnp.float32)
+        runs = {
+            "read": jax.jit(lambda x: x.sum()),
+            "write": jax.jit(lambda x: jnp.full((words,), x[0])),
+            "copy": jax.jit(lambda x: x + 1),
+        }
+        run = runs[pattern]
+        moved = WORD * words * (2 if pattern == "copy" else 1)
+        times = self._for(lambda: run(source), seconds)
+        return {"rates": [moved / each for each in times], "how": {"write": "fill"}.get(pattern, pattern), "bytes": moved}
+
+    def vector(self, number: str, seconds: float) -> dict[str, Any]:
+        """FLOP/s of multiply-adds in a chain that the compiler makes one kernel of, or exponentials a second."""
+        special = number == "transcendental"
+
+        def chain(x: Any) -> Any:
+            for _ in range(CHAIN):
+                x = jnp.exp2(-x) if special else x * x + x
+            return x
+
+        run = jax.jit(chain)
+        source = jnp.full((CHAINED,), 0.5, DTYPES["fp32" if special else number])
+        times = self._for(lambda: run(source), seconds)
+        what = "base-2 exponentials" if special else "multiply-adds"
+        done = float(CHAINED * CHAIN * (1 if special else 2))
+        return {"rates": [done / each for each in times], "how": f"{CHAIN} {what} on each element, one kernel"}
+
+    def launch(self, kind: str, seconds: float) -> dict[str, Any]:
+        """Seconds of the smallest program, sent off with others (``stream``), or alone and waited for (``round trip``)."""
+        if kind not in ("stream", "round trip"):
+            raise RuntimeError("not measured through JAX")
+        run, value = jax.jit(lambda x: x + 1), jnp.zeros(())
+        calls = MOST_CALLS if kind == "stream" else 1
+        self.each(lambda: run(value), 1, WARM_UP)
+        times, end = list[float](), time.monotonic() + seconds
+        while len(times) < FEW or time.monotonic() < end:
+            times += self.each(lambda: run(value), 1, calls)
+        return {"seconds": times, "how": f"the smallest program, {calls} at a time"}
+
+    def small(self, kind: str, seconds: float) -> dict[str, Any]:
+        """Seconds of the smallest ops of a kind, many in one program."""
+        rows, columns, ops = 16, 256, 50
+        left, square = jnp.ones((rows, columns), jnp.bfloat16), jnp.ones((columns, columns), jnp.bfloat16)
+        steps: dict[str, Callable[[Any], Any]] = {
+            "product": lambda x: x @ square,
+            "add": lambda x: KEEP_APART(x + left),
+            "norm": lambda x: KEEP_APART(x - x.mean(-1, keepdims=True)),
+        }
+
+        def chain(x: Any) -> Any:
+            for _ in range(ops):
+                x = steps[kind](x)
+            return x
+
+        run = jax.jit(chain)
+        return {"seconds": [each / ops for each in self._for(lambda: run(left), seconds)], "how": f"{ops} of them in one program"}
+
+    def host(self, direction: str, pinned: bool, seconds: float) -> dict[str, Any]:
+        """B/s of a copy from the host or to it."""
+        if pinned or self.device.platform == "cpu":
+            raise RuntimeError("not measured through JAX")
+        import numpy
+
+        here = numpy.ones(COPY, numpy.uint8)
+        there = jax.device_put(here, self.device)
+        times, end = list[float](), time.monotonic() + seconds
+        while len(times) < FEW or time.monotonic() < end:
+            fresh = there + 0 if direction == "out" else there  # an array keeps its copy on the host
+            WAIT(fresh)
+            began = time.perf_counter()
+            if direction == "in":
+                WAIT(jax.device_put(here, self.device))
+            else:
+                numpy.asarray(fresh)
+            times.append(time.perf_counter() - began)
+        return {"rates": [COPY / each for each in times], "how": f"copies {'from' if direction == 'in' else 'to'} pageable host memory"}

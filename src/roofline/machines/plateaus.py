@@ -1,0 +1,76 @@
+"""Plateaus of a sweep over working-set sizes: the memory levels of a device as its bandwidth shows them.
+
+The rates, in logarithms, are cut into the stretches of constant rate that fit them best, each stretch at a price, so that noise makes no
+level. A stretch that is slower than a later, larger one is no level but a start-up cost. A level holds working sets up to the size at
+which the rate is half-way, in logarithms, to that of the next level.
+"""
+
+import math
+from collections.abc import Sequence
+from statistics import median
+
+from msgspec import Struct
+
+PRICE = 0.02  # of another stretch, in squared logarithms: three sizes that are 8% off
+LEAST = 3  # sizes in a stretch
+APART = 1.15  # by how much a level must be faster than the one behind it
+
+
+class Plateau(Struct, frozen=True):
+    """A memory level: its rate in B/s, the smallest and the largest working set on it, and how much it holds (``None``: the last level)."""
+
+    rate: float
+    first: float
+    last: float
+    holds: float | None
+
+
+def plateaus(points: Sequence[tuple[float, float]]) -> tuple[Plateau, ...]:
+    """The levels in a sweep of (bytes, B/s), the innermost first.
+
+    >>> levels = plateaus([(2.0**n, 9e12 if n < 26 else 4e12) for n in range(20, 33)])
+    >>> [(level.rate, level.holds) for level in levels]
+    [(9000000000000.0, 47453132.81212578), (4000000000000.0, None)]
+    """
+    ordered = sorted(points)
+    stretches = _stretches([math.log(rate) for _, rate in ordered])
+    levels: list[tuple[int, int, float]] = []
+    for start, end in reversed(stretches):  # from the largest sizes inwards: each level is faster than all behind it
+        rate = median(each for _, each in ordered[start:end])
+        if not levels or rate > APART * levels[0][2]:
+            levels.insert(0, (start, end, rate))
+    found = []
+    for place, (start, end, rate) in enumerate(levels):
+        behind = levels[place + 1] if place + 1 < len(levels) else None
+        holds = _falls(ordered, start, math.sqrt(rate * behind[2])) if behind else None
+        found.append(Plateau(rate, ordered[start][0], ordered[end - 1][0], holds))
+    return tuple(found)
+
+
+def _stretches(values: Sequence[float]) -> list[tuple[int, int]]:
+    """The cuts with the least squared deviation plus price."""
+    best = [0.0] + [math.inf] * len(values)
+    came_from = [0] * (len(values) + 1)
+    for end in range(1, len(values) + 1):
+        for start in range(end):
+            if end - start < min(LEAST, len(values)):
+                continue
+            middle = median(values[start:end])
+            price = best[start] + PRICE + sum((value - middle) ** 2 for value in values[start:end])
+            if price < best[end]:
+                best[end], came_from[end] = price, start
+    cuts, end = [], len(values)
+    while end:
+        cuts.append((came_from[end], end))
+        end = came_from[end]
+    return cuts[::-1]
+
+
+def _falls(points: Sequence[tuple[float, float]], start: int, half_way: float) -> float:
+    """The size at which the rate falls below ``half_way`` for good, between two sizes of the sweep."""
+    last = max(place for place in range(start, len(points)) if points[place][1] >= half_way)
+    (size, rate), (next_size, next_rate) = points[last], points[min(last + 1, len(points) - 1)]
+    if next_rate >= rate or next_size == size:
+        return size
+    share = math.log(rate / half_way) / math.log(rate / next_rate)
+    return float(size * (next_size / size) ** share)
