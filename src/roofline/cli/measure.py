@@ -32,7 +32,7 @@ def parser() -> Parser:
         "GPU: matrix products in every number format, in bursts and held for seconds, with random operands and zeros; vector and\n"
         "transcendental rates; the memory levels that a sweep over working sets shows; launches, synchronisation, copies to the host.\n"
         "The result becomes this computer's machine: --chip local (CPU, the default for CPU profiles) or --chip local-gpu.\n"
-        "A GPU measurement that was broken off goes on where it stopped when the same command runs again.",
+        "An interrupted GPU measurement resumes when the same command runs again.",
         "roofline measure --quick\n  roofline measure --device gpu -o h200.toml\n  roofline chips local",
     )
     made.add_argument(
@@ -67,13 +67,13 @@ def _cpu(args: argparse.Namespace, path: Path) -> list[str]:
 
 def _gpu(args: argparse.Namespace, path: Path) -> list[str]:
     """Measure the GPU; what the result is of the catalogue's chip, in words."""
-    from ..machines.gpu_measured import finish, measure_gpu, standing
+    from ..machines.gpu_measured import compare_with_catalogue, finish, measure_gpu
 
     with progress("measuring this GPU") as tell:
         card = measure_gpu(path, quick=args.quick, framework=args.framework, tell=tell)
     keep(card, path)
     finish(path)
-    return ["", *standing(card, look_up(card.extends))] if card.extends else []
+    return ["", *compare_with_catalogue(card, look_up(card.extends))] if card.extends else []
 
 
 def _has_gpu() -> bool:

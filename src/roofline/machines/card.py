@@ -118,7 +118,7 @@ class Attribution(Struct, frozen=True, kw_only=True):
 
 
 class Sweep(Struct, frozen=True, kw_only=True):
-    """A point of a measured sweep over working sets: the pattern (``read``, ``write``, ``copy``, ``near``), its bytes, and its B/s."""
+    """A point of a measured sweep over working sets: the pattern (``read``, ``write``, ``copy``, ``per_core``), its bytes, and its B/s."""
 
     pattern: str
     bytes: float

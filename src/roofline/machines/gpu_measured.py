@@ -20,21 +20,21 @@ from .card import Card, Spec, Sustained, Sweep
 from .catalogue import catalogue_card
 from .detection import of_device
 from .gpu_plan import BIG, LAUNCHES, SMALL, Tell, plan, rates, run_plan
-from .gpu_worker_process import Kept, Worker
+from .gpu_worker_process import FinishedExperiments, Worker
 from .measurement import spread_of
 from .plateaus import plateaus
 
 NAME = "measured"
 ABOVE = 1.01  # times the datasheet, from where a note explains
 INNER = ("l2", "l1")  # levels in front of main memory, the outermost first
-NEAR = 1.3  # times the L2's rate, from where a core's own reads are those of its own cache
+FASTER_THAN_L2 = 1.3  # times the L2's rate, from where a core's own reads are those of its own cache
 
 
 def measure_gpu(target: Path, *, quick: bool = False, kind: str = "gpu", framework: str = "", tell: Tell = lambda d, t: None) -> Card:
     """The GPU of this computer, measured now; finished experiments are kept beside ``target`` until `finish`."""
     began = time.monotonic()
     with Worker(kind, framework) as worker:
-        kept = Kept(target, {"quick": quick, **worker.device})
+        kept = FinishedExperiments(target, {"quick": quick, **worker.device})
         resumed = len(kept.answers)
         found = run_plan(worker, kept, plan(worker.device, quick), tell)
         device = worker.device
@@ -55,7 +55,7 @@ def measure_gpu(target: Path, *, quick: bool = False, kind: str = "gpu", framewo
 
 def finish(target: Path) -> None:
     """The machine file is written: what was kept for another try is no longer needed."""
-    Kept(target, {}).forget()
+    FinishedExperiments(target, {}).delete()
 
 
 def chip_of(device: Mapping[str, Any]) -> Machine | None:
@@ -72,7 +72,7 @@ def gpu_card(device: Mapping[str, Any], answers: Mapping[str, Any], conditions: 
     chip = chip_of(device)
     ceilings, sustained = _products(answers, chip)
     ceilings += _vectors(answers)
-    sustained = [_fitted(each, ceilings) for each in sustained]
+    sustained = [_with_fraction(each, ceilings) for each in sustained]
     levels, capacities = _memories(device, answers)
     ceilings += levels
     ceilings += _host(answers, chip)
@@ -96,7 +96,7 @@ def gpu_card(device: Mapping[str, Any], answers: Mapping[str, Any], conditions: 
         conditions=tuple(conditions.items()),
     )
     machine = replace(machine, launch_latency_s=graph) if graph else machine
-    sweep = tuple(Sweep(pattern=p, bytes=s, rate=r) for p in ("read", "write", "copy", "near") for s, r in swept(answers, p))
+    sweep = tuple(Sweep(pattern=p, bytes=s, rate=r) for p in ("read", "write", "copy", "per_core") for s, r in swept(answers, p))
     return Card(machine=machine, where=machine.name, extends=extends, sustained=tuple(sustained), specs=tuple(_specs(answers)), sweep=sweep)
 
 
@@ -147,7 +147,7 @@ def _products(answers: Mapping[str, Any], chip: Machine | None) -> tuple[list[Ce
     return ceilings, lower
 
 
-def _fitted(each: Sustained, ceilings: Sequence[Ceiling]) -> Sustained:
+def _with_fraction(each: Sustained, ceilings: Sequence[Ceiling]) -> Sustained:
     """With its share of the measured roof; without one where it is above that."""
     roof = next((ceiling for ceiling in ceilings if ceiling.resource == each.resource), None)
     share = each.rate / roof.rate if roof else None
@@ -178,25 +178,26 @@ def _memories(device: Mapping[str, Any], answers: Mapping[str, Any]) -> tuple[li
         driver = [Figure(float(device["l2"]), "the driver", "its L2 size")] if name == "l2" and device.get("l2") else []
         capacities.append(replace(_capacity(name, level.holds, "where the sweep leaves its plateau"), others=tuple(driver)))
     l2 = next((each for each in ceilings if each.resource.name == "l2"), None)
-    near = plateaus(swept(answers, "near"))
-    if near and l2 and near[0].rate > NEAR * l2.rate and not any(each.resource.name == "l1" for each in ceilings):
-        inside = _at(streams, "near", near[0].first, near[0].last)
-        ceilings.append(_ceiling("l1", _joined(inside, near[0].rate), f"plateau up to {show(near[0].last, 'B', 3)}, of all cores"))
-        if near[0].holds:
-            capacities.append(_capacity("l1", near[0].holds, "where the sweep leaves its plateau, of all cores"))
+    own = plateaus(swept(answers, "per_core"))
+    if own and l2 and own[0].rate > FASTER_THAN_L2 * l2.rate and not any(each.resource.name == "l1" for each in ceilings):
+        inside = _at(streams, "per_core", own[0].first, own[0].last)
+        ceilings.append(_ceiling("l1", _joined(inside, own[0].rate), f"plateau up to {show(own[0].last, 'B', 3)}, of all cores"))
+        if own[0].holds:
+            capacities.append(_capacity("l1", own[0].holds, "where the sweep leaves its plateau, of all cores"))
     return ceilings, capacities
 
 
 def _main_memory(streams: Mapping[str, Any]) -> Ceiling:
-    """Main memory: its fastest pattern over working sets that no cache holds, with the others and copies by size beside it."""
+    """Main memory: its fastest pattern over working sets that no cache holds, with the others at the largest size beside it."""
     largest = max(found["bytes"] for found in streams.values())
-    big = [found for rest, found in streams.items() if not rest.startswith("near") and found["bytes"] >= min(BIG, largest) * 0.99]
+    big = [found for rest, found in streams.items() if not rest.startswith("per_core") and found["bytes"] >= min(BIG, largest) * 0.99]
     best = _fastest(big)
     assert best is not None
-    others = []
-    for rest, found in streams.items():
+    others, seen = [], {next(rest.partition("/")[0] for rest, found in streams.items() if found is best)}
+    for rest, found in sorted(streams.items(), key=lambda each: -each[1]["bytes"]):
         pattern = rest.partition("/")[0]
-        if found is not best and (pattern == "copy" or (found in big and pattern != "near")):
+        if found in big and found is not best and pattern not in seen:
+            seen.add(pattern)
             others.append(Figure(spread_of(found["rates"]).p50, f"{found['how']} of {show(found['bytes'], 'B', 3)}: median", pattern))
     return _ceiling("hbm", {**best, "how": f"{best['how']} of {show(best['bytes'], 'B', 3)}"}, "bytes read and written", others)
 
@@ -211,8 +212,8 @@ def _fastest(found: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
 def _joined(found: Sequence[Mapping[str, Any]], rate: float) -> dict[str, Any]:
     """The tries of all sizes on a plateau, those of its rate and above."""
-    near = [each for each in found if median(each["rates"]) >= rate] or list(found)
-    return {"rates": [each for one in near for each in one["rates"]], "how": found[0]["how"]}
+    on_plateau = [each for each in found if median(each["rates"]) >= rate] or list(found)
+    return {"rates": [each for one in on_plateau for each in one["rates"]], "how": found[0]["how"]}
 
 
 def _capacity(level: str, size: float | None, how: str) -> Capacity:
@@ -266,7 +267,7 @@ def _notes(ceilings: Sequence[Ceiling], chip: Machine | None, answers: Mapping[s
     return notes
 
 
-def standing(card: Card, base: Card) -> list[str]:
+def compare_with_catalogue(card: Card, base: Card) -> list[str]:
     """How this card compares with the catalogue's chip, and with what others measured on such chips.
 
     ``base`` is the chip's own card.

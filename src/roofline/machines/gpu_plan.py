@@ -6,14 +6,18 @@ from typing import Any
 
 from ..units import parse
 from .gpu_conditions import conditions
-from .gpu_worker_process import Kept, Worker
+from .gpu_worker_process import FinishedExperiments, Worker
 
 FORMATS = ("bf16", "fp16", "tf32", "fp8", "int8", "fp32", "fp64", "fp4")
 SIDES = (4096, 8192)
 TILE = (128, 256)  # of the result, that a core of a GPU works on
 SMALLEST, LARGEST = parse("1 MiB", "B"), parse("4 GiB", "B")
-NEAREST = parse("256 KiB", "B")
-STEPS = 2  # sizes for each doubling
+PATTERNS = {  # sizes for each doubling, the smallest and the largest working set
+    "read": (2, SMALLEST, LARGEST),
+    "write": (1, SMALLEST, LARGEST),
+    "copy": (1, SMALLEST, LARGEST),
+    "per_core": (2, parse("256 KiB", "B"), parse("64 MiB", "B")),
+}
 SHARE = 16  # of the memory, that a working set may have
 BIG = parse("1 GiB", "B")  # working sets that no cache holds
 SMALL = ("product", "add", "norm")
@@ -38,8 +42,8 @@ def plan(device: Mapping[str, Any], quick: bool) -> Plan:
         if not quick:
             found[f"product/{number}/held/zeros"] = {**burst, "seconds": 1.5, "held": True, "zeros": True}
     largest = min(LARGEST, device.get("memory", parse("256 MiB", "B")) / SHARE)
-    for pattern, steps, first in (("read", STEPS, SMALLEST), ("write", 1, SMALLEST), ("copy", 1, SMALLEST), ("near", STEPS, NEAREST)):
-        last = largest if pattern != "near" else min(largest, parse("64 MiB", "B"))
+    for pattern, (steps, first, limit) in PATTERNS.items():
+        last = min(largest, limit)
         for size in sizes(first, last, steps):
             big = size >= BIG
             seconds = (0.2 if big else 0.03) / (4 if quick else 1)
@@ -77,7 +81,7 @@ def sizes(first: float, last: float, steps: int) -> list[int]:
     return [int(first * 2 ** (step / steps)) for step in range(count + 1)]
 
 
-def run_plan(worker: Worker, kept: Kept, wanted: Plan, tell: Tell) -> dict[str, Any]:
+def run_plan(worker: Worker, kept: FinishedExperiments, wanted: Plan, tell: Tell) -> dict[str, Any]:
     """The answers of all experiments, those kept included; ``conditions`` has what the driver said before and while it worked."""
     before = conditions()
     under_load: dict[str, str] = {}

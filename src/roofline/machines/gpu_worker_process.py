@@ -1,4 +1,4 @@
-"""The process that measures an accelerator, and what it has already found out: a measurement that was broken off goes on from there."""
+"""The process that measures an accelerator, and the file of finished experiments from which an interrupted measurement resumes."""
 
 import json
 import os
@@ -49,7 +49,7 @@ class Worker:
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
         except OSError:
-            raise MachineError("the measuring process has ended; run the same command again to go on from here") from None
+            raise MachineError("the measuring process has ended; run the same command again to resume") from None
 
     def answer(self) -> dict[str, Any]:
         """The result of the experiment that was asked for."""
@@ -60,12 +60,12 @@ class Worker:
         line = self._process.stdout.readline()
         if not line:
             self._end()
-            raise MachineError("the measuring process ended without an answer; run the same command again to go on from here")
+            raise MachineError("the measuring process ended without an answer; run the same command again to resume")
         return dict(json.loads(line))
 
 
-class Kept:
-    """Answers of finished experiments in a file beside the target, one a line; those of another device or plan are not used."""
+class FinishedExperiments:
+    """Answers of finished experiments, in a file beside the target, one per line; those of another device or plan are not used."""
 
     def __init__(self, target: Path, about: Mapping[str, Any]) -> None:
         self._file = target.with_name(target.name + PART)
@@ -91,6 +91,6 @@ class Kept:
         with self._file.open("a", encoding="utf-8") as file:
             file.write(json.dumps([key, found]) + "\n")
 
-    def forget(self) -> None:
-        """Once the machine file is written."""
+    def delete(self) -> None:
+        """Delete the file, once the machine file is written."""
         self._file.unlink(missing_ok=True)

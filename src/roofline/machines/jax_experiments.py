@@ -130,7 +130,7 @@ class JaxDevice:
 
     def stream(self, pattern: str, size: int, seconds: float, few_kernels: bool = False) -> dict[str, Any]:
         """B/s of reading, writing or copying so many bytes."""
-        if pattern == "near":
+        if pattern == "per_core":
             raise RuntimeError("not measured through JAX")
         words = max(1, size // WORD // (2 if pattern == "copy" else 1))
         source = jnp.ones(words, jnp.float32)

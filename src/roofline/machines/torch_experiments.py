@@ -12,7 +12,7 @@ from .torch_timing import BURST, FEW, WARM_UP, TorchTimer, Work
 TRY_S = parse("0.4 ms", "s")  # that a try of a small working set should take
 IN_GRAPH, LAUNCHES = 100, 400
 BLOCKS = ((2048, 8, 8), (4096, 8, 4), (4096, 8, 8), (8192, 8, 4))  # elements of a block, warps, programs a core
-NEAR = (2048, 16, 1)  # the same, where each core reads its own share
+PER_CORE = (2048, 16, 1)  # the same, where each core reads its own share
 REGISTER_BLOCK, PROGRAMS_A_CORE, REPEATS = 8 * 128, 8, 256  # elements of a program: eight for each of its threads
 UNROLLED = 16
 WORD = 4  # bytes of fp32
@@ -157,8 +157,8 @@ class TorchDevice(TorchTimer):
         words = max(1, size // WORD // (2 if pattern == "copy" else 1))
         if self.kernels is None:
             return self._plain_stream(pattern, words, seconds)
-        if pattern == "near":
-            return self._triton_stream(pattern, words, NEAR, seconds)
+        if pattern == "per_core":
+            return self._triton_stream(pattern, words, PER_CORE, seconds)
         tried = BLOCKS[:1] if few_kernels else BLOCKS
         chosen = (self._blocks or self._choose_blocks(tried),) if size < COPY else tried
         found = [self._triton_stream(pattern, words, block, seconds / len(chosen)) for block in chosen]
@@ -178,7 +178,7 @@ class TorchDevice(TorchTimer):
         blocks = max(1, words // elements)
         source = torch.ones(blocks * elements, device=self.where)
         grid = (min(self.cores * programs, blocks),)
-        if pattern == "near":
+        if pattern == "per_core":
             blocks -= blocks % grid[0]
         target = torch.empty(blocks * elements if pattern in ("write", "copy") else grid[0], device=self.where)
         kernel = getattr(self.kernels, pattern)
@@ -197,7 +197,7 @@ class TorchDevice(TorchTimer):
 
     def _plain_stream(self, pattern: str, words: int, seconds: float) -> dict[str, Any]:
         source, target = torch.ones(words, device=self.where), torch.ones(words if pattern == "copy" else 1, device=self.where)
-        if pattern == "near":
+        if pattern == "per_core":
             raise RuntimeError("needs Triton")
         works: dict[str, Work] = {"read": source.sum, "write": lambda: source.fill_(1.0), "copy": lambda: target.copy_(source)}
         moved = WORD * words * (2 if pattern == "copy" else 1)
@@ -294,4 +294,4 @@ class TorchDevice(TorchTimer):
         return {"rates": [COPY / each for each in times], "how": "copies between two devices"}
 
 
-_VERBS = {"read": "read", "near": "read by each core of its own share", "write": "fill", "copy": "copy"}
+_VERBS = {"read": "read", "per_core": "read by each core of its own share", "write": "fill", "copy": "copy"}

@@ -24,7 +24,7 @@ def read(source, target, blocks, passes, BLOCK: tl.constexpr):  # type: ignore[n
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def near(source, target, blocks, passes, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def per_core(source, target, blocks, passes, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     """Add up a share of the blocks of each program's own, which its core's cache may hold."""
     program = tl.program_id(0)
     share = blocks // tl.num_programs(0)

@@ -1,5 +1,6 @@
 """Chips as text: a list, one in full with the source of each figure, several side by side."""
 
+import math
 from collections.abc import Sequence
 
 from ..machine import Ceiling, Limit, Machine
@@ -10,6 +11,8 @@ from ..units import plain, show
 from .tables import PLAIN, Cell, Paper, facts, table
 from .text import notes_text
 
+SWEPT = {"read": "read", "write": "write", "copy": "copy", "per_core": "read per core"}  # patterns of a sweep, as column titles
+BAR = 30  # characters of the longest bar
 LISTED = ("matrix/bf16", "matrix/fp8", "matrix/int8", "vector/fp32")
 
 
@@ -77,9 +80,23 @@ def card_text(card: Card, paper: Paper = PLAIN) -> str:
         [limit.name, limit.resource.name, f"{limit.fraction:.3g}", _limited(machine, limit), limit.citation] for limit in machine.limits
     ]
     limits = table(["lower ceiling", "resource", "fraction", "rate", "source"], roofs, paper, left=5, elastic=4) if roofs else ""
+    sweep = _sweep_table(card, paper) if card.sweep else ""
     differ = [f"sources differ on {each.about}: {each.note}" for each in card.disagreements]
     notes = notes_text([*machine.notes, *_quoted(machine), *differ], paper)
-    return "\n\n".join(part for part in (head, about, rates, memories, limits, notes) if part)
+    return "\n\n".join(part for part in (head, about, rates, memories, limits, sweep, notes) if part)
+
+
+def _sweep_table(card: Card, paper: Paper) -> str:
+    """The measured bandwidth by working set, two rows per doubling, with a bar for the first pattern."""
+    patterns = [pattern for pattern in SWEPT if any(each.pattern == pattern for each in card.sweep)]
+    rates = {(each.pattern, round(2 * math.log2(each.bytes))): each.rate for each in card.sweep}
+    top = max(rate for (pattern, _), rate in rates.items() if pattern == patterns[0])
+    rows: list[list[str]] = []
+    for step in sorted({step for _, step in rates}):
+        found = [rates.get((pattern, step)) for pattern in patterns]
+        bar = "#" * round(BAR * found[0] / top) if found[0] else ""
+        rows.append([show(2 ** (step / 2), "B", 3), *(show(rate, "B/s", 3) if rate else "" for rate in found), bar.ljust(BAR)])
+    return table(["working set", *(SWEPT[pattern] for pattern in patterns), ""], rows, paper, left=0)
 
 
 def _quoted(machine: Machine) -> list[str]:

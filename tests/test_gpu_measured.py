@@ -1,0 +1,229 @@
+"""A GPU measured: the plan, the worker on a real framework, the plateaus of a sweep, and the machine file that comes of the answers."""
+
+import math
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roofline.cli import main
+from roofline.errors import MachineError
+from roofline.machines import gpu_measured, load
+from roofline.machines.catalogue import card as look_up
+from roofline.machines.catalogue import read_card
+from roofline.machines.gpu_conditions import parsed
+from roofline.machines.gpu_measured import compare_with_catalogue, finish, gpu_card, measure_gpu
+from roofline.machines.gpu_plan import Plan, plan, shapes, sizes
+from roofline.machines.gpu_worker_process import FinishedExperiments, Worker
+from roofline.machines.local import local_gpu_file
+from roofline.machines.plateaus import plateaus
+from roofline.machines.writing import keep
+
+MIB = 2**20
+H200 = {"framework": "torch 2", "device": "NVIDIA H200", "cores": 132, "memory": 150109880320, "l2": 60 * MIB, "capability": "9.0"}
+BURSTS = {"bf16": 830e12, "fp16": 800e12, "tf32": 420e12, "fp8": 1400e12, "int8": 1300e12, "fp32": 52e12, "fp64": 63e12}
+SAID = {"device": "NVIDIA H200", "date": "2026-11-16T10:00:00+00:00", "power limit": "700.00 W"}
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """What an H200 would say: 4.3 TB/s from memory, twice that from 40 MiB of L2, held products at 85% of bursts."""
+    name = request["name"]
+    if name == "product":
+        if request["number"] not in BURSTS:
+            return {"absent": "no such format"}
+        rate = BURSTS[request["number"]] * (0.85 if request.get("held") else 1) * (1.1 if request.get("zeros") else 1)
+        return {"rates": [0.98 * rate, rate, 1.01 * rate], "how": "products", "shape": [8192] * 3, "layout": "NT"}
+    if name == "stream":
+        pattern, size = request["pattern"], request["size"]
+        rate = {"read": 4.3e12, "write": 4.1e12, "copy": 4.0e12, "per_core": 4.3e12}[pattern] * (2 if size < 40 * MIB else 1)
+        if pattern == "per_core" and size < 24 * MIB:
+            rate = 30e12
+        return {"rates": [rate] * 3, "how": pattern, "bytes": size}
+    if name in ("launch", "small"):
+        return {"seconds": [2e-6, 2.2e-6, 2.4e-6], "how": "one after the other"}
+    return {"rates": [{"vector": 60e12, "host": 55e9}[name]], "how": name}
+
+
+ANSWERS = {key: answer(request) for key, request in plan(H200, quick=False).items()}
+CARD = gpu_card(H200, ANSWERS, SAID)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("measured") / "h200.toml"
+    keep(CARD, path)
+    return path
+
+
+def sweep(*levels: tuple[float, float], noise: float = 0.0) -> Iterator[tuple[float, float]]:
+    """Rates of working sets from 1 MiB to 4 GiB, for levels given as (bytes it holds, B/s)."""
+    numbers = random.Random(7)
+    for size in sizes(MIB, 4096 * MIB, 2):
+        yield size, next(rate for holds, rate in levels if size <= holds) * math.exp(numbers.uniform(-noise, noise))
+
+
+def test_levels_are_the_plateaus_of_a_sweep_and_hold_what_lies_before_the_fall() -> None:
+    found = plateaus(list(sweep((20 * MIB, 20e12), (60 * MIB, 8e12), (math.inf, 4e12), noise=0.03)))
+    assert [round(level.rate / 1e12) for level in found] == [20, 8, 4]
+    assert found[0].holds == pytest.approx(20 * MIB, rel=0.3)
+    assert found[1].holds == pytest.approx(60 * MIB, rel=0.3)
+    assert found[2].holds is None
+
+
+def test_noise_makes_no_level_and_a_slow_start_is_none() -> None:
+    assert len(plateaus(list(sweep((math.inf, 4e12), noise=0.06)))) == 1
+    slow_start = plateaus(list(sweep((4 * MIB, 2e12), (60 * MIB, 8e12), (math.inf, 4e12))))
+    assert [level.rate for level in slow_start] == [8e12, 4e12]
+
+
+def test_products_that_fill_whole_waves_are_tried_beside_cubes() -> None:
+    found = shapes(132)
+    assert [8192] * 3 in found
+    assert any((m // 128) * (n // 256) % 132 == 0 for m, n, _ in found)
+    assert found == sorted(found, key=math.prod)
+
+
+def test_a_quick_plan_is_a_part_of_the_full_one() -> None:
+    quick, full = plan(H200, quick=True), plan(H200, quick=False)
+    assert quick.keys() < full.keys()
+    assert sum(each["seconds"] for each in quick.values()) < 6 < sum(each["seconds"] for each in full.values()) < 60
+
+
+def test_the_roof_is_what_bursts_of_random_operands_reach_with_zeros_beside_and_held_rates_below(written: Path) -> None:
+    machine = load(str(written))
+    roof = machine.ceiling("matrix/bf16")
+    assert roof is not None
+    assert roof.spread is not None
+    assert (roof.rate, roof.provenance, roof.spread.p50) == (pytest.approx(1.01 * 830e12), "measured", 830e12)
+    assert {each.note for each in roof.others} >= {"zeros take less power"}
+    held = next(limit for limit in machine.limits if (limit.name, limit.resource.name) == ("held", "matrix/bf16"))
+    assert held.fraction * roof.rate == pytest.approx(0.85 * 830e12, rel=1e-4)
+
+
+def test_fp32_products_are_a_lower_ceiling_of_the_vector_unit_where_the_chip_has_no_fp32_matrix_unit(written: Path) -> None:
+    machine = load(str(written))
+    assert machine.ceiling("matrix/fp32") is None
+    assert ("matrix product", "vector/fp32") in {(limit.name, limit.resource.name) for limit in machine.limits}
+
+
+def test_memory_levels_are_found_in_the_sweep_with_the_drivers_size_beside(written: Path) -> None:
+    machine = load(str(written))
+    assert machine.rate("hbm") == pytest.approx(4.3e12)
+    assert machine.rate("l2") == pytest.approx(8.6e12)
+    assert machine.rate("l1") == pytest.approx(30e12)
+    assert 30 * MIB < (machine.capacity("l2") or 0) < 50 * MIB
+
+
+def test_the_machine_file_extends_the_chip_and_reads_back_with_sweep_floor_and_conditions(written: Path) -> None:
+    card = read_card(written)
+    assert (card.extends, card.machine.name) == ("h200-sxm", "h200-sxm-measured")
+    assert card.sweep == CARD.sweep
+    assert card.machine.launch_floor_s == pytest.approx(2.2e-6)
+    assert dict(card.machine.conditions)["power limit"] == "700.00 W"
+    assert card.machine.ceiling("nvlink") is not None  # what was not measured is the catalogue's
+
+
+def test_a_rate_above_the_datasheet_is_kept_and_explained() -> None:
+    answers = ANSWERS | {"product/fp64/burst/random": {"rates": [80e12], "how": "products"}}
+    machine = gpu_card(H200, answers, SAID).machine
+    assert machine.rate("matrix/fp64") == 80e12
+    assert any("matrix/fp64 is measured at 119% of the catalogue's 67 TFLOP/s: kept" in note for note in machine.notes)
+
+
+def test_the_result_is_compared_with_the_datasheet_and_with_what_others_measured() -> None:
+    lines = compare_with_catalogue(CARD, look_up("h200-sxm"))
+    bf16 = next(line for line in lines if line.startswith("matrix/bf16"))
+    assert bf16 == "matrix/bf16: 85% of the catalogue's 989.4 TFLOP/s in bursts, 71% held; others measured 80%"
+
+
+def test_a_device_whose_memory_could_not_be_measured_is_no_machine() -> None:
+    with pytest.raises(MachineError, match="no bandwidth of its memory"):
+        gpu_card(H200, {key: found for key, found in ANSWERS.items() if not key.startswith("stream")}, SAID)
+
+
+def test_the_card_shows_the_sweep(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["chips", str(written)]) == 0
+    shown = capsys.readouterr().out
+    assert "working set" in shown
+    row = next(line for line in shown.splitlines() if line.strip().startswith("67.1 MB"))
+    assert row.split()[2:8] == ["4.3", "TB/s", "4.1", "TB/s", "4", "TB/s"]
+
+
+def test_the_driver_says_power_and_clocks() -> None:
+    assert parsed("580.1, 700.00 W, 71.5 W, 31, 345 MHz, 1980 MHz, 3201 MHz")["highest clock"] == "1980 MHz"
+    assert parsed("") == {}
+
+
+@pytest.fixture(params=["jax", "torch"])
+def framework(request: pytest.FixtureRequest) -> str:
+    pytest.importorskip(request.param)
+    return str(request.param)
+
+
+def small_plan(device: Any, quick: bool) -> Plan:
+    """A few experiments of every kind, each as short as it can be."""
+    wanted = (
+        "product/fp32/burst",
+        "product/fp4/burst",
+        "stream/read/1048576",
+        "stream/copy/2097152",
+        "launch/stream",
+        "small/add",
+        "host/in",
+    )
+    return {key: {**request, "seconds": 0.0} for key, request in plan(device, True).items() if key.startswith(wanted)}
+
+
+def test_a_real_framework_is_measured_and_an_interrupted_run_resumes(
+    framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_measured, "plan", small_plan)
+    target = tmp_path / "device.toml"
+    told: list[tuple[int, int]] = []
+    card = measure_gpu(target, quick=True, kind="cpu", framework=framework, tell=lambda done, total: told.append((done, total)))
+    machine = card.machine
+    assert machine.rate("hbm") > 1e8
+    assert machine.rate("matrix/fp32") > 1e8
+    assert machine.launch_floor_s is not None
+    assert 0 < machine.launch_floor_s < 1
+    assert any("no products here in fp4" in note for note in machine.notes)
+    assert framework in dict(machine.conditions)["libraries"]
+    assert told[-1][0] == told[-1][1]
+    keep(card, target)
+    assert load(str(target)).rate("hbm") == pytest.approx(machine.rate("hbm"), rel=1e-4)
+    # All is finished, so the same command takes every rate from the file beside the target, until the machine file is written.
+    again = measure_gpu(target, quick=True, kind="cpu", framework=framework)
+    assert again.machine.ceilings == machine.ceilings
+    assert "from an earlier run" in dict(again.machine.conditions)["duration"]
+    finish(target)
+    assert [path.name for path in tmp_path.iterdir()] == ["device.toml"]
+
+
+def test_answers_of_another_device_or_cut_off_are_not_used(tmp_path: Path) -> None:
+    target = tmp_path / "gpu.toml"
+    first = FinishedExperiments(target, {"device": "A"})
+    first.add("vector/fp32", {"rates": [1.0]})
+    assert FinishedExperiments(target, {"device": "A"}).answers == {"vector/fp32": {"rates": [1.0]}}
+    part = tmp_path / "gpu.toml.part"
+    part.write_text(part.read_text() + '["vector/fp64", {"rat')
+    assert FinishedExperiments(target, {"device": "A"}).answers == {"vector/fp32": {"rates": [1.0]}}
+    assert FinishedExperiments(target, {"device": "B"}).answers == {}
+
+
+def test_no_gpu_is_one_line_that_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    with pytest.raises(MachineError, match=r"no GPU can be measured here \(.*jax: no accelerator"):
+        Worker("gpu", "jax")
+
+
+def test_a_gpu_that_was_never_measured_has_no_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Path) -> None:
+    monkeypatch.setenv("ROOFLINE_DATA", str(tmp_path))
+    with pytest.raises(MachineError, match="roofline measure --device gpu"):
+        load("local-gpu")
+    mine = local_gpu_file()
+    mine.parent.mkdir(parents=True)
+    mine.write_text(written.read_text())
+    assert load("local-gpu").rate("hbm") == pytest.approx(4.3e12)
