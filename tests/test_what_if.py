@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from roofline.analysis.what_if import what_if
-from roofline.changed_times import anchored, bounds
+from roofline.changed_times import Changed, anchored, applied, bounds
 from roofline.cli import main
+from roofline.cost import Cost
 from roofline.errors import UsageError
 from roofline.hlo.read import parse
 from roofline.hlo.scaling.growth import Program
@@ -15,6 +16,7 @@ from roofline.hlo.scaling.inputs import dimension_named, dimensions_of, inputs_o
 from roofline.hlo.scaling.scaled import scaled
 from roofline.prediction import Prediction
 from roofline.report import Report
+from roofline.workload import IdleReason, Op, Recording, Share, Step, Workload
 
 PAIRS = Path(__file__).parent / "data" / "h200" / "pairs"
 TRAIN, MLP, ATTENTION, EXPERTS = (str(PAIRS / f"{name}.xplane.pb.gz") for name in ("train_b4", "mlp_bf16", "attn_plain", "moe_8"))
@@ -172,6 +174,40 @@ def test_changes_combine_and_go_the_right_way() -> None:
     assert average_ms(what_if(TRAIN, "remat on")) > average_ms(what_if(TRAIN, "no-idle"))
 
 
+def test_a_dimension_can_become_smaller() -> None:
+    half, whole = (average_ms(what_if(MLP, words)) for words in ("scale batch=x1/2", "no-idle"))
+    assert 0.45 * whole < half < 0.6 * whole
+    assert average_ms(what_if(MLP, "scale batch=x0.5")) == half
+
+
+def test_a_size_that_is_no_whole_number_is_refused() -> None:
+    with pytest.raises(UsageError, match="leaves no whole number"):
+        what_if(MLP, "scale batch=x1/3")
+
+
+@pytest.mark.parametrize(("waits", "expected_s"), [((1e-3, 1e-3, 1e-3), 4e-3), ((1e-3, 0.0, 0.0), 3e-3)])
+def test_only_where_most_steps_wait_for_dispatch_the_host_decides_how_short_a_step_can_be(waits, expected_s: float) -> None:
+    parts = tuple(Share(key=key, count=1, time_s=1.5e-3) for key in range(3))
+    ops = tuple(Op(name=name, cost=Cost.of({"hbm": 1}), time_s=4.5e-3, count=3, by_step=parts) for name in "ab")
+    steps = tuple(Step(key=key, time_s=4e-3, busy_s=3e-3) for key in range(3))
+    shares = tuple(Share(key=key, count=1, time_s=seconds) for key, seconds in enumerate(waits) if seconds)
+    idle = (IdleReason(kind="dispatch", activity="f", time_s=sum(waits), gaps=3, by_step=shares),)
+    recording = Recording(format="xspace", workload=Workload(ops), steps=steps, idle=idle)
+    faster = Changed(time_s=1.5e-3, low_s=1.5e-3, high_s=1.5e-3, cost=Cost.of({"hbm": 1}))
+    after = applied(recording, {0: faster})
+    assert after.steps[0].time_s == pytest.approx(expected_s)
+
+
+def test_a_host_that_launches_less_takes_less_time() -> None:
+    ops = tuple(
+        Op(name=name, cost=Cost.of({"hbm": 1}), time_s=1e-3, count=1, by_step=(Share(key=0, count=1, time_s=1e-3),)) for name in "abcd"
+    )
+    idle = (IdleReason(kind="dispatch", activity="f", time_s=4e-3, gaps=4, by_step=(Share(key=0, count=4, time_s=4e-3),)),)
+    recording = Recording(format="xspace", workload=Workload(ops), steps=(Step(key=0, time_s=8e-3, busy_s=4e-3),), idle=idle)
+    gone = {index: Changed(time_s=0.0, low_s=0.0, high_s=0.0) for index in (0, 1)}
+    assert applied(recording, gone).steps[0].time_s == pytest.approx(4e-3)
+
+
 def test_a_change_that_does_not_apply_says_so() -> None:
     report = what_if(MLP, "donate")
     assert average_ms(report) == pytest.approx(next(p.before_s for p in report.points if p.scope == "average") * 1e3)
@@ -181,7 +217,7 @@ def test_a_change_that_does_not_apply_says_so() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("scale batch", "whole number"),
+        ("scale batch", "is a number"),
         ("scale bach=x2", "did you mean 'batch'"),
         ("dtype fp9", "no number format"),
         ("kernel softmax=fast", "attention=flash"),

@@ -78,15 +78,22 @@ def applied(
 
     ``added`` are ops that were not there; their shares of steps and devices are parts of their own times.
 
-    Idle time of dispatch shrinks as device time grows, and grows as it shrinks: a step is the longer of host and device. Other idle time
-    stays. ``no_idle`` leaves none, ``one_graph`` none of dispatch and launches.
+    Where most steps wait for dispatch, a step is the longer of host and device, so that this idle time shrinks as device time grows, and
+    grows as it shrinks; the host takes as long as before, less the launches that are gone. Other idle time stays. ``no_idle`` leaves none,
+    ``one_graph`` none of dispatch and launches.
     """
     ops = tuple(changed_op(op, changed[index]) if index in changed else op for index, op in enumerate(recording.workload.ops))
     devices = max(len(recording.devices), 1)
     gone = {} if not (no_idle or one_graph) else _removed(recording.idle, None if no_idle else ("dispatch", "latency"), devices)
     pairs: list[tuple[Op | None, Op]] = [(old, new) for old, new in zip(recording.workload.ops, ops, strict=True) if old is not new]
     pairs += [(None, op) for op in added]
-    steps = tuple(_step(step, recording, pairs, devices, gone) for step in recording.steps)
+    launches = _launches((*ops, *added)) / max(_launches(recording.workload.ops), 1)
+    waiting = {step.key: sum(_waiting(one, step.key) for one in recording.idle) / devices for step in recording.steps}
+    is_host_bound = 2 * sum(map(bool, waiting.values())) >= len(waiting)
+    steps = tuple(
+        _step(step, _more(step.key, pairs) / devices, waiting[step.key] if is_host_bound else 0.0, launches, devices, gone)
+        for step in recording.steps
+    )
     spent = sum(_own(new) - (_own(old) if old else 0.0) for old, new in pairs)
     idle = recording.idle
     if no_idle or one_graph:
@@ -135,14 +142,13 @@ def _removed(idle: tuple[IdleReason, ...], kinds: tuple[str, ...] | None, device
     return gone
 
 
-def _step(step: Step, recording: Recording, pairs: Pairs, devices: int, gone: Mapping[int, float]) -> Step:
-    """A step after the change of its ops' times."""
+def _step(step: Step, more: float, waiting: float, launches: float, devices: int, gone: Mapping[int, float]) -> Step:
+    """A step whose device works ``more`` seconds longer; it had ``waiting`` seconds for the host, which has so many times the launches."""
     if step.time_s is None:
         return step
-    more = _more(step.key, pairs) / devices
-    waiting = sum(_waiting(one, step.key) for one in recording.idle) / devices
-    shrunk = min(more, waiting) if waiting and step.key not in gone else 0.0
-    change = more - shrunk - gone.get(step.key, 0.0)
+    change = more - gone.get(step.key, 0.0)
+    if waiting and step.key not in gone:  # the longer of device and host
+        change = max(more - waiting, step.time_s * (min(launches, 1.0) - 1.0))
 
     def longer(seconds: float | None, by: float) -> float | None:
         return None if seconds is None else max(seconds + by, 0.0)
@@ -155,6 +161,11 @@ def _step(step: Step, recording: Recording, pairs: Pairs, devices: int, gone: Ma
         busy_s=longer(step.busy_s, more),
         device_seconds=longer(step.device_seconds, change * devices),
     )
+
+
+def _launches(ops: Sequence[Op]) -> float:
+    """How many kernels these ops launch; those that are gone launch none."""
+    return sum(op.launches for op in ops if op.time_s)
 
 
 def _waiting(one: IdleReason, key: int) -> float:

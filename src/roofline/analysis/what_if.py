@@ -162,14 +162,16 @@ def _added(state: State) -> list[tuple[Op, Changed]]:
         time_s = each.time_s if each.time_s is not None else predicted.time_s if predicted else None
         if time_s is None or not beside.time_s:
             continue
-        low, high = (predicted.low_s, predicted.high_s) if predicted and each.time_s is None else (0.9 * time_s, 1.1 * time_s)
+        low, high = (share * time_s for share in each.bounds)
+        if predicted and each.time_s is None:
+            low, high = predicted.low_s, predicted.high_s
         new = Changed(
             time_s=time_s,
             low_s=low,
             high_s=high,
             cost=cost,
             operation=each.operation,
-            family=f"added {predicted.family if predicted else ''}",
+            family=each.word if each.time_s is not None else f"added {predicted.family if predicted else ''}",
             terms=predicted.terms if predicted else {},
             evidence=predicted.evidence if predicted else "",
         )

@@ -1,7 +1,6 @@
 """Changes that spare work which the findings name: recomputation, dense experts, copies for want of donation."""
 
 import re
-from fractions import Fraction
 from math import log2
 
 from msgspec.structs import replace
@@ -11,6 +10,9 @@ from ...operation import Product
 from ...workload import Op
 from .state import State
 from .words import Words
+
+AGAIN = (0.7, 1.1)  # bounds of recomputing, as shares of the first time: compilers fuse it with the gradients
+STORED = 0.25  # of the time of work that is spared, at most: what it takes to store and read its results instead
 
 
 def remat(state: State, words: Words) -> None:
@@ -40,7 +42,7 @@ def _again(state: State) -> None:
         last = max(order, key=lambda name: order[name], default="")
         for op in ops:
             if op.name != last:
-                state.add(op, op.cost * Fraction(1, int(op.count) or 1), op.operation, "again", op.time_s)
+                state.repeat(op, "again", AGAIN)
 
 
 def donate(state: State, words: Words) -> None:
@@ -62,7 +64,7 @@ def _spare(state: State, kind: str, otherwise: str) -> None:
         found = True
         cost = reason.instead * op.count
         if cost == NOTHING:
-            state.remove(index)
+            state.remove(index, STORED)
             continue
         flops, left = float(op.cost.flops or 0), float(cost.flops or 0)
         operation = op.operation

@@ -1,6 +1,5 @@
-"""``scale DIM=xN``: a dimension of the program's inputs made larger, followed through the program."""
+"""``scale DIM=xN``: a dimension of the program's inputs made larger or smaller, followed through the program."""
 
-import re
 from fractions import Fraction
 from math import log2
 
@@ -18,24 +17,31 @@ from ...resource import SCALE_UP
 from .state import State
 from .words import Words
 
+LEAST, MOST = Fraction(1, 2**20), 2**20  # times that a dimension is scaled
+
 
 def scale(state: State, words: Words) -> None:
     """Scale a dimension of the program with the most time that has it."""
     name, times = _asked("scale", words)
     program, dimension = _dimension(state, "scale", name)
-    module = program.module
+    module, after = program.module, dimension.size * times
+    if after.denominator != 1 or (dimension.is_hidden and times < 1):
+        raise UsageError(f"scale {name}=x{times}: {name} is {dimension.size}, which leaves no whole number")
     moved = ", ".join(f"{one.name}[{axis}]" for one, axis in dimension.inputs[:4])
     more = ", …" if len(dimension.inputs) > 4 else ""
-    state.notes.append(f"{name} of {module.name}: {dimension.size} to {dimension.size * times} ({moved}{more})")
+    state.notes.append(f"{name} of {module.name}: {dimension.size} to {after} ({moved}{more})")
     if dimension.is_hidden:
-        _hidden(state, module, dimension, times)
+        _hidden(state, module, dimension, int(times))
     else:
         _grown(state, program, dimension, times)
 
 
 def shard(state: State, words: Words) -> None:
     """Spread a dimension over devices: each has its part, and sums over it are added up by an all-reduce that nothing overlaps."""
-    name, devices = _asked("shard", words)
+    name, asked = _asked("shard", words)
+    devices = int(asked)
+    if devices != asked:
+        raise words.wrong(f"shard {name}={asked}: over how many devices is a whole number")
     program, dimension = _dimension(state, "shard", name)
     if dimension.is_hidden or dimension.size < devices:
         raise UsageError(f"shard {name}={devices}: {name} is {dimension.size}, which cannot be spread over {devices} devices")
@@ -64,13 +70,17 @@ def _sums(program: Program, dimension: Dimension, found: Product) -> bool:
     return any(axis < len(held) and held[axis] for axis in found.dims.lhs_contracting)
 
 
-def _asked(change: str, words: Words) -> tuple[str, int]:
+def _asked(change: str, words: Words) -> tuple[str, Fraction]:
+    """The name of a dimension and a number: 4, x4, x1/2 or x0.5."""
     written = words.need()
     name, _, by = written.partition("=")
-    number = re.fullmatch(r"x?(\d+)", by)
-    if number is None or int(number[1]) < 1:
-        raise words.wrong(f"{change} {written}: by how much is a whole number, as in batch=x4")
-    return name, int(number[1])
+    try:
+        times = Fraction(by.removeprefix("x"))
+    except (ValueError, ZeroDivisionError):
+        times = Fraction()
+    if not LEAST <= times <= MOST:
+        raise words.wrong(f"{change} {written}: by how much is a number, as in batch=x4 or batch=x1/2")
+    return name, times
 
 
 def _dimension(state: State, change: str, name: str) -> tuple[Program, Dimension]:

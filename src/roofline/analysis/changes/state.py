@@ -1,5 +1,6 @@
 """The ops of a program while changes are applied to them."""
 
+from fractions import Fraction
 from functools import cached_property
 
 from msgspec import Struct
@@ -22,7 +23,7 @@ from ..expectation import expectation
 
 
 class Added(Struct, frozen=True):
-    """A kernel that a change adds beside another: its name, cost and kind, and its time where that is known."""
+    """A kernel that a change adds beside another: its name, cost and kind, its time where that is known, with bounds as shares of it."""
 
     name: str
     beside: Op
@@ -30,6 +31,7 @@ class Added(Struct, frozen=True):
     operation: Operation | None
     word: str
     time_s: float | None = None
+    bounds: tuple[float, float] = (0.9, 1.1)
 
 
 class State:
@@ -61,13 +63,19 @@ class State:
         if fresh:
             self.fresh.add(index)
 
-    def add(self, beside: Op, cost: Cost, operation: Operation | None, word: str, time_s: float | None = None) -> None:
-        """One more kernel, as often as another runs; ``cost`` is of one execution, ``time_s`` of all, where it is known."""
-        self.added.append(Added(f"{beside.name}.{word}.{len(self.added)}", beside, cost, operation, word, time_s))
+    def add(self, beside: Op, cost: Cost, operation: Operation | None, word: str) -> None:
+        """One more kernel, as often as another runs; ``cost`` is of one execution."""
+        self.added.append(Added(f"{beside.name}.{word}.{len(self.added)}", beside, cost, operation, word))
 
-    def remove(self, index: int) -> None:
-        """An op that is no longer there."""
+    def repeat(self, op: Op, word: str, bounds: tuple[float, float]) -> None:
+        """An op once more, in the time it takes now; ``bounds`` are shares of that."""
+        name, cost = f"{op.name}.{word}.{len(self.added)}", op.cost * Fraction(1, int(op.count) or 1)
+        self.added.append(Added(name, op, cost, op.operation, word, op.time_s, bounds))
+
+    def remove(self, index: int, at_most: float = 0.0) -> None:
+        """An op that is no longer there; others may take longer for it, by a share of its time at most."""
         self.put(index, NOTHING, None, 0.0, fresh=True)
+        self.fixed[index] = (0.0, 0.0, at_most * (self.recording.workload.ops[index].time_s or 0.0))
 
     @cached_property
     def before(self) -> dict[int, Prediction | None]:
@@ -101,7 +109,8 @@ class State:
             if op is old and not moved:
                 continue
             if op.cost == NOTHING and op is not old:
-                found[index] = Changed(time_s=0.0, low_s=0.0, high_s=0.0)
+                time_s, low_s, high_s = self.fixed.get(index, (0.0, 0.0, 0.0))
+                found[index] = Changed(time_s=time_s, low_s=low_s, high_s=high_s, family="spared")
                 continue
             after = expectation(op, self.after_machine, self.after_calibration)
             if after is None:
