@@ -21,7 +21,6 @@ TORCH_LEVERS: dict[str, tuple[str, ...]] = {
     "idle-compile": ("pad batches to a few sizes, or torch.compile(dynamic=True)", "TORCH_LOGS=recompiles says why it compiles again"),
     "idle-transfer": (_SENT_AHEAD, "keep on the device what is used again"),
     "one-hot-product": ("nn.Embedding or F.embedding instead of one_hot(tokens) @ weight",),
-    "missing-donation": ("update in place: copy_, index_copy_, or slices of a cache that is allocated once",),
     "dense-experts": ("sort tokens by expert and use a grouped product (torch._grouped_mm, a Triton or CUTLASS grouped kernel)",),
     "stored-attention": (
         "F.scaled_dot_product_attention, which runs flash or cuDNN attention",
@@ -58,6 +57,14 @@ TORCH_WORDS = {
         "Launch less: compile the model or replay it as a graph",
         "the host was launching kernels one by one, in {activity}",
         (_GRAPHS, "fused or foreach optimizers; larger batches"),
+    ),
+    "missing-donation": Kind(
+        "the cache that is copied whole to append to it",
+        "Allocate it once at its full size and write each entry in place",
+        levers=(
+            "cache[:, :, position] = new, or index_copy_, into a cache of the longest sequence",
+            "a static cache of the library: transformers' cache_implementation='static'",
+        ),
     ),
     "unfused-chain": Kind(
         "the elementwise operators, each of which reads and writes memory",

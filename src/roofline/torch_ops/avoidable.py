@@ -13,15 +13,30 @@ RECOMPUTED = "computes again in the backward pass what the forward pass did"
 # Formats of products for which a narrower one would do, and that one: tf32 has the range of fp32 and is used by default elsewhere.
 NARROWER = {"fp32": "tf32", "fp64": "fp32"}
 
+APPENDED = 16  # times what is appended: a tensor so much larger is a cache that grows
+
 
 def avoidable(call: Call, priced: Priced) -> tuple[Avoidable, ...]:
-    """What could be spared of a call: scores computed again, copies of layouts, products in a wide format."""
+    """What could be spared of a call: scores computed again, copies of layouts and caches, products in a wide format."""
     if priced.needed is not None:  # nothing can be done about it, hence no kind of finding
         return (Avoidable(kind="", instead=priced.needed, why=RECOMPUTED, unneeded="recomputed"),)
     if call.op in _COPIES and changes_layout([one for one in call.args if isinstance(one, Tensor)]):
         return (Avoidable(kind="layout-copies", instead=NOTHING, why="copies tensors only to change their layout", unneeded="layout"),)
-    found = _wide(priced)
+    found = _appended(call, priced) or _wide(priced)
     return (found,) if found else ()
+
+
+def _appended(call: Call, priced: Priced) -> Avoidable | None:
+    """A tensor that is copied whole to append a little to it, as a cache that grows by ``cat``."""
+    tensors = call.tensors(0) if call.op == "aten::cat" else None
+    if tensors is None or len(tensors) != 2 or priced.cost is None:
+        return None
+    whole, added = (one.elements for one in tensors)
+    if not added or whole < APPENDED * added:
+        return None
+    why = f"copies a tensor whole to append 1/{round(whole / added)} of it"
+    instead = priced.cost * (added / (whole + added))
+    return Avoidable(kind="missing-donation", instead=instead, why=why, unneeded="copied")
 
 
 def changes_layout(tensors: list[Tensor]) -> bool:

@@ -11,12 +11,14 @@ from functools import cached_property
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .columns import ANNOTATION, NONE, OP, PYTHON
 from .host import Host
 
 BACKWARD = "autograd::engine::evaluate_function"
 MODULE = "nn.Module: "
+_CHECKPOINT = re.compile(r"(?:.*/)?torch/utils/checkpoint\.py\(|CheckpointFunctionBackward")
 _FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)")
 _REGION = re.compile(r"(Torch-Compiled Region: [^ ]+|CompiledFunction(?:Backward)?|## Call CompiledFxGraph .*)")
 _NOT_SCOPES = re.compile(
@@ -33,6 +35,7 @@ class Context(Struct, frozen=True):
     region: str = ""
     backward: bool = False
     optimizer: bool = False
+    recomputed: bool = False  # a forward op that a backward pass runs again
 
 
 NOWHERE = Context()
@@ -47,19 +50,22 @@ class Contexts:
         started = [number for number, name in enumerate(names) if isinstance(name, str) and name.startswith(BACKWARD)]
         self.has_backward = bool(len(host.name)) and bool(np.isin(host.name, started).any())
         self._interned = {NOWHERE: NOWHERE}
-        self._steps: dict[tuple[int, int, int], Context] = {}
+        self._steps: dict[tuple[int, int, int, bool], Context] = {}
 
     def of(self, place: int) -> Context:
         """The context of an op; of a backward op with the scope and location of its forward op. Equal ones are one object."""
         own = self._at(place)
-        if not own.backward or not self._says_more:
+        if not own.backward or own.recomputed or not self._says_more:
             return own
-        sequence = next((number for outer in self._host.around(place) if (number := int(self._host.sequence[outer])) != NONE), NONE)
-        forward = self._forward_ops.get(sequence)
+        forward = self._forward_ops.get(self.sequence(place))
         if forward is None:
             return own
         theirs = self._at(forward)
         return self._one(Context(theirs.scope or own.scope, theirs.location or own.location, own.region or theirs.region, True))
+
+    def sequence(self, place: int) -> int:
+        """The number that an op has in common with its gradient, or `NONE`."""
+        return next((number for outer in self._host.around(place) if (number := int(self._host.sequence[outer])) != NONE), NONE)
 
     def phase(self, context: Context) -> str:
         """Forward or backward, in a program that has both."""
@@ -77,7 +83,8 @@ class Contexts:
             place = int(self._host.parent[place])
         found = self._known[place]
         for inner in reversed(waiting):
-            step = (id(found), int(self._host.name[inner]), int(self._host.kind[inner]))
+            numbered = self._host.sequence[inner] != NONE
+            step = (id(found), int(self._host.name[inner]), int(self._host.kind[inner]), bool(numbered))
             if step not in self._steps:
                 self._steps[step] = self._one(self._inside(found, inner))
             found = self._known[inner] = self._steps[step]
@@ -86,14 +93,24 @@ class Contexts:
     def _inside(self, outer: Context, place: int) -> Context:
         """The context inside of an event."""
         name, kind = str(self._names[self._host.name[place]]), self._host.kind[place]
+        if outer.backward and not outer.recomputed and self._runs_again(place, name):
+            outer = replace(outer, recomputed=True)
         if kind == PYTHON:
             return _in_frame(outer, name)
         region = name if _REGION.match(name) else outer.region
         if kind == ANNOTATION:
             optimizer = _OPTIMIZER.match(name)
             scope = () if _NOT_SCOPES.match(name) else (optimizer[1] if optimizer else name,)
-            return Context(outer.scope + scope, outer.location, region, outer.backward, outer.optimizer or bool(optimizer))
-        return Context(outer.scope, outer.location, region, outer.backward or name.startswith(BACKWARD), outer.optimizer)
+            return replace(outer, scope=outer.scope + scope, region=region, optimizer=outer.optimizer or bool(optimizer))
+        if name.startswith(BACKWARD):  # one in a checkpoint is a backward pass again
+            return replace(outer, region=region, backward=True, recomputed=False)
+        return replace(outer, region=region)
+
+    def _runs_again(self, place: int, name: str) -> bool:
+        """Whether an event in a backward pass is a forward pass: a checkpoint's, or an op that is recorded for gradients itself."""
+        if _CHECKPOINT.match(name):
+            return True
+        return name.startswith("aten::") and self._host.sequence[place] != NONE
 
     @cached_property
     def _forward_ops(self) -> dict[int, int]:
@@ -116,11 +133,11 @@ class Contexts:
 
 def _in_frame(outer: Context, name: str) -> Context:
     if name.startswith(MODULE):
-        return Context((*outer.scope, name.removeprefix(MODULE)), outer.location, outer.region, outer.backward, outer.optimizer)
+        return replace(outer, scope=(*outer.scope, name.removeprefix(MODULE)))
     location = users_line(name)
     if not location:
         return outer
-    return Context(outer.scope, location, outer.region, outer.backward, outer.optimizer)
+    return replace(outer, location=location)
 
 
 def users_line(name: str) -> str:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
-from ...cost import Cost
+from ...cost import NOTHING, Cost
 from ...operation import Streamed
 from ...resource import PCIE
 from ...torch_ops import Call
-from ...torch_ops.avoidable import avoidable
+from ...torch_ops.avoidable import RECOMPUTED, avoidable
 from ...torch_ops.call import RECORD_SHAPES
 from ...torch_ops.elementwise import ELEMENTWISE
 from ...workload import Avoidable
@@ -27,9 +27,11 @@ from .context import NOWHERE, Context, Contexts
 from .executions import Execution
 from .intervals import covered, merged, uncovered
 from .linking import Work
+from .one_hot import one_hot_products
 from .pricing import PricedOp, Prices
 from .unfused import spared_bytes, unfused
 from .weight_casts import weight_cast, weight_shapes
+from .written_attention import written_attention
 
 PS = 1000  # in a nanosecond
 FIRST_STEPS = 2  # whose launches tell the order of kernels
@@ -41,6 +43,7 @@ NO_LAUNCH = "its launch was not recorded, and nothing that was recorded is like 
 UNPRICED = "unpriced: record with "
 EAGER = Streamed(kind="eager")
 NO_OP = "no PyTorch op launched it"
+AGAIN = Avoidable(kind="recomputation", instead=NOTHING, why=RECOMPUTED, unneeded="recomputed")
 _COLLECTIVE = re.compile(r"nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|sendrecv|cross_device", re.IGNORECASE)
 
 
@@ -93,17 +96,38 @@ class DeviceRows:
         self._equal: dict[Subject, Subject] = {}
         told = self._told()
         first = sorted((held for held in self._executions if held[0].mark in told), key=lambda held: held[0].events[0])
-        self._spared = spared_bytes(first[:MOST_IN_ORDER], self._is_kept)
+        in_order = first[:MOST_IN_ORDER]
+        self._spared = spared_bytes(in_order, self._is_kept)
+        self._scores = written_attention(in_order)
+        self._lookups = {
+            (id(priced), id(self._context(one))): reason for (one, priced), reason in one_hot_products(in_order, self._sequence)
+        }
+        self._forward = {id(priced) for one, priced in in_order if self._is_kept(one)}
         self._weights = weight_shapes({id(priced): priced for _, priced in self._executions}.values())
 
     def _is_kept(self, one: Execution) -> bool:
         """Whether a backward pass may need what an execution made."""
         return one.op != NONE and self._contexts.phase(self._contexts.of(one.op)) == "forward"
 
-    def _avoidable(self, priced: PricedOp) -> tuple[Avoidable, ...]:
+    def _context(self, one: Execution) -> Context:
+        return self._contexts.of(one.op) if one.op != NONE else NOWHERE
+
+    def _sequence(self, one: Execution) -> int:
+        return self._contexts.sequence(one.op) if one.op != NONE else NONE
+
+    def _avoidable(self, priced: PricedOp, context: Context) -> tuple[Avoidable, ...]:
         """What could be spared of an op, by itself and beside its neighbours."""
         alone = avoidable(Call(priced.name, args=priced.args), priced.priced)
-        return (*alone, *weight_cast(priced, self._weights), *unfused(priced, self._spared.get(id(priced), 0.0)))
+        lookup = self._lookups.get((id(priced), id(context)))
+        again = context.recomputed and id(priced) in self._forward
+        return (
+            *alone,
+            *((AGAIN,) if again else ()),
+            *weight_cast(priced, self._weights),
+            *self._scores.get(id(priced), ()),
+            *((lookup,) if lookup else ()),
+            *unfused(priced, self._spared.get(id(priced), 0.0)),
+        )
 
     def part(self, plane: str, name: str, hardware: object, complete: Mapping[Mark, bool], marks: Integers) -> DevicePart:
         """What ran, and when."""
@@ -174,7 +198,7 @@ class DeviceRows:
         return set(marks[:FIRST_STEPS]) or {NONE}
 
     def _subject(self, one: Execution, priced: PricedOp) -> Subject:
-        context = self._contexts.of(one.op) if one.op != NONE else NOWHERE
+        context = self._context(one)
         lost = one.launch == NONE and not one.twins
         key = (id(priced), id(context), lost or (one.replayed and one.op == NONE))
         if key not in self._subjects:
@@ -202,7 +226,7 @@ class DeviceRows:
             phase=self._contexts.phase(context) if one.op != NONE else "",
             towards=_towards(found.cost, self._prices.names[self._prices.kernel(one.events[0])[0]], kind),
             cost=UNKNOWN if found.cost is None else found.cost,
-            avoidable=self._avoidable(priced),
+            avoidable=self._avoidable(priced, context),
             operation=found.operation or (EAGER if found.category == ELEMENTWISE else None),
             work_provenance="shape",
             bytes_provenance="profile" if one.op == NONE else "shape",

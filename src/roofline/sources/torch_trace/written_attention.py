@@ -1,0 +1,116 @@
+"""Attention that is written out: products with a softmax between them store their scores, where a fused kernel keeps them on chip."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from ...cost import Cost
+from ...resource import HBM
+from ...torch_ops import Tensor
+from ...workload import Avoidable
+from .executions import Execution
+from .pricing import PricedOp
+
+KIND, MASKED = "stored-attention", "masked-attention"
+NEAR = 12  # executions between a softmax and its products
+_SOFTMAX = re.compile(r"(?<!log)(?:_|::)(?:safe_|masked_)?softmax(?!_backward)")
+_PRODUCT, _TRIANGLES = "matmul", ("aten::triu", "aten::tril", "aten::triu_", "aten::tril_")
+
+Held = tuple[Execution, PricedOp]
+
+
+class Scores(Struct, frozen=True):
+    """The scores of one attention: how many in all, and for how many queries and keys; ``is_causal`` where a triangle masks them."""
+
+    elements: int
+    queries: int
+    keys: int
+    is_causal: bool = False
+
+    def is_like(self, tensor: Tensor) -> bool:
+        """Whether a tensor has a place for each score."""
+        return tensor.elements == self.elements and self.queries in tensor.shape and self.keys in tensor.shape
+
+
+def written_attention(ordered: Sequence[Held]) -> dict[int, list[Avoidable]]:
+    """What operators on scores would cost in a fused kernel, by the identity of the priced op, from executions as they ran."""
+    found = {scores.elements: scores for scores in _all_scores(ordered)}
+    reasons: dict[int, list[Avoidable]] = {}
+    for priced in {id(priced): priced for _, priced in ordered}.values() if found else ():
+        for scores in found.values():
+            if mine := list(_spared(priced, scores)):
+                reasons[id(priced)] = mine
+                break
+    return reasons
+
+
+def _all_scores(ordered: Sequence[Held]) -> Iterator[Scores]:
+    """Scores: the result of a batched product, of which a softmax along the keys is taken, for another batched product."""
+    triangles = {one.shape[-2:] for _, priced in ordered if priced.name in _TRIANGLES for one in _tensors(priced) if len(one.shape) > 1}
+    known: set[int] = set()
+    for place, (_, priced) in enumerate(ordered):
+        if id(priced) in known or not _SOFTMAX.search(priced.name):
+            continue
+        known.add(id(priced))
+        largest = max(_tensors(priced), key=lambda one: one.elements, default=None)
+        if largest is None or len(largest.shape) < 3:
+            continue
+        queries, keys = largest.shape[-2:]
+        scores = Scores(largest.elements, queries, keys, (queries, keys) in triangles)
+        before = [one for _, one in ordered[max(place - NEAR, 0) : place]]
+        after = [one for _, one in ordered[place + 1 : place + 1 + NEAR]]
+        if any(_makes(one, scores) for one in before) and any(_takes(one, scores) for one in after):
+            yield scores
+
+
+def _tensors(priced: PricedOp) -> list[Tensor]:
+    return [one for one in priced.args if isinstance(one, Tensor)]
+
+
+def _result(priced: PricedOp) -> tuple[int, ...]:
+    """The shape that a batched product makes; empty for other ops."""
+    operands = [one for one in _tensors(priced) if len(one.shape) >= 3]
+    if priced.priced.category != _PRODUCT or len(operands) < 2:
+        return ()
+    left, right = operands[-2:]
+    return (*left.shape[:-1], right.shape[-1])
+
+
+def _makes(priced: PricedOp, scores: Scores) -> bool:
+    made = _result(priced)
+    return bool(made) and Tensor(made).elements == scores.elements and made[-1] == scores.keys
+
+
+def _takes(priced: PricedOp, scores: Scores) -> bool:
+    return bool(_result(priced)) and any(scores.is_like(one) for one in _tensors(priced))
+
+
+def _spared(priced: PricedOp, scores: Scores) -> Iterator[Avoidable]:
+    """What an op on scores would cost without storing them."""
+    cost = priced.priced.cost
+    if cost is None:
+        return
+    size = f"{scores.queries}×{scores.keys}"
+    why = f"moves the {size} scores of attention through memory"
+    amounts = dict(cost.amounts)
+    mine = [one for one in _tensors(priced) if scores.is_like(one)]
+    others = [one for one in _tensors(priced) if not scores.is_like(one)]
+    if priced.priced.category != _PRODUCT:
+        if mine:
+            amounts[HBM] = sum(one.bytes or 0 for one in others)
+            yield Avoidable(kind=KIND, instead=Cost.of(amounts), why=why)
+        return
+    if not _result(priced):
+        return
+    stored = sum(one.bytes or 0 for one in mine)
+    if not mine and _makes(priced, scores):
+        stored = scores.elements * ((others[0].dtype.bits if others[0].dtype else 0) // 8)
+    if not stored:
+        return
+    if scores.is_causal:
+        amounts = {resource: amount / 2 if resource.unit == "matrix" else amount for resource, amount in amounts.items()}
+        half = Cost.of(amounts)
+        yield Avoidable(kind=MASKED, instead=half, why="computes scores that the causal mask removes", unneeded="masked")
+    amounts[HBM] = max(amounts.get(HBM, 0) - stored, 0)
+    yield Avoidable(kind=KIND, instead=Cost.of(amounts), why=why)

@@ -1,0 +1,141 @@
+"""Faults that the order of PyTorch operators shows: stored scores, one-hot products, caches that grow, checkpoints."""
+
+from pathlib import Path
+
+import pytest
+
+from roofline.analysis import analyze
+from roofline.report import Finding, Report
+from torch_writer import BACKWARD, TorchTrace
+
+HEADS, LONG, DEPTH = 64, 1024, 64
+SCORES = (4, 16, LONG, LONG)
+STEP = 2000  # microseconds
+
+
+def report_on(write: object, tmp_path: Path) -> Report:
+    trace = TorchTrace()
+    for step in range(3):
+        trace.annotation(f"ProfilerStep#{step}", STEP * step, STEP - 100)
+        write(Kernels(trace, STEP * step))  # type: ignore[operator]
+    return analyze(trace.write(tmp_path / "trace.json"))
+
+
+class Kernels:
+    """Ops in a row, each with a kernel of 100 µs."""
+
+    def __init__(self, trace: TorchTrace, begin: float) -> None:
+        self.trace, self.at, self.ran = trace, begin + 1, begin + 10
+
+    def op(self, name: str, tensors: list[tuple[int, ...]], **args: object) -> None:
+        self.trace.op(name, self.at, 5, tensors, **args)  # type: ignore[arg-type]
+        self.trace.run("kernel", launched=self.at + 1, start=self.ran, dur=100, thread=args.get("thread", 1))
+        self.at, self.ran = self.at + 10, self.ran + 100
+
+
+def found(report: Report, kind: str) -> list[Finding]:
+    return [one for one in report.findings if one.kind == kind]
+
+
+@pytest.mark.parametrize(("product", "names"), [("aten::bmm", True), ("aten::mm", False)])
+def test_a_softmax_between_batched_products_is_attention_that_stores_its_scores(tmp_path: Path, product: str, names: bool) -> None:
+    def attention(kernels: Kernels) -> None:
+        query, key = (HEADS, LONG, DEPTH), (HEADS, DEPTH, LONG)
+        kernels.op(product, [query, key] if names else [(HEADS * LONG, DEPTH), (DEPTH, LONG)])
+        kernels.op("aten::mul", [SCORES], values=["0.125"])
+        kernels.op("aten::_softmax", [SCORES], values=["-1", "False"])
+        kernels.op(product, [(HEADS, LONG, LONG), query] if names else [(HEADS * LONG, LONG), (LONG, DEPTH)])
+
+    mine = found(report_on(attention, tmp_path), "stored-attention")
+    assert bool(mine) == names
+    if names:
+        assert "stores the scores of attention" in mine[0].message
+        # All but the FLOP of the products and of the softmax, which take 9 and 15 µs each at least.
+        assert mine[0].saving_per_step_s == pytest.approx(340e-6, rel=0.05)
+        assert len(mine[0].ops) == 4
+
+
+def test_a_softmax_of_logits_is_no_attention(tmp_path: Path) -> None:
+    def loss(kernels: Kernels) -> None:
+        kernels.op("aten::mm", [(8192, 1024), (1024, 32000)])
+        kernels.op("aten::_softmax", [(8, 1024, 32000)], values=["-1", "False"])
+        kernels.op("aten::mm", [(8192, 32000), (32000, 1024)])
+
+    assert not found(report_on(loss, tmp_path), "stored-attention")
+
+
+def test_the_half_of_causal_scores_is_masked(tmp_path: Path) -> None:
+    def attention(kernels: Kernels) -> None:
+        kernels.op("aten::triu", [(LONG, LONG)], values=["1"])
+        kernels.op("aten::bmm", [(HEADS, LONG, DEPTH), (HEADS, DEPTH, LONG)])
+        kernels.op("aten::_softmax", [SCORES], values=["-1", "False"])
+        kernels.op("aten::bmm", [(HEADS, LONG, LONG), (HEADS, LONG, DEPTH)])
+
+    products = [op for op in report_on(attention, tmp_path).ops if op.name == "aten::bmm"]
+    assert [op.unneeded["masked"] for op in products] == [3 * HEADS * LONG * LONG * DEPTH] * 2  # half of 2·b·m·n·k
+
+
+TOKENS, WORDS, WIDTH = 4096, 32000, 1024
+
+
+@pytest.mark.parametrize(
+    ("maker", "tensors", "names"),
+    [
+        ("aten::scatter_", [(TOKENS, WORDS), (TOKENS, 1)], True),
+        ("aten::eq", [(TOKENS, 1), (WORDS,)], True),
+        ("aten::eq", [(TOKENS, WORDS), (TOKENS, WORDS)], False),
+        ("aten::relu", [(TOKENS, WORDS)], False),
+    ],
+)
+def test_a_product_by_rows_with_one_element_each_is_a_lookup(
+    tmp_path: Path, maker: str, tensors: list[tuple[int, ...]], names: bool
+) -> None:
+    def embedding(kernels: Kernels) -> None:
+        kernels.op(maker, tensors, values=["1"])
+        kernels.op("aten::copy_", [(TOKENS, WORDS), (TOKENS, WORDS)], values=["False"])
+        kernels.op("aten::mm", [(TOKENS, WORDS), (WORDS, WIDTH)], sequence_number=7)
+        kernels.trace.op("autograd::engine::evaluate_function: MmBackward0", kernels.at, 20, thread=BACKWARD, sequence_number=7)
+        kernels.op("aten::mm", [(WORDS, TOKENS), (TOKENS, WIDTH)], thread=BACKWARD)
+
+    mine = found(report_on(embedding, tmp_path), "one-hot-product")
+    assert bool(mine) == names
+    if names:
+        assert "a gather would do" in mine[0].message or "a scatter-add would do" in mine[0].message
+        assert mine[0].saving_per_step_s == pytest.approx(400e-6, rel=0.15)
+
+
+@pytest.mark.parametrize(("added", "names"), [(1, True), (2048, False)])
+def test_a_cache_that_is_copied_to_append_to_it(tmp_path: Path, added: int, names: bool) -> None:
+    def decode(kernels: Kernels) -> None:
+        sizes = [[16, 16, 4096, 128], [16, 16, added, 128]]
+        args = {"Input Dims": [sizes, []], "Input type": ["TensorList", "Scalar"], "Concrete Inputs": ["", "2"]}
+        strides = [[[8388608, 524288, 128, 1], [2048, 128, 128, 1]], []]
+        kernels.trace.add("cpu_op", "aten::cat", kernels.at, 5, 100, 1, {"External id": 1, **args, "Input Strides": strides})
+        kernels.trace.run("cat", launched=kernels.at + 1, start=kernels.ran, dur=200)
+
+    mine = found(report_on(decode, tmp_path), "missing-donation")
+    assert bool(mine) == names
+    if names:
+        assert "append 1/4096 of it" in mine[0].message
+        assert mine[0].saving_per_step_s == pytest.approx(200e-6, rel=0.01)
+
+
+@pytest.mark.parametrize("how", ["frame", "sequence", "neither"])
+def test_a_forward_pass_in_a_backward_pass_is_a_recomputation(tmp_path: Path, how: str) -> None:
+    """A checkpoint runs it from Python, or in a function of its own; without calls of Python, gradients are recorded of it."""
+    sizes = [(8192, 4096), (4096, 4096)]
+
+    def layer(kernels: Kernels) -> None:
+        kernels.op("aten::mm", sizes, sequence_number=3)
+        at = kernels.at
+        kernels.trace.op("autograd::engine::evaluate_function: MmBackward0", at - 1, 40, thread=BACKWARD, sequence_number=3)
+        if how == "frame":
+            kernels.trace.frame("torch/utils/checkpoint.py(1154): unpack_hook", at - 0.5, 8, thread=BACKWARD)
+        kernels.op("aten::mm", sizes, thread=BACKWARD, **({"sequence_number": 1} if how == "sequence" else {}))
+        kernels.op("aten::mm", [(4096, 8192), (8192, 4096)], thread=BACKWARD)
+
+    mine = found(report_on(layer, tmp_path), "recomputation")
+    assert bool(mine) == (how != "neither")
+    if mine:
+        assert len(mine[0].ops) == 1
+        assert mine[0].saving_per_step_s == pytest.approx(100e-6, rel=0.01)
