@@ -21,10 +21,10 @@ from .catalogue import catalogue_card
 from .detection import of_device
 from .gpu_plan import BIG, LAUNCHES, SMALL, Tell, plan, rates, run_plan
 from .gpu_worker_process import FinishedExperiments, Worker
+from .local import MEASURED
 from .measurement import spread_of
 from .plateaus import plateaus
 
-NAME = "measured"
 ABOVE = 1.01  # times the datasheet, from where a note explains
 INNER = ("l2", "l1")  # levels in front of main memory, the outermost first
 FASTER_THAN_L2 = 1.3  # times the L2's rate, from where a core's own reads are those of its own cache
@@ -83,7 +83,7 @@ def gpu_card(device: Mapping[str, Any], answers: Mapping[str, Any], conditions: 
     extends = chip.name if chip and _in_catalogue(chip.name) else ""
     title = f"{chip.title if chip else conditions['device']}, measured"
     machine = Machine(
-        name=f"{extends or 'gpu'}-{NAME}",
+        name=f"{extends or 'gpu'}{MEASURED}",
         title=title,
         kind=chip.kind if chip else "gpu",
         vendor=chip.vendor if chip else "",
@@ -155,7 +155,8 @@ def _with_fraction(each: Sustained, ceilings: Sequence[Ceiling]) -> Sustained:
 
 
 def _vectors(answers: Mapping[str, Any]) -> list[Ceiling]:
-    return [_ceiling(f"vector/{number}", found) for number, found in rates(answers, "vector/")]
+    counted = {"transcendental": "each exponential counts as one"}
+    return [_ceiling(f"vector/{number}", found, counted.get(number, "")) for number, found in rates(answers, "vector/")]
 
 
 def _memories(device: Mapping[str, Any], answers: Mapping[str, Any]) -> tuple[list[Ceiling], list[Capacity]]:
@@ -171,17 +172,17 @@ def _memories(device: Mapping[str, Any], answers: Mapping[str, Any]) -> tuple[li
         others = [
             Figure(spread_of(best["rates"]).p50, f"{best['how']} of {show(best['bytes'], 'B', 3)}", "a slower pattern")
             for pattern in ("write", "copy")
-            if (best := _fastest(_at(streams, pattern, level.first, level.last)))
+            if (best := max(_at(streams, pattern, level.first, level.last), key=_middle, default=None))
         ]
         note = f"plateau from {show(level.first, 'B', 3)} to {show(level.last, 'B', 3)}"
-        ceilings.append(_ceiling(name, _joined(inside, level.rate), note, others))
+        ceilings.append(_of_size(name, inside, note, others))
         driver = [Figure(float(device["l2"]), "the driver", "its L2 size")] if name == "l2" and device.get("l2") else []
         capacities.append(replace(_capacity(name, level.holds, "where the sweep leaves its plateau"), others=tuple(driver)))
     l2 = next((each for each in ceilings if each.resource.name == "l2"), None)
     own = plateaus(swept(answers, "per_core"))
     if own and l2 and own[0].rate > FASTER_THAN_L2 * l2.rate and not any(each.resource.name == "l1" for each in ceilings):
         inside = _at(streams, "per_core", own[0].first, own[0].last)
-        ceilings.append(_ceiling("l1", _joined(inside, own[0].rate), f"plateau up to {show(own[0].last, 'B', 3)}, of all cores"))
+        ceilings.append(_of_size("l1", inside, f"plateau up to {show(own[0].last, 'B', 3)}, of all cores"))
         if own[0].holds:
             capacities.append(_capacity("l1", own[0].holds, "where the sweep leaves its plateau, of all cores"))
     return ceilings, capacities
@@ -191,29 +192,28 @@ def _main_memory(streams: Mapping[str, Any]) -> Ceiling:
     """Main memory: its fastest pattern over working sets that no cache holds, with the others at the largest size beside it."""
     largest = max(found["bytes"] for found in streams.values())
     big = [found for rest, found in streams.items() if not rest.startswith("per_core") and found["bytes"] >= min(BIG, largest) * 0.99]
-    best = _fastest(big)
-    assert best is not None
+    best = max(big, key=_middle)
     others, seen = [], {next(rest.partition("/")[0] for rest, found in streams.items() if found is best)}
     for rest, found in sorted(streams.items(), key=lambda each: -each[1]["bytes"]):
         pattern = rest.partition("/")[0]
         if found in big and found is not best and pattern not in seen:
             seen.add(pattern)
             others.append(Figure(spread_of(found["rates"]).p50, f"{found['how']} of {show(found['bytes'], 'B', 3)}: median", pattern))
-    return _ceiling("hbm", {**best, "how": f"{best['how']} of {show(best['bytes'], 'B', 3)}"}, "bytes read and written", others)
+    return _of_size("hbm", [best], "bytes read and written", others)
 
 
 def _at(streams: Mapping[str, Any], pattern: str, first: float, last: float) -> list[dict[str, Any]]:
     return [found for rest, found in streams.items() if rest.startswith(pattern + "/") and first <= found["bytes"] <= last]
 
 
-def _fastest(found: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    return max(found, key=lambda each: median(each["rates"]), default=None)
+def _middle(found: Mapping[str, Any]) -> float:
+    return float(median(found["rates"]))
 
 
-def _joined(found: Sequence[Mapping[str, Any]], rate: float) -> dict[str, Any]:
-    """The tries of all sizes on a plateau, those of its rate and above."""
-    on_plateau = [each for each in found if median(each["rates"]) >= rate] or list(found)
-    return {"rates": [each for one in on_plateau for each in one["rates"]], "how": found[0]["how"]}
+def _of_size(level: str, found: Sequence[Mapping[str, Any]], note: str, others: Sequence[Figure] = ()) -> Ceiling:
+    """A memory level by the working set that is streamed fastest."""
+    best = max(found, key=_middle)
+    return _ceiling(level, {**best, "how": f"{best['how']} of {show(best['bytes'], 'B', 3)}"}, note, others)
 
 
 def _capacity(level: str, size: float | None, how: str) -> Capacity:
@@ -223,7 +223,7 @@ def _capacity(level: str, size: float | None, how: str) -> Capacity:
 def _host(answers: Mapping[str, Any], chip: Machine | None) -> list[Ceiling]:
     """Copies to and from the host over PCIe: the faster direction from pinned memory, the rest beside it."""
     found = [each for _, each in rates(answers, "host/")]
-    best = _fastest(found)
+    best = max(found, key=_middle, default=None)
     if best is None:
         return []
     others = [Figure(spread_of(each["rates"]).p50, f"{each['how']}: median") for each in found if each is not best]

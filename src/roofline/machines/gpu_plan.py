@@ -1,6 +1,7 @@
 """The experiments that measure a GPU, in order, the most needed first, and the run through them."""
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ PATTERNS = {  # sizes for each doubling, the smallest and the largest working se
 SHARE = 16  # of the memory, that a working set may have
 BIG = parse("1 GiB", "B")  # working sets that no cache holds
 SMALL = ("product", "add", "norm")
+LOADED = 0.6  # of a held product, after which the driver is asked for clock and power
 LAUNCHES = ("graph", "stream", "sync", "round trip")
 
 Plan = dict[str, dict[str, Any]]
@@ -37,7 +39,7 @@ def plan(device: Mapping[str, Any], quick: bool) -> Plan:
             burst |= {"shapes": burst["shapes"][-2:], "layout": "NT"}
         found[f"product/{number}/burst/random"] = {**burst, "seconds": 0.2 if quick else 0.8}
         if not quick or number == FORMATS[0]:
-            found[f"product/{number}/held/random"] = {**burst, "seconds": 1.0 if quick else 3.0, "held": True}
+            found[f"product/{number}/held/random"] = {**burst, "seconds": 1.0 if quick else 4.0, "held": True}
             found[f"product/{number}/burst/zeros"] = {**burst, "seconds": 0.2 if quick else 0.5, "zeros": True}
         if not quick:
             found[f"product/{number}/held/zeros"] = {**burst, "seconds": 1.5, "held": True, "zeros": True}
@@ -90,7 +92,8 @@ def run_plan(worker: Worker, kept: FinishedExperiments, wanted: Plan, tell: Tell
             kept.add(key, {"absent": reason})
         elif key not in kept.answers:
             worker.ask(_settled(key, request, kept.answers))
-            if key.startswith("product/") and "held" in key and not under_load:
+            if request.get("held") and not under_load:
+                time.sleep(request["seconds"] * LOADED)
                 under_load = conditions()
             kept.add(key, worker.answer())
         tell(done + 1, len(wanted))

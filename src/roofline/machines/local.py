@@ -18,6 +18,7 @@ from .reading import build, parse_file
 
 FOLDER_VARIABLE = "ROOFLINE_DATA"
 GPU_NAME = "local-gpu"  # this computer's GPU, once it was measured
+MEASURED = "-measured"  # ends the name of a measured GPU, after the catalogue's name of its chip
 NAMES = ("local", "cpu")  # what this computer is called by people and by JAX
 
 

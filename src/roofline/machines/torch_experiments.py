@@ -1,5 +1,6 @@
 """Experiments on a GPU through PyTorch, with Triton kernels where they measure better; the same on a CPU build, for tests."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from ..units import parse
 from .torch_timing import BURST, FEW, WARM_UP, TorchTimer, Work
 
 TRY_S = parse("0.4 ms", "s")  # that a try of a small working set should take
+MOST_PASSES, MORE_PASSES = 100_000, 100  # over a working set in a try, and times more of them than in the try before
 IN_GRAPH, LAUNCHES = 100, 400
 BLOCKS = ((2048, 8, 8), (4096, 8, 4), (4096, 8, 8), (8192, 8, 4))  # elements of a block, warps, programs a core
 PER_CORE = (2048, 16, 1)  # the same, where each core reads its own share
@@ -46,7 +48,6 @@ class TorchDevice(TorchTimer):
                 self.kernels = triton_kernels
             except ImportError:  # without Triton PyTorch's own kernels have to do
                 pass
-        self._blocks: tuple[int, int, int] | None = None
 
     def describe(self) -> dict[str, Any]:
         found: dict[str, Any] = {"framework": f"torch {torch.__version__}", "device": "CPU", "cores": self.cores, "count": 1}
@@ -160,18 +161,10 @@ class TorchDevice(TorchTimer):
         if pattern == "per_core":
             return self._triton_stream(pattern, words, PER_CORE, seconds)
         tried = BLOCKS[:1] if few_kernels else BLOCKS
-        chosen = (self._blocks or self._choose_blocks(tried),) if size < COPY else tried
-        found = [self._triton_stream(pattern, words, block, seconds / len(chosen)) for block in chosen]
+        found = [self._triton_stream(pattern, words, block, seconds / len(tried)) for block in tried]
         if pattern == "copy" and size >= COPY:
-            found.append(self._plain_stream(pattern, words, seconds / len(chosen)))
+            found.append(self._plain_stream(pattern, words, seconds / len(tried)))
         return max(found, key=lambda each: sorted(each["rates"])[len(each["rates"]) // 2])
-
-    def _choose_blocks(self, tried: Sequence[tuple[int, int, int]]) -> tuple[int, int, int]:
-        """The block, warps and programs with which a set that fits any L2 is read fastest."""
-        size = parse("16 MiB", "B")
-        rates = {each: max(self._triton_stream("read", int(size) // WORD, each, 0.0)["rates"]) for each in tried}
-        self._blocks = max(rates, key=lambda each: rates[each])
-        return self._blocks
 
     def _triton_stream(self, pattern: str, words: int, block: tuple[int, int, int], seconds: float) -> dict[str, Any]:
         elements, warps, programs = block
@@ -187,10 +180,10 @@ class TorchDevice(TorchTimer):
         def work(passes: int) -> Work:
             return lambda: kernel[grid](source, target, blocks, passes, BLOCK=elements, num_warps=warps)
 
-        few = 2
-        self.each(work(few), 1)  # compiles
-        once = min(self.each(work(few), FEW)) / few
-        passes = max(few, min(10_000, round(TRY_S / max(once, parse("1 ns", "s")))))
+        passes = 1
+        self.each(work(passes), 1)  # compiles
+        while (took := min(self.each(work(passes), FEW))) < TRY_S / 2 and passes < MOST_PASSES:  # a first try is mostly the launch
+            passes = min(MOST_PASSES, math.ceil(passes * min(TRY_S / took, MORE_PASSES)))
         times = self.repeat_for(work(passes), seconds)
         how = f"{_VERBS[pattern]} again and again in one kernel (Triton)"
         return {"rates": [moved * passes / each for each in times], "how": how, "bytes": moved}
