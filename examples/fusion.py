@@ -2,15 +2,17 @@
 
     python examples/fusion.py [ROWS] [COLUMNS]
 
-It prints the predicted speed-up (from the bytes alone, and from the roofline of the compiled programs) beside the measured one, and
-explains the gap: how the achieved bandwidth changed, and which stage is limited by its arithmetic when it runs alone. The seeds' array of
-268,435,456 bf16 elements is 65536 x 4096; `roofline measure` first gives the rates of this very device.
+Prints the predicted speed-up (from the bytes alone, and from the roofline of the compiled programs) beside the measured one, and
+explains the gap: how the achieved bandwidth changed, and which stage is limited by its arithmetic when it runs alone. Run
+`roofline measure` first to compare with the measured rates of a CPU, not with estimated ones.
 """
 
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -84,48 +86,73 @@ def apply(functions: Sequence[Stage], x: jax.Array) -> jax.Array:
     return x
 
 
-def main(words: Sequence[str]) -> None:
-    device = jax.devices()[0]
-    rows, columns = (int(word) for word in words) if words else SIZES.get(device.platform, SIZES["cpu"])
+class Cut(NamedTuple):
+    """One way to cut the chain: its kernels, the bytes they have to move, their minimum time by the roofline, and the measured time."""
+
+    kernels: int
+    moved: float
+    minimum_s: float
+    time_s: float
+
+
+def measure(rows: int, columns: int) -> str:
+    """The experiment on an array of this size, as text."""
     x = jax.random.normal(jax.random.key(1), (rows, columns), jnp.bfloat16)
     whole = x.size * x.dtype.itemsize
-    found = []
-    for cut in CUTS:
-        functions = kernels(cut)
-        # A kernel that is compiled alone reads one array and writes one; the reports say what else the compiler made of it.
+    cuts = []
+    for groups in CUTS:
+        functions = kernels(groups)
         reports = [roofline.jax.analyze(function)(x) for function in functions]
         minimum = sum(report.total.floor_s or 0.0 for report in reports if report.total)
-        found.append((cut, 2 * whole * len(cut), minimum, seconds(lambda functions=functions: apply(functions, x))))
-    alone = {stage.__name__: seconds(lambda stage=kernel: stage(x)) for stage, kernel in zip(STAGES, kernels((1, 1, 1, 1)), strict=True)}
+        # Each kernel reads one array and writes one.
+        cuts.append(Cut(len(groups), 2 * whole * len(groups), minimum, seconds(partial(apply, functions, x))))
+    alone = {stage.__name__: seconds(partial(kernel, x)) for stage, kernel in zip(STAGES, kernels(CUTS[0]), strict=True)}
     memory = next(one for one in reports[0].machine.ceilings if one.resource == "hbm")
-    peak = float(memory.rate)
+    shares = {name: 2 * whole / took / memory.rate for name, took in alone.items()}
+    return "\n".join(
+        [
+            f"{rows} x {columns} bf16 on {jax.devices()[0].device_kind}; roofs of {reports[0].machine.name}, "
+            f"memory {show(memory.rate, 'B/s', 3)} ({memory.provenance})",
+            "",
+            *table(cuts),
+            "",
+            "where the gap comes from:",
+            *explanation(cuts, alone, shares),
+            "",
+        ]
+    )
 
-    print(
-        f"{rows} x {columns} bf16 on {device.device_kind}; memory {show(peak, 'B/s', 3)} ({memory.provenance}, {reports[0].machine.name})\n"
-    )
-    print(f"{'kernels':>7}  {'bytes':>8}  {'minimum':>8}  {'measured':>8}  {'bandwidth':>9}  speed-up: by bytes  by roofline  measured")
-    first = found[0]
-    for cut, moved, minimum, took in found:
-        print(
-            f"{len(cut):>7}  {show(moved, 'B', 3):>8}  {show(minimum, 's', 3):>8}  {show(took, 's', 3):>8}  {show(moved / took, 'B/s', 3):>9}  "
-            f"{first[1] / moved:>17.2f}x  {first[2] / minimum:>10.2f}x  {first[3] / took:>7.2f}x"
+
+def table(cuts: Sequence[Cut]) -> Iterator[str]:
+    """Predicted and measured speed-ups side by side."""
+    yield "kernels     bytes   minimum  measured  bandwidth   speed-up: by bytes  by roofline  measured"
+    first = cuts[0]
+    for cut in cuts:
+        figures = (show(cut.moved, "B", 3), show(cut.minimum_s, "s", 3), show(cut.time_s, "s", 3), show(cut.moved / cut.time_s, "B/s", 3))
+        ratios = (first.moved / cut.moved, first.minimum_s / cut.minimum_s, first.time_s / cut.time_s)
+        yield f"{cut.kernels:>7}  {figures[0]:>8}  {figures[1]:>8}  {figures[2]:>8}  {figures[3]:>9}  " + "".join(
+            f"{ratio:>{width}.2f}x" for ratio, width in zip(ratios, (18, 12, 9), strict=True)
         )
-    print("\nwhere the gap comes from:")
-    _, moved, minimum, took = found[-1]
-    before, after = first[1] / first[3], moved / took
-    print(
-        f"- one kernel moves {first[1] / moved:.2f}x fewer bytes, at {after / before:.2f}x the bandwidth ({show(before, 'B/s', 3)} before, "
-        f"{show(after, 'B/s', 3)} after): {first[1] / moved:.2f} x {after / before:.2f} = {first[3] / took:.2f}x"
-    )
-    for name, each in alone.items():
-        share = 2 * whole / each / peak
-        limit = "memory" if share >= NEAR else "its arithmetic, not memory"
-        print(f"- {name} alone: {show(each, 's', 3)}, {share:.0%} of the memory's rate: limited by {limit}")
+
+
+def explanation(cuts: Sequence[Cut], alone: Mapping[str, float], shares: Mapping[str, float]) -> Iterator[str]:
+    """Why the measured speed-up is not that of the bytes."""
+    first, last = cuts[0], cuts[-1]
+    before, after = first.moved / first.time_s, last.moved / last.time_s
+    fewer, faster = first.moved / last.moved, after / before
+    bandwidths = f"{show(before, 'B/s', 3)} before, {show(after, 'B/s', 3)} after"
+    yield f"- one kernel moves {fewer:.2f}x fewer bytes at {faster:.2f}x the bandwidth ({bandwidths}): {fewer * faster:.2f}x in all"
+    for name, took in alone.items():
+        limit = "memory" if shares[name] >= NEAR else "its arithmetic, not memory"
+        yield f"- {name} alone: {show(took, 's', 3)}, {shares[name]:.1%} of the memory's rate: limited by {limit}"
     slowest = max(alone, key=lambda name: alone[name])
-    if 2 * whole / alone[slowest] / peak < NEAR:
-        print(
-            f"- fusing saves bytes, not arithmetic: one kernel cannot be faster than the arithmetic of {slowest} ({show(alone[slowest], 's', 3)} alone)"
-        )
+    if shares[slowest] < NEAR:
+        yield f"- fusing saves bytes, not arithmetic: that of {slowest} stays, {show(alone[slowest], 's', 3)} alone"
+
+
+def main(words: Sequence[str]) -> None:
+    rows, columns = (int(word) for word in words) if words else SIZES.get(jax.devices()[0].platform, SIZES["cpu"])
+    sys.stdout.write(measure(rows, columns))
 
 
 if __name__ == "__main__":
