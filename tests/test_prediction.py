@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from roofline.analysis import assemble, price
+from roofline.analysis.excess_causes import causes
+from roofline.analysis.standing import Standing
 from roofline.calibration import Calibration
 from roofline.cli import main
+from roofline.cost import Cost
 from roofline.dtypes import dtype
 from roofline.errors import MachineError
 from roofline.formulas import lookup
@@ -23,7 +26,7 @@ from roofline.prediction import Prediction, predict
 from roofline.sources import read
 from roofline.torch_ops import Call, Tensor
 from roofline.torch_ops import price as price_call
-from roofline.workload import Recording, Workload
+from roofline.workload import Counters, KernelUse, Op, Recording, Workload
 
 SINGLES = Path(__file__).parents[1] / "../shared/data/h200/latencies.json"
 PAIRS = Path(__file__).parent / "data" / "h200" / "pairs"
@@ -174,11 +177,12 @@ def test_single_launches_on_an_h200(name: str, formula: str, options: dict[str, 
 
 
 def slowed(recording: Recording, name: str, times: float) -> Recording:
-    """A recording of which one op takes so many times as long."""
-    ops = tuple(
-        replace(op, time_s=op.time_s * times, self_time_s=op.self_time_s * times) if op.name == name else op for op in recording.workload
-    )
-    return replace(recording, workload=Workload(ops))
+    """A recording of which one op, or without a name every op, takes so many times as long."""
+    ops = [
+        replace(op, time_s=op.time_s * times, self_time_s=op.self_time_s * times) if name in ("", op.name) else op
+        for op in recording.workload
+    ]
+    return replace(recording, workload=Workload(tuple(ops)))
 
 
 def test_a_slow_product_is_the_first_excess_and_clean_calls_have_none() -> None:
@@ -191,6 +195,34 @@ def test_a_slow_product_is_the_first_excess_and_clean_calls_have_none() -> None:
     assert finding.kind == "excess"
     assert next(op.name for op in sick.ops if op.id == finding.ops[0]) == "custom-call.3"
     assert "times what such ops take" in finding.message
+
+
+def test_a_device_with_half_its_clock_is_told_from_a_slow_kernel() -> None:
+    recording = read(PAIRS / "mlp_bf16.xplane.pb.gz")
+    one, every = (assemble(slowed(recording, name, 2.2), load("h200")) for name in ("custom-call.3", ""))
+    assert "clock or the power" not in next(finding.message for finding in one.findings if finding.kind == "excess")
+    assert "clock or the power" in next(finding.message for finding in every.findings if finding.kind == "excess")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "shape", "said"),
+    [
+        ("nvjet_sm90_tst_64x32_64x16_4x2_h_bz_NNT", (8192, 4096), "tiles of 64×32, which load operands more often"),
+        ("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_NNT", (264, 130), "tiles of 256×128, 2.9 times the 264×130 of the result"),
+        ("cutlass_80_simt_sgemm_128x128_8x4_nn_align1", (8192, 4096), "does not use the matrix unit"),
+        ("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_NNT", (8192, 4096), ""),
+    ],
+)
+def test_the_name_of_a_kernel_may_say_why_a_product_is_slow(kernel: str, shape: tuple[int, int], said: str) -> None:
+    op = Op(name="dot", cost=Cost(), operation=Product(m=shape[0], k=4096, n=shape[1]))
+    found = causes([Standing(0, op, 0.0, "compute")], (), [KernelUse(0, kernel, 0.0)])
+    assert said in found
+    assert bool(said) == bool(found)
+
+
+def test_counters_may_say_why_an_op_is_slow() -> None:
+    op = Op(name="dot", cost=Cost.of({"hbm": 100}), counters=Counters(cost=Cost.of({"hbm": 210})))
+    assert "2.1 times the bytes" in causes([Standing(0, op, 0.0, "memory")], (), ())
 
 
 def test_what_is_as_good_as_its_shape_gets_promises_nothing() -> None:

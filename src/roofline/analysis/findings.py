@@ -6,7 +6,8 @@ kernels reach, not to the roof. Like ops are merged before anything is left out.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Self
 
 from msgspec import Struct
@@ -17,8 +18,9 @@ from ..placement import IDEAL, Corrections, hold
 from ..report import Finding, Point
 from ..resource import PCIE, named
 from ..units import percent, rounded, show
-from ..workload import Avoidable, Recording
+from ..workload import Avoidable, KernelUse, Recording
 from .chains import unfused_chains
+from .excess_causes import causes
 from .expectation import is_calibrated, slower_than_expected
 from .finding_kinds import KINDS, ONE_PROGRAM, Kind
 from .idle_time import Waiting, waiting
@@ -144,7 +146,7 @@ def diagnose(
     is_few = programs_per_step(standings, len(recording.steps)) < FEW_PROGRAMS and kinds is KINDS
     found += _idle(idle, clock, {**kinds, "idle-dispatch": ONE_PROGRAM} if clock.per and is_few else kinds)
     left = [one for one in standings if one.id not in taken]
-    found += _remaining(left, clock, _Between.of(idle, standings, clock), machine.launch_latency_s, kinds)
+    found += _remaining(left, clock, _Between.of(idle, standings, clock), machine.launch_latency_s, kinds, recording.kernels)
     return found
 
 
@@ -305,7 +307,9 @@ class _Between(Struct, frozen=True):
         return cls(seconds, seconds * small / every if every else 0.0)
 
 
-def _remaining(standings: Sequence[Standing], clock: Clock, between: _Between, launch_s: float, kinds: Kinds) -> list[Finding]:
+def _remaining(
+    standings: Sequence[Standing], clock: Clock, between: _Between, launch_s: float, kinds: Kinds, kernels: Sequence[KernelUse]
+) -> list[Finding]:
     """What is lost in ops that do nothing needless, by cause, and between kernels."""
     groups: dict[str, list[Standing]] = {}
     slow = slower_than_expected(standings) if clock.measured else {}
@@ -313,7 +317,8 @@ def _remaining(standings: Sequence[Standing], clock: Clock, between: _Between, l
         kind = _kind(one)
         if kind and one.id not in slow:
             groups.setdefault(kind, []).append(one)
-    found = _excess([(one, slow[one.id]) for one in standings if one.id in slow], clock, kinds)
+    why = partial(causes, standings=standings, kernels=kernels)
+    found = _excess([(one, slow[one.id]) for one in standings if one.id in slow], clock, kinds, why)
     for kind, ops in groups.items():
         won = [(one, _won(kind, one, launch_s)) for one in ops]
         finding = _merged(kind, won, clock, between if kind == LATENCY else None, kinds)
@@ -327,7 +332,7 @@ def _remaining(standings: Sequence[Standing], clock: Clock, between: _Between, l
     return found
 
 
-def _excess(slow: list[tuple[Standing, float]], clock: Clock, kinds: Kinds) -> list[Finding]:
+def _excess(slow: list[tuple[Standing, float]], clock: Clock, kinds: Kinds, why: Callable[[Sequence[Standing]], str]) -> list[Finding]:
     """Ops that take longer than such ops do on this chip, by the family of their prediction, the one with the most excess first."""
     families: dict[str, list[tuple[Standing, float]]] = {}
     for one, seconds in slow:
@@ -343,7 +348,10 @@ def _excess(slow: list[tuple[Standing, float]], clock: Clock, kinds: Kinds) -> l
         worst = f"{_name(ops[0])}{f' and {len(ops) - 1} more' if len(ops) > 1 else ''}"
         told = f"{_at(ops)}{worst} {'take' if len(ops) > 1 else 'takes'} {ops[0].spent_s / (ops[0].spent_s - held[0][1]):.2g} times"
         left = clock.after(saving.steps_s)
-        message = f"{told} what such ops take on this chip: {clock.of(clock.spent(ops))}. {kind.change}: {left} left."
+        seen = why(ops)
+        message = (
+            f"{told} what such ops take on this chip: {clock.of(clock.spent(ops))}. {seen}{' ' if seen else ''}{kind.change}: {left} left."
+        )
         found.append(_finding("excess", kind, message, ops, saving, clock))
     return found
 
