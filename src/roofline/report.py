@@ -391,7 +391,8 @@ class IdleShare(Struct, frozen=True, kw_only=True):
 class IdleInfo(Row, frozen=True, kw_only=True):
     """Why devices were idle: the kind of reason (`workload.IDLE_KINDS`), what the host did then, and where in the user's code.
 
-    ``time_s`` is the mean over devices, and so is that of each step in ``by_step``; ``gaps`` are those of all devices.
+    ``time_s`` is the mean over devices, and so is that of each step in ``by_step``; ``gaps`` are those of all devices. ``recording_s`` is
+    about how much of it the profiler took itself, to record events of the host; null where that is not known.
     """
 
     reason: str
@@ -399,6 +400,7 @@ class IdleInfo(Row, frozen=True, kw_only=True):
     location: str = ""
     time_s: Number
     gaps: int
+    recording_s: Number | None = None
     by_step: tuple[IdleShare, ...] = ()
 
 

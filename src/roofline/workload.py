@@ -325,7 +325,8 @@ class IdleReason(Struct, frozen=True, kw_only=True):
     ``kind`` is one of `IDLE_KINDS`: the user's Python before the next launch (``input``), a value read back (``sync``), a host callback, a
     compilation, the dispatch of many programs, the host's side of a copy (``transfer``), another device, kernels that follow each other
     closely (``latency``), or ``unknown``. ``time_s`` is the device-seconds of its ``gaps``; those of all reasons add up to wall less busy
-    time. ``by_step`` has gaps and device-seconds of each step, by the step in which a gap began.
+    time. ``by_step`` has gaps and device-seconds of each step, by the step in which a gap began. About ``recording_s`` of it the profiler
+    took itself, to record so many events of the host (``recorded``); without it the gaps are that much shorter.
     """
 
     kind: str
@@ -333,6 +334,8 @@ class IdleReason(Struct, frozen=True, kw_only=True):
     location: str = ""
     time_s: float
     gaps: int
+    recording_s: float = 0.0
+    recorded: int = 0
     by_step: tuple[Share, ...] = ()
 
 

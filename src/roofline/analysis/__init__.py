@@ -197,6 +197,7 @@ def _idle(recording: Recording) -> tuple[IdleInfo, ...]:
             location=one.location,
             time_s=one.time_s / devices,
             gaps=one.gaps,
+            recording_s=one.recording_s / devices if one.recording_s else None,
             by_step=tuple(IdleShare(step=s.key, gaps=int(s.count), time_s=s.time_s / devices) for s in one.by_step),
         )
         for one in recording.idle

@@ -266,7 +266,7 @@ def _idle(idle: Iterable[Waiting], clock: Clock, kinds: Kinds) -> list[Finding]:
             by_kind.setdefault(one.reason.kind, []).append(one)
     found = []
     for kind_name, mine in by_kind.items():
-        each, whole = sum(one.each_s for one in mine), sum(one.whole_s for one in mine)
+        each = sum(one.each_s for one in mine)
         if each < NOTABLE * clock.each_s:
             continue
         longest = max(mine, key=lambda one: one.each_s).reason
@@ -274,20 +274,34 @@ def _idle(idle: Iterable[Waiting], clock: Clock, kinds: Kinds) -> list[Finding]:
         kind = kinds[name]
         said = kind.phrase.format(activity=longest.activity or "code that the profile does not show")
         at = f" ({_line(longest.location)})" if longest.location else ""
-        spread = each * clock.parts
-        message = f"The device is idle {clock.of(spread)}: {said}{at}. {kind.change}: {clock.after(spread)} left."
+        profiler_s = sum(one.each_s * one.recording for one in mine)
+        told = f"The device is idle {clock.of(each * clock.parts)}: {said}{at}. {_recording(mine, profiler_s, clock)}"
+        won, whole = each - profiler_s, sum(one.whole_s * (1 - one.recording) for one in mine)
+        if won < NOTABLE * clock.each_s:
+            message = f"{told}Without the profiler next to nothing of it is left."
+            found.append(Finding(kind=name, title=kind.title, message=message, levers=()))
+            continue
         found.append(
             Finding(
                 kind=name,
                 title=kind.title,
-                message=message,
+                message=f"{told}{kind.change}: {clock.after(won * clock.parts)} left.",
                 saving_s=whole,
-                saving_per_step_s=each if clock.per else None,
+                saving_per_step_s=won if clock.per else None,
                 levers=kind.levers,
                 after_s=max(clock.whole_s - whole, 0.0),
             )
         )
     return found
+
+
+def _recording(idle: Sequence[Waiting], profiler_s: float, clock: Clock) -> str:
+    """What the profiler took of some idle time itself, as a sentence."""
+    if profiler_s < NOTABLE * clock.each_s:
+        return ""
+    events = sum(one.reason.recorded for one in idle) / clock.parts
+    took = f"About {show(rounded(profiler_s, 2), 's')} of that is the profiler's own, which recorded {rounded(events, 2):,.0f} events"
+    return f"{took} of the host{clock.per}. "
 
 
 class _Between(Struct, frozen=True):

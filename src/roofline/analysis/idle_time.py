@@ -16,6 +16,11 @@ class Waiting(Struct, frozen=True):
     each_s: float
     whole_s: float
 
+    @property
+    def recording(self) -> float:
+        """The share of it that the profiler took itself."""
+        return min(self.reason.recording_s / self.reason.time_s, 1.0) if self.reason.time_s else 0.0
+
 
 def averaged(steps: Iterable[Step]) -> list[Step]:
     """The steps that averages are over: complete, steady, and followed by another, which ends their idle time; else the next best."""

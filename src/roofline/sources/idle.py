@@ -33,7 +33,8 @@ class Gap(Struct):
 
     ``launched`` is when and on which line the host launched the work that ended it, ``before`` what that line launched before that, and
     ``copy`` the larger of the copies to or from the host on either side of it, as a direction and bytes. ``silent`` is how much of it the
-    host spent in a function of the user's that called nothing.
+    host spent in a function of the user's that called nothing. ``recording`` is how much of it the profiler took to record the ``recorded``
+    events of the host that led to its end.
     """
 
     begin: int
@@ -47,6 +48,8 @@ class Gap(Struct):
     before: int | None = None
     copy: tuple[str, int] = ("", 0)
     silent: int = 0
+    recording: int = 0
+    recorded: int = 0
     samples: Sequence[int] = ()
 
     @property
@@ -167,6 +170,8 @@ def explained(gaps: Sequence[Gap], threads: Threads, *, several: bool) -> Idle:
             time_ps = gap.weight * samples // len(said)
             left -= time_ps
             _add(idle.reasons, key, gap, time_ps)
+            idle.reasons[key].recording_ps += gap.recording * samples // len(said)
+            idle.reasons[key].recorded += gap.recorded * samples // len(said)
         first = idle.reasons[shares[0][0]]
         first.time_ps += left
         if gap.mark is not None:

@@ -178,6 +178,8 @@ def _idle(parts: Sequence[Part], keys: dict[Instance, int]) -> tuple[IdleReason,
                 known = summed.setdefault(reason, IdleTally())
                 known.gaps += tally.gaps
                 known.time_ps += tally.time_ps
+                known.recording_ps += tally.recording_ps
+                known.recorded += tally.recorded
                 for mark, (gaps, time_ps) in tally.steps.items():
                     key = keys[part.instances[mark]]
                     before = known.steps.get(key, (0, 0))
@@ -197,6 +199,8 @@ def _idle_reason(reason: IdleKey, tally: IdleTally) -> IdleReason:
         location=reason.location,
         time_s=tally.time_ps * PICOSECOND,
         gaps=tally.gaps,
+        recording_s=tally.recording_ps * PICOSECOND,
+        recorded=tally.recorded,
         by_step=tuple(OpShare(key=key, count=gaps, time_s=time_ps * PICOSECOND) for key, (gaps, time_ps) in steps),
     )
 

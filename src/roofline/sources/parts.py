@@ -140,11 +140,16 @@ class IdleKey(Struct, frozen=True):
 
 
 class IdleTally(Struct):
-    """How many gaps a reason had on one device and their time, in all and by the step in which each began."""
+    """How many gaps a reason had on one device and their time, in all and by the step in which each began.
+
+    ``recording_ps`` is how much of it the profiler took itself, to record so many events of the host (``recorded``).
+    """
 
     gaps: int = 0
     time_ps: int = 0
     steps: dict[Mark, tuple[int, int]] = field(default_factory=dict)
+    recording_ps: int = 0
+    recorded: int = 0
 
 
 class Pause(Struct, frozen=True):

@@ -89,7 +89,7 @@ class _Reader:
                     tally.launched.clear()  # ops are no kernels that counters could tell of
             devices.append(part if rank is None or len(numbers) > 1 else replace(part, ordinal=rank))
         waiting = [Waiting(one.number, one.busy, part) for one, part in zip(rows, devices, strict=True)]
-        idle = explain(waiting, work, self.host, self.launches, self.names, columns.captured)
+        idle = explain(waiting, work, self.host, self.launches, self.names, columns.captured, on_cpu=self.on_cpu)
         devices = [replace(part, idle=mine.reasons) for part, mine in zip(devices, idle, strict=True)]
         if timeline:
             shown = spans(devices)

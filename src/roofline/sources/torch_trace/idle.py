@@ -8,19 +8,25 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from ..host_activity import NOTHING, Activity, Frame, activity
+from ..host_activity import LOADING, NOTHING, Activity, Frame, activity
 from ..idle import Gap, Idle, explained, gaps_between, unexplained
 from ..parts import DevicePart
 from .columns import ANNOTATION, MEMCPY, NONE, OP, PYTHON, Integers
 from .context import users_line
 from .host import Host, Launches
 from .linking import Work
+from .recording_cost import tell_recording
 from .rows import PS
 
 _FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)")
 _BUILTIN = re.compile(r"<built-in (?:method|function) (?P<function>\w+)")
 _LOADER = re.compile(r"enumerate\(DataLoader\)|DataLoader|dataloader")
-_COMPILER = re.compile(r"_dynamo/convert_frame|_inductor/compile_fx|_inductor/codegen|_dynamo/symbolic_convert|_functorch/_aot_autograd")
+# Of AOTAutograd only what compiles: compiled functions go through its runtime_wrappers.py, utils.py and schemas.py in every step.
+_COMPILER = re.compile(
+    r"_dynamo/convert_frame|_inductor/compile_fx|_inductor/codegen|_dynamo/symbolic_convert"
+    r"|_functorch/_aot_autograd/(?:graph_|jit_compile|dispatch_and_compile|collect_metadata|traced_function|autograd_cache)"
+)
+_TENSORS = re.compile(r"<built-in \w+ \w+ of (?:Tensor|Parameter|type) object")  # torch.relu is a method of a type
 _COMPILES = re.compile(r"entire_frame_compile|backend_compile|compile_fx|dynamo_timed|CachingAutotuner\.benchmark")
 # Ops that read a value back from the device, as the user writes them.
 _READ_BACK = {
@@ -48,7 +54,14 @@ class Waiting(Struct):
 
 
 def explain(
-    devices: Sequence[Waiting], work: Work, host: Host, launches: Launches, names: Sequence[Any], captured: Collection[int] = ()
+    devices: Sequence[Waiting],
+    work: Work,
+    host: Host,
+    launches: Launches,
+    names: Sequence[Any],
+    captured: Collection[int] = (),
+    *,
+    on_cpu: bool = False,
 ) -> list[Idle]:
     """The reasons of each device's idle time; ``captured`` are threads of another recording."""
     looked = [gaps_between((one.busy * PS).tolist(), one.part.steps) for one in devices]
@@ -56,6 +69,8 @@ def explain(
         return [unexplained(gaps) for gaps in looked]
     for one, gaps in zip(devices, looked, strict=True):
         _neighbours(one.number, gaps, work, launches, names)
+        if not on_cpu:
+            tell_recording(gaps, host, launches, captured, PS)
     threads = _Threads(host, launches, names, captured)
     return [explained(gaps, threads, several=len(devices) > 1) for gaps in looked]
 
@@ -112,8 +127,9 @@ class _Threads:
         if stack not in self._known:
             self._known[stack] = self._activity(stack) if stack else NOTHING
         found = self._known[stack]
-        if not found.kind and not self.has_frames and self._between_ops(line, instant // PS):
-            return Activity("launch")
+        quiet = found.kind == "python" and not found.callee and not LOADING.search(found.function)
+        if (quiet or (not found.kind and not self.has_frames)) and self._between_ops(line, instant // PS):
+            return Activity("launch", found.function, found.location)
         return found
 
     def _between_ops(self, line: int, instant: int) -> bool:
@@ -170,6 +186,8 @@ def _word(kind: int, name: str) -> str | Frame:
         return Frame("library", "", name.partition("#")[0])
     if _COMPILES.search(name):
         return "backend_compile"
+    if name.startswith("Optimizer."):  # what the optimizer does in Python leads to its launches
+        return f"aten::{name}"
     return f"aten::{name}" if kind == OP and not name.startswith(("aten::", "autograd::")) else name
 
 
@@ -177,7 +195,7 @@ def _frame(name: str) -> str | Frame:
     if _COMPILER.search(name):
         return "backend_compile"
     if found := _BUILTIN.match(name):
-        return Frame("library", "", found["function"])
+        return Frame("framework" if _TENSORS.match(name) else "library", "", found["function"])
     found = _FRAME.fullmatch(name)
     if found is None:
         return Frame("framework", "", name)

@@ -1,0 +1,86 @@
+"""Idle time in PyTorch traces: Python between ops, compiled functions, and what the profiler itself takes."""
+
+from pathlib import Path
+
+import pytest
+
+from roofline.analysis import analyze
+from roofline.report import Report
+from torch_writer import TorchTrace
+
+
+def launched_late(frames: int, tmp_path: Path) -> Report:
+    """Steps of ten products of 5 µs, each launched 100 µs after the one before, with so many calls of Python in between."""
+    trace = TorchTrace()
+    for step in range(4):
+        trace.annotation(f"ProfilerStep#{step}", 1000 * step, 999)
+        trace.frame("model.py(1): forward", 1000 * step, 999)
+        for place in range(10):
+            at = 1000 * step + 100 * place + 5
+            for number in range(frames):
+                trace.frame(f"model.py({number + 1}): helper", at + 2 * number, 1)
+            trace.op("aten::mm", at + 80, 10, [(8, 4), (4, 2)])
+            trace.run("gemm", launched=at + 85, start=at + 88, dur=5)
+    return analyze(trace.write(tmp_path / "trace.json"))
+
+
+def test_the_time_in_which_the_profiler_records_is_not_to_be_won(tmp_path: Path) -> None:
+    # Per launch one op (4 µs), its launch and twenty calls of Python (2 µs each): 46 of 95 µs of idle time, but for the first gap.
+    (finding,) = [one for one in launched_late(20, tmp_path).findings if one.kind == "idle-dispatch"]
+    assert finding.saving_per_step_s == pytest.approx(950e-6 - 460e-6, rel=0.05)
+    assert "About 450 µs of that is the profiler's own" in finding.message
+    assert "210 events of the host per step" in finding.message
+
+
+def test_without_many_events_nearly_all_of_it_is(tmp_path: Path) -> None:
+    (finding,) = [one for one in launched_late(0, tmp_path).findings if one.kind == "idle-dispatch"]
+    assert finding.saving_per_step_s == pytest.approx(950e-6 - 60e-6, rel=0.05)
+
+
+def test_idle_time_that_only_the_profiler_makes_promises_nothing(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for step in range(4):
+        trace.annotation(f"ProfilerStep#{step}", 1000 * step, 990)
+        for place in range(10):
+            at = 1000 * step + 100 * place + 5
+            for number in range(8):
+                trace.frame(f"model.py({number + 1}): helper", at + 10 * number, 9)
+            trace.op("aten::mm", at + 85, 10, [(4096, 4096), (4096, 4096)])
+            trace.run("gemm", launched=at + 86, start=at + 88, dur=85)
+    (finding,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-dispatch"]
+    assert finding.saving_s is None
+    assert "Without the profiler" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("frame", "reason"),
+    [
+        ("<built-in method view of Tensor object at 0x7f>", "dispatch"),
+        ("torch/_functorch/_aot_autograd/runtime_wrappers.py(2529): forward", "dispatch"),
+        ("torch/_functorch/_aot_autograd/graph_compile.py(100): aot_stage2", "compile"),
+        ("<built-in function sleep>", "input"),
+    ],
+)
+def test_what_runs_between_two_launches(tmp_path: Path, frame: str, reason: str) -> None:
+    trace = TorchTrace()
+    for step in range(3):
+        at = 1000 * step
+        trace.annotation(f"ProfilerStep#{step}", at, 990)
+        trace.frame("model.py(35): forward", at + 1, 980)
+        trace.op("aten::mm", at + 2, 5, [(8, 4), (4, 2)])
+        trace.run("gemm", launched=at + 3, start=at + 5, dur=50)
+        trace.frame(frame, at + 10, 900)
+    longest = analyze(trace.write(tmp_path / "trace.json")).idle[0]
+    assert longest.reason == reason
+
+
+def test_python_that_calls_nothing_between_two_close_ops_launches(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for step in range(3):
+        trace.annotation(f"ProfilerStep#{step}", 1000 * step, 990)
+        trace.frame("model.py(35): forward", 1000 * step + 1, 980)
+        for place in range(9):
+            at = 1000 * step + 100 * place + 5
+            trace.op("aten::mm", at, 5, [(8, 4), (4, 2)])
+            trace.run("gemm", launched=at + 1, start=at + 5, dur=5)
+    assert analyze(trace.write(tmp_path / "trace.json")).idle[0].reason == "dispatch"
