@@ -297,6 +297,7 @@ def test_a_module_in_generic_form_is_the_same() -> None:
     [
         (["%0 = stablehlo.add %q, %arg0 : tensor<4xf32>"], "'%q' is not defined"),
         (["%arg0 = stablehlo.abs %arg0 : tensor<4xf32>"], "second value"),
+        (["%0 = stablehlo.convert : (tensor<4xbf16>) -> tensor<4xf32>"], "'convert.0' is convert with 0 operands, where it needs 1"),
         (["%0 = stablehlo.abs %arg0 : tensor<4xzz>"], "element type"),
         (["%0 = stablehlo.abs %arg0 : tensor<99999999999x99999999999xf32>"], "more elements"),
         (["%0 = func.call @nowhere(%arg0) : (tensor<4xf32>) -> tensor<4xf32>"], "no function is named"),

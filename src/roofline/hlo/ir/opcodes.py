@@ -60,17 +60,18 @@ def asynchronous(opcode: str) -> tuple[str, str] | None:
     return (f"async-{half}", base) if dash and half in ("start", "update", "done") else None
 
 
-# How many operands an operation has at least, where that is more than none; opcodes that are not listed take any number.
+# How many operands an operation has at least, where that is more than none; opcodes that are not listed take any number. One of atan2:
+# StableHLO's atan is read as that.
 _UNARY = """
-    abs acos acosh asin asinh atanh bitcast bitcast-convert broadcast cbrt ceil cholesky convert copy copy-start copy-done cosine cosh
-    count-leading-zeros dynamic-slice erf exponential exponential-minus-one fft floor get-dimension-size get-tuple-element imag is-finite
-    log log-plus-one logistic negate not popcnt real reduce-precision reshape reverse round-nearest-afz round-nearest-even rsqrt sign sine
-    sinh slice sort sqrt tan tanh topk transpose while all-gather all-gather-start all-reduce all-reduce-start all-to-all reduce-scatter
-    collective-permute collective-permute-start collective-broadcast concatenate conditional all-gather-done all-reduce-done
-    collective-permute-done
+    abs acos acosh asin asinh atan2 atanh bitcast bitcast-convert broadcast cbrt ceil cholesky convert copy copy-start copy-done cosine
+    cosh count-leading-zeros dynamic-slice erf exponential exponential-minus-one fft floor get-dimension-size get-tuple-element imag
+    is-finite log log-plus-one logistic negate not popcnt real reduce-precision reshape reverse round-nearest-afz round-nearest-even
+    rsqrt sign sine sinh slice sort sqrt tan tanh topk transpose while all-gather all-gather-start all-reduce all-reduce-start all-to-all
+    reduce-scatter collective-permute collective-permute-start collective-broadcast concatenate conditional all-gather-done
+    all-reduce-done collective-permute-done
 """
 _BINARY = """
-    add and atan2 complex compare convolution divide dot dynamic-update-slice gather maximum minimum multiply or pad power reduce
+    add and complex compare convolution divide dot dynamic-update-slice gather maximum minimum multiply or pad power reduce
     reduce-window remainder shift-left shift-right-arithmetic shift-right-logical subtract triangular-solve xor
 """
 LEAST_OPERANDS = {

@@ -14,7 +14,7 @@ from ...errors import SourceError
 from ...input_limits import excess, limits
 from ..ir.attributes import Alias
 from ..ir.malformed import Malformed, excerpt, placed
-from ..ir.module import Call, Computation, HloModule, Instruction, only
+from ..ir.module import Call, Computation, HloModule, Instruction, check_operands, only
 from ..ir.shapes import Shape, tuple_of
 from .mlir import Operation, OperationReader, Region, symbol
 from .mlir_attributes import Typed
@@ -145,6 +145,7 @@ class _Builder:
                     self.declared.add(str(operation.attributes["sym_name"]))
         meshes = [_mesh(operation) for operation in operations if operation.name == "sdy.mesh"]
         number = self.function(entry, is_entry=True)
+        check_operands(self.computations)
         computation = self.computations[number]
         return HloModule(
             name=name or entry,
