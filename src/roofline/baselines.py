@@ -87,7 +87,8 @@ def summed_ops(ops: Iterable[OpInfo]) -> dict[str, BaselineOp]:
 
 def kind_of(op: OpInfo) -> str:
     """What an op is: its scope, operation, shape and number format, else its name without numbering."""
-    what = op.label.partition("  ")[2] or stem(op.name)
+    what = op.label.partition("  ")[2] or op.label or op.name
+    what = stem(what) if what == op.name else what
     return f"{op.scope}: {what}" if op.scope else what
 
 

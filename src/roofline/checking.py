@@ -10,11 +10,12 @@ from math import isclose
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .baselines import ROUNDING, Baseline, BaselineOp, kind_of, summed_ops
+from .baselines import ROUNDING, Baseline, BaselineOp, kind_of
 from .conditions import Condition, Quantity, parse_conditions
 from .errors import UsageError
 from .op_filter import COMPARE
-from .quantities import amount_of, counted_ops, part_of_op, whole_of
+from .quantities import amount_of, counted_ops, whole_of
+from .regression_causes import changes_since
 from .report import Finding, Number, OpInfo, Report
 from .units import percent, plain, show
 
@@ -58,6 +59,11 @@ class Check(Struct, frozen=True, kw_only=True):
     causes: tuple[str, ...] = ()
     unknown: int = 0
     why: str = ""
+
+    @property
+    def ops_unit(self) -> str:
+        """The unit of the ops' amounts."""
+        return _OVER.get(self.unit, self.unit)
 
 
 class BudgetCheck(Struct, frozen=True, kw_only=True):
@@ -212,7 +218,7 @@ def _causes(
     report: Report, quantity: Quantity, baseline: Baseline | None, ops: tuple[OpInfo, ...], parts: tuple[OpPart, ...]
 ) -> tuple[str, ...]:
     """Why, in words: findings about the ops that broke it, and what changed since the baseline."""
-    changed = _changes(report, baseline, ops) if baseline else []
+    changed = changes_since(report, baseline, ops) if baseline else []
     new = [one for one in _findings(report, parts) if not baseline or one.kind not in baseline.findings]
     found = [f"{finding.kind}: {finding.message}" for finding in new]
     if quantity.name in ("peak memory", "donated memory") and not changed:
@@ -235,82 +241,30 @@ def _memory(report: Report) -> str:
     return f"{said}{'; no argument is donated' if memory.outputs and not memory.donated else ''}"
 
 
-def _changes(report: Report, baseline: Baseline, ops: tuple[OpInfo, ...]) -> list[str]:
-    """What is different since the baseline: donation, number formats, repeated work, fusions that are gone."""
-    found = []
-    if report.memory and (donated := baseline.memory.get("donated", 0)) > report.memory.donated:
-        now = show(report.memory.donated, "B")
-        found.append(f"missing donation: {show(donated, 'B')} of arguments were donated in the baseline, {now} now (donate_argnums)")
-    work = _work(ops)
-    moved = [(one, work.get(one, 0), baseline.work.get(one, 0)) for one in sorted({*work, *baseline.work}) if one.startswith("matrix/")]
-    grown, fallen = ([one for one in moved if sign * (one[1] - one[2]) > ROUNDING * max(one[1:])] for sign in (1, -1))
-    if grown and fallen:
-        new, old = grown[0], fallen[0]
-        amounts = f"{show(new[2], 'FLOP')} before, {show(new[1], 'FLOP')} now; {old[0]} {show(old[2], 'FLOP')} before"
-        found.append(f"number format: products run in {new[0]} ({amounts}, {show(old[1], 'FLOP')} now)")
-    rows, before = summed_ops(ops), {row.op: row for row in baseline.ops}
-    found += _repeated(rows, before)
-    return found or _unfused(rows, baseline)
-
-
-def _work(ops: Iterable[OpInfo]) -> dict[str, Number]:
-    total: dict[str, Number] = {}
-    for op in ops:
-        for resource in op.work:
-            total[resource] = total.get(resource, 0) + (part_of_op(op, resource) or 0)
-    return total
-
-
-def _repeated(rows: dict[str, BaselineOp], before: dict[str, BaselineOp]) -> list[str]:
-    """Products that run more often, or are new while none of the old has gone: by operation and shape, wherever they are."""
-
-    def products(of: dict[str, BaselineOp]) -> dict[str, Number]:
-        counts: dict[str, Number] = {}
-        for row in of.values():
-            what = row.op.rpartition(": ")[2]
-            if what.startswith(("dot ", "convolution ", "mm ", "addmm ", "bmm ")):
-                counts[what] = counts.get(what, 0) + row.launches
-        return counts
-
-    now, then = products(rows), products(before)
-    if sum(now.values()) <= sum(then.values()):
-        return []
-    more = sorted((what for what in now if now[what] > then.get(what, 0)), key=lambda what: then.get(what, 0) - now[what])
-    return [f"more products: {what} runs {plain(now[what])} times, {plain(then.get(what, 0))} in the baseline" for what in more[:2]]
-
-
-def _unfused(rows: dict[str, BaselineOp], baseline: Baseline) -> list[str]:
-    """More kernels for about the same work."""
-    launches, flops = (sum(getattr(row, name) for row in rows.values()) for name in ("launches", "flops"))
-    then = {name: sum(getattr(row, name) for row in baseline.ops) for name in ("launches", "flops")}
-    if launches <= then["launches"] or abs(flops - then["flops"]) > 0.01 * max(flops, then["flops"]):
-        return []
-    known = {row.op for row in baseline.ops}
-    new = [f"{key.rpartition(': ')[2]}" for key in rows if key not in known]
-    names = f": {', '.join(new[:3])}{' …' if len(new) > 3 else ''} on their own" if new else ""
-    return [f"less fusion: {plain(launches)} kernels for the work of {plain(then['launches'])} in the baseline{names}"]
-
-
 def check_text(one: Check) -> str:
     """A condition on one line: what was allowed and found, which ops, why, since which baseline.
 
     >>> check_text(Check(condition="launches <= 3", holds=False, found=4, allowed=3, operator="<="))
     'launches <= 3: found 4, allowed at most 3'
     """
+    ops = "" if one.holds or not one.ops else "; ops: " + ", ".join(_part_text(part, one) for part in one.ops[:MOST_CAUSES])
+    more = f" and {len(one.ops) - MOST_CAUSES} more" if ops and len(one.ops) > MOST_CAUSES else ""
+    why = "" if one.holds or not one.causes else "; why: " + "; ".join(one.causes)
+    return f"{found_text(one)}{ops}{more}{why}"
+
+
+def found_text(one: Check) -> str:
+    """What was found and allowed, since which baseline."""
     if one.holds is None:
         return f"{one.condition}: cannot be told: {one.why}"
     if not one.operator or (one.unit == "" and one.condition.lower().startswith("no")):
         said = f"{one.condition}: found {plain(one.found or 0)}" if not one.holds else f"{one.condition}: none found"
     else:
-        said = f"{one.condition}: found {_amount(one.found, one.unit)}, allowed {_WORDS[one.operator]} {_amount(one.allowed, one.unit)}"
+        allowed = f"{_WORDS[one.operator]} {amount_text(one.allowed, one.unit)}"
+        said = f"{one.condition}: found {amount_text(one.found, one.unit)}, allowed {allowed}"
     if one.baseline is not None:
-        said += f" (baseline {_amount(one.baseline, one.unit)}{f', {one.baseline_file}' if one.baseline_file else ''})"
-    if one.unknown:
-        said += f", without unknown parts of {one.unknown} ops"
-    ops = "" if one.holds or not one.ops else "; ops: " + ", ".join(_part_text(part, one) for part in one.ops[:MOST_CAUSES])
-    more = f" and {len(one.ops) - MOST_CAUSES} more" if ops and len(one.ops) > MOST_CAUSES else ""
-    why = "" if one.holds or not one.causes else "; why: " + "; ".join(one.causes)
-    return f"{said}{ops}{more}{why}"
+        said += f" (baseline {amount_text(one.baseline, one.unit)}{f', {one.baseline_file}' if one.baseline_file else ''})"
+    return f"{said}, without unknown parts of {one.unknown} ops" if one.unknown else said
 
 
 _OVER = {"1": "s", "FLOP/B": "B"}  # what ratios of these dimensions are over
@@ -318,13 +272,13 @@ _WORDS = {"<": "less than", "<=": "at most", ">": "more than", ">=": "at least",
 
 
 def _part_text(part: OpPart, one: Check) -> str:
-    unit = _OVER.get(one.unit, one.unit)
     if part.before is None:
-        return part.label if one.operator == "==" and one.unit == "" else f"{part.label} ({_amount(part.amount, unit)})"
-    return f"{part.label} ({'new, ' if not part.before else ''}+{_amount(part.amount - part.before, unit)})"
+        return part.label if one.operator == "==" and one.unit == "" else f"{part.label} ({amount_text(part.amount, one.ops_unit)})"
+    return f"{part.label} ({'new, ' if not part.before else ''}+{amount_text(part.amount - part.before, one.ops_unit)})"
 
 
-def _amount(amount: Number | None, unit: str) -> str:
+def amount_text(amount: Number | None, unit: str) -> str:
+    """An amount in its unit, ``1`` for a ratio and nothing for a number."""
     if amount is None:
         return "–"
     return percent(amount) if unit == "1" else plain(amount) if unit == "" else show(amount, unit)

@@ -1,0 +1,110 @@
+"""Why a program has more of something than its baseline, in words: donation, number formats, repeated products, casts, less fusion."""
+
+from collections.abc import Iterable
+
+from .baselines import ROUNDING, Baseline, BaselineOp, summed_ops
+from .dtypes import DTYPES
+from .quantities import part_of_op
+from .report import Number, OpInfo, Report
+from .units import plain, show
+
+PRODUCTS = ("dot ", "convolution ", "mm ", "addmm ", "bmm ")  # how the labels of products begin
+CASTS = ("convert ", "_to_copy ")  # and those of casts
+LISTED = 2  # ops that one cause names
+
+
+def changes_since(report: Report, baseline: Baseline, ops: Iterable[OpInfo]) -> list[str]:
+    """What is different since the baseline, the surest first."""
+    rows, before = summed_ops(ops), {row.op: row for row in baseline.ops}
+    surest = [*_donation(report, baseline), *_formats(_work(ops), baseline.work), *_repeated(rows, before)]
+    casts = _casts(rows, before)
+    return [*surest, *casts, *_sizes(report, baseline), *([] if surest else _unfused(rows, baseline))]
+
+
+def _donation(report: Report, baseline: Baseline) -> list[str]:
+    donated = baseline.memory.get("donated", 0)
+    if report.memory is None or donated <= report.memory.donated:
+        return []
+    now = show(report.memory.donated, "B")
+    return [f"missing donation: {show(donated, 'B')} of arguments were donated in the baseline, {now} now (donate_argnums)"]
+
+
+def _work(ops: Iterable[OpInfo]) -> dict[str, Number]:
+    total: dict[str, Number] = {}
+    for op in ops:
+        for resource in op.work:
+            total[resource] = total.get(resource, 0) + (part_of_op(op, resource) or 0)
+    return total
+
+
+def _formats(now: dict[str, Number], then: dict[str, Number]) -> list[str]:
+    """Work that moved from one number format to another: of products, and of everything else to a wider one."""
+    found = []
+    for unit, what in (("matrix/", "products run"), ("vector/", "elementwise work runs")):
+        moved = [(one, now.get(one, 0), then.get(one, 0)) for one in sorted({*now, *then}) if one.startswith(unit)]
+        grown, fallen = ([one for one in moved if sign * (one[1] - one[2]) > ROUNDING * max(one[1:])] for sign in (1, -1))
+        if unit == "vector/":
+            grown = [one for one in grown if _bits(one[0]) > max((_bits(other[0]) for other in fallen), default=0)]
+        if grown and fallen:
+            new, old = grown[0], fallen[0]
+            amounts = f"{show(new[2], 'FLOP')} before, {show(new[1], 'FLOP')} now; {old[0]} {show(old[2], 'FLOP')} before"
+            found.append(f"number format: {what} in {new[0]} ({amounts}, {show(old[1], 'FLOP')} now)")
+    return found
+
+
+def _bits(resource: str) -> int:
+    """The width of a resource's number format; 0 for functions that have none."""
+    format = DTYPES.get(resource.partition("/")[2])
+    return format.bits if format else 0
+
+
+def _what(row: str) -> str:
+    """The operation of a row, without its scope."""
+    return row.rpartition(": ")[2]
+
+
+def _repeated(rows: dict[str, BaselineOp], before: dict[str, BaselineOp]) -> list[str]:
+    """Products that run more often, or are new while none of the old has gone: by operation and shape, wherever they are."""
+
+    def products(of: dict[str, BaselineOp]) -> dict[str, Number]:
+        counts: dict[str, Number] = {}
+        for row in of.values():
+            if (what := _what(row.op)).startswith(PRODUCTS):
+                counts[what] = counts.get(what, 0) + row.launches
+        return counts
+
+    now, then = products(rows), products(before)
+    if sum(now.values()) <= sum(then.values()):
+        return []
+    more = sorted((what for what in now if now[what] > then.get(what, 0)), key=lambda what: then.get(what, 0) - now[what])
+    return [f"more products: {what} runs {plain(now[what])} times, {plain(then.get(what, 0))} in the baseline" for what in more[:LISTED]]
+
+
+def _casts(rows: dict[str, BaselineOp], before: dict[str, BaselineOp]) -> list[str]:
+    """Kernels that end with a cast and are new."""
+    new = [_what(key) for key in rows if key not in before and _what(key).startswith(CASTS)]
+    return [f"cast: {_listed(new)}, not in the baseline"] if new else []
+
+
+def _sizes(report: Report, baseline: Baseline) -> list[str]:
+    """Arguments and outputs that take more memory."""
+    if report.memory is None:
+        return []
+    sizes = [(name, getattr(report.memory, name), baseline.memory.get(name)) for name in ("arguments", "outputs")]
+    return [f"larger {name}: {show(now, 'B')}, {show(then, 'B')} in the baseline" for name, now, then in sizes if then and now > then]
+
+
+def _unfused(rows: dict[str, BaselineOp], baseline: Baseline) -> list[str]:
+    """More kernels for about the same work."""
+    launches, flops = (sum(getattr(row, name) for row in rows.values()) for name in ("launches", "flops"))
+    then = {name: sum(getattr(row, name) for row in baseline.ops) for name in ("launches", "flops")}
+    if launches <= then["launches"] or abs(flops - then["flops"]) > 0.01 * max(flops, then["flops"]):
+        return []
+    known = {row.op for row in baseline.ops}
+    new = [_what(key) for key in rows if key not in known]
+    names = f": {_listed(new, 3)} on their own" if new else ""
+    return [f"less fusion: {plain(launches)} kernels for the work of {plain(then['launches'])} in the baseline{names}"]
+
+
+def _listed(names: list[str], most: int = LISTED) -> str:
+    return f"{', '.join(names[:most])}{' …' if len(names) > most else ''}"
