@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from roofline import analyze
 from roofline.analysis.what_if import what_if
 from roofline.changed_times import Changed, anchored, applied, bounds
 from roofline.cli import main
@@ -172,6 +173,14 @@ def test_changes_combine_and_go_the_right_way() -> None:
     assert average_ms(what_if(EXPERTS, "grouped")) < average_ms(what_if(EXPERTS, "no-idle"))
     assert average_ms(what_if(EXPERTS, "scale experts=x8")) > 6 * average_ms(what_if(EXPERTS, "no-idle"))
     assert average_ms(what_if(TRAIN, "remat on")) > average_ms(what_if(TRAIN, "no-idle"))
+
+
+def test_a_finding_promises_what_the_command_predicts_with_the_ops_that_change() -> None:
+    report = analyze(ATTENTION)
+    found = next(finding.predicted for finding in report.findings if finding.predicted)
+    after = what_if(ATTENTION, found.change)
+    assert found.time_s == pytest.approx(average_ms(after) / 1e3, rel=0.01)
+    assert {one.op for one in found.ops} == {op.id for op in after.ops if op.time_s != op.before_s and op.id < len(report.ops)}
 
 
 def test_a_dimension_can_become_smaller() -> None:

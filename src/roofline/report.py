@@ -346,10 +346,19 @@ class StepDeviceShare(Struct, frozen=True, kw_only=True):
     times_s: tuple[Number, ...]
 
 
+class PredictedOp(Struct, frozen=True, kw_only=True):
+    """An op after a change: the seconds of all its executions, its FLOP and bytes of main memory; 0 of all where it is gone."""
+
+    op: int
+    time_s: Number
+    flops: Number
+    hbm: Number
+
+
 class Predicted(Struct, frozen=True, kw_only=True):
     """What a change would bring: its words for ``roofline whatif``, and the seconds of a step (else of the run) before and after it.
 
-    ``low_s`` and ``high_s`` are the bounds of nine in ten.
+    ``low_s`` and ``high_s`` are the bounds of nine in ten; ``ops`` are those that change.
     """
 
     change: str
@@ -357,6 +366,7 @@ class Predicted(Struct, frozen=True, kw_only=True):
     time_s: Number
     low_s: Number
     high_s: Number
+    ops: tuple[PredictedOp, ...] = ()
 
 
 class Finding(Row, frozen=True, kw_only=True):

@@ -28,6 +28,20 @@ def test_axes_and_roofs_are_written_with_their_units(show: Opener) -> None:
     assert "matrix bf16 989.4 TFLOP/s" in said
 
 
+def test_the_change_of_a_finding_is_shown_beside_the_measured_ops_and_taken_back(show: Opener) -> None:
+    page = show("train")
+    number = next(index for index, one in enumerate(report(page)["findings"]) if one.get("predicted", {}).get("ops"))
+    button, legend = at(page, f"what-if-{number}"), at(page, "legend")
+    expect(at(page, f"predicted-{number}")).to_contain_text("predicted (")
+    button.click()
+    expect(button).to_have_attribute("aria-pressed", "true")
+    expect(legend).to_contain_text("predicted after the change")
+    assert f"whatif={number}" in page.url
+    button.click()
+    expect(button).to_have_attribute("aria-pressed", "false")
+    expect(legend).not_to_contain_text("predicted after the change")
+
+
 def test_hovering_says_everything_about_an_op(show: Opener) -> None:
     page = show("train")
     longest = report(page)["ops"][0]

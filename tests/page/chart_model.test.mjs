@@ -157,6 +157,20 @@ test("the program's own chart shows its points closely", () => {
   assert.deepEqual(programModel(report, { ...DEFAULTS, scopes: ["average"] }).program.map((point) => point.scope), ["average"]);
 });
 
+test("the change of a finding leads from where its ops stand to where they are predicted, over main memory alone", () => {
+  const { report } = REPORTS.find(({ report: one }) => chartModel(one, DEFAULTS).dots.length);
+  const [dot] = chartModel(report, DEFAULTS).dots;
+  const ops = [{ op: dot.id, time_s: 1e-3, flops: 4e9, hbm: 1e7 }, { op: -1, time_s: 1, flops: 1, hbm: 1 }, { op: dot.id, time_s: 0, flops: 0, hbm: 0 }];
+  const changed = { ...report, findings: [{ kind: "x", predicted: { change: "x", ops } }] };
+  assert.deepEqual(chartModel(changed, DEFAULTS).arrows, []);
+  const { arrows, reach } = chartModel(changed, { ...DEFAULTS, whatif: 0 });
+  assert.equal(arrows.length, 1);
+  close([arrows[0].from, arrows[0].to, arrows[0].predicted], [[dot.x, dot.y], [400, 4e12], true]);
+  assert.ok(reach[0] <= 400 && reach[1] >= 400 && reach[2] <= 4e12 && reach[3] >= 4e12);
+  assert.deepEqual(chartModel(changed, { ...DEFAULTS, whatif: 0, level: "l2" }).arrows, []);
+  assert.deepEqual(chartModel(changed, { ...DEFAULTS, whatif: 7 }).arrows, []);
+});
+
 test("arrows lead from where an op was to where it is, for changes of more than 1% of the time", () => {
   for (const { before, after, comparison } of cases("pair")) {
     const model = chartModel(after, DEFAULTS, { before, comparison });

@@ -19,7 +19,7 @@ function randomState() {
     descending: () => pick([true, false]), columns: () => pick([null, [], ["name", "time_s"]]),
     selected: () => [...new Set(several(() => random(9)))].sort((one, other) => one - other), window: () => pick([null, [0.01, 1000, 1e9, 2.5e15], [1.5e-9, 3, 0.25, 7]]),
     hidden: () => several(() => pick(["hbm", "matrix/bf16"])), shown: () => several(() => pick(["l2", "vmem.read"])), chip: () => pick([null, "tpu-v7x/device", "h200-sxm"]),
-    factors: () => pick([{}, { compute: 1.25 }, { bandwidth: 0.5, "matrix/bf16": 2 }]), compare: () => pick([true, false]), scopes: () => pick([["total"], [], DEFAULTS.scopes]),
+    factors: () => pick([{}, { compute: 1.25 }, { bandwidth: 0.5, "matrix/bf16": 2 }]), compare: () => pick([true, false]), whatif: () => pick([null, 0, 3]), scopes: () => pick([["total"], [], DEFAULTS.scopes]),
     labels: () => pick([true, false]), timeline: () => pick(["step", "run"]), stretch: () => pick([null, [0, 0], [7, 999]]),
   };
   return Object.fromEntries(Object.keys(DEFAULTS).map((name) => [name, random(3) ? DEFAULTS[name] : of[name]()]));

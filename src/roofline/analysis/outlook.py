@@ -1,13 +1,17 @@
 """What findings ask for, with the times that are to be expected: the words of a change, and the step after it."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from ..calibration import Calibration
-from ..changed_times import bounds
+from ..changed_times import Changed, bounds
+from ..hlo.ir.module import HloModule
 from ..machine import Machine
-from ..report import Finding, Point, Predicted
+from ..report import Finding, Point, Predicted, PredictedOp
+from ..resource import HBM
+from ..sources.embedded import programs_behind
 from ..workload import Recording
 from .changes import change
 from .changes.state import State
@@ -26,9 +30,10 @@ def with_outlook(
     clock = clock_of(points)
     if not clock.measured:
         return findings
+    programs = _programs(recording, machine)
     found: dict[str, Predicted] = {}
     for words in asked:
-        state = State(recording, {}, machine, calibration)
+        state = State(recording, dict(programs), machine, calibration)
         change(state, words.split())
         changed = state.changed()
         ops = recording.workload.ops
@@ -45,5 +50,17 @@ def with_outlook(
                 time_s=time_s,
                 low_s=max(time_s - low / clock.parts, 0.0),
                 high_s=time_s + high / clock.parts,
+                ops=tuple(_predicted(index, new) for index, new in sorted(changed.items())),
             )
     return tuple(replace(one, predicted=found.get(ASKED.get(one.kind, ""))) for one in findings)
+
+
+def _programs(recording: Recording, machine: Machine) -> dict[str, HloModule]:
+    """The programs of the one file that was analysed; none where it is gone, or there are several."""
+    if len(recording.files) != 1 or recording.format != "xspace" or not Path(recording.files[0]).exists():
+        return {}
+    return programs_behind(recording, machine, recording.files[0])
+
+
+def _predicted(index: int, new: Changed) -> PredictedOp:
+    return PredictedOp(op=index, time_s=new.time_s, flops=float(new.cost.flops or 0), hbm=float(new.cost.known(HBM)))

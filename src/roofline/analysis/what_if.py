@@ -7,14 +7,13 @@ from msgspec.structs import replace
 
 from ..changed_times import MEASURED, Changed, applied, bounds, changed_op
 from ..errors import UsageError
-from ..hlo.ir.module import HloModule
 from ..machine import Machine
 from ..machines import load
 from ..machines.calibrations import calibration_for
 from ..machines.detection import machine_for
 from ..report import Expected, OpInfo, Point, Report
 from ..sources import read
-from ..sources.embedded import programs_of
+from ..sources.embedded import programs_behind
 from ..units import rounded, show
 from ..workload import Op, Recording, Workload
 from . import assemble
@@ -36,7 +35,7 @@ def what_if(source: Report | str | Path, changes: Sequence[str] | str, machine: 
     """
     words = changes.split() if isinstance(changes, str) else list(changes)
     before, chip = measured_source(source, machine)
-    programs, calibration = _programs(_path(source), before, chip), calibration_for(chip).for_kernels()
+    programs, calibration = programs_behind(before, chip, _path(source)), calibration_for(chip).for_kernels()
 
     def after(some: Sequence[str]) -> Report:
         state = State(before, dict(programs), chip, calibration)
@@ -97,24 +96,6 @@ def timed(recording: Recording, machine: Machine) -> Recording:
         return replace(op, time_s=found.time_s if found else 0.0)
 
     return replace(recording, workload=Workload(tuple(map(with_time, recording.workload))))
-
-
-def _programs(path: str, recording: Recording, machine: Machine) -> dict[str, HloModule]:
-    """The programs that ops of a recording are of, those with the most time first; of several of one name, the one with those ops."""
-    spent: dict[str, float] = {}
-    names: dict[str, set[str]] = {}
-    for op in recording.workload:
-        if op.module:
-            spent[op.module] = spent.get(op.module, 0.0) + (op.time_s or 0.0)
-            names.setdefault(op.module, set()).add(op.name)
-    found: dict[str, HloModule] = {}
-    for module in programs_of(path, machine, frozenset(spent)):
-        mine = names.get(module.name, set())
-        has = sum(module.place(name) is not None for name in mine)
-        known = found.get(module.name)
-        if has and (known is None or has > sum(known.place(name) is not None for name in mine)):
-            found[module.name] = module
-    return dict(sorted(found.items(), key=lambda item: -spent[item[0]]))
 
 
 def _report(state: State, before: Recording, words: Sequence[str]) -> Report:

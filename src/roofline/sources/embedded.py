@@ -4,10 +4,29 @@ from pathlib import Path
 
 from ..hlo.ir.module import HloModule
 from ..machine import Machine
+from ..workload import Recording
 from . import PROFILE, PROGRAM, find
 from .files import files_of, local_file
 
 MOST = 64  # programs of one profile
+
+
+def programs_behind(recording: Recording, machine: Machine, path: str) -> dict[str, HloModule]:
+    """The programs in the file of a recording, those with the most time first; of several of one name, the one that has its ops."""
+    spent: dict[str, float] = {}
+    names: dict[str, set[str]] = {}
+    for op in recording.workload:
+        if op.module:
+            spent[op.module] = spent.get(op.module, 0.0) + (op.time_s or 0.0)
+            names.setdefault(op.module, set()).add(op.name)
+    found: dict[str, HloModule] = {}
+    for module in programs_of(path, machine, frozenset(spent)):
+        mine = names.get(module.name, set())
+        has = sum(module.place(name) is not None for name in mine)
+        known = found.get(module.name)
+        if has and (known is None or has > sum(known.place(name) is not None for name in mine)):
+            found[module.name] = module
+    return dict(sorted(found.items(), key=lambda item: -spent[item[0]]))
 
 
 def programs_of(path: str | Path, target: Machine | None = None, names: frozenset[str] = frozenset()) -> tuple[HloModule, ...]:

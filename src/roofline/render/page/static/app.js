@@ -67,7 +67,7 @@ const ROWS = [
   "sort",
   "descending",
 ];
-const DRAWN = ["size", "hidden", "shown", "compare", "scopes", "feeds"];
+const DRAWN = ["size", "hidden", "shown", "compare", "whatif", "scopes", "feeds"];
 const keyOf = (state, names) => JSON.stringify(names.map((name) => state[name]));
 
 const machineFor = remembered(() => machineOf(report, store.get(), catalogue));

@@ -9,7 +9,7 @@
  *     dots, strip             rows at {x, y} in FLOP/B and FLOP/s, and rows without FLOP at their `share` of a unit's bandwidth; heaviest first
  *     twins                   where hardware counters put ops that have them, at {x, y}, beside the modelled spot `from`
  *     program                 points of the program at {x, y}
- *     arrows                  {from, to} spots of an op before and after, and the change of its time
+ *     arrows                  {from, to} spots of an op before and after, and the change of its time; `predicted` where a change was applied
  *     leftOut, caption        why ops are not drawn and how many, and that in words
  *     home                    the window that the drawn dots of 99% of the time fit into
  *     reach                   the window that shows everything, as far as one can go
@@ -64,13 +64,18 @@ export function chartModel(report, state, { rows, all, machine = ownMachine(repo
   const whole = program.map(({ x, y }) => [x, y]);
   const twins = twinsOf(dots);
   const spots = every.filter((row) => row.flops && !reasonAgainst(row)).map(spotOf);
+  const changed = predictedArrows(report.findings?.[state.whatif]?.predicted, drawn, state.level);
+  const also = [...whole, ...changed.map(({ to }) => to)];
   return {
-    ...framed(report, state, machine, every, [...spots, ...(state.group ? dots.map(({ x, y }) => [x, y]) : []), ...whole, ...twins.map(({ x, y }) => [x, y])], [...dots, ...twins], whole),
+    ...framed(report, state, machine, every, [...spots, ...(state.group ? dots.map(({ x, y }) => [x, y]) : []), ...also, ...twins.map(({ x, y }) => [x, y])], [...dots, ...twins], also),
     dots,
     strip,
     twins,
     program: program.filter((point) => state.scopes.includes(point.scope)),
-    arrows: before && state.compare ? notable(arrowsOf(before, drawn, state, comparison.deltas), drawn) : [],
+    arrows: [
+      ...(before && state.compare ? notable(arrowsOf(before, drawn, state, comparison.deltas), drawn) : []),
+      ...changed,
+    ],
     threshold: VOCABULARY.notable_change,
     leftOut,
     caption: captionOf(report.coverage, leftOut),
@@ -247,6 +252,17 @@ function arrowsOf(before, rows, state, deltas) {
     arrows.push({ from: spotOf(was), to: spotOf(row), before: was, after: row, change_s });
   }
   return arrows;
+}
+
+/** Arrows from where ops stand to where a change is predicted to bring them, over main memory. */
+function predictedArrows(predicted, rows, level) {
+  if (!predicted?.ops || level !== "hbm") return [];
+  const places = new Map(rows.filter((row) => row.flops && !reasonAgainst(row)).map((row) => [row.id, row]));
+  const there = predicted.ops.filter(({ op, time_s, flops, hbm }) => places.has(op) && time_s && flops && hbm);
+  return there.map(({ op, time_s, flops, hbm }) => {
+    const row = places.get(op);
+    return { from: spotOf(row), to: [flops / hbm, flops / time_s], before: row, after: row, change_s: time_s - (row.time_s ?? 0), predicted: true };
+  });
 }
 
 /** The arrows of changes that matter: of more than a hundredth of the time; where no change is known, of ops that take that much. */

@@ -38,7 +38,7 @@ export function findings({ report, store, reveal }) {
         fill(holder, elsewhere ? longest(all, store, reveal) : cards.length ? h("ol", { class: "finding-list" }, cards.map((card) => card.root)) : h("p", { class: "empty", text: "No findings." }));
       }
       const selected = new Set(state.selected);
-      for (const card of cards) card.update(selected);
+      for (const card of cards) card.update(selected, state.whatif);
     },
   };
 }
@@ -81,16 +81,30 @@ function saving(finding) {
 
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** What the change that a finding asks for would bring. */
-function predicted(found) {
+/** What the change that a finding asks for would bring, and a button that shows it on the chart. */
+function whatIf(found, index, store) {
   if (!found) return null;
+  const button = found.ops?.length ? h("button", {
+    type: "button",
+    class: "what-if",
+    "aria-pressed": "false",
+    "data-testid": `what-if-${index}`,
+    title: "Where the ops would stand after this change, beside the measured ones",
+    onclick: () => store.set(store.get().whatif === index ? { whatif: null } : { whatif: index, level: "hbm", group: "" }),
+    text: "Show on the chart",
+  }) : null;
+  return { root: h("p", { class: "predicted", "data-testid": `predicted-${index}` }, h("span", { text: `What if: ${predicted(found)} ` }), button), button };
+}
+
+function predicted(found) {
   const [before, after, low, high] = [found.before_s, found.time_s, found.low_s, found.high_s].map((seconds) => show(seconds, "s", 3));
   return `${found.change} (roofline whatif): ${before} to ${after} predicted (${low} to ${high})`;
 }
 
 function one(finding, index, store, reveal) {
   const ops = finding.ops ?? [];
-  const levers = [predicted(finding.predicted), ...(finding.levers ?? [])].filter(Boolean);
+  const levers = finding.levers ?? [];
+  const change = whatIf(finding.predicted, index, store);
   const select = () => {
     store.set({ selected: [...ops], panel: "findings" });
     if (ops.length) reveal(ops[0]);
@@ -116,6 +130,7 @@ function one(finding, index, store, reveal) {
     "li",
     { class: "finding", "data-kind": finding.kind },
     button,
+    change?.root,
     levers.length > 0 && list(levers.slice(0, WORDY)),
     levers.length > WORDY && h(
       "details",
@@ -126,7 +141,8 @@ function one(finding, index, store, reveal) {
   );
   return {
     root,
-    update: (selected) => {
+    update: (selected, applied) => {
+      change?.button?.setAttribute("aria-pressed", String(applied === index));
       const lit = ops.length > 0 && selected.size === new Set(ops).size && ops.every((id) => selected.has(id));
       button.setAttribute("aria-pressed", String(lit));
       root.classList.toggle("lit", lit);

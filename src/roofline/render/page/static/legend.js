@@ -40,7 +40,8 @@ function signsOf({ program, twins, arrows, threshold }) {
     scopes.has("total") && ["★", VOCABULARY.points.total],
     scopes.has("hardware") && ["☆", `${VOCABULARY.points.total}, by hardware counters`],
     twins.length && ["●─○", "modelled and counted"],
-    arrows.length && ["○→", `before and after, changes above ${percent(threshold)} of the time: slower in orange, faster in green`],
+    arrows.some(({ predicted }) => predicted) && ["●→○", "predicted after the change of a finding"],
+    arrows.some(({ predicted }) => !predicted) && ["○→", `before and after, changes above ${percent(threshold)} of the time: slower in orange, faster in green`],
   ].filter(Boolean);
 }
 

@@ -291,13 +291,14 @@ export function drawArrows(context, place, at, arrows, { theme }) {
   clip(context, place.plot);
   context.lineWidth = 1.1;
   context.globalAlpha = 0.8;
-  for (const { from, to, change_s } of arrows) {
+  for (const { from, to, change_s, predicted } of arrows) {
     const [x0, y0, x1, y1] = [at.x.at(from[0]), at.y.at(from[1]), at.x.at(to[0]), at.y.at(to[1])];
     if (Math.max(x0, x1) < place.plot.x || Math.min(x0, x1) > place.plot.x + place.plot.w) continue;
     const length = Math.hypot(x1 - x0, y1 - y0);
     context.strokeStyle = context.fillStyle = change_s === null ? theme.muted : change_s > 0 ? theme.compute : theme.good;
     context.beginPath();
-    context.arc(x0, y0, 2, 0, 2 * Math.PI);
+    if (predicted) context.arc(x1, y1, 5, 0, 2 * Math.PI);
+    else context.arc(x0, y0, 2, 0, 2 * Math.PI);
     context.stroke();
     if (length < 4) continue;
     const [dx, dy] = [(x1 - x0) / length, (y1 - y0) / length];

@@ -58,6 +58,7 @@ const FIELDS = {
   chip: [null, TEXT], // another chip's name
   factors: [{}, FACTORS], // {compute: 1.2, bandwidth: 0.5}
   compare: [true, FLAG],
+  whatif: [null, WHOLE], // the finding whose change is shown as predicted
   scopes: [["total", "hardware", "average", "step"], WORDS], // points of the program on the chart
   labels: [true, FLAG],
 };
