@@ -188,3 +188,10 @@ def test_findings_come_by_what_a_step_saves() -> None:
     # The copy saves more in a step, the product more in the run, as most of its time is before the steps.
     copy, product = _in_both("copy", {"hbm": 200}, 14.0), _in_both("dot", {"matrix/bf16": 300}, 2.0, outside_s=200.0)
     assert [one.kind for one in report_on(copy, product, steps=_two_steps(16.0)).findings if one.saving_s] == ["memory", "products"]
+
+
+def test_a_place_that_few_of_the_ops_have_is_not_told() -> None:
+    elsewhere, update = an_op("copy", {"hbm": 100}, 20.0), an_op("update", {"hbm": 10}, 2.0, scope="AdamW.step")
+    (finding,) = report_on(elsewhere, update).findings
+    assert len(finding.ops) == 2
+    assert "AdamW" not in finding.message

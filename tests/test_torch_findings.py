@@ -104,3 +104,45 @@ def test_advice_about_pytorch_speaks_of_pytorch() -> None:
     for name, kind in kinds_for("torch").items():
         assert not [lever for lever in kind.levers if words.search(lever)], name
     assert set(kinds_for("torch")) == set(KINDS)
+
+
+def test_small_operators_and_views_do_not_part_a_chain(tmp_path: Path) -> None:
+    def chain(trace: TorchTrace, at: float) -> None:
+        sizes = (("aten::mul", [WIDE]), ("aten::add", [(8, 128)]), ("aten::relu", [(8, 1024, 8192)]))
+        for place, (name, tensors) in enumerate(sizes):
+            trace.op(name, at + 10 * place, 5, tensors, values=["2"])
+            trace.run("elementwise", launched=at + 10 * place + 1, start=at + 300 * place, dur=100 if place != 1 else 5)
+
+    # Of two reads and two writes of the large tensor one of each is left.
+    assert finding(steps_of(chain, tmp_path), "unfused-chain").saving_s == pytest.approx(3 * 100e-6, rel=0.01)
+
+
+def test_the_optimizer_has_words_of_its_own(tmp_path: Path) -> None:
+    def update(trace: TorchTrace, at: float) -> None:
+        trace.op("torch::autograd::AccumulateGrad", at + 1, 1, [(6_553_600,)], dtype="float")
+        for place, (name, functor) in enumerate(LISTS.items()):
+            trace.op(name, at + 10 * (place + 1), 5, values=[""])
+            kernel = f"multi_tensor_apply_kernel<TensorListMetadata<1>, {functor}>"
+            trace.run(kernel, launched=at + 10 * (place + 1) + 1, start=at + 100 * place + 50, dur=90, grid=(100, 1, 1))
+
+    found = finding(steps_of(update, tmp_path), "unfused-chain")
+    assert found.title.startswith("the optimizer")
+    assert "with fused=True" in found.message
+
+
+def test_the_gradient_of_attention_takes_what_such_kernels_take(tmp_path: Path) -> None:
+    """cuDNN's reaches a quarter of the peak at these sizes: nothing is to be won there."""
+
+    def gradient(trace: TorchTrace, at: float) -> None:
+        heads = (16, 16, 1024, 64)
+        args = {
+            "Input Dims": [list(heads)] * 5 + [[]] * 10,
+            "Input type": ["c10::BFloat16"] * 5 + [""] * 10,
+            "Concrete Inputs": [""] * 13 + ["0.", "True"],
+        }
+        trace.add("cpu_op", "aten::_cudnn_attention_backward", at + 1, 5, 100, 1, {"External id": 1, **args})
+        trace.run("cudnn_backward", launched=at + 2, start=at + 10, dur=360)
+
+    products = [one for one in steps_of(gradient, tmp_path).findings if one.kind in ("products", "excess")]
+    assert products
+    assert all(one.saving_s is None for one in products)

@@ -26,7 +26,7 @@ from .finding_kinds import KINDS, ONE_PROGRAM, Kind
 from .idle_time import Waiting, waiting
 from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
 from .standing import Standing, share_in_steps
-from .torch_finding_kinds import kinds_for
+from .torch_finding_kinds import TORCH_GROUPS, kinds_for
 
 Kinds = Mapping[str, Kind]
 NOTABLE = 0.01  # of the time: below that nothing is worth a line
@@ -49,6 +49,7 @@ WORDS = {
     "host-copies": ("moves data between host and device", "move data between host and device"),
 }
 _NUMBER = re.compile(r"\d+")
+_GRAPH = re.compile(r"## Call CompiledFxGraph (\w+) ##")
 
 
 class Clock(Struct, frozen=True, kw_only=True):
@@ -184,7 +185,7 @@ def _spared(one: Standing, reason: Avoidable, machine: Machine, corrections: Cor
 
 def _told(case: Case, clock: Clock, kinds: Kinds) -> Finding:
     """A finding about work that could be avoided."""
-    kind = kinds[case.kind]
+    kind = TORCH_GROUPS.get((case.kind, case.group), kinds[case.kind])
     case.ops.sort(key=lambda held: -held[1])
     standings = [one for one, _, _ in case.ops]
     reason = case.ops[0][2]
@@ -233,16 +234,29 @@ def _at(standings: Sequence[Standing]) -> str:
 
 
 def _where(standings: Sequence[Standing]) -> str:
-    """Where ops were written: scopes with their numbers starred, source lines, else programs."""
+    """Where ops were written: scopes with their numbers starred, source lines, else programs. Nowhere, if most of the time has no place."""
+    placed = [one for one in standings if one.op.scope or one.op.location]
+    if placed and 2 * sum(one.spent_s for one in placed) < sum(one.spent_s for one in standings):
+        return ""
     scopes = list(dict.fromkeys(_NUMBER.sub("*", scope) for scope in dict.fromkeys([one.op.scope for one in standings]) if scope))
     lines = list(dict.fromkeys(_line(location) for location in dict.fromkeys([one.op.location for one in standings]) if location))
-    programs = list(dict.fromkeys(module.removeprefix("jit_") for module in dict.fromkeys([one.op.module for one in standings]) if module))
+    programs = list(dict.fromkeys(_program(module) for module in dict.fromkeys([one.op.module for one in standings]) if module))
     places = scopes[:LISTED] if scopes else []
     shown = ", ".join(places)
     at = ", ".join(lines[:LISTED]) + (" …" if len(lines) > LISTED else "")
     if shown and at:
         return f"{shown} ({at})"
     return shown or at or ", ".join(programs[:LISTED])
+
+
+def _program(module: str) -> str:
+    """A program's name as a person says it.
+
+    >>> _program("jit_step"), _program("## Call CompiledFxGraph fkak4ckkddaq2mwlccalurr53dukn3t67gdo6ryncfiwbkthxfjv ##")
+    ('step', 'compiled graph fkak4c')
+    """
+    found = _GRAPH.fullmatch(module)
+    return f"compiled graph {found[1][:6]}" if found else module.removeprefix("jit_")
 
 
 def _line(location: str) -> str:

@@ -72,6 +72,19 @@ TORCH_WORDS = {
         levers=("torch.compile(model), or torch.compile of the function that calls them", _OPTIMIZER),
     ),
 }
+# Of the ops of one group within a kind.
+TORCH_GROUPS = {
+    ("unfused-chain", "optimizer"): Kind(
+        "the optimizer, which runs as many operators over all parameters",
+        "Run it as one kernel, with fused=True",
+        levers=(_OPTIMIZER, "torch.compile of the optimizer's step"),
+    ),
+    ("wide-format", "casts"): Kind(
+        "the weights that are cast again in every step",
+        "Keep a bf16 copy of the weights",
+        levers=("bf16 weights with fp32 copies in the optimizer, instead of torch.autocast over fp32 weights",),
+    ),
+}
 
 
 def kinds_for(format: str) -> dict[str, Kind]:

@@ -158,7 +158,7 @@ def forward(call: Call) -> Priced | None:
     )
 
 
-def _by_sizes(call: Call, found: Attention) -> Measured | None:
+def _by_sizes(call: Call, found: Attention, *, backward: bool = False) -> Measured | None:
     """Attention by cuDNN, which was measured; PyTorch's other kernels were not."""
     if "cudnn" not in call.op or found.window or found.bias or found.dropout:
         return None
@@ -169,6 +169,7 @@ def _by_sizes(call: Call, found: Attention) -> Measured | None:
         keys=found.keys,
         size=found.key_width,
         causal=found.causal,
+        backward=backward,
         dtype=found.number.name,
         library="cudnn",
     )
@@ -198,6 +199,7 @@ def backward(call: Call) -> Priced | None:
         needed=needed + moved,
         by_convention={"flop_counter": 2 * _square(found) * (3 * found.key_width + 2 * found.value_width)},
         notes=(*notes, RECOMPUTED),
+        operation=_by_sizes(call, found, backward=True),
     )
 
 

@@ -24,6 +24,7 @@ _REGION = re.compile(r"(Torch-Compiled Region: [^ ]+|CompiledFunction(?:Backward
 _NOT_SCOPES = re.compile(
     r"ProfilerStep|Optimizer\.zero_grad|nccl:|gloo:|record_param_comms|## Call|Torch-Compiled Region|PyTorch Profiler|TorchDynamo"
 )
+_GENERATED = re.compile(r"c[a-z2-7]{51}")  # Inductor's files are called by their hashes
 _OPTIMIZER = re.compile(r"Optimizer\.step#(.*)")
 
 
@@ -156,6 +157,7 @@ def users_line(name: str) -> str:
         or "/torch/" in file
         or "/lib/python" in file
         or ("/" not in file and short in sys.stdlib_module_names)
+        or _GENERATED.fullmatch(short)
     ):
         return ""
     return f"{file}:{found['line']}"

@@ -1,9 +1,9 @@
 """Chains of operators that a compiler would fuse: each reads from memory what the one before it wrote there.
 
 Two executions are linked when one follows the other on the device, both are elementwise, casts, copies, norms, softmax or reductions, and
-the second takes a tensor of the shape and format that the first made. In one kernel that tensor is not read again; nor is it written,
-unless the forward pass of a training step may have to keep it. An optimizer's foreach operators are one chain: fused, they read weights,
-gradients and state once and write weights and state once.
+the second takes a tensor of the size and format that the first made. Small operators in between, of indices and the like, do not part
+them. In one kernel that tensor is not read again; nor is it written, unless the forward pass of a training step may have to keep it. An
+optimizer's foreach operators are one chain: fused, they read weights, gradients and state once and write weights and state once.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,6 +12,7 @@ from itertools import pairwise
 from ...cost import Cost
 from ...resource import HBM
 from ...torch_ops import Tensor
+from ...units import parse
 from ...workload import Avoidable
 from .executions import Execution
 from .pricing import PricedOp
@@ -22,6 +23,7 @@ UPDATES = "runs the optimizer as many operators, each over all parameters (fused
 LINKED = frozenset(("elementwise", "cast", "copy", "normalisation", "softmax", "reduction", "loss"))
 GIVING = LINKED - {"reduction", "loss"}  # their results are as large as what they read
 OPTIMIZER = "optimizer"
+SMALL = parse("1 MB", "B")  # moved by an operator that parts no chain
 # By the operator that tells an optimizer: how many lists it reads and writes itself, and how many the fused kernel does.
 FUSED_LISTS = {"aten::_foreach_addcdiv_": (4, 7), "aten::_foreach_add_": (3, 5)}
 
@@ -50,7 +52,8 @@ def spared_bytes(ordered: Sequence[Held], keeps: Callable[[Execution], bool]) ->
     links: dict[tuple[int, int], int] = {}
     for _, priced in ordered:
         counts[id(priced)] = counts.get(id(priced), 0) + 1
-    for (first, made), (second, used) in pairwise(ordered):
+    large = [held for held in ordered if _moved(held[1]) >= SMALL or held[1].priced.category not in LINKED]
+    for (first, made), (second, used) in pairwise(large):
         pair = (id(made), id(used))
         if pair not in links:
             links[pair] = _handed_on(made, used)
@@ -70,7 +73,7 @@ def _handed_on(made: PricedOp, used: PricedOp) -> int:
     result = result_of(made) if used.priced.category in LINKED else None
     if result is None or result.bytes is None:
         return 0
-    taken = any(isinstance(one, Tensor) and one.shape == result.shape and one.dtype == result.dtype for one in used.args)
+    taken = any(isinstance(one, Tensor) and one.elements == result.elements and one.dtype == result.dtype for one in used.args)
     return result.bytes if taken else 0
 
 
