@@ -58,8 +58,9 @@ def test_a_launch_too_fast_for_the_cache_too_is_a_wrong_count() -> None:
 
 
 @pytest.mark.parametrize("provenance", ["user", "formula", "profile", "counter"])
-def test_only_what_a_compiler_counted_is_moved(provenance: str) -> None:
+def test_only_compulsory_traffic_is_moved(provenance: str) -> None:
     assert moved_to_cache(op(80, 4, bytes_provenance=provenance)) is None
+    assert moved_to_cache(op(80, 4, bytes_provenance="shape")) is not None
 
 
 def test_a_machine_without_a_known_cache_keeps_the_doubt() -> None:
