@@ -146,3 +146,27 @@ def test_the_gradient_of_attention_takes_what_such_kernels_take(tmp_path: Path) 
     products = [one for one in steps_of(gradient, tmp_path).findings if one.kind in ("products", "excess")]
     assert products
     assert all(one.saving_s is None for one in products)
+
+
+@pytest.mark.parametrize(("words", "is_odd"), [(30522, True), (30720, False)])
+def test_sizes_that_fill_no_load_are_named(tmp_path: Path, words: int, is_odd: bool) -> None:
+    def projection(trace: TorchTrace, at: float) -> None:
+        trace.op("aten::mm", at + 1, 5, [(1024, 768), (768, words)], dtype="float")
+        trace.run("sm80_xmma_gemm_f32f32_tf32f32_f32_tn", launched=at + 2, start=at + 10, dur=500)
+
+    found = [one for one in steps_of(projection, tmp_path).findings if one.kind == "odd-sizes"]
+    assert bool(found) == is_odd
+    assert not found or "30522" in found[0].message
+
+
+@pytest.mark.parametrize(("turned", "kinds"), [(True, {"products"}), (False, {"excess"})])
+def test_tf32_products_of_operands_across_their_depth_take_longer_than_others(tmp_path: Path, turned: bool, kinds: set[str]) -> None:
+    # A gradient of weights: 2·3072·4096·1024 FLOP take 52 µs at the tf32 peak of 495 TFLOP/s, and 136 µs in cuBLAS where both operands lie
+    # across their depth, which Hopper's matrix unit does not load.
+    strides = [(1, 3072), (1024, 1)] if turned else [(4096, 1), (1, 4096)]
+
+    def gradient(trace: TorchTrace, at: float) -> None:
+        trace.op("aten::mm", at + 1, 5, [(3072, 4096), (4096, 1024)], dtype="float", strides=strides)
+        trace.run("sm80_xmma_gemm_f32f32_tf32f32_f32_nt", launched=at + 2, start=at + 10, dur=136)
+
+    assert {one.kind for one in steps_of(gradient, tmp_path).findings if one.kind in ("products", "excess")} == kinds

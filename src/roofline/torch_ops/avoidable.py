@@ -4,6 +4,8 @@ Each rule sees one call. Chains of calls are seen by whoever has them in order.
 """
 
 from ..cost import NOTHING, Cost
+from ..dtypes import dtype
+from ..operation import Product
 from ..resource import matrix
 from ..workload import Avoidable
 from .call import Call, Priced, Tensor
@@ -13,6 +15,7 @@ RECOMPUTED = "computes again in the backward pass what the forward pass did"
 # Formats of products for which a narrower one would do, and that one: tf32 has the range of fp32 and is used by default elsewhere.
 NARROWER = {"fp32": "tf32", "fp64": "fp32"}
 
+LOAD_BITS, SMALL = 128, 64  # of one load of a row; a size up to which padding costs as much as it spares
 APPENDED = 16  # times what is appended: a tensor so much larger is a cache that grows
 
 
@@ -22,7 +25,7 @@ def avoidable(call: Call, priced: Priced) -> tuple[Avoidable, ...]:
         return (Avoidable(kind="", instead=priced.needed, why=RECOMPUTED, unneeded="recomputed"),)
     if call.op in _COPIES and changes_layout([one for one in call.args if isinstance(one, Tensor)]):
         return (Avoidable(kind="layout-copies", instead=NOTHING, why="copies tensors only to change their layout", unneeded="layout"),)
-    found = _appended(call, priced) or _wide(priced)
+    found = _appended(call, priced) or _odd(priced) or _wide(priced)
     return (found,) if found else ()
 
 
@@ -37,6 +40,21 @@ def _appended(call: Call, priced: Priced) -> Avoidable | None:
     why = f"copies a tensor whole to append 1/{round(whole / added)} of it"
     instead = priced.cost * (added / (whole + added))
     return Avoidable(kind="missing-donation", instead=instead, why=why, unneeded="copied")
+
+
+def _odd(priced: Priced) -> Avoidable | None:
+    """A product of sizes that no matrix unit loads well: rows of elements that do not fill 16 bytes."""
+    found = priced.operation
+    if not isinstance(found, Product) or priced.cost is None or found.groups:
+        return None
+    step = LOAD_BITS // max(dtype(found.left).bits, 1)
+    sizes = (int(found.m), int(found.k), int(found.n))
+    odd = [size for size in sizes if size % step]
+    if not odd or min(sizes) <= SMALL:
+        return None
+    words = " and ".join(str(size) for size in dict.fromkeys(odd))
+    why = f"multiplies matrices of sizes ({words}) that are no multiple of {step}"
+    return Avoidable(kind="odd-sizes", instead=priced.cost, why=why)
 
 
 def changes_layout(tensors: list[Tensor]) -> bool:

@@ -17,6 +17,7 @@ from .registry import op
 from .traffic import pointwise_work, result, traffic
 
 MATMUL = "matmul"
+TURNED_BITS = 16  # of the numbers that matrix units load along either axis (PTX: wgmma's transposed operands)
 
 
 def product(
@@ -57,7 +58,13 @@ def product(
 def _by_sizes(a: Tensor, b: Tensor, out: Tensor, sizes: tuple[int, int, int, int], number: DType) -> Product:
     batch, m, k, n = sizes
     left, right, made = ((one.dtype or number).name for one in (a, b, out))
-    return Product(m=m, k=k, n=n, batch=batch, left=left, right=right, out=made, compute=number.rate)
+    turned = (_apart(a, -1) + _apart(b, -2)) if number.bits != TURNED_BITS else 0
+    return Product(m=m, k=k, n=n, batch=batch, left=left, right=right, out=made, compute=number.rate, turned=turned)
+
+
+def _apart(one: Tensor, axis: int) -> bool:
+    """Whether the elements along an axis do not lie beside each other."""
+    return one.strides is not None and len(one.strides) == len(one.shape) and one.strides[axis] != 1
 
 
 def two_matrices(call: Call, a: Tensor | None, b: Tensor | None, rank: int = 2) -> tuple[Tensor, Tensor]:
