@@ -93,6 +93,12 @@ def test_the_option_raises_a_limit(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["analyze", str(tmp_path / "ops.csv"), "--chip", "h100", "--max", "rows=30"]) == 0
 
 
+@pytest.mark.parametrize("command", ["analyze", "capture", "compare", "fusion-report", "hlo", "serve", "whatif"])
+def test_every_command_that_reads_files_has_the_option(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--max", "nonsense=1", "x", *(["y"] if command in ("compare", "whatif") else [])]) == 2
+    assert "--max nonsense=1: write one of size=N" in capsys.readouterr().err
+
+
 def ratio(odd: Callable[[], object], plain: Callable[[], object]) -> float:
     """How many times longer one takes than the other, the best of three each."""
 

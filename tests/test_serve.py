@@ -566,3 +566,16 @@ def test_the_worker_tells_the_machine_it_was_given(tmp_path: Path) -> None:
     with client(table(tmp_path), worker=(*WORKER, "--chip", "v5e")) as server:
         (row,) = runs(server).values()
         assert server.get(str(row["json"])).json()["machine"]["name"] == "tpu-v5e"
+
+
+def test_the_server_reads_up_to_the_limits_that_it_is_given(tmp_path: Path) -> None:
+    from roofline.cli import serve
+
+    words = serve._worker(serve.parser().parse_args(["--max", "rows=1"]))
+    assert words[-2:] == ["--max", "rows=1"]
+    (tmp_path / "ops.csv").write_text("name,time,hbm\na,1,1\nb,1,1\n")
+    with client(tmp_path / "ops.csv", worker=words) as server:
+        (row,) = runs(server).values()
+        assert (
+            "more than 1 rows; if the file is to be trusted, raise the limit: --max rows=2" in server.get(str(row["json"])).json()["error"]
+        )

@@ -16,7 +16,7 @@ from ..render.tables import Paper
 from ..render.text import report_text
 from ..sources import read
 from ..units import parse, show
-from .options import Parser, at_least, chosen_machine, machine_options, output_options
+from .options import Parser, at_least, chosen_machine, limit_options, machine_options, output_options
 from .output import emit, talk, write
 from .terminal import chart, chart_options
 
@@ -44,6 +44,7 @@ def parser() -> Parser:
     window.add_argument("--skip", type=at_least(0), default=0, metavar="N", help="start after this many annotated steps")
     window.add_argument("--steps", type=int, metavar="N", help="record this many annotated steps")
     window.add_argument("--python", action="store_true", help="record Python calls too, to name the line in idle time (slower, larger)")
+    limit_options(made)
     machine_options(made)
     output_options(made, figure=False)
     chart_options(made)

@@ -9,7 +9,7 @@ from ..errors import MissingExtra, UnitError, UsageError
 from ..sources.processes import cores
 from ..sources.samples import sample_or_path
 from ..units import parse
-from .options import Parser, at_least, chosen_machine, machine_options
+from .options import Parser, at_least, chosen_machine, limit_options, machine_options
 from .output import talk
 
 MOST_WORKERS = 4  # at a time unless asked for: each may need the memory of a large profile
@@ -38,6 +38,7 @@ def parser() -> Parser:
     made.add_argument(
         "--job-memory", metavar="SIZE", help='most memory for reading one run: "16 GB" (default: half of the memory, shared by the workers)'
     )
+    limit_options(made)
     made.add_argument("--follow", action="store_true", help="follow symbolic links that lead out of the folders")
     made.add_argument("--no-token", action="store_true", help="no token in the address: any user of this computer can see the runs")
     made.add_argument("--open", action="store_true", help="open the page in a browser")
@@ -104,10 +105,12 @@ def _memory(text: str | None, workers: int) -> int | None:
 
 
 def _worker(args: argparse.Namespace) -> list[str]:
-    """The command that reads and analyses, told about the same machine."""
+    """The command that reads and analyses, told about the same machine and limits."""
     words = [sys.executable, "-m", "roofline.cli.serve_worker"]
     if args.chip:
         words += ["--chip", args.chip]
     for setting in args.set:
         words += ["--set", setting]
+    for limit in args.max:
+        words += ["--max", limit]
     return [*words, "--per-device"] if args.per_device else words

@@ -24,7 +24,7 @@ from ..report import Report
 from ..sources import read
 from ..sources.files import all_of
 from ..sources.report_json import read_report
-from .options import Parser, chosen_machine, machine_options, names_machine
+from .options import Parser, chosen_machine, limit_options, machine_options, names_machine
 
 NICENESS = 5  # below the server, whose answers somebody is waiting for
 PR_SET_PDEATHSIG = 1  # of linux/prctl.h
@@ -36,6 +36,7 @@ def main(words: Sequence[str]) -> int:
     """One request from standard input, its answer to standard output, talk to standard error."""
     parser = Parser("serve", "", "")
     machine_options(parser)
+    limit_options(parser)
     args = parser.parse_args(words)
     if hasattr(os, "nice"):
         os.nice(NICENESS)

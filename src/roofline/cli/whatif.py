@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ..analysis.changes import CHANGES
 from ..analysis.what_if import what_if
 from ..render.what_if import what_if_text
-from .options import Parser, chosen_machine, machine_options, output_options
+from .options import Parser, chosen_machine, limit_options, machine_options, output_options
 from .output import emit_report
 
 SUMMARY = "A profile or program as it is predicted to run after changes: each op's new time, and the step's, with bounds."
@@ -19,6 +19,7 @@ def parser() -> Parser:
     made.add_argument("path", metavar="PATH", help="profile or compiled program")
     made.add_argument("changes", metavar="CHANGE", nargs="+", help="words of changes, one after the other")
     made.add_argument("--top", type=int, default=12, metavar="N", help="ops to list, those that change the most (default 12)")
+    limit_options(made)
     machine_options(made)
     output_options(made, page=True)
     return made
