@@ -116,6 +116,7 @@ class _Reader:
         self.shapes: dict[str, Shape] = {}
         self.opcodes: dict[str, tuple[str, int]] = {}
         self.drafts: list[_Draft] = []
+        self.instructions = 0  # in these drafts
         self.numbers: dict[str, int] = {}
         self.calls: dict[tuple[tuple[str, str], ...], tuple[Call, ...]] = {}
         # Calls of computations that stand further down: draft, position, role and name of each.
@@ -263,6 +264,7 @@ class _Reader:
             raise Malformed(f"a second computation named {excerpt(draft.name)}")
         self.numbers[draft.name] = len(self.drafts)
         self.drafts.append(draft)
+        self.instructions += len(draft.instructions)
         return len(self.drafts) - 1
 
     def body(self, draft: _Draft, number: int) -> int:
@@ -270,7 +272,7 @@ class _Reader:
         lines, before, shapes, dialect, opcodes = self.lines, self.before, self.shapes, self.dialect, self.opcodes
         instructions, index = draft.instructions, draft.index
         match_line, find_operands = (_NOTHING if self.loose else _LINE).match, _OPERAND.findall
-        count, room = len(lines), limits().instructions - sum(len(done.instructions) for done in self.drafts)
+        count, room = len(lines), limits().instructions - self.instructions
         several: list[Written] = []  # that one line stands for, yet to be added
         while number < count or several:
             match = None
