@@ -48,6 +48,9 @@ class Dialect(Protocol):
         """Where an instruction stands, for an error message."""
 
 
+_INTEGERS = frozenset((int, bool))
+
+
 class Call(Struct, frozen=True):
     """A computation that an instruction calls, by its index in the module, and the role it plays."""
 
@@ -98,8 +101,11 @@ class Instruction(Struct, frozen=True):
     def _expect(self, name: str, kind: type) -> object | None:
         value = self.attribute(name)
         if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
-            raise SourceError(f"{self._here}: {name} is {excerpt(str(value))}, not a {kind.__name__}")
+            raise self._misfit(name, value, kind)
         return value
+
+    def _misfit(self, name: str, value: object, kind: type) -> SourceError:
+        return SourceError(f"{self._here}: {name} is {excerpt(str(value))}, not a {kind.__name__}")
 
     def integer(self, name: str, default: int | None = None) -> int | None:
         """An attribute that is a whole number."""
@@ -108,17 +114,23 @@ class Instruction(Struct, frozen=True):
 
     def integers(self, name: str) -> tuple[int, ...]:
         """An attribute that is a list of whole numbers; absent is empty."""
-        value = self._expect(name, tuple)
-        if not isinstance(value, tuple):
+        value = self.attribute(name)
+        if value is None:
             return ()
-        if not all(isinstance(item, int) for item in value):
+        if not isinstance(value, tuple):
+            raise self._misfit(name, value, tuple)
+        if not _INTEGERS.issuperset(map(type, value)):
             raise SourceError(f"{self._here}: {name} is not a list of whole numbers")
         return value
 
     def word(self, name: str) -> str:
         """An attribute that is a word or a string; absent is empty."""
-        value = self._expect(name, str)
-        return value if isinstance(value, str) else ""
+        value = self.attribute(name)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise self._misfit(name, value, str)
+        return value
 
     def flag(self, name: str) -> bool:
         """An attribute that is true or false; absent is false."""

@@ -21,7 +21,7 @@ from ..ir.shapes import Shape, parse_shape, whole
 from .freeform_text import ROLES, Inline, Instructions, Scanner, Unfinished, Written, operand_names
 from .lexing import Balance, attributes_of, closing, find_attribute, split, unquote, without_line_comment
 from .shape_inference import infer_shape
-from .text_attributes import braced, parse_aliases, parse_frontend_attributes, read_attribute, read_literal
+from .text_attributes import braced, parse_aliases, parse_frontend_attributes, parse_metadata, read_attribute, read_literal
 from .text_frames import read_frames
 
 # A tuple's shape ends at the first ')' that an opcode follows; once found there it stays (an atomic group), or a ')' in a string
@@ -49,19 +49,23 @@ _PLAIN, _PARAMETER, _CONSTANT, _CALLER = range(4)
 
 
 class TextDialect(Struct, frozen=True):
-    """Attributes of HLO text: an instruction keeps what follows its operands."""
+    """Attributes of HLO text: an instruction keeps what follows its operands, its metadata apart where they stand last."""
 
     where: str
 
     def attribute(self, raw: object, name: str) -> object | None:
-        text = str(raw)
+        text, metadata = raw if isinstance(raw, tuple) else (str(raw), "")
+        if metadata and name == "metadata":
+            return parse_metadata(metadata)
         if name != "literal":
             return read_attribute(text, name)
         found = find_attribute(text, name)
         return None if found is None else read_literal(text[slice(*found)])
 
     def names(self, raw: object) -> tuple[str, ...]:
-        return tuple(name for name, _, _ in attributes_of(str(raw)) if name not in ("literal", "parameter_number"))
+        text, metadata = raw if isinstance(raw, tuple) else (str(raw), "")
+        found = tuple(name for name, _, _ in attributes_of(text) if name not in ("literal", "parameter_number"))
+        return (*found, "metadata") if metadata else found
 
     def place(self, place: int) -> str:
         return f"line {place:,}"
@@ -114,6 +118,7 @@ class _Reader:
         self.line = 1
         self.dialect = TextDialect(where)
         self.shapes: dict[str, Shape] = {}
+        self.texts: dict[str, str] = {}  # of attributes
         self.opcodes: dict[str, tuple[str, int]] = {}
         self.drafts: list[_Draft] = []
         self.instructions = 0  # in these drafts
@@ -270,7 +275,7 @@ class _Reader:
     def body(self, draft: _Draft, number: int) -> int:
         """The instructions up to the closing brace: the loop that decides how fast a file is read."""
         lines, before, shapes, dialect, opcodes = self.lines, self.before, self.shapes, self.dialect, self.opcodes
-        instructions, index = draft.instructions, draft.index
+        instructions, index, texts = draft.instructions, draft.index, self.texts
         match_line, find_operands = (_NOTHING if self.loose else _LINE).match, _OPERAND.findall
         count, room = len(lines), limits().instructions - self.instructions
         several: list[Written] = []  # that one line stands for, yet to be added
@@ -347,7 +352,13 @@ class _Reader:
             if sort == _CALLER:
                 self.line = place
                 opcode, calls = self.link(draft, name, opcode, shape, operands, rest)
-            instructions.append(Instruction(name, opcode, shape, operands, calls, (), place, rest, dialect))
+            # Instructions differ in their metadata; other attributes repeat, so that equal ones are one object, and read once.
+            if (cut := rest.find(", metadata={")) >= 0 and rest.find("}", cut) == len(rest) - 1:
+                text = rest[:cut]
+                raw: object = (texts.setdefault(text, text), rest[cut + len(", metadata=") :])
+            else:
+                raw = rest
+            instructions.append(Instruction(name, opcode, shape, operands, calls, (), place, raw, dialect))
             if "control-predecessors=" in rest:
                 self.line = place
                 draft.pending.append((position, [], _control(rest)))

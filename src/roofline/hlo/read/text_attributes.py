@@ -22,7 +22,7 @@ from ..ir.shapes import parse_shape, whole
 from .lexing import STRING, attributes_of, find_attribute, split, unquote
 from .literals import parse_literal
 
-_REMEMBERED = 65_536  # attributes: asked for two to five times each, which is a tenth of the time of a large program
+_REMEMBERED = 2**18  # attributes: several rules ask for each, which is a tenth of the time of a large program
 
 
 def _integers(text: str) -> tuple[int, ...]:
@@ -201,6 +201,7 @@ _KEPT: dict[str, Callable[[str], object]] = {
 }
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def parse_metadata(text: str) -> Metadata:
     """``{op_name="jit(f)/dot_general" source_file="m.py" source_line=3 stack_frame_id=7}``"""
     found = _METADATA.findall(braced(text))
