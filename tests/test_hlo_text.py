@@ -484,3 +484,30 @@ def test_several_modules_in_one_text_are_all_read() -> None:
     ]
     with pytest.raises(SourceError, match=r"m.hlo: 3 programs in one file \(one, two, e\)"):
         parse(text, "m.hlo")
+
+
+def test_lines_of_the_recorder_are_not_the_users() -> None:
+    text = """HloModule m
+FileNames
+1 "/src/model.py"
+2 "/lib/roofline/capture/hook/roofline_hook_jax.py"
+
+FunctionNames
+1 "loss"
+2 "watched"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=7 end_line=7 column=0 end_column=1}
+2 {file_name_id=2 function_name_id=2 line=21 end_line=21 column=0 end_column=1}
+
+StackFrames
+1 {file_location_id=1 parent_frame_id=1}
+2 {file_location_id=2 parent_frame_id=2}
+
+ENTRY main {
+  x = f32[4]{0} parameter(0)
+  ROOT y = f32[4]{0} add(x, x), metadata={op_name="jit(f)/add" stack_frame_id=2}
+}
+"""
+    program = parse(text, "m.hlo")
+    assert program.location(program.entry_computation.root_instruction) == "/src/model.py:7"

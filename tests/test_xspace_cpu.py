@@ -3,15 +3,20 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from roofline.analysis import analyze
+from roofline.machine import Machine
 from roofline.selection import group_parts, narrow
 from roofline.sources import read
+from roofline.sources.xspace import cpu
 from xspace_profiles import ADD_FLOP, MICROSECOND, Instruction, annotation, by_name, hlo, host, programs, recorded
 from xspace_writer import Event
 
 DATA = Path(__file__).parent / "data" / "cpu"
 US = MICROSECOND
+RATES = {"vector/fp32": "500 GFLOP/s", "vector/int32": "100 GFLOP/s", "vector/transcendental": "10 GFLOP/s", "hbm": "20 GB/s"}
+CPU = Machine.of("cpu", RATES, kind="cpu")
 X = Instruction("x", "parameter")
 ADD = Instruction("add.1", "add", ("x", "x"))
 
@@ -134,3 +139,30 @@ def test_a_step_on_a_device_has_the_time_that_was_measured_there() -> None:
     assert [group.time_s for group in on_one] == [pytest.approx(sum(op.time_s or 0 for op in parts[step, 1])) for step in range(4)]
     (whole,) = group_parts(report, report.ops, "host", step=[2])
     assert whole.time_s == pytest.approx(sum(op.time_s or 0 for op in narrow(report, step=[2])))
+
+
+@pytest.mark.parametrize("capture", ["jax_one", "jax_four"])
+def test_without_marks_each_run_of_the_longest_program_begins_a_step(capture: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = DATA / f"{capture}.xplane.pb.gz"
+    marked = read(path)
+    whole = cpu.read_host
+    monkeypatch.setattr(cpu, "read_host", lambda *args, **options: replace(whole(*args, **options), annotations=()))
+    found = read(path)
+    assert len(found.steps) == len(marked.steps)
+    assert [step.time_s for step in found.steps] == pytest.approx([step.time_s for step in marked.steps], rel=0.05)
+    assert any(note.startswith("no steps marked: each run of jit_") for note in found.notes)
+
+
+def test_a_step_of_ops_that_overlap_has_nothing_unknown() -> None:
+    report = analyze(read(DATA / "jax_one.xplane.pb.gz"), CPU)
+    average = next(point for point in report.points if point.scope == "average")
+    assert average.lost["unpriced"] == 0
+
+
+def test_products_on_a_chip_without_a_matrix_unit_are_products() -> None:
+    report = analyze(read(DATA / "jax_one.xplane.pb.gz"), CPU)
+    ops = {op.id: op.category for op in report.ops}
+    for finding in report.findings:
+        if finding.kind in ("products", "compute"):
+            assert {ops[id] == "matmul" for id in finding.ops} == {finding.kind == "products"}
+    assert any(finding.kind == "products" for finding in report.findings)

@@ -392,8 +392,13 @@ def _kind(one: Standing) -> str:
     if one.cause == MEMORY:
         return "memory"
     if one.cause == COMPUTE:
-        return "products" if one.unit == "matrix" else "compute"
+        return "products" if one.unit == "matrix" or _is_product(one) else "compute"
     return "latency"
+
+
+def _is_product(one: Standing) -> bool:
+    """Whether an op is a product, which a chip without a matrix unit runs on its vector unit."""
+    return any(resource.unit == "matrix" for resource, _ in one.op.cost.amounts)
 
 
 def _won(kind: str, one: Standing, launch_s: float) -> float:
@@ -401,7 +406,7 @@ def _won(kind: str, one: Standing, launch_s: float) -> float:
     if kind == "host-copies":
         return one.spent_s
     if kind == "latency":
-        kept = one.op.launches * launch_s if any(resource.unit == "matrix" for resource, _ in one.op.cost.amounts) else 0.0
+        kept = one.op.launches * launch_s if _is_product(one) else 0.0
         return max(one.spent_s - max(one.floor_s, kept), 0.0)
     if is_calibrated(one.prediction) and one.prediction is not None and one.prediction.high_s < CLOSE * one.prediction.time_s:
         return 0.0  # within the bounds of what such ops take

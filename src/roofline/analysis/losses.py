@@ -62,17 +62,20 @@ def cause_of(bound: str | None) -> str:
     return COMPUTE if resource.is_compute else COMMUNICATION if resource.is_link else MEMORY
 
 
-def lose(held: Iterable[Held], wall_s: float, busy_s: float | None = None) -> Losses:
+def lose(held: Iterable[Held], wall_s: float, busy_s: float | None = None, *, is_all: bool = False) -> Losses:
     """A wall time taken apart into time at the roofs and losses.
 
     Self times of one stream sum to its busy time. Where streams overlap they sum to more than the busy time, and each op's is taken
-    in proportion, so that nothing is lost twice. Where they sum to less, the difference is unpriced: nobody knows what ran. Without
-    a busy time (a source that has no clock) it is their sum. Neither is ever more than the wall time.
+    in proportion, so that nothing is lost twice. Where they sum to less, the difference is unpriced: nobody knows what ran, unless these
+    are all the ops (``is_all``) and only their parts in a step are not known so exactly. Without a busy time (a source that has no clock)
+    it is their sum. Neither is ever more than the wall time.
     """
     ops = list(held)
     spent = sum(op.seconds for op in ops)
     busy = min(spent if busy_s is None else busy_s, wall_s)
-    share = min(1.0, busy / spent) if spent else 1.0
+    share = busy / spent if spent else 1.0
+    if share > 1.0 and not is_all:
+        share = 1.0
     at_roof, lost = 0.0, dict.fromkeys(CAUSES, 0.0)
     for op in ops:
         mine = op.seconds * share
@@ -81,7 +84,7 @@ def lose(held: Iterable[Held], wall_s: float, busy_s: float | None = None) -> Lo
         at_roof += needed
         lost[UNNEEDED] += ran - needed
         lost[op.cause] += mine - ran
-    if busy - spent > ROUNDING * busy:
-        lost[UNPRICED] += busy - spent
+    if busy - spent * share > ROUNDING * busy:
+        lost[UNPRICED] += busy - spent * share
     lost[IDLE] += wall_s - busy
     return Losses(at_roof, lost)

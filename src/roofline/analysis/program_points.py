@@ -12,7 +12,7 @@ from ..resource import PCIE, Resource, named
 from ..workload import Op, Recording, Share, Step, feeds
 from .counters import hardware, launches_kernels
 from .idle_time import averaged
-from .losses import CAUSES, Held, Losses, lose
+from .losses import CAUSES, ROUNDING, Held, Losses, lose
 from .standing import Standing
 
 _EXACT_INT = 2**53  # beyond this a JSON reader may lose digits of an integer, so larger ones are written as floats
@@ -61,12 +61,19 @@ def points(recording: Recording, ops: Sequence[Standing], machine: Machine, corr
         made.append(_point("total", None, total, machine, corrections, whole))
         if whole:
             made += _hardware(recording, total, machine, corrections)
-        steps = {step.key: _step(shares.get(step.key, ()), step, whole, done) for step in recording.steps if step.complete}
+        is_all = _is_attributed(recording)
+        steps = {step.key: _step(shares.get(step.key, ()), step, whole, done, is_all) for step in recording.steps if step.complete}
         if steps:
             average = _average([steps[step.key] for step in averaged(recording.steps)])
             made.append(_point("average", None, average, machine, corrections, whole))
             made += [_point("step", key, part, machine, corrections, whole) for key, part in steps.items()]
     return tuple(made)
+
+
+def _is_attributed(recording: Recording) -> bool:
+    """Whether the ops account for all that ran."""
+    cover = recording.coverage
+    return cover.attributed_s is not None and bool(cover.busy_s) and cover.attributed_s >= (1 - ROUNDING) * (cover.busy_s or 0)
 
 
 def _feeds(one: Standing) -> bool:
@@ -111,7 +118,7 @@ def _shares(ops: Iterable[Standing]) -> dict[int, list[tuple[Standing, Share]]]:
     return found
 
 
-def _step(shares: Iterable[tuple[Standing, Share]], step: Step, whole: bool, done: _StepWork) -> _Part:
+def _step(shares: Iterable[tuple[Standing, Share]], step: Step, whole: bool, done: _StepWork, is_all: bool) -> _Part:
     """One step: each op by the share of its executions that fell into it, its self time by the share of its time."""
     floors, fed, held, kept = 0.0, 0.0, [], []
     for one, share in shares:
@@ -134,7 +141,7 @@ def _step(shares: Iterable[tuple[Standing, Share]], step: Step, whole: bool, don
         floors_s=floors,
         time_s=wall,
         busy_s=busy,
-        losses=None if wall is None else lose(held, wall, busy),
+        losses=None if wall is None else lose(held, wall, busy, is_all=is_all),
         devices=devices,
         slowest_s=None if fed else step.slowest_s,  # which device spent how much on infeed and outfeed is not known
         span_s=_less(step.span_s, fed / devices),

@@ -4,6 +4,7 @@ Instructions keep the slice of text or protobuf they came from; attributes are r
 costs little more than its own bytes. Operands, roots and called computations are indices, not references.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol
@@ -48,6 +49,7 @@ class Dialect(Protocol):
         """Where an instruction stands, for an error message."""
 
 
+_RECORDER = re.compile(r"(^|[\\/])roofline_hook\w*\.py$")  # of roofline capture, through which a recorded program calls its functions
 _INTEGERS = frozenset((int, bool))
 
 
@@ -390,7 +392,8 @@ class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its 
         key = (metadata.stack_frame_id, metadata.source_file, metadata.source_line)
         known = self._locations.get(key)
         if known is None:
-            known = self._locations[key] = next((str(frame) for frame in self._trace(metadata) if frame.file), "")
+            lines = (str(frame) for frame in self._trace(metadata) if frame.file and not _RECORDER.search(frame.file))
+            known = self._locations[key] = next(lines, "")
         return known
 
     @cached_property

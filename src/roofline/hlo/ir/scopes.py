@@ -21,9 +21,14 @@ _DROPPED = ("jit", "pjit", "pmap", "xla_pmap", "core_call", "remat", "checkpoint
 def scope(op_name: str) -> str:
     """The named scopes of an instruction, outermost first, without jitted functions, transformations and the primitive.
 
+    Of an instruction that a compiler made from several, whose names it joins by semicolons, the scopes of the first.
+
     >>> scope("jit(step)/while/body/transpose(jvp(layer0))/attn/bhqd,bhkd->bhqk/dot_general"), scope("jit(f)/add"), scope("x")
     ('layer0/attn', '', '')
+    >>> scope("jit(step)/mlp/mul;jit(step)/mlp/broadcast_in_dim")
+    'mlp'
     """
+    op_name = op_name.partition(";")[0]
     outer = op_name.rpartition("/")[0]
     if outer.count("(") != outer.count(")"):  # the primitive itself has a slash
         outer = "/".join(_segments(op_name)[:-1])

@@ -14,6 +14,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -24,8 +25,9 @@ from ..timeline import Span, spans, with_host
 from .compilation import changed_shapes
 from .idle import IdleDevice, explain
 from .modules import CONTROL, Place, Program, Programs, plain
+from .program_runs import MOST_RUNS, TELLING
 from .scan import Plane, Progress, Rows, RowsOf, Space, read_rows, union
-from .steps import HOST_PLANE, Host, Launches, read_host
+from .steps import HOST_PLANE, Annotation, Host, Launches, read_host
 from .timeline import shared_lane
 
 _THUNK, _RUN, _STARTED, _ENDED = "hlo_op", "run_id", "_p", "_c"
@@ -90,7 +92,8 @@ def read_cpus(
     asked = [RowsOf(line=line, stats=stats, having=(_THUNK,), only=ends) for line in plane.lines if line.length]
     tables = [rows for rows in read_rows(space, asked, progress=progress) if len(rows)]
     events, runs = _events(tables, programs)
-    cut_off = _mark_runs(space, plane, host, runs)
+    notes = [] if host.annotations else _make_steps(host, runs, events)
+    cut_off = _mark_runs(space, plane, host, runs) if not notes else set[Mark]()
     cut_off |= {run.mark for run in runs if run.mark is not None and not run.ended}
     parts, pauses = [], []
     by_device: dict[int, list[_Event]] = {}
@@ -124,7 +127,7 @@ def read_cpus(
             replace(part, lanes=with_host(_lanes(by_device[part.ordinal], shown, part.rows), mine))
             for part, mine in zip(parts, pauses, strict=True)
         ]
-    return parts, host, [*host.notes, *(note for rows in tables for note in rows.notes)]
+    return parts, host, [*host.notes, *notes, *(note for rows in tables for note in rows.notes)]
 
 
 def _events(tables: Sequence[Rows], programs: Programs) -> tuple[list[_Event], list[_Run]]:
@@ -182,6 +185,34 @@ def _thunk(said: Sequence[object], programs: Programs) -> _Thunk:
 def _unpriced(name: str, module: str, id: object) -> Subject:
     why = "its instruction was not found: the profile has no program for it"
     return Subject(name=name, module=module, program=str(id), category="unknown", cost=UNKNOWN, notes=(why,))
+
+
+def _make_steps(host: Host, runs: Sequence[_Run], events: Iterable[_Event]) -> list[str]:
+    """Where nobody marked steps, each run of the longest program begins one, which lasts until its next run; what is to be said of that."""
+    times, ops, devices = Counter[object](), dict[object, set[int]](), dict[object, set[int]]()
+    for event in events:
+        if not event.outer:
+            times[event.run.program] += event.end_ps - event.begin_ps
+            ops.setdefault(event.run.program, set()).add(id(event.thunk))
+            devices.setdefault(id(event.run), set()).add(event.thunk.device)
+    if len(set(map(tuple, devices.values()))) > 1:
+        return []  # devices that run on their own
+    names = {run.program: run.module for run in runs}
+    main = max(names, key=lambda program: times[program], default=None)
+    namesakes = [program for program, name in names.items() if name == names.get(main)]
+    if main is None or (len(namesakes) > 1 and len(ops.get(main, ())) < TELLING):
+        return []
+    begins = [place for place, run in enumerate(runs) if run.module == names[main]]
+    if len(begins) < 2 or len(begins) > MOST_RUNS:
+        return []
+    steps = []
+    for mark, (begin, end) in enumerate(pairwise((*begins, len(runs)))):
+        for run in runs[begin:end]:
+            run.mark = mark
+        last = runs[end].begin_ps if end < len(runs) else max(run.begin_ps for run in runs[begin:])
+        steps.append(Annotation(names[main], mark, runs[begin].begin_ps, last, _ANY_THREAD))
+    host.annotations = tuple(steps)
+    return [f"no steps marked: each run of {names[main]} begins a step"]
 
 
 def _mark_runs(space: Space, plane: Plane, host: Host, runs: Sequence[_Run]) -> set[Mark]:

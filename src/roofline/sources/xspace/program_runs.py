@@ -15,7 +15,7 @@ from .steps import NO_MARK, Annotation, Launches, Run, launched_in
 
 MOST_RUNS = 1_000  # of a program that stand for steps
 MOST_STRETCHES = 20_000  # runs of all programs that are told apart
-_TELLING = 3  # kernels of a program, from which on their number tells it from another of its name
+TELLING = 3  # kernels of a program, from which on their number tells it from another of its name
 _ALIKE = 0.7  # of the kernels of a program that another of its name has at least, if it is the same function
 Program = tuple[str, int]  # its name and id
 _FOREVER = 2**63 - 1
@@ -44,7 +44,7 @@ class Stretches(Struct, frozen=True):
         if main is None:
             return ProgramSteps()
         namesakes = [one for one in times if one[0] == main[0]]
-        if len(namesakes) > 1 and kernels[main] < _TELLING:
+        if len(namesakes) > 1 and kernels[main] < TELLING:
             return ProgramSteps()
         alike = {one for one in namesakes if _ALIKE * kernels[main] <= kernels[one] <= kernels[main] / _ALIKE}
         begins = [place for place, one in enumerate(programs) if one in alike]
