@@ -137,6 +137,14 @@ KINDS: dict[str, Kind] = {
         "Multiply by the narrow matrix first",
         levers=("A @ (B @ x) instead of (A @ B) @ x; jnp.einsum and jnp.linalg.multi_dot choose the order themselves",),
     ),
+    "repeated-operand": Kind(
+        "the array that is repeated for a product, and read again each time",
+        "Multiply the groups that share it in one product",
+        levers=(
+            "keys and values of grouped heads: einsum('bgrd,bgkd->bgrk') over queries [batch, groups, repeats, size], not jnp.repeat",
+            "jax.nn.dot_product_attention, which takes fewer key heads than query heads as they are",
+        ),
+    ),
     "unused-results": Kind(
         "the results of which a part is never used",
         "Select before computing",

@@ -174,6 +174,8 @@ def _spared(one: Standing, reason: Avoidable, machine: Machine, corrections: Cor
         return one.spent_s
     if reason.kind == "odd-sizes":
         return max(one.spent_s - one.floor_s / REACHABLE["matrix"], 0.0) if one.floor_s < ODD * one.spent_s else 0.0
+    if reason.kind == "repeated-operand":
+        return max(one.spent_s - one.floor_s / REACHABLE["hbm"], 0.0) if one.floor_s < ODD * one.spent_s else 0.0
     if reason.kind == "low-batch" and one.cause != MEMORY:
         return 0.0
     left = reason.instead * one.op.count

@@ -36,6 +36,7 @@ TORCH_LEVERS: dict[str, tuple[str, ...]] = {
         "bf16 weights and activations: model.bfloat16(), or torch.autocast with weights that stay cast",
     ),
     "product-order": ("A @ (B @ x) instead of (A @ B) @ x; torch.linalg.multi_dot chooses the order itself",),
+    "repeated-operand": ("F.scaled_dot_product_attention(enable_gqa=True) instead of repeat_interleave of keys and values",),
     "duplicated-work": ("return the value from the first use",),
     "layout-copies": (
         "drop .contiguous() and .clone(): products and attention take strided operands as they are",

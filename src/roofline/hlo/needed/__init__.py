@@ -36,6 +36,7 @@ from .operations import operation
 from .padded import padded_products
 from .product_order import costly_orders
 from .recomputed import recomputed
+from .repeated import repeated_operands
 from .unused import unused_results
 from .values import Value, Values
 
@@ -58,6 +59,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     low_batches,
     odd_sizes,
     costly_orders,
+    repeated_operands,
 )
 
 
