@@ -4,20 +4,23 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: test-page demo test format schema clean
+.PHONY: demo test test-page test-lowest format requirements schema clean
 
 SOURCES := pyproject.toml setup.py $(wildcard src/roofline/*/*.[ch] src/roofline/*/*/*.[ch] src/roofline/*/*/*/*.[ch])
+EXTRAS := --extra cluster --extra jax --extra parquet --extra remote --extra serve
+# What requirements/install.py is told: --strict for the versions listed there or nothing.
+INSTALL :=
+COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate
 
-.venv/installed: $(SOURCES)
+.venv/installed: $(SOURCES) requirements/run.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python requirements/install.py run $(INSTALL)
 	$(BIN)/python -m compileall -q src  # which pip leaves to the first run when it installs in place
 	touch $@
 
-# Most of the test libraries' modules are never imported: not compiling them saves minutes.
-.venv/tested: $(SOURCES)
+.venv/tested: $(SOURCES) requirements/test.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e ".[test]"
+	$(BIN)/python requirements/install.py test $(INSTALL)
 	$(BIN)/python -m compileall -q src
 	$(BIN)/python tests/browser/programs.py
 	touch .venv/installed $@
@@ -42,9 +45,23 @@ format: .venv/tested
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# The tests with the lowest versions that pyproject.toml promises, but for tools that only the tests need.
+test-lowest:
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
+	.venv-lowest/bin/uv pip compile --quiet --no-emit-index-url --resolution lowest-direct $(EXTRAS) pyproject.toml -o .venv-lowest/lowest.txt
+	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest/bin/python --constraint .venv-lowest/lowest.txt -e ".[test]"
+	.venv-lowest/bin/python -m pytest -q -n auto -o filterwarnings=default --ignore=tests/browser --ignore=tests/sanitize tests
+
+# New versions, with their hashes, for the demo and the tests.
+requirements: .venv/tested
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	echo "setuptools>=77" | $(COMPILE) -o requirements/run.txt pyproject.toml -
+	echo "setuptools>=77" | $(COMPILE) -o requirements/test.txt -c requirements/run.txt --extra test pyproject.toml -
+
 schema: .venv/tested
 	$(BIN)/python -c "from roofline.render.export import to_json; from roofline.render.schema import report_schema as r; \
 	  open('src/roofline/report.schema.json', 'wb').write(to_json(r()))"
 
 clean:
-	rm -rf .venv build dist demo src/*.egg-info
+	rm -rf .venv .venv-lowest build dist demo src/*.egg-info

@@ -1,5 +1,6 @@
 """What a release contains, and the workflows that test and build it."""
 
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -30,6 +31,42 @@ def test_a_wheel_takes_every_data_file_and_no_c() -> None:
 def test_the_workflows_pass(linter: list[str]) -> None:
     run = subprocess.run([sys.executable, "-m", *linter, *WORKFLOWS], capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("name", ["run", "test"])
+def test_pinned_versions_are_those_promised_and_have_hashes(name: str) -> None:
+    from packaging.requirements import Requirement
+
+    text = (ROOT / "requirements" / f"{name}.txt").read_text()
+    assert "://" not in text  # no package index
+    pinned = [line.split() for line in text.replace("\\\n", "").splitlines() if not line.startswith("#")]
+    assert all(any(word.startswith("--hash=sha256:") for word in words) for words in pinned)
+    pins = [Requirement(" ".join(word for word in words if not word.startswith("--hash"))) for words in pinned]
+    wanted = PROJECT["build-system"]["requires"] + PROJECT["project"]["dependencies"]
+    if name == "test":
+        extras = PROJECT["project"]["optional-dependencies"]
+        wanted += [
+            one for extra in ("test", "cluster", "jax", "parquet", "remote", "serve") for one in extras[extra] if "roofline" not in one
+        ]
+    for one in (Requirement(text) for text in wanted if not text.startswith("roofline")):
+        mine = [pin for pin in pins if pin.name == one.name]
+        assert mine, f"{one}: make requirements"
+        assert all(one.specifier.contains(next(iter(pin.specifier)).version) for pin in mine), one
+
+
+def test_without_a_compiler_one_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import setuptools
+
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("CC", "no-such-compiler")
+    monkeypatch.setattr(setuptools, "setup", lambda **_: None)
+    (tmp_path / "x.c").write_text("")
+    extension = setuptools.Extension("x", [str(tmp_path / "x.c")])
+    command = runpy.run_path("setup.py")["BuildExtensions"](setuptools.Distribution({"ext_modules": [extension]}))
+    command.build_temp = command.build_lib = str(tmp_path)
+    command.ensure_finalized()
+    with pytest.raises(SystemExit, match=r"^roofline: cannot compile x: no C compiler \(no-such-compiler is not found\); install one: "):
+        command.run()
 
 
 def test_the_workflows_test_every_python_that_is_promised() -> None:

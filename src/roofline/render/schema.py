@@ -40,6 +40,8 @@ def report_schema() -> dict[str, Any]:
         for field in part.get("properties", {}).values():
             field.pop("default", None)
             _join_numbers(field)
+            if "anyOf" in field:
+                field["anyOf"].sort(key=lambda kind: kind == {"type": "null"})  # as any version of msgspec should list them
     parts["Report"]["properties"]["schema"] = {"const": SCHEMA}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
