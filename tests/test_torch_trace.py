@@ -175,6 +175,17 @@ def test_a_replay_whose_capture_was_not_recorded_is_named_so(tmp_path: Path) -> 
     assert report.coverage.priced_s == 0
 
 
+def test_numbers_that_pytorch_cannot_hold_are_not_taken_for_sizes(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    trace.op("aten::mm", 10, 5, tensors=[(8, 10**400), (10**400, 2)])
+    trace.run("gemm", launched=12, start=20, dur=3)
+    trace.op("record_param_comms", 40, 4)
+    trace.events[-1]["args"] |= {"Collective name": "allreduce", "In msg nelems": 10**400, "dtype": "Float", "Group size": 8}
+    trace.run("ncclDevKernel_AllReduce", launched=42, start=50, dur=3)
+    report = report_of(trace, tmp_path)
+    assert [(op.name, op.flops) for op in report.ops] == [("aten::mm", None), ("record_param_comms", None)]
+
+
 def test_a_collective_crosses_links_and_hides_behind_compute(tmp_path: Path) -> None:
     trace = training(1, distributedInfo={"rank": 3, "world_size": 8})
     fields = {"Collective name": "allreduce", "In msg nelems": 1000, "Out msg nelems": 1000, "dtype": "BFloat16", "Group size": 8}

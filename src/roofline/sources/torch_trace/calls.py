@@ -1,5 +1,6 @@
 """Arguments of ops as traces write them: dimensions, types, strides and values in four lists, in the order of the op's schema."""
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from ...torch_ops import CPP_TYPES, Tensor
 
 _TENSORS = ("TensorList", "Tensor[]")
 _NUMBER = re.compile(r"-?\d+")
+_LARGEST = 2**63 - 1  # elements of a tensor, and any whole number that PyTorch writes
 _WORDS = {"True": True, "False": False, "None": None, "": None}
 
 
@@ -54,7 +56,7 @@ def _tensors(dims: Any, strides: Any) -> tuple[Tensor, ...] | None:
 
 def _tensor(dims: Any, number: Any, strides: Any) -> Tensor | None:
     sizes = _sizes(dims)
-    if sizes is None or any(size < 0 for size in sizes):
+    if sizes is None or any(size < 0 for size in sizes) or math.prod(sizes) > _LARGEST:
         return None
     steps = _sizes(strides)
     return Tensor(sizes, number, steps if steps is not None and len(steps) == len(sizes) else None)
@@ -73,7 +75,7 @@ def _value(text: Any) -> Any:
     ((1, 1), False, 1e-05, 'cuda:0', None)
     """
     if not isinstance(text, str):
-        return text if isinstance(text, (int, float)) else None
+        return text if isinstance(text, float) or (isinstance(text, int) and abs(text) <= _LARGEST) else None
     if text in _WORDS:
         return _WORDS[text]
     if text.startswith("[") and text.endswith("]"):
@@ -91,9 +93,11 @@ def said_beside(pairs: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
     found = {}
     for name, text in pairs:
         try:
-            found[name] = msgspec.json.decode(text)
+            value = msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
+        if not isinstance(value, int) or abs(value) <= _LARGEST:
+            found[name] = value
     return found
 
 
