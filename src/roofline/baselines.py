@@ -21,13 +21,14 @@ MEMORY_PARTS = ("peak_bytes", "arguments", "outputs", "donated", "constants", "t
 
 
 class BaselineOp(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Ops of one kind, summed."""
+    """Ops of one kind, summed; with their measured time where a condition compares times."""
 
     op: str
     launches: Number = 0
     flops: Number = 0
     bytes: dict[str, Number] = field(default_factory=dict)
     minimum_s: Number = 0
+    time_s: Number = 0
 
 
 class Baseline(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -64,12 +65,12 @@ def baseline_of(report: Report, conditions: Iterable[Condition] = ()) -> Baselin
         work={resource: stable(work[resource]) for resource in sorted(work)},
         memory={part: getattr(report.memory, part) for part in MEMORY_PARTS} if report.memory else {},
         findings=tuple(sorted({finding.kind for finding in report.findings})),
-        ops=tuple(sorted(summed_ops(ops).values(), key=lambda one: one.op)),
+        ops=tuple(sorted(summed_ops(ops, timed=any(one.is_measured for one in asked)).values(), key=lambda one: one.op)),
     )
 
 
-def summed_ops(ops: Iterable[OpInfo]) -> dict[str, BaselineOp]:
-    """Ops summed by what they are."""
+def summed_ops(ops: Iterable[OpInfo], *, timed: bool = False) -> dict[str, BaselineOp]:
+    """Ops summed by what they are, with their measured times if ``timed``."""
     members: dict[str, list[OpInfo]] = {}
     for op in ops:
         members.setdefault(kind_of(op), []).append(op)
@@ -80,6 +81,7 @@ def summed_ops(ops: Iterable[OpInfo]) -> dict[str, BaselineOp]:
             flops=_sum(mine, "flops"),
             bytes={level: _sum(mine, level) for level in sorted({level for op in mine for level in op.bytes})},
             minimum_s=_sum(mine, "minimum time"),
+            time_s=_sum(mine, "time") if timed else 0,
         )
         for key, mine in members.items()
     }

@@ -24,6 +24,7 @@ MOST_CAUSES = 3
 EXACT = 1e-9  # what rounding makes of equal amounts
 # Findings about the distance to the roofline, which most programs have; the others are causes.
 DISTANCE = ("memory", "products", "compute", "communication", "latency", "excess", "low-batch")
+_TIMED = ("step", "run", "time", "mfu", "hfu")  # quantities whose parts are the measured times of ops
 
 
 class OpPart(Struct, frozen=True, kw_only=True):
@@ -41,9 +42,9 @@ class OpPart(Struct, frozen=True, kw_only=True):
 class Check(Struct, frozen=True, kw_only=True):
     """One condition and what a report says to it.
 
-    ``holds`` is ``None`` where the report cannot tell, and ``why`` says why. ``found`` and ``allowed`` are in base units of ``unit``;
-    ``baseline`` is the baseline's figure. ``ops`` broke the condition, the worst first; ``causes`` say why in words. ``unknown`` ops have
-    parts that are not known and not counted.
+    ``holds`` is ``None`` where the report cannot tell, and ``why`` says why, or why it holds all the same. ``found`` and ``allowed`` are in
+    base units of ``unit``; ``baseline`` is the baseline's figure. ``ops`` broke the condition, the worst first; ``causes`` say why in
+    words. ``unknown`` ops have parts that are not known and not counted.
     """
 
     condition: str
@@ -197,6 +198,8 @@ def _before(quantity: Quantity, baseline: Baseline | None) -> dict[str, Number] 
     """What each kind of op had of a quantity in the baseline; ``None`` where it does not keep that."""
     if baseline is None:
         return None
+    if not baseline.ops or (quantity.name in _TIMED and not any(row.time_s for row in baseline.ops)):
+        return None
     of_row = _of_row(quantity.name, {level for row in baseline.ops for level in row.bytes})
     return None if of_row is None else {row.op: of_row(row) for row in baseline.ops}
 
@@ -210,6 +213,7 @@ def _of_row(name: str, levels: set[str]) -> Callable[[BaselineOp], Number] | Non
         "executions": lambda row: row.launches,
         "ops": lambda row: row.launches,
         "minimum time": lambda row: row.minimum_s,
+        **dict.fromkeys(_TIMED, lambda row: row.time_s),
     }
     return kept.get(name)
 
@@ -264,7 +268,8 @@ def found_text(one: Check) -> str:
         said = f"{one.condition}: found {amount_text(one.found, one.unit)}, allowed {allowed}"
     if one.baseline is not None:
         said += f" (baseline {amount_text(one.baseline, one.unit)}{f', {one.baseline_file}' if one.baseline_file else ''})"
-    return f"{said}, without unknown parts of {one.unknown} ops" if one.unknown else said
+    said += f", without unknown parts of {one.unknown} ops" if one.unknown else ""
+    return f"{said}; {one.why}" if one.why else said
 
 
 _OVER = {"1": "s", "FLOP/B": "B"}  # what ratios of these dimensions are over

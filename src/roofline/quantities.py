@@ -135,8 +135,9 @@ def _of_point(field: str) -> Callable[[Report], Amount]:
     def found(report: Report) -> Amount:
         point = main_point(report)
         value = getattr(point, field) if point else None
+        why = NOT_MEASURED if point is None or point.time_s is None else f"no {field} in this report"
         timed = _summed(counted_ops(report), "time").by_op
-        return Amount(value=value, by_op=timed, why="" if value is not None else NOT_MEASURED)
+        return Amount(value=value, by_op=timed, why="" if value is not None else why)
 
     return found
 

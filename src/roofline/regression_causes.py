@@ -14,7 +14,9 @@ LISTED = 2  # ops that one cause names
 
 
 def changes_since(report: Report, baseline: Baseline, ops: Iterable[OpInfo]) -> list[str]:
-    """What is different since the baseline, the surest first."""
+    """What is different since the baseline, the surest first; nothing is known of one without ops."""
+    if not baseline.ops:
+        return []
     rows, before = summed_ops(ops), {row.op: row for row in baseline.ops}
     surest = [*_donation(report, baseline), *_formats(_work(ops), baseline.work), *_repeated(rows, before)]
     casts = _casts(rows, before)

@@ -36,19 +36,17 @@ def _jax(function: Callable[..., Any], options: dict[str, Any], args: tuple[Any,
     def filled(value: Any) -> Any:
         if isinstance(value, jax.ShapeDtypeStruct):
             return jax.numpy.zeros(value.shape, value.dtype)
-        return jax.numpy.array(value) if isinstance(value, jax.Array) else value  # a copy, which the function may be given for good
+        return jax.numpy.array(value) if isinstance(value, jax.Array) else value  # a copy, which may be donated
 
-    def step() -> None:
-        mine = jax.block_until_ready(jax.tree.map(filled, (args, kwargs)))
-        with jax.profiler.StepTraceAnnotation("roofline", step_num=len(done)):
-            jax.block_until_ready(call(*mine[0], **mine[1]))
-        done.append(True)
-
-    done: list[bool] = []
-    step()
+    donates = any(one.donated for one in jax.tree.leaves(call.lower(*args, **kwargs).args_info))
+    once = [jax.tree.map(filled, (args, kwargs)) for _ in range(STEPS + 1 if donates else 1)]
+    first, *others = jax.block_until_ready(once if donates else once * (STEPS + 1))
+    jax.block_until_ready(call(*first[0], **first[1]))
     with Capture() as captured:
-        for _ in range(STEPS):
-            step()
+        for number, (mine, named) in enumerate(others):
+            with jax.profiler.StepTraceAnnotation("roofline", step_num=number):
+                result = call(*mine, **named)
+        jax.block_until_ready(result)
     return captured.report
 
 
@@ -72,10 +70,13 @@ def _torch(function: Callable[..., Any], options: dict[str, Any], args: tuple[An
 
     step()
     torch.cuda.synchronize()
-    with torch.profiler.profile(record_shapes=True, schedule=torch.profiler.schedule(wait=0, warmup=1, active=STEPS)) as profile:
-        for _ in range(STEPS + 1):
+    # One cycle of steps, of which the first warms the profiler up; PyTorch forgets a cycle when another begins.
+    schedule = torch.profiler.schedule(wait=0, warmup=1, active=STEPS, repeat=1)
+    with torch.profiler.profile(record_shapes=True, schedule=schedule) as profile:
+        for number in range(STEPS + 1):
             step()
-            torch.cuda.synchronize()
+            if number == STEPS:
+                torch.cuda.synchronize()
             profile.step()
     with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
         path = Path(folder, "trace.json")
