@@ -110,7 +110,7 @@ def test_markdown_has_the_columns_and_groups_asked_for(tmp_path: Path, capsys: p
 
 def test_comparisons_go_to_markdown_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "sample:train", "sample:train", "-o", str(tmp_path / "change.md")]) == 0
-    assert (tmp_path / "change.md").read_text().startswith("# sample:train compared with sample:train")
+    assert (tmp_path / "change.md").read_text().startswith("**Step time 28.19 ms → 28.19 ms: the same.**")
 
 
 def test_an_old_report_without_a_sentence_opens_with_what_was_read() -> None:

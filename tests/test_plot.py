@@ -32,6 +32,7 @@ from roofline.render.boxes import Box
 from roofline.render.geometry import Roof, roof
 from roofline.render.plot.style import DARK, LIGHT, THEMES, Theme, contrast, drawable, mixed, short_name
 from roofline.report import Report
+from roofline.report_changes import trend
 from roofline.resource import Resource
 from roofline.workload import Coverage, Op, Recording, Workload
 from toys import toy
@@ -110,6 +111,7 @@ FIGURES: dict[str, Callable[..., Axes]] = {
     "time_bars": lambda **look: plot.time_bars(_placements(), **look),
     "roofline_chart": lambda **look: plot.roofline_chart(_report(25), **look),
     "expected_times": lambda **look: plot.expected_times("matmul", _by_size().curve([2**power for power in range(14)]), size="m", **look),
+    "trend_chart": lambda **look: plot.trend_chart(trend([[_report(4)], [_report(4, seed=1)], [_report(4)]], "abc"), **look),
     "change_bars": lambda **look: plot.change_bars(compare(_report(4), _report(4, seed=1)), **look),
 }
 assert set(FIGURES) == set(plot.__all__) - {"save"}

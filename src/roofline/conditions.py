@@ -13,6 +13,7 @@ import re
 from typing import NoReturn
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .errors import RooflineError, UnitError, UsageError, did_you_mean, excerpt
 from .op_filter import parse_filter
@@ -64,6 +65,10 @@ _BASELINE = re.compile(
 _SEPARATOR = re.compile(r"[;\n]|,\s+|\s+and\s+", re.IGNORECASE)
 
 
+# `time +5%` of two reports: at most 5% more; `mfu -2%`: at most 2% less
+_GROWTH = re.compile(r"(?P<quantity>.*\S)\s*(?P<sign>[+-])\s*(?P<more>[\d.,_]+)\s*%", re.DOTALL)
+
+
 class Quantity(Struct, frozen=True, kw_only=True):
     """What is compared: a quantity of the whole report, or ``of`` the ops that a filter leaves, ``on`` another chip."""
 
@@ -113,10 +118,28 @@ class Condition(Struct, frozen=True, kw_only=True):
 
 def parse_conditions(text: str, kinds: tuple[str, ...] = ()) -> tuple[Condition, ...]:
     """The conditions of a text, all of which must hold; ``kinds`` are the findings that there are, where that is known."""
-    return tuple(_condition(part, kinds) for part in _split(text))
+    return tuple(_condition(part, kinds) for part in split_conditions(text))
 
 
-def _split(text: str) -> list[str]:
+def parse_limits(text: str, time: str = "time", kinds: tuple[str, ...] = ()) -> tuple[Condition, ...]:
+    """Limits of what may change from one report to another, ``time +5%, mfu -2%``; other conditions hold of the later report.
+
+    ``time`` is the quantity that this word stands for where it stands alone.
+    """
+    found: list[Condition] = []
+    for part in split_conditions(text):
+        match = _GROWTH.fullmatch(part)
+        if match is None or _OPERATOR.search(_hidden(match["quantity"])):
+            found += parse_conditions(part, kinds)
+            continue
+        name = time if match["quantity"].lower() == "time" else match["quantity"]
+        sign = "<=" if match["sign"] == "+" else ">="
+        (condition,) = parse_conditions(f"{name} {sign} baseline {match['sign']} {match['more']}%", kinds)
+        found.append(replace(condition, text=part if name == match["quantity"] else f"{part} ({name})"))
+    return tuple(found)
+
+
+def split_conditions(text: str) -> list[str]:
     """The conditions in a text: separators inside of parentheses, quotes and regular expressions are none."""
     if len(text) > LONGEST:
         raise UsageError(f"condition {excerpt(text)}: longer than {LONGEST:,} characters")

@@ -1,14 +1,18 @@
 """Budgets: conditions on a report, its baseline, and the report on another chip where a condition asks for one."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
-from ..baselines import Baseline
-from ..checking import BudgetCheck, check_conditions
-from ..conditions import Condition, parse_conditions
+from msgspec.structs import replace
+
+from ..baselines import Baseline, baseline_of
+from ..checking import BudgetCheck, Check, check_conditions
+from ..conditions import Condition, Quantity, parse_conditions, parse_limits
 from ..machines import load
+from ..quantities import amount_of
 from ..report import Report
+from ..report_changes import difference
 from ..sources.baseline_json import read_baseline
 from ..sources.report_json import as_recording
 from . import advice, assemble, finding_kinds, stragglers
@@ -17,7 +21,7 @@ from .what_if import timed, what_if
 
 def check(
     report: Report,
-    conditions: str | Iterable[str],
+    conditions: str | Iterable[str | Condition],
     *,
     baseline: Baseline | str | Path | None = None,
     on_chip: Callable[[str], Report] | None = None,
@@ -31,11 +35,45 @@ def check(
     return check_conditions(report, read_conditions(conditions), kept, cache(on_chip or (lambda chip: on_another_chip(report, chip))))
 
 
-def read_conditions(conditions: str | Iterable[str]) -> tuple[Condition, ...]:
+def check_change(before: Sequence[Report], after: Sequence[Report], limits: Sequence[Condition], file: str = "before") -> BudgetCheck:
+    """Compare runs of a later version with those of an earlier one, which is the baseline; the run with the median amount stands for all.
+
+    What several runs of one version differ by is no change: a broken limit holds if the difference is within their noise.
+    """
+    return BudgetCheck(checks=tuple(_of_runs(before, after, one, file) for one in limits))
+
+
+def _of_runs(before: Sequence[Report], after: Sequence[Report], limit: Condition, file: str) -> Check:
+    mine, theirs = (_by_amount(side, limit.quantity) for side in (before, after))
+    one, other = (side[len(side) // 2][1] for side in (mine, theirs))
+    (found,) = check(other, [limit], baseline=replace(baseline_of(one, [limit]), file=file)).checks
+    amounts = [[amount for amount, _ in side if amount is not None] for side in (mine, theirs)]
+    between = difference(*amounts) if limit.of_baseline else None
+    if found.holds is False and between and between[0] <= 0 <= between[1]:
+        return replace(found, holds=True, why=f"within the noise of {len(before)} and {len(after)} runs")
+    return found
+
+
+def _by_amount(reports: Sequence[Report], quantity: Quantity | None) -> list[tuple[float | None, Report]]:
+    """Reports in the order of a quantity."""
+    amounts = [amount_of(report, quantity).value if quantity and not quantity.on else None for report in reports]
+    return sorted(zip(amounts, reports, strict=True), key=lambda one: one[0] or 0.0)
+
+
+def read_conditions(conditions: str | Iterable[str | Condition]) -> tuple[Condition, ...]:
     """Conditions from text; a kind of finding that does not exist is an error."""
     texts = [conditions] if isinstance(conditions, str) else conditions
-    kinds = tuple(sorted({*advice.KINDS, *finding_kinds.KINDS, stragglers.KIND}))
-    return tuple(one for text in texts for one in parse_conditions(text, kinds))
+    return tuple(one for text in texts for one in ([text] if isinstance(text, Condition) else parse_conditions(text, finding_names())))
+
+
+def read_limits(text: str, time: str) -> tuple[Condition, ...]:
+    """Limits of what may change, ``time +5%``, from text."""
+    return parse_limits(text, time, finding_names())
+
+
+def finding_names() -> tuple[str, ...]:
+    """The kinds of findings that there are."""
+    return tuple(sorted({*advice.KINDS, *finding_kinds.KINDS, stragglers.KIND}))
 
 
 def on_another_chip(report: Report, chip: str) -> Report:

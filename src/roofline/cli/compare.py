@@ -6,15 +6,23 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from ..analysis import analyze
+from ..analysis.budgets import check_change, read_limits
 from ..analysis.throughput import with_throughput
+from ..checking import Check, check_text
 from ..comparison import Delta, compare
 from ..errors import MachineError, UsageError
 from ..machine import Machine
 from ..machines.catalogue import catalogue_card
-from ..render.changes import changes_markdown, changes_text
+from ..quantities import main_point
+from ..render.change_comment import change_comment, change_sentence, trend_markdown, trend_rows, trend_sentence
+from ..render.changes import changes_text
 from ..render.export import Row
+from ..render.tables import Paper, table
 from ..report import Report
+from ..report_changes import ReportChanges, Trend, report_changes, trend
 from ..sources import PROGRAM, find
 from ..sources.files import all_of
 from ..sources.pipes import is_pipe
@@ -39,68 +47,161 @@ from .output import draw, emit, write, write_page
 from .program_options import NEEDS_PROGRAM, chosen_network, chosen_trips, names_program_option, program_options
 from .reading import host_options, read_input
 
+BROKEN, NOT_KNOWN = 3, 2  # exit status
+
 
 def parser() -> Parser:
     made = Parser(
         "compare",
-        "Compare two reports op by op: what got faster, what got slower, what is new.\n"
+        "Compare two reports op by op: what got faster, what got slower, what is new. More than two are a trend.\n"
         "Each is a JSON report of roofline, or any file or folder that analyze reads (analysed for --chip). Programs and formulas without\n"
-        "measured times are compared by minimum time, FLOP, bytes, launches and peak memory.",
-        "roofline compare before.hlo after.hlo --chip h100 --trips while.3=100",
+        "measured times are compared by minimum time, FLOP, bytes, launches and peak memory. Exit status 3: a limit of --fail-on broken.",
+        "roofline compare before.hlo after.hlo --chip h100 --trips while.3=100\n"
+        "  roofline compare before.json after.json --fail-on 'time +5%, hbm +2%' -o comment.md\n"
+        "  roofline compare before*.json after*.json --runs 3,5 --fail-on 'step +3%'",
     )
-    made.add_argument("before", metavar="A", help="the report, profile, program or table before")
-    made.add_argument("after", metavar="B", help="the one after")
+    made.add_argument("files", metavar="FILE", nargs="+", help="reports, profiles, programs or tables: before, after, and later ones")
     made.add_argument("--top", type=at_least(0), default=20, metavar="N", help="ops to show in the table (default 20)")
+    made.add_argument(
+        "--fail-on",
+        metavar="LIMITS",
+        help="what may change: 'time +5%%, hbm +2%%, mfu -1%%'; time is that of a step, else of the run; other conditions of check hold of "
+        "the last report: 'no above-roof'",
+    )
+    made.add_argument(
+        "--runs",
+        metavar="N",
+        type=_run_counts,
+        default=(1,),
+        help="how many of the files are runs of one version, for all versions or each: 3, or 3,5; a change within their noise is none",
+    )
     throughput_options(made)
     limit_options(made)
     host_options(made)
     program_options(made)
     machine_options(made)
     output_options(made, page=True)
-    made.add_argument("--markdown", metavar="FILE", help="write the comparison as Markdown, for a pull request; - is standard output")
+    made.add_argument("--markdown", metavar="FILE", help="write the comment for a pull request as Markdown; - is standard output")
     return made
 
 
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     per_step = chosen_throughput(args)
+    names = _versions(args)
     _check_program_options(args)
     reports: dict[str, Report] = {}
     machines: list[Machine] = []
     # What was measured says which machine it ran on, and a program is analysed for that one.
-    for name in sorted((args.before, args.after), key=_is_program):
+    for name in sorted(dict.fromkeys(args.files), key=_is_program):
         reports[name] = with_throughput(_report(args, name, machines), per_step)
-    before, after = reports[args.before], reports[args.after]
-    found = compare(before, after, (args.before, args.after))
+    versions = [[reports[name] for name in runs] for runs in names]
+    changes = report_changes(versions[0], versions[-1], (names[0][0], names[-1][0]))
+    checks = _limits(args, versions, changes)
+    if len(versions) > 2:
+        _emit_trend(args, trend(versions, [runs[0] for runs in names]), checks)
+    else:
+        _emit_change(args, versions, names, changes, checks)
+    return BROKEN if any(one.holds is False for one in checks) else NOT_KNOWN if any(one.holds is None for one in checks) else 0
+
+
+def _run_counts(text: str) -> tuple[int, ...]:
+    return tuple(at_least(1)(word.strip()) for word in text.split(","))
+
+
+def _versions(args: argparse.Namespace) -> list[list[str]]:
+    """The files of each version."""
+    files, counts = list(args.files), list(args.runs)
+    if len(counts) == 1:
+        counts *= max(-(-len(files) // counts[0]), 2)
+    if sum(counts) != len(files) or len(counts) < 2:
+        raise UsageError(f"compare: {len(files)} files are not {', '.join(map(str, counts))} runs of {len(counts)} versions; see --runs")
+    return [[files.pop(0) for _ in range(count)] for count in counts]
+
+
+def _limits(args: argparse.Namespace, versions: Sequence[Sequence[Report]], changes: ReportChanges) -> tuple[Check, ...]:
+    """What --fail-on says of the first and the last version."""
+    if not args.fail_on:
+        return ()
+    limits = read_limits(args.fail_on, changes.headline.quantity if changes.headline else "time")
+    return check_change(versions[0], versions[-1], limits, changes.files[0]).checks
+
+
+def _emit_change(
+    args: argparse.Namespace, versions: list[list[Report]], names: list[list[str]], changes: ReportChanges, checks: tuple[Check, ...]
+) -> None:
+    (before, first), (after, last) = (_median(runs, of) for runs, of in zip(versions, names, strict=True))
+    found = compare(before, after, (first, last))
+    comment = change_comment(changes, checks, found.notes)
     if args.output and is_page(args.output):
         from ..render.page.report_page import comparison_page
 
-        write_page(args, comparison_page(before, after, written=(_written(args, args.before), _written(args, args.after))))
+        write_page(args, comparison_page(before, after, written=(_written(args, first), _written(args, last))))
     elif args.output and is_markdown(args.output):
-        write_page(args, changes_markdown(found, args.top))
+        write_page(args, comment)
     elif args.output:
         from ..render.plot import change_bars
 
         draw(args, change_bars(found, theme=args.theme))
-    as_markdown = changes_markdown(found, args.top)
     if args.markdown and args.markdown != "-":
-        write(args.markdown, as_markdown.encode())
-    emit(
-        args,
-        lambda page: as_markdown.rstrip("\n") if args.markdown == "-" else changes_text(found, page, args.top),
-        found,
-        lambda: [_row(delta) for delta in found.deltas],
-    )
-    return 0
+        write(args.markdown, comment.encode())
+
+    def text(page: Paper) -> str:
+        if args.markdown == "-":
+            return comment.rstrip("\n")
+        noise = [change_sentence(changes)] if changes.runs != (1, 1) else []
+        return "\n\n".join([changes_text(found, page, args.top), *noise, *_lines(checks)])
+
+    value = {**msgspec.to_builtins(found), "changes": changes, "checks": checks}
+    emit(args, text, value, lambda: [_row(delta) for delta in found.deltas])
+
+
+def _emit_trend(args: argparse.Namespace, found: Trend, checks: tuple[Check, ...]) -> None:
+    if args.output and is_page(args.output):
+        raise UsageError(f"compare: {args.output}: a page compares two reports; write a trend to .md, .svg, .png or .pdf")
+    if args.output and is_markdown(args.output):
+        write_page(args, trend_markdown(found))
+    elif args.output:
+        from ..render.plot import trend_chart
+
+        draw(args, trend_chart(found, theme=args.theme))
+    if args.markdown and args.markdown != "-":
+        write(args.markdown, trend_markdown(found).encode())
+
+    def text(page: Paper) -> str:
+        if args.markdown == "-":
+            return trend_markdown(found).rstrip("\n")
+        return "\n\n".join([trend_sentence(found), table(*trend_rows(found), page), *_lines(checks)])
+
+    def rows() -> list[Row]:
+        return [
+            {"version": version, **{name: one.mean if (one := row[place]) else None for name, row in found.values.items()}}
+            for place, version in enumerate(found.versions)
+        ]
+
+    emit(args, text, {**msgspec.to_builtins(found), "checks": checks}, rows)
+
+
+def _lines(checks: Sequence[Check]) -> list[str]:
+    """One line for each limit that is broken or cannot be told; where all hold, one for each of them."""
+    wrong = [one for one in checks if not one.holds]
+    return ["\n".join(check_text(one) for one in wrong or checks)] if checks else []
+
+
+def _median(runs: Sequence[Report], names: Sequence[str]) -> tuple[Report, str]:
+    """The run whose time is the median one, and its name."""
+    times = [(point.time_s or 0.0) if (point := main_point(report)) else 0.0 for report in runs]
+    place = sorted(range(len(runs)), key=times.__getitem__)[len(runs) // 2]
+    return runs[place], names[place]
 
 
 def _check_program_options(args: argparse.Namespace) -> None:
     """Refuse options about programs where neither is one, and a trip count of a loop that neither has."""
     if not names_program_option(args):
         return
-    named = [Path(name) for name in dict.fromkeys((args.before, args.after)) if _is_program(name)]
+    named = [Path(name) for name in dict.fromkeys(args.files) if _is_program(name)]
     if not named:
-        raise UsageError(f"{NEEDS_PROGRAM} programs (HLO or StableHLO), and neither of these is one")
+        raise UsageError(f"{NEEDS_PROGRAM} programs (HLO or StableHLO), and none of these is one")
     if args.trips:
         from ..sources.hlo_dump import read_modules
         from ..sources.programs import check_trips, loop_names

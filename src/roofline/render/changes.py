@@ -1,10 +1,9 @@
-"""Comparisons as text and Markdown: what both reports have, then op by op, the largest change first."""
+"""Comparisons as text: what both reports have, then op by op, the largest change first."""
 
 from collections.abc import Sequence
 
 from ..comparison import TIME, Comparison, Delta, Figure, Side
 from ..units import percent, plain, show
-from .markdown import listed, markdown_table, with_escapes
 from .op_table import efficiency_cell
 from .tables import Cell, Paper, facts, table
 from .text import notes_text
@@ -28,19 +27,6 @@ def changes_text(found: Comparison, paper: Paper, top: int = TOP) -> str:
         notes_text(list(found.notes), paper),
     ]
     return "\n\n".join(part for part in parts if part)
-
-
-def changes_markdown(found: Comparison, top: int = TOP) -> str:
-    """A comparison for a pull request, an issue or a wiki."""
-    headers, rows = _rows(found, top)
-    parts = [
-        f"# {with_escapes(' compared with '.join(found.files))}",
-        with_escapes(_verdict(found)),
-        markdown_table(["", "before", "after", "change"], [_figure(one) for one in found.figures]),
-        markdown_table(headers, rows),
-        listed("Notes", found.notes),
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _verdict(found: Comparison) -> str:

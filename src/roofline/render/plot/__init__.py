@@ -21,6 +21,7 @@ from .report import roofline_chart
 from .roofs import anatomy, ceilings, communication, hierarchy, rooflines
 from .saving import save
 from .sizes import intensity_against_size
+from .trend import trend_chart
 
 __all__ = [
     "anatomy",
@@ -37,4 +38,5 @@ __all__ = [
     "rooflines",
     "save",
     "time_bars",
+    "trend_chart",
 ]

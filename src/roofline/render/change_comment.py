@@ -1,0 +1,132 @@
+"""A change of a program as the comment that a reviewer wants under a pull request, and the trend over several versions."""
+
+from collections.abc import Iterable, Sequence
+
+from ..checking import Check, amount_text, check_text
+from ..report_changes import Change, OpChange, ReportChanges, Spread, Trend, signed_percent
+from .markdown import markdown_table, with_escapes
+
+TOP = 8  # ops of a list
+_WORDS = {"step": "Step time", "run": "Run time", "time": "Time of all ops", "minimum time": "Minimum time"}
+_FIGURES = ("step", "run", "time", "idle", "mfu", "minimum time", "flops", "peak memory", "launches", "findings")
+_TREND = ("step", "run", "time", "minimum time", "mfu", "flops", "hbm", "peak memory", "launches")
+
+
+def change_comment(found: ReportChanges, checks: Sequence[Check] = (), notes: Iterable[str] = (), top: int = TOP) -> str:
+    """The change in one sentence, broken limits, what got slower and why, what got faster, new ops and those that are gone."""
+    levels = [one.quantity for one in found.figures if one.unit == "B" and one.quantity not in ("peak memory", "donated memory")]
+    shown = [one for one in found.figures if one.quantity in (*_FIGURES, *levels)]
+    names = {one.quantity for one in shown}
+    broken = [one for one in checks if one.holds is False]
+    idle = next((one for one in found.figures if one.quantity == "idle"), None)
+    slower = [*(_line(one) for one in found.slower), *([_idle(idle)] if idle and idle.change > 0 and not idle.is_noise else [])]
+    faster = [*(_line(one) for one in found.faster), *([_idle(idle)] if idle and idle.change < 0 and not idle.is_noise else [])]
+    parts = [
+        f"**{with_escapes(change_sentence(found))}**",
+        _list("Limits broken", [f"❌ {with_escapes(check_text(one))}" for one in broken], top=len(broken)),
+        "✅ All limits hold." if checks and not broken else "",
+        markdown_table(["", "before", "after", "change"], [_cells(one) for one in shown]),
+        _list("Slower", slower, top),
+        _list("Faster", faster, top),
+        _list("New ops", [_apart(one, one.seconds.after) for one in found.unmatched("new")], top),
+        _list("Ops gone", [_apart(one, one.seconds.before) for one in found.unmatched("gone")], top),
+        _list("Notes", [with_escapes(one) for one in notes], top=20),
+        f"<sub>{with_escapes(' → '.join(found.files))}{'; per step on one device' if 'step' in names else ''}</sub>",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def change_sentence(found: ReportChanges) -> str:
+    """The headline before and after, and whether that is more than noise.
+
+    >>> one = Change(quantity="step", unit="s", before=0.02, after=0.021)
+    >>> change_sentence(ReportChanges(files=("a", "b"), runs=(1, 1), headline=one, figures=(one,), ops=()))
+    'Step time 20 ms → 21 ms: 5% slower.'
+    """
+    one = found.headline
+    if one is None:
+        return "No time, measured or minimum, in both reports."
+    said = f"{_WORDS[one.quantity]} {amount_text(one.before, 's')} → {amount_text(one.after, 's')}"
+    if not one.change:
+        return f"{said}: the same."
+    how = f"{signed_percent(one.ratio)[1:]} {'slower' if one.change > 0 else 'faster'}" if one.ratio else "slower"
+    if one.interval is None:
+        return f"{said}: {how}."
+    low, high = (signed_percent(end / one.before) if one.before else "" for end in one.interval)
+    runs = f"{found.runs[0]} and {found.runs[1]} runs"
+    return f"{said}: {how}, {'within the noise' if one.is_noise else 'beyond the noise'} of {runs} ({low} to {high})."
+
+
+def _cells(one: Change) -> list[str]:
+    noise = " (noise)" if one.is_noise and one.change else ""
+    ratio = f" ({signed_percent(one.ratio)})" if one.ratio and one.unit != "1" else ""
+    sign = "−" if one.change < 0 else "+"
+    amount = amount_text(abs(one.change), one.unit)
+    amount = f"{amount.removesuffix('%')} points" if one.unit == "1" else amount
+    change = f"{sign}{amount}{ratio}{noise}" if one.change else "same"
+    return [one.quantity, amount_text(one.before, one.unit), amount_text(one.after, one.unit), change]
+
+
+def _line(one: OpChange) -> str:
+    seconds = one.seconds
+    sign = "−" if seconds.change < 0 else "+"
+    amounts = f"{amount_text(seconds.before, 's')} → {amount_text(seconds.after, 's')}"
+    why = f": {', '.join(one.reasons)}" if one.reasons else ""
+    return f"{_code(one.op)} {sign}{amount_text(abs(seconds.change), 's')} ({amounts}){with_escapes(why)}"
+
+
+def _idle(one: Change) -> str:
+    return f"idle time {'+' if one.change > 0 else '−'}{amount_text(abs(one.change), 's')} ({_arrow(one)})"
+
+
+def _arrow(one: Change) -> str:
+    return f"{amount_text(one.before, one.unit)} → {amount_text(one.after, one.unit)}"
+
+
+def _apart(one: OpChange, seconds: float) -> str:
+    count = one.launches.after or one.launches.before
+    return f"{_code(one.op)} {amount_text(seconds, 's')}, {amount_text(count, '')} launch{'es' if count != 1 else ''}"
+
+
+def _code(name: str) -> str:
+    return with_escapes(name) if "`" in name else f"`{' '.join(name.split())}`"
+
+
+def _list(title: str, lines: Sequence[str], top: int = TOP) -> str:
+    if not lines:
+        return ""
+    more = [f"- … and {len(lines) - top:,} more"] if len(lines) > top else []
+    return "\n".join([f"### {title}", "", *(f"- {line}" for line in lines[:top]), *more])
+
+
+def trend_markdown(found: Trend) -> str:
+    """Versions one below the other, with the quantities that reports usually have."""
+    headers, rows = trend_rows(found)
+    return f"**{with_escapes(trend_sentence(found))}**\n\n{markdown_table(headers, rows)}\n"
+
+
+def trend_rows(found: Trend) -> tuple[list[str], list[list[str]]]:
+    """The columns and rows of a trend: one row a version."""
+    names = [name for name in _TREND if name in found.values]
+    rows = []
+    for place, version in enumerate(found.versions):
+        rows.append([version, *(_spread(found.values[name][place], found.units[name]) for name in names)])
+    return ["version", *names], rows
+
+
+def _spread(one: Spread | None, unit: str) -> str:
+    if one is None:
+        return "–"
+    around = f" ± {amount_text((one.high - one.low) / 2, unit)}" if one.high > one.low else ""
+    return f"{amount_text(one.mean, unit)}{around}"
+
+
+def trend_sentence(found: Trend) -> str:
+    """The headline of the first and the last version."""
+    row = found.values.get(found.headline, ())
+    if not row or row[0] is None or row[-1] is None:
+        return f"{len(found.versions)} versions, with no quantity that all have."
+    unit, first, last = found.units[found.headline], row[0].mean, row[-1].mean
+    part = f" ({signed_percent((last - first) / first)})" if first and last != first else ""
+    name = _WORDS.get(found.headline, found.headline)
+    return f"{name} over {len(found.versions)} versions: {amount_text(first, unit)} → {amount_text(last, unit)}{part}."

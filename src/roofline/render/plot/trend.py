@@ -1,0 +1,46 @@
+"""The figure of a trend: the time of several versions of a program, with the range of their runs."""
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+
+from ...errors import UsageError
+from ...report_changes import Spread, Trend
+from ...units import show
+from ..geometry import Extent, Tick
+from .frame import Axis
+from .sheet import Sheet
+from .style import ROOF_WIDTH, THIN_WIDTH, short_name
+
+_MOST_NAMES = 8  # versions that are named below the axis
+
+
+def trend_chart(trend: Trend, *, theme: str = "light", ax: Axes | None = None) -> Axes:
+    """The headline quantity of each version: its mean as a dot, the range of its runs as a bar."""
+    row = [one for one in trend.values.get(trend.headline, ()) if one is not None]
+    if len(row) < 2 or len(row) < len(trend.versions):
+        raise UsageError("no time, measured or minimum, in all of these reports: nothing to draw")
+    unit = trend.units[trend.headline]
+    top = 1.15 * max(float(one.high) for one in row) or 1.0
+    extent = Extent(left=-0.3, right=len(row) - 0.7, bottom=0.0, top=top, x_log=False, y_log=False)
+    sheet = Sheet(ax, theme, extent, Axis(label="version", ticks=_names(trend.versions)), Axis(label=trend.headline, dimension=unit))
+    ink, range_colour = sheet.theme.of_series(0), sheet.theme.muted
+    sheet.line([(place, float(one.mean)) for place, one in enumerate(row)], ink, width=ROOF_WIDTH, name=trend.headline, kind="trend")
+    for place, one in enumerate(row):
+        if one.high > one.low:
+            sheet.line([(place, float(one.low)), (place, float(one.high))], range_colour, width=2 * THIN_WIDTH, kind="range", z=2)
+        sheet.dot(place, float(one.mean), ink, kind="version")
+        sheet.ask(show(one.mean, unit, 3), place, float(one.mean))
+    return sheet.finish(f"{trend.headline} of {len(row)} versions{_change(row)}")
+
+
+def _change(row: Sequence[Spread]) -> str:
+    first, last = row[0].mean, row[-1].mean
+    return f": {'+' if last >= first else '−'}{abs(last - first) / first:.1%} in total" if first else ""
+
+
+def _names(versions: Sequence[str]) -> tuple[Tick, ...]:
+    """The versions below the axis; of many, some."""
+    every = -(-len(versions) // _MOST_NAMES)
+    width = 60 // min(len(versions), _MOST_NAMES)
+    return tuple(Tick(place, short_name(name, width) if place % every == 0 else "") for place, name in enumerate(versions))

@@ -1,0 +1,232 @@
+"""What changed between two versions of a program, of each of which there are one or several runs: for a person who reviews the change.
+
+Amounts are of one step on one device (`quantities`). Ops are matched by what they are, scope, operation, shape and number format, so that
+compilers may renumber them. Of several runs, amounts are means, and a change has the interval in which the difference of the means lies in
+19 of 20 cases, by Welch's t-test; one that holds 0 is noise.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from math import sqrt
+from statistics import fmean, variance
+
+from msgspec import Struct
+
+from .baselines import kind_of
+from .conditions import QUANTITIES, Quantity
+from .quantities import amount_of, counted_ops, part_of_op
+from .report import Number, OpInfo, Report
+from .units import percent, plain
+
+SCHEMA = "roofline.changes/1"
+ROUNDING = 1e-9
+NOTABLE = 0.01  # of an amount: less is no reason
+# Student's t for 95%, two-sided, by degrees of freedom; 1.96 in the limit
+_T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09, 2.09)
+_T_LIMIT = 1.96
+TIMES = ("step", "run", "time", "minimum time")  # what the headline is of, the first that all reports have
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """One quantity before and after, in its unit; ``interval`` is that of the difference where there are several runs of a side."""
+
+    quantity: str
+    unit: str
+    before: Number
+    after: Number
+    interval: tuple[float, float] | None = None
+
+    @property
+    def change(self) -> Number:
+        same = abs(self.after - self.before) <= ROUNDING * max(abs(self.before), abs(self.after))
+        return 0 if same else self.after - self.before
+
+    @property
+    def ratio(self) -> float | None:
+        """The change as a part of what was before."""
+        return self.change / self.before if self.before else None
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether runs of one version differ as much."""
+        return self.interval is not None and self.interval[0] <= 0 <= self.interval[1]
+
+
+class OpChange(Struct, frozen=True, kw_only=True):
+    """Ops of one kind before and after: their time, or minimum time where nothing was measured; ``reasons`` say what changed about them."""
+
+    op: str
+    seconds: Change
+    launches: Change
+    reasons: tuple[str, ...] = ()
+    matched: str = "both"  # or new, gone
+
+
+class ReportChanges(Struct, frozen=True, kw_only=True):
+    """Two versions of a program: the time in ``headline``, every other quantity in ``figures``, and the ops, the largest change first."""
+
+    schema: str = SCHEMA
+    files: tuple[str, str]
+    runs: tuple[int, int]
+    headline: Change | None
+    figures: tuple[Change, ...]
+    ops: tuple[OpChange, ...]
+
+    @property
+    def slower(self) -> tuple[OpChange, ...]:
+        return tuple(one for one in self.ops if one.matched == "both" and one.seconds.change > 0 and not one.seconds.is_noise)
+
+    @property
+    def faster(self) -> tuple[OpChange, ...]:
+        return tuple(one for one in self.ops if one.matched == "both" and one.seconds.change < 0 and not one.seconds.is_noise)
+
+    def unmatched(self, matched: str) -> tuple[OpChange, ...]:
+        return tuple(one for one in self.ops if one.matched == matched)
+
+
+def report_changes(before: Sequence[Report], after: Sequence[Report], files: tuple[str, str] = ("before", "after")) -> ReportChanges:
+    """What changed from the runs of one version to those of another."""
+    ops = [[counted_ops(report) for report in side] for side in (before, after)]
+    figures = []
+    for name in _names([*before, *after], [rows for side in ops for rows in side]):
+        quantity = Quantity(name=name)
+        mine, theirs = (
+            [amount_of(report, quantity, rows).value for report, rows in zip(side, of, strict=True)]
+            for side, of in zip((before, after), ops, strict=True)
+        )
+        known = [one for one in (*mine, *theirs) if one is not None]
+        if len(known) == len(mine) + len(theirs) and any(known):
+            figures.append(_change(name, quantity.dimension, known[: len(mine)], known[len(mine) :]))
+    of = {one.quantity: one for one in figures}
+    measured = "time" in of
+    return ReportChanges(
+        files=files,
+        runs=(len(before), len(after)),
+        headline=next((of[name] for name in TIMES if name in of), None),
+        figures=tuple(figures),
+        ops=_op_changes(ops[0], ops[1], "time" if measured else "minimum time"),
+    )
+
+
+def _names(reports: Iterable[Report], ops: Iterable[Sequence[OpInfo]]) -> list[str]:
+    """The quantities that reports may have; the time of a step only where all have steps."""
+    levels = sorted({level for rows in ops for op in rows for level in op.bytes})
+    has_steps = all(any(point.scope == "average" for point in report.points) for report in reports)
+    return [name for name in dict.fromkeys((*TIMES, *QUANTITIES, *levels)) if has_steps or name != "step"]
+
+
+def difference(before: Sequence[float], after: Sequence[float]) -> tuple[float, float] | None:
+    """The interval of the difference of two means, 95%; ``None`` without a second run of a side.
+
+    >>> low, high = difference([10, 10.2, 9.8], [11, 11.2, 10.8])
+    >>> round(low, 2), round(high, 2)
+    (0.55, 1.45)
+    """
+    if len(before) < 2 or len(after) < 2:
+        return None
+    parts = [variance(side) / len(side) for side in (before, after)]
+    error, change = sqrt(sum(parts)), fmean(after) - fmean(before)
+    weights = sum(part**2 / (len(side) - 1) for part, side in zip(parts, (before, after), strict=True))
+    freedom = int(sum(parts) ** 2 / weights) if weights else len(before) + len(after) - 2
+    around = error * (_T[freedom - 1] if 1 <= freedom <= len(_T) else _T_LIMIT if freedom else _T[0])
+    return change - around, change + around
+
+
+def _change(name: str, unit: str, before: Sequence[Number], after: Sequence[Number]) -> Change:
+    return Change(quantity=name, unit=unit, before=_mean(before), after=_mean(after), interval=difference(before, after))
+
+
+def _mean(amounts: Sequence[Number]) -> Number:
+    return amounts[0] if len(set(amounts)) == 1 else fmean(amounts)
+
+
+def _op_changes(before: Sequence[Sequence[OpInfo]], after: Sequence[Sequence[OpInfo]], basis: str) -> tuple[OpChange, ...]:
+    sides = [[_by_kind(rows) for rows in side] for side in (before, after)]
+    kinds = dict.fromkeys(kind for side in sides for run in side for kind in run)
+    found = []
+    for kind in kinds:
+        mine, theirs = ([run.get(kind, []) for run in side] for side in sides)
+        seconds = _change(basis, "s", _parts(mine, basis), _parts(theirs, basis))
+        launches = _change("launches", "", _parts(mine, "launches"), _parts(theirs, "launches"))
+        matched = "new" if not any(mine) else "gone" if not any(theirs) else "both"
+        reasons = _reasons(mine, theirs, launches, basis) if matched == "both" and seconds.change else ()
+        found.append(OpChange(op=kind, seconds=seconds, launches=launches, matched=matched, reasons=reasons))
+    return tuple(sorted(found, key=lambda one: (-abs(one.seconds.change), one.op)))
+
+
+def _by_kind(ops: Sequence[OpInfo]) -> dict[str, list[OpInfo]]:
+    found: dict[str, list[OpInfo]] = {}
+    for op in ops:
+        found.setdefault(kind_of(op), []).append(op)
+    return found
+
+
+def _parts(runs: Sequence[Sequence[OpInfo]], name: str) -> list[Number]:
+    return [sum(part_of_op(op, name) or 0 for op in ops) for ops in runs]
+
+
+def _reasons(mine: Sequence[Sequence[OpInfo]], theirs: Sequence[Sequence[OpInfo]], launches: Change, basis: str) -> tuple[str, ...]:
+    """What is different about ops of one kind: work, bytes, launches, and how well they run."""
+    said = []
+    levels = sorted({level for side in (mine, theirs) for run in side for op in run for level in op.bytes})
+    for name, more, less in (("flops", "more work", "less work"), *((level, "more bytes", "fewer bytes") for level in levels)):
+        one = _change(name, "", _parts(mine, name), _parts(theirs, name))
+        if one.ratio is not None and abs(one.ratio) > NOTABLE:
+            what = f" of {name}" if name not in ("flops", "hbm") else ""
+            said.append(f"{more if one.change > 0 else less}{what} ({signed_percent(one.ratio)})")
+    if launches.change:
+        said.append(f"{'more' if launches.change > 0 else 'fewer'} launches ({plain(launches.before)} → {plain(launches.after)})")
+    efficiency: list[float | None] = [_ratio(_parts(side, "minimum time"), _parts(side, "time")) for side in (mine, theirs)]
+    was, now = efficiency
+    if basis == "time" and was and now and abs(now - was) > NOTABLE:
+        said.append(f"{'higher' if now > was else 'lower'} efficiency ({percent(was)} → {percent(now)})")
+    return tuple(said)
+
+
+def _ratio(above: Sequence[Number], below: Sequence[Number]) -> float | None:
+    return sum(above) / sum(below) if sum(below) else None
+
+
+def signed_percent(part: float) -> str:
+    """A part of a whole with its sign.
+
+    >>> signed_percent(-0.05)
+    '−5%'
+    """
+    return f"{'−' if part < 0 else '+'}{percent(abs(part))}"
+
+
+class Spread(Struct, frozen=True, kw_only=True):
+    """A quantity over the runs of one version: their mean and range."""
+
+    mean: Number
+    low: Number
+    high: Number
+
+
+class Trend(Struct, frozen=True, kw_only=True):
+    """Versions of a program one after the other; each quantity has one value a version, ``None`` where a report does not have it."""
+
+    schema: str = "roofline.trend/1"
+    versions: tuple[str, ...]
+    headline: str
+    units: dict[str, str]
+    values: dict[str, tuple[Spread | None, ...]]
+
+
+def trend(versions: Sequence[Sequence[Report]], names: Sequence[str]) -> Trend:
+    """Quantities of several versions of a program, of each of which there are one or several runs."""
+    ops = {id(report): counted_ops(report) for runs in versions for report in runs}
+    values, units = {}, {}
+    for name in _names([report for runs in versions for report in runs], ops.values()):
+        quantity = Quantity(name=name)
+        row = [_spread([amount_of(report, quantity, ops[id(report)]).value for report in runs]) for runs in versions]
+        if any(one is not None and one.high for one in row):
+            values[name], units[name] = tuple(row), quantity.dimension
+    complete: Callable[[str], bool] = lambda name: name in values and None not in values[name]  # noqa: E731
+    headline = next(filter(complete, TIMES), next(filter(complete, values), ""))
+    return Trend(versions=tuple(names), headline=headline, units=units, values=values)
+
+
+def _spread(amounts: Sequence[Number | None]) -> Spread | None:
+    known = [amount for amount in amounts if amount is not None]
+    return Spread(mean=_mean(known), low=min(known), high=max(known)) if known and len(known) == len(amounts) else None

@@ -1,0 +1,148 @@
+"""What changed between versions of a program: the comment for a reviewer, limits, noise of several runs, trends."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofline.cli import main
+from roofline.render.change_comment import change_comment, change_sentence
+from roofline.report import Point, Report
+from roofline.report_changes import difference, report_changes, trend
+from test_comparison import op, report
+
+
+def version(step: float = 1.0, matmul: float = 0.5, **details: object) -> Report:
+    """A step of a product and a copy; the rest is idle time."""
+    return report(
+        op(0, "dot.1", matmul, 0.25, scope="attn", label="attn  dot 8×8×8 bf16", flops=10, bytes={"hbm": 100}, **details),
+        op(1, "copy.2", 0.25, 0.125, scope="mlp", label="mlp  copy bf16[8]", flops=0, bytes={"hbm": 50}),
+        points=(Point(scope="average", time_s=step, lost={"idle": step - matmul - 0.25}), Point(scope="total", time_s=10 * step)),
+    )
+
+
+def test_the_comment_says_what_got_slower_and_why() -> None:
+    before = version()
+    after = report(
+        op(4, "dot.7", 0.75, 0.3, scope="attn", label="attn  dot 8×8×8 bf16", flops=10, bytes={"hbm": 150}, kernels=2, count=1),
+        op(5, "sort.1", 0.125, 0.1, scope="mlp", label="mlp  sort bf16[8]"),
+        points=(Point(scope="average", time_s=1.5, lost={"idle": 0.625}), Point(scope="total", time_s=15.0)),
+    )
+    text = change_comment(report_changes([before], [after], ("a.json", "b.json")))
+    assert text.startswith("**Step time 1 s → 1.5 s: 50% slower.**")
+    slower = text[text.index("### Slower") : text.index("### New ops")]
+    assert (
+        "`attn: dot 8×8×8 bf16` +250 ms (500 ms → 750 ms): more bytes (+50%), more launches (1 → 2), lower efficiency (50% → 40%)" in slower
+    )
+    assert "idle time +375 ms (250 ms → 625 ms)" in slower
+    assert "### New ops\n\n- `mlp: sort bf16[8]` 125 ms, 1 launch" in text
+    assert "### Ops gone\n\n- `mlp: copy bf16[8]` 250 ms, 1 launch" in text
+    assert "### Faster" not in text
+
+
+def test_ops_are_matched_by_what_they_are_and_not_by_their_numbers() -> None:
+    # A compiler numbered the two fusions the other way round.
+    names = [("fusion.1", "fusion.2"), ("fusion.2", "fusion.1")]
+    labels, times = ("attn  add bf16[8]", "mlp  mul bf16[8]"), (3.0, 1.0)
+    sides = [
+        report(*(op(place, name, time, label=label) for place, (name, label, time) in enumerate(zip(of, labels, times, strict=True))))
+        for of in names
+    ]
+    found = report_changes(sides[:1], sides[1:])
+    assert all(one.seconds.change == 0 and one.matched == "both" for one in found.ops)
+    assert change_sentence(found) == "Time of all ops 4 s → 4 s: the same."
+
+
+def test_a_change_within_the_noise_of_the_runs_is_none() -> None:
+    noisy = [[version(step) for step in runs] for runs in ((1.0, 1.2, 0.8), (1.05, 1.25, 0.85))]
+    found = report_changes(*noisy)
+    assert found.headline is not None
+    assert found.headline.is_noise
+    assert "5% slower, within the noise of 3 and 3 runs" in change_sentence(found)
+    steady = report_changes([version(one) for one in (1.0, 1.01, 0.99)], [version(one) for one in (1.05, 1.06, 1.04)])
+    assert "5% slower, beyond the noise of 3 and 3 runs (+2.7% to +7.3%)." in change_sentence(steady)
+
+
+def test_the_interval_is_that_of_welchs_test() -> None:
+    # Two sides of variance 1 and 3 runs: the error is sqrt(2/3), with 4 degrees of freedom t = 2.78.
+    low, high = difference([1, 2, 3], [4, 5, 6]) or (0, 0)
+    assert (low, high) == (pytest.approx(3 - 2.78 * (2 / 3) ** 0.5), pytest.approx(3 + 2.78 * (2 / 3) ** 0.5))
+    assert difference([1.0], [1.0, 2.0]) is None
+
+
+@given(st.lists(st.floats(0, 100), min_size=2, max_size=6), st.lists(st.floats(0, 100), min_size=2, max_size=6))
+def test_intervals_hold_the_difference_and_turn_round_with_the_sides(before: list[float], after: list[float]) -> None:
+    low, high = difference(before, after) or (0, 0)
+    assert low <= sum(after) / len(after) - sum(before) / len(before) + 1e-9
+    assert difference(after, before) == (pytest.approx(-high, abs=1e-9), pytest.approx(-low, abs=1e-9))
+
+
+def test_a_trend_has_a_value_for_each_version_and_the_range_of_its_runs() -> None:
+    found = trend([[version(1.0), version(1.2)], [version(2.0)], [version(1.5)]], ["a", "b", "c"])
+    assert found.headline == "step"
+    assert [(one.mean, one.low, one.high) for one in found.values["step"] if one] == [(1.1, 1.0, 1.2), (2.0, 2.0, 2.0), (1.5, 1.5, 1.5)]
+
+
+def tables(folder: Path, **times: float) -> list[str]:
+    """Tables of one matmul that takes so many µs."""
+    for name, time in times.items():
+        (folder / f"{name}.csv").write_text(f"name,flops,hbm,time\nmatmul,2e9,{1000 * (2 if time > 12 else 1)},{time} us\n")
+    return [str(folder / f"{name}.csv") for name in times]
+
+
+@pytest.mark.parametrize(
+    ("times", "limits", "status", "said"),
+    [
+        ((10, 10.4), "time +5%, hbm +2%", 0, "time +5% (run): found 10.4 µs, allowed at most 10.5 µs"),
+        ((10, 13), "time +5%, hbm +2%", 3, "hbm +2%: found 2 kB, allowed at most 1.02 kB"),
+        ((10, 9), "time -20%", 0, "time -20% (run): found 9 µs, allowed at least 8 µs"),
+        ((10, 9), "peak memory +1%", 2, "cannot be told"),
+        ((10, 9), "no above-roof", 0, "no above-roof: none found"),
+        ((10, 9), "tme +5%", 2, "at 'tme' (character 1): no such quantity; did you mean 'time'?"),
+        ((10, 9), "time +5", 2, "no comparison"),
+    ],
+)
+def test_limits_decide_the_exit_status(
+    times: tuple[float, float], limits: str, status: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = tables(tmp_path, a=times[0], b=times[1])
+    assert main(["compare", *files, "--chip", "h100", "--fail-on", limits]) == status
+    printed = capsys.readouterr()
+    assert said in printed.out + printed.err
+
+
+def test_two_programs_are_limited_by_their_minimum_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "HloModule m, is_scheduled=true\nENTRY main {{\n  x = f32[{size}] parameter(0)\n  ROOT y = f32[{size}] sine(x)\n}}\n"
+    for name, size in (("a.hlo", 1024), ("b.hlo", 4096)):
+        (tmp_path / name).write_text(text.format(size=size))
+    assert main(["compare", str(tmp_path / "a.hlo"), str(tmp_path / "b.hlo"), "--chip", "h100", "--fail-on", "time +5%"]) == 3
+    assert "time +5% (minimum time): found" in capsys.readouterr().out
+
+
+def test_several_runs_a_side_are_grouped_and_noise_breaks_no_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = tables(tmp_path, a1=10, a2=12, a3=8, b1=11, b2=9, b3=11.5, b4=11.5)
+    words = ["compare", *files, "--chip", "h100", "--fail-on", "time +5%"]
+    assert main([*words, "--runs", "3,4", "-o", str(tmp_path / "comment.md"), "--json", str(tmp_path / "found.json")]) == 0
+    assert "within the noise of 3 and 4 runs" in capsys.readouterr().out
+    assert "within the noise of 3 and 4 runs" in (tmp_path / "comment.md").read_text()
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert (found["schema"], found["changes"]["runs"], found["checks"][0]["holds"]) == ("roofline.comparison/1", [3, 4], True)
+    assert main([*words, "--runs", "2"]) == 2
+    assert "7 files are not 2, 2, 2, 2 runs of 4 versions" in capsys.readouterr().err
+    assert main(["compare", files[0]]) == 2
+
+
+def test_more_than_two_versions_are_a_trend_with_a_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = tables(tmp_path, first=10, second=8, third=11.5)
+    outputs = [tmp_path / "trend.svg", tmp_path / "trend.md"]
+    for output in outputs:
+        assert main(["compare", *files, "--chip", "h100", "--fail-on", "time +5%", "-o", str(output)]) == 3
+    printed = capsys.readouterr().out
+    assert "Run time over 3 versions: 10 µs → 11.5 µs (+15%)." in printed
+    assert "time +5% (run): found 11.5 µs, allowed at most 10.5 µs" in printed
+    assert "run of 3 versions: +15.0% in total" in outputs[0].read_text()
+    assert "second.csv | 8 µs |" in outputs[1].read_text()
+    assert main(["compare", *files, "--chip", "h100", "-o", str(tmp_path / "trend.html")]) == 2
+    assert "a page compares two reports" in capsys.readouterr().err
