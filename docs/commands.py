@@ -29,6 +29,7 @@ PAGES = {
     "measure": "measure.md",
     "plot": "figures.md",
     "cache": "hosts.md",
+    "mcp": "agents.md",
     "serve": "serve.md",
     "completion": "install.md",
 }

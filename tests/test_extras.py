@@ -21,6 +21,7 @@ NEEDED = {
     "fsspec": ("remote", ["analyze", "memory://bucket/ops.csv"]),
     "distributed": ("cluster", ["analyze", "run", "--cluster", "tcp://127.0.0.1:1"]),
     "jax": ("jax", ["jax-compare", "json:dumps", "--args", "2x2"]),
+    "mcp": ("mcp", ["mcp"]),
     "torch": ("torch", ["torch-compare", "json:dumps", "--args", "2x2"]),
 }
 

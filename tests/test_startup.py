@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = {"jax", "torch", "polars", "pyarrow", "matplotlib", "numpy", "starlette", "uvicorn", "fsspec", "distributed"}
+HEAVY = {"jax", "torch", "polars", "pyarrow", "matplotlib", "numpy", "starlette", "uvicorn", "fsspec", "distributed", "mcp"}
 CAPTURES = Path(__file__).parent / "data"
 
 

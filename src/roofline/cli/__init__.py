@@ -33,6 +33,7 @@ COMMANDS = {
     "measure": "measure this computer's CPU and keep the result as its machine",
     "plot": "draw a figure",
     "cache": "show or clear the profile cache",
+    "mcp": "serve analyses to agents by the Model Context Protocol",
     "serve": "browse the reports of local runs in a web browser",
     "completion": "print a script that completes commands and options in bash, zsh or fish",
 }
