@@ -1,6 +1,7 @@
 """Functions measured on the device at hand: a few steps under the framework's profiler, after one that compiles."""
 
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,8 @@ def _torch(function: Callable[..., Any], options: dict[str, Any], args: tuple[An
     torch.cuda.synchronize()
     # One cycle of steps, of which the first warms the profiler up; PyTorch forgets a cycle when another begins.
     schedule = torch.profiler.schedule(wait=0, warmup=1, active=STEPS, repeat=1)
-    with torch.profiler.profile(record_shapes=True, schedule=schedule) as profile:
+    with warnings.catch_warnings(), torch.profiler.profile(record_shapes=True, schedule=schedule) as profile:
+        warnings.simplefilter("ignore")  # of which it warns, too
         for number in range(STEPS + 1):
             step()
             if number == STEPS:
