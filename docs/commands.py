@@ -21,6 +21,7 @@ PAGES = {
     "hlo": "hlo.md",
     "fusion-report": "fusion_report.md",
     "whatif": "whatif.md",
+    "validate": "validate.md",
     "compare": "comparison.md",
     "check": "check.md",
     "jax-compare": "jax.md",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .analysis import price as price
     from .analysis.advice import explain as explain
     from .analysis.budgets import check as check
+    from .analysis.validation import validate as validate
     from .baselines import Baseline as Baseline
     from .baselines import baseline_of as baseline  # noqa: F401
     from .checking import BudgetCheck as BudgetCheck
@@ -80,6 +81,7 @@ _HOMES = {
     "explain": "analysis.advice",
     "check": "analysis.budgets",
     "baseline": "baselines:baseline_of",
+    "validate": "analysis.validation",
     "what_if": "integrations.changed_program",
     "Baseline": "baselines",
     "BudgetCheck": "checking",

@@ -234,7 +234,8 @@ class OpInfo(Row, frozen=True, kw_only=True):
     ``unneeded`` is the rest by class (``recomputed``, ``masked``, ``dense``, ``layout``, …), in FLOP where there are any, else in bytes.
     ``lost_s`` is its self time above the minimum time of the needed work; ``None`` without a time or with a cost that is not wholly known.
     ``expected`` is how long such an op takes on this chip. Its self time is the minimum time, ``inherent_s``, what ops of this shape take
-    more than that here, and ``excess_s``, by how much it is slower than expected, 0 within the interval of the prediction.
+    more than that here, and ``excess_s``, by how much it is slower than expected, 0 within the interval of the prediction. ``by_shape`` is
+    what its shapes alone give, to check its counts by: the FLOP of a product in its number format, and its arrays read or written once.
     """
 
     id: int
@@ -280,6 +281,7 @@ class OpInfo(Row, frozen=True, kw_only=True):
     inherent_s: Number | None = None
     excess_s: Number | None = None
     before_s: Number | None = None
+    by_shape: dict[str, Number] = field(default_factory=dict)
     roofs: tuple[str, ...] = ()
     unrated: tuple[str, ...] = ()
     ledger: tuple[LedgerRow, ...] = ()

@@ -19,7 +19,7 @@ from ..resource import HBM, Resource
 from ..workload import Op
 from .advice import ROUNDING, Placed
 from .losses import cause_of
-from .op_info import plain_label
+from .op_info import by_shape, plain_label
 from .program_points import number
 
 FEW = 64  # ops: fewer are placed one by one
@@ -132,6 +132,7 @@ class Batch(Struct, frozen=True, kw_only=True):
                 efficiency=efficiency[place],
                 times=busy_rows[place],
                 utilization=utilization[place],
+                by_shape=by_shape(op) if op.operation or op.takes else nothing,
                 provenance=provenances.setdefault(origin, {"work": origin[0], "bytes": origin[1]}),
                 lost_s=max((time_s if op.self_time_s is None else op.self_time_s) - floor, 0.0) if time_s else None,
                 roofs=roofs,

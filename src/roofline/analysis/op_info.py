@@ -4,7 +4,9 @@ from collections.abc import Iterable
 
 from ..cost import Amount, Cost
 from ..ledger import Ledger
-from ..report import CounterInfo, LedgerRow, OpInfo
+from ..operation import Product, width
+from ..report import CounterInfo, LedgerRow, Number, OpInfo
+from ..resource import HBM, matrix
 from ..workload import Op
 from .advice import Placed
 from .counters import LaunchCounters, model_against_counters
@@ -56,11 +58,25 @@ def op_info(one: Placed, rank: int, needed: Needed | None = None) -> OpInfo:
         needed_s=needed.floor_s if needed else None,
         unneeded={kind: number(amount) or 0 for kind, amount in needed.unneeded.items()} if needed else {},
         lost_s=_lost(one, needed),
+        by_shape=by_shape(op),
         roofs=tuple(resource.name for resource in placement.roofs),
         unrated=tuple(resource.name for resource in placement.unrated),
         ledger=tuple(_ledger_rows(op.ledger)),
         notes=op.notes,
     )
+
+
+def by_shape(op: Op) -> dict[str, Number]:
+    """FLOP of a product and bytes of its arrays, from its sizes; of other ops the arrays they read and write."""
+    if isinstance(op.operation, Product):
+        product, count = op.operation, float(op.count)
+        moved = product.bytes
+        if product.m == product.n and product.left == product.right and not product.groups:  # both operands may be one array
+            moved -= width(product.right) * float(product.batch * product.k * product.n)
+        return {matrix(product.compute).name: product.flops * count, HBM.name: moved * count}
+    if op.takes and op.gives:
+        return {HBM.name: sum(array.bytes for array in (*op.takes, *op.gives)) * op.count}
+    return {}
 
 
 def _lost(one: Placed, needed: Needed | None) -> float | None:

@@ -131,7 +131,7 @@ def _step(shares: Iterable[tuple[Standing, Share]], step: Step, whole: bool, don
         held.append(Held(own, one.floor_s * part, one.cause, one.needed.floor_s * part if one.needed else None))
         kept.append((one, share.count))
     seconds = step.time_s if step.device_seconds is None else step.device_seconds
-    devices = round(seconds / step.time_s) if seconds and step.time_s else 1
+    devices = max(1, round(seconds / step.time_s)) if seconds and step.time_s else 1
     wall, busy = _less(seconds, fed), _less(None if step.busy_s is None else step.busy_s * devices, fed)
     ran = tuple([(one.id, count) for one, count in kept])
     if ran not in done:

@@ -1,0 +1,65 @@
+"""What an acceptance check is: what it expected and saw, and the problems it found, each with the input that is wrong."""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+SCHEMA = "roofline.validation/1"
+CLASSIFICATION, TIMES, LEVER, FORMATS, DISTRIBUTED = CHECKS = (
+    "classification",
+    "time bounds",
+    "lever",
+    "format thresholds",
+    "distributed flip",
+)
+# Inputs that a problem can blame.
+INPUTS = ("bytes", "FLOP", "unit", "format", "peak", "communication", "clock", "devices", "steps", "cache", "counts")
+
+
+class Problem(Struct, frozen=True, kw_only=True):
+    """Something that does not agree: the input that is wrong (one of `INPUTS`), in words, and the ops concerned."""
+
+    input: str
+    message: str
+    ops: tuple[int, ...] = ()
+
+
+class AcceptanceCheck(Struct, frozen=True, kw_only=True):
+    """One check: what was expected and seen; ``holds`` is ``None`` where it could not be made, and ``notes`` say why."""
+
+    name: str
+    holds: bool | None
+    expected: str
+    saw: str
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Validation(Struct, frozen=True, kw_only=True):
+    """The five checks of a program on a machine; ``holds`` is whether none failed."""
+
+    schema: str = SCHEMA
+    source: str
+    machine: str
+    checks: tuple[AcceptanceCheck, ...]
+
+    @property
+    def failed(self) -> tuple[AcceptanceCheck, ...]:
+        return tuple(one for one in self.checks if one.holds is False)
+
+    @property
+    def holds(self) -> bool:
+        return not self.failed
+
+    def check(self, name: str) -> AcceptanceCheck:
+        return next(one for one in self.checks if one.name == name)
+
+
+def made_check(
+    name: str, expected: str, saw: str, problems: Iterable[Problem] = (), notes: Sequence[str] = (), *, told: bool = True
+) -> AcceptanceCheck:
+    """A check that fails where there are problems, and is left open where nothing could be ``told``."""
+    found = tuple(problems)
+    return AcceptanceCheck(
+        name=name, holds=False if found else True if told else None, expected=expected, saw=saw, problems=found, notes=tuple(notes)
+    )

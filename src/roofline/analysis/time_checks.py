@@ -1,0 +1,203 @@
+"""The second acceptance check: measured times against [minimum, serial time], and against each other.
+
+No op can be faster than its minimum time; the serial time, of resources used one after the other at the rates that programs sustain, plus
+a launch for each kernel, bounds it from above within a factor. Times of steps, devices and ops have to add up.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from ..report import OpInfo, Report, StepInfo
+from ..units import percent, plain, show
+from .acceptance import TIMES, AcceptanceCheck, Problem, made_check
+
+BELOW, BELOW_SHARE = 0.98, 0.01  # of its minimum time; of the busy time that ops below it may hold
+LONGEST = 3.0  # times the serial time, for the whole program
+SUSTAINED = 0.75  # of the rates
+CACHED = 1.1  # above the memory's rate: what a cache that holds the data explains
+CACHES = ("l2", "l3", "slc", "infinity_cache")
+MISSING = 0.001  # of the time of a profile's ops that the report's may lack
+ROUNDING = 0.02  # by which times that should be equal may differ
+STEP_APART, CPU_STEP_APART = 1.03, 1.5  # times the other steps' ratio of ops' time to busy time
+COLD = 1.5  # times the later steps
+THOUSAND = (500.0, 2000.0)
+NAMED = 3
+
+
+def time_bounds(report: Report) -> AcceptanceCheck:
+    """Ops and the program between their bounds; steps and devices that add up."""
+    timed = [op for op in report.ops if op.self_time_s and op.efficiency]
+    busy = sum(op.self_time_s or 0.0 for op in timed)
+    expected = (
+        f"at most {percent(BELOW_SHARE)} of the busy time in ops below {BELOW} of their minimum, "
+        f"and the program within {LONGEST:g} times its serial time"
+    )
+    if not timed or not busy:
+        return made_check(TIMES, expected, "no measured times", told=False)
+    below, excused = _below(report, timed)
+    serial = sum((op.serial_s or 0.0) / SUSTAINED + _launches(op) * (report.machine.launch_latency_s or 0.0) for op in timed)
+    above = [op for op in timed if (op.self_time_s or 0.0) > (op.serial_s or 0.0) / SUSTAINED + _launches(op) * _launch(report)]
+    share = sum(op.self_time_s or 0.0 for op in below) / busy
+    saw = f"{percent(share)} below; the program at {plain(busy / serial, 3)} times its serial time" if serial else f"{percent(share)} below"
+    slow = list(_too_slow(busy / serial)) if serial and busy > LONGEST * serial else []
+    estimated = _is_estimated(report) and busy < LONGEST * LONGEST * serial
+    problems = [
+        *(_too_fast(below, share) if share > BELOW_SHARE else ()),
+        *(() if estimated else slow),
+        *_missing_ops(report),
+        *_steps(report),
+        *_devices(report),
+    ]
+    notes = [*excused, *(f"{one.message}; the rates of this CPU are estimates: run roofline measure" for one in slow if estimated)]
+    if above:
+        longest = sorted(above, key=lambda op: -(op.self_time_s or 0.0))
+        part = sum(op.self_time_s or 0.0 for op in above) / busy
+        notes.append(f"above their serial time: {len(above)} ops, {percent(part)} of the busy time: {_named(longest)}")
+    return made_check(TIMES, expected, saw, problems, notes)
+
+
+def _is_estimated(report: Report) -> bool:
+    return report.machine.kind == "cpu" and any(one.provenance == "derived" for one in report.machine.ceilings)
+
+
+def _launches(op: OpInfo) -> float:
+    return float(op.kernels or op.count)
+
+
+def _launch(report: Report) -> float:
+    return float(report.machine.launch_latency_s or 0.0)
+
+
+def _below(report: Report, timed: Sequence[OpInfo]) -> tuple[list[OpInfo], list[str]]:
+    """Ops faster than their minimum, and why some of them are left out: a cache held their data, or their roof is an estimate."""
+    provenance = {one.resource.partition("/")[0]: one.provenance for one in report.machine.ceilings}
+    held = max((one.bytes for one in report.machine.capacities if one.level in CACHES), default=0.0)
+    below, estimated, cached = [], [], []
+    for op in timed:
+        if (op.efficiency or 0.0) <= 1 / BELOW:
+            continue
+        if report.machine.kind == "cpu" and provenance.get(str(op.bound), "derived") == "derived":
+            estimated.append(op)
+        elif op.bound == "hbm" and (op.efficiency or 0.0) < CACHED and (op.bytes.get("hbm") or 0.0) <= held * float(op.count):
+            cached.append(op)
+        else:
+            below.append(op)
+    notes = []
+    if estimated:
+        notes.append(
+            f"{len(estimated)} ops are faster than the estimated rates of this CPU allow; run roofline measure: {_named(estimated)}"
+        )
+    if cached:
+        notes.append(f"{len(cached)} ops are up to {percent(CACHED - 1)} faster than main memory allows; a cache can hold their data")
+    return below, notes
+
+
+def _too_fast(below: Sequence[OpInfo], share: float) -> Iterator[Problem]:
+    """One problem for each bound of ops that are faster than their minimum time, with the likely cause."""
+    for bound in dict.fromkeys(str(op.bound) for op in below):
+        mine = [op for op in below if op.bound == bound]
+        factor = median(op.efficiency or 1.0 for op in mine)
+        wrong, cause = _cause_of_speed(bound, factor)
+        message = f"{_named(mine)}: {plain(factor, 3)} times faster than {bound} allows ({percent(share)} of the busy time): {cause}"
+        yield Problem(input=wrong, message=message, ops=tuple(op.id for op in mine))
+
+
+def _cause_of_speed(bound: str, factor: float) -> tuple[str, str]:
+    if THOUSAND[0] < factor < THOUSAND[1]:
+        return "clock", "times a thousandth of the true ones (microseconds read as nanoseconds, or the like)"
+    if bound == "matrix":
+        return "FLOP", "FLOP counted twice or with padding, or the peak of a slower format"
+    if bound == "vector":
+        return "unit", "work of the matrix unit counted on the vector unit, or the peak of a slower format"
+    if bound in ("hbm", *CACHES):
+        return "cache", "bytes that a cache held are counted as main memory traffic (a cold cache assumed), or bytes are counted twice"
+    return "communication", "the link is faster than its rate here, or its bytes are counted twice"
+
+
+def _too_slow(ratio: float) -> Iterator[Problem]:
+    if ratio > THOUSAND[0] / LONGEST:
+        cause = "times of the wrong unit (milliseconds read as microseconds, or the like)"
+    else:
+        cause = "time of the wrong clock (the host's, with compilation or waiting), or communication and bytes are missing"
+    yield Problem(input="clock", message=f"the program takes {plain(ratio, 3)} times its serial time: {cause}")
+
+
+def _missing_ops(report: Report) -> Iterator[Problem]:
+    """Time of the profile's ops that none of the report's has, or more than that."""
+    busy, whole = sum(op.self_time_s or 0.0 for op in report.ops), report.coverage.attributed_s
+    if whole and busy < (1 - MISSING) * whole:
+        many = len(report.input.devices) > 1
+        missing = "with several devices, a collective is likely missing" if many else "an op is missing"
+        message = (
+            f"{percent(1 - busy / whole)} of the {show(float(whole), 's')} of ops that the profile had belongs to none of these: {missing}"
+        )
+        yield Problem(input="communication" if many else "counts", message=message)
+    elif whole and busy > LONGEST * whole:
+        message = f"ops take {plain(busy / whole, 3)} times as long as devices were busy: times of another unit or clock"
+        yield Problem(input="clock", message=message)
+
+
+def _steps(report: Report) -> Iterator[Problem]:
+    """Steps whose ops do not add up to their busy time as in the others, that last shorter than they are busy, or that ran cold."""
+    devices = max(1, len({share.device for share in report.by_device}) or len(report.input.devices))
+    spent: dict[int, float] = {}
+    for share in report.by_step:
+        spent[share.step] = spent.get(share.step, 0.0) + share.time_s / devices
+    ratios = {one.step: spent[one.step] / one.busy_s for one in report.steps if one.busy_s and one.step in spent and one.steady}
+    if len(ratios) > 1:
+        usual = median(ratios.values())
+        apart = CPU_STEP_APART if report.machine.kind == "cpu" else STEP_APART
+        odd = [step for step, ratio in ratios.items() if not usual / apart < ratio < usual * apart]
+        if odd and len(odd) < len(ratios):
+            said = ", ".join(f"{_step_name(report, step)} {plain(ratios[step] / usual, 3)} times" for step in odd[:NAMED])
+            yield Problem(input="steps", message=f"ops and busy time of a step do not belong together: {said} the usual; steps swapped?")
+    short = [one for one in report.steps if one.time_s and one.busy_s and one.busy_s > one.time_s * (1 + ROUNDING)]
+    if short:
+        names = ", ".join(_step_name(report, one.step) for one in short[:NAMED])
+        yield Problem(
+            input="steps", message=f"steps that are busy for longer than they last: {names}; steps swapped, or a time of another clock"
+        )
+    yield from _cold(report)
+
+
+def _cold(report: Report) -> Iterator[Problem]:
+    """A first step that takes much longer on the device for its work than the later ones of its name."""
+    least = {point.step: point.floor_s for point in report.points if point.step is not None and point.infeed_outfeed}
+    named: dict[str, list[float]] = {}
+    for one in report.steps:
+        if one.steady and one.busy_s and (floor := least.get(one.step)):
+            named.setdefault(one.name, []).append(one.busy_s / floor)
+    for name, slowness in named.items():
+        if len(slowness) > 2 and slowness[0] > COLD * (later := median(slowness[1:])):
+            times = f"{plain(slowness[0] / later, 3)} times as long for its work as the later ones"
+            yield Problem(input="cache", message=f"the first step {name!r} takes {times}: cold caches or a warm-up are counted in")
+
+
+def _devices(report: Report) -> Iterator[Problem]:
+    """As many devices as did any work, in the list and in the program's device-seconds."""
+    listed = {one.id for one in report.input.devices}
+    working = {share.device for share in report.by_device}
+    if listed and working and listed != working:
+        yield Problem(
+            input="devices", message=f"{len(listed)} devices are listed, but ops ran on {len(working)}: the device count is wrong"
+        )
+        return
+    total = report.total
+    if listed and total and total.device_seconds and total.time_s and report.steps:
+        count = total.device_seconds / total.time_s
+        if abs(count - len(listed)) > 0.1 * len(listed):
+            message = (
+                f"{len(listed)} devices are listed, but the program has the device-seconds of {plain(count, 3)}: the device count is wrong"
+            )
+            yield Problem(input="devices", message=message)
+
+
+def _step_name(report: Report, step: int) -> str:
+    found: Mapping[int, StepInfo] = {one.step: one for one in report.steps}
+    one = found[step]
+    return f"{one.name or 'step'} {one.number if one.number is not None else one.step}"
+
+
+def _named(ops: Sequence[OpInfo]) -> str:
+    more = f" and {len(ops) - NAMED} more" if len(ops) > NAMED else ""
+    return ", ".join(op.label or op.name for op in ops[:NAMED]) + more

@@ -1,0 +1,75 @@
+"""Validation: whether counts, peaks and times agree, by five acceptance checks.
+
+Each check says what it expected, what it saw, and which input is wrong where they differ: the bytes or FLOP of an op, the peak of another
+unit or format, communication that is missing, a time of the wrong clock. What cannot be checked is said, and fails nothing.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..machine import Machine
+from ..machines import load
+from ..machines.detection import machine_for
+from ..report import Report
+from ..sources import read
+from ..sources.report_json import stored_report
+from ..workload import Recording
+from . import assemble
+from .acceptance import LEVER, AcceptanceCheck, Validation, made_check
+from .count_checks import classification
+from .rate_checks import distributed_flip, format_thresholds
+from .time_checks import time_bounds
+
+
+def validate(
+    source: Report | Recording | str | Path | Sequence[str | Path],
+    machine: Machine | str | None = None,
+    *,
+    lever: AcceptanceCheck | None = None,
+) -> Validation:
+    """Run the acceptance checks on a report, a recording, or the path of either: ``validate("run/").holds``.
+
+    Without a ``machine`` it is the report's, else the profile's own device. ``lever`` is the result of a lever test that was run, as
+    `roofline.jax.validate` runs it.
+    """
+    if isinstance(source, Report):
+        report = source
+    else:
+        target = load(machine) if isinstance(machine, str) else machine
+        stored = None if isinstance(source, Recording) or target else _stored(source)
+        if stored is not None:
+            report = stored
+        else:
+            recording = source if isinstance(source, Recording) else read(source, target or (lambda: machine_for(())))
+            report = assemble(recording, target or machine_for(recording.devices))
+    return validate_report(report, lever)
+
+
+def validate_report(report: Report, lever: AcceptanceCheck | None = None) -> Validation:
+    """The checks of a report."""
+    return Validation(
+        source=", ".join(report.input.files) or report.input.format,
+        machine=report.machine.name,
+        checks=(
+            classification(report),
+            time_bounds(report),
+            lever or _no_lever(),
+            format_thresholds(report),
+            distributed_flip(report),
+        ),
+    )
+
+
+def _no_lever() -> AcceptanceCheck:
+    return made_check(
+        LEVER,
+        "the time to follow the bound when the batch is doubled",
+        "nothing was run",
+        notes=("a lever test needs a program to run: roofline validate MODULE:FUNCTION --args …, on the device in question",),
+        told=False,
+    )
+
+
+def _stored(source: str | Path | Sequence[str | Path]) -> Report | None:
+    names = [source] if isinstance(source, str | Path) else list(source)
+    return stored_report(names[0]) if len(names) == 1 else None

@@ -1,0 +1,85 @@
+"""`roofline validate`: acceptance checks of a profile, a report or a function."""
+
+import argparse
+from collections.abc import Sequence
+
+from ..analysis import analyze
+from ..analysis.acceptance import Validation
+from ..analysis.validation import validate_report
+from ..errors import UsageError
+from ..render.export import Row
+from ..render.validation import validation_text
+from ..sources.report_json import stored_report
+from .functions import load_function, shape
+from .options import Parser, chosen_machine, machine_options, names_machine, output_options
+from .output import emit
+from .reading import host_options, read_input
+
+FAILED = 3
+
+
+def parser() -> Parser:
+    made = Parser(
+        "validate",
+        "Check that counts, peaks and measured times of a program agree: five acceptance checks of a profile, a report, an op table or a\n"
+        "JAX function. Each says what it expected, what it saw, and which input is wrong when they differ: bytes or FLOP counted wrongly,\n"
+        "the peak of another unit or format, communication missing, time of the wrong clock. A function is run here, also with a doubled\n"
+        f"batch, to see whether its time follows the bound. Exit status {FAILED} when a check fails.",
+        "roofline validate run/host.xplane.pb\n"
+        "  roofline validate report.json\n"
+        "  roofline validate mymodule:layer --args 512x4096 4096x4096",
+    )
+    made.add_argument("path", nargs="+", metavar="PATH|MODULE:FUNCTION", help="profile, report or op table, or a function of arrays")
+    made.add_argument("--args", nargs="+", default=[], metavar="SHAPE", help="shapes of a function's arguments: 512x4096 or f32[512,4096]")
+    made.add_argument(
+        "--batch",
+        type=int,
+        nargs="+",
+        default=[0],
+        metavar="N",
+        help="arguments whose first dimension is the batch (default: 0, the first)",
+    )
+    machine_options(made)
+    host_options(made)
+    output_options(made, figure=False)
+    return made
+
+
+def run(words: Sequence[str]) -> int:
+    args = parser().parse_args(words)
+    found = _function(args) if args.args else _recorded(args)
+    emit(args, lambda page: validation_text(found, page), found, lambda: _rows(found))
+    return 0 if found.holds else FAILED
+
+
+def _recorded(args: argparse.Namespace) -> Validation:
+    """The checks of a profile, a table or a saved report, which keeps its machine unless another is named."""
+    stored = stored_report(args.path[0]) if len(args.path) == 1 and not names_machine(args) else None
+    if stored is not None:
+        return validate_report(stored)
+    recording = read_input(args, args.path, lambda: chosen_machine(args))
+    return validate_report(analyze(recording, chosen_machine(args, recording.devices)))
+
+
+def _function(args: argparse.Namespace) -> Validation:
+    from ..jax.validation import validate_function  # only where a function is run
+
+    if len(args.path) != 1:
+        raise UsageError("validate: --args are the shapes of one function's arguments")
+    function = load_function("validate", args.path[0])
+    machine = chosen_machine(args) if names_machine(args) else None
+    return validate_function(function, args.path[0], [shape(text) for text in args.args], args.batch, machine)
+
+
+def _rows(found: Validation) -> list[Row]:
+    return [
+        {
+            "check": one.name,
+            "holds": one.holds,
+            "expected": one.expected,
+            "saw": one.saw,
+            "wrong": ", ".join(dict.fromkeys(problem.input for problem in one.problems)),
+            "problems": "; ".join(problem.message for problem in one.problems),
+        }
+        for one in found.checks
+    ]
