@@ -1,5 +1,6 @@
 # Two commands set everything up on a machine with only Python, make and gcc:
-#   make demo    install into .venv, analyse a real training profile, print its chart and table, write demo/report.html and more
+#   make demo    install into .venv, measure this computer and run a small program on it (demo/this_computer.html), then analyse a real
+#                training profile: print its chart and table, write demo/report.html and more
 #   make test    install into .venv with all the tests need, find or install Chromium and Node, run every check
 PYTHON ?= python3
 BIN := .venv/bin
@@ -27,6 +28,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 
 
 demo: .venv/installed
 	mkdir -p demo
+	$(BIN)/roofline demo --no-open -o demo/this_computer.html
 	$(BIN)/roofline analyze sample:train --chart --top 12 --json demo/report.json -o demo/report.html
 	$(BIN)/roofline analyze sample:train -o demo/roofline.svg > demo/report.txt
 

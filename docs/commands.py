@@ -28,6 +28,7 @@ PAGES = {
     "torch-compare": "torch.md",
     "chips": "machines.md",
     "measure": "measure.md",
+    "demo": "measure.md",
     "plot": "figures.md",
     "cache": "hosts.md",
     "mcp": "agents.md",

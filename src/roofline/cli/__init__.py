@@ -32,6 +32,7 @@ COMMANDS = {
     "torch-compare": "compare our FLOP count of a PyTorch function with FlopCounterMode and other counters",
     "chips": "list, show and compare chips; check a machine file",
     "measure": "measure this computer's GPU or CPU and keep the result as its machine",
+    "demo": "measure this computer's CPU for seconds, run a small program on it and open its page",
     "plot": "draw a figure",
     "cache": "show or clear the profile cache",
     "mcp": "serve analyses to agents by the Model Context Protocol",

@@ -1,0 +1,71 @@
+"""`roofline demo`: a roofline of this computer, from a quick measurement and a small program."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from ..errors import MachineError, UsageError
+from ..integrations.demo_programs import run_jax, run_numpy
+from ..machine import Machine
+from ..machines.cpu import this_cpu
+from ..machines.cpu_measured import measure_cpu
+from ..machines.local import local_card
+from ..render.export import op_rows
+from ..render.text import report_text
+from ..render.views import save
+from ..units import parse, show
+from .options import PAGES, Parser, output_options
+from .output import emit, talk
+from .progress import progress
+
+MEASURE_S = parse("8 s", "s")
+PAGE = "roofline-demo.html"
+TOP = 12
+
+
+def parser() -> Parser:
+    made = Parser(
+        "demo",
+        f"A roofline of this computer in under a minute: measures the CPU for about {show(MEASURE_S, 's')}, runs a small program (JAX if\n"
+        "installed, else NumPy) with a product, attention, a normalisation and an elementwise chain, fused and unfused, and opens the\n"
+        "page.",
+        "roofline demo\n  roofline demo --no-open -o demo.html",
+    )
+    made.add_argument("-o", "--page", default=PAGE, type=_page, metavar="FILE.html", help=f"where the page is written (default {PAGE})")
+    made.add_argument("--no-open", action="store_true", help="do not open the page in a browser")
+    made.add_argument("--framework", choices=("jax", "numpy"), help="what runs the program (default: JAX if installed)")
+    output_options(made, figure=False)
+    return made
+
+
+def run(words: Sequence[str]) -> int:
+    args = parser().parse_args(words)
+    machine = _measured()
+    with progress("running a small program"):
+        use_jax = args.framework == "jax" or (args.framework is None and find_spec("jax") is not None)
+        report = run_jax(machine) if use_jax else run_numpy(machine)
+    save(report, args.page)
+    emit(args, lambda page: report_text(report, page, TOP), report, lambda: op_rows(report.ops, report))
+    talk(f"wrote {args.page}")
+    if not args.no_open:
+        import webbrowser
+        from pathlib import Path
+
+        webbrowser.open(Path(args.page).absolute().as_uri())
+    return 0
+
+
+def _page(name: str) -> str:
+    """Refuse a name that is no page's before anything is measured."""
+    if not name.endswith(PAGES):
+        raise UsageError(f"{name}: the name of a page ends in .html")
+    return name
+
+
+def _measured() -> Machine:
+    """This computer's CPU, measured now; as it is known already where it is too busy for that."""
+    with progress("measuring this computer") as tell:
+        try:
+            return measure_cpu(this_cpu(), quick=True, budget_s=MEASURE_S, tell=tell).machine
+        except MachineError as error:
+            talk(f"{error}; using the rates known or estimated before")
+            return local_card().machine

@@ -1,0 +1,189 @@
+"""Small programs for `roofline demo`: a product, attention, a normalisation and an elementwise chain, fused and unfused.
+
+With JAX they run under its profiler; without it NumPy runs them, each op timed and priced by its formula.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from ..analysis import analyze
+from ..capture.session import Capture
+from ..cost import Cost
+from ..formulas import batched_matmul, bias, layernorm, matmul, relu, scale, softmax
+from ..jax import require_jax
+from ..ledger import Ledger
+from ..machine import Machine
+from ..report import Report
+from ..workload import Op, Recording, Workload
+
+ROWS, WIDTH, WIDER, HEADS = 1024, 512, 2048, 8
+STEPS = 4
+REPEATS, MOST_S = 8, 1.0  # executions of an op, and the seconds after which no more are begun
+BLOCK_ROWS = 16  # of the chain at a time, so that its intermediates stay in the L1 and L2 caches
+FORMAT = "fp32"
+
+
+def run_jax(chip: Machine) -> Report:
+    """The program under JAX's profiler, on the CPU: each stage by itself in steps ``unfused``, one program in steps ``fused``."""
+    jax = require_jax()
+    jnp = jax.numpy
+
+    def product(x: Any) -> Any:
+        return x @ (jnp.ones((WIDTH, WIDTH), x.dtype) / WIDTH)
+
+    def attention(x: Any) -> Any:
+        q = x.reshape(ROWS, HEADS, WIDTH // HEADS)
+        weights = jax.nn.softmax(jnp.einsum("qhd,khd->hqk", q, q) / (WIDTH // HEADS) ** 0.5)
+        return jnp.einsum("hqk,khd->qhd", weights, q).reshape(ROWS, WIDTH)
+
+    def normalisation(x: Any) -> Any:
+        centred = x - x.mean(-1, keepdims=True)
+        return centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+
+    def scaled(x: Any) -> Any:
+        return x * 1.5
+
+    def shifted(x: Any) -> Any:
+        return x + 0.5
+
+    def rectified(x: Any) -> Any:
+        return jnp.maximum(x, 0)
+
+    stages: list[Callable[[Any], Any]] = [product, attention, normalisation, scaled, shifted, rectified]
+
+    def together(x: Any) -> Any:
+        for stage in stages:
+            x = stage(x)
+        return x
+
+    with jax.default_device(jax.devices("cpu")[0]):
+        alone, fused = [jax.jit(stage) for stage in stages], jax.jit(together)
+        x = jax.random.normal(jax.random.key(0), (ROWS, WIDTH), jnp.float32)
+
+        def unfused(value: Any) -> Any:
+            for stage in alone:
+                value = stage(value)
+            return value
+
+        jax.block_until_ready((unfused(x), fused(x)))  # compiles
+        with Capture(chip=chip) as captured:
+            for name, run in (("unfused", unfused), ("fused", fused)):
+                for step in range(STEPS):
+                    with jax.profiler.StepTraceAnnotation(name, step_num=step):
+                        jax.block_until_ready(run(x))
+        return captured.report
+
+
+class _Timed(Struct, frozen=True, kw_only=True):
+    """An op of the NumPy program: its label, where it belongs, what it needs by formula, and how it is run."""
+
+    label: str
+    scope: str
+    ledger: Ledger
+    run: Callable[[], object]
+    note: str = ""
+
+
+def run_numpy(chip: Machine) -> Report:
+    """The program in NumPy, each op timed and priced by its formula."""
+    ops = tuple(_measured(number, one) for number, one in enumerate(_numpy_ops()))
+    notes = ("NumPy has no profiler: each op was timed alone and priced by its formula, with every array read or written once",)
+    return analyze(Recording(workload=Workload(ops), format="numpy", notes=notes), chip)
+
+
+def _numpy_ops() -> list[_Timed]:
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    x, w = (random.standard_normal(shape, dtype=np.float32) for shape in ((ROWS, WIDTH), (WIDTH, WIDER)))
+    q = random.standard_normal((HEADS, ROWS, WIDTH // HEADS), dtype=np.float32)
+    wide, other = np.empty((ROWS, WIDER), np.float32), np.empty((ROWS, WIDER), np.float32)
+    scores, weights, mixed = np.empty((HEADS, ROWS, ROWS), np.float32), np.empty((HEADS, ROWS, ROWS), np.float32), np.empty_like(q)
+    head, count = WIDTH // HEADS, ROWS * WIDER
+
+    def soften() -> None:
+        np.subtract(scores, scores.max(-1, keepdims=True), out=weights)
+        np.exp(weights, out=weights)
+        np.divide(weights, weights.sum(-1, keepdims=True), out=weights)
+
+    def normalise() -> None:
+        np.subtract(wide, wide.mean(-1, keepdims=True), out=other)
+        np.divide(other, np.sqrt(np.square(other).mean(-1, keepdims=True) + 1e-5), out=other)
+
+    def chain_in_blocks() -> None:
+        for first in range(0, ROWS, BLOCK_ROWS):
+            part, out = wide[first : first + BLOCK_ROWS], other[first : first + BLOCK_ROWS]
+            np.multiply(part, np.float32(1.5), out=out)
+            np.add(out, np.float32(0.5), out=out)
+            np.maximum(out, np.float32(0), out=out)
+
+    np.matmul(x, w, out=wide)
+    np.matmul(q, q.transpose(0, 2, 1), out=scores)
+    several = "several NumPy calls, each of which reads and writes whole arrays: a fused kernel would read once and write once"
+    # A chain in one piece reads its first array and writes its last.
+    fused = Ledger(
+        "chain", work=Cost.total(one(count, dtype=FORMAT).work for one in (scale, bias, relu)), rows=scale(count, dtype=FORMAT).rows
+    )
+    return [
+        _Timed(label="product", scope="mlp", ledger=matmul(ROWS, WIDTH, WIDER, dtype=FORMAT), run=lambda: np.matmul(x, w, out=wide)),
+        _Timed(
+            label="scores",
+            scope="attention",
+            ledger=batched_matmul(HEADS, ROWS, head, ROWS, dtype=FORMAT),
+            run=lambda: np.matmul(q, q.transpose(0, 2, 1), out=scores),
+        ),
+        _Timed(label="softmax", scope="attention", ledger=softmax(HEADS * ROWS, ROWS, dtype=FORMAT), run=soften, note=several),
+        _Timed(
+            label="values",
+            scope="attention",
+            ledger=batched_matmul(HEADS, ROWS, ROWS, head, dtype=FORMAT),
+            run=lambda: np.matmul(weights, q, out=mixed),
+        ),
+        _Timed(label="layer norm", scope="normalisation", ledger=layernorm(ROWS, WIDER, dtype=FORMAT), run=normalise, note=several),
+        _Timed(
+            label="scale",
+            scope="chain/unfused",
+            ledger=scale(count, dtype=FORMAT),
+            run=lambda: np.multiply(wide, np.float32(1.5), out=other),
+        ),
+        _Timed(
+            label="bias", scope="chain/unfused", ledger=bias(count, dtype=FORMAT), run=lambda: np.add(other, np.float32(0.5), out=other)
+        ),
+        _Timed(
+            label="relu", scope="chain/unfused", ledger=relu(count, dtype=FORMAT), run=lambda: np.maximum(other, np.float32(0), out=other)
+        ),
+        _Timed(
+            label="scale, bias, relu in blocks",
+            scope="chain/fused",
+            ledger=fused,
+            run=chain_in_blocks,
+            note="the chain over a few rows at a time, so that intermediates stay in the caches",
+        ),
+    ]
+
+
+def _measured(number: int, one: _Timed) -> Op:
+    """The op with the time of its executions; the first, which touches the memory, does not count."""
+    one.run()
+    spent, count = 0.0, 0
+    while count < REPEATS and spent < MOST_S:
+        began = time.perf_counter()
+        one.run()
+        spent += time.perf_counter() - began
+        count += 1
+    return Op(
+        name=f"{one.label}.{number}",
+        label=one.label,
+        scope=one.scope,
+        cost=count * one.ledger.cost,
+        count=count,
+        time_s=spent,
+        self_time_s=spent,
+        work_provenance="formula",
+        bytes_provenance="formula",
+        operation=one.ledger.operation,
+        notes=(one.note,) if one.note else (),
+    )
