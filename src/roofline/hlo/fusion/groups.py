@@ -21,15 +21,12 @@ from .rules import (
     VIEWS,
     Rules,
     folds,
-    is_cheap,
-    is_fixed,
-    is_loop,
-    is_repeatable,
     keeps_rows,
     major,
     reduced_dims,
     row_bytes,
     rows_of,
+    traits_of,
     turns,
 )
 
@@ -37,6 +34,7 @@ Kind = Literal["loop", "reduce", "row", "product", "update"]
 Fit = Literal["loop", "reduce", "row", "product", ""]
 
 _MOST_LOOKS = 4096  # kernels looked at for a path between two; beyond it one is taken to exist
+_NEEDS_MEMORY = UPDATES | {"gather"}  # may need an operand in memory
 _SHARED = ("loop", "reduce", "row")  # kernels that iterate over elements, and may take others' results along
 
 
@@ -79,7 +77,8 @@ class _Grouping:
         self.computation = computation
         self.rules = rules
         self.instructions = computation.instructions
-        self.fixed = _fixed(computation)
+        self.traits = traits_of(computation)
+        self.fixed = [one.is_fixed for one in self.traits]
         self.users: list[list[int]] = [[] for _ in computation]
         self.after: list[list[int]] = [[] for _ in computation]
         for index, instruction in enumerate(computation):
@@ -89,7 +88,8 @@ class _Grouping:
                 self.after[before].append(index)
                 self.fixed[before] = self.fixed[index] = True
         self.homes: list[list[Group]] = [[] for _ in computation]
-        self.cuts = Cuts(computation, self.fixed)
+        self.cuts = Cuts(computation, self.traits, self.fixed)
+        self.rows: dict[int, int | None] = {}  # of each reduction
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -101,7 +101,7 @@ class _Grouping:
         instruction = self.instructions[index]
         fits, outside = self._takers(index)
         takers = [group for group, fit in fits.items() if fit]
-        if instruction.opcode in VIEWS or (self.cuts.least[index] == 0 and is_cheap(instruction)):
+        if instruction.opcode in VIEWS or (self.cuts.least[index] == 0 and self.traits[index].is_cheap):
             self._repeat(index, takers)
             if outside or not takers:
                 self._start(index)
@@ -142,7 +142,7 @@ class _Grouping:
                 self._join(group, index)
                 group.outputs.add(index)
                 return
-        if is_cheap(self.instructions[index]):
+        if self.traits[index].is_cheap:
             # Reading what it is made from may be less than reading it: a broadcast, a wider format.
             self._repeat(index, [group for group in takers if self._reads(group, index) <= self.cuts.size(index)])
         self._start(index)
@@ -158,12 +158,19 @@ class _Grouping:
             group.kind = "update"
         elif instruction.opcode == "reduce":
             group.kind = "reduce"
-            self._reduces(group, instruction)
+            self._reduces(group, index)
         self._add(group, index)
 
-    def _reduces(self, group: Group, reduce: Instruction) -> None:
+    def _rows(self, index: int) -> int | None:
+        """How many rows a reduction of the minor dimensions has."""
+        if index not in self.rows:
+            self.rows[index] = rows_of(self.computation, self.instructions[index])
+        return self.rows[index]
+
+    def _reduces(self, group: Group, index: int) -> None:
+        reduce = self.instructions[index]
         dims = reduced_dims(self.computation, reduce)
-        rows = rows_of(self.computation, reduce)
+        rows = self._rows(index)
         group.space = max(group.space, self.instructions[reduce.operands[0]].shape.elements)
         if rows is not None:
             group.rows = rows
@@ -181,10 +188,11 @@ class _Grouping:
         return {operand for operand in self.instructions[index].operands if operand not in members and (least[operand] or fixed[operand])}
 
     def _join(self, group: Group, index: int, fit: Fit | None = None) -> None:
-        fit = self._fit(group, index) if fit is None else fit
         instruction = self.instructions[index]
+        if fit is None:  # of others than these nothing depends on it
+            fit = self._fit(group, index) if instruction.opcode == "reduce" or instruction.opcode in PRODUCTS else "loop"
         if fit in ("row", "reduce"):
-            self._reduces(group, instruction)
+            self._reduces(group, index)
             group.kind = "row" if fit == "row" or group.kind == "row" else "reduce"
         elif fit == "product":
             group.kind = "product"
@@ -200,7 +208,7 @@ class _Grouping:
 
     def _is_prologue(self, group: Group, users: list[int]) -> bool:
         """Whether a product reads a value that these members of its kernel take."""
-        return any(user in group.prologue or self.instructions[user].opcode in PRODUCTS for user in users)
+        return group.kind == "product" and any(user in group.prologue or self.instructions[user].opcode in PRODUCTS for user in users)
 
     def _users_in(self, group: Group, index: int) -> list[int]:
         """The members of a kernel that take a value; one that thousands use, such as a constant, is looked for in the members instead."""
@@ -212,19 +220,24 @@ class _Grouping:
     def _fit(self, group: Group, index: int) -> Fit:
         """As what an instruction can join a kernel that uses its value; nothing when it cannot."""
         instruction = self.instructions[index]
-        added, held = len(self._new_inputs(group, index) - group.inputs), len(group.inputs) + len(group.outputs)
-        if (added and added + held > self.rules.most_operands) or group.repeated >= self.rules.most_repeated:
+        if group.repeated >= self.rules.most_repeated:
             return ""
+        held = len(group.inputs) + len(group.outputs)
+        if held + len(instruction.operands) > self.rules.most_operands:
+            added = len(self._new_inputs(group, index) - group.inputs)
+            if added and added + held > self.rules.most_operands:
+                return ""
         users = self._users_in(group, index)
-        if any(index in self._in_memory(self.instructions[user]) for user in users):
-            return ""
+        for user in users:
+            if self.instructions[user].opcode in _NEEDS_MEMORY and index in self._in_memory(self.instructions[user]):
+                return ""
         if self._is_prologue(group, users):
             return "loop" if self._loads(group, index) else ""
         if instruction.opcode in PRODUCTS:
             return "product" if self._is_epilogue(group, index) else ""
         if instruction.opcode == "reduce":
             return self._reduction_fit(group, index)
-        if not is_loop(instruction):
+        if not self.traits[index].is_loop:
             return ""
         if group.kind == "product" and (instruction.opcode == "gather" or len(self._extras(group, index)) > self.rules.most_extras):
             return ""
@@ -263,7 +276,7 @@ class _Grouping:
         if group.kind not in _SHARED or not reduce.shape.is_array:
             return ""
         reached = [computation[member] for member in self._reached(group, index)]
-        rows = rows_of(computation, reduce)
+        rows = self._rows(index)
         if (
             rows is not None
             and 0 < row_bytes(computation, reduce, rows) <= self.rules.row_bytes
@@ -313,9 +326,9 @@ class _Grouping:
 
     def _repeats_well(self, index: int, takers: list[Group]) -> bool:
         """Whether computing a value in each kernel that needs it moves no more bytes than storing it once."""
-        instruction, size = self.instructions[index], self.cuts.size(index)
-        if not is_repeatable(instruction):
-            return size <= self.rules.small_bytes and is_loop(instruction)
+        size = self.cuts.size(index)
+        if not self.traits[index].is_repeatable:
+            return size <= self.rules.small_bytes and self.traits[index].is_loop
         again = sum(self._reads(group, index) for group in takers)
         stored = self.cuts.remade(index) + size * (1 + len(takers))
         leaves = self.cuts.leaves[index]
@@ -474,12 +487,3 @@ class _Grouping:
         self._add(group, convert)
         group.outputs = group.outputs - {value} | {convert}
         return True
-
-
-def _fixed(computation: Computation) -> list[bool]:
-    """Which instructions are no part of any other kernel; of each opcode and shape one is looked at."""
-    known: dict[tuple[str, int], bool] = {}
-    for one in computation.instructions:
-        if not one.control and (one.opcode, id(one.shape)) not in known:
-            known[one.opcode, id(one.shape)] = is_fixed(one)
-    return [bool(one.control) or known[one.opcode, id(one.shape)] for one in computation.instructions]

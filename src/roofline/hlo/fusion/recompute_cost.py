@@ -7,7 +7,7 @@ counts as a byte: on accelerators it takes about the time of one.
 from collections.abc import Mapping, Sequence
 
 from ..ir.module import Computation
-from .rules import TAKES, is_cheap, is_repeatable
+from .rules import TAKES, Traits
 
 MOST_LEAVES = 16  # values that one is traced back to before it counts as made from too many
 
@@ -19,14 +19,13 @@ class Cuts:
     read of each; ``None`` when they are many.
     """
 
-    def __init__(self, computation: Computation, fixed: Sequence[bool]) -> None:
-        self.instructions = computation.instructions
+    def __init__(self, computation: Computation, traits: Sequence[Traits], fixed: Sequence[bool]) -> None:
+        self.instructions, self.traits = computation.instructions, traits
         self.sizes = sizes_of(computation)
         self.least: list[int] = []
         self.leaves: list[Mapping[int, int] | None] = []
-        for index, instruction in enumerate(self.instructions):
-            size = self.sizes[index]
-            if fixed[index] or not is_repeatable(instruction):
+        for index, size in enumerate(self.sizes):
+            if fixed[index] or not traits[index].is_repeatable:
                 self.least.append(size)
                 self.leaves.append({index: size} if size else {})
             else:
@@ -39,15 +38,14 @@ class Cuts:
 
     def effort(self, index: int) -> int:
         """Bytes in whose time the transcendentals of a value are computed."""
-        instruction = self.instructions[index]
-        return 0 if is_cheap(instruction) else instruction.shape.elements
+        return 0 if self.traits[index].is_cheap else self.instructions[index].shape.elements
 
     def remade(self, index: int) -> int:
         """Bytes that computing a value takes, its operands being made from as little as they can."""
-        operands = self.instructions[index].operands
+        operands, least = set(self.instructions[index].operands), self.least
         if self.instructions[index].opcode in TAKES:
-            return self.effort(index) + sum([self.needed(index, operand) for operand in set(operands)])
-        return self.effort(index) + sum([self.least[operand] for operand in set(operands)])
+            return self.effort(index) + sum([self.needed(index, operand) for operand in operands])
+        return self.effort(index) + sum([least[operand] for operand in operands])
 
     def needed(self, index: int, operand: int) -> int:
         """Bytes that computing a value reads of one operand, or of what that is made from."""
@@ -58,8 +56,11 @@ class Cuts:
         return instruction.opcode in TAKES and operand == instruction.operands[0]
 
     def _joined(self, index: int) -> Mapping[int, int] | None:
+        operands = self.instructions[index].operands
+        if len(operands) == 1 and self.instructions[index].opcode not in TAKES:
+            return self.leaves[operands[0]]
         found: dict[int, int] = {}
-        for operand in dict.fromkeys(self.instructions[index].operands):
+        for operand in dict.fromkeys(operands):
             below = self.leaves[operand]
             if below is None or len(found) + len(below) > MOST_LEAVES:
                 return None

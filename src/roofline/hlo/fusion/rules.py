@@ -98,6 +98,30 @@ def is_fixed(instruction: Instruction) -> bool:
     return not shape.is_array or not (is_loop(instruction) or instruction.opcode in PRODUCTS or instruction.opcode == "reduce-window")
 
 
+class Traits(Struct, frozen=True, kw_only=True):
+    """What an instruction may do in a kernel, as its opcode and shape decide; `is_loop` and the functions after it."""
+
+    is_loop: bool
+    is_repeatable: bool
+    is_cheap: bool
+    is_fixed: bool
+
+
+def traits_of(computation: Computation) -> list[Traits]:
+    """The traits of each instruction; readers share equal shapes, so that of each opcode and shape one is looked at."""
+    known: dict[tuple[str, int, bool], Traits] = {}
+    found = []
+    for one in computation.instructions:
+        key = (one.opcode, id(one.shape), bool(one.control))
+        traits = known.get(key)
+        if traits is None:
+            traits = known[key] = Traits(
+                is_loop=is_loop(one), is_repeatable=is_repeatable(one), is_cheap=is_cheap(one), is_fixed=is_fixed(one)
+            )
+        found.append(traits)
+    return found
+
+
 def reduced_dims(computation: Computation, reduce: Instruction) -> tuple[int, ...]:
     """The dimensions of what a reduction reads."""
     return computation[reduce.operands[0]].shape.dims

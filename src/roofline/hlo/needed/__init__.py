@@ -21,7 +21,7 @@ from ..price.program import Executed, executed_by
 from .attention import stored_attention
 from .donation import missing_donations
 from .duplicates import duplicates
-from .exchanged import exchanged
+from .exchanged import exchanged, results_of
 from .experts import dense_experts
 from .fingerprints import Fingerprints
 from .gated_experts import gated_experts
@@ -125,7 +125,11 @@ class Review:
         """The program's arguments and results that a kernel reads and writes; nothing in a program that has products."""
         if computation != self.module.entry or self._has_products:
             return (), ()
-        return exchanged(self.module.entry_computation, index)
+        return exchanged(self.module.entry_computation, index, self._results)
+
+    @cached_property
+    def _results(self) -> set[int]:
+        return results_of(self.module.entry_computation)
 
     @cached_property
     def _has_products(self) -> bool:

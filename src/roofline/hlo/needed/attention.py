@@ -43,12 +43,15 @@ class Scores(Struct, frozen=True):
 
 def stored_attention(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The kernels of a computation that write or read scores, with what they would cost if the scores stayed on chip."""
+    if not kernels.values.opcodes.issuperset(_SOFTMAX):
+        return
     found = {scores.elements: scores for scores in _all_scores(kernels)}
     if not found:
         return
+    likes: dict[tuple[int, int], bool] = {}
     for index, cost in kernels.costs.items():
         for scores in found.values():
-            stored = _stored_bytes(kernels.computation, index, scores)
+            stored = _stored_bytes(kernels.computation, index, scores, likes)
             if not stored:
                 continue
             is_product = any(resource.unit == "matrix" for resource, _ in cost.amounts)
@@ -74,9 +77,8 @@ def stored_attention(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 def _all_scores(kernels: Kernels) -> Iterator[Scores]:
     sizes = {size for index in range(len(kernels.computation)) for size in _score_sizes(kernels, index)}
-    for index in kernels.costs:
-        second = kernels.product(index)
-        for side in (second.left, second.right) if second else ():
+    for second in kernels.products.values():
+        for side in (second.left, second.right):
             if not side.shape.is_bounded or side.shape.elements not in sizes:
                 continue
             scores = _scores(kernels, side)
@@ -139,9 +141,20 @@ def _is_causal(values: Values, predicate: Value) -> bool:
     return False
 
 
-def _stored_bytes(computation: Computation, index: int, scores: Scores) -> int:
-    """Bytes of arrays with a place for each score that a kernel reads or writes."""
-    instruction = computation[index]
-    written = sum(leaf.bytes for leaf in instruction.shape.leaves if scores.is_like(leaf))
-    read = {source(computation, operand, ()): computation[operand].shape for operand in instruction.operands}
+def _stored_bytes(computation: Computation, index: int, scores: Scores, likes: dict[tuple[int, int], bool]) -> int:
+    """Bytes of arrays with a place for each score that a kernel reads or writes.
+
+    ``likes`` keeps which shapes have such arrays, by the shape, which instructions share, and the number of scores.
+    """
+
+    def is_like(shape: Shape) -> bool:
+        key = (id(shape), scores.elements)
+        if key not in likes:
+            likes[key] = any(scores.is_like(leaf) for leaf in shape.leaves)
+        return likes[key]
+
+    instruction, instructions = computation[index], computation.instructions
+    written = sum(leaf.bytes for leaf in instruction.shape.leaves if scores.is_like(leaf)) if is_like(instruction.shape) else 0
+    like = [operand for operand in instruction.operands if is_like(instructions[operand].shape)]
+    read = {source(computation, operand, ()): instructions[operand].shape for operand in like}
     return written + sum(shape.bytes for shape in read.values() if scores.is_like(shape))

@@ -8,15 +8,17 @@ from ..price.traffic import source
 _SMALL = 1 << 20  # bytes: smaller arrays are not worth a thought
 
 
-def exchanged(entry: Computation, index: int) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """The arguments of a program that a kernel of its entry reads, and the results that it writes."""
+def results_of(entry: Computation) -> set[int]:
+    """The instructions of an entry whose values the program gives back."""
+    results = {source(entry, operand, ())[0] for operand in entry.root_instruction.operands}
+    return results | {entry.root, source(entry, entry.root, ())[0]}
+
+
+def exchanged(entry: Computation, index: int, results: set[int]) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """The arguments of a program that a kernel of its entry reads, and those of its ``results`` that it writes."""
     instruction = entry[index]
     sources = {source(entry, operand, ())[0] for operand in instruction.operands}
     taken = [entry[place].shape for place in sorted(sources) if entry[place].opcode == "parameter"]
-    results = {source(entry, operand, ())[0] for operand in entry.root_instruction.operands} | {
-        entry.root,
-        source(entry, entry.root, ())[0],
-    }
     given = list(instruction.shape.leaves) if index in results else []
     return _arrays(taken), _arrays(given)
 

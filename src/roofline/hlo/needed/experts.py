@@ -14,10 +14,10 @@ KIND, CLASS = "dense-experts", "dense"
 def dense_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The products over all groups that a ragged product became, and the kernels that spread their rows over the groups."""
     values, computation = kernels.values, kernels.computation
-    for index, cost in kernels.costs.items():
-        found = kernels.product(index) if "ragged_dot" in computation[index].op_name else None
-        if found is None or found.made.opcode == "ragged-dot":
+    for index, found in kernels.products.items():
+        if found.made.opcode == "ragged-dot" or "ragged_dot" not in computation[index].op_name:
             continue
+        cost = kernels.costs[index]
         groups = _groups(values, found.left, found.right, found.made)
         if groups is None or groups < 2:
             continue

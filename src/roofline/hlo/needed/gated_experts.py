@@ -15,6 +15,7 @@ from .one_hot import position
 from .values import LAYOUT, Value, Values
 
 _CHOOSING = frozenset(("sort", "topk", "custom-call"))
+_GATES = frozenset(("compare", "scatter"))
 _STOP = frozenset(("parameter", "constant", "iota", "dot", *_CHOOSING))
 _TOP_K = ("topk", "top_k", "selectk", "sort")
 _COMPARED = ("EQ", "GE", "GT", "LE", "LT")
@@ -23,6 +24,9 @@ _MOST_LOOKS = 60
 
 def gated_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The products of every token with the weights of all experts, in a program that chooses some of them."""
+    opcodes = kernels.values.opcodes
+    if opcodes.isdisjoint(_CHOOSING) or opcodes.isdisjoint(_GATES):
+        return
     products = list(_with_all_experts(kernels))
     chosen = dict(_choices(kernels, {groups for _, _, groups in products})) if products else {}
     for index, found, groups in products:
@@ -40,10 +44,8 @@ def gated_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 def _with_all_experts(kernels: Kernels) -> Iterator[tuple[int, Product, int]]:
     """The products with all of an argument that has one matrix for each expert, at once or one by one, and how many experts there are."""
     parts: dict[int, list[tuple[int, Product]]] = {}
-    for index in kernels.costs:
-        found = kernels.product(index)
-        for side in (found.right, found.left) if found is not None else ():
-            assert found is not None
+    for index, found in kernels.products.items():
+        for side in (found.right, found.left):
             origin = kernels.values.origin(side, LAYOUT | {"convert", "slice"})
             if origin.opcode not in ("parameter", "get-tuple-element") or len(origin.shape.dims) != 3:
                 continue

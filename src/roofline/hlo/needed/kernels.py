@@ -1,6 +1,7 @@
 """The kernels of a computation, and the products among them: dots, fusions around one, and library calls."""
 
 from collections.abc import Iterator
+from functools import cached_property
 from math import prod
 
 from msgspec import Struct
@@ -62,6 +63,11 @@ class Kernels:
         if index not in self._products:
             self._products[index] = _product_of(self.values, self.computation, index)
         return self._products[index]
+
+    @cached_property
+    def products(self) -> dict[int, Product]:
+        """The kernels that cost something and compute a product."""
+        return {index: found for index in self.costs if (found := self.product(index)) is not None}
 
     def place(self, instruction: Instruction) -> int:
         """The index of an instruction of the computation."""

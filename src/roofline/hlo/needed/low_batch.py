@@ -29,10 +29,10 @@ def low_batches(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     Then each row has an eighth of the bytes, and as many FLOP as before.
     """
     loop = _Loop.around(kernels)
-    for index, cost in kernels.costs.items():
-        found = kernels.product(index)
-        if found is None or (found.batch > 1 and not is_split(kernels, index, found.batch)):
+    for index, found in kernels.products.items():
+        if found.batch > 1 and not is_split(kernels, index, found.batch):
             continue
+        cost = kernels.costs[index]
         for weights, rows in ((found.right, found.rows), (found.left, found.columns)):
             other = found.left if weights is found.right else found.right
             again = rows <= FEW_IN_LOOPS and loop is not None and loop.repeats(weights, other)

@@ -23,10 +23,10 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         return
     wide: set[int] = set()
     widened: dict[int, None] = {}
-    for index, cost in kernels.costs.items():
+    for index, found in kernels.products.items():
+        cost = kernels.costs[index]
         unit = next((resource for resource, _ in cost.amounts if resource.unit == "matrix" and resource.kind in _WIDE), None)
-        found = kernels.product(index) if unit else None
-        if unit is None or found is None:
+        if unit is None:
             continue
         narrow = [_narrow(values, side) for side in (found.left, found.right)]
         if all(narrow):

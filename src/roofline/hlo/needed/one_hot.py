@@ -14,18 +14,18 @@ from .values import RENAMED, Value, Values
 
 KIND, CLASS = "one-hot-product", "dense"
 _SPREAD = RENAMED | {"broadcast"}
+_TRIGGERS = frozenset(("compare", "iota"))  # opcodes without which nothing is one-hot
 _ADDED = frozenset(("add", "subtract"))
 
 
 def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The products with one-hot rows in a computation, and the kernels that make those rows for nothing else."""
     values, computation = kernels.values, kernels.computation
+    if not values.opcodes.issuperset(_TRIGGERS):
+        return
     makers: dict[int, str] = {}
     spared: set[int] = set()
-    for index in kernels.costs:
-        found = kernels.product(index)
-        if found is None:
-            continue
+    for index, found in kernels.products.items():
         for side, axes in ((found.left, found.dims.lhs_contracting), (found.right, found.dims.rhs_contracting)):
             hot = one_hot_axis(values, side)
             if hot is None:

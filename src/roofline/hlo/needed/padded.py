@@ -18,11 +18,11 @@ Shares = dict[int, float]  # of each axis that was filled up, the share of it th
 
 def padded_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The products of a computation with dimensions that were filled up, and what they would cost without."""
+    if "pad" not in kernels.values.opcodes:
+        return
     seen: dict[tuple[str, int], Shares] = {}
-    for index, cost in kernels.costs.items():
-        found = kernels.product(index)
-        if found is None:
-            continue
+    for index, found in kernels.products.items():
+        cost = kernels.costs[index]
         left, right = (_filled(kernels.values, side, seen) for side in (found.left, found.right))
         if not left and not right:
             continue

@@ -21,7 +21,7 @@ def costly_orders(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     Its result must have no other use. What is left of its cost is the difference that the other order makes to both.
     """
     values = kernels.values
-    for index in kernels.costs:
+    for index in kernels.products:
         second = _whole(kernels, index)
         for side in (second.left, second.right) if second is not None else ():
             assert second is not None

@@ -25,7 +25,7 @@ def recomputed(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """
     for index in kernels.costs:
         instruction = kernels.computation[index]
-        if _BY_ORDER in instruction.op_name or _BY_COMPILER.search(instruction.name):
+        if _BY_ORDER in instruction.op_name or (".remat" in instruction.name and _BY_COMPILER.search(instruction.name)):
             stored = 0 if kernels.are_in_entry else _PASSES * sum(leaf.bytes for leaf in instruction.shape.leaves if leaf.is_array)
             instead = Cost.of({HBM: stored}) if stored else NOTHING
             why = "computes again in the backward pass what the forward pass did"

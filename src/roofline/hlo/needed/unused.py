@@ -6,13 +6,14 @@ from ...workload import Avoidable
 from ..ir.module import Computation, Instruction
 from ..ir.shapes import Shape
 from ..price.bodies import Bodies, Path
-from ..price.demand import needs
+from ..price.demand import SELECTIVE, needs
 from ..price.index_sets import NOTHING, WHOLE, Region, count, joined
 from .kernels import Kernels
 
 KIND, CLASS = "unused-results", "unused"
 _MOST_USED = 0.75  # of a result: above that nothing is worth saying
 _WHOLE_OPERANDS = ("custom-call", "while", "conditional", "call", "all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+_IN_PARTS = ("get-tuple-element", "tuple", "fusion")
 _ORDERING = frozenset(("sort", "topk", "custom-call"))  # all of what they order has to be looked at, however little is kept
 _Demand = dict[Path, Region]
 
@@ -61,6 +62,11 @@ def _demands(bodies: Bodies, number: int) -> dict[int, _Demand]:
     for index in reversed(bodies.order(number)):
         wanted = demands.get(index)
         if not wanted:
+            continue
+        instruction = computation.instructions[index]
+        if instruction.opcode not in _IN_PARTS and instruction.opcode not in SELECTIVE and wanted.get((), WHOLE).whole:
+            for operand in instruction.operands:
+                demands.setdefault(operand, {})[()] = WHOLE
             continue
         for operand, path, region in _needed(bodies, computation, index, wanted):
             held = demands.setdefault(operand, {})

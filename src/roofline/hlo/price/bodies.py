@@ -112,6 +112,8 @@ class Bodies:
 
     def walk(self, number: int, wanted: Demand, in_place: tuple[int, ...] = ()) -> Body:
         """A computation of whose root ``wanted`` is wanted; updates ``in_place`` are made whole, but what they update is not read."""
+        if not in_place and all(region.whole for region in wanted.values()):
+            number = self._standing_for(number)
         key = (number, frozenset(wanted.items()), in_place)
         known = self._known.get(key)
         if known is None:

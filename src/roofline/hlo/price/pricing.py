@@ -66,9 +66,17 @@ class Pricer:
         self._numbers = {computation.name: number for number, computation in enumerate(module.computations)}
         self._launches: dict[Likeness, Kernel] = {}
         self.lone: dict[Likeness, Price] = {}
+        self._prices: dict[tuple[int, int], Price] = {}  # by computation and instruction, which the module keeps
 
     def price(self, site: Site) -> Price:
         """The cost of one execution of an instruction; what does not hold together in it is a `SourceError` with its place."""
+        key = (id(site.computation), id(site.instruction))
+        known = self._prices.get(key)
+        if known is None:
+            known = self._prices[key] = self._price(site)
+        return known
+
+    def _price(self, site: Site) -> Price:
         instruction = site.instruction
         rule = RULES.get(instruction.opcode, _unknown)
         try:
