@@ -109,9 +109,10 @@ class _Maker:
 
     def fusion(self, computation: Computation, group: Group, instructions: list[Instruction], where: dict[int, int]) -> None:
         """Appends a fusion and, when it has several results, its elements."""
-        body, outside = self.body(computation, group)
+        members = sorted(group.members)
+        hero = _hero(computation, group, members)
+        body, outside = self.body(computation, group, members, hero)
         self.computations.append(body)
-        hero = _hero(computation, group)
         made = Made(hero.dialect.where)
         raw = {"kind": _KINDS[group.kind], "metadata": hero.metadata}
         calls = (Call("calls", len(self.computations) - 1),)
@@ -134,42 +135,39 @@ class _Maker:
                 )
             )
 
-    def body(self, computation: Computation, group: Group) -> tuple[Computation, tuple[int, ...]]:
+    def body(self, computation: Computation, group: Group, members: list[int], hero: Instruction) -> tuple[Computation, tuple[int, ...]]:
         """The computation of a fusion, and the values from outside that are its parameters."""
-        members = sorted(group.members)
-        read = dict.fromkeys(operand for member in members for operand in computation[member].operands if operand not in group.members)
-        outside = tuple(read)
-        made = Made(computation[members[0]].dialect.where)
+        old, inside = computation.instructions, group.members
+        outside = tuple(dict.fromkeys([operand for member in members for operand in old[member].operands if operand not in inside]))
+        place, made = old[members[0]].place, Made(old[members[0]].dialect.where)
         instructions: list[Instruction] = []
         where: dict[int, int] = {}
 
         def put(name: str, opcode: str, shape: Shape, operands: tuple[int, ...], raw: dict[str, object]) -> None:
-            instructions.append(
-                Instruction(self.names.fresh(name), opcode, shape, operands, (), (), computation[members[0]].place, raw, made)
-            )
+            instructions.append(Instruction(self.names.fresh(name), opcode, shape, operands, (), (), place, raw, made))
 
         for number, taken in enumerate(outside):
             where[taken] = number
-            put(f"param_{number}", "parameter", computation[taken].shape, (), {"parameter_number": number})
+            put(f"param_{number}", "parameter", old[taken].shape, (), {"parameter_number": number})
         for member in members:
             where[member] = len(instructions)
-            old = computation[member]
-            operands = tuple(where[operand] for operand in old.operands)
-            instructions.append(replace(old, name=self.names.fresh(old.name), operands=operands))
+            operands = tuple([where[operand] for operand in old[member].operands])
+            instructions.append(replace(old[member], name=self.names.fresh(old[member].name), operands=operands))
         outputs = sorted(group.outputs)
         if len(outputs) > 1:
-            shapes = tuple(computation[output].shape for output in outputs)
+            shapes = tuple([old[output].shape for output in outputs])
             put("tuple", "tuple", tuple_of(shapes), tuple(where[output] for output in outputs), {})
         root = where[outputs[0]] if len(outputs) == 1 else len(instructions) - 1
-        title = self.titles.fresh(f"fused_{_hero(computation, group).opcode.replace('-', '_')}")
+        title = self.titles.fresh(f"fused_{hero.opcode.replace('-', '_')}")
         return Computation(name=title, instructions=tuple(instructions), root=root, parameters=tuple(range(len(outside)))), outside
 
 
-def _hero(computation: Computation, group: Group) -> Instruction:
+def _hero(computation: Computation, group: Group, members: list[int]) -> Instruction:
     """The instruction a kernel is named after: its product or update, else its first result."""
-    for member in sorted(group.members):
-        if computation[member].opcode in PRODUCTS or computation[member].opcode in UPDATES:
-            return computation[member]
+    if group.kind in ("product", "update"):
+        for member in members:
+            if computation[member].opcode in PRODUCTS or computation[member].opcode in UPDATES:
+                return computation[member]
     return computation[min(group.outputs)]
 
 

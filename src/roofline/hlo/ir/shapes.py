@@ -7,7 +7,7 @@
 
 import math
 import re
-from collections.abc import Iterator
+from functools import cached_property
 
 from msgspec import Struct
 
@@ -86,7 +86,7 @@ class Layout(Struct, frozen=True, kw_only=True):
         return "{" + _joined(self.minor_to_major) + (":" + marks if marks else "") + "}"
 
 
-class Shape(Struct, frozen=True):
+class Shape(Struct, frozen=True, dict=True):  # dict: for its cached properties; instructions share their shapes
     """The shape of a value: an array (``dtype`` and ``dims``), a tuple (``parts``), a token or an opaque handle.
 
     ``dims`` holds upper bounds where ``dynamic`` says so, and `UNBOUNDED` where there is none.
@@ -109,11 +109,11 @@ class Shape(Struct, frozen=True):
             if math.prod(dim for dim in self.dims if dim > 0) > MAX_SIZE // 16:
                 raise Malformed(f"a shape of more elements than an int64 counts: {excerpt(f'{self.dtype}[{_joined(self.dims)}]')}")
 
-    @property
+    @cached_property
     def is_tuple(self) -> bool:
         return self.dtype == "tuple"
 
-    @property
+    @cached_property
     def is_array(self) -> bool:
         return self.dtype in NUMBERS
 
@@ -125,12 +125,12 @@ class Shape(Struct, frozen=True):
             raise FormulaError(f"a {self.dtype} has no number format")
         return found
 
-    @property
+    @cached_property
     def is_bounded(self) -> bool:
         """Whether every dimension has a size or an upper bound."""
         return UNBOUNDED not in self.dims and all(part.is_bounded for part in self.parts)
 
-    @property
+    @cached_property
     def is_dynamic(self) -> bool:
         return any(self.dynamic) or any(part.is_dynamic for part in self.parts)
 
@@ -138,7 +138,7 @@ class Shape(Struct, frozen=True):
     def rank(self) -> int:
         return len(self.dims)
 
-    @property
+    @cached_property
     def elements(self) -> int:
         """Elements of an array at its upper bound, or of all the arrays of a tuple; tokens have none."""
         if self.parts:
@@ -149,7 +149,7 @@ class Shape(Struct, frozen=True):
             raise FormulaError(f"{self} has a dimension without bound; its elements cannot be counted")
         return math.prod(self.dims)
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         """Bytes of the elements, packed: tiles' padding is not counted."""
         if self.parts:
@@ -161,7 +161,7 @@ class Shape(Struct, frozen=True):
             return -(-self.elements * self.layout.element_bits // 8)
         return number.bytes(self.elements)
 
-    @property
+    @cached_property
     def padded_elements(self) -> int:
         """Elements that an array takes in memory: its minor dimensions in whole tiles. Later tiles only divide the first."""
         tile = self.layout.tiles[0] if self.layout is not None and self.layout.tiles else ()
@@ -175,13 +175,11 @@ class Shape(Struct, frozen=True):
     def memory_space(self) -> int:
         return self.layout.memory_space if self.layout is not None else 0
 
-    @property
-    def leaves(self) -> Iterator["Shape"]:
+    @cached_property
+    def leaves(self) -> tuple["Shape", ...]:
         """The arrays of a tuple however nested; an array is its own only leaf."""
-        if not self.is_tuple:
-            yield self
-        for part in self.parts:
-            yield from part.leaves
+        inner = tuple([leaf for part in self.parts for leaf in part.leaves])
+        return inner if self.is_tuple else (self, *inner)
 
     def __str__(self) -> str:
         if self.is_tuple:

@@ -87,7 +87,7 @@ def _is_running(side: WindowDimension, size: int) -> bool:
 def scan(site: Site, inner: Inner) -> Work:
     """One application a step along the scanned dimension; the computation takes a whole slice at a time."""
     inputs = site.operands[: len(site.operands) - (site.instruction.integer("num_carries") or 0)]
-    shape = inputs[0].shape if inputs else next(site.instruction.shape.leaves)
+    shape = inputs[0].shape if inputs else site.instruction.shape.leaves[0]
     return _times(_applied(site, inner), shape.dims[site.instruction.dimensions[0]])
 
 
