@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from roofline.capture.session import HOOK, Window, environment, profile, runnable
+from roofline.capture.program import HOOK, Window, environment, profile, runnable
 from roofline.cli import main
 from roofline.errors import RooflineError, UsageError
 
@@ -266,7 +266,7 @@ def test_calls_of_jitted_functions_are_seen_until_nobody_watches() -> None:
     import jax
     import jax.numpy as jnp
 
-    from roofline.capture.hook.roofline_hook_calls import watch_calls
+    from roofline.capture.hook.roofline_hook_jax_calls import watch_calls
 
     twice = jax.jit(lambda x: 2 * x)
     x, seen = jnp.float32(3), list[object]()
@@ -305,7 +305,7 @@ def test_a_program_that_ends_too_early_says_why_nothing_was_recorded(
 def test_a_program_without_jax_is_an_error_of_one_line(tmp_path: Path) -> None:
     done = captured(tmp_path, sys.executable, "-c", "print('hello')")
     assert (done.returncode, done.stdout) == (1, "hello\n")
-    assert "ended without importing JAX, so nothing was recorded" in done.stderr
+    assert "ended without importing JAX or PyTorch, so nothing was recorded" in done.stderr
     assert done.stderr.count("\n") == 1
     failed = captured(tmp_path, sys.executable, "-I", "-c", "raise SystemExit(7)")
     assert failed.returncode == 7
@@ -393,7 +393,13 @@ def test_the_programs_own_path_stays_behind_the_hook() -> None:
     assert sorted(path.name for path in HOOK.glob("*.py")) == [
         "__init__.py",
         "roofline_hook.py",
-        "roofline_hook_calls.py",
+        "roofline_hook_jax.py",
+        "roofline_hook_jax_calls.py",
+        "roofline_hook_recorder.py",
+        "roofline_hook_torch.py",
+        "roofline_hook_torch_graphs.py",
+        "roofline_hook_torch_profiler.py",
+        "roofline_hook_torch_steps.py",
         "sitecustomize.py",
     ]
 

@@ -8,12 +8,19 @@ if TYPE_CHECKING:
     from .session import Capture
 
 
-def capture(folder: "str | PathLike[str] | None" = None, *, chip: "str | Machine | None" = None, name: str | None = None) -> "Capture":
+def capture(
+    folder: "str | PathLike[str] | None" = None,
+    *,
+    chip: "str | Machine | None" = None,
+    name: str | None = None,
+    framework: str | None = None,
+) -> "Capture":
     """Profile what runs inside a ``with``, into this folder or a temporary one.
 
     ``chip`` is the machine of the report, by default the device itself. ``name`` is the run's folder below ``folder/plugins/profile``, by
-    default the time; processes that give the same one are the hosts of one run.
+    default the time; processes that give the same one are the hosts of one run. ``framework`` is ``"jax"`` or ``"torch"``, by default the
+    one that is imported.
     """
     from .session import Capture
 
-    return Capture(folder, chip=chip, name=name)
+    return Capture(folder, chip=chip, name=name, framework=framework)

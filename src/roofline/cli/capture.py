@@ -1,4 +1,4 @@
-"""`roofline capture`: run a JAX program under the profiler and analyse the profile."""
+"""`roofline capture`: run a JAX or PyTorch program under the profiler and analyse the profile."""
 
 import argparse
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from ..analysis import analyze
-from ..capture.session import Profiled, Window, checked, profile
+from ..capture.program import Profiled, Window, checked, profile
 from ..folding import table_rows
 from ..render.export import op_rows, to_json
 from ..render.page.report_page import report_page
@@ -26,11 +26,13 @@ DATA = ("json", "csv", "parquet")
 def parser() -> Parser:
     made = Parser(
         "capture",
-        "Run an unmodified JAX program under JAX's profiler and analyse the profile when it ends; on TPU, GPU and CPU.\n"
-        "Works with any command that starts Python (script, python -m, console script), child processes included. Input, output,\n"
-        "exit status and signals pass through. Steps marked with jax.profiler.StepTraceAnnotation are analysed one by one.\n"
-        "Writes plugins/profile/NAME/HOST.xplane.pb (readable by TensorBoard), report.json and report.html.",
-        "roofline capture -o run --skip 2 --steps 5 -- python train.py --batch 64",
+        "Run an unmodified JAX or PyTorch program under its profiler and analyse the profile when it ends; on TPU, GPU and CPU.\n"
+        "Works with any command that starts Python (script, python -m, torchrun, console script), child processes and ranks included.\n"
+        "Input, output, exit status and signals pass through. Steps are analysed one by one: those marked with\n"
+        "jax.profiler.StepTraceAnnotation; in PyTorch optimizer steps, else calls of the model.\n"
+        "Writes plugins/profile/NAME/ with one profile a process (readable by TensorBoard), report.json and report.html.",
+        "roofline capture -o run --skip 2 --steps 5 -- python train.py --batch 64\n"
+        "  roofline capture -o run -- torchrun --nproc-per-node 8 train.py",
     )
     made.usage = "roofline capture [options] -- PROGRAM [arguments]"
     made.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="the command to run, with its arguments")
@@ -39,11 +41,15 @@ def parser() -> Parser:
     made.add_argument("--top", type=at_least(0), default=20, metavar="N", help="ops to show in the table (default 20)")
     window = made.add_argument_group("what to record (default: once a step ran without compiling)")
     window.add_argument("--from-start", action="store_true", help="record everything from the first program on, with its compilation")
-    window.add_argument("--delay", metavar="TIME", default="0 s", help="start this long after the first compilation, such as 20s")
+    window.add_argument("--delay", metavar="TIME", default="0 s", help="start this long after the first program ran, such as 20s")
     window.add_argument("--duration", metavar="TIME", help="record this long, then write the profile while the program continues")
-    window.add_argument("--skip", type=at_least(0), default=0, metavar="N", help="start after this many annotated steps")
-    window.add_argument("--steps", type=int, metavar="N", help="record this many annotated steps")
-    window.add_argument("--python", action="store_true", help="record Python calls too, to name the line in idle time (slower, larger)")
+    window.add_argument("--skip", type=at_least(0), default=0, metavar="N", help="start after this many steps")
+    window.add_argument("--steps", type=int, metavar="N", help="record this many steps (default: to the end; PyTorch: 10)")
+    window.add_argument(
+        "--python",
+        action=argparse.BooleanOptionalAction,
+        help="record Python calls too, to name modules and the line in idle time (slower, larger; default: PyTorch only)",
+    )
     limit_options(made)
     machine_options(made)
     output_options(made, figure=False)

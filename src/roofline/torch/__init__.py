@@ -26,6 +26,7 @@ from ..workload import PeakMemory, Recording, Workload
 from .arguments import tensors_in
 from .fusion import fused
 from .recorder import Recorder, Seen
+from .trace_files import handler as handler
 from .workload import ops_of
 
 EAGER = "estimate: the operators as eager PyTorch runs them, one kernel each, on tensors without data"

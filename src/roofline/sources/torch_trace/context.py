@@ -142,7 +142,7 @@ def _in_frame(outer: Context, name: str) -> Context:
 
 
 def users_line(name: str) -> str:
-    """The place of a frame of Python, if it is neither PyTorch's nor the standard library's.
+    """The place of a frame of Python, if it is neither PyTorch's, the standard library's nor that of `roofline capture`.
 
     >>> users_line("model/block.py(31): forward"), users_line("torch/nn/modules/linear.py(134): forward")
     ('model/block.py:31', '')
@@ -156,6 +156,7 @@ def users_line(name: str) -> str:
         file.startswith(("torch/", "<"))
         or "/torch/" in file
         or "/lib/python" in file
+        or short.startswith("roofline_hook")
         or ("/" not in file and short in sys.stdlib_module_names)
         or _GENERATED.fullmatch(short)
     ):

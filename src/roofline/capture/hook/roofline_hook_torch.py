@@ -1,0 +1,225 @@
+"""A profile of the PyTorch program in this process, taken without the program's help.
+
+A step ends with each step of the optimizer; without one, with each call of the outermost module, else each replay of a CUDA graph, else
+each outermost `record_function`. The first step loads kernels and makes the optimizer's state; recording begins after the next that did
+not compile, and each step in it is annotated as ``ProfilerStep#N``. Captures of CUDA graphs before that are recorded by themselves.
+"""
+
+import contextlib
+import os
+import sys
+import time
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+_BESIDE = f"{__package__}." if __package__ else ""
+if TYPE_CHECKING:
+    from .roofline_hook_recorder import OWN_PROFILE, PATIENCE, Recorder, later
+    from .roofline_hook_torch_graphs import GraphCaptures
+    from .roofline_hook_torch_profiler import Profiler
+    from .roofline_hook_torch_steps import Steps
+else:
+    _recorder = import_module(f"{_BESIDE}roofline_hook_recorder")
+    OWN_PROFILE, PATIENCE, Recorder, later = _recorder.OWN_PROFILE, _recorder.PATIENCE, _recorder.Recorder, _recorder.later
+    GraphCaptures = import_module(f"{_BESIDE}roofline_hook_torch_graphs").GraphCaptures
+    Profiler = import_module(f"{_BESIDE}roofline_hook_torch_profiler").Profiler
+    Steps = import_module(f"{_BESIDE}roofline_hook_torch_steps").Steps
+
+STEPS = 10  # recorded if nothing else is asked for: the profiler keeps all events in memory until it stops
+TRACE = "trace.json"
+# PyTorch reads these when it is imported: bytes and FLOP of the kernels that Inductor generates, and no messages of the profiler.
+VARIABLES = {"TORCHINDUCTOR_BENCHMARK_KERNEL": "1", "KINETO_LOG_LEVEL": "6"}
+WARM_UP = 20  # steps, recorded or not, after which the capture of a graph may still show that they were to warm up
+SLOWER = 1.25  # steps that take this much longer while they are recorded are worth a word
+
+
+class TorchRecorder(Recorder):
+    """One profile of a PyTorch program."""
+
+    framework, module = "PyTorch", "torch"
+
+    def __init__(self, folder: str, **settings: Any) -> None:
+        super().__init__(folder, **settings)
+        bounded = self.duration_s is not None or self.from_start
+        self.most = self.steps if self.steps is not None else None if bounded else STEPS
+        self.kind, self.what = -1, ""  # of the steps that were seen: how sure it is that they are steps, and what they are steps of
+        self.compilations, self.captures = 0, 0  # when the last step ended
+        self.step: Any = None  # the annotation of the step that is being recorded
+        self.unfinished = ""  # the name of the one that was open when recording ended
+        self.step_began_s, self.step_s = 0.0, 0.0  # of the last step that was not recorded
+        self.profiler: Any = None
+        self.torch: Any = None
+        self.graphs: Any = None
+
+    def prepare(self) -> None:
+        for name, value in VARIABLES.items():
+            os.environ.setdefault(name, value)
+
+    def watch(self, framework: Any) -> None:
+        self.torch = framework
+        self.profiler = Profiler(framework, self.python is not False)
+        self.graphs = GraphCaptures(framework, self)
+        self.profiler.watch_others(self._others_begin, self._others_end)
+        Steps(framework, self).watch()
+        if self.from_start or self.delay_s:
+            self._watch_devices()
+
+    def start(self) -> None:
+        os.makedirs(self.folder, exist_ok=True)
+        self.profiler.start()
+        if not self.delay_s:  # which is over between two steps only by chance, and on another thread
+            self._annotate()
+
+    def stop(self) -> None:
+        self.unfinished = f"ProfilerStep#{self.seen}" if self.step is not None else ""
+        self._close()
+        self.profiler.stop(os.path.join(self.folder, TRACE))
+
+    def settle(self) -> None:
+        settle(self.torch)
+
+    def discard(self) -> None:
+        self._close()
+        if self.state == "recording":
+            self.profiler.stop(None)
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(os.path.join(self.folder, TRACE))
+
+    def strength(self) -> int:
+        return int(self.kind)
+
+    def said(self) -> "dict[str, Any]":
+        rank = os.environ.get("RANK", "")
+        return {**super().said(), "unfinished": self.unfinished, "rank": int(rank) if rank.isdecimal() else None}
+
+    def remark(self) -> str:
+        """A word about how much slower the program was while it was recorded."""
+        if not self.recorded or not self.step_s or self.warming is False:
+            return ""
+        recorded_s = (self.step_began_s - self.began_s) / self.recorded
+        if recorded_s < SLOWER * self.step_s:
+            return ""
+        less = "" if self.python is False else "; --no-python slows it less"
+        return f"a step took {_shown(recorded_s)} while it was recorded, {_shown(self.step_s)} before: the host is slower{less}"
+
+    def activity(self) -> None:
+        """The program begins to do something with PyTorch."""
+        if self.ran or os.getpid() != self.process:
+            return
+        self.ran = True
+        if self.from_start:
+            self.begin()
+        elif self.delay_s:
+            later(self.delay_s, self.begin)
+
+    def boundary(self, kind: int, what: str, anew: bool = False) -> None:
+        """A step ended; ``anew`` if it is of something else than those before, and surer to be what the program is about."""
+        if os.getpid() != self.process or kind < self.kind or self.own_profile or self.graphs.capturing:
+            return
+        if kind > self.kind or anew:
+            self._found(kind, what)
+        now, compiled = time.monotonic(), self._compiled()
+        took_s, self.step_began_s = now - self.step_began_s, now
+        self.seen += 1
+        if self.state == "recording":
+            self.recorded += self.step is not None
+            self._close()
+            if self.most is not None and self.recorded >= self.most:
+                self.end()
+                return
+            self._annotate()
+        elif self.state == "waiting":
+            self._decide(compiled, took_s)
+
+    def _decide(self, compiled: bool, took_s: float) -> None:
+        """Whether recording begins now, between two steps."""
+        if self.skip:
+            if self.seen >= self.skip:
+                self.begin(settled=True)
+        elif self.warming and self.seen > 1 and not compiled:
+            begun_s = time.monotonic()
+            settle(self.torch)
+            self.step_s = took_s + time.monotonic() - begun_s
+            self.begin_warm(f"recording began after {self.what} {self.seen}, which did not compile")
+        elif self.warming and self.seen >= PATIENCE:
+            self.begin_warm(f"recording began although each of {self.seen} steps compiled")
+        self.step_began_s = time.monotonic()
+
+    def _found(self, kind: int, what: str) -> None:
+        """Steps are of another kind than it seemed: what was recorded of the others was preparation."""
+        if not self.from_start:
+            if self.kind >= 0:
+                self.restart(even_if_done=True)
+            self.seen = 0
+        self.kind, self.what = kind, what
+
+    def captured(self) -> None:
+        """The program captures a CUDA graph: what it did until then was to warm up, and it will work by replays."""
+        if self.warming:
+            self.restart(even_if_done=self.seen <= WARM_UP)
+            if self.state == "waiting":
+                self.kind, self.seen = -1, 0
+
+    def _compiled(self) -> bool:
+        """Whether anything was compiled or captured since this was last asked."""
+        before = self.compilations, self.captures
+        metrics = getattr(sys.modules.get("torch._dynamo.utils"), "compilation_time_metrics", {})
+        self.compilations, self.captures = sum(map(len, metrics.values())), self.graphs.count
+        return before != (self.compilations, self.captures)
+
+    def _annotate(self) -> None:
+        if self.kind >= 0 or self.from_start:  # else it is not known what a step is
+            self.step = self.torch.profiler.record_function(f"ProfilerStep#{self.seen}")
+            self.step.__enter__()
+
+    def _close(self) -> None:
+        if self.step is not None:
+            step, self.step = self.step, None
+            step.__exit__(None, None, None)
+
+    def _others_begin(self) -> None:
+        self.own_profile = True
+        self.own_profiles += 1
+        if self.recorded or not self.restart():  # without a step there is nothing to keep
+            self.end(OWN_PROFILE)
+        if self.state == "waiting":
+            self.notes = ["the program takes its own profile; only steps outside of it are recorded"]
+
+    def _others_end(self) -> None:
+        self.own_profile = False
+
+    def _watch_devices(self) -> None:
+        """What is recorded from the start begins when the program first uses a GPU; without any, now."""
+        version = self.torch.version
+        if not (version.cuda or getattr(version, "hip", None)):
+            self.activity()
+            return
+        cuda = self.torch.cuda
+        initialise = cuda._lazy_init
+
+        def initialised() -> Any:
+            result = initialise()
+            if cuda.is_initialized():
+                cuda._lazy_init = initialise
+                self.activity()
+            return result
+
+        cuda._lazy_init = initialised
+
+
+def settle(torch: Any) -> None:
+    """Wait until the devices that this process uses have done what they were asked; what failed there is for the program to find."""
+    for name in ("cuda", "xpu"):
+        with contextlib.suppress(Exception):
+            devices = getattr(torch, name)
+            if devices.is_initialized():
+                for number in range(devices.device_count()):
+                    if number == devices.current_device() or devices.memory_reserved(number):  # others have no context yet
+                        devices.synchronize(number)
+    with contextlib.suppress(Exception):
+        if torch.backends.mps.is_available():
+            torch.mps.synchronize()
+
+
+def _shown(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"

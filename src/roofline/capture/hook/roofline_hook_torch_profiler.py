@@ -1,0 +1,65 @@
+"""PyTorch's profiler with everything on that says what an op costs: shapes, memory, and Python calls for modules and lines."""
+
+import contextlib
+import os
+from typing import Any
+
+
+class Profiler:
+    """One profile at a time of all threads, and word of those that the program takes itself."""
+
+    def __init__(self, torch: Any, stacks: bool) -> None:
+        self.torch, self.stacks = torch, stacks
+        self.profile: Any = None
+        self.starting = False  # a profile of ours, not of the program
+
+    def start(self) -> None:
+        # CUDA graphs do not survive a profiler that lets go of the device and takes hold of it again; PyTorch sets the same for Inductor.
+        os.environ.setdefault("TEARDOWN_CUPTI", "0")
+        os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")
+        profile = self.torch.profiler.profile(**options(self.torch, self.stacks))
+        self.starting = True
+        try:
+            profile.start()
+        finally:
+            self.starting = False
+        self.profile = profile
+
+    def stop(self, path: "str | None") -> None:
+        """Stop, and write the trace if there is a path for it."""
+        profile, self.profile = self.profile, None
+        self.starting = True
+        try:
+            profile.stop()
+        finally:
+            self.starting = False
+        if path:
+            draft = f"{path}.tmp"
+            profile.export_chrome_trace(draft)
+            os.replace(draft, path)
+
+    def watch_others(self, begins: Any, ends: Any) -> None:
+        """Call ``begins`` before the program starts a profile of its own, and ``ends`` after it ended."""
+        kind = self.torch.autograd.profiler.profile
+        prepare, leave = kind._prepare_trace, kind.__exit__
+
+        def prepared(profile: Any) -> Any:
+            if not self.starting:
+                begins()
+            return prepare(profile)
+
+        def left(profile: Any, *error: Any) -> Any:
+            result = leave(profile, *error)
+            if not self.starting:
+                ends()
+            return result
+
+        kind._prepare_trace, kind.__exit__ = prepared, left
+
+
+def options(torch: Any, stacks: bool = True) -> "dict[str, Any]":
+    """The options of torch.profiler.profile that lose nothing."""
+    asked: dict[str, Any] = {"record_shapes": True, "profile_memory": True, "with_stack": stacks}
+    with contextlib.suppress(Exception):  # before PyTorch 2.7 one thread is recorded, and those of its backward pass
+        asked["experimental_config"] = torch.profiler._ExperimentalConfig(profile_all_threads=True)
+    return asked

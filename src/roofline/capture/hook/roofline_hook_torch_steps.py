@@ -1,0 +1,148 @@
+"""The steps of a PyTorch program, seen from outside: steps of optimizers, calls of modules, replays of graphs, annotations.
+
+Compiled code is traced through some of this: where `torch.compiler.is_compiling`, nothing of it is left in what is compiled.
+"""
+
+import functools
+import re
+import threading
+import weakref
+from typing import Any
+
+OTHER, REPLAY, MODULE, OPTIMIZER = range(4)  # the surer that these are the program's steps, the later
+LOST = 3  # steps of other optimizers without one of the first, after which that one is not what steps are counted by
+_NO_STEPS = re.compile(r"ProfilerStep|Optimizer\.|enumerate\(DataLoader\)")  # annotations of PyTorch's own
+
+
+class Steps:
+    """Tells a recorder where steps end."""
+
+    def __init__(self, torch: Any, recorder: Any) -> None:
+        self.torch, self.recorder = torch, recorder
+        self.inside = threading.local()  # of each thread: whether it is in a module, and in which annotations
+        self.sizes: Any = weakref.WeakKeyDictionary()  # elements of the parameters of modules
+        self.main: Any = None  # a weak reference to the module with most parameters so far
+        self.main_size = -1
+        self.optimizer: Any = None  # likewise, to the optimizer that was first
+        self.others = 0  # steps of other optimizers since
+        self.annotation = ""  # what the names of the annotations that are steps have in common
+
+    def watch(self) -> None:
+        self._watch_optimizers()
+        self._watch_modules()
+        self._watch_annotations()
+        self._watch_replays()
+
+    def _watch_optimizers(self) -> None:
+        """PyTorch has hooks after steps, but calls them inside of its annotation of the step, which would end in the next one."""
+        kind, compiling = self.torch.optim.Optimizer, self.torch.compiler.is_compiling
+        wrapped = kind.profile_hook_step
+
+        def profile_hook_step(step: Any) -> Any:
+            return stepping(wrapped(step))
+
+        def stepping(step: Any) -> Any:
+            @functools.wraps(step)
+            def stepped(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+                if compiling():
+                    return step(optimizer, *args, **kwargs)
+                self.recorder.activity()
+                result = step(optimizer, *args, **kwargs)
+                self._optimizer_stepped(optimizer)
+                return result
+
+            return stepped
+
+        kind.profile_hook_step = staticmethod(profile_hook_step)
+
+    def _optimizer_stepped(self, optimizer: Any) -> None:
+        """With several optimizers a step ends with that of one of them."""
+        first = self.optimizer() if self.optimizer else None
+        if first is None or self.others >= LOST:
+            self.optimizer, first = weakref.ref(optimizer), optimizer
+        self.others = 0 if first is optimizer else self.others + 1
+        if first is optimizer:
+            self.recorder.boundary(OPTIMIZER, "optimizer step")
+
+    def _watch_modules(self) -> None:
+        kind, compiling = self.torch.nn.Module, self.torch.compiler.is_compiling
+        steps, inside, call = self, self.inside, kind.__call__
+
+        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # the profiler knows the module by this name of the argument
+            if compiling() or getattr(inside, "module", False):
+                return call(self, *args, **kwargs)
+            steps.recorder.activity()
+            inside.module = True
+            try:
+                result = call(self, *args, **kwargs)
+            finally:
+                inside.module = False
+            steps._module_called(self)
+            return result
+
+        kind.__call__ = __call__
+
+    def _module_called(self, module: Any) -> None:
+        """Of several modules, the one with most parameters is what steps are calls of: others are transforms, losses, parts."""
+        size = self._size(module)
+        main = self.main() if self.main else None
+        anew = size > self.main_size
+        if anew or (main is None and size == self.main_size):
+            self.main, self.main_size, main = weakref.ref(module), size, module
+        if main is module:
+            self.recorder.boundary(MODULE if size else OTHER, f"call of {type(module).__name__}", anew)
+
+    def _size(self, module: Any) -> int:
+        known = self.sizes.get(module)
+        if known is None:
+            try:
+                known = sum(weight.numel() for weight in module.parameters())
+            except Exception:  # lazy modules have parameters without a size
+                return 0
+            self.sizes[module] = known
+        return int(known)
+
+    def _watch_annotations(self) -> None:
+        kind = self.torch.profiler.record_function
+        enter, leave, script = kind.__enter__, kind.__exit__, self.torch.jit.script
+
+        def entered(annotation: Any) -> Any:
+            if not getattr(self.inside, "annotation", None) and not _NO_STEPS.match(annotation.name):
+                self.inside.annotation = annotation
+                self.recorder.activity()
+            return enter(annotation)
+
+        def left(annotation: Any, *error: Any) -> Any:
+            name, outermost = annotation.name, getattr(self.inside, "annotation", None) is annotation
+            result = leave(annotation, *error)
+            if outermost:
+                self.inside.annotation = None
+                self._annotation_left(name)
+            return result
+
+        def scripted(*args: Any, **kwargs: Any) -> Any:
+            kind.__enter__, kind.__exit__ = enter, leave  # TorchScript compiles these from their source
+            return script(*args, **kwargs)
+
+        kind.__enter__, kind.__exit__, self.torch.jit.script = entered, left, scripted
+
+    def _annotation_left(self, name: str) -> None:
+        """Of annotations with several names, the first name is what steps are counted by."""
+        family = re.sub(r"\d+", "", name)
+        self.annotation = self.annotation or family
+        if family == self.annotation:
+            self.recorder.boundary(OTHER, f"annotation {name}")
+
+    def _watch_replays(self) -> None:
+        kind = getattr(self.torch.cuda, "CUDAGraph", None)
+        if kind is None:
+            return
+        replay = kind.replay
+
+        def replayed(graph: Any) -> Any:
+            result = replay(graph)
+            if not getattr(self.inside, "module", False):
+                self.recorder.boundary(REPLAY, "replay of a graph")
+            return result
+
+        kind.replay = replayed

@@ -1,0 +1,153 @@
+"""A program, unchanged, run under the profiler of its framework: `roofline capture`.
+
+Every Python that the command starts finds a hook on its path (`hook`), which records once the program has warmed up.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from msgspec import Struct
+
+from ..errors import RooflineError, UsageError
+from .hook import roofline_hook as hook
+from .run_folder import collect, staging_folder
+from .why_nothing import why_nothing
+
+HOOK = Path(hook.__file__).parent
+_FORWARDED = ("SIGTERM", "SIGHUP")
+
+
+class Window(Struct, frozen=True, kw_only=True):
+    """The part of a program to record: from the first step after one that ran without compiling, or ``from_start`` from the first program,
+    or from ``delay_s`` after it, or after ``skip`` steps; for ``duration_s``, or ``steps`` steps, or (JAX) to the end and (PyTorch) for ten
+    steps. ``python`` is whether calls of Python functions are recorded too: by default for PyTorch, which has modules by them."""
+
+    delay_s: float = 0.0
+    duration_s: float | None = None
+    skip: int = 0
+    steps: int | None = None
+    from_start: bool = False
+    python: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.delay_s and (self.skip or self.steps):
+            raise UsageError("--delay and --skip exclude each other; leave one out")
+        if self.from_start and (self.delay_s or self.skip):
+            raise UsageError("--from-start excludes --delay and --skip; leave one out")
+        if self.skip < 0 or (self.steps is not None and self.steps < 1):
+            raise UsageError("steps to skip must be 0 or more, steps to record 1 or more")
+
+
+class Profiled(Struct, frozen=True, kw_only=True):
+    """What running a program gave: its exit status, the folder with its profiles, and what there is to tell."""
+
+    status: int
+    folder: Path
+    files: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
+    missing: str = ""
+
+
+def profile(
+    command: Sequence[str], folder: Path, *, window: Window | None = None, name: str | None = None, stdout: IO[Any] | int | None = None
+) -> Profiled:
+    """Run a program, unchanged, with the profiler of its framework on, and wait for its end.
+
+    Processes of a process are recorded too. Standard streams, exit status and signals are the program's own.
+    """
+    staging = staging_folder(folder)
+    asked = window or Window()
+    settings = {
+        "folder": str(staging.resolve()),
+        "delay_s": asked.delay_s,
+        "duration_s": asked.duration_s,
+        "skip": asked.skip,
+        "steps": asked.steps,
+        "from_start": asked.from_start,
+        "python": asked.python,
+    }
+    try:
+        status = _run(runnable(command), environment(os.environ, settings), stdout)
+        said = [json.loads(file.read_text("utf-8")) for file in sorted(staging.glob("*/status.json"))]
+        run, files = collect(staging, folder, name)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    notes = tuple(dict.fromkeys(note for one in said for note in one["notes"]))
+    missing = "" if files else why_nothing(command, status, said, delayed=bool(asked.delay_s), skipping=bool(asked.skip))
+    return Profiled(status=status, folder=run, files=files, notes=notes, missing=missing)
+
+
+def runnable(command: Sequence[str]) -> list[str]:
+    """The command as the system runs it: a Python file that is not a program itself is run by this Python."""
+    if not command:
+        raise UsageError("no program given; example: roofline capture -o run -- python train.py")
+    first = command[0]
+    if first.endswith(".py") and Path(first).is_file() and not os.access(first, os.X_OK):
+        return [sys.executable, *command]
+    if shutil.which(first) is None:
+        raise UsageError(f"{first!r} not found; give the command as you would run it: roofline capture -o run -- python train.py")
+    return list(command)
+
+
+def environment(outer: Mapping[str, str], settings: Mapping[str, object]) -> dict[str, str]:
+    """The program's environment: the outer one, the hook first on Python's path, and what the hook shall do."""
+    path = os.pathsep.join(filter(None, (str(HOOK), outer.get("PYTHONPATH"))))
+    return {**outer, "PYTHONPATH": path, hook.SETTINGS: json.dumps(settings)}
+
+
+def _run(command: Sequence[str], variables: Mapping[str, str], stdout: IO[Any] | int | None) -> int:
+    with _passed_on() as started:
+        try:
+            process = subprocess.Popen(command, env=dict(variables), stdout=stdout)
+        except OSError as error:
+            raise UsageError(f"{command[0]}: cannot run: {error.strerror}") from None
+        started(process)
+        status = process.wait()
+    return status if status >= 0 else 128 - status  # as shells say "killed by signal n"
+
+
+@contextmanager
+def _passed_on() -> Iterator[Callable[["subprocess.Popen[bytes]"], None]]:
+    """While the program runs: an interrupt from the keyboard is for it alone (it has it too), and orders to stop are passed on to it.
+
+    Call what this yields with the program once it runs: what came before that is passed on then.
+    """
+    running: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
+
+    def forward(number: int, frame: object) -> None:
+        if not running:
+            early.append(number)
+        elif number != signal.SIGINT:
+            running[0].send_signal(number)
+
+    def started(process: "subprocess.Popen[bytes]") -> None:
+        running.append(process)
+        for number in early:
+            process.send_signal(number)
+
+    numbers = [getattr(signal, name) for name in ("SIGINT", *_FORWARDED) if hasattr(signal, name)]
+    try:
+        before = {number: signal.signal(number, forward) for number in numbers}
+    except ValueError:  # not in the main thread, which alone has signals
+        before = {}
+    try:
+        yield started
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def checked(profiled: Profiled) -> Profiled:
+    """The same, or an error that says why there is no profile."""
+    if profiled.missing:
+        raise RooflineError(profiled.missing)
+    return profiled

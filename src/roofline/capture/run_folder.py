@@ -1,0 +1,80 @@
+"""Where captures are: ``FOLDER/plugins/profile/RUN``, one file a process, where TensorBoard looks for profiles of JAX and PyTorch."""
+
+import json
+import re
+import tempfile
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from ..sources.torch_trace.capture_files import FOLDER as CAPTURE_TRACES
+from ..torch.trace_files import PROFILES, pack, trace_name, worker_name
+from .hook.roofline_hook_torch import TRACE
+
+XPLANE = ".xplane.pb"
+_WORK = re.compile(rb'"cat": *"(?:cpu_op|kernel|gpu_mem)')
+
+
+def collect(staging: Path, folder: Path, name: str | None = None) -> tuple[Path, tuple[Path, ...]]:
+    """Move the profiles of all processes into one run folder, none over another; the folder and its new files."""
+    run = folder / PROFILES / (name or _unused_time(folder / PROFILES))
+    files = []
+    for file in sorted(staging.rglob(f"*{XPLANE}")):
+        run.mkdir(parents=True, exist_ok=True)
+        files.append(_moved(file, run))
+    for file in sorted(staging.glob(f"*/{TRACE}")):
+        said = json.loads((file.parent / "status.json").read_text("utf-8"))
+        if said["recorded"] or _has_work(file):
+            run.mkdir(parents=True, exist_ok=True)
+            files.append(_packed(file, run, said))
+    return run, tuple(files)
+
+
+def _has_work(file: Path) -> bool:
+    """Whether there is an op or a kernel in a trace: a program may end when its recording has just begun."""
+    with file.open("rb") as lines:
+        return any(_WORK.search(line) for line in lines)
+
+
+def _moved(file: Path, run: Path) -> Path:
+    """A profile of JAX in its run folder; processes of one host are numbered, also when several captures share the folder."""
+    host = file.name.removesuffix(XPLANE)
+    number = 1
+    while True:
+        target = run / (f"{host}{XPLANE}" if number == 1 else f"{host}.{number}{XPLANE}")
+        try:
+            target.touch(exist_ok=False)  # the name is taken from here on
+        except FileExistsError:
+            number += 1
+            continue
+        return file.replace(target)
+
+
+def _packed(file: Path, run: Path, said: Mapping[str, Any]) -> Path:
+    """A trace of PyTorch in its run folder, with what was recorded of the capture of its graphs in a folder beside it."""
+    worker = worker_name(said["rank"], int(file.parent.name.partition("-")[0]))
+    for capture in sorted((file.parent / CAPTURE_TRACES).glob("*.json")):
+        (run / CAPTURE_TRACES).mkdir(exist_ok=True)
+        pack(capture, run / CAPTURE_TRACES / f"{worker}.{capture.stem}.json.gz")
+    return pack(file, run / trace_name(worker), said["unfinished"])
+
+
+def _unused_time(runs: Path) -> str:
+    """The time as JAX names runs after it, with a number behind it when that name is taken."""
+    now = datetime.now().strftime("%Y_%m_%d_%H_%M_%S")
+    number, name = 1, now
+    while (runs / name).exists():
+        number += 1
+        name = f"{now}_{number}"
+    return name
+
+
+def staging_folder(folder: Path) -> Path:
+    """A folder for profiles that are not complete, on the file system that they will stay on."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=".capture-", dir=folder))
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot write the profile: {error.strerror}") from None
