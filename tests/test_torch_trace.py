@@ -13,6 +13,7 @@ from roofline.report import OpInfo, Report
 from roofline.sources import find, read
 from roofline.sources.packing import pack, unpack
 from roofline.sources.torch_trace import chunks
+from roofline.sources.torch_trace.capture_files import capture_files
 from roofline.sources.torch_trace.recording import read_part
 from roofline.workload import Recording
 from torch_writer import BACKWARD, TorchTrace, training
@@ -493,6 +494,30 @@ def test_captures_of_graphs_may_lie_beside_the_trace(tmp_path: Path) -> None:
         assert {op.name: op.count for op in report.ops} == {"aten::mm": 2, "aten::relu": 2}
         assert report.coverage.priced_s == report.coverage.busy_s
         assert "captures of graphs are from graphs.json.gz" in report.input.notes
+
+
+def test_each_process_of_a_run_has_captures_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "capture_traces").mkdir()
+    trace = graph_trace(captured=False).write(tmp_path / "host_rank0.1700000000000.pt.trace.json")
+    capture = graph_trace(captured=True)
+    capture.events = [event for event in capture.events if event["ts"] < 100]
+    for number in range(12):  # of another rank, and more than are read of an unknown one
+        capture.write(tmp_path / "capture_traces" / f"host_rank00.{number:04d}.json")
+    for number in (1, 2):
+        capture.write(tmp_path / "capture_traces" / f"host_rank0.{number:04d}.json.gz")
+    assert [file.name for file in capture_files(trace)] == ["host_rank0.0001.json.gz", "host_rank0.0002.json.gz"]
+    report = analyze(trace)
+    assert {op.name for op in report.ops} == {"aten::mm", "aten::relu"}
+    assert "captures of graphs are from host_rank0.0001.json.gz and 1 more beside it" in report.input.notes
+
+
+def test_what_compiled_code_does_before_its_kernels_is_no_work_of_a_cpu(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    trace.op("TorchDynamo Cache Lookup", 0, 50, [])
+    trace.op("Torch-Compiled Region: 0/0", 60, 50, [])
+    trace.op("Pregraph bytecode", 61, 10, [])
+    trace.op("aten::mm", 80, 20, [(8, 4), (4, 2)])
+    assert [op.name for op in analyze(trace.write(tmp_path / "t.json"), "h200").ops] == ["aten::mm"]
 
 
 def test_captures_of_another_rank_do_not_count(tmp_path: Path) -> None:

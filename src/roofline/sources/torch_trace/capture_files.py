@@ -1,13 +1,17 @@
 """Recordings of graph captures beside a trace: servers capture their graphs at start, long before the steps that are profiled.
 
 A file with ``capture`` in its name beside the trace, or any in a folder ``capture_traces`` there, may have the captures of its replays.
+`roofline capture` names them after the process, as it does the trace, and numbers them in order.
 """
 
+import re
 from pathlib import Path
 
 FOLDER, WORD = "capture_traces", "capture"
 MOST_FILES = 8
+MOST_OF_ONE_PROCESS = 64
 _NAMES = (".json", ".json.gz")
+_STAMP = re.compile(r"\.\d+\.pt\.trace\.json(\.gz)?$")
 
 
 def is_capture(file: Path) -> bool:
@@ -22,4 +26,7 @@ def capture_files(path: Path | str) -> list[Path]:
         return []
     beside = [file for file in sorted(trace.parent.iterdir()) if WORD in file.name and file.is_file()]
     inside = sorted((trace.parent / FOLDER).iterdir()) if (trace.parent / FOLDER).is_dir() else []
-    return [file for file in (*beside, *inside) if file.name.endswith(_NAMES)][:MOST_FILES]
+    found = [file for file in (*beside, *inside) if file.name.endswith(_NAMES)]
+    process = _STAMP.sub("", trace.name)
+    of_it = [file for file in found if file.name.startswith(f"{process}.")]
+    return of_it[:MOST_OF_ONE_PROCESS] or found[:MOST_FILES]

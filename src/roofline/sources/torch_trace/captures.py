@@ -9,7 +9,7 @@ from .reading import Trace, read_trace
 
 def with_captures(trace: Trace, files: list[Path]) -> list[str]:
     """Adds the captures of the same rank to a trace; what is to be said about it."""
-    notes = []
+    notes, used = [], []
     for file in files:
         try:
             other = read_trace(file)
@@ -19,5 +19,7 @@ def with_captures(trace: Trace, files: list[Path]) -> list[str]:
         ranks = rank_of(trace.head), rank_of(other.head)
         if None in ranks or ranks[0] == ranks[1]:
             trace.columns.absorb(other.columns)
-            notes.append(f"captures of graphs are from {file.name}")
+            used.append(file.name)
+    if used:
+        notes.append(f"captures of graphs are from {used[0]}" + (f" and {len(used) - 1} more beside it" if len(used) > 1 else ""))
     return notes

@@ -14,6 +14,7 @@ _NO_WORK = re.compile(
     r"|expand|expand_as|slice|select|narrow|unsqueeze_?|squeeze_?|detach_?|unbind|split\w*|chunk|item|_local_scalar_dense|is_nonzero|to|lift_fresh"
     r"|size|stride|result_type|can_cast|_has_\w*|unfold|movedim|flatten|contiguous|linear|matmul)"
     r"|detach_?|autograd::.*|\w+Backward\d*|torch::autograd::.*|ProfilerStep.*|Optimizer\..*|record_param_comms|enumerate\(.*"
+    r"|TorchDynamo .*|Pregraph bytecode|AOTDispatcher .*|Torch-Compiled Region.*|CompiledFunction\w*|## Call .*"
 )
 
 
