@@ -1,14 +1,19 @@
 """Idle time has a reason: what the host did until it launched the next work."""
 
+from array import array
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from roofline.analysis import analyze
 from roofline.sources import idle
+from roofline.sources.xspace.idle import stacks
+from roofline.sources.xspace.scan import RowsOf, open_bytes, read_rows
 from roofline.workload import IdleReason
 from xspace_profiles import MICROSECOND, annotation, gpu, host, kernel, launch, recorded
-from xspace_writer import Event, Plane
+from xspace_writer import Event, Line, Plane, space
 
 US = MICROSECOND
 RUN = "PjRtCApiLoadedExecutable::Execute"
@@ -178,6 +183,27 @@ def test_a_gap_counts_for_the_step_it_began_in_and_devices_are_averaged(tmp_path
     assert [(share.key, share.count, share.time_s) for share in found.by_step] == [(0, 2, pytest.approx(200e-6))]
     (shown,) = analyze(recording).idle
     assert (shown.reason, shown.time_s, shown.gaps, shown.by_step[0].time_s) == ("input", pytest.approx(100e-6), 2, pytest.approx(100e-6))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30), st.integers(0, 3)), max_size=12),
+    st.sets(st.integers(0, 100), min_size=1, max_size=12),
+)
+def test_a_thread_is_in_the_events_that_have_begun_and_not_ended(spans: list[tuple[int, int, int]], instants: set[int]) -> None:
+    """In the order in which they began, the longest first, whether or not they lie in one another."""
+    spans.sort(key=lambda span: (span[0], -span[1]))
+    at = array("q", sorted(instants))
+    with open_bytes(
+        space([Plane("p", [Line("thread", [Event(f"e{name}", start, time) for start, time, name in spans])])]), "toy"
+    ) as opened:
+        (plane,) = opened.planes
+        (rows,) = read_rows(opened, [RowsOf(line=plane.lines[0], at=at)])
+        names, run = plane.event_names, next((id for id, name in plane.event_names.items() if name == "e0"), 0)
+        found = stacks(rows, at, {run})
+    for instant in at:
+        inside = [(start, f"e{name}") for start, time, name in spans if start <= instant < start + time]
+        assert [names[id] for id in found.open.get(instant, ())] == [name for _, name in inside]
+        assert found.running.get(instant) == next((start for start, name in inside if name == "e0"), None)
 
 
 def test_many_short_gaps_are_looked_at_in_part_and_counted_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from array import array
 from collections import Counter
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -275,6 +276,26 @@ def test_the_union_of_lines_is_the_union_of_their_intervals(lines: list[list[tup
         tables = read_totals(opened, [TotalsOf(line=line, intervals=True) for line in opened.planes[0].lines])
     merged, length = scan.union(table.intervals for table in tables)
     assert length == union_length([interval for line in lines for interval in line]) == sum(merged[1::2]) - sum(merged[0::2])
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 30), st.integers(1, 5)), max_size=60), st.lists(st.integers(0, 1000), max_size=4), st.integers(1, 20)
+)
+def test_gaps_stand_for_all_of_the_time_between_intervals(stretches: list[tuple[int, int]], edges: list[int], most: int) -> None:
+    """Long ones for themselves, short ones together until they are as long, or until an edge."""
+    ends = list(accumulate(time for stretch in stretches for time in stretch))  # of a gap, of work, of a gap, …
+    between = dict(zip(ends[1::2], ends[2::2], strict=False))
+    idle = sum(end - begin for begin, end in between.items())
+    found = scan.gaps(memoryview(array("q", ends)), sorted(edges), most)
+    assert (sum(weight for _, _, weight, _, _ in found), sum(count for *_, count, _ in found)) == (idle, len(between))
+    assert len(found) <= 2 * most + len(edges) + 1
+    least = max(idle // most, 1)
+    for begin, end, weight, count, since in found:
+        assert between[begin] == end
+        mine = [(first, last) for first, last in between.items() if since <= first <= begin and (count == 1 or last - first < least)]
+        assert (sum(last - first for first, last in mine), len(mine)) == (weight, count)
+        assert weight < 2 * least or count == 1
+        assert not any(since < edge <= begin for edge in edges)
 
 
 def test_too_many_stats_at_once_are_refused() -> None:

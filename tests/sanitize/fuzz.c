@@ -185,11 +185,23 @@ static void run_parts(xs_totals *first, const xs_index *index, size_t line, uint
     }
 }
 
+static void run_gaps(const xs_list *intervals) {
+    xs_list gaps = {0}, edges = {0};
+    int64_t edge = 0, count = 0;
+    for (uint64_t i = roll(4); i; edge += (int64_t)roll((uint64_t)1 << 40), i--) xs_push(&edges, edge);
+    if (!xs_gaps(intervals->data, intervals->count, edges.data, edges.count, 1 + (int64_t)roll(1000), &gaps)) abort();
+    for (size_t i = 0; i < gaps.count; i++) count += XS_AT(gaps, xs_gap, i).count;
+    if (count + 1 != (int64_t)(intervals->count ? intervals->count : 1)) abort();
+    xs_list_free(&gaps);
+    xs_list_free(&edges);
+}
+
 static void run_totals(const xs_index *index, size_t line) {
     uint64_t options = seed;
     xs_totals *totals = new_totals(index, line);
     while (xs_totals_run(totals, 1 + roll(4096))) continue;
     if (totals->totals.count != xs_set_count(&totals->key_set) || totals->cells.count != xs_set_count(&totals->cell_set)) abort();
+    run_gaps(&totals->intervals.intervals);
     uint64_t whole = digest_totals(totals);
     digest = xs_mix(digest, whole);
     free_totals(totals);

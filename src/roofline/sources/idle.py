@@ -9,7 +9,6 @@ to say (`Threads`).
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import inf
 from typing import Protocol
 
 from msgspec import Struct, field
@@ -17,6 +16,8 @@ from msgspec import Struct, field
 from ..units import parse
 from .host_activity import INSIDE, LOADING, Activity
 from .parts import Extent, IdleKey, IdleTally, Mark, Pause, Subject
+from .xspace.scan import gaps
+from .xspace.tables import Integers
 
 MOST_LOOKS = 1_000  # gaps looked at one by one; shorter ones go with the next
 MOST_SAMPLES, SAMPLES_IN_ALL = 20, 2_000  # instants in one gap, and in all of them but for one each
@@ -76,10 +77,15 @@ class Threads(Protocol):
 
 
 class Idle(Struct):
-    """Why a device was idle: in all by reason, and when."""
+    """Why a device was idle: in all by reason, and what each sample of each gap said."""
 
     reasons: Reasons = field(default_factory=dict)
-    pauses: list[Pause] = field(default_factory=list)
+    said: list[tuple[Gap, list[IdleKey]]] = field(default_factory=list)
+
+    @property
+    def pauses(self) -> list[Pause]:
+        """When it was idle for which reason."""
+        return [pause for gap, said in self.said for pause in _pauses(gap, said)]
 
 
 def source_files(subjects: Iterable[Subject]) -> set[str]:
@@ -88,38 +94,20 @@ def source_files(subjects: Iterable[Subject]) -> set[str]:
     return {file.rpartition("/")[2] for file in files if file and not any(part in file for part in _INSTALLED)}
 
 
-def gaps_between(busy: Sequence[int], steps: Mapping[Mark, Extent]) -> list[Gap]:
+def gaps_between(busy: Integers, steps: Mapping[Mark, Extent]) -> list[Gap]:
     """The gaps of a device that was busy then (begin, end, begin, end, …): long ones for themselves, of short ones one for several.
 
     Between them they stand for all of the idle time.
     """
-    ends, begins = busy[1:-1:2], busy[2::2]
-    idle = sum(begins) - sum(ends)
-    least = max(idle // MOST_LOOKS, 1)
     marks = _Marks(steps)
-    found = list[Gap]()
-    short: Gap | None = None
-    mark, until = marks.at(ends[0]) if ends else (None, 0)
-    for begin, end in zip(ends, begins, strict=True):
-        if begin >= until:
-            mark, until = marks.at(begin)
-        if end - begin >= least:
-            found.append(Gap(begin, end, end - begin, 1, mark, begin))
-            continue
-        if short is not None and (short.mark != mark or short.weight >= least):
-            found.append(short)
-            short = None
-        if short is None:
-            short = Gap(begin, end, end - begin, 1, mark, begin)
-        else:
-            short.begin, short.end = begin, end
-            short.weight += end - begin
-            short.count += 1
-    if short is not None:
-        found.append(short)
+    found = [
+        Gap(begin, end, weight, count, marks.at(since), since) for begin, end, weight, count, since in gaps(busy, marks.edges, MOST_LOOKS)
+    ]
+    idle = sum(gap.weight for gap in found)
     for gap in found:
-        count = min(MOST_SAMPLES, max(1, gap.length * SAMPLES_IN_ALL // max(idle, 1)))
-        gap.samples = [gap.begin + gap.length * (2 * place + 1) // (2 * count) for place in range(count)]
+        length = gap.end - gap.begin
+        count = min(MOST_SAMPLES, max(1, length * SAMPLES_IN_ALL // max(idle, 1)))
+        gap.samples = [gap.begin + length * odd // (2 * count) for odd in range(1, 2 * count, 2)]
     return found
 
 
@@ -127,26 +115,19 @@ class _Marks:
     """Which step of a device an instant falls into: each lasts until the next begins, the last until its own work ends."""
 
     def __init__(self, steps: Mapping[Mark, Extent]) -> None:
-        self._steps = sorted((extent.begin_ps, extent.end_ps, mark) for mark, extent in steps.items())
-        self._begins = [begin for begin, _, _ in self._steps]
+        ordered = sorted((extent.begin_ps, extent.end_ps, mark) for mark, extent in steps.items())
+        self.edges = [begin for begin, _, _ in ordered] + [end for _, end, _ in ordered[-1:]]
+        self._marks = [None, *(mark for _, _, mark in ordered), None]
 
-    def at(self, instant: int) -> tuple[Mark | None, float]:
-        """The step, and until when the answer is the same."""
-        place = bisect_right(self._begins, instant) - 1
-        last = place + 1 == len(self._steps)
-        if place < 0:
-            return None, inf if last else self._begins[0]
-        _, end, mark = self._steps[place]
-        if last:
-            return (None, inf) if instant >= end else (mark, end)
-        return mark, self._begins[place + 1]
+    def at(self, instant: int) -> Mark | None:
+        return self._marks[bisect_right(self.edges, instant)]
 
 
 def unexplained(gaps: Iterable[Gap]) -> Idle:
     idle, unknown = Idle(), IdleKey("unknown", "")
     for gap in gaps:
         _add(idle.reasons, unknown, gap, gap.weight)
-        idle.pauses.append(Pause(gap.since, gap.end, gap.weight, unknown))
+        idle.said.append((gap, [unknown]))
     return idle
 
 
@@ -164,7 +145,7 @@ def explained(gaps: Sequence[Gap], threads: Threads, *, several: bool) -> Idle:
     idle = Idle()
     for gap in gaps:
         said = _said(gap, threads, several=several)
-        shares = Counter(said).most_common()
+        shares = [(said[0], len(said))] if _alike(said) else Counter(said).most_common()
         left = gap.weight
         for key, samples in shares:
             time_ps = gap.weight * samples // len(said)
@@ -176,7 +157,7 @@ def explained(gaps: Sequence[Gap], threads: Threads, *, several: bool) -> Idle:
         first.time_ps += left
         if gap.mark is not None:
             first.steps[gap.mark] = (first.steps[gap.mark][0], first.steps[gap.mark][1] + left)
-        idle.pauses += _pauses(gap, said)
+        idle.said.append((gap, said))
     return idle
 
 
@@ -198,13 +179,18 @@ def _said(gap: Gap, threads: Threads, *, several: bool) -> list[IdleKey]:
     """The reason that each sample of a gap speaks for; one that few samples have counts as that of the most."""
     seen = [_seen(gap, threads, instant) for instant in gap.samples]
     waited = _waited(gap, threads, seen)
-    kinds = [_kind(gap, one, waited, threads, several=several) for one in seen]
-    if len(set(kinds)) == 1:
+    first = _kind(gap, seen[0], waited, threads, several=several)
+    kinds = [first] * len(seen) if _alike(seen) else [_kind(gap, one, waited, threads, several=several) for one in seen]
+    if _alike(kinds):
         return [_key(kinds[0], gap, seen, waited, threads)] * len(kinds)
     counted = Counter(kinds).most_common()
     kept = [kind for kind, count in counted if count >= LEAST_SHARE * len(kinds)] or [counted[0][0]]
     keys = {kind: _key(kind, gap, [one for one, own in zip(seen, kinds, strict=True) if own == kind], waited, threads) for kind in kept}
     return [keys.get(kind, keys[kept[0]]) for kind in kinds]
+
+
+def _alike(values: Sequence[object]) -> bool:
+    return values.count(values[0]) == len(values)
 
 
 def _waited(gap: Gap, threads: Threads, seen: Sequence[Activity]) -> Activity:
@@ -228,7 +214,8 @@ def _is_silent(one: Activity) -> bool:
 
 def _seen(gap: Gap, threads: Threads, instant: int) -> Activity:
     """What kept the device waiting at an instant: what the launching thread did, in the user's function on the driving thread."""
-    own, driver = threads.at(gap.line, instant), threads.at(threads.driver, instant)
+    own = threads.at(gap.line, instant)
+    driver = own if gap.line == threads.driver else threads.at(threads.driver, instant)
     if not own.kind or (driver.kind == "compile" and own.kind != "compile"):
         return driver
     if own.location or not driver.location:

@@ -189,8 +189,30 @@ static PyObject *merge(PyObject *module, PyObject *buffers) {
     return column ? Py_BuildValue("(NL)", column, (long long)length) : NULL;
 }
 
+/* gaps(intervals, edges, most) -> begin, end, weight, count, since of each gap, one after the other */
+static PyObject *gaps(PyObject *module, PyObject *arguments) {
+    PyObject *intervals, *edges, *column = NULL;
+    xs_list busy = {0}, between = {0}, found = {0};
+    long long most;
+    if (!PyArg_ParseTuple(arguments, "OOL", &intervals, &edges, &most)) return NULL;
+    if (most < 1) return PyErr_Format(PyExc_ValueError, "most must be 1 or more");
+    if (xs_integers(intervals, &busy) && xs_integers(edges, &between)) {
+        bool room;
+        Py_BEGIN_ALLOW_THREADS
+        room = xs_gaps(busy.data, busy.count / 2, between.data, between.count, most, &found);
+        Py_END_ALLOW_THREADS
+        found.count *= sizeof(xs_gap) / sizeof(int64_t);
+        column = room ? xs_column_take(PyModule_GetState(module), &found, 'q') : PyErr_NoMemory();
+    }
+    xs_list_free(&busy);
+    xs_list_free(&between);
+    xs_list_free(&found);
+    return column;
+}
+
 static PyMethodDef functions[] = {
     {"merge", merge, METH_O, "merge(buffers) -> (intervals, length): the union of intervals written as begin, end, begin, end."},
+    {"gaps", gaps, METH_VARARGS, "gaps(intervals, edges, most) -> gaps: begin, end, weight, count, since, begin, …; short ones together."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -20,7 +20,10 @@ class _OnLine(Struct):
 
     def add(self, self_ps: int, first_ps: int, last_ps: int) -> None:
         self.self_ps += self_ps
-        self.begin_ps, self.end_ps = min(self.begin_ps, first_ps), max(self.end_ps, last_ps)
+        if first_ps < self.begin_ps:
+            self.begin_ps = first_ps
+        if last_ps > self.end_ps:
+            self.end_ps = last_ps
 
 
 def extents(tables: Sequence[Totals], mark_of: Callable[[int], Mark], complete: Collection[Mark]) -> dict[Mark, Extent]:

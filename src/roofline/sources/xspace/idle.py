@@ -3,9 +3,9 @@
 import re
 from array import array
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
+from itertools import compress
 
 from msgspec import Struct, field
 
@@ -14,6 +14,7 @@ from ..idle import Gap, Idle, explained, gaps_between, unexplained
 from ..parts import Extent, Mark
 from .scan import Line, Plane, Rows, RowsOf, Space, read_rows
 from .steps import HOST_PLANE, Host
+from .tables import Integers
 
 LAUNCH, _COPIED = "correlation_id", "memcpy_details"
 _SIZE = re.compile(r"\b(?:size|num_bytes):(\d+)")
@@ -25,7 +26,7 @@ class IdleDevice(Struct, kw_only=True):
     ``launch`` is the stat of events on its streams that says as what the host launched them.
     """
 
-    busy: Sequence[int]
+    busy: Integers
     steps: Mapping[Mark, Extent] = field(default_factory=dict)
     streams: Sequence[Line] = ()
     users: Collection[str] = ()
@@ -72,22 +73,27 @@ def _neighbours(space: Space, device: IdleDevice, gaps: Sequence[Gap], launches:
     copies: dict[int, tuple[str, int]] = {}
     ends = {gap.end for gap in gaps}
     for rows in read_rows(space, [RowsOf(line=line, stats=(device.launch, _COPIED), at=at) for line in device.streams]):
-        names = space.plane_of(rows.line).event_names
-        for row, (start, duration) in enumerate(zip(rows.start_ps, rows.duration_ps, strict=True)):
-            id, said = rows.stats[device.launch][row], rows.stats[_COPIED][row]
-            if start in ends and isinstance(id, int):
-                after[start] = id
-            name = names.get(rows.metadata_id[row], "")
-            towards = "in" if "H2D" in name else "out" if "D2H" in name else ""
-            size = _SIZE.search(str(said)) if said and towards else None
-            if size:
-                for instant in (start, start + duration):
-                    copies[instant] = max(copies.get(instant, ("", 0)), (towards, int(size[1])), key=lambda copy: copy[1])
+        launch = rows.stats[device.launch]
+        after.update((start, id) for row, start in enumerate(rows.start_ps) if start in ends and isinstance(id := launch[row], int))
+        _add_copies(space.plane_of(rows.line), rows, copies)
     found = launches.find(set(after.values()))
     for gap in gaps:
         if (id := after.get(gap.end)) in found:
             gap.launched, gap.line, gap.before = found[id]
-        gap.copy = max(copies.get(gap.begin, ("", 0)), copies.get(gap.end, ("", 0)), key=lambda copy: copy[1])
+        if copies:
+            gap.copy = max(copies.get(gap.begin, ("", 0)), copies.get(gap.end, ("", 0)), key=lambda copy: copy[1])
+
+
+def _add_copies(plane: Plane, rows: Rows, copies: dict[int, tuple[str, int]]) -> None:
+    """Adds the copies to or from the host, as a direction and bytes, by when they begin and when they end; of several the largest."""
+    said = rows.stats[_COPIED]
+    for row in compress(range(len(rows)), said.kinds):
+        name = plane.event_names.get(rows.metadata_id[row], "")
+        towards = "in" if "H2D" in name else "out" if "D2H" in name else ""
+        size = _SIZE.search(str(said[row])) if towards else None
+        if size:
+            for instant in (rows.start_ps[row], rows.start_ps[row] + rows.duration_ps[row]):
+                copies[instant] = max(copies.get(instant, ("", 0)), (towards, int(size[1])), key=lambda copy: copy[1])
 
 
 class _Threads:
@@ -98,24 +104,22 @@ class _Threads:
         self.with_frames = "roofline capture --python"
         self.changed: Callable[[str], str] = lambda function: ""
         self._known: dict[tuple[int, ...], Activity] = {}
-        self._stacks: dict[int, dict[int, tuple[int, ...]]] = {}
-        self._running: dict[int, dict[int, int]] = {}
-        runs = {id for id, name in self.names.items() if RUNS.search(name) and "ecut" in name}
+        self._runs = {id for id, name in self.names.items() if RUNS.search(name) and "ecut" in name}
         instants = {instant for gap in gaps for instant in (gap.begin, *gap.samples)}
         instants |= {gap.launched for gap in gaps if gap.launched is not None}
-        at = array("q", sorted(instants))
-        said = Counter[int]()
-        for rows in read_rows(space, [RowsOf(line=line, at=at) for line in plane.lines if line.length]):
-            line = rows.line.row
-            self._stacks[line], self._running[line] = _stacks(rows, at, runs)
-            said[line] = sum(self.names.get(id, "").startswith(("$", "PjitFunction")) for id in rows.metadata_id)
+        self._instants = array("q", sorted(instants))
+        calls = {id for id, name in self.names.items() if name.startswith(("$", "PjitFunction"))}
+        read = read_rows(space, [RowsOf(line=line, at=self._instants) for line in plane.lines if line.length])
+        self._rows = {rows.line.row: rows for rows in read}
+        said = {line: sum(id in calls for id in rows.metadata_id) for line, rows in self._rows.items()}
+        self._stacks: dict[int, Stacks] = {}
         self.driver = max(said, key=lambda line: (said[line], -line), default=None)
         self.has_frames = any(name.startswith("$") for name in self.names.values())
 
     def at(self, line: int | None, instant: int) -> Activity:
         """What a thread did at an instant."""
-        stack = self._stacks.get(line, {}).get(instant, ()) if line is not None else ()
-        if not stack:
+        stack = self._of(line).open.get(instant) if line is not None else None
+        if stack is None:
             return NOTHING
         known = self._known.get(stack)
         if known is None:
@@ -124,18 +128,39 @@ class _Threads:
 
     def running_since(self, line: int | None, instant: int | None) -> int | None:
         """When the run of a program began that a thread was in at an instant."""
-        return None if line is None or instant is None else self._running.get(line, {}).get(instant)
+        return None if line is None or instant is None else self._of(line).running.get(instant)
+
+    def _of(self, line: int) -> "Stacks":
+        """What was open on a thread; few of a host's threads are asked about."""
+        known = self._stacks.get(line)
+        if known is None:
+            known = self._stacks[line] = stacks(self._rows[line], self._instants, self._runs) if line in self._rows else Stacks()
+        return known
 
 
-def _stacks(rows: Rows, at: Sequence[int], runs: Collection[int]) -> tuple[dict[int, tuple[int, ...]], dict[int, int]]:
-    """The open events at each instant that has some, by metadata id, the outermost first; and the begin of the outermost of ``runs``."""
+class Stacks(Struct):
+    """The open events of a thread at each instant that has some, by metadata id, the outermost first; and since when a program ran then."""
+
+    open: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    running: dict[int, int] = field(default_factory=dict)
+
+
+def stacks(rows: Rows, at: Sequence[int], runs: Collection[int]) -> Stacks:
+    """What was open at each of the instants, which are in order; ``runs`` are the metadata ids of runs of programs."""
+    found = Stacks()
     events = sorted(zip(rows.start_ps, rows.duration_ps, rows.metadata_id, strict=True), key=lambda event: (event[0], -event[1]))
-    found: dict[int, list[int]] = {}
-    running: dict[int, int] = {}
-    for start, duration, id in events:
-        for place in range(bisect_left(at, start), bisect_left(at, start + duration)):
-            instant = at[place]
-            found.setdefault(instant, []).append(id)
-            if id in runs:
-                running.setdefault(instant, start)
-    return {instant: tuple(stack) for instant, stack in found.items()}, running
+    begun: list[tuple[int, int, int]] = []  # the place of the first instant after it, metadata id, start
+    done = 0
+    for start, duration, id in [*events, (at[-1] + 1 if at else 0, 0, 0)]:
+        until = bisect_left(at, start, done)
+        while done < until:
+            begun = [event for event in begun if event[0] > done]
+            same = min([until, *(end for end, _, _ in begun)])
+            if begun:
+                since = next((begin for _, id, begin in begun if id in runs), None)
+                found.open.update(dict.fromkeys(at[done:same], tuple([id for _, id, _ in begun])))
+                if since is not None:
+                    found.running.update(dict.fromkeys(at[done:same], since))
+            done = same
+        begun.append((bisect_left(at, start + duration, done), id, start))
+    return found

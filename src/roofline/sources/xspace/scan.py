@@ -61,6 +61,7 @@ __all__ = [
     "Totals",
     "TotalsOf",
     "Value",
+    "gaps",
     "open_bytes",
     "open_space",
     "read_rows",
@@ -81,6 +82,19 @@ def union(intervals: Iterable[Integers]) -> tuple[Integers, int]:
     """The union of several lines' intervals (begin, end, begin, end, …) and its length."""
     merged, length = _scan.merge(list(intervals))
     return memoryview(merged), length
+
+
+def gaps(intervals: Integers, edges: Iterable[int], most: int) -> list[tuple[int, int, int, int, int]]:
+    """The gaps between disjoint intervals (begin, end, begin, end, …), as begin, end, weight, count and since of each.
+
+    A gap shorter than a part in ``most`` of their sum goes with the next short ones until they make up as much, unless one of the edges,
+    which are in order, lies between: then ``weight`` is their sum, and they begin at ``since`` with the first of them.
+
+    >>> gaps(memoryview(array("q", [0, 10, 11, 20, 21, 30, 130, 140])), [], 10)
+    [(30, 130, 100, 1, 30), (20, 21, 2, 2, 10)]
+    """
+    found = memoryview(_scan.gaps(intervals, array("q", edges), most))
+    return list(zip(*(found[place::5] for place in range(5)), strict=True))
 
 
 def read_rows(space: Space, requests: Sequence[RowsOf], *, threads: int | None = None, progress: Progress | None = None) -> list[Rows]:

@@ -6,12 +6,11 @@ inside of a run are the device's own.
 
 from array import array
 from collections.abc import Mapping, Sequence
-from operator import add
 
 from ..idle import Reasons, source_files
 from ..parts import DevicePart, Extent, IdleKey, IdleTally
 from .idle import IdleDevice, explain
-from .scan import Line, Plane, RowsOf, Space, read_rows, union
+from .scan import Plane, RowsOf, Space, Totals, TotalsOf, read_rows, read_totals
 from .steps import HOST_PLANE, Host, Launches
 from .tpu_steps import MODULE_LINE, DeviceSteps
 
@@ -21,27 +20,23 @@ _GIVEN, _TAKEN, _ENQUEUES = "_p", "_c", "EnqueueProgram"
 def tpu_idle(space: Space, devices: Sequence[tuple[Plane, DevicePart]], steps: DeviceSteps) -> list[Mapping[IdleKey, IdleTally]]:
     """The reasons of each device's idle time, none where nothing tells."""
     host = _launches(space)
-    lines = [next((line for line in plane.lines if line.name == MODULE_LINE and line.length), None) for plane, _ in devices]
     if not host.launches:
         return [{} for _ in devices]
     asked = []
-    for (plane, part), line in zip(devices, lines, strict=True):
+    for (plane, part), programs in zip(devices, _programs(space, [plane for plane, _ in devices]), strict=True):
         spans = {mark: Extent(begin, end, 0) for begin, end, mark in steps.spans.get(plane.name, ())}
-        streams = [line] if line is not None else []
-        asked.append(IdleDevice(busy=_busy(space, line), steps=spans, streams=streams, users=source_files(part.rows), launch=_TAKEN))
+        busy = programs.intervals if programs else memoryview(array("q"))
+        streams = [programs.line] if programs else []
+        asked.append(IdleDevice(busy=busy, steps=spans, streams=streams, users=source_files(part.rows), launch=_TAKEN))
     found = explain(space, asked, host)
     return [_at_most(idle.reasons, part.wall_ps - part.busy_ps) for idle, (_, part) in zip(found, devices, strict=True)]
 
 
-def _busy(space: Space, line: Line | None) -> Sequence[int]:
-    """When programs ran."""
-    if line is None:
-        return ()
-    (rows,) = read_rows(space, [RowsOf(line=line)])
-    bounds = array("q", bytes(16 * len(rows.start_ps)))
-    bounds[0::2] = array("q", rows.start_ps)
-    bounds[1::2] = array("q", map(add, rows.start_ps, rows.duration_ps))
-    return union([memoryview(bounds)])[0].tolist()
+def _programs(space: Space, planes: Sequence[Plane]) -> list[Totals | None]:
+    """When programs ran on each device, ``None`` where that was not recorded."""
+    lines = [next((line for line in plane.lines if line.name == MODULE_LINE and line.length), None) for plane in planes]
+    tables = iter(read_totals(space, [TotalsOf(line=line, intervals=True) for line in lines if line is not None]))
+    return [None if line is None else next(tables) for line in lines]
 
 
 def _launches(space: Space) -> Host:

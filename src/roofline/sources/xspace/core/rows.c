@@ -39,21 +39,27 @@ static bool push(xs_rows *rows, const xs_event *event) {
     return true;
 }
 
-/* Whether an instant lies in the event, from its start to before its end. */
-static bool covers_an_instant(const xs_list *instants, const xs_event *event) {
+/* The first instant that is not before a time: mostly the one that was found last. */
+static size_t first_from(const xs_list *instants, size_t last, int64_t time) {
+    const int64_t *at = instants->data;
     size_t low = 0, high = instants->count;
-    if (event->aggregated || event->duration_ps <= 0) return false;
+    if ((last == 0 || at[last - 1] < time) && (last == high || time <= at[last])) return last;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (XS_AT(*instants, int64_t, middle) < event->start_ps) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
+        if (at[middle] < time) low = middle + 1;
+        else high = middle;
     }
+    return low;
+}
+
+/* Whether an instant lies in the event, from its start to before its end. */
+static bool covers_an_instant(xs_rows *rows, const xs_event *event) {
+    const xs_list *instants = &rows->instants;
+    if (event->aggregated || event->duration_ps <= 0) return false;
+    rows->instant = first_from(instants, rows->instant, event->start_ps);
     /* Not before the start, so the difference has no sign. */
-    return low < instants->count &&
-           (uint64_t)XS_AT(*instants, int64_t, low) - (uint64_t)event->start_ps < (uint64_t)event->duration_ps;
+    return rows->instant < instants->count &&
+           (uint64_t)XS_AT(*instants, int64_t, rows->instant) - (uint64_t)event->start_ps < (uint64_t)event->duration_ps;
 }
 
 bool xs_rows_run(xs_rows *rows, size_t budget) {
@@ -66,7 +72,7 @@ bool xs_rows_run(xs_rows *rows, size_t budget) {
         bool kept;
         if (!xs_next_event(walk, &begin, &end)) return false;
         if (!xs_read_event(walk, &rows->select, &event, begin, end, &kept)) return false;
-        if (kept && rows->timed) kept = covers_an_instant(&rows->instants, &event);
+        if (kept && rows->timed) kept = covers_an_instant(rows, &event);
         if (kept && !push(rows, &event)) {
             xs_fail(&walk->fault, XS_NO_MEMORY, begin);
             return false;

@@ -155,6 +155,7 @@ typedef struct {
     xs_select select;
     xs_list instants;               /* int64_t in order: of the events selected, keep those that cover one … */
     bool timed;                     /* … if asked for */
+    size_t instant;                 /* the first that is not before the last event */
     xs_texts texts;
     xs_list ids, starts, durations; /* int64_t */
     xs_list occurrences;            /* int64_t; empty unless an event is pre-aggregated */
@@ -183,6 +184,16 @@ bool xs_union_add(xs_union *set, int64_t begin, int64_t end);
 /* The length of the union is INT64_MAX at most. */
 bool xs_union_finish(xs_union *set, int64_t *length);
 void xs_union_free(xs_union *set);
+
+/* One gap between intervals, or several short ones: where it, or the last of them, lies, how long and how many they are together, and
+ * where the first begins. */
+typedef struct {
+    int64_t begin, end, weight, count, since;
+} xs_gap;
+
+/* The gaps between disjoint intervals in order. Those shorter than a part in `most` of all of them are put together with the next such
+ * ones until they make up as much, unless one of the `edges`, which are in order, lies between. False without memory. */
+bool xs_gaps(const xs_interval *busy, size_t count, const int64_t *edges, size_t edge_count, int64_t most, xs_list *gaps);
 
 /* ---- totals ---- */
 
