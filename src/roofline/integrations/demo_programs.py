@@ -19,7 +19,7 @@ from ..machine import Machine
 from ..report import Report
 from ..workload import Op, Recording, Workload
 
-ROWS, WIDTH, WIDER, HEADS = 1024, 512, 2048, 8
+ROWS, WIDTH, WIDER, HEADS = 768, 512, 2048, 8
 STEPS = 4
 REPEATS, MOST_S = 8, 1.0  # executions of an op, and the seconds after which no more are begun
 BLOCK_ROWS = 16  # of the chain at a time, so that its intermediates stay in the L1 and L2 caches
