@@ -1,7 +1,7 @@
 """Comparison: two reports side by side, op by op, and where the change of time comes from.
 
-Ops are matched by module and name, then by name alone, and what is left by category: compilers renumber their fusions, so the
-remaining ones of a category are compared as one. What still has no partner is new or has vanished. An op's time here is its
+Ops are matched by module, name and label (scope, operation, shape, format), then by label, because compilers renumber their ops, by
+module and name, because shapes change, by name alone, and what is left by category: the remaining ones of a category are compared as one. What still has no partner is new or has vanished. An op's time here is its
 self time where the report has one, so that changes of nested ops are counted once and the changes sum to the total.
 
 Any two reports compare, by what both have: measured times, or else minimum times, FLOP, bytes, launches and peak memory. A program
@@ -45,7 +45,7 @@ class Side(Struct, frozen=True, kw_only=True):
 class Delta(Struct, frozen=True, kw_only=True):
     """What became of one op, or of the ops of one category: both sides, and the seconds between them.
 
-    ``matched`` is how they were paired: ``module and name``, ``name``, ``category``, ``new`` or ``vanished``. ``floor_change_s`` is the
+    ``matched`` is how they were paired: ``module and name``, ``label``, ``name``, ``category``, ``new`` or ``vanished``. ``floor_change_s`` is the
     change of the minimum time. ``share`` is the part of the whole change that is theirs, of the time or, where nothing was timed on both
     sides, of the minimum time; it is negative when it runs against the rest. ``label`` is a name that a person recognises.
     """
@@ -274,6 +274,8 @@ def _matched(before: Sequence[OpInfo], after: Sequence[OpInfo]) -> list[tuple[st
 
 
 _PASSES: tuple[tuple[str, Key], ...] = (
+    ("module and name", lambda op: (op.module, op.name, op.label)),
+    ("label", lambda op: op.label or (op.module, op.name)),
     ("module and name", lambda op: (op.module, op.name)),
     ("name", lambda op: op.name),
 )
