@@ -1,8 +1,9 @@
 """Comparison: two reports side by side, op by op, and where the change of time comes from.
 
 Ops are matched by module, name and label (scope, operation, shape, format), then by label, because compilers renumber their ops, by
-module and name, because shapes change, by name alone, and what is left by category: the remaining ones of a category are compared as one. What still has no partner is new or has vanished. An op's time here is its
-self time where the report has one, so that changes of nested ops are counted once and the changes sum to the total.
+module and name, because shapes change, by name alone, and what is left by category: the remaining ones of a category are compared as
+one. What still has no partner is new or has vanished. An op's time here is its self time where the report has one, so that changes of
+nested ops are counted once and the changes sum to the total.
 
 Any two reports compare, by what both have: measured times, or else minimum times, FLOP, bytes, launches and peak memory. A program
 that was not run is one step on one device, so a profile is compared with it by its average step on one device.
@@ -45,7 +46,7 @@ class Side(Struct, frozen=True, kw_only=True):
 class Delta(Struct, frozen=True, kw_only=True):
     """What became of one op, or of the ops of one category: both sides, and the seconds between them.
 
-    ``matched`` is how they were paired: ``module and name``, ``label``, ``name``, ``category``, ``new`` or ``vanished``. ``floor_change_s`` is the
+    ``matched`` is how they were paired: ``module and name``, ``label``, ``name``, ``category``, ``new``, ``vanished``. ``floor_change_s`` is the
     change of the minimum time. ``share`` is the part of the whole change that is theirs, of the time or, where nothing was timed on both
     sides, of the minimum time; it is negative when it runs against the rest. ``label`` is a name that a person recognises.
     """

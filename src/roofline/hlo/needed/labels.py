@@ -28,6 +28,7 @@ _PLAIN = {
     "dynamic_update_slice": "update",
     "transpose": "transpose",
 }
+_IDLE = ("parameter", "constant", "bitcast", "tuple", "get-tuple-element")  # opcodes that do nothing
 _QUIET = ("pjit", "jit", "lambda", "main")
 
 
@@ -82,7 +83,8 @@ def _main(instruction: Instruction, parts: Iterable[Instruction]) -> str:
     if instruction.opcode != "fusion":
         return instruction.opcode
     word = _FUSED.sub("", _FUSED.sub("", _NUMBERED.sub("", instruction.name))).replace("_", " ").strip()
-    return word or max((one for one in parts), key=lambda one: one.shape.elements, default=instruction).opcode
+    busy = [one for one in parts if one.opcode not in _IDLE]
+    return word or (max(busy, key=lambda one: one.shape.elements).opcode if busy else "copy")
 
 
 def _sized(shape: Shape) -> str:
