@@ -9,6 +9,7 @@ import sys
 import time
 from array import array
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from threading import Thread
 
@@ -17,10 +18,11 @@ import pytest
 from roofline.cli import main
 from roofline.errors import SourceError, UsageError
 from roofline.hlo.read import parse_all
+from roofline.hlo.read.wire import unpack
 from roofline.input_limits import DEFAULT, Limits, parse_limits, set_limits
-from roofline.sources import read
+from roofline.sources import read, rows
 from roofline.sources.torch_trace import chunks
-from roofline.sources.xspace.scan import RowsOf, open_bytes, open_space, read_rows
+from roofline.sources.xspace.scan import RowsOf, TotalsOf, open_bytes, open_space, read_rows, read_totals
 from roofline.sources.xspace.space import Space
 from xspace_writer import Event, Line, Plane, bytes_field, number_field, space
 
@@ -228,6 +230,41 @@ def test_a_trace_whose_events_never_end_is_refused(tmp_path: Path, monkeypatch: 
     set_limits(Limits(size=2**15))
     with pytest.raises(SourceError, match=r"unpacks to more than 32,768 bytes; .*--max size=65536"):
         read(path)
+
+
+LONG_LINE = bytes_field(2, b"Stream #1(Compute)") + bytes_field(4, number_field(1, 1) + number_field(2, 7) + number_field(3, 5)) * 2_000_000
+LONG_LIST = bytes_field(1, b"") * 1_000_000
+
+
+def scan() -> None:
+    """The totals of many events."""
+    with open_bytes(bytes_field(1, bytes_field(2, b"/device:GPU:0") + bytes_field(3, LONG_LINE)), "long") as opened:
+        (line,) = opened.planes[0].lines
+        read_totals(opened, [TotalsOf(line=line)], threads=1)
+
+
+def json_table() -> None:
+    rows._json("[" + ",".join(['{"name":"a","time":1}'] * 150_000) + "]", Path("rows.json"))
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="a timer that interrupts is of POSIX")
+@pytest.mark.parametrize("work", [scan, lambda: unpack("1(1t 2i 3i)*", LONG_LIST), json_table], ids=["scan", "wire", "json"])
+def test_work_in_c_answers_an_interrupt(work: Callable[[], object]) -> None:
+    """The longest time of the processor between two moments at which a signal is handled."""
+    set_limits(DEFAULT)
+    marks: list[float] = []
+    before = signal.signal(signal.SIGALRM, lambda number, frame: marks.append(time.process_time()))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        marks.append(time.process_time())
+        work()
+        marks.append(time.process_time())
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    longest = max(later - earlier for earlier, later in pairwise(marks))
+    assert longest < 0.5
+    assert longest < (marks[-1] - marks[0]) / 4
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="a timer that interrupts is of POSIX")

@@ -24,7 +24,8 @@ def columns_of(path: Path) -> Mapping[str, Sequence[Cell]]:
         return _parquet(data, path)
     is_json = data[:HEAD_BYTES].removeprefix(codecs.BOM_UTF8).lstrip()[:1] in (b"[", b"{")
     # Each value has a comma, a bracket or a line's end of its own, so this is at least their number.
-    check_limit("values", sum(map(data.count, (b",", b"[", b"{", b"\n") if is_json else (b",", b";", b"\t", b"\n"))), str(path))
+    marks = (b",", b"[", b"{", b"\n") if is_json else (b",", b";", b"\t", b"\n")
+    check_limit("values", sum([data.count(mark) for mark in marks]), str(path))
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -62,7 +63,7 @@ def _json(text: str, path: Path) -> Mapping[str, Sequence[Cell]]:
     import json
 
     try:
-        rows = json.loads(text)
+        rows = json.loads(text, object_hook=_row)
     except json.JSONDecodeError as whole:
         try:
             rows = _json_lines(text, path)
@@ -80,6 +81,11 @@ def _json(text: str, path: Path) -> Mapping[str, Sequence[Cell]]:
     headers = dict.fromkeys(header for row in rows for header in row)
     check_limit("values", len(rows) * len(headers), str(path))
     return {_whole(header): [_cell(row.get(header, ""), number, path) for number, row in enumerate(rows, 1)] for header in headers}
+
+
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    """The row as it is: being called for each one lets Python answer Ctrl-C, which its JSON reader does not."""
+    return row
 
 
 def _json_lines(text: str, path: Path) -> list[Any]:
