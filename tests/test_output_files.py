@@ -11,9 +11,13 @@ import pytest
 
 import roofline as rl
 from roofline import output_files
+from roofline.baselines import baseline_of
 from roofline.cli import main
 from roofline.errors import OutputError
+from roofline.machines.catalogue import card
+from roofline.machines.writing import keep
 from roofline.output_files import write_file
+from roofline.sources.baseline_json import write_baseline
 
 pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX, where another test imported it, warns of any fork
 
@@ -64,6 +68,49 @@ def test_a_kill_at_any_call_leaves_the_old_file_or_the_new_one(tmp_path: Path, b
     assert at > 8  # of which some were writes
     assert target.read_bytes() == NEW
     assert list(tmp_path.iterdir()) == [target]
+
+
+def write_with(option: str) -> Callable[[Path], object]:
+    return lambda target: main(["analyze", "ops.csv", "--chip", "h100", option, str(target)])
+
+
+WRITERS: dict[str, Callable[[Path], object]] = {
+    **{f"report.{suffix}": write_with("--output") for suffix in ("html", "svg", "png", "pdf", "md")},
+    **{f"report.{suffix}": write_with(f"--{suffix}") for suffix in ("json", "csv", "parquet")},
+    "machine.toml": lambda target: keep(card("h100"), target),
+    "baseline.json": lambda target: write_baseline(target, baseline_of(rl.analyze("ops.csv", "h100"))),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_every_output_is_old_or_new_at_every_call_of_its_writer(name: str, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is killed leaves what is on the disk at that moment, so it is looked at before and after each call."""
+    target = table.parent / name
+    target.write_bytes(OLD)
+    contents, written = [], []
+
+    def watched(call: str) -> Callable[..., object]:
+        real = getattr(os, call)
+
+        def watch(*words: object, **more: object) -> object:
+            contents.append(target.read_bytes())
+            answer = real(*words, **more)
+            contents.append(target.read_bytes())
+            written.append(call)
+            return answer
+
+        return watch
+
+    with monkeypatch.context() as patch:
+        patch.setattr(output_files, "_PIECE", 4096)
+        for call in CALLS:
+            patch.setattr(os, call, watched(call))
+        WRITERS[name](target)
+    new = target.read_bytes()
+    assert new not in (OLD, b"")
+    assert {*contents} == {OLD, new}
+    assert {"write", "fsync", "replace"} <= {*written}  # else it was written some other way, which was not watched
+    assert sorted(path.name for path in table.parent.iterdir()) == sorted([name, "ops.csv"])
 
 
 @pytest.mark.parametrize("fault", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
