@@ -36,7 +36,7 @@ def fuse(state: State, words: Words) -> None:
     exchanged = sum(array.bytes for _, op in linked for array in (*op.takes, *op.gives))
     ends = exchanged / len(linked)  # one array read and one written
     work = Cost.total(op.cost for _, op in linked)
-    moved = max(float(work.known(HBM)) / runs - exchanged, 0.0) + ends  # fewer bytes than arrays are a wrong count
+    moved = max(float(work.known(HBM)) / runs - exchanged + ends, 0.0)  # bytes that were counted wrongly may be fewer than the arrays'
     beyond, slower = 0.0, []
     for index, op in linked:
         before = state.before[index]
