@@ -66,7 +66,7 @@ def test_an_op_above_its_roof_loses_nothing() -> None:
 SECONDS = st.floats(0, 1e3, allow_nan=False)
 
 
-@given(st.lists(st.builds(Held, SECONDS, SECONDS, st.sampled_from(CAUSES))), SECONDS, st.none() | SECONDS)
+@given(st.lists(st.builds(Held, SECONDS, SECONDS, st.sampled_from(CAUSES), st.none())), SECONDS, st.none() | SECONDS)
 def test_the_roofs_and_the_losses_make_up_the_wall_time(held: list[Held], wall_s: float, busy_s: float | None) -> None:
     found = lose(held, wall_s, busy_s)
     assert found.at_roof_s + sum(found.lost.values()) == pytest.approx(wall_s, rel=1e-9, abs=1e-9)

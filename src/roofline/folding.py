@@ -6,11 +6,13 @@ execution of each does the same work. Times and amounts are summed.
 """
 
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .lazy_rows import ABSENT, LazyRows, by_key, column, entries, take, unsorted
 from .report import Amounts, CounterInfo, FoldInfo, OpInfo, Report
 from .selection import Words, chosen_devices, narrow, per_device, per_step, stem
 from .workload import feeds as is_feed
@@ -26,40 +28,90 @@ class Fold(Struct, frozen=True):
     ops: tuple[int, ...]
 
 
-def fold(ops: Iterable[OpInfo]) -> tuple[Fold, ...]:
+def fold(ops: Sequence[OpInfo]) -> tuple[Fold, ...]:
     """Ops with those that do the same work as one, longest first."""
-    return _longest_first([Fold(_sum(alike), tuple([op.id for op in alike])) for alike in _alike(ops)])
+    ids = column(ops, "id")
+    return tuple([Fold(_sum(take(ops, alike)), tuple([ids[place] for place in alike])) for alike in _longest_first(ops, _alike(ops))])
 
 
 def fold_infos(ops: Sequence[OpInfo]) -> tuple[FoldInfo, ...]:
     """The folds of several ops, as a report has them: ``layer*/mlp  dot 8192×2048×8192 bf16  ×4 layers``."""
-    folded = {tuple([op.id for op in alike]): alike for alike in _alike(ops) if len(alike) > 1}
+    ops = unsorted(ops)
+    ids, scopes = column(ops, "id"), column(ops, "scope")
     return tuple(
-        FoldInfo(label=f"{one.op.label}  {_times(len(one.ops), len({op.scope for op in folded[one.ops]}))}", ops=one.ops)
-        for one in _longest_first([Fold(_sum(alike), ids) for ids, alike in folded.items()])
+        FoldInfo(
+            label=f"{_label(take(ops, alike))}  {_times(len(alike), len({scopes[place] for place in alike}))}",
+            ops=tuple([ids[place] for place in alike]),
+        )
+        for alike in _longest_first(ops, [alike for alike in _alike(ops) if len(alike) > 1])
     )
 
 
-def _longest_first(folds: list[Fold]) -> tuple[Fold, ...]:
-    return tuple(sorted(folds, key=lambda one: (-one.op.weight_s, one.op.rank)))
+def _longest_first(ops: Sequence[OpInfo], groups: Iterable[list[int]]) -> list[list[int]]:
+    """Groups of ops, by the sum of their times; those of equal time by rank, and so the ops of each."""
+    ranks: list[int]
+    weights: list[float]
+    ranks, weights, *kinds = (column(ops, name) for name in ("rank", "weight_s", "self_time_s", "time_s", "floor_s"))
+
+    def weight_s(alike: list[int]) -> float:
+        if len(alike) == 1:
+            return weights[alike[0]]
+        totals = (_total([seconds[place] for place in alike]) for seconds in kinds)
+        return next((total for total in totals if total is not None), 0.0)
+
+    sorted_groups = [alike if len(alike) == 1 else sorted(alike, key=ranks.__getitem__) for alike in groups]
+    sorted_groups.sort(key=lambda alike: ranks[alike[0]])
+    return sorted(sorted_groups, key=weight_s, reverse=True)
 
 
-def _alike(ops: Iterable[OpInfo]) -> Iterable[list[OpInfo]]:
-    """Ops that do the same work, together."""
-    found: dict[Hashable, list[OpInfo]] = {}
-    places: dict[str, str] = {}
-    for op in ops:
-        found.setdefault(_key(op, places), []).append(op)
-    return found.values()
+def _alike(ops: Sequence[OpInfo]) -> Iterator[list[int]]:
+    """Ops that do the same work, together: their places."""
+    counts = column(ops, "count")
+    keys = [column(ops, name) for name in ("module", "category", "phase", "dtype", "bound")]
+    keys += [_rounded(amounts, counts) for amounts in entries(ops, "amounts").values()]
+    for alike in _together(zip(*[key for key in keys if len({*key}) > 1], strict=True), len(ops)):
+        if len(alike) == 1:
+            yield alike
+        else:
+            yield from ([alike[place] for place in one] for one in _together(_starred(take(ops, alike)), len(alike)))
 
 
-def _folded_rows(report: Report) -> list[OpInfo]:
+def _rounded(amounts: Sequence[float | None], counts: Sequence[float]) -> list[str | None]:
+    """Amounts per execution to a few digits; what is unknown or absent as it is."""
+    known = tuple(
+        [amount / (count or 1) for amount, count in zip(amounts, counts, strict=True) if amount is not None and amount is not ABSENT]
+    )
+    words = iter((f"{_DIGITS} " * len(known) % known).split())
+    return [amount if amount is None or amount is ABSENT else next(words) for amount in amounts]
+
+
+def _together(keys: Iterable[Hashable], count: int) -> Iterable[list[int]]:
+    """The places of equal keys, together; without keys all are equal."""
+    found: dict[Hashable, list[int]] = {}
+    for place, key in enumerate(keys):
+        found.setdefault(key, []).append(place)
+    return found.values() or [[*range(count)]]
+
+
+def _folded_rows(report: Report) -> Sequence[OpInfo]:
     """All ops of a report as its folds have them, longest first; a report without folds, or with those of other ops, is folded anew."""
-    by_id = {op.id: op for op in report.ops}
-    if not report.folds or not all(id in by_id for one in report.folds for id in one.ops):
-        return [one.op for one in fold(report.ops)]
-    rows = [_sum([by_id.pop(id) for id in one.ops]) for one in report.folds]
-    return sorted([*rows, *by_id.values()], key=lambda op: (-op.weight_s, op.rank))
+    ops = unsorted(report.ops)
+    places = {id: place for place, id in enumerate(column(ops, "id"))}
+    if not report.folds or not all(id in places for one in report.folds for id in one.ops):
+        groups = _longest_first(ops, _alike(ops))
+    else:
+        folded = [[places.pop(id) for id in one.ops] for one in report.folds]
+        groups = _longest_first(ops, [*folded, *([place] for place in places.values())])
+    if not isinstance(ops, LazyRows):
+        return tuple([_sum(take(ops, alike)) for alike in groups])
+
+    def columns(name: str, of: Sequence[int]) -> list[Any] | None:
+        if name not in _WORDS:
+            return None
+        each, mine = column(ops, name), map(groups.__getitem__, of)
+        return [each[alike[0]] if len(alike) == 1 else _WORDS[name](take(ops, alike)) for alike in mine]
+
+    return LazyRows(range(len(groups)), lambda one: _sum(take(ops, groups[one])), columns)
 
 
 def _times(ops: int, places: int) -> str:
@@ -68,62 +120,84 @@ def _times(ops: int, places: int) -> str:
     return f"×{ops:,} layers" if ops == places else f"×{ops:,} in {places:,} layers"
 
 
-def _key(op: OpInfo, places: dict[str, str]) -> Hashable:
-    """What ops that fold have in common; ``places`` keeps the scopes that were starred before."""
-    amounts = {**op.work, **op.bytes, **op.hops} if op.hops else {**op.work, **op.bytes}
-    names, count = sorted(amounts), op.count or 1
-    each = [None if (amount := amounts[name]) is None else _DIGITS % (amount / count) for name in names]
-    return (op.module, _starred(op, places), op.category, op.phase, op.dtype, op.bound, *names, *each)
+def _starred(ops: Sequence[OpInfo]) -> list[str]:
+    """The labels without what tells the copies of one op apart: numbers in their scopes, and the compiler's numbering."""
+    scopes = column(ops, "scope")
+    starred = {scope: _NUMBER.sub("*", scope) for scope in {*scopes}}
+    found = []
+    for label, scope, name in zip(column(ops, "label"), scopes, column(ops, "name"), strict=True):
+        place, gap, what = label.rpartition("  ")
+        if place and place == scope:
+            place = starred[scope]
+        found.append(f"{place}{gap}{stem(what) if what == name else what}")
+    return found
 
 
-def _starred(op: OpInfo, places: dict[str, str]) -> str:
-    """The label without what tells the copies of one op apart: numbers in its scope, and the compiler's numbering."""
-    place, gap, what = op.label.rpartition("  ")
-    if place and place == op.scope:
-        if place not in places:
-            places[place] = _NUMBER.sub("*", place)
-        place = places[place]
-    return f"{place}{gap}{stem(what) if what == op.name else what}"
+def _first(ops: Sequence[OpInfo]) -> int:
+    """The place of the longest of some ops."""
+    return max(range(len(ops)), key=column(ops, "weight_s").__getitem__)
+
+
+def _label(ops: Sequence[OpInfo]) -> str:
+    """The label of ops that fold: theirs, or that of the longest without what tells them apart."""
+    labels: list[str] = column(ops, "label")
+    return labels[0] if len({*labels}) == 1 else _starred(take(ops, [_first(ops)]))[0]
+
+
+def _name(ops: Sequence[OpInfo]) -> str:
+    return f"{column(ops, 'name')[_first(ops)]} and {len(ops) - 1:,} more"
+
+
+def _notes(ops: Sequence[OpInfo]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([note for notes in column(ops, "notes") for note in notes]))
+
+
+def _phase(ops: Sequence[OpInfo]) -> str:
+    phase: str = column(ops, "phase")[0]
+    return phase
+
+
+_WORDS: dict[str, Callable[[Sequence[OpInfo]], Any]] = {"label": _label, "name": _name, "notes": _notes, "phase": _phase}
 
 
 def _sum(ops: Sequence[OpInfo]) -> OpInfo:
     """One row for ops that do the same work."""
     if len(ops) == 1:
         return ops[0]
-    first = max(ops, key=lambda op: op.weight_s)
-    time_s, floor_s = _total([op.time_s for op in ops]), _total([op.floor_s for op in ops])
-    flops, moved = _total([op.flops for op in ops]), _sums([op.bytes for op in ops])
-    times = {unit: sum(op.times.get(unit, 0.0) for op in ops) for unit in first.times}
-    same_place = len({op.scope for op in ops}) == 1
+    first = ops[_first(ops)]
+    time_s, floor_s, flops = (_total(column(ops, name)) for name in ("time_s", "floor_s", "flops"))
+    moved, work = _sums(entries(ops, "bytes")), _sums(entries(ops, "work"))
+    times = {unit: seconds or 0.0 for unit, seconds in _sums(entries(ops, "times")).items() if unit in first.times}
+    needs = column(ops, "needed")
     return replace(
         first,
-        name=f"{first.name} and {len(ops) - 1:,} more",
-        label=first.label if len({op.label for op in ops}) == 1 else _starred(first, {}),
-        scope=first.scope if same_place else _NUMBER.sub("*", first.scope),
-        rank=min(op.rank for op in ops),
-        count=sum(op.count for op in ops),
-        kernels=_total([op.kernels for op in ops]),
+        name=_name(ops),
+        label=_label(ops),
+        scope=first.scope if len({*column(ops, "scope")}) == 1 else _NUMBER.sub("*", first.scope),
+        rank=min(column(ops, "rank")),
+        count=sum(column(ops, "count")),
+        kernels=_total(column(ops, "kernels")),
         time_s=time_s,
-        self_time_s=_total([op.self_time_s for op in ops]),
-        work=_sums([op.work for op in ops]),
+        self_time_s=_total(column(ops, "self_time_s")),
+        work=work,
         flops=flops,
         bytes=moved,
-        hops=_sums([op.hops for op in ops]),
-        known={name: sum(op.known.get(name, 0) for op in ops) for name in first.known},
+        hops=_sums(entries(ops, "hops")),
+        known={name: amount or 0 for name, amount in _sums(entries(ops, "known")).items() if name in first.known},
         rate=flops / time_s if flops is not None and time_s else None,
         bandwidth={level: amount / time_s for level, amount in moved.items() if amount is not None} if time_s else {},
         floor_s=floor_s,
-        serial_s=_total([op.serial_s for op in ops]),
-        expected_s=_total([op.expected_s for op in ops]),
+        serial_s=_total(column(ops, "serial_s")),
+        expected_s=_total(column(ops, "expected_s")),
         efficiency=floor_s / time_s if first.efficiency is not None and floor_s is not None and time_s else None,
         times=times,
         utilization={unit: seconds / time_s for unit, seconds in times.items()} if time_s else {},
-        counters=_counters([op.counters for op in ops], time_s),
-        needed=_sums([op.work if op.needed is None else op.needed for op in ops]) if any(op.needed for op in ops) else None,
-        unneeded={kind: sum(op.unneeded.get(kind, 0) for op in ops) for kind in dict.fromkeys(k for op in ops for k in op.unneeded)},
-        lost_s=_total([op.lost_s for op in ops]),
+        counters=_counters(column(ops, "counters"), time_s),
+        needed=_sums(by_key([op.work if op.needed is None else op.needed for op in ops])) if any(needs) else None,
+        unneeded={kind: amount or 0 for kind, amount in _sums(entries(ops, "unneeded")).items()},
+        lost_s=_total(column(ops, "lost_s")),
         ledger=(),
-        notes=tuple(dict.fromkeys(note for op in ops for note in op.notes)),
+        notes=_notes(ops),
     )
 
 
@@ -132,10 +206,10 @@ def _counters(found: Sequence[CounterInfo | None], time_s: float | None) -> Coun
     counted = [one for one in found if one is not None]
     if len(counted) < len(found):
         return None
-    flops, moved = _total([one.flops for one in counted]), _sums([one.bytes for one in counted])
+    flops, moved = _total([one.flops for one in counted]), _sums(entries(counted, "bytes"))
     launches, of = [one.launches for one in counted], [one.of for one in counted]
     return CounterInfo(
-        work=_sums([one.work for one in counted]),
+        work=_sums(entries(counted, "work")),
         bytes=moved,
         time_s=_total([one.time_s for one in counted]),
         flops=flops,
@@ -153,8 +227,13 @@ def _total(amounts: Sequence[float | None]) -> float | None:
     return sum(known) if len(known) == len(amounts) else None
 
 
-def _sums(amounts: Sequence[Amounts]) -> Amounts:
-    return {name: _total([one.get(name, 0) for one in amounts]) for name in dict.fromkeys(key for one in amounts for key in one)}
+def _sums(amounts: Mapping[str, Sequence[float | None]]) -> Amounts:
+    """The sum of each entry of rows; a row that lacks it has none of it, an entry that none has is left out."""
+    return {
+        name: _total([0 if amount is ABSENT else amount for amount in each])
+        for name, each in amounts.items()
+        if any(amount is not ABSENT for amount in each)
+    }
 
 
 class TableRows(Struct, frozen=True, kw_only=True):
@@ -163,7 +242,7 @@ class TableRows(Struct, frozen=True, kw_only=True):
     Where there are several ``devices`` everything is the mean over them.
     """
 
-    rows: tuple[OpInfo, ...]
+    rows: Sequence[OpInfo]
     per: str = ""
     whole_s: float = 0.0
     devices: int = 1
@@ -181,18 +260,19 @@ def table_rows(
 ) -> TableRows:
     """The rows that a table shows of a report, or of the ops ``chosen`` from it: of one step on one device, equal work folded."""
     part = narrow(report, step=step, device=device, host=host)
-    wanted = {op.id for op in (part if chosen is None else chosen)}
+    wanted = None if chosen is None or chosen is part else {*column(chosen, "id")}
     devices = chosen_devices(report, device, host)
     each, per = per_step(report, step=step, device=device, host=host), "step"
-    if each is None or not any(op.id in wanted for op in each):
+    if not each or (wanted is not None and wanted.isdisjoint(column(each, "id"))):
         each, per = per_device(part, devices), ""
-    rows = tuple([op for op in each if op.id in wanted])
-    left_out = set() if feeds else {category for category in {op.category for op in each} if is_feed(category)}
+    rows = each if wanted is None else tuple([op for op in each if op.id in wanted])
+    categories, weights = (column(each, name) for name in ("category", "weight_s"))
+    left_out = set() if feeds else {category for category in {*categories} if is_feed(category)}
     if folded:
-        rows = tuple(_folded_rows(report) if each is report.ops and len(rows) == len(each) else [one.op for one in fold(rows)])
+        rows = _folded_rows(report) if each is report.ops and len(rows) == len(each) else tuple([one.op for one in fold(rows)])
     return TableRows(
         rows=rows,
         per=per,
-        whole_s=sum([op.weight_s for op in each if op.category not in left_out]),
+        whole_s=sum([weight_s for weight_s, category in zip(weights, categories, strict=True) if category not in left_out]),
         devices=devices,
     )

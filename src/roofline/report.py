@@ -288,6 +288,11 @@ class OpInfo(Row, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     @property
+    def amounts(self) -> Amounts:
+        """What it needs of every resource: work, bytes and hops."""
+        return {**self.work, **self.bytes, **self.hops}
+
+    @property
     def weight_s(self) -> float:
         """The seconds that its share of the program is of: its self time, else its time, else its minimum time."""
         if self.self_time_s is not None:

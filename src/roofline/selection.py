@@ -57,7 +57,7 @@ def stem(name: str) -> str:
 
 
 def select(
-    ops: Iterable[OpInfo],
+    ops: Sequence[OpInfo],
     *,
     category: Words = None,
     bound: Words = None,
@@ -67,7 +67,7 @@ def select(
     name: str | None = None,
     min_time_s: float | None = None,
     feeds: bool = True,
-) -> tuple[OpInfo, ...]:
+) -> Sequence[OpInfo]:
     """The ops that pass every filter given, in their order.
 
     Each of the words may be one or several, and upper or lower case; ``name`` is a regular expression found anywhere in the
@@ -84,7 +84,7 @@ def select(
         tests.append(lambda op: op.time_s is not None and op.time_s >= least)
     if not feeds:
         tests.append(lambda op: not is_feed(op.category))
-    return tuple([op for op in ops if all(test(op) for test in tests)] if tests else ops)
+    return tuple([op for op in ops if all(test(op) for test in tests)]) if tests else ops
 
 
 def narrow(
@@ -93,7 +93,7 @@ def narrow(
     step: Sequence[str | int] | None = None,
     device: Sequence[int] | None = None,
     host: Words = None,
-) -> tuple[OpInfo, ...]:
+) -> Sequence[OpInfo]:
     """The ops of a report with the part of each that ran in these steps, or on these devices, or on these hosts; longest first.
 
     A step is the number that the report gives it, or a name that several share. Times are those of the part; count, kernels, work,
@@ -131,7 +131,7 @@ def per_step(
     step: Sequence[str | int] | None = None,
     device: Sequence[int] | None = None,
     host: Words = None,
-) -> tuple[OpInfo, ...] | None:
+) -> Sequence[OpInfo] | None:
     """The ops of a report as they are in one step on one device: means over the averaged steps, or over those given, longest first.
 
     ``None`` without steps, or where the report has no times by step and device at once and some devices are asked for.
@@ -152,10 +152,10 @@ def chosen_devices(report: Report, device: Sequence[int] | None = None, host: Wo
     return len(_device_ids(report, device, host)) or 1
 
 
-def per_device(ops: Iterable[OpInfo], devices: int) -> tuple[OpInfo, ...]:
+def per_device(ops: Sequence[OpInfo], devices: int) -> Sequence[OpInfo]:
     """Ops that ran on so many devices, or in so many steps on devices, as the mean over them."""
     if devices == 1:
-        return tuple(ops)
+        return ops
     return tuple(op if op.time_s is None else _part(op, _of(op.count, devices), op.time_s / devices) for op in ops)
 
 
@@ -327,7 +327,7 @@ def group_parts(
 
 def _places(
     report: Report, by: str, step: Sequence[str | int] | None, device: Sequence[int] | None, host: Words
-) -> Iterable[tuple[str, tuple[OpInfo, ...]]]:
+) -> Iterable[tuple[str, Sequence[OpInfo]]]:
     if by == "step":
         labels = {one.step: f"{one.step} {one.name}".strip() for one in report.steps}
         keys = {share.step for share in report.by_step} if step is None else _step_keys(report, step)

@@ -1,6 +1,6 @@
 """Workloads: the operations a program runs, and what a source found out about them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -140,9 +140,9 @@ class Op(Struct, frozen=True, kw_only=True):
 
 
 class Workload(Struct, frozen=True):
-    """The operations of a program. Its cost is the sum of theirs."""
+    """The operations of a program; very many may be in columns (`op_columns`). Its cost is the sum of theirs."""
 
-    ops: tuple[Op, ...]
+    ops: Sequence[Op]
 
     def __iter__(self) -> Iterator[Op]:
         return iter(self.ops)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -10,12 +10,14 @@ from ..calibration import Calibration
 from ..cost import Cost
 from ..dtypes import dtype, one_pass_note
 from ..folding import fold_infos
+from ..lazy_rows import column
 from ..ledger import Ledger
 from ..machine import Machine
 from ..machines import load
 from ..machines.calibrations import calibration_for
 from ..machines.detection import machine_for
-from ..placement import IDEAL, Corrections, hold
+from ..op_columns import MANY
+from ..placement import IDEAL, Corrections
 from ..prediction import Prediction
 from ..report import (
     CapacityInfo,
@@ -41,29 +43,25 @@ from ..sources import read
 from ..sources.remote import Progress
 from ..sources.report_json import stored_report
 from ..workload import Op, Recording, Workload
-from .advice import Placed, advise, doubts, in_order
-from .cache_hits import resident, served
+from .advice import TOLERANCE, Program, advise, doubts, in_order
+from .cache_hits import served
 from .counters import with_counters
-from .expectation import expectation, with_expectation
+from .expectation import expectation
 from .finding_kinds import ASKED
 from .findings import clock_of, diagnose
-from .losses import cause
 from .memory import held_against, out_of_memory
 from .needed_work import needed
-from .op_info import op_info
+from .op_rows import rows_of
+from .placed_ops import PlacedOps
 from .program_points import points
 from .savings import with_wall_clock
 from .shared_work import with_shared_work
-from .standing import Standing
+from .standing import Standings
 from .stragglers import straggler
 from .summary import summary
 from .throughput import with_throughput
 from .timeline import timeline_info
 
-if TYPE_CHECKING:
-    from .batches import Batch
-
-MANY = 10_000  # ops: more are placed in batches, from arrays
 MOST_PREDICTED = 50_000  # ops: of more, no times are predicted
 ONLY_HBM = "GPU profiles have no counters: only hbm traffic is modelled; add l2 and l1 with --counters FILE.csv (Nsight Compute)"
 
@@ -114,34 +112,26 @@ def _stored(source: str | Path | Sequence[str | Path]) -> Report | None:
 
 def assemble(recording: Recording, machine: Machine, corrections: Corrections = IDEAL, calibration: Calibration | None = None) -> Report:
     """The report on a recording, on a machine; its ops are expected to take what the ``calibration`` says, by default the machine's own."""
-    if any(op.value for op in recording.workload):
+    if any(column(recording.workload.ops, "value")):
         recording = replace(recording, workload=Workload(with_shared_work(recording.workload.ops)))
-    workload = recording.workload
-    predicted = _predictions(recording, corrections.lower(machine), calibration)
-    batches: Sequence[Batch] = ()
-    alone: Iterable[int] = range(len(workload))
-    if len(workload) > MANY:
-        from .batches import split  # numpy, which only very many ops need
-
-        batches, alone = split(workload.ops, machine, corrections)
-    placed = [_placed(number, workload.ops[number], machine, corrections) for number in alone]
-    moved = [one for one in placed if one.op is not workload.ops[one.id]]
-    standings = _standings(placed, batches, machine, corrections, predicted)
-    ops = tuple(with_expectation(row, predicted.get(row.id)) for row in _rows(placed, batches, standings))
+    lowered = corrections.lower(machine)
+    predicted = _predictions(recording, lowered, calibration)
+    placed = PlacedOps(recording.workload.ops, machine, corrections)
+    standings = _standings(placed, machine, corrections, predicted)
+    ops = rows_of(placed, standings)
     made = points(recording, standings, machine, corrections)
     devices = tuple(DeviceInfo(id=device.id, name=device.name, host=device.host) for device in recording.devices)
-    by_step = tuple([StepShare(op=id, step=s.key, count=s.count, time_s=s.time_s) for id, op in enumerate(workload) for s in op.by_step])
-    by_device = tuple(
-        [DeviceShare(op=id, device=s.key, count=s.count, time_s=s.time_s) for id, op in enumerate(workload) for s in op.by_device]
-    )
-    described = describe(corrections.lower(machine))
+    by_step, by_device, by_both = (_of_ops(recording, name) for name in ("by_step", "by_device", "by_step_and_device"))
+    step_shares = tuple([StepShare(op=id, step=one.key, count=one.count, time_s=one.time_s) for id, one in by_step])
+    device_shares = tuple([DeviceShare(op=id, device=one.key, count=one.count, time_s=one.time_s) for id, one in by_device])
+    described = describe(lowered)
     memory = held_against(recording.memory, machine)
     too_much = out_of_memory(memory, machine)
-    advice = _findings(_advice(recording, placed, standings, made, machine, corrections), ops, by_device, devices, moved)
-    findings = with_wall_clock(advice, workload.ops, by_step, len(devices) or len({share.device for share in by_device}))
+    advice = _findings(_advice(recording, placed, standings, made, machine, corrections), ops, device_shares, devices, placed)
+    findings = with_wall_clock(advice, placed.time_s, step_shares, len(devices) or len({share.device for share in device_shares}))
     findings = (too_much, *findings) if too_much else findings
-    findings = _outlook(findings, recording, made, corrections.lower(machine), calibration)
-    bare = recording.kernels and all(op.counters is None for op in workload)
+    findings = _outlook(findings, recording, made, lowered, calibration)
+    bare = recording.kernels and not any(column(recording.workload.ops, "counters"))
     return Report(
         input=InputInfo(
             format=recording.format,
@@ -153,7 +143,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         machine=described,
         coverage=recording.coverage,
         points=made,
-        ops=ops,
+        ops=cast(tuple[OpInfo, ...], ops),  # very many are rows in columns, which make a tuple when asked for
         steps=tuple(
             StepInfo(
                 step=s.key,
@@ -171,12 +161,10 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
             )
             for s in recording.steps
         ),
-        by_step=by_step,
-        by_device=by_device,
+        by_step=step_shares,
+        by_device=device_shares,
         by_step_and_device=tuple(
-            StepDeviceShare(op=id, device=part.device, steps=part.steps, counts=part.counts, times_s=part.times_s)
-            for id, op in enumerate(workload)
-            for part in op.by_step_and_device
+            StepDeviceShare(op=id, device=part.device, steps=part.steps, counts=part.counts, times_s=part.times_s) for id, part in by_both
         ),
         idle=_idle(recording),
         findings=findings,
@@ -185,6 +173,11 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         folds=fold_infos(ops),
         summary=summary(made, described, devices, findings),
     )
+
+
+def _of_ops(recording: Recording, name: str) -> Iterable[tuple[int, Any]]:
+    """The parts of each op, with its id."""
+    return ((id, part) for id, parts in enumerate(column(recording.workload.ops, name)) for part in parts)
 
 
 def _idle(recording: Recording) -> tuple[IdleInfo, ...]:
@@ -226,86 +219,47 @@ def _predictions(recording: Recording, machine: Machine, calibration: Calibratio
     return {id: found for id, op in enumerate(ops) if (found := expectation(op, machine, chosen)) is not None}
 
 
-def _standings(
-    placed: Iterable[Placed],
-    batches: "Iterable[Batch]",
-    machine: Machine,
-    corrections: Corrections,
-    predicted: Mapping[int, Prediction],
-) -> list[Standing]:
-    """Where each op stands, in the order of their ids."""
-    found = [
-        Standing(
-            one.id,
-            one.op,
-            one.placement.floor_s,
-            cause(one.placement, priced=one.op.priced),
-            one.placement.unit,
-            needed(one.op, one.placement.floor_s, machine, corrections),
-            predicted.get(one.id),
-        )
-        for one in placed
-    ]
-    for batch in batches:
-        found += [
-            Standing(id, op, floor, lost_to, batch.units[0], None, predicted.get(id))
-            for id, op, floor, lost_to in zip(batch.ids, batch.ops, batch.floors, batch.causes, strict=True)
-        ]
-    return sorted(found, key=lambda one: one.id) if batches else found
-
-
-def _rows(placed: Iterable[Placed], batches: "Iterable[Batch]", standings: Sequence[Standing]) -> tuple[OpInfo, ...]:
-    """The ops of the report, longest first: by measured time, else by the floor; those of equal time as they came."""
-    longest = sorted(standings, key=lambda one: one.floor_s if one.op.time_s is None else one.op.time_s, reverse=True)
-    ranks = {one.id: rank for rank, one in enumerate(longest, start=1)}
-    needs = {one.id: one.needed for one in standings if one.needed}
-    found = [op_info(one, ranks[one.id], needs.get(one.id)) for one in placed]
-    for batch in batches:
-        found += batch.rows(ranks)
-    return tuple(sorted(found, key=lambda op: op.rank))
+def _standings(placed: PlacedOps, machine: Machine, corrections: Corrections, predicted: Mapping[int, Prediction]) -> Standings:
+    """Where each op stands."""
+    wasteful = [id for id, reasons in enumerate(column(placed.ops, "avoidable")) if reasons]
+    needs = {id: least for id in wasteful if (least := needed(placed.ops[id], placed.floor_s[id], machine, corrections))}
+    return Standings(placed.ops, placed.floor_s, placed.causes, placed.unit, needs, predicted)
 
 
 def _advice(
-    recording: Recording,
-    placed: list[Placed],
-    standings: Sequence[Standing],
-    made: Sequence[Point],
-    machine: Machine,
-    corrections: Corrections,
+    recording: Recording, placed: PlacedOps, standings: Standings, made: Sequence[Point], machine: Machine, corrections: Corrections
 ) -> tuple[Finding, ...]:
     """Hand formulas are explained one by one; of a program, what is in doubt, and what there is to win."""
     if recording.format == "formula" or not made:
-        return advise(placed, machine)
+        return advise([placed[id] for id in range(len(standings))], machine)
     clock = clock_of(made)
-    return in_order(
-        [
-            *doubts(placed, machine, clock.whole_s if clock.measured else 0.0, len(standings)),
-            *diagnose(standings, recording, machine, clock, corrections),
-        ]
+    program = Program(
+        names=column(placed.ops, "name"),
+        times=placed.time_s,
+        unrated=placed.unrated,
+        unpriced=[id for id, priced in enumerate(placed.priced) if not priced],
+        machine=machine,
+        count=len(standings),
+        time_s=clock.whole_s if clock.measured else 0.0,
     )
+    too_fast = map(placed.__getitem__, placed.faster_than(TOLERANCE))
+    return in_order([*doubts(program, too_fast), *diagnose(standings, recording, machine, clock, corrections)])
 
 
 def _findings(
     found: tuple[Finding, ...],
-    ops: tuple[OpInfo, ...],
+    ops: Sequence[OpInfo],
     shares: tuple[DeviceShare, ...],
     devices: tuple[DeviceInfo, ...],
-    moved: list[Placed],
+    placed: PlacedOps,
 ) -> tuple[Finding, ...]:
     """What the ops themselves say, which of them a cache served, and what the devices do that ran them."""
-    if moved:
-        found = in_order([*found, served(moved)])
+    if placed.moved:
+        found = in_order([*found, served(placed.moved)])
     if len(devices) < 2:
         return found
     slow = straggler(ops, shares, devices)
     return in_order([*found, slow]) if slow else found
-
-
-def _placed(number: int, op: Op, machine: Machine, corrections: Corrections) -> Placed:
-    placement = hold(op.cost, machine, op.time_s, corrections, op.launches)
-    if cached := resident(op, placement):
-        return Placed(number, cached, hold(cached.cost, machine, op.time_s, corrections, op.launches))
-    return Placed(number, op, placement)
 
 
 def price(

@@ -16,13 +16,13 @@ a draft's own sentence is written only where it stands alone.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..machine import LATENCY, Ceiling, Machine
-from ..placement import Placement
+from ..placement import Placement, may_bind
 from ..report import Finding
 from ..resource import COMPUTE_UNITS, HBM, Resource, bound_words, named
 from ..units import percent, plain, show
@@ -238,9 +238,15 @@ KINDS: dict[str, Kind] = {
 
 
 class Program(Struct, frozen=True):
-    """What is asked about all ops at once: those that were placed one by one, in order, how many there are, and their time together."""
+    """What is asked about all ops at once: their names and times by their ids, how many there are, and their time together.
 
-    ops: Sequence[Placed]
+    ``unrated`` has the resources without a known rate of those that use any, ``unpriced`` are those whose cost is not wholly known.
+    """
+
+    names: Mapping[int, str] | Sequence[str]
+    times: Mapping[int, float | None] | Sequence[float | None]
+    unrated: Mapping[int, tuple[Resource, ...]]
+    unpriced: Sequence[int]
     machine: Machine
     count: int
     time_s: float
@@ -253,7 +259,15 @@ ProgramRule = Callable[[Program], Finding | None]
 def advise(placed: Iterable[Placed], machine: Machine) -> tuple[Finding, ...]:
     """Every finding about a program: suspect ops first, then by seconds saved. The order of the ops does not matter."""
     ops = sorted(placed, key=lambda one: one.id)
-    program = Program(ops, machine, len(ops), sum(one.placement.time_s or 0.0 for one in ops))
+    program = Program(
+        names={one.id: one.op.name for one in ops},
+        times={one.id: one.placement.time_s for one in ops},
+        unrated={one.id: one.placement.unrated for one in ops if one.placement.unrated},
+        unpriced=[one.id for one in ops if not one.op.priced],
+        machine=machine,
+        count=len(ops),
+        time_s=sum(one.placement.time_s or 0.0 for one in ops),
+    )
     by_id = {one.id: one for one in ops}
     return findings(program, drafts(ops), by_id.__getitem__)
 
@@ -270,16 +284,11 @@ def findings(program: Program, found: Iterable[Draft], placed: Callable[[int], P
     return in_order([*_merged(kept, placed), *whole])
 
 
-def doubts(placed: Iterable[Placed], machine: Machine, time_s: float, count: int) -> list[Finding]:
-    """What is in doubt about the ops of a program: times below the minimum, units without a rate, unknown costs.
-
-    ``count`` is how many ops the program has; those that were placed in batches are in no doubt.
-    """
-    ops = sorted(placed, key=lambda one: one.id)
-    by_id = {one.id: one for one in ops}
-    doubted = [one for one in ops if (one.placement.efficiency or 0.0) > TOLERANCE]
-    found = [replace(draft, saving_s=None) for one in doubted for draft in _about(one)[:1] if draft.kind in ("above-roof", "between-roofs")]
-    program = Program(ops, machine, count, time_s)
+def doubts(program: Program, too_fast: Iterable[Placed]) -> list[Finding]:
+    """What is in doubt about the ops of a program: times below the minimum, units without a rate, unknown costs."""
+    by_id = {one.id: one for one in too_fast}
+    rules = (next((draft for rule in DOUBTS if (draft := rule(one))), None) for one in by_id.values())
+    found = [replace(draft, saving_s=None) for draft in rules if draft]
     return [*_merged(found, by_id.__getitem__), *(finding for rule in PROGRAM if (finding := rule(program)))]
 
 
@@ -480,28 +489,29 @@ def low_batch(one: Placed) -> Draft | None:
 
 def unrated(program: Program) -> Finding | None:
     """Work on resources without a known rate: minimum times leave it out."""
-    mine = [one for one in program.ops if one.placement.unrated]
+    mine = sorted(program.unrated)
     if not mine:
         return None
-    missing = ", ".join(sorted({resource.name for one in mine for resource in one.placement.unrated}))
-    names = _listed([_short(one.op.name) for one in mine[:LISTED]], len(mine))
-    undecided = any(one.placement.may_bind for one in mine)
+    resources = {resource for missing in {*program.unrated.values()} for resource in missing}
+    missing = ", ".join(sorted(resource.name for resource in resources))
+    names = _listed([_short(program.names[id]) for id in mine[:LISTED]], len(mine))
+    undecided = any(may_bind(resource, program.machine) for resource in resources)
     lost = "leaves it out, and without it there is no bound" if undecided else "leaves it out"
     message = f"{program.machine.name} has no known rate for {missing}: the minimum time of {names} {lost}."
-    return Finding(kind="unrated", message=message, ops=tuple(one.id for one in mine), levers=KINDS["unrated"].levers)
+    return Finding(kind="unrated", message=message, ops=tuple(mine), levers=KINDS["unrated"].levers)
 
 
 def unknown(program: Program) -> Finding | None:
     """The share of time, or of ops, whose cost is not known."""
-    mine = sorted((one for one in program.ops if not one.op.priced), key=lambda one: (-(one.placement.time_s or 0.0), one.id))
+    mine = sorted(program.unpriced, key=lambda id: (-(program.times[id] or 0.0), id))
     total = program.time_s
-    spent = sum(one.placement.time_s or 0.0 for one in mine)
+    spent = sum([program.times[id] or 0.0 for id in mine])
     if not mine or (total and spent < NOTABLE * total):
         return None
-    names = _listed([_short(one.op.name) for one in mine[:LISTED]], len(mine))
+    names = _listed([_short(program.names[id]) for id in mine[:LISTED]], len(mine))
     share = f"{percent(spent / total)} of the measured time ({show(spent, 's')})" if total else f"{len(mine)} of {program.count} ops"
     message = f"the cost of {share} is not known: {names}."
-    return Finding(kind="unknown", message=message, ops=tuple(one.id for one in mine), levers=KINDS["unknown"].levers)
+    return Finding(kind="unknown", message=message, ops=tuple(mine), levers=KINDS["unknown"].levers)
 
 
 DOUBTS: tuple[Rule, ...] = (between_roofs, above_roof)

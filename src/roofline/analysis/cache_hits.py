@@ -9,7 +9,7 @@ of it cannot hold:
     bytes over a memory behind it   max(0, b − capacity of the cache in front)      each launch
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -20,7 +20,7 @@ from ..report import Finding
 from ..resource import HBM, Resource
 from ..units import percent, show
 from ..workload import Op
-from .advice import KINDS, Placed
+from .advice import KINDS
 
 KIND = "between-roofs"
 CACHES = ("l2", "l3", "slc", "infinity_cache")
@@ -57,11 +57,11 @@ def resident(op: Op, placed: Placement) -> Op | None:
     return None
 
 
-def served(moved: Sequence[Placed]) -> Finding:
-    """The finding about ops whose bytes are counted on a cache."""
-    names = ", ".join(one.op.name for one in moved[:3]) + (f" and {len(moved) - 3} more" if len(moved) > 3 else "")
+def served(moved: Mapping[int, Op]) -> Finding:
+    """The finding about ops whose bytes are counted on a cache, by their ids."""
+    names = ", ".join([op.name for op in moved.values()][:3]) + (f" and {len(moved) - 3} more" if len(moved) > 3 else "")
     message = f"faster than {HBM} allows, so their bytes are counted on the cache: {names}."
-    return Finding(kind=KIND, message=message, ops=tuple(one.id for one in moved), levers=KINDS[KIND].levers)
+    return Finding(kind=KIND, message=message, ops=tuple(moved), levers=KINDS[KIND].levers)
 
 
 def _caches(machine: Machine) -> Mapping[Resource, float]:

@@ -9,17 +9,20 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..cost import Cost
+from ..lazy_rows import column, take
 from ..resource import HBM
 from ..workload import Avoidable
 from .losses import MEMORY
-from .standing import Standing
+from .standing import Standing, Standings
 
 KIND = "unfused-chain"
 
 
-def unfused_chains(standings: Sequence[Standing], steps: int) -> list[tuple[Standing, Avoidable]]:
-    """The ops of a run of so many steps that exchange arrays with other programs, and what each would cost in one program."""
-    candidates = [one for one in standings if one.cause == MEMORY and one.op.takes and one.op.gives]
+def unfused_chains(standings: Standings, ids: Sequence[int], steps: int) -> list[tuple[Standing, Avoidable]]:
+    """The ops, of some of a run of so many steps, that exchange arrays with other programs, and what each would cost in one program."""
+    ops = take(standings.ops, ids)
+    exchanging = zip(ids, column(ops, "takes"), column(ops, "gives"), strict=True)
+    candidates = [standings[id] for id, takes, gives in exchanging if takes and gives and standings.cause[id] == MEMORY]
     given = Counter(array for one in candidates for array in one.op.gives)
     taken = Counter(array for one in candidates for array in one.op.takes)
     linked = [one for one in candidates if any(array in given for array in one.op.takes) or any(array in taken for array in one.op.gives)]

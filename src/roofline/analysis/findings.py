@@ -13,19 +13,20 @@ from typing import Self
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..lazy_rows import column, take
 from ..machine import LATENCY, Machine
 from ..placement import IDEAL, Corrections, hold
 from ..report import Finding, Point
 from ..resource import PCIE, named
 from ..units import percent, rounded, show
-from ..workload import Avoidable, KernelUse, Recording
+from ..workload import Avoidable, KernelUse, Op, Recording
 from .chains import unfused_chains
 from .excess_causes import causes
 from .expectation import is_calibrated, slower_than_expected
 from .finding_kinds import KINDS, ONE_PROGRAM, Kind
 from .idle_time import Waiting, waiting
 from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
-from .standing import Standing, share_in_steps
+from .standing import Standing, Standings, share_in_steps
 from .torch_finding_kinds import TORCH_GROUPS, kinds_for
 
 Kinds = Mapping[str, Kind]
@@ -72,13 +73,13 @@ class Clock(Struct, frozen=True, kw_only=True):
         """The seconds from which something is worth a line."""
         return NOTABLE * self.each_s * self.parts
 
-    def share(self, one: Standing) -> float:
+    def share(self, id: int) -> float:
         """The share of an op's time that findings speak of."""
-        return self.shares.get(one.id, 1.0)
+        return self.shares.get(id, 1.0)
 
-    def spent(self, ops: Iterable[Standing]) -> float:
+    def spent(self, standings: Standings, ids: Iterable[int]) -> float:
         """The seconds of some ops that findings speak of."""
-        return sum(one.spent_s * self.share(one) for one in ops)
+        return sum([standings.spent_s[id] * self.share(id) for id in ids])
 
     def of(self, seconds: float) -> str:
         """Some of the whole, in words: per step, on one device."""
@@ -113,8 +114,8 @@ class Case(Struct):
     ops: list[tuple[Standing, float, Avoidable | None]] = []
 
     @property
-    def savings(self) -> list[tuple[Standing, float]]:
-        return [(one, saving) for one, saving, _ in self.ops]
+    def savings(self) -> list[tuple[int, float]]:
+        return [(one.id, saving) for one, saving, _ in self.ops]
 
 
 class Saving(Struct, frozen=True):
@@ -124,38 +125,38 @@ class Saving(Struct, frozen=True):
     steps_s: float
 
     @classmethod
-    def of(cls, savings: Iterable[tuple[Standing, float]], clock: Clock, more_s: float = 0.0) -> Self:
-        """What some ops save, and ``more_s`` in steps."""
-        held = list(savings)
-        whole = sum(saving for _, saving in held) + more_s
-        return cls(whole, sum(saving * clock.share(one) for one, saving in held) + more_s)
+    def of(cls, savings: Sequence[tuple[int, float]], clock: Clock, more_s: float = 0.0) -> Self:
+        """What some ops save, by their ids, and ``more_s`` in steps."""
+        whole = sum([saving for _, saving in savings]) + more_s
+        return cls(whole, sum([saving * clock.share(id) for id, saving in savings]) + more_s if clock.shares else whole)
 
 
-def diagnose(
-    standings: Sequence[Standing], recording: Recording, machine: Machine, clock: Clock, corrections: Corrections = IDEAL
-) -> list[Finding]:
+def diagnose(standings: Standings, recording: Recording, machine: Machine, clock: Clock, corrections: Corrections = IDEAL) -> list[Finding]:
     """What there is to win, by kind: work that could be avoided, idle time, and distance to what good kernels reach."""
+    ids: Sequence[int] = range(len(standings))
     if clock.per:
-        clock = replace(clock, shares={one.id: share_in_steps(one.op) for one in standings})
-        standings = [one for one in standings if clock.share(one)]
-    cases = _avoidable(standings, len(recording.steps), machine, corrections)
+        clock = replace(clock, shares={id: share_in_steps(op) for id, op in enumerate(standings.ops)})
+        ids = [id for id in ids if clock.share(id)]
+    cases = _avoidable(standings, ids, len(recording.steps), machine, corrections)
     kept = [case for case in cases if Saving.of(case.savings, clock).steps_s >= clock.notable_s]
     taken = {one.id for case in kept for one, _, _ in case.ops}
     kinds = kinds_for(recording.format)
-    found = [_told(case, clock, kinds) for case in kept]
+    found = [_told(case, standings, clock, kinds) for case in kept]
     idle = waiting(recording, clock.parts)
-    is_few = programs_per_step(standings, len(recording.steps)) < FEW_PROGRAMS and kinds is KINDS
-    found += _idle(idle, clock, {**kinds, "idle-dispatch": ONE_PROGRAM} if clock.per and is_few else kinds)
-    left = [one for one in standings if one.id not in taken]
-    found += _remaining(left, clock, _Between.of(idle, standings, clock), machine.launch_latency_s, kinds, recording.kernels)
+    is_few = clock.per and kinds is KINDS and programs_per_step(take(standings.ops, ids), len(recording.steps)) < FEW_PROGRAMS
+    found += _idle(idle, clock, {**kinds, "idle-dispatch": ONE_PROGRAM} if is_few else kinds)
+    left = [id for id in ids if id not in taken] if taken else ids
+    between = _Between.of(idle, standings, ids, clock)
+    found += _remaining(standings, left, clock, between, machine.launch_latency_s, kinds, recording.kernels)
     return found
 
 
-def _avoidable(standings: Sequence[Standing], steps: int, machine: Machine, corrections: Corrections) -> list[Case]:
+def _avoidable(standings: Standings, ids: Sequence[int], steps: int, machine: Machine, corrections: Corrections) -> list[Case]:
     """Ops by what would spare the most of each. What takes its launch takes no less with less work."""
-    chains = {one.id: reason for one, reason in unfused_chains(standings, steps)}
+    chains = {one.id: reason for one, reason in unfused_chains(standings, ids, steps)}
+    avoidable = column(standings.ops, "avoidable")
     cases: dict[tuple[str, str], Case] = {}
-    for one in standings:
+    for one in [standings[id] for id in ids if avoidable[id] or id in chains]:
         if one.cause == LATENCY:
             continue
         reasons = [reason for reason in one.op.avoidable if reason.kind] + ([chains[one.id]] if one.id in chains else [])
@@ -185,26 +186,27 @@ def _spared(one: Standing, reason: Avoidable, machine: Machine, corrections: Cor
     return one.spent_s * max(1 - floor / one.floor_s, 0.0)
 
 
-def _told(case: Case, clock: Clock, kinds: Kinds) -> Finding:
+def _told(case: Case, standings: Standings, clock: Clock, kinds: Kinds) -> Finding:
     """A finding about work that could be avoided."""
     kind = TORCH_GROUPS.get((case.kind, case.group), kinds[case.kind])
     case.ops.sort(key=lambda held: -held[1])
-    standings = [one for one, _, _ in case.ops]
+    ids = [one.id for one, _, _ in case.ops]
     reason = case.ops[0][2]
     why = kind.phrase or (reason.why if reason else "")
     factor = f", {reason.factor:.3g} times the needed work" if reason and reason.factor else ""
     saving = Saving.of(case.savings, clock)
-    seen = f"{_at(standings) or 'Here '}the program {why}{factor}: {clock.of(clock.spent(standings))} in {_count(standings)}."
+    spent = clock.of(clock.spent(standings, ids))
+    seen = f"{_at(standings, ids) or 'Here '}the program {why}{factor}: {spent} in {_count(standings, ids)}."
     message = f"{seen} {kind.change}: {clock.after(saving.steps_s)} left."
-    return _finding(case.kind, kind, message, standings, saving, clock)
+    return _finding(case.kind, kind, message, ids, saving, clock)
 
 
-def _finding(name: str, kind: Kind, message: str, ops: Iterable[Standing], saving: Saving, clock: Clock) -> Finding:
+def _finding(name: str, kind: Kind, message: str, ids: Iterable[int], saving: Saving, clock: Clock) -> Finding:
     return Finding(
         kind=name,
         title=kind.title,
         message=message,
-        ops=tuple(one.id for one in ops),
+        ops=tuple(ids),
         saving_s=saving.whole_s,
         saving_per_step_s=saving.steps_s / clock.parts if clock.per else None,
         levers=kind.levers,
@@ -212,37 +214,39 @@ def _finding(name: str, kind: Kind, message: str, ops: Iterable[Standing], savin
     )
 
 
-def _count(standings: Sequence[Standing]) -> str:
+def _count(standings: Standings, ids: Sequence[int]) -> str:
     """How many ops, and the longest of them by its label."""
-    longest = _name(max(standings, key=lambda one: one.spent_s))
-    return longest if len(standings) == 1 else f"{len(standings)} ops, the longest {longest}"
+    longest = _name(standings.ops[max(ids, key=standings.spent_s.__getitem__)])
+    return longest if len(ids) == 1 else f"{len(ids)} ops, the longest {longest}"
 
 
-def _name(one: Standing) -> str:
-    label, name = one.op.label.partition("  ")[2] or one.op.label, one.op.name
+def _name(op: Op) -> str:
+    label, name = op.label.partition("  ")[2] or op.label, op.name
     name = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
-    return f"{label} ({name})" if label and label != one.op.name else name
+    return f"{label} ({name})" if label and label != op.name else name
 
 
-def _subject(standings: Sequence[Standing]) -> str:
+def _subject(standings: Standings, ids: Sequence[int]) -> str:
     """The ops as the subject of a sentence."""
-    return f"{_count(standings)}," if len(standings) > 1 else _count(standings)
+    return f"{_count(standings, ids)}," if len(ids) > 1 else _count(standings, ids)
 
 
-def _at(standings: Sequence[Standing]) -> str:
+def _at(standings: Standings, ids: Sequence[int]) -> str:
     """Where ops were written, as the beginning of a sentence; nothing where nobody knows."""
-    where = _where(standings)
-    return f"{'At' if any(one.op.location for one in standings) else 'In'} {where} " if where else ""
+    ops = take(standings.ops, ids)
+    where = _where(ops, [standings.spent_s[id] for id in ids])
+    return f"{'At' if any(column(ops, 'location')) else 'In'} {where} " if where else ""
 
 
-def _where(standings: Sequence[Standing]) -> str:
+def _where(ops: Sequence[Op], spent_s: Sequence[float]) -> str:
     """Where ops were written: scopes with their numbers starred, source lines, else programs. Nowhere, if most of the time has no place."""
-    placed = [one for one in standings if one.op.scope or one.op.location]
-    if placed and 2 * sum(one.spent_s for one in placed) < sum(one.spent_s for one in standings):
+    where = list(zip(column(ops, "scope"), column(ops, "location"), strict=True))
+    placed = [seconds for (scope, location), seconds in zip(where, spent_s, strict=True) if scope or location]
+    if placed and 2 * sum(placed) < sum(spent_s):
         return ""
-    scopes = list(dict.fromkeys(_NUMBER.sub("*", scope) for scope in dict.fromkeys([one.op.scope for one in standings]) if scope))
-    lines = list(dict.fromkeys(_line(location) for location in dict.fromkeys([one.op.location for one in standings]) if location))
-    programs = list(dict.fromkeys(_program(module) for module in dict.fromkeys([one.op.module for one in standings]) if module))
+    scopes = list(dict.fromkeys(_NUMBER.sub("*", scope) for scope in dict.fromkeys([scope for scope, _ in where]) if scope))
+    lines = list(dict.fromkeys(_line(location) for location in dict.fromkeys([location for _, location in where]) if location))
+    programs = list(dict.fromkeys(_program(module) for module in dict.fromkeys(column(ops, "module")) if module))
     places = scopes[:LISTED] if scopes else []
     shown = ", ".join(places)
     at = ", ".join(lines[:LISTED]) + (" …" if len(lines) > LISTED else "")
@@ -265,12 +269,12 @@ def _line(location: str) -> str:
     return location.replace("\\", "/").rpartition("/")[2]
 
 
-def programs_per_step(standings: Iterable[Standing], steps: int) -> float:
+def programs_per_step(ops: Sequence[Op], steps: int) -> float:
     """How many programs a step runs: each runs as often as the op that it runs least often."""
     runs: dict[str, float] = {}
-    for one in standings:
-        if one.op.module:
-            runs[one.op.module] = min(one.op.count, runs.get(one.op.module, one.op.count))
+    for module, count in zip(column(ops, "module"), column(ops, "count"), strict=True):
+        if module:
+            runs[module] = min(count, runs.get(module, count))
     return sum(runs.values()) / max(steps, 1)
 
 
@@ -327,31 +331,39 @@ class _Between(Struct, frozen=True):
     avoidable_s: float
 
     @classmethod
-    def of(cls, idle: Iterable[Waiting], standings: Iterable[Standing], clock: Clock) -> Self:
+    def of(cls, idle: Iterable[Waiting], standings: Standings, ids: Sequence[int], clock: Clock) -> Self:
         """Every kernel is followed by a gap: only small kernels could be fewer."""
         seconds = sum(one.each_s for one in idle if one.reason.kind == LATENCY) * clock.parts
         every = small = 0.0
-        for one in standings:
-            every += one.op.launches
-            small += one.op.launches if one.cause == LATENCY else 0.0
+        for id in ids if seconds else ():
+            every += standings.launches[id]
+            small += standings.launches[id] if standings.cause[id] == LATENCY else 0.0
         return cls(seconds, seconds * small / every if every else 0.0)
 
 
 def _remaining(
-    standings: Sequence[Standing], clock: Clock, between: _Between, launch_s: float, kinds: Kinds, kernels: Sequence[KernelUse]
+    standings: Standings,
+    ids: Sequence[int],
+    clock: Clock,
+    between: _Between,
+    launch_s: float,
+    kinds: Kinds,
+    kernels: Sequence[KernelUse],
 ) -> list[Finding]:
     """What is lost in ops that do nothing needless, by cause, and between kernels."""
-    groups: dict[str, list[Standing]] = {}
-    slow = slower_than_expected(standings) if clock.measured else {}
-    for one in standings:
-        kind = _kind(one)
-        if kind and one.id not in slow:
-            groups.setdefault(kind, []).append(one)
-    why = partial(causes, standings=standings, kernels=kernels)
-    found = _excess([(one, slow[one.id]) for one in standings if one.id in slow], clock, kinds, why)
-    for kind, ops in groups.items():
-        won = [(one, _won(kind, one, launch_s)) for one in ops]
-        finding = _merged(kind, won, clock, between if kind == LATENCY else None, kinds)
+    predicted = [standings[id] for id in ids if id in standings.predicted] if standings.predicted else []
+    slow = slower_than_expected(predicted) if clock.measured else {}
+    alike = list(zip(standings.cause, standings.unit, standings.category, standings.multiplies, strict=True))
+    kind_of = {one: _kind(*one) for one in {*alike}}
+    groups: dict[str, list[int]] = {}
+    for id in ids:
+        if (kind := kind_of[alike[id]]) and id not in slow:
+            groups.setdefault(kind, []).append(id)
+    why = partial(causes, standings=predicted, kernels=kernels)
+    found = _excess(standings, [(one, slow[one.id]) for one in predicted if one.id in slow], clock, kinds, why)
+    for kind, mine in groups.items():
+        won = list(zip(mine, _won(kind, standings, mine, launch_s), strict=True))
+        finding = _merged(kind, standings, won, clock, between if kind == LATENCY else None, kinds)
         if finding is not None:
             found.append(finding)
     if LATENCY not in groups and clock.measured and between.seconds >= clock.notable_s:
@@ -362,94 +374,100 @@ def _remaining(
     return found
 
 
-def _excess(slow: list[tuple[Standing, float]], clock: Clock, kinds: Kinds, why: Callable[[Sequence[Standing]], str]) -> list[Finding]:
+def _excess(
+    standings: Standings, slow: list[tuple[Standing, float]], clock: Clock, kinds: Kinds, why: Callable[[Sequence[Standing]], str]
+) -> list[Finding]:
     """Ops that take longer than such ops do on this chip, by the family of their prediction, the one with the most excess first."""
     families: dict[str, list[tuple[Standing, float]]] = {}
     for one, seconds in slow:
         families.setdefault(one.prediction.family if one.prediction else "", []).append((one, seconds))
     found = []
     for held in families.values():
-        saving = Saving.of(held, clock)
+        saving = Saving.of([(one.id, seconds) for one, seconds in held], clock)
         if saving.steps_s < clock.notable_s:
             continue
         held.sort(key=lambda each: -each[1])
         ops = [one for one, _ in held]
+        ids = [one.id for one in ops]
         kind = kinds["excess"]
-        worst = f"{_name(ops[0])}{f' and {len(ops) - 1} more' if len(ops) > 1 else ''}"
-        told = f"{_at(ops)}{worst} {'take' if len(ops) > 1 else 'takes'} {ops[0].spent_s / (ops[0].spent_s - held[0][1]):.2g} times"
+        worst = f"{_name(ops[0].op)}{f' and {len(ops) - 1} more' if len(ops) > 1 else ''}"
+        times = f"{ops[0].spent_s / (ops[0].spent_s - held[0][1]):.2g} times"
+        told = f"{_at(standings, ids)}{worst} {'take' if len(ops) > 1 else 'takes'} {times}"
         left = clock.after(saving.steps_s)
         seen = why(ops)
-        message = (
-            f"{told} what such ops take on this chip: {clock.of(clock.spent(ops))}. {seen}{' ' if seen else ''}{kind.change}: {left} left."
-        )
-        found.append(_finding("excess", kind, message, ops, saving, clock))
+        spent = clock.of(clock.spent(standings, ids))
+        message = f"{told} what such ops take on this chip: {spent}. {seen}{' ' if seen else ''}{kind.change}: {left} left."
+        found.append(_finding("excess", kind, message, ids, saving, clock))
     return found
 
 
-def _kind(one: Standing) -> str:
-    if one.cause == UNPRICED or one.op.category == "autotuning":  # what a compiler tried is no work of the program
+def _kind(cause: str, unit: str | None, category: str, multiplies: bool) -> str:
+    if cause == UNPRICED or category == "autotuning":  # what a compiler tried is no work of the program
         return ""
-    if one.cause == COMMUNICATION:
-        return "host-copies" if one.unit and named(one.unit).unit.partition(".")[0] == PCIE.name else "communication"
-    if one.cause == MEMORY:
+    if cause == COMMUNICATION:
+        return "host-copies" if unit and named(unit).unit.partition(".")[0] == PCIE.name else "communication"
+    if cause == MEMORY:
         return "memory"
-    if one.cause == COMPUTE:
-        return "products" if one.unit == "matrix" or _is_product(one) else "compute"
+    if cause == COMPUTE:
+        return "products" if unit == "matrix" or multiplies else "compute"
     return "latency"
 
 
-def _is_product(one: Standing) -> bool:
-    """Whether an op is a product, which a chip without a matrix unit runs on its vector unit."""
-    return any(resource.unit == "matrix" for resource, _ in one.op.cost.amounts)
-
-
-def _won(kind: str, one: Standing, launch_s: float) -> float:
-    """The seconds of an op that can really be won. Small kernels can join their neighbours, but a product keeps a launch of its own."""
+def _won(kind: str, standings: Standings, ids: Sequence[int], launch_s: float) -> list[float]:
+    """The seconds of ops that can really be won. Small kernels can join their neighbours, but a product keeps a launch of its own."""
+    spent, floor = standings.spent_s, standings.floor_s
     if kind == "host-copies":
-        return one.spent_s
+        return [spent[id] for id in ids]
     if kind == "latency":
-        kept = one.op.launches * launch_s if _is_product(one) else 0.0
-        return max(one.spent_s - max(one.floor_s, kept), 0.0)
-    if is_calibrated(one.prediction) and one.prediction is not None and one.prediction.high_s < CLOSE * one.prediction.time_s:
-        return 0.0  # within the bounds of what such ops take
-    reachable = OF_CATEGORIES.get(one.op.category) or REACHABLE.get(one.unit or "", OTHERWISE)
-    return max(one.spent_s - one.floor_s / reachable, 0.0)
+        kept = (standings.launches[id] * launch_s if standings.multiplies[id] else 0.0 for id in ids)
+        return [max(spent[id] - max(floor[id], launch), 0.0) for id, launch in zip(ids, kept, strict=True)]
+    category, unit = standings.category, standings.unit
+    fine = {id for id, one in standings.predicted.items() if is_calibrated(one) and one.high_s < CLOSE * one.time_s}
+    reachable = (OF_CATEGORIES.get(category[id]) or REACHABLE.get(unit[id] or "", OTHERWISE) for id in ids)
+    won = [max(spent[id] - floor[id] / share, 0.0) for id, share in zip(ids, reachable, strict=True)]
+    # What is within the bounds of such ops takes no less.
+    return [0.0 if id in fine else seconds for id, seconds in zip(ids, won, strict=True)] if fine else won
 
 
-def _merged(kind_name: str, won: list[tuple[Standing, float]], clock: Clock, between: _Between | None, kinds: Kinds) -> Finding | None:
+def _merged(
+    kind_name: str, standings: Standings, won: list[tuple[int, float]], clock: Clock, between: _Between | None, kinds: Kinds
+) -> Finding | None:
     """One finding for ops that lose time to the same cause."""
-    kind, ops = kinds[kind_name], [one for one, _ in won]
-    spent, floor = _spent_and_floor(ops, clock)
+    kind, ids = kinds[kind_name], [id for id, _ in won]
+    spent, floor = _spent_and_floor(standings, ids, clock)
     if not clock.measured:
         if spent < clock.notable_s:
             return None
-        ops.sort(key=lambda one: -one.spent_s)
-        message = f"{_at(ops[:LISTED])}{_subject(ops)} {_are(ops, kind_name)}: at least {clock.of(spent)}."
-        return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(one.id for one in ops), levers=kind.levers)
+        ids.sort(key=lambda id: -standings.spent_s[id])
+        at = _at(standings, ids[:LISTED])
+        message = f"{at}{_subject(standings, ids)} {_are(ids, kind_name)}: at least {clock.of(spent)}."
+        return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(ids), levers=kind.levers)
     gap_s = between.seconds if between is not None else 0.0
     if spent + gap_s - floor < clock.notable_s:
         return None
     saving = Saving.of(won, clock, between.avoidable_s if between is not None else 0.0)
     won.sort(key=lambda held: -held[1])
-    worst = [one for one, seconds in won if seconds > 0] or [one for one, _ in won]
-    spent, floor = _spent_and_floor(worst, clock)
+    worst = [id for id, seconds in won if seconds > 0] or [id for id, _ in won]
+    spent, floor = _spent_and_floor(standings, worst, clock)
     efficiency = percent(floor / spent) if spent else ""
     reach = "" if kind_name in ("host-copies", "latency") else f" at {efficiency} of the roofline"
     gaps = ", with the gaps between kernels" if gap_s else ""
-    told = f"{_at(worst)}{_subject(worst)} {_are(worst, kind_name)}{reach}: {clock.of(spent + gap_s)}{gaps}."
+    told = f"{_at(standings, worst)}{_subject(standings, worst)} {_are(worst, kind_name)}{reach}: {clock.of(spent + gap_s)}{gaps}."
     if saving.steps_s < clock.notable_s:
         message = f"{told} That is as good as such ops get; only less work helps."
-        return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(one.id for one in worst), levers=())
+        return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(worst), levers=())
     return _finding(kind_name, kind, f"{told} {kind.change}: {clock.after(saving.steps_s)} left.", worst, saving, clock)
 
 
-def _spent_and_floor(ops: Sequence[Standing], clock: Clock) -> tuple[float, float]:
+def _spent_and_floor(standings: Standings, ids: Sequence[int], clock: Clock) -> tuple[float, float]:
     """The seconds of some ops, and how much of them their work needs."""
-    shares = [clock.share(one) for one in ops]
-    spent = [one.spent_s * share for one, share in zip(ops, shares, strict=True)]
-    return sum(spent), sum([min(one.floor_s * share, mine) for one, share, mine in zip(ops, shares, spent, strict=True)])
+    spent, floor = [standings.spent_s[id] for id in ids], [standings.floor_s[id] for id in ids]
+    if clock.shares:
+        shares = [clock.share(id) for id in ids]
+        spent, floor = ([seconds * share for seconds, share in zip(each, shares, strict=True)] for each in (spent, floor))
+    return sum(spent), sum(map(min, floor, spent))
 
 
-def _are(ops: Sequence[Standing], kind: str) -> str:
+def _are(ids: Sequence[int], kind: str) -> str:
     one, several = WORDS[kind]
-    return one if len(ops) == 1 else several
+    return one if len(ids) == 1 else several

@@ -15,6 +15,7 @@ They add up to the wall time, summed over devices: minimum times + losses = wall
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -28,7 +29,7 @@ ROUNDING = 1e-9  # sums of seconds differ by this much in their last digits
 CAUSES = (MEMORY, COMPUTE, COMMUNICATION, LATENCY, UNPRICED, IDLE, UNNEEDED)
 
 
-class Held(Struct, frozen=True):
+class Held(NamedTuple):
     """An op's hold on its device: its self time, the least its work needs, and the cause that the rest is lost to.
 
     ``needed_s`` is the least that the work the model needed would take, where that is less than all of it.
@@ -62,8 +63,10 @@ def cause_of(bound: str | None) -> str:
     return COMPUTE if resource.is_compute else COMMUNICATION if resource.is_link else MEMORY
 
 
-def lose(held: Iterable[Held], wall_s: float, busy_s: float | None = None, *, is_all: bool = False) -> Losses:
-    """A wall time taken apart into time at the roofs and losses.
+def lose(
+    held: Iterable[tuple[float, float, str, float | None]], wall_s: float, busy_s: float | None = None, *, is_all: bool = False
+) -> Losses:
+    """A wall time taken apart into time at the roofs and losses; ``held`` are as `Held`.
 
     Self times of one stream sum to its busy time. Where streams overlap they sum to more than the busy time, and each op's is taken
     in proportion, so that nothing is lost twice. Where they sum to less, the difference is unpriced: nobody knows what ran, unless these
@@ -71,19 +74,19 @@ def lose(held: Iterable[Held], wall_s: float, busy_s: float | None = None, *, is
     it is their sum. Neither is ever more than the wall time.
     """
     ops = list(held)
-    spent = sum(op.seconds for op in ops)
+    spent = sum([seconds for seconds, _, _, _ in ops])
     busy = min(spent if busy_s is None else busy_s, wall_s)
     share = busy / spent if spent else 1.0
     if share > 1.0 and not is_all:
         share = 1.0
     at_roof, lost = 0.0, dict.fromkeys(CAUSES, 0.0)
-    for op in ops:
-        mine = op.seconds * share
-        ran = min(op.floor_s, mine)
-        needed = ran if op.needed_s is None else min(op.needed_s, ran)
+    for seconds, floor_s, cause, needed_s in ops:
+        mine = seconds * share
+        ran = floor_s if floor_s < mine else mine
+        needed = ran if needed_s is None else min(needed_s, ran)
         at_roof += needed
         lost[UNNEEDED] += ran - needed
-        lost[op.cause] += mine - ran
+        lost[cause] += mine - ran
     if busy - spent * share > ROUNDING * busy:
         lost[UNPRICED] += busy - spent * share
     lost[IDLE] += wall_s - busy

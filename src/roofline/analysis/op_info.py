@@ -27,7 +27,7 @@ def op_info(one: Placed, rank: int, needed: Needed | None = None) -> OpInfo:
         scope=op.scope,
         location=op.location,
         phase=op.phase,
-        label=op.label or plain_label(op),
+        label=op.label or plain_label(op.scope, op.location, op.name),
         count=op.count,
         kernels=op.kernels,
         time_s=op.time_s,
@@ -56,7 +56,7 @@ def op_info(one: Placed, rank: int, needed: Needed | None = None) -> OpInfo:
         counters=_counters(op),
         needed=amounts(needed.cost, "FLOP") if needed else None,
         needed_s=needed.floor_s if needed else None,
-        unneeded={kind: number(amount) or 0 for kind, amount in needed.unneeded.items()} if needed else {},
+        unneeded=unneeded_info(needed) if needed else {},
         lost_s=_lost(one, needed),
         by_shape=by_shape(op),
         roofs=tuple(resource.name for resource in placement.roofs),
@@ -79,6 +79,11 @@ def by_shape(op: Op) -> dict[str, Number]:
     return {}
 
 
+def unneeded_info(needed: Needed) -> dict[str, float]:
+    """The work that was not needed, by class."""
+    return {kind: number(amount) or 0 for kind, amount in needed.unneeded.items()}
+
+
 def _lost(one: Placed, needed: Needed | None) -> float | None:
     """The self time of an op above the minimum time of its needed work."""
     own_s = one.op.time_s if one.op.self_time_s is None else one.op.self_time_s
@@ -87,10 +92,10 @@ def _lost(one: Placed, needed: Needed | None) -> float | None:
     return max(own_s - (needed.floor_s if needed else one.placement.floor_s), 0.0)
 
 
-def plain_label(op: Op) -> str:
+def plain_label(scope: str, location: str, name: str) -> str:
     """The label of an op that its source did not label: where it was written, and its name."""
-    where = op.scope or op.location.replace("\\", "/").rpartition("/")[2]
-    return f"{where}  {op.name}" if where else op.name
+    where = scope or location.replace("\\", "/").rpartition("/")[2]
+    return f"{where}  {name}" if where else name
 
 
 def _intensities(cost: Cost, flops: Amount | None) -> dict[str, float]:

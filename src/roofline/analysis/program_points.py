@@ -5,7 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from ..cost import Amount, Cost, part_of, tidy
+from ..lazy_rows import column, take
 from ..machine import Machine
+from ..op_columns import OpColumns
 from ..placement import Corrections, hold, place
 from ..report import Amounts, Point
 from ..resource import PCIE, Resource, named
@@ -13,7 +15,7 @@ from ..workload import Op, Recording, Share, Step, feeds
 from .counters import hardware, launches_kernels
 from .idle_time import averaged
 from .losses import CAUSES, ROUNDING, Held, Losses, lose
-from .standing import Standing
+from .standing import Standing, Standings
 
 _EXACT_INT = 2**53  # beyond this a JSON reader may lose digits of an integer, so larger ones are written as floats
 
@@ -46,17 +48,17 @@ class _Part(Struct, frozen=True, kw_only=True):
     span_s: float | None = None
 
 
-def points(recording: Recording, ops: Sequence[Standing], machine: Machine, corrections: Corrections) -> tuple[Point, ...]:
+def points(recording: Recording, ops: Standings, machine: Machine, corrections: Corrections) -> tuple[Point, ...]:
     """The whole program, by the model and by counters where there are any, then its average step and every complete step.
 
     Each stands with infeed and outfeed, and once more without them in a program that has any; what counters saw cannot be parted.
     """
-    if not ops:
+    if not len(ops):
         return ()
     made = []
-    shares = _shares(ops)
+    shares = _shares(ops) if recording.steps else {}
     done: _StepWork = {}
-    for whole in (True, False) if any(map(feeds, {one.op.category for one in ops})) else (True,):
+    for whole in (True, False) if any(map(feeds, {*ops.category})) else (True,):
         total = _total(recording, ops, whole)
         made.append(_point("total", None, total, machine, corrections, whole))
         if whole:
@@ -80,21 +82,23 @@ def _feeds(one: Standing) -> bool:
     return feeds(one.op.category)
 
 
-def _total(recording: Recording, every: Sequence[Standing], whole: bool) -> _Part:
+def _total(recording: Recording, every: Standings, whole: bool) -> _Part:
     """All of it, or all but infeed and outfeed: the run on every device if the source has a clock, else the sum of the ops' times."""
-    kept = every if whole else [one for one in every if not _feeds(one)]
-    fed = 0.0 if whole else sum(one.own_s for one in every if _feeds(one))
+    fed_in = frozenset() if whole else {category for category in {*every.category} if feeds(category)}
+    kept = [id for id, category in enumerate(every.category) if category not in fed_in] if fed_in else range(len(every))
+    fed = 0.0 if whole else sum([seconds for seconds, category in zip(every.own_s, every.category, strict=True) if category in fed_in])
     cover = recording.coverage
     devices = max(len(recording.devices), 1) if cover.run_s is not None else 1
     wall = _less(cover.wall_s if cover.run_s is None else cover.run_s * devices, fed)
     if wall is None:
-        times = [one.op.time_s for one in kept if one.op.time_s is not None]
+        times = [time_s for time_s in column(take(every.ops, kept), "time_s") if time_s is not None]
         wall = sum(times) if times else None
     busy = _less(cover.busy_s, fed)
-    held = [Held(one.own_s, one.floor_s, one.cause, one.needed.floor_s if one.needed else None) for one in kept]
+    least = {id: needed.floor_s for id, needed in every.needed.items()}
+    held = ((every.own_s[id], every.floor_s[id], every.cause[id], least.get(id)) for id in kept)
     return _Part(
-        work=_work([(one, one.op.count) for one in kept]),
-        floors_s=sum([one.floor_s for one in kept]),
+        work=_whole_work(every, kept),
+        floors_s=sum([every.floor_s[id] for id in kept]),
         time_s=wall,
         busy_s=busy,
         losses=None if wall is None else lose(held, wall, busy),
@@ -166,6 +170,14 @@ def _work(ran: Sequence[tuple[Standing, float]]) -> _Work:
     return _Work(done, kept, unneeded, conventions)
 
 
+def _whole_work(ops: Standings, kept: Sequence[int]) -> _Work:
+    """What all executions of some ops ran."""
+    if isinstance(ops.ops, OpColumns):  # of which all was needed
+        cost = ops.ops.total(kept)
+        return _Work(cost, cost)
+    return _work([(one, one.op.count) for one in map(ops.__getitem__, kept)])
+
+
 def _sum(parts: Iterable[tuple[Cost, float, float]]) -> Cost:
     """The sum of costs, of each the part that so many of so many executions are."""
     amounts: dict[str, Amount] = {}  # by the name of the resource
@@ -233,7 +245,7 @@ def _hardware(recording: Recording, total: _Part, machine: Machine, corrections:
 
     Its time is the program's when every op that launches kernels was counted; else that of the ops that were.
     """
-    if any(op.counters is not None for op in recording.workload):
+    if any(column(recording.workload.ops, "counters")):
         seen = hardware(recording.workload, launches_kernels(recording) or None)
         if seen is not None:
             time_s, busy_s = (total.time_s, total.busy_s) if seen.covers_all else (seen.time_s, seen.time_s)

@@ -1,20 +1,21 @@
 """What a finding's saving means on the clock: device-seconds spread over devices and steps."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
 from ..report import Finding, StepShare
-from ..workload import Op
 from .advice import in_order
 
 
-def with_wall_clock(findings: Iterable[Finding], ops: Collection[Op], steps: Iterable[StepShare], devices: int) -> tuple[Finding, ...]:
+def with_wall_clock(
+    findings: Iterable[Finding], time_s: Sequence[float | None], steps: Iterable[StepShare], devices: int
+) -> tuple[Finding, ...]:
     """Findings with their saving per device over the whole run, and per device and step where there are steps; most per step first.
 
-    Per step counts the part of the ops' time that lies in steps. ``ops`` are in the order of their ids.
+    Per step counts the part of the ops' time that lies in steps. ``time_s`` is that of each op, in the order of their ids.
     """
-    times = [op.time_s or 0.0 for op in ops]
+    times = [seconds or 0.0 for seconds in time_s]
     in_steps = [0.0] * len(times)
     keys = set()
     for share in steps:

@@ -1,7 +1,12 @@
-"""Where an op stands: what its time is compared with, and what it is lost to."""
+"""Where ops stand: what the time of each is compared with, and what it is lost to."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 from msgspec import Struct
 
+from ..lazy_rows import column
+from ..op_columns import multiplies
 from ..prediction import Prediction
 from ..workload import Op
 from .needed_work import Needed
@@ -18,19 +23,63 @@ class Standing(Struct, frozen=True):
     unit: str | None = None
     needed: Needed | None = None
     prediction: Prediction | None = None
+    own_s: float = 0.0
+    spent_s: float = 0.0
 
-    @property
-    def own_s(self) -> float:
-        """The seconds that it held its device: its self time, where the source tells nested ops apart."""
-        return (self.op.time_s or 0.0) if self.op.self_time_s is None else self.op.self_time_s
 
-    @property
-    def spent_s(self) -> float:
-        """The seconds that it held its device; without times its minimum."""
-        op = self.op
-        if op.self_time_s is not None:
-            return op.self_time_s
-        return self.floor_s if op.time_s is None else op.time_s
+class Standings:
+    """Where each op stands, in columns, by its id; ``needed`` and ``predicted`` have only those of which something is known.
+
+    ``own_s`` is the seconds that an op held its device: its self time, where the source tells nested ops apart. ``spent_s`` is the same;
+    without times, its minimum.
+    """
+
+    def __init__(
+        self,
+        ops: Sequence[Op],
+        floor_s: Sequence[float],
+        cause: Sequence[str],
+        unit: Sequence[str | None],
+        needed: Mapping[int, Needed],
+        predicted: Mapping[int, Prediction],
+    ) -> None:
+        self.ops, self.floor_s, self.cause, self.unit, self.needed, self.predicted = ops, floor_s, cause, unit, needed, predicted
+        own = list(zip(column(ops, "self_time_s"), column(ops, "time_s"), floor_s, strict=True))
+        self.own_s = [(time_s or 0.0) if self_s is None else self_s for self_s, time_s, _ in own]
+        self.spent_s = [(floor if time_s is None else time_s) if self_s is None else self_s for self_s, time_s, floor in own]
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    def __getitem__(self, id: int) -> Standing:
+        return Standing(
+            id,
+            self.ops[id],
+            self.floor_s[id],
+            self.cause[id],
+            self.unit[id],
+            self.needed.get(id),
+            self.predicted.get(id),
+            self.own_s[id],
+            self.spent_s[id],
+        )
+
+    def __iter__(self) -> Iterator[Standing]:
+        return map(self.__getitem__, range(len(self)))
+
+    @cached_property
+    def category(self) -> list[str]:
+        return column(self.ops, "category")
+
+    @cached_property
+    def launches(self) -> list[float]:
+        """How many launches the time of each is spread over."""
+        return column(self.ops, "launches")
+
+    @cached_property
+    def multiplies(self) -> list[bool]:
+        """Whether each is a product, which a chip without a matrix unit runs on its vector unit."""
+        return multiplies(self.ops)
 
 
 def share_in_steps(op: Op) -> float:

@@ -18,7 +18,7 @@ DIGITS = 4  # behind the first of a bucket's seconds: finer than any screen
 Split = Mapping[str, float]  # shares of an op's time: at the roof and by cause
 
 
-def timeline_info(lanes: Sequence[Lane], ops: Sequence[Standing]) -> tuple[LaneInfo, ...]:
+def timeline_info(lanes: Sequence[Lane], ops: Iterable[Standing]) -> tuple[LaneInfo, ...]:
     """The lanes by cause."""
     if not lanes:
         return ()

@@ -35,9 +35,9 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 def to_json(value: object) -> bytes:
     """Any value of ours as JSON, in the order of its fields, ending in a newline."""
     try:
-        encoded = msgspec.json.encode(value)
+        encoded = msgspec.json.encode(value, enc_hook=tuple)  # rows in columns become rows
     except UnicodeEncodeError:  # a name of a file that is not UTF-8
-        encoded = msgspec.json.encode(_encodable(msgspec.to_builtins(value)))
+        encoded = msgspec.json.encode(_encodable(msgspec.to_builtins(value, enc_hook=tuple)))
     return msgspec.json.format(encoded, indent=1) + b"\n"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from .. import lazy_rows
 from ..errors import UnitError, UsageError, did_you_mean
 from ..folding import TableRows
 from ..report import OpInfo, Point, Report
@@ -223,15 +224,17 @@ def _is_amount(name: str) -> bool:
 
 def usual_columns(report: Report) -> list[str]:
     """The columns of a table that names none."""
-    return list(TIMED if any(op.time_s for op in report.ops) else UNTIMED)
+    return list(TIMED if any(lazy_rows.column(lazy_rows.unsorted(report.ops), "time_s")) else UNTIMED)
 
 
 def op_cells(report: Report, table_of: TableRows, names: Sequence[str], top: int) -> list[list[str | Cell]]:
     """The cells of the first ``top`` rows of a table of ops."""
-    phases: dict[str, set[str]] = {op.label: set() for op in table_of.rows[:top]}
-    for op in table_of.rows:
-        if op.label in phases:
-            phases[op.label].add(op.phase)
+    shown = list(table_of.rows[:top])
+    phases: dict[str, set[str]] = {op.label: set() for op in shown}
+    each = lazy_rows.column(table_of.rows, "phase")
+    for said, phase in zip(lazy_rows.column(table_of.rows, "label"), each, strict=True) if len({*each}) > 1 else ():
+        if said in phases:
+            phases[said].add(phase)
     context = Context(
         whole_s=table_of.whole_s,
         twofold=frozenset(said for said, found in phases.items() if len(found) > 1),
@@ -239,7 +242,7 @@ def op_cells(report: Report, table_of: TableRows, names: Sequence[str], top: int
         devices=places((share.op, share.device) for share in report.by_device) if {"device", "devices"} & {*names} else {},
     )
     chosen = [column(name) for name in names]
-    return [[one.write(op, context) for one in chosen] for op in table_of.rows[:top]]
+    return [[one.write(op, context) for one in chosen] for op in shown]
 
 
 def places(shares: Iterable[tuple[int, int]]) -> dict[int, str]:

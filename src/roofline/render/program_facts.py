@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ..lazy_rows import column, take, unsorted
 from ..report import OpInfo, Point, Report
 from ..resource import bound_words
 from ..units import percent, plain, show
@@ -19,12 +20,12 @@ def program_facts(report: Report, feeds: bool = True, devices: int = 1) -> list[
     what = ", ".join(report.input.files) or report.input.format
     read = ("input", f"{what}, {len(report.ops):,} op{'' if len(report.ops) == 1 else 's'}")
     if not points:
-        return [read, ("chip", machine_line(report, list(report.ops)))]
+        return [read, ("chip", machine_line(report, report.ops))]
     total, cover = points[0], report.coverage
     priced = cover.priced_s / cover.busy_s if cover.priced_s is not None and cover.busy_s else 1.0
     return [
         read,
-        ("chip", machine_line(report, list(report.ops))),
+        ("chip", machine_line(report, report.ops)),
         ("run", _run(total, points, cover.before_steps_s)),
         ("work", _work(main_point(report, feeds) or total, report.ops)),
         ("unneeded", _unneeded(total, report.ops)),
@@ -36,9 +37,9 @@ def program_facts(report: Report, feeds: bool = True, devices: int = 1) -> list[
     ]
 
 
-def machine_line(report: Report, ops: list[OpInfo]) -> str:
+def machine_line(report: Report, ops: Sequence[OpInfo]) -> str:
     """The machine and the ceilings that these ops use."""
-    used = {roof for roofs in {op.roofs for op in ops} for roof in roofs}
+    used = {roof for roofs in {*column(unsorted(ops), "roofs")} for roof in roofs}
     roofs = [ceiling for ceiling in report.machine.ceilings if ceiling.resource in used]
     said = ", ".join(f"{roof.resource} {show(roof.rate, roof.per)} ({roof.provenance})" for roof in roofs)
     return f"{report.machine.name}: {said}" if said else report.machine.name
@@ -79,9 +80,8 @@ def _work(point: Point, ops: Sequence[OpInfo]) -> str:
 def _unneeded(total: Point, ops: Sequence[OpInfo]) -> str:
     """The work that the model did not need, by class: the share of FLOP, or of bytes for ops that did no needless FLOP."""
     found: dict[tuple[str, str], float] = {}
-    for op in ops:
-        if not op.unneeded:
-            continue
+    ops = unsorted(ops)
+    for op in take(ops, [place for place, unneeded in enumerate(column(ops, "unneeded")) if unneeded]):
         needed = sum(amount or 0 for amount in (op.work if op.needed is None else op.needed).values())
         unit = "FLOP" if needed < sum(amount or 0 for amount in op.work.values()) else "bytes"
         for kind, amount in op.unneeded.items():
@@ -95,12 +95,12 @@ def amounts_text(point: Point, ops: Sequence[OpInfo] = ()) -> str:
     """FLOP and bytes; of what is not wholly known the known part, and of how many ``ops`` the rest is missing."""
     flops = show(point.flops, "FLOP")
     if point.flops is None and ops:
-        flops = f"{show(known_flops(point), 'FLOP')}{_missing(sum(op.flops is None for op in ops))}"
+        flops = f"{show(known_flops(point), 'FLOP')}{_missing(column(unsorted(ops), 'flops').count(None))}"
     said = [flops]
     for level, amount in point.bytes.items():
         if amount is None and ops:
             known = show(point.known.get(level, 0), "B")
-            said.append(f"{known} {level}{_missing(sum(level in op.bytes and op.bytes[level] is None for op in ops))}")
+            said.append(f"{known} {level}{_missing(sum(moved.get(level, 0) is None for moved in column(unsorted(ops), 'bytes')))}")
         else:
             said.append(f"{show(amount, 'B')} {level}")
     return ", ".join(said)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from ..folding import TableRows, table_rows
+from ..lazy_rows import column, unsorted
 from ..report import Expected, Finding, OpInfo, Report
 from ..resource import bound_words
 from ..selection import Group
@@ -59,10 +60,11 @@ def op_notes(ops: Sequence[OpInfo]) -> list[str]:
     How an op was counted is no caveat: that is in the report and among the page's details.
     """
     about: dict[str, list[str]] = {}
-    for op in ops:
-        for note in op.notes:
+    each = column(ops, "notes")
+    for notes, name in zip(each, column(ops, "name"), strict=True) if any(each) else ():
+        for note in notes:
             if is_caveat(note):
-                about.setdefault(note, []).append(op.name)
+                about.setdefault(note, []).append(name)
     lines = []
     for note, names in list(about.items())[:OP_NOTES]:
         named = list(dict.fromkeys(names))
@@ -216,14 +218,15 @@ def fine_line(report: Report) -> str:
     fine = [finding for finding in report.findings if is_fine(finding)]
     if not fine:
         return ""
-    by_id = {op.id: op for op in report.ops}
-    whole = sum(op.weight_s for op in report.ops)
+    ids, weights, floors = (column(unsorted(report.ops), name) for name in ("id", "weight_s", "floor_s"))
+    places = {id: place for place, id in enumerate(ids)}
+    whole = sum(column(report.ops, "weight_s"))
     said = []
     for finding in fine:
-        ops = [by_id[id] for id in finding.ops if id in by_id]
-        spent = sum(op.weight_s for op in ops)
+        mine = [places[id] for id in finding.ops if id in places]
+        spent = sum([weights[place] for place in mine])
         if spent > FINE * whole:
-            reached = percent(sum(op.floor_s or 0.0 for op in ops) / spent)
+            reached = percent(sum([floors[place] or 0.0 for place in mine]) / spent)
             said.append(f"{finding.title} ({percent(spent / whole)} of op time, at {reached} of the roofline)")
     return f"Little to win elsewhere: {', '.join(said)}." if said else ""
 

@@ -115,7 +115,9 @@ def columns_of(task: Task) -> tuple[str, object]:
 
 def _plain(cell: object) -> Cell:
     """A cell as a table has it: a number, a word or nothing; anything else as the word that Python writes for it."""
-    if cell is None or isinstance(cell, str | float):
+    if isinstance(cell, str):
+        return cell.strip()
+    if cell is None or isinstance(cell, float):
         return cell
     if isinstance(cell, int) and -(2**63) <= cell < 2**64:
         return cell

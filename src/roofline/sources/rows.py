@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SourceError
-from ..input_limits import check_limit
+from ..input_limits import check_limit, limits, too_much
 from .files import HEAD_BYTES, all_of
 
 Cell = str | float | int | None
@@ -18,7 +18,7 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which no fi
 
 
 def columns_of(path: Path) -> Mapping[str, Sequence[Cell]]:
-    """The cells of each column by its header; one that a row lacks is empty."""
+    """The cells of each column by its header, words without blanks around them; one that a row lacks is empty."""
     data = all_of(path)
     if data.startswith(PARQUET_MAGIC):
         return _parquet(data, path)
@@ -40,17 +40,19 @@ def _csv(text: str, path: Path) -> Mapping[str, Sequence[Cell]]:
     try:
         headers = [header.strip() for header in next(lines, [])]
         rows = []
+        most = limits().rows
         for cells in lines:
-            if not cells or cells[0].startswith("#") or not (cells[0].strip() or "".join(cells).strip()):
+            if not cells or cells[0][:1] == "#" or not (cells[0].strip() or "".join(cells).strip()):
                 continue
             if len(cells) != len(headers):
                 raise SourceError(f"{path}: line {lines.line_num}: {len(cells)} cells, but the header has {len(headers)}")
             rows.append(cells)
-            check_limit("rows", len(rows), str(path))
+            if len(rows) > most:
+                raise too_much("rows", str(path))
     except csv.Error as error:
         raise SourceError(f"{path}: line {lines.line_num}: {error}") from None
     quoted = "'" in text
-    columns = ([cell.strip() for cell in column] for column in zip(*rows, strict=True))
+    columns = (list(map(str.strip, column)) for column in zip(*rows, strict=True))
     return {header: list(map(_plain, column)) if quoted else column for header, column in zip(headers, columns, strict=bool(rows))}
 
 
@@ -108,7 +110,7 @@ def _json_lines(text: str, path: Path) -> list[Any]:
 def _cell(value: object, row: int, path: Path) -> Cell:
     """A cell of a JSON table: a word or a number."""
     if isinstance(value, str):
-        return _whole(value)
+        return _whole(value).strip()
     if value is None or isinstance(value, int | float):
         return value
     raise SourceError(

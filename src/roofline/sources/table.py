@@ -16,16 +16,18 @@ In ``time``, ``flops`` and ``bytes`` an empty cell is unknown; in a resource's o
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ..cost import Cost
 from ..dtypes import dtype
 from ..errors import RooflineError, SourceError, did_you_mean, excerpt
+from ..lazy_rows import column
 from ..machine import Machine
+from ..op_columns import MANY, OpColumns
 from ..resource import HBM, MEMORY_UNITS, UNNAMED_WORK, Resource, named
 from ..units import parse
 from ..workload import COST_PROVENANCES, Coverage, Op, Recording, Share, StepsOnDevice, Workload
@@ -52,10 +54,8 @@ ANSWERS = (
 )
 UNKNOWN = ("?", "unknown", "null", "none", "n/a", "nan")
 _HEADER = re.compile(r"(?P<name>.+?)\s*[\[(]\s*(?P<unit>[^\])]*?)\s*[\])]\s*\Z")
-_BARE = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?(?: \d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)*+")
 _DEFAULT_DTYPE = "bf16"
 INFINITE = float("inf")
-_NONE: frozenset[Resource] = frozenset()
 
 
 class Column(Struct, frozen=True):
@@ -96,7 +96,7 @@ def read(path: Path, target: Machine | None = None) -> Recording:
     if not any(column.resource or column.field in ("flops", "bytes", "time") for column in columns.values()):
         raise SourceError(f"{path}: no column with a time, FLOP or bytes; add 'time', 'flops', 'bytes' or a resource such as 'matrix/bf16'")
     table = Table(cells, columns, count)
-    ops = list(_ops(table))
+    read_ops = _ops(table)
     if table.errors:
         number, error = min(table.errors, key=lambda one: one[0])
         raise SourceError(f"{path}: row {number}: {error}")
@@ -105,9 +105,12 @@ def read(path: Path, target: Machine | None = None) -> Recording:
     bare = table.words("dtype").count("") if "flops" in fields and not named else 0
     if bare:
         notes.append(f"{bare} of {count} rows have FLOP but no dtype; assuming {_DEFAULT_DTYPE}")
+    ops: Sequence[Op] = read_ops
     if fields & {"step", "device"}:
-        ops = _merge(ops)
-    return Recording(workload=Workload(tuple(ops)), format="table", files=(str(path),), coverage=_coverage(ops), notes=tuple(notes))
+        ops = _merge(read_ops)
+    elif count <= MANY:
+        ops = tuple(read_ops)
+    return Recording(workload=Workload(ops), format="table", files=(str(path),), coverage=_coverage(ops), notes=tuple(notes))
 
 
 def _plain(header: str) -> str:
@@ -163,8 +166,8 @@ class Table(Struct, frozen=True):
             return [""] * self.count
         cells = self.cells[column.header]
         if {*map(type, cells)} == {str}:
-            return [cell.strip() for cell in cells]  # type: ignore[union-attr]  # all are words
-        return ["" if cell is None else str(cell).strip() for cell in cells]
+            return list(cells)  # type: ignore[arg-type]  # all are words
+        return ["" if cell is None else str(cell) for cell in cells]
 
     def numbers(self, name: str, dimension: str) -> list[float | None]:
         """A column of quantities in base units; ``None`` where a cell is empty or says unknown, or the table has no such column."""
@@ -194,70 +197,41 @@ class Table(Struct, frozen=True):
 
 def _plain_numbers(cells: Sequence[Cell], column: Column) -> list[float | None] | None:
     """A column that holds nothing but bare numbers, as nearly all of a large table do; ``None`` for any other."""
-    kinds = {*map(type, cells)}
-    if column.unit or not (kinds <= {int, float} or (kinds == {str} and _BARE.fullmatch(" ".join(map(str, cells))))):
+    if column.unit or not {*map(type, cells)} <= {int, float, str}:
         return None
     try:
-        numbers = [float(cell) for cell in cells]  # type: ignore[arg-type]  # neither is None
+        numbers = list(map(float, cells))  # type: ignore[arg-type]  # none is None
     except (ValueError, OverflowError):
         return None
     # The sum of numbers that hold a NaN is one, and less than nothing.
     return [*numbers] if min(numbers, default=0) >= 0 and sum(numbers) < INFINITE else None
 
 
-def _ops(table: Table) -> Iterator[Op]:
-    """The ops of a table, row by row."""
-    columns = table.columns
-    provenances = [word or "user" for word in table.words("provenance")]
+def _ops(table: Table) -> OpColumns:
+    """The ops of a table, in columns."""
     counts = [1 if count is None else count for count in table.numbers("count", "1")]
     times = table.numbers("time", "s")
-    shares = [
-        [
-            () if key is None else (Share(key=int(key), count=count, time_s=time_s or 0.0),)
-            for key, count, time_s in zip(table.numbers(place, "1"), counts, times, strict=True)
-        ]
-        if place in columns
-        else [()] * table.count
-        for place in ("step", "device")
-    ]
-    rows = zip(
-        *map(table.words, WORDS),
-        _costs(table),
-        counts,
-        table.numbers("kernels", "1"),
-        times,
-        table.numbers("self_time", "s"),
-        provenances,
-        *shares,
-        strict=True,
-    )
-    for row, cells in enumerate(rows, start=1):
-        name, category, module, scope, location, phase, cost, count, kernels, time_s, self_time_s, provenance, steps, devices = cells
-        if not name:
-            table.errors.append((row, "no name"))
-        if provenance not in COST_PROVENANCES:
-            table.errors.append((row, f"unknown provenance {provenance!r}; use one of {', '.join(COST_PROVENANCES)}"))
-        yield Op(
-            name=name,
-            category=category,
-            module=module,
-            scope=scope,
-            location=location,
-            phase=phase,
-            cost=cost,
-            count=count,
-            kernels=kernels,
-            time_s=time_s,
-            self_time_s=self_time_s,
-            work_provenance=provenance,
-            bytes_provenance=provenance,
-            by_step=steps,
-            by_device=devices,
-        )
+    fields: dict[str, Sequence[Any]] = {word: table.words(word) for word in WORDS}
+    for place in ("step", "device"):
+        if place in table.columns:
+            fields[f"by_{place}"] = [
+                () if key is None else (Share(key=int(key), count=count, time_s=time_s or 0.0),)
+                for key, count, time_s in zip(table.numbers(place, "1"), counts, times, strict=True)
+            ]
+    provenances = [word or "user" for word in table.words("provenance")]
+    fields |= {"count": counts, "kernels": table.numbers("kernels", "1"), "time_s": times, "self_time_s": table.numbers("self_time", "s")}
+    fields |= {"work_provenance": provenances, "bytes_provenance": provenances}
+    found = OpColumns(fields, _amounts(table))
+    if not all(fields["name"]):
+        table.errors.append((fields["name"].index("") + 1, "no name"))
+    for wrong in {*provenances} - {*COST_PROVENANCES}:
+        known = ", ".join(COST_PROVENANCES)
+        table.errors.append((provenances.index(wrong) + 1, f"unknown provenance {wrong!r}; use one of {known}"))
+    return found
 
 
-def _costs(table: Table) -> Iterator[Cost]:
-    """The cost of each row. A table without any arithmetic column leaves the arithmetic unknown; likewise the bytes."""
+def _amounts(table: Table) -> dict[Resource, list[float | None]]:
+    """The amounts on each resource. A table without any arithmetic column leaves the arithmetic unknown; likewise the bytes."""
     columns = table.columns
     amounts = {column.resource: table.amounts(column, column.resource) for column in columns.values() if column.resource is not None}
     if "bytes" in columns or not any(resource.measure == "B" for resource in amounts):
@@ -265,30 +239,27 @@ def _costs(table: Table) -> Iterator[Cost]:
             table.errors.append((1, "'bytes' and 'hbm' are both main-memory traffic; keep one"))
         amounts[HBM] = table.numbers("bytes", "B")
     if not any(resource.is_arithmetic for resource in amounts):  # else 'flops' repeats their sum
-        work = _work_resources(table) if "flops" in columns else [UNNAMED_WORK] * table.count
+        words, known = _work_resources(table) if "flops" in columns else ([""] * table.count, {"": UNNAMED_WORK})
         flops = table.numbers("flops", "FLOP")
-        for resource in {*work}:
-            amounts[resource] = [amount if one is resource else 0.0 for one, amount in zip(work, flops, strict=True)]
-    resources = sorted(amounts)
-    for each in zip(*(amounts[resource] for resource in resources), strict=True):
-        unknown = frozenset([one for one, amount in zip(resources, each, strict=True) if amount is None]) if None in each else _NONE
-        yield Cost(tuple([pair for pair in zip(resources, each, strict=True) if pair[1]]), unknown)
+        for resource in {*known.values()}:
+            mine = {word for word, one in known.items() if one == resource}
+            amounts[resource] = (
+                flops if len(mine) == len(known) else [amount if word in mine else 0.0 for word, amount in zip(words, flops, strict=True)]
+            )
+    return {resource: amounts[resource] for resource in sorted(amounts)}
 
 
-def _work_resources(table: Table) -> list[Resource]:
-    """What the arithmetic of each row runs on, by its unit and dtype."""
-    known: dict[tuple[str, str], Resource] = {}
-    found = []
-    for row, (unit, number) in enumerate(zip(table.words("unit"), table.words("dtype"), strict=True), start=1):
-        key = unit or "matrix", number or _DEFAULT_DTYPE
-        if key not in known:
-            try:
-                known[key] = _work_resource(*key)
-            except RooflineError as error:
-                table.errors.append((row, str(error)))
-                known[key] = UNNAMED_WORK
-        found.append(known[key])
-    return found
+def _work_resources(table: Table) -> tuple[Sequence[Hashable], dict[Hashable, Resource]]:
+    """The words of each row for its arithmetic, its unit and dtype, and what these run on."""
+    words = list(zip(table.words("unit"), table.words("dtype"), strict=True))
+    known: dict[Hashable, Resource] = {}
+    for unit, number in dict.fromkeys(words):
+        try:
+            known[unit, number] = _work_resource(unit or "matrix", number or _DEFAULT_DTYPE)
+        except RooflineError as error:
+            table.errors.append((words.index((unit, number)) + 1, str(error)))
+            known[unit, number] = UNNAMED_WORK
+    return words, known
 
 
 def _work_resource(unit: str, number: str) -> Resource:
@@ -299,6 +270,14 @@ def _work_resource(unit: str, number: str) -> Resource:
 
 def _quantity(cell: Cell, column: Column, dimension: str) -> float | None:
     """A cell in base units; ``None`` for an empty one or one that says unknown."""
+    if not column.unit and type(cell) in (str, int, float):
+        try:
+            number = float(cell)  # type: ignore[arg-type]  # it is not None
+        except (ValueError, OverflowError):
+            pass
+        else:
+            if 0 <= number < INFINITE:
+                return number
     if cell is None or (isinstance(cell, str) and cell.strip().lower() in ("", *UNKNOWN)):
         return None
     if isinstance(cell, float) and cell != cell:  # NaN is how data frames write a missing number
@@ -310,13 +289,13 @@ def _quantity(cell: Cell, column: Column, dimension: str) -> float | None:
     return number
 
 
-def _merge(ops: list[Op]) -> list[Op]:
+def _merge(ops: Iterable[Op]) -> tuple[Op, ...]:
     """One op out of the rows that differ only in step or device."""
     rows: dict[tuple[str, ...], list[Op]] = {}
     for op in ops:
         rows.setdefault((op.module, op.scope, op.name, op.category, op.location), []).append(op)
     several = len({share.key for op in ops for share in op.by_device}) > 1
-    return [_sum(mine, several) for mine in rows.values()]
+    return tuple([_sum(mine, several) for mine in rows.values()])
 
 
 def _sum(rows: list[Op], several: bool) -> Op:
@@ -365,11 +344,11 @@ def _on_device(device: int, shares: tuple[Share, ...]) -> StepsOnDevice:
     )
 
 
-def _coverage(ops: Iterable[Op]) -> Coverage:
+def _coverage(ops: Sequence[Op]) -> Coverage:
     """A table has no clock, only durations: their sum stands for busy time, and wall time is unknown."""
-    timed = [op for op in ops if op.time_s is not None]
-    if not timed:
+    columns = [column(ops, name) for name in ("time_s", "self_time_s", "priced")]
+    seconds = [(time_s if own_s is None else own_s, priced) for time_s, own_s, priced in zip(*columns, strict=True) if time_s is not None]
+    if not seconds:
         return Coverage()
-    seconds = [(op.self_time_s if op.self_time_s is not None else op.time_s or 0.0, op.cost.unknown) for op in timed]
     busy = sum([second for second, _ in seconds])
-    return Coverage(busy_s=busy, attributed_s=busy, priced_s=sum([second for second, unknown in seconds if not unknown]))
+    return Coverage(busy_s=busy, attributed_s=busy, priced_s=sum([second for second, priced in seconds if priced]))

@@ -1,0 +1,117 @@
+"""The rows of a report, one an op, longest first: few at once, of very many each when it is asked for."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..lazy_rows import ABSENT, Entries, LazyRows, column, take
+from ..op_columns import MANY, OpColumns, amounts_of
+from ..report import OpInfo
+from .expectation import with_expectation
+from .op_info import op_info, plain_label, unneeded_info
+from .placed_ops import PlacedOps
+from .program_points import known_parts, number
+from .standing import Standings
+
+OWN = ("name", "category", "module", "scope", "location", "phase", "count", "kernels", "self_time_s", "notes")
+MEASURES = {"amounts": ("FLOP", "B", "hop"), "work": ("FLOP",), "bytes": ("B",), "hops": ("hop",)}
+
+
+def rows_of(placed: PlacedOps, standings: Standings) -> Sequence[OpInfo]:
+    """The ops of the report, longest first: by measured time, else by the floor; those of equal time as they came."""
+    weights = [floor if time_s is None else time_s for floor, time_s in zip(placed.floor_s, placed.time_s, strict=True)]
+    order = sorted(range(len(weights)), key=weights.__getitem__, reverse=True)
+    ranks = [0] * len(order)
+    for rank, id in enumerate(order, start=1):
+        ranks[id] = rank
+
+    def row(id: int) -> OpInfo:
+        return with_expectation(op_info(placed[id], ranks[id], standings.needed.get(id)), standings.predicted.get(id))
+
+    if len(order) <= MANY:
+        return tuple(map(row, order))
+    return LazyRows(order, row, _Fields(placed, standings, ranks))
+
+
+class _Fields:
+    """The fields of rows that are known without making them, by the ids of their ops; see `op_info` for the same of one."""
+
+    def __init__(self, placed: PlacedOps, standings: Standings, ranks: list[int]) -> None:
+        self._placed, self._standings = placed, standings
+        self._known: dict[str, Sequence[Any]] = {
+            "id": range(len(ranks)),
+            "rank": ranks,
+            "weight_s": standings.spent_s,
+            "bound": placed.bound,
+            "roofs": placed.roofs,
+            "time_s": placed.time_s,
+        }
+
+    def __call__(self, name: str, ids: Sequence[int]) -> list[Any] | Entries | None:
+        if name in MEASURES:
+            amounts = amounts_of(self._placed.ops, ids)
+            mine = {resource: each for resource, each in amounts.items() if resource.measure in MEASURES[name]}
+            return {
+                resource.name: [one if type(one) is float or one is ABSENT else number(one) for one in each]
+                for resource, each in mine.items()
+            }
+        if name == "times":
+            return {unit: [seconds[id] or ABSENT for id in ids] for unit, seconds in self._placed.times.items()}
+        if name in ("label", "flops", "lost_s", "serial_s", "expected_s", "unneeded"):
+            return list(getattr(self, f"_{name}")(ids))
+        if name not in self._known and (made := self._whole(name)) is not None:
+            self._known[name] = made
+        values = self._known.get(name)
+        return None if values is None else list(values if ids == range(len(values)) else map(values.__getitem__, ids))
+
+    def _whole(self, name: str) -> Sequence[Any] | None:
+        """A field of all rows."""
+        placed, ops = self._placed, self._placed.ops
+        if name in OWN or name == "own_label":
+            return column(ops, name.removeprefix("own_"))
+        if name == "floor_s":
+            return [None if id in placed.blank else floor for id, floor in enumerate(placed.floor_s)]
+        if name == "dtype":
+            return [one.kind if one else None for one in placed.compute]
+        if name in ("needed", "counters"):
+            some: Any = self._standings.needed if name == "needed" else any(column(ops, name))
+            return None if some else [None] * len(ops)
+        if name == "known":
+            return None if any(known_parts(op.cost) for op in take(ops, self._unpriced())) else [{}] * len(ops)
+        return None
+
+    def _unpriced(self) -> list[int]:
+        """The ops that may have a known part of an amount that is not wholly known; those of columns have none."""
+        return [] if isinstance(self._placed.ops, OpColumns) else [id for id, priced in enumerate(self._placed.priced) if not priced]
+
+    def _label(self, ids: Sequence[int]) -> Iterator[str]:
+        words = zip(*(self(name, ids) or () for name in ("own_label", "scope", "location", "name")), strict=True)
+        return (label or plain_label(scope, location, name) for label, scope, location, name in words)
+
+    def _flops(self, ids: Sequence[int]) -> Iterator[float | None]:
+        amounts = amounts_of(self._placed.ops, ids)
+        each = [[0 if one is ABSENT else one for one in held] for resource, held in amounts.items() if resource.is_arithmetic]
+        for parts in zip(*each, strict=True) if each else [()] * len(ids):
+            yield None if None in parts else number(sum([part for part in parts if part]))
+
+    def _lost_s(self, ids: Sequence[int]) -> Iterator[float | None]:
+        placed, needed, owns = self._placed, self._standings.needed, self._standings.own_s
+        selfs = column(placed.ops, "self_time_s")
+        for id in ids:
+            if (placed.time_s[id] is None and selfs[id] is None) or not placed.priced[id] or id in placed.blank:
+                yield None
+            else:
+                yield max(owns[id] - (needed[id].floor_s if id in needed else placed.floor_s[id]), 0.0)
+
+    def _serial_s(self, ids: Sequence[int]) -> Iterator[float | None]:
+        times = self._placed.times.values()
+        for id in ids:
+            yield None if id in self._placed.blank else sum(sorted([each[id] for each in times if each[id]], reverse=True))
+
+    def _expected_s(self, ids: Sequence[int]) -> Iterator[float | None]:
+        for id, serial_s in zip(ids, self._serial_s(ids), strict=True):
+            yield None if serial_s is None else self._placed.expected_s(self._placed.floor_s[id], serial_s)
+
+    def _unneeded(self, ids: Sequence[int]) -> Iterator[dict[str, float]]:
+        needed, nothing = self._standings.needed, dict[str, float]()
+        for id in ids:
+            yield unneeded_info(needed[id]) if id in needed else nothing

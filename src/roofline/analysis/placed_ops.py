@@ -1,0 +1,101 @@
+"""Every op of a program on a machine: few are placed one by one, very many from arrays."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from ..lazy_rows import column
+from ..machine import Machine
+from ..op_columns import MANY, OpColumns
+from ..placement import Corrections, Placement, hold
+from ..resource import Resource
+from ..workload import Op
+from .advice import Placed
+from .cache_hits import COUNTED, TOLERANCE, resident
+from .losses import UNPRICED, cause_of
+
+
+class PlacedOps:
+    """Ops on a machine, in columns by their ids; the whole placement of one is worked out when it is asked for.
+
+    ``bound``, ``unit`` and ``floor_s`` are as of a placement, ``compute`` is its heaviest arithmetic, ``roofs`` the rated resources it ran
+    under; ``unrated`` has those that use resources without a known rate, ``blank`` those without a minimum. ``moved`` are ops whose bytes
+    a cache served, as they are counted now. ``times`` are seconds by unit, where there are very many ops.
+    """
+
+    def __init__(self, ops: Sequence[Op], machine: Machine, corrections: Corrections) -> None:
+        self.ops, self.machine = ops, corrections.lower(machine)
+        self._corrections = replace(corrections, sustained=None, communication=0.0)  # what is left to correct
+        count = len(ops)
+        self.floor_s: list[float] = [0.0] * count
+        self.unit: list[str | None] = [None] * count
+        self.bound: list[str | None] = [None] * count
+        self.compute: list[Resource | None] = [None] * count
+        self.roofs: list[tuple[str, ...]] = [()] * count
+        self.unrated: dict[int, tuple[Resource, ...]] = {}
+        self.blank: set[int] = set()
+        self.times: dict[str, list[float]] = {}
+        self.priced: list[bool] = column(ops, "priced")
+        self.time_s: list[float | None] = column(ops, "time_s")
+        self._alone: dict[int, Placement] = {}
+        alone: Iterable[int] = range(count)
+        if count > MANY:
+            from .many_ops import place_many  # numpy, which only very many ops need
+
+            alone = place_many(self)
+        moved = {id: op for id in alone if (op := self._place(id))}
+        for id in self._too_fast_for_memory():
+            if id not in self._alone and (op := self._place(id)):
+                moved[id] = op
+        self.moved: Mapping[int, Op] = dict(sorted(moved.items()))
+        if moved:
+            self.ops = ops.recounted(moved) if isinstance(ops, OpColumns) else [moved.get(id, op) for id, op in enumerate(ops)]
+
+    def __getitem__(self, id: int) -> Placed:
+        """One op, placed by itself."""
+        op = self.ops[id]
+        return Placed(id, op, self._alone.get(id) or self._held(op))
+
+    @property
+    def causes(self) -> list[str]:
+        """What the time of each above its minimum is lost to."""
+        known = {bound: cause_of(bound) for bound in {*self.bound}}
+        return [
+            UNPRICED if not priced or (unit is None and id in self.unrated) else known[bound]
+            for id, (bound, unit, priced) in enumerate(zip(self.bound, self.unit, self.priced, strict=True))
+        ]
+
+    def expected_s(self, floor_s: float, serial_s: float) -> float:
+        """The time to expect of an op after corrections."""
+        return self._corrections.expect(floor_s, serial_s, self.machine)
+
+    def faster_than(self, share: float) -> list[int]:
+        """The ops that took less than this share of their minimum time."""
+        each = enumerate(zip(self.floor_s, self.time_s, self.unit, strict=True))
+        return [id for id, (floor_s, time_s, unit) in each if time_s and floor_s / time_s > share and unit]
+
+    def _too_fast_for_memory(self) -> list[int]:
+        """The ops that main memory cannot have served."""
+        origins = column(self.ops, "bytes_provenance")
+        return [id for id in self.faster_than(TOLERANCE) if origins[id] in COUNTED] if {*COUNTED} & {*origins} else []
+
+    def _place(self, id: int) -> Op | None:
+        """Place an op by itself; gives it with its bytes on the cache that served them, if one did."""
+        op = self.ops[id]
+        placement = self._held(op)
+        cached = resident(op, placement)
+        self._alone[id] = placement = self._held(cached) if cached else placement
+        self.floor_s[id], self.unit[id], self.bound[id] = placement.floor_s, placement.unit, placement.bound
+        for each in self.times.values():
+            each[id] = 0.0
+        for unit, seconds in placement.times if len(self.ops) > MANY else ():
+            self.times.setdefault(unit, [0.0] * len(self.ops))[id] = seconds
+        self.compute[id], self.roofs[id] = placement.compute, tuple(resource.name for resource in placement.roofs)
+        if placement.unrated:
+            self.unrated[id] = placement.unrated
+        if placement.is_unknown:
+            self.blank.add(id)
+        return cached
+
+    def _held(self, op: Op) -> Placement:
+        return hold(op.cost, self.machine, op.time_s, self._corrections, op.launches)

@@ -1,0 +1,115 @@
+"""Rows in columns: of very many, few are looked at one by one.
+
+`column` is how to ask for one field of rows, whether they are kept as rows or in columns:
+
+>>> squares = LazyRows(range(3), lambda place: complex(place, place**2), lambda name, places: [place**2 for place in places])
+>>> squares[2], column(squares, "imag"), column([1j, 2j], "imag")
+((2+4j), [0, 1, 4], [1.0, 2.0])
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeVar, overload
+
+Row = TypeVar("Row")
+Entries = dict[str, list[Any]]
+Columns = Callable[[str, Sequence[int]], "list[Any] | Entries | None"]
+ABSENT: Any = object()  # the entry of a row that lacks the key
+
+
+class LazyRows(Sequence[Row]):
+    """A sequence whose rows are made when they are asked for.
+
+    ``places`` are those of its rows, in order: ``make`` makes the row at a place, and ``columns`` gives one field of the rows at some
+    places, a field that is a mapping by its keys, or ``None`` for a field that takes the rows themselves.
+    """
+
+    def __init__(self, places: Sequence[int], make: Callable[[int], Row], columns: Columns) -> None:
+        self._places = places
+        self._make = make
+        self._columns = columns
+        self._made: tuple[Row, ...] | None = None
+        self._kept: dict[str, list[Any]] = {}
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> "LazyRows[Row]": ...
+    def __getitem__(self, index: int | slice) -> "Row | LazyRows[Row]":
+        if isinstance(index, slice):
+            return LazyRows(self._places[index], self._make, self._columns)
+        return self._make(self._places[index]) if self._made is None else self._made[index]
+
+    def __iter__(self) -> Iterator[Row]:
+        if self._made is None:
+            self._made = tuple(map(self._make, self._places))
+        return iter(self._made)
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, tuple | LazyRows) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (tuple(self),)
+
+    def take(self, indices: Iterable[int]) -> "LazyRows[Row]":
+        """Some of the rows, by their indices."""
+        return LazyRows([self._places[index] for index in indices], self._make, self._columns)
+
+    @cached_property
+    def unsorted(self) -> "LazyRows[Row]":
+        """The same rows in the order of their places, in which columns cost least."""
+        return LazyRows(range(len(self)), self._make, self._columns) if len(self) == max(self._places, default=-1) + 1 else self
+
+    def column(self, name: str) -> list[Any]:
+        """One field of all rows, which is kept: not to be changed."""
+        if name not in self._kept:
+            self._kept[name] = self._column(name)
+        return self._kept[name]
+
+    def _column(self, name: str) -> list[Any]:
+        found = self._columns(name, self._places)
+        if isinstance(found, dict):
+            each = zip(*found.values(), strict=True) if found else [()] * len(self)
+            return [{key: value for key, value in zip(found, values, strict=True) if value is not ABSENT} for values in each]
+        return [getattr(row, name) for row in self] if found is None else found
+
+    def entries(self, name: str) -> Entries:
+        """A field that is a mapping, by its keys."""
+        found = self._columns(name, self._places)
+        return found if isinstance(found, dict) else by_key(self.column(name))
+
+
+def column(rows: Sequence[Any], name: str) -> list[Any]:
+    """One field of rows."""
+    return rows.column(name) if isinstance(rows, LazyRows) else [getattr(row, name) for row in rows]
+
+
+def unsorted(rows: Sequence[Row]) -> Sequence[Row]:
+    """The same rows in whatever order costs least."""
+    return rows.unsorted if isinstance(rows, LazyRows) else rows
+
+
+def take(rows: Sequence[Row], indices: Iterable[int]) -> Sequence[Row]:
+    """Some rows, by their indices."""
+    return rows.take(indices) if isinstance(rows, LazyRows) else [rows[index] for index in indices]
+
+
+def entries(rows: Sequence[Any], name: str) -> Entries:
+    """A field of rows that is a mapping, by its keys; `ABSENT` where a row lacks one.
+
+    >>> from types import SimpleNamespace as Row
+    >>> [values.count(ABSENT) for values in entries([Row(bytes={"hbm": 1}), Row(bytes={})], "bytes").values()]
+    [1]
+    """
+    return rows.entries(name) if isinstance(rows, LazyRows) else by_key(column(rows, name))
+
+
+def by_key(rows: Sequence[Mapping[str, Any]]) -> Entries:
+    """Mappings by their keys; `ABSENT` where one lacks a key."""
+    return {key: [row.get(key, ABSENT) for row in rows] for key in dict.fromkeys(key for row in rows for key in row)}

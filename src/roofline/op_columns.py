@@ -1,0 +1,92 @@
+"""Ops in columns, as tables have them: amounts by resource, other fields by name."""
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import add
+from typing import Any
+
+import msgspec
+
+from .cost import Amount, Cost
+from .lazy_rows import ABSENT, LazyRows
+from .resource import Resource
+from .workload import Op
+
+MANY = 10_000  # ops: more are kept and placed in columns
+_NONE: frozenset[Resource] = frozenset()
+_USUAL = {
+    field.name: field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+    for field in msgspec.structs.fields(Op)
+    if not field.required
+}
+
+
+class OpColumns(LazyRows[Op]):
+    """Ops in columns: some of their fields, the others as usual, and amounts by resource in order of name, where ``None`` is unknown."""
+
+    def __init__(self, fields: Mapping[str, Sequence[Any]], amounts: Mapping[Resource, Sequence[Amount | None]]) -> None:
+        super().__init__(range(len(fields["name"])), self._op, self._field)
+        self.fields = fields
+        self.amounts = amounts
+
+    def total(self, places: Sequence[int]) -> Cost:
+        """The cost of some of the ops together."""
+        known, unknown = [], set()
+        for resource, amounts in self.amounts.items():
+            mine = amounts if places == range(len(amounts)) else [amounts[place] for place in places]
+            if parts := [amount for amount in mine if amount]:
+                known.append((resource, reduce(add, parts)))
+            if None in mine:
+                unknown.add(resource)
+        return Cost(tuple(known), frozenset(unknown))
+
+    def recounted(self, changed: Mapping[int, Op]) -> "OpColumns":
+        """The same ops, some of them with other costs and notes."""
+        amounts: dict[Resource, list[Amount | None]] = {resource: list(each) for resource, each in self.amounts.items()}
+        notes = list(self.column("notes"))
+        for place, op in changed.items():
+            for each in amounts.values():
+                each[place] = 0
+            for resource, amount in op.cost.items():
+                amounts.setdefault(resource, [0] * len(self))[place] = amount
+            notes[place] = op.notes
+        return OpColumns({**self.fields, "notes": notes}, {resource: amounts[resource] for resource in sorted(amounts)})
+
+    def _op(self, place: int) -> Op:
+        each = [(resource, amounts[place]) for resource, amounts in self.amounts.items()]
+        unknown = [resource for resource, amount in each if amount is None]
+        cost = Cost(tuple([(resource, amount) for resource, amount in each if amount]), frozenset(unknown) if unknown else _NONE)
+        return Op(cost=cost, **{name: values[place] for name, values in self.fields.items()})
+
+    def _field(self, name: str, places: Sequence[int]) -> list[Any] | None:
+        if name == "launches":
+            return [
+                kernels or count for kernels, count in zip(*(self._field(one, places) or [] for one in ("kernels", "count")), strict=True)
+            ]
+        if name == "priced":
+            partly = [amounts for amounts in self.amounts.values() if None in amounts]
+            return [all(amounts[place] is not None for amounts in partly) for place in places] if partly else [True] * len(places)
+        if name in self.fields:
+            values = self.fields[name]
+            return list(values if places == range(len(values)) else map(values.__getitem__, places))
+        return [_USUAL[name]] * len(places) if name in _USUAL else None
+
+
+def multiplies(ops: Sequence[Op]) -> list[bool]:
+    """Whether each op has work on a matrix unit."""
+    if not isinstance(ops, OpColumns):
+        return [any(resource.unit == "matrix" for resource, _ in op.cost.amounts) for op in ops]
+    matrix = [amounts for resource, amounts in ops.amounts.items() if resource.unit == "matrix"]
+    return [any(each) for each in zip(*matrix, strict=True)] if matrix else [False] * len(ops)
+
+
+def amounts_of(ops: Sequence[Op], places: Sequence[int]) -> dict[Resource, list[Any]]:
+    """The amounts of some ops by resource: ``None`` where one is not wholly known, `ABSENT` where an op does not use it."""
+    if isinstance(ops, OpColumns):
+        each = {resource: map(amounts.__getitem__, places) for resource, amounts in ops.amounts.items()}
+        return {resource: [ABSENT if amount == 0 else amount for amount in held] for resource, held in each.items()}
+    found: dict[Resource, list[Any]] = {}
+    for row, place in enumerate(places):
+        for resource, amount in ops[place].cost.items():
+            found.setdefault(resource, [ABSENT] * len(places))[row] = amount
+    return {resource: found[resource] for resource in sorted(found)}

@@ -1,0 +1,148 @@
+"""Very many ops, kept and placed in columns, give the report that ops placed one by one give, byte for byte."""
+
+import csv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from roofline.analysis import assemble, op_rows, placed_ops
+from roofline.analysis.many_ops import place_many
+from roofline.analysis.placed_ops import PlacedOps
+from roofline.cost import Cost
+from roofline.errors import MachineError
+from roofline.lazy_rows import LazyRows
+from roofline.machine import Capacity, Machine
+from roofline.machines import load
+from roofline.op_columns import OpColumns
+from roofline.placement import IDEAL, Corrections, hold
+from roofline.render.export import to_json
+from roofline.render.text import report_text
+from roofline.report import Report
+from roofline.resource import Resource
+from roofline.sources import read, table
+from roofline.workload import Op, Recording, Workload
+
+CHIP = replace(
+    Machine.of("toy", {"matrix/bf16": 100, "vector/fp32": 20, "hbm": 10, "l2": 40, "ici": 1, "ici/hop": 5}),
+    launch_latency_s=0.05,
+    capacities=(Capacity(level=Resource("l2"), bytes=50.0, provenance="user"),),
+)
+RESOURCES = st.sampled_from(["matrix/bf16", "vector/fp32", "vector/transcendental", "hbm", "hbm.read", "l2", "ici", "ici/hop", "dcn"])
+# Whole numbers, fractions and numbers beyond what an array holds exactly are all amounts.
+AMOUNTS = st.one_of(st.none(), st.integers(0, 1000), st.floats(1e-3, 1e3), st.just(Fraction(1, 3)), st.just(2**60 + 1))
+COSTS = st.dictionaries(RESOURCES, AMOUNTS, max_size=4)
+TIMES = st.one_of(st.none(), st.just(0.0), st.floats(1e-3, 1e3))
+NAMES = st.sampled_from(["fusion", "gemm", "dot.3", "copy"])
+OPS = st.lists(st.tuples(COSTS, TIMES, NAMES, st.sampled_from([0, 1, 7])), min_size=1, max_size=30)
+WAYS = st.sampled_from([IDEAL, Corrections(overlap=0.5), Corrections(sustained=0.7, launches=3)])
+CELLS = {
+    "name": st.sampled_from(["fusion.1", "fusion.2", "dot", "dot.clone.3", "layer1/mlp/dot"]),
+    "category": st.sampled_from(["", "dot", "infeed", "autotuning", "sort"]),
+    "scope": st.sampled_from(["", "layer0/mlp", "layer1/mlp", "head"]),
+    "location": st.sampled_from(["", "/app/model.py:3"]),
+    "phase": st.sampled_from(["", "forward", "backward"]),
+    "module": st.sampled_from(["", "jit_step"]),
+    "count": st.sampled_from(["", "0", "1", "3"]),
+    "kernels": st.sampled_from(["", "1", "4"]),
+    "time": st.sampled_from(["", "?", "0", "0.01", "2 ms", "0.4", "30"]),
+    "self_time": st.sampled_from(["", "0.2", "7"]),
+    "provenance": st.sampled_from(["", "compiler", "counter"]),
+    "dtype": st.sampled_from(["", "bf16", "fp32"]),
+    "unit": st.sampled_from(["", "matrix", "vector"]),
+    "flops": st.sampled_from(["", "?", "0", "40", "1e3", "0.3333333333"]),
+    "bytes": st.sampled_from(["", "0", "3", "3.0000001", "200", "1 kB"]),
+    "vector/fp32": st.sampled_from(["", "?", "0", "7", "300"]),
+    "l2": st.sampled_from(["", "?", "12"]),
+    "ici": st.sampled_from(["", "1", "0.7"]),
+    "dcn": st.sampled_from(["", "5", "?"]),
+}
+
+
+@contextmanager
+def everything_in_columns() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (table, placed_ops, op_rows):
+            patch.setattr(module, "MANY", 0)
+        yield
+
+
+def shown(report: Report) -> tuple[bytes, str]:
+    return to_json(report), report_text(report)
+
+
+def recording(rows: list[tuple[dict[str, float | None], float | None, str, int]]) -> Recording:
+    ops = [
+        Op(name=f"{name}.{number}", cost=Cost.of({**cost, "hbm": cost.get("hbm") or 3}), time_s=time_s, count=count)
+        for number, (cost, time_s, name, count) in enumerate(rows)
+    ]
+    return Recording(workload=Workload(tuple(ops)), format="table")
+
+
+@settings(max_examples=100, deadline=None)
+@given(OPS, WAYS)
+def test_ops_in_columns_give_the_same_report(rows: list[tuple[dict[str, float | None], float | None, str, int]], way: Corrections) -> None:
+    given = recording(rows)
+    expected = shown(assemble(given, CHIP, way))
+    with everything_in_columns():
+        found = assemble(given, CHIP, way)
+        assert isinstance(found.ops, LazyRows)
+        assert shown(found) == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data(), WAYS)
+def test_a_table_in_columns_gives_the_same_report(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, way: Corrections) -> None:
+    headers = [
+        "name",
+        *data.draw(st.lists(st.sampled_from([*CELLS][1:]), min_size=4, unique=True).filter({"time", "bytes", "l2"}.intersection)),
+    ]
+    rows = data.draw(st.lists(st.tuples(*(CELLS[header] for header in headers)), min_size=1, max_size=12))
+    path = tmp_path_factory.getbasetemp() / "ops.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([headers, *rows])
+    expected = _told(path, way)
+    with everything_in_columns():
+        assert isinstance(table.read(path).workload.ops, OpColumns)
+        assert _told(path, way) == expected
+
+
+def _told(path: Path, way: Corrections) -> tuple[bytes, str] | str:
+    try:
+        return shown(assemble(table.read(path), CHIP, way))
+    except MachineError as error:  # no unit that the program uses is rated
+        return str(error)
+
+
+@pytest.mark.parametrize("sample", ["train", "counters"])
+def test_a_sample_in_columns_gives_the_same_report(sample: str) -> None:
+    given = read(f"sample:{sample}", load("h100"))
+    expected = shown(assemble(given, load("h100")))
+    with everything_in_columns():
+        assert shown(assemble(given, load("h100"))) == expected
+
+
+def test_rows_are_made_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    ops = [Op(name=f"op{number}", cost=Cost.of({"matrix/bf16": 50, "hbm": 20 + number}), time_s=30.0 + number) for number in range(100)]
+    whole = op_rows.op_info
+    monkeypatch.setattr(op_rows, "op_info", lambda one, *rest: made.append(one.id) or whole(one, *rest))
+    with everything_in_columns():
+        report = assemble(Recording(workload=Workload(tuple(ops)), format="table"), CHIP)
+        report_text(report, top=5)
+    assert made == [99, 98, 97, 96, 95]
+    assert [op.name for op in report.ops[:2]] == ["op99", "op98"]
+    assert len(pytest.importorskip("pandas").DataFrame(report.ops)) == 100
+
+
+def test_ops_whose_numbers_no_array_holds_are_placed_one_by_one() -> None:
+    ops = [Op(name="op", cost=Cost.of({"hbm": amount}), time_s=3.0) for amount in (20, 0.5, Fraction(1, 3), 2**60 + 1)]
+    with everything_in_columns():
+        placed = PlacedOps(ops, CHIP, IDEAL)
+    assert placed.floor_s == [hold(op.cost, CHIP).floor_s for op in ops]
+    assert place_many(placed) == [2, 3]
