@@ -307,6 +307,33 @@ def test_a_name_inside_a_string_is_no_attribute() -> None:
     assert i.attributes == ("custom_call_target", "dimensions", "metadata")
 
 
+@pytest.mark.parametrize(
+    ("attributes", "op_name", "config"),
+    [
+        (', metadata={op_name="jit(f)/add"}', "jit(f)/add", ""),
+        (', metadata={op_name="jit(f)/add"}, backend_config={"a":{"b":1}}', "jit(f)/add", '{"a":{"b":1}}'),
+        (', metadata={op_name="jit(f)/{x}/add" source_line=3}, backend_config="c"', "jit(f)/{x}/add", "c"),
+        (', backend_config="x, metadata={y}", metadata={op_name="z"}', "z", "x, metadata={y}"),
+        (', backend_config="a\\"b, metadata={y}\\"c"', "", 'a"b, metadata={y}"c'),
+        (', metadata={op_name="z" profile_type={1}}, backend_config="c"', "z", "c"),
+    ],
+)
+def test_metadata_stand_before_after_or_inside_other_attributes(attributes: str, op_name: str, config: str) -> None:
+    one = last("%a = f32[2] parameter(0)", f"ROOT %b = f32[2] add(%a, %a){attributes}")
+    assert (one.op_name, one.backend_config_text) == (op_name, config)
+
+
+def test_instructions_share_the_text_of_equal_attributes() -> None:
+    found = entry(
+        "%a = f32[2,2] parameter(0)",
+        '%b = f32[2,2] transpose(%a), dimensions={1,0}, metadata={op_name="first"}',
+        'ROOT %c = f32[2,2] transpose(%b), dimensions={1,0}, metadata={op_name="second"}',
+    ).entry_computation
+    (text, _), (same, _) = found[1].raw, found[2].raw  # type: ignore[misc]
+    assert text is same
+    assert [one.op_name for one in found] == ["", "first", "second"]
+
+
 def test_modules_compare_hash_and_survive_pickling() -> None:
     program = module("scan_layers.hlo")
     assert pickle.loads(pickle.dumps(program)) == program

@@ -341,6 +341,11 @@ class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its 
         return {computation.name: number for number, computation in enumerate(self.computations)}
 
     @cached_property
+    def opcodes(self) -> frozenset[str]:
+        """The opcodes of all its instructions."""
+        return frozenset([one.opcode for computation in self.computations for one in computation.instructions])
+
+    @cached_property
     def _places(self) -> dict[str, tuple[int, int]]:
         """Where each instruction is; of equal names the first."""
         places: dict[str, tuple[int, int]] = {}

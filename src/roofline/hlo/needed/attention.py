@@ -43,7 +43,7 @@ class Scores(Struct, frozen=True):
 
 def stored_attention(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The kernels of a computation that write or read scores, with what they would cost if the scores stayed on chip."""
-    if not kernels.values.opcodes.issuperset(_SOFTMAX):
+    if not kernels.module.opcodes.issuperset(_SOFTMAX):
         return
     found = {scores.elements: scores for scores in _all_scores(kernels)}
     if not found:

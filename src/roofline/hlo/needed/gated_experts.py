@@ -24,7 +24,7 @@ _MOST_LOOKS = 60
 
 def gated_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The products of every token with the weights of all experts, in a program that chooses some of them."""
-    opcodes = kernels.values.opcodes
+    opcodes = kernels.module.opcodes
     if opcodes.isdisjoint(_CHOOSING) or opcodes.isdisjoint(_GATES):
         return
     products = list(_with_all_experts(kernels))

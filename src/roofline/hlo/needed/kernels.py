@@ -1,7 +1,7 @@
 """The kernels of a computation, and the products among them: dots, fusions around one, and library calls."""
 
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Iterator, Mapping
+from functools import cached_property, lru_cache
 from math import prod
 
 from msgspec import Struct
@@ -14,7 +14,7 @@ from ..price.calls.products import dimensions
 from ..price.calls.settings import section
 from ..price.pricing import Pricer
 from ..price.types import Site
-from ..read.backend_config import backend_config
+from ..read.backend_config import parse_config
 from .values import Value, Values
 
 _LIBRARY = ("__cublas$gemm", "__cublas$lt$matmul", "__cublas$lt$matmul$f8", "__cublas$lt$matmul$mx")
@@ -135,9 +135,14 @@ def product_dimensions(instruction: Instruction) -> DotDimensions | None:
     if instruction.opcode != "custom-call" or instruction.custom_call_target not in _LIBRARY:
         return None
     try:
-        config = backend_config(instruction)
-        if "gemm_backend_config" in config:
-            config = section(config, "gemm_backend_config")
-        return dimensions(section(config, "dot_dimension_numbers"))
+        return _library_dimensions(instruction.backend_config_text)
     except SourceError:
         return None
+
+
+@lru_cache(maxsize=256)  # a program repeats its products for each layer
+def _library_dimensions(text: str) -> DotDimensions:
+    config: Mapping[str, object] = parse_config(text)
+    if "gemm_backend_config" in config:
+        config = section(config, "gemm_backend_config")
+    return dimensions(section(config, "dot_dimension_numbers"))

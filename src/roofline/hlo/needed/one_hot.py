@@ -21,7 +21,7 @@ _ADDED = frozenset(("add", "subtract"))
 def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The products with one-hot rows in a computation, and the kernels that make those rows for nothing else."""
     values, computation = kernels.values, kernels.computation
-    if not values.opcodes.issuperset(_TRIGGERS):
+    if not kernels.module.opcodes.issuperset(_TRIGGERS):
         return
     makers: dict[int, str] = {}
     spared: set[int] = set()

@@ -18,7 +18,7 @@ Shares = dict[int, float]  # of each axis that was filled up, the share of it th
 
 def padded_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The products of a computation with dimensions that were filled up, and what they would cost without."""
-    if "pad" not in kernels.values.opcodes:
+    if "pad" not in kernels.module.opcodes:
         return
     seen: dict[tuple[str, int], Shares] = {}
     for index, found in kernels.products.items():

@@ -45,7 +45,6 @@ class Values:
 
     def __init__(self, module: HloModule) -> None:
         self.module = module
-        self.opcodes = frozenset(one.opcode for computation in module.computations for one in computation.instructions)
         self._users: dict[str, dict[int, list[int]]] = {}
 
     def users(self, computation: Computation, index: int) -> list[int]:

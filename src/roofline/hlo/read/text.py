@@ -49,7 +49,7 @@ _PLAIN, _PARAMETER, _CONSTANT, _CALLER = range(4)
 
 
 class TextDialect(Struct, frozen=True):
-    """Attributes of HLO text: an instruction keeps what follows its operands, its metadata apart where they stand last."""
+    """Attributes of HLO text: an instruction keeps what follows its operands, its metadata apart (`_parted`)."""
 
     where: str
 
@@ -352,13 +352,7 @@ class _Reader:
             if sort == _CALLER:
                 self.line = place
                 opcode, calls = self.link(draft, name, opcode, shape, operands, rest)
-            # Instructions differ in their metadata; other attributes repeat, so that equal ones are one object, and read once.
-            if (cut := rest.find(", metadata={")) >= 0 and rest.find("}", cut) == len(rest) - 1:
-                text = rest[:cut]
-                raw: object = (texts.setdefault(text, text), rest[cut + len(", metadata=") :])
-            else:
-                raw = rest
-            instructions.append(Instruction(name, opcode, shape, operands, calls, (), place, raw, dialect))
+            instructions.append(Instruction(name, opcode, shape, operands, calls, (), place, _parted(rest, texts), dialect))
             if "control-predecessors=" in rest:
                 self.line = place
                 draft.pending.append((position, [], _control(rest)))
@@ -510,6 +504,22 @@ class _Reader:
             frontend_attributes=parse_frontend_attributes(words.get("frontend_attributes", "{}")),
             frames=frames,
         )
+
+
+def _parted(rest: str, texts: dict[str, str]) -> object:
+    """The attributes of an instruction and its metadata apart: those repeat, so that equal ones become one object and are read once.
+
+    What follows the operands stays whole where it is not plain at once where the metadata end.
+    """
+    start = rest.find(", metadata={")
+    if start < 0:
+        return texts.setdefault(rest, rest)
+    end = rest.find("}", start) + 1
+    before, metadata = rest[:start], rest[start + len(", metadata=") : end]
+    if metadata.count("{") != 1 or metadata.count('"') % 2 or before.count('"') % 2 or "\\" in before or not end:
+        return rest
+    text = before + rest[end:]
+    return texts.setdefault(text, text), metadata
 
 
 def _first_word(lines: list[str], number: int) -> int:
