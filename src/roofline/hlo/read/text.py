@@ -33,7 +33,8 @@ _HEAD = (
 )
 _LINE = re.compile(_HEAD + r"([^()\"]*+)\)(.*)", re.DOTALL)
 # What only the text as a whole shows: a comment of several lines, or an attribute whose comma begins its line.
-_LOOSE = re.compile(r"/\*[^*\n]*+(?:\*(?!/)[^*\n]*+)*+\n|\n[ \t]*,")
+_LONG_COMMENT = re.compile(r"/\*[^*\n]*+(?:\*(?!/)[^*\n]*+)*+\n")
+_LEADING_COMMA = re.compile(r"\n[ \t]*,")
 _NOTHING = re.compile(r"(?!)")
 _OPERAND = re.compile(r"%([^\s,(){}\[\]]+)")
 # A name without a percent sign: alone or after a shape, whose numbers stand between commas too.
@@ -93,7 +94,7 @@ def parse_text(text: str, where: str = "HLO text") -> HloModule:
 def parse_texts(text: str, where: str = "HLO text") -> list[HloModule]:
     """The modules that a text describes, one after the other."""
     text = text.replace("\r\n", "\n")
-    lines, loose = text.split("\n"), _LOOSE.search(text) is not None
+    lines, loose = text.split("\n"), bool(_LONG_COMMENT.search(text) or _LEADING_COMMA.search(text))
     found: list[HloModule] = []
     start = 0
     while not found or start < len(lines):
@@ -516,9 +517,9 @@ def _parted(rest: str, texts: dict[str, str]) -> object:
         return texts.setdefault(rest, rest)
     end = rest.find("}", start) + 1
     before, metadata = rest[:start], rest[start + len(", metadata=") : end]
-    if metadata.count("{") != 1 or metadata.count('"') % 2 or before.count('"') % 2 or "\\" in before or not end:
+    if metadata.count("{") != 1 or metadata.count('"') % 2 or before.count('"') % 2 or "\\" in before:
         return rest
-    text = before + rest[end:]
+    text = before + rest[end:] if end < len(rest) else before
     return texts.setdefault(text, text), metadata
 
 
