@@ -8,7 +8,7 @@ import pytest
 from roofline.errors import MachineError
 from roofline.machines import cards, load
 from roofline.machines.architectures import architecture, capability_of, clock_of, derive
-from roofline.machines.card import Card
+from roofline.machines.chip_specs import Card
 from roofline.machines.detection import machine_for, of_device
 from roofline.workload import Device, Hardware
 

@@ -22,7 +22,7 @@ from .output import draw, emit
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ..machines.card import Card
+    from ..machines.chip_specs import Card
 
 CHECK_FAILED = 3
 

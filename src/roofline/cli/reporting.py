@@ -12,9 +12,10 @@ from ..analysis.throughput import with_throughput
 from ..errors import UsageError, did_you_mean
 from ..folding import TableRows, table_rows
 from ..machine import LATENCY
+from ..render.counters import counters_text
 from ..render.export import Row, group_rows, op_rows
-from ..render.measured import counters_text, stragglers_text
 from ..render.op_table import column
+from ..render.stragglers import stragglers_text
 from ..render.tables import Paper
 from ..render.text import report_text
 from ..render.timeline import timeline_text

@@ -22,7 +22,7 @@ from ..ledger import Ledger, Row, read, send, write
 from ..machine import Ceiling
 from ..operation import Collective
 from ..resource import SCALE_UP, Resource
-from .billing import number, vector_work
+from .compute_units import number, vector_work
 from .notation import Dim, Format, Link, ratio
 from .registry import formula
 

@@ -13,7 +13,7 @@ from ..dtypes import DType, passes_note
 from ..dtypes import dtype as named
 from ..ledger import Ledger, Row, read, write
 from ..operation import Product
-from .billing import arithmetic, matrix_work, number, port, vector_work
+from .compute_units import arithmetic, matrix_work, number, port, vector_work
 from .notation import Dim, Format, Level, tiles
 from .registry import formula
 

@@ -7,8 +7,8 @@ from math import exp, log1p
 
 from ..errors import FormulaError
 from ..ledger import Ledger, read, write
-from .billing import number, vector_work
 from .collective import Algorithm, Route, hop_work, route, sends
+from .compute_units import number, vector_work
 from .dense import ProductFormats, matmul
 from .normalisation import softmax
 from .notation import Dim, Format, Link, ratio

@@ -3,7 +3,7 @@
 from ..ledger import Ledger, Row, read, send, write
 from ..operation import Streamed
 from ..resource import Resource
-from .billing import number, port, vector_work
+from .compute_units import number, port, vector_work
 from .notation import Dim, Format, Level
 from .registry import formula
 

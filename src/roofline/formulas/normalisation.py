@@ -4,8 +4,8 @@ from typing import Literal
 
 from ..ledger import Ledger, Row, read, write
 from ..operation import RowWise
-from .billing import number, vector_work
 from .chains import POINTWISE
+from .compute_units import number, vector_work
 from .notation import Dim, Format
 from .pointwise import COMPARISONS
 from .registry import formula

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from ..errors import FormulaError
 from ..ledger import Ledger, read, write
 from ..operation import Streamed
-from .billing import number, vector_work
 from .chains import POINTWISE, PerElement
+from .compute_units import number, vector_work
 from .notation import Dim, Format
 from .registry import formula
 

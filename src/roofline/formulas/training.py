@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ..cost import tidy
 from ..errors import FormulaError
 from ..ledger import Ledger, Row, read, write
-from .billing import arithmetic, matrix_work, number, vector_work
+from .compute_units import arithmetic, matrix_work, number, vector_work
 from .notation import Dim, Format
 from .parts import is_parameter, part
 from .registry import formula

@@ -1,7 +1,7 @@
 """Machines: hardware as data. One TOML file per chip, a loader that knows every name of it, and a linter."""
 
-from .card import Card
 from .catalogue import card, cards, catalogue, load, names, read
+from .chip_specs import Card
 from .settings import parse_settings
 
 __all__ = ["Card", "card", "cards", "catalogue", "load", "names", "parse_settings", "read"]

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from ..errors import MachineError, excerpt
 from ..machine import Machine
 from ..units import BINARY
-from .card import Card
+from .chip_specs import Card
 from .local import GPU_NAME as LOCAL_GPU
 from .local import NAMES as LOCAL
 from .local import local_card, local_gpu_file

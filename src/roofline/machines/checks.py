@@ -6,8 +6,8 @@ from ..machine import Capacity, Ceiling, Machine
 from ..resource import HBM, Resource
 from ..units import plain, show
 from . import peers
-from .card import Card
 from .catalogue import cards, identify
+from .chip_specs import Card
 from .citations import source_of
 from .identity import EQUAL, SAME, THOUSAND, catalogued, devices, identities, off, settled
 from .problem import Problem, problem

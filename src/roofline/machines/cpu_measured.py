@@ -11,7 +11,7 @@ from ..errors import MachineError
 from ..machine import Ceiling, Figure, Machine
 from ..resource import HBM, Resource
 from ..units import parse, percent, show
-from .card import Card, Sustained
+from .chip_specs import Card, Sustained
 from .cpu import Cpu
 from .cpu_estimate import cpu_machine, estimate, narrow_products
 from .cpu_experiments import FORMATS, cpu_experiments

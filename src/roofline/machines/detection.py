@@ -20,8 +20,8 @@ from ..resource import HBM
 from ..units import percent, show
 from ..workload import Device, Hardware
 from .architectures import capability_of, clock_of, derive, describe
-from .card import Card
 from .catalogue import cards, catalogue_card, load, slice_of
+from .chip_specs import Card
 from .local import local_card
 from .partitions import SAME_SIZE, may_be_part, partition
 

@@ -6,7 +6,7 @@ from ..dtypes import dtype
 from ..errors import RooflineError
 from ..machine import Capacity, Ceiling, Figure, Spread
 from ..resource import COMPUTE_UNITS, LINK_UNITS, Resource
-from .card import Disagreement, Excuse, KnownError, Link, Memory, Opinion, Power, Spec, Sustained
+from .chip_specs import Disagreement, Excuse, KnownError, Link, Memory, Opinion, Power, Spec, Sustained
 from .table import Table
 
 FIGURE = ("provenance", "source", "note", "confidence", "others")

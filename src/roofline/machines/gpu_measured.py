@@ -16,8 +16,8 @@ from ..machine import Capacity, Ceiling, Figure, Machine
 from ..resource import HBM, Resource
 from ..units import percent, show
 from ..workload import Device, Hardware
-from .card import Card, Spec, Sustained, Sweep
 from .catalogue import catalogue_card
+from .chip_specs import Card, Spec, Sustained, Sweep
 from .detection import of_device
 from .gpu_plan import BIG, LAUNCHES, SMALL, Tell, plan, rates, run_plan
 from .gpu_worker_process import FinishedExperiments, Worker

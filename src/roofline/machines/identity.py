@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from ..machine import Capacity, Ceiling
 from ..units import BINARY, DECIMAL, plain, show
-from .card import Card
 from .catalogue import card as look_up
 from .catalogue import cards, identify
+from .chip_specs import Card
 from .problem import Problem, problem
 
 SAME = 0.03  # two roundings of one figure differ by less

@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from ..errors import RooflineError, did_you_mean
 from ..machine import Machine
-from .card import Card
 from .catalogue import card as look_up
 from .catalogue import read_card
 from .checks import CHECKS
+from .chip_specs import Card
 from .problem import Problem
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ..errors import MachineError, UsageError
 from ..user_folders import user_folder
-from .card import Card
+from .chip_specs import Card
 from .cpu import Cpu, this_cpu
 from .cpu_estimate import MEASURE, estimate
 from .reading import build, parse_file

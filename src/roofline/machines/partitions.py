@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ..machine import Machine
 from ..resource import HBM
 from ..workload import Hardware
-from .card import Card
+from .chip_specs import Card
 
 MOST_PARTS = 8  # dies with CUs of one GPU
 SAME_SIZE = 0.1  # drivers keep some of the memory to themselves

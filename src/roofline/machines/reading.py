@@ -14,7 +14,7 @@ from ..errors import MachineError, UnitError
 from ..machine import LAUNCH_LATENCY_S, Capacity, Ceiling, Figure, Limit, Machine
 from ..units import parse, show
 from . import figures
-from .card import Attribution, Card, Names, Spec, Sustained, Sweep
+from .chip_specs import Attribution, Card, Names, Spec, Sustained, Sweep
 from .figures import Found
 from .limits import limits_for
 from .table import Table

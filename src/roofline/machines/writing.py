@@ -8,7 +8,7 @@ from ..errors import OutputError
 from ..machine import Capacity, Ceiling, Figure
 from ..output_files import write_file
 from ..units import show
-from .card import Card, Spec, Sustained, Sweep
+from .chip_specs import Card, Spec, Sustained, Sweep
 from .reading import SCHEMA
 
 DIGITS = 6

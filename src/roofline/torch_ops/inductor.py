@@ -10,7 +10,7 @@ import re
 from math import prod
 
 from ..cost import Cost
-from ..formulas.billing import matrix_work
+from ..formulas.compute_units import matrix_work
 from ..resource import HBM
 from ..units import DECIMAL
 from .attention import flex

@@ -8,8 +8,8 @@ from math import prod
 from ..cost import NOTHING, Cost
 from ..dtypes import DType, dtype
 from ..errors import FormulaError
-from ..formulas.billing import matrix_work
 from ..formulas.chains import POINTWISE
+from ..formulas.compute_units import matrix_work
 from ..operation import Product
 from .call import FP4_PAIR, Call, Priced, Tensor
 from .product_formats import product_format

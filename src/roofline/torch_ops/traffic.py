@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ..cost import Cost
 from ..dtypes import DType
-from ..formulas.billing import vector_work
+from ..formulas.compute_units import vector_work
 from ..resource import HBM
 from .call import Call, Tensor
 

@@ -1,4 +1,4 @@
-"""Billing: which unit of hardware, in which number format, the work of a formula goes to."""
+"""Compute units: on which unit of the hardware, and in which number format, the work of a formula runs."""
 
 from ..cost import Cost, tidy
 from ..dtypes import DType, dtype, wider
@@ -33,7 +33,7 @@ def vector_work(flops: Dim, transcendentals: Dim, compute: Format, *operands: DT
 
 
 def port(level: Level, access: str) -> Resource:
-    """The resource that an access to a level is billed to.
+    """The resource whose bytes an access to a memory level counts as.
 
     >>> str(port("hbm", "read")), str(port("vmem", "write"))
     ('hbm', 'vmem.write')

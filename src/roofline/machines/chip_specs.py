@@ -1,4 +1,4 @@
-"""Cards: everything a machine file says, for people who look a chip up; the machine itself is one part of it."""
+"""Chip specifications: everything a machine file says about a chip. The machine, which is what times are computed from, is one part."""
 
 from msgspec import Struct
 
