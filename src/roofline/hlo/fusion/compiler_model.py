@@ -2,7 +2,7 @@
 
 `fuse` gives the module an optimiser would give as far as costs depend on it: calls are written out, dead code is gone, and groups of
 instructions are ``fusion`` instructions that call computations of their own, so that the same rules price both. It is an estimate: a
-compiler weighs more than these rules know. They are
+compiler considers more than these rules do. They are
 
 1. Elementwise work, conversions, broadcasts, iotas, scalar constants, reshapes, slices, pads, concatenations and transposes join the
    kernel that uses them: each element is computed where it is needed, and its place in memory is never written.
@@ -10,13 +10,13 @@ compiler weighs more than these rules know. They are
    another: it is then computed and its operands are read once. Else it is repeated in each when reading again what it is made from
    moves no more bytes than storing it, a transcendental counting as a byte: arithmetic is cheaper than memory. Else one kernel stores
    it, on the way where it can. Reductions, products and gathers are never repeated.
-3. A reduction takes its elementwise producers, and siblings that reduce the same elements alike: they read the operand once. What
+3. A reduction takes its elementwise producers, and siblings that reduce the same elements in the same way: they read the operand once. What
    follows starts a new kernel, because no element is known before the last is read, unless it is elementwise work on the result itself
    or the reduced dimensions are the minor ones and a row fits on chip (`Rules.row_bytes`): then row after row is read, reduced and
    used again, as in a softmax or a normalisation.
 4. A product (dot, convolution) is a kernel of its own. Its loads convert, transpose, slice and broadcast the operands; its store adds a
    bias, applies an activation, scales, converts and adds a residual, when that is all that is made of its result. How much of this it
-   does depends on who makes the product, a compiler or a library: `Rules.loads` and `Rules.stores`.
+   does depends on whether a compiler or a library generates the product: `Rules.loads` and `Rules.stores`.
 5. Updates in place (scatter, dynamic-update-slice) compute their updates and indices, but need the array they change in memory.
    Elementwise work takes a gather in, and a gather the elementwise work on its table, of which it needs what it takes, unless it takes
    more elements than the table has and would compute some again.

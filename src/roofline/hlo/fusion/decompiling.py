@@ -23,7 +23,7 @@ Formats = dict[int, str]  # number formats by the place of an operand, or of a p
 
 _PRODUCTS = ("dot", "ragged-dot", "convolution")
 _REDUCING = ("all-reduce", "reduce-scatter")
-_PROMOTED = "bf16"  # what a reduction over devices was before, where nothing else tells: only 16-bit formats are widened
+_PROMOTED = "bf16"  # what a reduction over devices was before, where the program does not show it: only 16-bit formats are widened
 _COMBINED = "combined"  # an attribute: one of several values that the compiler added up together, in one format
 _WIDE = ("f32", "f16", "bf16", "s32")
 # Opcodes that keep the values of their operands: which of these are data; the others are places and sizes.
@@ -32,7 +32,7 @@ _KEEPING: dict[str, slice] = {
     **dict.fromkeys(("all-gather", "all-to-all", "collective-broadcast", "collective-permute", "concatenate", "opt-barrier"), slice(None)),
     **dict.fromkeys(("dynamic-update-slice", "pad"), slice(2)),
     "select": slice(1, 3),
-    # They add up as well, as wide as they were told to.
+    # They also accumulate, in the format that the call names.
     "reduce-window": slice(1),
     "scatter": slice(0, 3, 2),
     "select-and-scatter": slice(2),
@@ -98,7 +98,7 @@ def _plain(computation: Computation, one: Instruction) -> Instruction:
 class _Narrowing:
     """One computation while it is written again: where each value is as it was, and where it is in its narrow format.
 
-    ``named`` says whether the program has the framework's names: without them no conversion can be told from one the user wrote.
+    ``named`` says whether the program has the framework's names: without them a conversion by the compiler looks like one the user wrote.
     ``calls`` counts the callers of each computation. ``given`` are narrow formats of parts of the loop state that it is the body or
     condition of, ``carried`` those of the loops in it.
     """

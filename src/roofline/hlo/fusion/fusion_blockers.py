@@ -1,6 +1,6 @@
 """Why a value was handed over in memory rather than fused away, as far as the program shows it.
 
-One reason a value: the strongest that stands between its producer and any of its readers. A compiler may have had others; ``none
+One reason for each value: the strongest that keeps its producer apart from any of its readers. A compiler may have had others; ``none
 seen`` is where to look first.
 """
 
@@ -248,7 +248,7 @@ def _is_index(one: Instruction, value: int) -> bool:
 
 
 def _body(module: HloModule, instruction: Instruction) -> Computation | None:
-    """What a fusion runs, also where it runs beside others."""
+    """What a fusion runs, also where it runs asynchronously."""
     if not instruction.calls or instruction.opcode not in ("fusion", "async-start"):
         return None
     body = module.computations[instruction.calls[0].computation]
@@ -282,7 +282,7 @@ def _changes_layout(module: HloModule, found: Intermediate, side: _Side) -> bool
 
 
 def _sources(computation: Computation, instruction: Instruction) -> set[tuple[int, Path]]:
-    """The arrays a kernel reads, seen through what only renames them."""
+    """The arrays a kernel reads, followed through instructions that only rename them."""
     found = set()
     for operand in instruction.operands:
         path: Path = ()

@@ -258,7 +258,7 @@ def _share(parts: Sequence[tuple[Amount, bool]]) -> float | None:
 
 
 def _median(values: Sequence[tuple[Number, int]]) -> Number | None:
-    """The middle of values that occur so many times; the lower one of two."""
+    """The weighted median of values; the lower one of two."""
     ordered = sorted((value for value in values if value[1]), key=lambda item: item[0])
     half = sum(times for _, times in ordered) / 2
     for (middle, _), reached in zip(ordered, accumulate(times for _, times in ordered), strict=True):

@@ -2,7 +2,7 @@
 
 Every instruction is decided once, when all its users are. It starts as a kernel of its own, and joins others only where that moves no
 more bytes: with one kernel that takes it, with several that become one, repeated in each where repeating reads less than storing, or
-written by the first of them for the others to read. The rules themselves are told in `compiler_model`.
+written by the first of them for the others to read. The rules themselves are described in `compiler_model`.
 """
 
 from collections.abc import Iterator
@@ -56,11 +56,11 @@ class Group(Struct, eq=False):
     repeated: int = 0
 
 
-Node = Group | int  # a kernel, or an instruction that is none or stands alone
+Node = Group | int  # a kernel, or an instruction outside of kernels
 
 
 def groups_of(computation: Computation, rules: Rules) -> tuple[Group, ...]:
-    """The kernels of a computation in whose text every value precedes its uses; instructions in none of them stand alone."""
+    """The kernels of a computation in whose text every value precedes its uses; other instructions are in no kernel."""
     grouping = _Grouping(computation, rules)
     for index in reversed(range(len(computation))):
         if not grouping.fixed[index]:
@@ -97,7 +97,7 @@ class _Grouping:
         return tuple(sorted(found, key=lambda group: (max(group.outputs), min(group.outputs))))
 
     def place(self, index: int) -> None:
-        """Decides about one instruction whose users all have their places."""
+        """Assigns one instruction, whose users are assigned already, to kernels."""
         instruction = self.instructions[index]
         fits, outside = self._takers(index)
         takers = [group for group, fit in fits.items() if fit]
@@ -125,7 +125,7 @@ class _Grouping:
             self._store(index, takers)
 
     def _takers(self, index: int) -> tuple[dict[Group, Fit], bool]:
-        """As what each kernel of an instruction's users can take it in, and whether anybody else needs its value in memory."""
+        """How each kernel of an instruction's users can fuse it, and whether its value is also needed in memory."""
         found: dict[Group, Fit] = {}
         outside = index == self.computation.root
         for user in self.users[index]:
@@ -350,7 +350,7 @@ class _Grouping:
         return sum(wanted.values())
 
     def _united(self, index: int, takers: list[Group]) -> Group | None:
-        """The kernels that need a value as one, if they iterate alike and none waits for another."""
+        """The kernels that use a value merged into one, if they iterate over the same elements and none depends on another."""
         first = takers[0]
         if self.instructions[index].shape.elements != first.space and self.instructions[index].opcode != "reduce":
             return None
@@ -365,7 +365,7 @@ class _Grouping:
         return first
 
     def _alike(self, one: Group, other: Group) -> bool:
-        """Whether two kernels iterate over as many elements, and reduce alike if both do."""
+        """Whether two kernels iterate over as many elements, and reduce the same dimensions if both reduce."""
         if one.kind not in _SHARED or other.kind not in _SHARED or one.space != other.space or not self._may_store(one, other):
             return False
         if any(self.instructions[output].shape.is_tuple for output in one.outputs | other.outputs):
@@ -393,7 +393,7 @@ class _Grouping:
             self.homes[member] = list(dict.fromkeys(one if home is other else home for home in self.homes[member]))
 
     def _can_write(self, group: Group, index: int) -> bool:
-        """Whether a kernel can store a value it computes on the way, and nobody who reads it there makes the kernel wait."""
+        """Whether a kernel can store a value that it computes on the way, without depending on a reader of that value."""
         shape = self.instructions[index].shape
         if group.kind not in _SHARED or not self._may_store(group):
             return False

@@ -36,11 +36,11 @@ SHARDING_MARKS = ("Sharding", "sdy.sharding_constraint", "xla.sdy.FuncResultShar
 
 
 def inlined(module: HloModule, *, keeps_shardings: bool = False) -> HloModule:
-    """The module with calls written out in every computation that runs, and without computations that then nobody calls.
+    """The module with calls written out in every computation that runs, and without computations that are no longer called.
 
     Marks that only say how a value is sharded go too, unless the program is still to be partitioned (``keeps_shardings``).
 
-    The framework's names of inner instructions are told relative to the call, as ``jit(step)/layer0`` and ``jit(silu)/mul``: they are
+    The framework's names of inner instructions are relative to the call, as ``jit(step)/layer0`` and ``jit(silu)/mul``: they are
     joined as compilers do. Names of instructions may repeat.
     """
     running = set(computations_that_run(module))
@@ -64,7 +64,7 @@ def inlined(module: HloModule, *, keeps_shardings: bool = False) -> HloModule:
 
 
 class _Plain:
-    """Shapes without layouts, which a program that was not compiled states by accident."""
+    """Shapes without layouts, which mean nothing in a program that was not compiled."""
 
     def __init__(self) -> None:
         self.known: dict[Shape, Shape] = {}

@@ -1,7 +1,7 @@
 """Values that one kernel writes to main memory and others read there: where a program is cut into kernels, and what the cuts move.
 
 Kernels are the instructions that a program executes; what lies between them and costs nothing (tuples, bitcasts, the second half of an
-asynchronous pair) is looked through. Only bytes of main memory count: what a compiler keeps in VMEM crosses no such cut.
+asynchronous pair) is looked through. Only bytes of main memory count: what a compiler keeps in VMEM is not counted.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,12 +25,12 @@ Key = tuple[int, Path]  # an instruction of a computation, and a part of its res
 
 _PASSING = frozenset(("bitcast", "reshape", "transpose", "opt-barrier", "domain", "add-dependency", "set-dimension-size"))
 _SECOND_HALVES = ("-done", "-update")
-_MOST_TRACED = 2**14  # instructions of a computation up to which it is worked out who waits for whom
+_MOST_TRACED = 2**14  # instructions of a computation up to which dependences between kernels are computed
 _RUNNERS = ("while", "conditional", "call")
 
 
 class Reader(Struct, frozen=True):
-    """A kernel that reads a value: so many bytes of it a launch, through which of its operands.
+    """A kernel that reads a value: the bytes it reads per launch, and through which of its operands.
 
     ``is_late`` says that it also waits for other kernels that need the value, or need its producer: one kernel of both ends would wait
     for itself, and only computing the value again could spare it.
@@ -46,7 +46,7 @@ class Reader(Struct, frozen=True):
 class Intermediate(Struct, frozen=True, kw_only=True):
     """A value between kernels of one computation.
 
-    ``freeform_text`` are the bytes that making it writes. ``is_needed`` says that somebody beside these readers needs it in memory: it is a
+    ``written`` are the bytes that its producer writes. ``is_needed`` says that it is needed in memory by more than these readers: it is a
     result of the program, the next step of a loop takes it, or another computation does.
     """
 
@@ -150,7 +150,7 @@ class _Flow:
         return found
 
     def _shape(self, key: Key, seen: Shape) -> Shape:
-        """A value as its producer makes it, where that can be told; the halves of asynchronous pairs have other parts."""
+        """A value as its producer makes it, where that is known; the halves of asynchronous pairs have other parts."""
         made = part_of(self.computation[key[0]].shape, key[1])
         return made if made.is_array and made.is_bounded and made.bytes == seen.bytes else seen
 
@@ -186,7 +186,7 @@ class _Flow:
         return (index, path), past_barrier
 
     def _kept(self) -> Iterator[Key]:
-        """Values that stay in memory whoever reads them: the computation's result, and what other computations take."""
+        """Values that stay in memory whichever kernels read them: the computation's result, and what other computations take."""
         yield from _leaves(self.computation.root, self.computation.root_instruction.shape)
         for instruction in self.computation:
             if instruction.opcode in _RUNNERS:
@@ -232,7 +232,7 @@ class _Flow:
 
 
 def _share(size: int, kernel: Executed) -> int:
-    """The part of so many bytes that one device has of a kernel that is taken to be spread evenly over several."""
+    """One device's part of some bytes, for a kernel that is assumed to be spread evenly over several devices."""
     return size // even_share(kernel.site.instruction)
 
 

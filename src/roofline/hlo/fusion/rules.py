@@ -57,7 +57,7 @@ class Rules(Struct, frozen=True, kw_only=True):
 
     @property
     def most_extras(self) -> int:
-        """Arrays as large as a product that its kernel may read beside it."""
+        """How many arrays as large as its result a product's kernel may read in addition."""
         return {"any": 2, "linear": 1, "none": 0}[self.stores]
 
 
@@ -72,7 +72,7 @@ RULES: dict[Platform, Rules] = {
 
 
 def is_loop(instruction: Instruction) -> bool:
-    """Whether each element of the result is computed alone, from elements of the operands that its place tells."""
+    """Whether each element of the result is computed by itself, from elements of the operands at positions that follow from its own."""
     if instruction.opcode == "constant":
         return not instruction.shape.dims and instruction.shape.is_array
     return instruction.opcode in LOOPS and instruction.shape.is_array
@@ -84,7 +84,7 @@ def is_repeatable(instruction: Instruction) -> bool:
 
 
 def is_cheap(instruction: Instruction) -> bool:
-    """Whether computing it twice is nothing beside the memory it saves."""
+    """Whether computing it twice is negligible compared with the memory traffic it saves."""
     return is_repeatable(instruction) and instruction.opcode not in TRANSCENDENTALS
 
 

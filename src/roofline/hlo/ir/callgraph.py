@@ -1,4 +1,4 @@
-"""Who calls whom: the order in which computations can be priced, callees first."""
+"""The call graph: the order in which computations can be priced, callees first."""
 
 from ...errors import SourceError
 from .module import Computation, HloModule

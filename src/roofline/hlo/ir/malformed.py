@@ -1,4 +1,4 @@
-"""What is wrong with a program, said before and after anyone knows where."""
+"""Errors about malformed programs, before and after their place in the file is known."""
 
 from ...errors import SourceError, excerpt
 
@@ -6,7 +6,7 @@ __all__ = ["Malformed", "excerpt", "placed"]
 
 
 class Malformed(SourceError):
-    """A program that breaks its own grammar; whoever knows the line or the byte adds it with `placed`.
+    """A program that breaks its own grammar; the reader adds the line or the byte with `placed`.
 
     ``offset`` is the byte in a protobuf, when it is known where the error is met.
     """

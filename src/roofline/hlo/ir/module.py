@@ -1,6 +1,6 @@
 """A compiled XLA program as one immutable value, whichever form it was read from: HLO text, HloProto or StableHLO.
 
-Instructions keep the slice of text or protobuf they came from; attributes are read from it when asked for, so that a large module
+Instructions keep the slice of text or protobuf they came from; attributes are parsed from it on first use, so that a large module
 costs little more than its own bytes. Operands, roots and called computations are indices, not references.
 """
 
@@ -379,7 +379,7 @@ class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its 
         return self._places.get(name)
 
     def trace(self, instruction: Instruction) -> tuple[Frame, ...]:
-        """Where in the user's source an instruction comes from, innermost frame first; empty when nobody wrote it down."""
+        """Where in the user's source an instruction comes from, innermost frame first; empty when the program has no source information."""
         return self._trace(instruction.metadata)
 
     def _trace(self, metadata: Metadata) -> tuple[Frame, ...]:
@@ -403,7 +403,7 @@ class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its 
 
     @cached_property
     def _locations(self) -> dict[tuple[int, str, int], str]:
-        """Source lines that were asked for: many instructions share one."""
+        """Source lines that were looked up: many instructions share one."""
         return {}
 
 

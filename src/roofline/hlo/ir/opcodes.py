@@ -44,7 +44,7 @@ CALLERS: dict[str, tuple[str, ...]] = {
 }
 LEAVES = OPCODES - CALLERS.keys()
 
-# Halves of operations that XLA knows as such. Any other `X-start` is its short spelling of an async-start around one X.
+# Halves of operations that XLA has opcodes for. Any other `X-start` is its short spelling of an async-start around one X.
 _HALVES = frozenset(opcode for opcode in OPCODES if opcode.endswith(("-start", "-update", "-done")))
 
 

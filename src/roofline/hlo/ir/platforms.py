@@ -8,7 +8,7 @@ from .module import HloModule
 
 Platform = Literal["gpu", "tpu", "cpu"]
 
-_MOST_LOOKS = 20_000  # instructions worth looking at: a compiled program shows its platform early
+_MOST_LOOKS = 20_000  # most instructions that are searched: a compiled program shows its platform early
 _GPU_TARGET = re.compile(r"__cu|__triton|triton|cu(?:dnn|blas|solver|sparse|fft)|__gpu|__onednn\$gpu|xla\.gpu|hip|roc|cub", re.IGNORECASE)
 _TPU_TARGET = re.compile(r"tpu_custom_call|tpu|mosaic|megascale|Sparsecore", re.IGNORECASE)
 _CPU_TARGET = re.compile(r"lapack_|xla_(?:ffi_)?python_cpu|__onednn|__xla_cpu|xla_cpu|__ynn|EigenMatMul|ducc_fft|TopK\Z", re.IGNORECASE)

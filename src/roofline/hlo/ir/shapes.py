@@ -57,7 +57,7 @@ PRIMITIVE_TYPES = {
 VALUELESS = ("token", "opaque")  # types that occupy no memory a program can count
 NUMBERS: dict[str, DType] = {name: dtype(name) for name in PRIMITIVE_TYPES.values() if name not in (*VALUELESS, "tuple", "buffer")}
 
-UNBOUNDED = -1  # a dimension whose size nobody has bounded, written `?`
+UNBOUNDED = -1  # a dimension without a size or an upper bound, written `?`
 MAX_RANK = 256
 MAX_DEPTH = 100
 MAX_SIZE = 2**63 - 1  # what an int64 holds; XLA counts with those
@@ -272,7 +272,7 @@ def _array(name: str, sizes: str, layout: str | None) -> Shape:
 
 
 def _layout(text: str | None, rank: int) -> Layout | None:
-    """A layout from ``{1,0:T(8,128)(2,1)E(4)S(1)}``; a scalar's empty one is no layout at all."""
+    """A layout from ``{1,0:T(8,128)(2,1)E(4)S(1)}``; a scalar's empty one counts as no layout."""
     if text is None or (rank == 0 and text == "{}"):
         return None
     order, _, marks = text[1:-1].partition(":")

@@ -73,7 +73,7 @@ def read_assignment(data: bytes) -> tuple[Allocation, ...]:
 
 def _at_peak(events: tuple[tuple[int, int, int], ...], arrays: dict[int, Array]) -> tuple[Array, ...]:
     """The arrays that are in an allocation when they take the most; those that share memory count once."""
-    holders: dict[int, set[int]] = {}  # by the array that the memory was given to, who shares it
+    holders: dict[int, set[int]] = {}  # by the array that the memory was allocated for, the arrays that share it
     shared: dict[int, int] = {}
     now = most = 0
     peak: list[int] = []
@@ -103,7 +103,7 @@ def _at_peak(events: tuple[tuple[int, int, int], ...], arrays: dict[int, Array])
 
 
 class Instructions:
-    """The instructions of a module that was read from a protobuf, by the number that an assignment knows them by."""
+    """The instructions of a module that was read from a protobuf, by the number that a buffer assignment uses for them."""
 
     def __init__(self, module: HloModule) -> None:
         self._module = module

@@ -212,7 +212,7 @@ def _elementwise_parameters(body: Computation) -> list[int]:
 
 
 def _place_in_results(slots: list[_Slot]) -> None:
-    """Let arrays stay in the memory of the program's results until these are made, as XLA does: the largest first, where they fit best."""
+    """Places arrays in the memory of the program's results until these are written, as XLA does: the largest first, where they fit best."""
     results = sorted((slot for slot in slots if slot.is_free and slot.is_result), key=lambda slot: slot.bytes)
     sizes, busy = [slot.bytes for slot in results], [[(slot.start, slot.end)] for slot in results]
     for slot in sorted((slot for slot in slots if not slot.is_free), key=lambda slot: -slot.bytes):

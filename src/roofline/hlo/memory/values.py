@@ -98,7 +98,7 @@ class ValuesOf:
         return self._known[number]
 
     def walked(self) -> tuple[Values, ...]:
-        """Those that were asked for."""
+        """The values of the computations walked so far."""
         return tuple(self._known.values())
 
     def _walk(self, number: int) -> Values:

@@ -1,7 +1,7 @@
-"""Which of a program's work the model needed, and what each kernel is called: read off the program itself.
+"""Unneeded work in a program (recomputed, padded, duplicated…), and labels for its kernels, found in the program itself.
 
-Each rule is a module here: it looks at the kernels of one computation and says which do work that another way to write the program
-would spare. A `Review` runs them once a computation, when first asked.
+Each rule is a module here: it finds the kernels of one computation whose work would be avoided if the program were written another
+way. A `Review` runs the rules on a computation when one of its kernels is first looked up.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -42,7 +42,7 @@ from .values import Value, Values
 
 __all__ = ["Review", "reviewed_program"]
 
-# The first that speaks of a kernel as unneeded is believed: a copy for want of donation is no mere change of layout.
+# The first rule that calls a kernel's work unneeded wins: a copy because of a missing donation is not reported as a layout change.
 RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     one_hot_products,
     dense_experts,
@@ -64,7 +64,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
 
 
 class Review:
-    """One program: the label of each instruction, and its work that could be avoided."""
+    """One program: the label of each instruction, and what of its work could be avoided."""
 
     def __init__(self, pricer: Pricer) -> None:
         self.pricer, self.module, self.values = pricer, pricer.module, Values(pricer.module)
@@ -109,7 +109,7 @@ class Review:
         try:
             return operation(self._of(computation), index, cost) if cost != NOTHING else None
         except (SourceError, FormulaError):
-            return None  # a damaged attribute, of which the instruction's price tells
+            return None  # a damaged attribute, which the pricing of the instruction reports
 
     def product(self, computation: int, index: int) -> Product | None:
         """The product that an instruction computes."""
@@ -171,5 +171,5 @@ def _apply(kernels: Kernels) -> dict[int, tuple[Avoidable, ...]]:
                 if index in kernels.costs and not known:
                     held.append(avoidable)
         except (SourceError, FormulaError):
-            continue  # a damaged attribute, of which the instruction's price tells
+            continue  # a damaged attribute, which the pricing of the instruction reports
     return {index: tuple(avoidables) for index, avoidables in found.items() if avoidables}

@@ -66,7 +66,7 @@ def _updates_such(values: Values, loop: Instruction, shape: Shape) -> bool:
 
 
 def _bases(body: Computation, targets: tuple[int, ...]) -> Iterator[int]:
-    """What these targets are, seen through bitcasts."""
+    """The instructions behind these targets, followed through bitcasts."""
     for target in targets:
         while body[target].opcode == "bitcast" and body[target].operands:
             target = body[target].operands[0]

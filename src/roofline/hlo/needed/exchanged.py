@@ -1,15 +1,15 @@
-"""Arrays that a program takes from others and gives to others, kernel by kernel: where programs were cut, and what the cuts move."""
+"""Arguments and results of a program, kernel by kernel: what programs exchange through memory where one could do."""
 
 from ...workload import Array
 from ..ir.module import Computation
 from ..ir.shapes import Shape
 from ..price.traffic import source
 
-_SMALL = 1 << 20  # bytes: smaller arrays are not worth a thought
+_SMALL = 1 << 20  # bytes: smaller arrays are ignored
 
 
 def results_of(entry: Computation) -> set[int]:
-    """The instructions of an entry whose values the program gives back."""
+    """The instructions of an entry whose values the program returns."""
     results = {source(entry, operand, ())[0] for operand in entry.root_instruction.operands}
     return results | {entry.root, source(entry, entry.root, ())[0]}
 

@@ -75,7 +75,7 @@ def _choices(kernels: Kernels, groups: set[int]) -> Iterator[tuple[int, int]]:
 
 
 def _chosen(values: Values, made: Value, groups: int) -> int | None:
-    """How many of so many a gate lets through; ``None`` if a value is no gate."""
+    """How many of the ``groups`` experts a gate selects; ``None`` if a value is not a gate."""
     if made.opcode == "scatter" and len(made.instruction.operands) >= 3:
         return _top(values, values.operand(made, 1), groups)
     if made.opcode != "compare" or made.instruction.word("direction").upper() not in _COMPARED:
@@ -92,7 +92,7 @@ def _chosen(values: Values, made: Value, groups: int) -> int | None:
 
 
 def _top(values: Values, value: Value, groups: int) -> int | None:
-    """How many a top-k chose of so many, if a value is made of them."""
+    """The k of the top-k over ``groups`` experts that a value is computed from."""
     kept = groups
     for one in values.behind(value, _STOP, most=_MOST_LOOKS):
         size = one.shape.dims[-1] if one.shape.is_array and one.shape.dims else groups

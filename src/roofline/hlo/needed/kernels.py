@@ -129,7 +129,7 @@ def product(values: Values, made: Value) -> Product | None:
 
 
 def product_dimensions(instruction: Instruction) -> DotDimensions | None:
-    """The dimension numbers of a product, whoever computes it; ``None`` for what is none."""
+    """The dimension numbers of a product, as a dot or as a library call; ``None`` for other instructions."""
     if instruction.opcode in DOTS:
         return instruction.dot
     if instruction.opcode != "custom-call" or instruction.custom_call_target not in _LIBRARY:

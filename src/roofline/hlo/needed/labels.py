@@ -1,7 +1,7 @@
 """Labels: what an instruction is, in words that the program's author recognises.
 
 ``layer0/mlp  dot 8192×2048×8192 bf16``: where it was written (scope, else source line, else program), what it does, its sizes and number
-format. The compiler's own name (``custom-call.21``) stands beside it.
+format. The compiler's own name (``custom-call.21``) is shown next to it.
 """
 
 import re

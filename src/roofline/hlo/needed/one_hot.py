@@ -64,7 +64,7 @@ def one_hot_axis(values: Values, value: Value) -> int | None:
 
 
 def position(values: Values, value: Value) -> tuple[Value, int] | None:
-    """The iota behind a value and its dimension, seen through broadcasts and additions of constants."""
+    """The iota that a value comes from and its dimension, followed through broadcasts and additions of constants."""
     for _ in range(64):
         value = values.origin(value, _SPREAD)
         if value.opcode == "iota":

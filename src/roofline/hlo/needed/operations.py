@@ -22,7 +22,7 @@ _IRREGULAR = (
     "dynamic-slice",
     "custom-call",
 )
-_REDUCED = 64  # to less than one in so many, a reduction is no stream
+_REDUCED = 64  # a reduction to fewer than one element in this many does not stream
 _EXCHANGES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
@@ -40,7 +40,7 @@ def operation(kernels: Kernels, index: int, cost: Cost) -> Operation | None:
 
 
 def _streams(kernels: Kernels, instruction: Instruction) -> bool:
-    """Whether a kernel treats elements alike, so that its traffic says how long it takes: it neither sorts nor scatters, and if it
+    """Whether a kernel does the same to every element, so that its time follows from its traffic: it neither sorts nor scatters, and if it
     reduces, then not to so little that most of the chip is idle."""
     parts = kernels.values.body(instruction) or (instruction,)
     if any(one.opcode in _IRREGULAR for one in parts):

@@ -41,7 +41,7 @@ def padded_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _filled(values: Values, value: Value, seen: dict[tuple[str, int], Shares], depth: int = 0) -> Shares:
-    """The axes of a value that were filled up, seen through other products and what is done to each element."""
+    """The axes of a value that were padded, followed through other products and elementwise operations."""
     made = values.made_by(value)
     key = (made.computation.name, made.index)
     if key not in seen:

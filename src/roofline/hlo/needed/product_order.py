@@ -12,7 +12,7 @@ from .low_batch import is_split
 from .values import RENAMED
 
 KIND = "product-order"
-_WORTH = 0.25  # of the FLOP of both products that the other order may need: two layers without anything between are no mistake
+_WORTH = 0.25  # of the FLOP of both products that the other order may need: two linear layers in a row are not a mistake
 
 
 def costly_orders(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -48,7 +48,7 @@ def _whole(kernels: Kernels, index: int) -> Product | None:
 
 
 def _users(kernels: Kernels, index: int) -> set[int]:
-    """The kernels that use a kernel's result, seen through changes of its name."""
+    """The kernels that use a kernel's result, followed through instructions that only rename it."""
     found, waiting = set[int](), [index]
     while waiting:
         for user in kernels.values.users(kernels.computation, waiting.pop()):

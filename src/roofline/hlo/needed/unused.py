@@ -11,7 +11,7 @@ from ..price.index_sets import NOTHING, WHOLE, Region, count, joined
 from .kernels import Kernels
 
 KIND, CLASS = "unused-results", "unused"
-_MOST_USED = 0.75  # of a result: above that nothing is worth saying
+_MOST_USED = 0.75  # of a result: above that nothing is reported
 _WHOLE_OPERANDS = ("custom-call", "while", "conditional", "call", "all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 _IN_PARTS = ("get-tuple-element", "tuple", "fusion")
 _ORDERING = frozenset(("sort", "topk", "custom-call"))  # all of what they order has to be looked at, however little is kept
@@ -34,7 +34,7 @@ def unused_results(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _orders(bodies: Bodies, instruction: Instruction) -> bool:
-    """Whether a kernel sorts, looks for the place of something (an argmax reduces pairs), or does what nobody can see."""
+    """Whether a kernel sorts, searches for a position (an argmax reduces pairs), or is a call of which nothing is known."""
     if instruction.opcode == "custom-call":
         return not instruction.custom_call_target.startswith("__cublas$")
     bodies_of = [bodies.module.computations[call.computation] for call in instruction.calls]
@@ -43,7 +43,7 @@ def _orders(bodies: Bodies, instruction: Instruction) -> bool:
 
 
 def _used(shape: Shape, wanted: _Demand) -> float:
-    """The share of a result's elements that somebody needs; a library call's workspace does not count."""
+    """The share of a result's elements that is needed; a library call's workspace does not count."""
     shape = shape.parts[0] if shape.is_tuple and shape.parts and shape.parts[-1].dtype in ("s8", "u8") else shape
     total = used = 0
     for place, leaf in enumerate(shape.parts) if shape.is_tuple else ((None, shape),):

@@ -1,7 +1,7 @@
-"""Where a value comes from: seen through changes of layout and number format, and through the borders of fusions.
+"""Where a value comes from, followed through changes of layout and number format and through the boundaries of fusions.
 
-A kernel's operand may be another kernel's result; what made it stands inside of that kernel. A `Value` is an instruction and the fusions
-it is inside of, so that a fusion's parameter leads back to the operand it stands for.
+A kernel's operand may be another kernel's result; the instruction that computes it is inside that kernel. A `Value` is an instruction and
+the fusions it is inside of, so that a fusion's parameter leads back to the operand it stands for.
 """
 
 from collections import deque

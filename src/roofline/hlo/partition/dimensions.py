@@ -1,4 +1,4 @@
-"""How the dimensions of an operation's operands and results belong together: what is split alike, what is summed up, what must be whole.
+"""How the dimensions of an operation's operands and results belong together: those split together, those summed, those kept whole.
 
 Each dimension is a product of factors, major to minor. A product C[b,m,n] = A[b,m,k] B[b,k,n] has the factors b, m, n and k: an axis that
 splits a factor splits every array that has it. Factors that are ``summed`` are not in the result: split, each device has a part of the

@@ -1,6 +1,6 @@
 """One device's part of a program that is still to be partitioned: its shapes split by the shardings, with the exchanges that needs.
 
-Each operation runs on the parts that its result's sharding asks for. Operands that are split otherwise are exchanged first (all-gather,
+Each operation runs on the parts that its result's sharding requires. Operands that are split otherwise are exchanged first (all-gather,
 all-to-all; a slice where a device has the whole). A sum over a split dimension gives each device a part of it, which an all-reduce adds
 up, or a reduce-scatter where the result is split along the same axes. What is not split runs whole on every device. An operation that
 cannot be split by what is modelled here counts as an even share of its devices.
@@ -51,7 +51,7 @@ def _texts(one: Instruction) -> tuple[str, ...]:
 
 
 def is_written_for_one_device(module: HloModule) -> bool:
-    """Whether a program exchanges data itself, and has no shapes in full beside it: it is partitioned already."""
+    """Whether a program has collectives of its own and no unpartitioned shapes: it is partitioned already."""
     instructions = [one for each in module for one in each.instructions]
     regions = any(_is_region_border(one) for one in instructions)
     return not regions and any(one.opcode in COLLECTIVES for one in instructions)
@@ -62,7 +62,7 @@ def _is_region_border(one: Instruction) -> bool:
 
 
 def shared_evenly(module: HloModule, devices: int) -> HloModule:
-    """A program of kernels with every one of them marked as an even share of so many devices."""
+    """A program of kernels, each marked as an even share of the work of ``devices`` devices."""
     computations = list(module.computations)
     for number in computations_that_run(module):
         marked = tuple(
@@ -232,7 +232,7 @@ class _Part:
         return one
 
     def _settled(self, one: Instruction, made: int, full: Shape, before: Sharding, added: Axes, wanted: Sharding) -> int:
-        """A result added up over the axes that its sum was split along, and split as it is wanted."""
+        """A result summed over the axes along which its terms were split, in the sharding that is required."""
         kept = tuple(axis for axis in added if axis in axes_of(wanted))
         if kept:
             after = tuple(tuple(axis for axis in axes if axis in own or axis in kept) for own, axes in zip(before, wanted, strict=True))
@@ -243,7 +243,7 @@ class _Part:
         return self._resharded(one, made, full, before, wanted)
 
     def _operand(self, index: int, wanted: Sharding) -> int:
-        """Where an operand is, split as it is wanted."""
+        """Where an operand is, in the sharding that is required."""
         own = self._sharding(index)
         if own == wanted or not self.old[index].shape.is_array:
             return self.where[index]

@@ -1,7 +1,7 @@
 """The sharding of every value of a program, from those that are written down, followed through operations both ways.
 
-As XLA does it in the main: what is annotated stays, what an annotated value is made of or makes is split alike as far as the operation
-lets it be, and what nothing reaches is replicated. Where two operands want one axis for different dimensions, the larger operand wins.
+As XLA does it in the main: what is annotated stays, operands and users of an annotated value are split the same way as far as the
+operation allows, and everything else is replicated. Where two operands need one axis for different dimensions, the larger operand wins.
 """
 
 from collections.abc import Iterable, Iterator
@@ -139,7 +139,7 @@ def joined(factors: dict[int, Axes], dims: tuple[int, ...]) -> Axes:
 
 
 def _extend(key: Key, wanted: Sharding, found: Shardings, order: Iterable[int]) -> bool:
-    """Split the dimensions of an array further as wanted, in an order, where they are open and no axis comes twice."""
+    """Split the dimensions of an array further as requested, in order, where they are open and no axis is used twice."""
     known = list(found.known[key])
     used = {axis for axes in known for axis in axes}
     changed = False

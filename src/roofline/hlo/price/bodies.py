@@ -1,6 +1,6 @@
 """Computations as one piece of work: what a fused body computes, and which elements of its parameters it needs.
 
-Demand is carried from the root to the parameters. Every instruction counts once for each element that somebody needs of it, however
+Demand is carried from the root to the parameters. Every instruction counts once for each of its elements that is needed, however
 often a compiler's loop may compute it again.
 """
 
@@ -39,12 +39,12 @@ NAMING = frozenset(("tuple", "get-tuple-element", *TRANSPARENT))  # opcodes that
 MOVING = OPCODES - WORK.keys() - set(OPAQUE)  # opcodes without arithmetic
 # Opcodes whose dimensions say which elements of an operand some of the result needs.
 _ALONG = frozenset(("broadcast", "concatenate", "reduce", "reverse", "transpose"))
-# Opcodes whose cost follows from shapes, called computations and the attributes that `said` knows.
+# Opcodes whose cost follows from shapes, called computations and the attributes that `said` returns.
 PLAIN = ELEMENTWISE | _ALONG | {"bitcast", "constant", "copy", "dot", "iota", "parameter", "reshape", "slice", "tuple"}
 
 
 class Body(Struct, frozen=True):
-    """What a computation does when some of its result is wanted: arithmetic, demand on its parameters, and bytes of its constants."""
+    """What a computation does when some of its result is needed: arithmetic, demand on its parameters, and bytes of its constants."""
 
     work: Work
     parameters: tuple[Demand, ...]
@@ -65,7 +65,7 @@ class Bodies:
         callees_first(module)
 
     def arithmetic(self, number: int) -> Work:
-        """The arithmetic of one execution of a computation, all of its result wanted."""
+        """The arithmetic of one execution of a computation, all of its result being needed."""
         like = self._standing_for(number)
         known = self._arithmetic.get(like)
         if known is None:
@@ -86,15 +86,15 @@ class Bodies:
         opcodes = {one.opcode for one in computation.instructions}
         if not opcodes <= PLAIN:
             return None
-        # Only what feeds a slice is wanted in part, and then it matters where.
+        # Only what feeds a slice is needed in part, and then the axes matter.
         asked = {"dot", "slice"} | _ALONG if "slice" in opcodes else {"dot"}
-        # Readers share equal shapes, and the module keeps them: which object one is tells shapes apart sooner than its fields.
+        # Readers share equal shapes, and the module keeps them: comparing the objects' ids is faster than comparing their fields.
         form = [(one.opcode, id(one.shape), one.operands, one.calls and self.called(one)) for one in computation.instructions]
         attributes = [said(one) for one in computation.instructions if one.opcode in asked]
         return self._forms.setdefault((computation.root, computation.parameters, *form, *attributes), number)
 
     def called(self, instruction: Instruction) -> tuple[tuple[str, int], ...]:
-        """The computations that an instruction calls, those alike under one number."""
+        """The computations that an instruction calls, equivalent ones under one number."""
         return tuple((call.role, self._standing_for(call.computation)) for call in instruction.calls)
 
     def _standing_for(self, number: int) -> int:
@@ -103,7 +103,7 @@ class Bodies:
         return number if like is None else like
 
     def work(self, site: Site) -> Work:
-        """The arithmetic of one execution of an instruction; none for one that moves data, unknown for one nobody can price."""
+        """The arithmetic of one execution of an instruction; none for one that moves data, unknown for one without a price."""
         opcode = site.instruction.opcode
         rule = WORK.get(opcode)
         if rule is not None:
@@ -111,7 +111,7 @@ class Bodies:
         return _opaque(site) if opcode in OPAQUE or opcode not in OPCODES else NO_WORK
 
     def walk(self, number: int, wanted: Demand, in_place: tuple[int, ...] = ()) -> Body:
-        """A computation of whose root ``wanted`` is wanted; updates ``in_place`` are made whole, but what they update is not read."""
+        """A computation of whose root ``wanted`` is needed; updates ``in_place`` are computed whole, but what they update is not read."""
         if not in_place and all(region.whole for region in wanted.values()):
             number = self._standing_for(number)
         key = (number, frozenset(wanted.items()), in_place)
@@ -169,7 +169,7 @@ class Bodies:
         return Body(done.work, tuple([demand[index] for index in computation.parameters]), constants, frozenset(opcodes))
 
     def _do(self, computation: Computation, instruction: Instruction, region: Region, done: Sum) -> None:
-        """Adds the arithmetic of the part of an instruction that is wanted; all of it where no part can be made alone."""
+        """Adds the arithmetic of the part of an instruction that is needed; all of it where no part can be computed by itself."""
         shape = instruction.shape
         if instruction.opcode in ELEMENTWISE:
             if each := each_element(computation, instruction):
@@ -188,14 +188,14 @@ class Bodies:
 
 
 def said(instruction: Instruction) -> object:
-    """The attributes of a `PLAIN` instruction that its cost depends on, when all of its result is wanted."""
+    """The attributes of a `PLAIN` instruction that its cost depends on, when all of its result is needed."""
     if instruction.opcode == "dot":
         return instruction.dot, instruction.word("algorithm"), instruction.operand_precision
     return instruction.slices if instruction.opcode == "slice" else instruction.dimensions
 
 
 def _opaque(site: Site) -> Work:
-    """The arithmetic of a call in a fused body, if somebody knows its target."""
+    """The arithmetic of a call in a fused body, if its target has a price."""
     found = price_call(site) if site.instruction.opcode == "custom-call" else None
     if found is None:
         what = site.instruction.custom_call_target or site.instruction.opcode
@@ -232,7 +232,7 @@ def _want(demand: list[dict[Path, Region]], index: int, path: Path, region: Regi
 
 
 def _all_of(shape: Shape, here: Demand) -> Region:
-    """The demand on an instruction as one region: on a tuple's parts together where they are alike, else all of it."""
+    """The demand on an instruction as one region: on a tuple's parts together where they have the same dimensions, else all of it."""
     if not shape.is_tuple:
         return here.get((), WHOLE)
     dims = {leaf.dims for leaf in shape.leaves if leaf.is_array}
@@ -261,7 +261,7 @@ def _bytes_read(shape: Shape, here: Demand) -> int:
 
 
 def bytes_of(shape: Shape, elements: int) -> int:
-    """Bytes of so many elements of an array, with their part of the padding that its tiles add."""
+    """Bytes of a number of elements of an array, with their part of the padding that its tiles add."""
     if not shape.is_array:
         return 0
     bits = (shape.layout.element_bits if shape.layout is not None else 0) or shape.number.bits
@@ -278,7 +278,7 @@ def updates(instruction: Instruction) -> tuple[int, ...]:
 
 
 def _targets(instruction: Instruction) -> int:
-    """How many arrays a scatter updates: its operands are so many arrays, the indices, and as many updates."""
+    """How many arrays a scatter updates: its operands are n arrays, the indices, and n updates."""
     return (len(instruction.operands) - 1) // 2
 
 

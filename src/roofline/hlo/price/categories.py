@@ -1,4 +1,4 @@
-"""Categories: a word for people for what a kernel mostly is."""
+"""Categories: what kind of kernel it is, as shown to users (matmul, reduction, loop fusion)."""
 
 from ...cost import Cost
 from ...resource import PCIE

@@ -1,7 +1,7 @@
 """Products: dot, ragged dot, scaled dot and convolution, exact for any dimension numbers, and the unit that runs them.
 
 A product's number format is the operands', unless the program or the platform chooses another: an algorithm it names; tf32 for fp32
-on GPUs, unless it asks for the highest precision; bf16 for fp32 on TPUs, in one, three or six passes by precision. FLOP are the
+on GPUs, unless it requests the highest precision; bf16 for fp32 on TPUs, in one, three or six passes by precision. FLOP are the
 product's own, once; passes divide the rate they run at (``matrix/bf16x3``), and a note says how many.
 """
 
@@ -73,7 +73,7 @@ def convolution(site: Site, inner: Inner) -> Work:
 
 
 def product(site: Site, flops: int, left: Shape, right: Shape) -> Work:
-    """So many FLOP of real products on the unit that multiplies these formats; complex ones are four times as many."""
+    """FLOP of real products on the unit that multiplies these formats; complex ones are four times as many."""
     if left.dtype in _COMPLEX or right.dtype in _COMPLEX:
         flops *= 4
     unit = unit_of(site, left.number, right.number)

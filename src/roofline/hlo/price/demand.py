@@ -1,7 +1,7 @@
 """What an instruction needs of its operands, when only some of its result is needed: demand, carried from results to operands.
 
 Elementwise work that feeds a slice is done for the slice alone, and a parameter that is only sliced is only read there. What a rule
-cannot say exactly it over-states: the whole operand, or so many elements wherever they lie.
+cannot give exactly it over-estimates: the whole operand, or a number of elements at unknown positions.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Rule = Callable[[Instruction, Operands, Region], tuple[Region, ...]]
 
 
 def needs(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    """The region of each operand that a region of the result needs. A tuple's region is that of its parts, which are alike."""
+    """The region of each operand that a region of the result needs. A tuple's region is that of its parts, which are of one size."""
     if not region:
         return (NOTHING,) * len(operands)
     if region.whole and instruction.opcode not in SELECTIVE:
@@ -287,7 +287,7 @@ SELECTIVE = frozenset(
     )
 )
 
-# Opcodes that are not here treat elements alike.
+# Opcodes that are not here are elementwise.
 NEEDS: dict[str, Rule] = {
     "add-dependency": _first,
     "bitcast": _reshape,

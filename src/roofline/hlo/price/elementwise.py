@@ -88,7 +88,7 @@ def per_element(opcode: str, dtype: str) -> PerElement:
 
 
 def each_element(computation: Computation, instruction: Instruction) -> Amounts:
-    """What an elementwise instruction asks of the hardware for one element of its result; nothing where it only compares or converts."""
+    """The work of an elementwise instruction for one element of its result; nothing where it only compares or converts."""
     if instruction.opcode == "abs" and any(operand.shape.dtype in ("c64", "c128") for operand in computation.operands(instruction)[:1]):
         return _billed("complex abs", instruction.shape.dtype)  # whose result is real
     return _billed(instruction.opcode, instruction.shape.dtype)
@@ -105,7 +105,7 @@ def elementwise(site: Site, inner: Inner) -> Work:
 
 @cache
 def _billed(opcode: str, dtype: str) -> Amounts:
-    """An opcode on a number format, in order of resource: a program asks the same of few pairs, thousands of times."""
+    """An opcode on a number format, in order of resource: a program repeats a few such pairs thousands of times."""
     each = _COMPLEX["abs"] if opcode == "complex abs" else per_element(opcode, dtype)
     if each is _FREE:
         return ()

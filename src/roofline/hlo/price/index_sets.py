@@ -1,7 +1,7 @@
-"""Which elements of an array somebody needs: whole arrays, boxes whose place is known, and loose elements whose place is not.
+"""Which elements of an array are needed: whole arrays, boxes whose place is known, and loose elements whose place is not.
 
-A slice needs a box, a gather so many elements that only the run can name. Boxes may overlap and have strides; the union of a few is
-counted exactly.
+A slice needs a box, a gather a number of elements whose positions are known only at run time. Boxes may overlap and have strides;
+the union of a few is counted exactly.
 
 >>> halves = joined(boxed(((range(0, 6),),), (10,)), boxed(((range(4, 10),),), (10,)))
 >>> count(halves, (10,)), count(loosely(3), (10,)), count(WHOLE, (10,))
@@ -36,7 +36,7 @@ WHOLE = Region(whole=True)
 
 
 def loosely(elements: int) -> Region:
-    """So many elements, nobody knows which."""
+    """A number of elements at unknown positions."""
     return Region(loose=max(0, elements))
 
 

@@ -1,7 +1,7 @@
 """Prices: what one execution of an HLO instruction costs.
 
 Every opcode has a rule in `RULES`, which says that it costs nothing, moves data only, computes, runs other computations, crosses a
-link, or that nobody knows. `price` prices one instruction; a `Pricer` prices many of one module and remembers what they share.
+link, or has an unknown cost. `price` prices one instruction; a `Pricer` prices many of one module and remembers what they share.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,8 +28,8 @@ from .traffic import Kernel, Likeness, Traffic, fused_kernel, kernel, likeness, 
 from .types import Price, Site
 from .work import Sum
 
-# A branch ranks by the time of its bytes and of its FLOP, with so many FLOP in the time of a byte: round figures of accelerators'
-# ridges. They choose the dearest branch and enter no cost.
+# A branch ranks by the time of its bytes and of its FLOP, with this many FLOP in the time of a byte: round figures of accelerators'
+# ridges. They only choose the most expensive branch.
 _FLOPS_A_BYTE = {"matrix": 250, "vector": 15, "compute": 15}
 
 EVEN_SHARE = "even_share"  # an attribute: over how many devices an instruction is taken to be spread evenly
@@ -69,7 +69,7 @@ class Pricer:
         self._prices: dict[tuple[int, int], Price] = {}  # by computation and instruction, which the module keeps
 
     def price(self, site: Site) -> Price:
-        """The cost of one execution of an instruction; what does not hold together in it is a `SourceError` with its place."""
+        """The cost of one execution of an instruction; an inconsistent instruction is a `SourceError` with its place."""
         key = (id(site.computation), id(site.instruction))
         known = self._prices.get(key)
         if known is None:
@@ -82,7 +82,7 @@ class Pricer:
         try:
             found = rule(self, site)
         except FormulaError as error:
-            # A dimension without bound, a window nobody can count: the program is fine, its cost is not known.
+            # A dimension without bound, a window that cannot be counted: the program is valid, its cost is unknown.
             return Price(Cost.of({UNNAMED_WORK: None, HBM: None}), instruction.opcode, (str(error),))
         except (IndexError, KeyError, ValueError, ArithmeticError) as error:
             # Attributes that do not fit the operands' shapes; no compiler writes such a program.
@@ -113,14 +113,14 @@ class Pricer:
         return known
 
     def launch(self, site: Site, alike: Likeness) -> Kernel:
-        """The kernel of a fusion, once for all that are alike."""
+        """The kernel of a fusion, computed once for all equivalent ones."""
         known = self._launches.get(alike)
         if known is None:
             known = self._launches[alike] = fused_kernel(self.bodies, site)
         return known
 
     def trip_count(self, site: Site) -> int | None:
-        """How often a while runs; ``None`` when only the data decide and nobody said."""
+        """How often a while runs; ``None`` when it depends on data and the user did not give it."""
         if site.instruction.name in self.trips:
             return self.trips[site.instruction.name]
         return self.loops.trip_count(self._numbers[site.computation.name], site.instruction)
@@ -146,7 +146,7 @@ def _nothing(pricer: Pricer, site: Site) -> Price:
 
 
 def _computes(pricer: Pricer, site: Site) -> Price:
-    """One kernel that does what its opcode says; priced once for all that are alike."""
+    """One kernel for one instruction; priced once for all equivalent ones."""
     alike = lone_likeness(pricer.bodies, site)
     if alike is None:
         return _launched(site, kernel(pricer.bodies, site))
@@ -220,7 +220,7 @@ def _launched(site: Site, launch: Kernel) -> Price:
 
 
 def _copy_start(pricer: Pricer, site: Site) -> Price:
-    """A copy that runs beside other work; its result is (target, source, context)."""
+    """An asynchronous copy; its result is (target, source, context)."""
     traffic = Traffic(site.platform)
     for operand in site.instruction.operands:
         traffic.read(site.computation, operand, (), WHOLE)
@@ -243,14 +243,14 @@ def _loop(pricer: Pricer, site: Site) -> Price:
 
 
 def _branches(pricer: Pricer, site: Site) -> Price:
-    """The dearest branch; the cheapest is its least."""
+    """The most expensive branch; ``least`` is the cheapest."""
     branches = site.instruction.called("branch_computations")
     if not branches:
         return _unknown(pricer, site)
     totals = [pricer.total(number) for number in branches]
     cost = pricer.total(pricer.dearest(branches)).cost
     least = min((found.least for found in totals), key=_weight)
-    # A branch nobody can price might be the dearest.
+    # A branch with an unknown cost might be the most expensive.
     unknown = frozenset().union(*(found.cost.unknown for found in totals))
     return Price(Cost(cost.amounts, cost.unknown | unknown), "conditional", (branch_note(len(branches), least),), least)
 
@@ -280,7 +280,7 @@ def _called(pricer: Pricer, site: Site) -> Price:
 
 
 def _started(pricer: Pricer, site: Site) -> Price:
-    """An operation that runs beside others, counted where it starts."""
+    """An asynchronous operation, counted where it starts."""
     if not site.instruction.calls:
         return _unknown(pricer, site)
     inner = pricer.module.computations[site.instruction.calls[0].computation]
@@ -295,13 +295,13 @@ def _started(pricer: Pricer, site: Site) -> Price:
 
 
 def _custom(pricer: Pricer, site: Site) -> Price:
-    """A library's or a user's kernel, priced by those who know its target."""
+    """A library's or a user's kernel, priced by the function registered for its target."""
     found = price_call(site)
     return found if found is not None else _unknown(pricer, site)
 
 
 def _unknown(pricer: Pricer, site: Site) -> Price:
-    """Something nobody can price: its operands and results are read and written once, its arithmetic is unknown."""
+    """An instruction without a price: its operands and results are read and written once, its arithmetic is unknown."""
     traffic = Traffic(site.platform)
     for operand in site.instruction.operands:
         traffic.read(site.computation, operand, (), WHOLE)

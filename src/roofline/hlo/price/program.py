@@ -22,7 +22,7 @@ from .types import Price, Site
 class Executed(Struct, frozen=True):
     """An instruction that runs: its price once, how often it runs, and the op that comes of it.
 
-    ``is_certain`` is false inside loops whose trip count nobody knows: ``runs`` counts one step of those.
+    ``is_certain`` is false inside loops of unknown trip count: ``runs`` counts one iteration of those.
     """
 
     site: Site
@@ -37,7 +37,7 @@ class Executed(Struct, frozen=True):
 
 
 class _Runs(Struct):
-    """How often a computation runs, and what is to be said about that."""
+    """How often a computation runs, and notes about that."""
 
     count: int = 0
     is_certain: bool = True
@@ -54,7 +54,7 @@ def program(
     """The operations a module runs, with their costs.
 
     ``platform`` is read from the program when it is not given, ``link`` is the platform's usual one; ``trips`` are trip counts by the
-    name of the while, for loops whose length only the data decide.
+    name of the while, for loops whose length depends on data.
     """
     return Workload(tuple(found.op for found in executed(module, platform, link=link, trips=trips)))
 

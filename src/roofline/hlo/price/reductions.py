@@ -155,7 +155,7 @@ def triangular_solve(site: Site, inner: Inner) -> Work:
 
 
 def _in_full(site: Site, shape: Shape, multiplications: int, additions: int) -> Work:
-    """So many operations in the format of an array; between complex numbers a multiplication is 6 FLOP and an addition 2."""
+    """Operations in the number format of an array; between complex numbers a multiplication is 6 FLOP and an addition 2."""
     each = (6, 2) if shape.dtype in ("c64", "c128") else (1, 1)
     unit = algorithm_unit(shape.number.rate, None, site.platform)
     said = passes_note(unit.kind)

@@ -53,7 +53,7 @@ class Traffic(Struct):
             self.reads.setdefault(source(computation, index, path), []).append((shape, region))
 
     def write(self, shape: Shape, elements: int | None = None) -> None:
-        """So many elements of a result, or all of it, and of all parts of a tuple."""
+        """A number of elements of a result, or all of it, and of all parts of a tuple."""
         for leaf in shape.leaves:
             if leaf.is_array:
                 self.writes.append((leaf, leaf.elements if elements is None else elements))
@@ -66,7 +66,7 @@ class Traffic(Struct):
         return sum(size - size * shape.elements // shape.padded_elements for shape, size in moved if shape.padded_elements > shape.elements)
 
     def cost(self, moves_only: bool) -> Cost:
-        """The bytes by memory. A transfer between a device and its host is PCIe bytes alone, on whichever side it is seen."""
+        """The bytes by memory. A transfer between a device and its host is PCIe bytes alone, counted once."""
         moved = [(level(uses[0][0], self.platform, "read"), _bytes_needed(uses)) for uses in self.reads.values()]
         moved += [(level(shape, self.platform, "write"), bytes_of(shape, elements)) for shape, elements in self.writes]
         total: dict[Resource, int] = {HBM: self.constants}
@@ -97,7 +97,7 @@ def part_of(shape: Shape, path: Path) -> Shape:
 
 
 def source(computation: Computation, index: int, path: Path) -> tuple[int, Path]:
-    """The instruction and the part of its result that a value is, seen through bitcasts and tuples."""
+    """The instruction and the part of its result that a value is, followed through bitcasts and tuples."""
     while True:
         instruction = computation[index]
         if instruction.opcode == "get-tuple-element":

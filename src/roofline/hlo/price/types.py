@@ -10,8 +10,8 @@ from ..ir.platforms import Platform
 class Price(Struct, frozen=True):
     """The cost of one execution of an instruction.
 
-    ``category`` is a word for people (matmul, convolution, loop fusion, …). ``least`` is the cheapest branch of a conditional, whose
-    cost is that of the dearest. An amount nobody can work out is unknown in the cost, and a note says why.
+    ``category`` is shown to users (matmul, convolution, loop fusion, …). ``least`` is the cheapest branch of a conditional, whose
+    cost is that of the most expensive. An amount that cannot be computed is unknown in the cost, and a note says why.
     """
 
     cost: Cost

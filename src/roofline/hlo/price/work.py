@@ -10,7 +10,7 @@ from .types import Site
 
 
 class Work(Struct, frozen=True):
-    """Arithmetic by unit and number format, and what is to be said about it."""
+    """Arithmetic by unit and number format, with notes."""
 
     cost: Cost = NOTHING
     notes: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class Sum(Struct):
             self.notes[note] = None
 
     def add_each(self, amounts: Iterable[tuple[Resource, Amount]], times: int) -> None:
-        """Known amounts of so many equal pieces of work."""
+        """Known amounts of a number of equal pieces of work."""
         for resource, amount in amounts:
             self.amounts[resource] = self.amounts.get(resource, 0) + amount * times
 

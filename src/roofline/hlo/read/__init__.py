@@ -18,7 +18,7 @@ from ..ir.module import HloModule, only
 from .jax_export import module_range
 from .mlir_bytecode import MAGIC
 
-HEAD = 2**16  # bytes that tell the form of a program
+HEAD = 2**16  # bytes from which the form of a program is recognised
 _CONTROL = rb"[\x00-\x08\x0e-\x1f]"
 _HLO = re.compile(r"^[ \t]*(?:HloModule\b|ENTRY\b)", re.MULTILINE)
 _MLIR = re.compile(

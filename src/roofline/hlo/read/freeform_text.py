@@ -1,4 +1,4 @@
-"""Instructions of HLO text in any spelling that XLA's parser takes, which knows no lines: shapes left out, line breaks and comments
+"""Instructions of HLO text in any spelling that XLA's parser accepts, which ignores line breaks: shapes left out, line breaks and comments
 anywhere, instructions as operands of others, computations written where they are called.
 
 `text` reads what XLA prints, a line an instruction; a line that is more than that is read here.
@@ -39,7 +39,7 @@ _OPCODE = re.compile(r"[a-z][\w\-]*+")
 _KEY = re.compile(r"[A-Za-z_][\w.\-]*+")
 _STRING = re.compile(STRING, re.DOTALL)
 _BARE = re.compile(r"[^\s,(){}\[\]\"/]++|/(?![/*])")
-_GOES_ON = re.compile(r"[ \t]+(?=\{|<=|T\()")  # parts of one value may stand apart: mesh['a'=2] {'a'}
+_GOES_ON = re.compile(r"[ \t]+(?=\{|<=|T\()")  # parts of one value may be separated: mesh['a'=2] {'a'}
 
 
 class Unfinished(Exception):
@@ -171,7 +171,7 @@ class Scanner(Struct):
         return shape, opcode[0], _without_comments(self.text[at + 1 : end - 1]), end
 
     def shape(self, at: int) -> int:
-        """Past a shape, if one stands here."""
+        """Past a shape, if there is one here."""
         if self.text.startswith(("(", "b("), at):
             return self.nest(self.text.index("(", at))
         array = _ARRAY.match(self.text, at)
@@ -219,7 +219,7 @@ class Scanner(Struct):
         return at
 
     def computations(self, name: str, key: str, start: int, end: int, inline: list[Inline]) -> str:
-        """The names of computations that stand in an attribute; ``inline`` takes them."""
+        """The names of computations in an attribute; those written in place are added to ``inline``."""
         inner = self.text[start + 1 : end - 1]
         if key not in _LISTS:
             inline.append(Inline(f"{name}.{key}", inner, start + 1))

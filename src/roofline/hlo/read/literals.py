@@ -43,7 +43,7 @@ def _element(match: re.Match[str], dtype: str) -> Element:
         raise Malformed(f"{excerpt(word)} is not a {dtype}") from None
 
 
-# struct's letter of each format that it knows; the others are decoded below, or not at all.
+# the letters of the formats that struct supports; the others are decoded below, or not.
 _LETTERS = {
     "s8": "b",
     "u8": "B",
@@ -60,7 +60,7 @@ _LETTERS = {
 
 
 def decode_elements(data: bytes, shape: Shape) -> tuple[Element, ...] | None:
-    """The elements of little-endian bytes; ``None`` for formats that take fewer than 8 bits or none that struct knows."""
+    """The elements of little-endian bytes; ``None`` for formats that take fewer than 8 bits or that struct does not support."""
     name, count = shape.dtype, shape.elements
     if count > MAX_ELEMENTS:
         return None

@@ -1,4 +1,4 @@
-"""MLIR's attribute syntax: dictionaries, numbers with types, arrays, dense elements; for backend configs and StableHLO alike.
+"""MLIR's attribute syntax: dictionaries, numbers with types, arrays, dense elements; for backend configs and StableHLO.
 
 Values come back as plain Python: dictionaries, lists, numbers, booleans, strings. What has no such form (``#dialect.thing<…>``,
 ``tensor<…>``, ``@symbol``) stays a string as written; a number's type is dropped.
@@ -12,7 +12,7 @@ from ..ir.malformed import Malformed, excerpt
 from .lexing import STRING
 
 MAX_DEPTH = 100
-MAX_DENSE = 2**16  # characters of a dense literal worth reading; larger ones stay unread
+MAX_DENSE = 2**16  # characters of a dense literal that is read; larger ones are skipped
 
 _SKIP = re.compile(r"(?:\s+|//[^\n]*)+")
 _STRING = re.compile(STRING, re.DOTALL)

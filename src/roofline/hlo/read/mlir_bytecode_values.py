@@ -43,7 +43,7 @@ class Dialect(Struct, frozen=True):
 
 
 class Values:
-    """The types and attributes of a file, each decoded once, when first asked for."""
+    """The types and attributes of a file, each decoded once, on first use."""
 
     def __init__(self, bytecode: Bytecode, dialects: Mapping[str, Dialect]) -> None:
         self.bytecode = bytecode

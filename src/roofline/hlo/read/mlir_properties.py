@@ -119,7 +119,7 @@ _LISTS = {
 
 
 def properties_of(name: str, data: bytes, values: Values) -> dict[str, object]:
-    """The attributes that an operation has as properties; nothing for operations that no list names, which nobody prices."""
+    """The attributes that an operation has as properties; nothing for operations that are not listed, which have no price either."""
     dialect, _, short = name.partition(".")
     lists = [attribute_names(short)] if dialect == "vhlo" else _lists(dialect, short)
     if not any(lists):

@@ -1,7 +1,7 @@
 """HloProto and HloModuleProto bytes, read without a protobuf library or jaxlib. Field names are those of xla's hlo.proto.
 
-Of an instruction only what ties it to others is decoded at once; it keeps its own bytes, and attributes are read from them when
-somebody asks.
+Of an instruction only what ties it to others is decoded at once; it keeps its own bytes, and attributes are parsed from them on
+first use.
 """
 
 from collections.abc import Sequence
@@ -113,7 +113,7 @@ def parse_proto(data: bytes, where: str = "HLO proto") -> HloModule:
     except RecursionError:
         raise SourceError(f"{where}: nested too deeply") from None
     finally:
-        set_most(limits().values, excess("values"))  # of a constant, for which somebody may ask later
+        set_most(limits().values, excess("values"))  # of a constant, which may be needed later
 
 
 class _Reader:
@@ -137,7 +137,7 @@ class _Reader:
         self.dialect = replace(self.dialect, payloads=payloads)
         if schedule is not None:
             self.schedule = {computation: order[0] for computation, order in schedule[0] if order is not None}
-        # Ids first: a computation may call one that stands after it.
+        # Ids first: a computation may call a later one.
         for number, body in enumerate(bodies):
             (computation,) = unpack("5i", data, *body)
             if computation in self.numbers:

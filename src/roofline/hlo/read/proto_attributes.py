@@ -211,7 +211,7 @@ _LITERAL_PLANS = {
 
 
 def read_literal(data: bytes) -> tuple[Element, ...] | None:
-    """A LiteralProto's elements; ``None`` when they are many, in an odd order, or of a format nobody needs."""
+    """A LiteralProto's elements; ``None`` when they are many, in an odd order, or of a format that is not supported."""
     (place,) = unpack("1m", data)
     if place is None:
         return None

@@ -13,7 +13,7 @@ _NO_BOUND = -(2**63)  # Shape::kUnboundedSize, and a tile's combined dimension
 
 
 def read_shape(data: bytes, place: tuple[int, int], known: dict[bytes, Shape], depth: int = 0) -> Shape:
-    """The shape whose message stands at a place; ``known`` keeps every encoding met, so that equal shapes are one object."""
+    """The shape whose message is at a place in the file; ``known`` keeps every encoding met, so that equal shapes are one object."""
     start, end = place
     key = data[start:end]
     found = known.get(key)

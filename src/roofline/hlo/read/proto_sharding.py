@@ -12,7 +12,7 @@ MAX_DEPTH = 100
 _PLAN = "1i 3i* 4i* 5b* 6i 8i* 9i* 10i* 11i 12i 13i 14b?"
 # MeshProto: axes = 1 with name = 1 and size = 2, device_ids = 2, iota_transform = 3 with reshape_dims = 1 and transpose_perm = 2.
 MESH = "1(1t 2i)* 2i* 3(1i* 2i*)?"
-# AxisRefProto: the axis' number = 1, sub_axis_info = 2 with pre_size = 1, what lies before the part that is meant, and the part's size = 2.
+# AxisRefProto: the axis' number = 1, sub_axis_info = 2 with pre_size = 1, the size before the sub-axis, and size = 2.
 AXIS = "1i 2(1i? 2i)"
 # NamedShardingProto: mesh = 2, dim_shardings = 3 with axes = 1 and is_closed = 2, replicated_axes = 4, unreduced_axes = 5,
 # manual_axes = 7, and how the unreduced are to be reduced = 8.
@@ -60,7 +60,7 @@ def grid_text(grid: DeviceGrid) -> str:
 
 
 def part_of_axis(axis: Axis) -> tuple[int, int, int]:
-    """The axis' number, what lies before the part of it that is meant, the part's size (0 for all of it)."""
+    """The axis' number, the size before its sub-axis, and the sub-axis' size (0 for the whole axis)."""
     number, (before, size) = axis
     return number, 1 if before is None else before, size
 

@@ -145,7 +145,7 @@ class _Builder:
 
 
 def _is_cast(raw: mlir_bytecode.Operation) -> bool:
-    """Whether an operation only says that a type of VHLO is one of MLIR: they stand where other dialects meet VHLO."""
+    """Whether an operation only says that a type of VHLO is one of MLIR: they occur between VHLO and other dialects."""
     return raw.name == "builtin.unrealized_conversion_cast" and len(raw.results) == len(raw.operands)
 
 

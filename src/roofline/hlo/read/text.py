@@ -37,7 +37,7 @@ _LONG_COMMENT = re.compile(r"/\*[^*\n]*+(?:\*(?!/)[^*\n]*+)*+\n")
 _LEADING_COMMA = re.compile(r"\n[ \t]*,")
 _NOTHING = re.compile(r"(?!)")
 _OPERAND = re.compile(r"%([^\s,(){}\[\]]+)")
-# A name without a percent sign: alone or after a shape, whose numbers stand between commas too.
+# A name without a percent sign: alone or after a shape, whose sizes are separated by commas too.
 _UNSIGNED = re.compile(r"(?:\A|[,\]})/])\s*+[A-Za-z_][\w.\-#]*+\s*+(?:,|\Z)")
 _NAME = re.compile(r"%?([^\s,{}%\"=]+)")
 _ROLE = re.compile(rf"[,\s](?:{'|'.join(ROLES)})=")
@@ -114,7 +114,7 @@ class _Reader:
 
     def __init__(self, lines: list[str], where: str, *, loose: bool = False) -> None:
         self.lines = lines
-        self.before = 0  # lines before these, in a computation that stands inside an instruction
+        self.before = 0  # lines before these, in a computation written inside an instruction
         self.loose = loose
         self.line = 1
         self.dialect = TextDialect(where)
@@ -125,7 +125,7 @@ class _Reader:
         self.instructions = 0  # in these drafts
         self.numbers: dict[str, int] = {}
         self.calls: dict[tuple[tuple[str, str], ...], tuple[Call, ...]] = {}
-        # Calls of computations that stand further down: draft, position, role and name of each.
+        # Calls of computations defined further down: draft, position, role and name of each.
         self.later: list[tuple[_Draft, int, tuple[tuple[str, str], ...], int]] = []
         self.entry: int | None = None
 
@@ -241,7 +241,7 @@ class _Reader:
         return last
 
     def written(self, number: int) -> tuple[list[Written], int]:
-        """The instruction that begins in a line, after those that stand inside it; and the number of the line where the next begins."""
+        """The instruction that begins in a line, after those written inside it; and the number of the line where the next begins."""
         found: list[Instructions] = []
         text = ""
 
@@ -257,7 +257,7 @@ class _Reader:
         return found[0].written, after
 
     def inline(self, inline: Inline, before: int) -> None:
-        """A computation that stands where it is called."""
+        """A computation written where it is called."""
         outer, self.lines, self.before = (self.lines, self.before), [*inline.text.split("\n"), "}"], before
         draft = _Draft(intern(inline.name), before + 1)
         if self.whole(draft, 0) < len(self.lines):
@@ -370,7 +370,7 @@ class _Reader:
         return infer_shape(opcode, shapes, lambda name: self.dialect.attribute(rest, name), called)
 
     def unfold(self, draft: _Draft, names: list[str]) -> tuple[int, ...]:
-        """Operands some of which were not defined so far: elements of tuples written ``x#1``, or names that stand further down."""
+        """Operands some of which were not defined so far: elements of tuples written ``x#1``, or names defined further down."""
         for name in names:
             base, *steps = name.split("#")
             index = draft.index.get(base)
@@ -414,7 +414,7 @@ class _Reader:
         return half, (Call("calls", self.wrap(draft, name, intern(operation), shape, operands, rest, names)),)
 
     def call(self, draft: _Draft, names: tuple[tuple[str, str], ...]) -> tuple[Call, ...]:
-        """Calls by role and name; empty until `resolve` when a computation stands further down."""
+        """Calls by role and name; empty until `resolve` when a computation is defined further down."""
         calls = self.calls.get(names)
         if calls is None:
             if not all(name in self.numbers for _, name in names):
@@ -451,7 +451,7 @@ class _Reader:
         return self.add(inner)
 
     def settle(self, draft: _Draft) -> None:
-        """Resolves names that were used before they were defined, and checks what only the whole computation can tell."""
+        """Resolves names that were used before they were defined, and makes the checks that need the whole computation."""
         for position, names, control in draft.pending:
             instruction = draft.instructions[position]
             self.line = instruction.place
@@ -468,7 +468,7 @@ class _Reader:
             raise Malformed(f"the parameters of {excerpt(draft.name)} are not numbered 0, 1, 2, …")
 
     def resolve(self) -> None:
-        """Ties calls to computations that stand after their callers."""
+        """Resolves calls of computations that are defined after their callers."""
         for draft, position, names, line in self.later:
             self.line = line
             for _, name in names:
@@ -510,7 +510,7 @@ class _Reader:
 def _parted(rest: str, texts: dict[str, str]) -> object:
     """The attributes of an instruction and its metadata apart: those repeat, so that equal ones become one object and are read once.
 
-    What follows the operands stays whole where it is not plain at once where the metadata end.
+    The text stays whole where the end of the metadata is not certain without parsing.
     """
     start = rest.find(", metadata={")
     if start < 0:
@@ -531,7 +531,7 @@ def _first_word(lines: list[str], number: int) -> int:
 
 
 def _kind(opcode: str) -> int:
-    """What is to be done with an instruction beside its operands. An opcode nobody knows may call."""
+    """How an instruction is read beyond its operands. An unknown opcode may call computations."""
     if opcode == "parameter":
         return _PARAMETER
     if opcode == "constant":

@@ -22,7 +22,7 @@ from ..ir.shapes import parse_shape, whole
 from .lexing import STRING, attributes_of, find_attribute, split, unquote
 from .literals import parse_literal
 
-_REMEMBERED = 2**18  # attributes: several rules ask for each, which is a tenth of the time of a large program
+_REMEMBERED = 2**18  # attributes: several rules read each, which is a tenth of the time of a large program
 
 
 def _integers(text: str) -> tuple[int, ...]:
@@ -34,7 +34,7 @@ def _integers(text: str) -> tuple[int, ...]:
 
 
 def braced(text: str) -> str:
-    """What stands between braces."""
+    """The text between braces."""
     text = text.strip()
     if len(text) < 2 or text[0] != "{" or text[-1] != "}":
         raise Malformed(f"expected braces at {excerpt(text)}")
@@ -191,7 +191,7 @@ def parse_replica_groups(text: str) -> ReplicaGroups:
     return ReplicaGroups.of_mesh(Mesh(axes, tuple(along), devices))
 
 
-# Strings stand in a branch of their own too, so that no name is looked for inside one.
+# Strings are an alternative of their own too, so that no name is matched inside one.
 _METADATA = re.compile(rf"(?:(\w++)=)?(?:({STRING}|\{{[^{{}}\"]*+\}})|([^\s\"{{}}=]++))|(\")", re.DOTALL)
 
 
@@ -268,13 +268,13 @@ READERS: dict[str, Callable[[str], object]] = {
 
 
 def read_value(name: str, text: str) -> object:
-    """The value of an attribute; one that nobody needed so far is its text, without quotes."""
+    """The value of an attribute; one without a reader here is its text, without quotes."""
     return READERS.get(name, unquote)(text.strip())
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def read_attribute(text: str, name: str) -> object | None:
-    """An attribute of an instruction: several rules in a row ask for the same."""
+    """An attribute of an instruction, cached because several rules read the same one."""
     found = find_attribute(text, name)
     if found is None:
         return None

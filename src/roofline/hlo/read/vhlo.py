@@ -43,7 +43,7 @@ _ENUMERATIONS = {
     16: ("TRANSPOSE_INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"),
     19: ("DEFAULT", "HIGHEST", "TOLERANCE"),
 }
-# Operations whose accuracy may be asked for, since 1.9.0.
+# Operations that have a result accuracy, since 1.9.0.
 ROUGH = (
     *("cbrt", "cosine", "exponential", "exponential_minus_one", "log", "log_plus_one"),
     *("logistic", "rsqrt", "sine", "sqrt", "tan", "tanh"),

@@ -1,4 +1,4 @@
-r"""The protobuf wire format without a schema: the fields a plan asks for, or all of them; native code does the work.
+r"""The protobuf wire format without a schema: the fields that a plan lists, or all of them; native code does the work.
 
 A message is a run of tagged fields; the tag's low three bits say how the value is stored: 0 a varint, 1 eight bytes, 2 a length and that
 many bytes, 5 four bytes. Groups (3 and 4) are long gone from the messages read here.
@@ -14,7 +14,7 @@ Without ``?`` an absent field is what proto3 takes it for: 0, empty, a message o
 >>> unpack("1t 2(1i 2i* 0b)* 3i 4i? 5i*", b"\n\x02hi" b"\x12\x06\x08\x05\x12\x02\x06\x07" b"\x12\x00")
 ('hi', ((5, (6, 7), b'\x08\x05\x12\x02\x06\x07'), (0, (), b'')), 0, None, ())
 
-A field that is stored in another form than the plan asks for, or any field that is cut off, is `Malformed`, with the byte.
+A field that is stored in another form than the plan says, or any field that is cut off, is `Malformed`, with the byte.
 """
 
 from ...errors import SourceError

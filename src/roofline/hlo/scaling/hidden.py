@@ -1,4 +1,4 @@
-"""A batch of one made larger: a dimension of which a compiler leaves no trace, so that arrays are told apart by whether they hold data.
+"""A batch of one made larger: a dimension of size 1 that compilers drop, so that arrays scale if they are computed from data.
 
 Whatever is computed from data comes once an example; weights, and what is computed from them alone, once for all.
 """
@@ -26,7 +26,7 @@ class Data:
                 self.held.add(index)
 
     def cost(self, index: int, cost: Cost, times: int) -> Cost:
-        """What a kernel costs with so many examples: what it reads of weights is read once."""
+        """What a kernel costs with a larger batch: what it reads of weights is read once."""
         if index not in self.held:
             return cost
         entry = self.module.entry_computation
@@ -43,7 +43,7 @@ class Data:
         return replace(Cost.of(amounts), unknown=cost.unknown)
 
     def operation(self, index: int, made: Operation | None, found: Found | None, times: int) -> Operation | None:
-        """What a kernel is by its sizes with so many examples."""
+        """The operation of a kernel with a larger batch."""
         if index not in self.held:
             return made
         if isinstance(made, Product) and found is not None:

@@ -1,7 +1,7 @@
-"""Custom calls: what each library call of a compiled program costs, one file a library, and the door for calls of users.
+"""Custom calls: what each library call of a compiled program costs, one file a library, and the registration of users' own calls.
 
-`price_call` asks the registry; a target that nobody registered has no price. `price_fused_call` does the same for a call that a
-fusion wraps with slices. `register_call` adds a function of yours.
+`price_call` looks the target up in the registry; one that is not registered has no price. `price_fused_call` does the same for a call
+that a fusion wraps with slices. `register_call` adds a user's function.
 """
 
 from .fused import price_fused_call

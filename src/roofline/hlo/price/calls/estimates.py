@@ -46,7 +46,7 @@ def _unit(site: Site, flops: int, precision: str) -> tuple[Resource, tuple[str, 
 
 
 def _shared(site: Site, accessed: int) -> Cost:
-    """So many bytes over the memories where the call's arrays lie."""
+    """Bytes over the memories where the call's arrays are."""
     moved = traffic(site)
     total = sum(amount for _, amount in moved.amounts)
     if not total:

@@ -85,12 +85,12 @@ def _singular_vectors(site: Site) -> str:
 
 
 def _reflections(site: Site, matrices: Shape) -> int:
-    """How many reflections a factor holds: the scalars passed beside it."""
+    """How many reflections a factor holds: as many as the scalars passed with it."""
     return min(operand(site, 1).dims[-1], matrices.dims[-2]) if operand(site, 1).rank else 0
 
 
 def _right_side(site: Site, matrices: Shape) -> int:
-    """Columns that a triangular solve is asked for."""
+    """Columns (right-hand sides) of a triangular solve."""
     right = next((one.shape for one in site.operands[1:] if one.shape.is_array and one.shape.rank >= 2), matrices)
     on_the_left = _option(site, "side", _LEFT) == _LEFT and _flag(site, "left_side", True)
     return right.dims[-1] if on_the_left else right.dims[-2]

@@ -24,7 +24,7 @@ def tpu(site: Site) -> Price:
 
 
 def _asks_for_fp32(config: Config) -> bool:
-    """Whether a product in the kernel's code asks for the highest precision; Mosaic has that and the default one."""
+    """Whether a product in the kernel's code requests the highest precision; Mosaic has that and the default one."""
     body = word(section(config, "custom_call_config"), "body")
     try:
         return _HIGHEST in b64decode(body, validate=True)

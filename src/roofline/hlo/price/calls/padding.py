@@ -1,6 +1,6 @@
-"""Zeros that a compiler put around the operands of a library call, and results it throws away: multiplications nobody asked for.
+"""Zeros that a compiler put around the operands of a library call, and results it discards: work that is not part of the program.
 
-Libraries want sizes that are multiples of 4, 8 or 16 and padding that is the same on both sides, so compilers pad operands with
+Libraries require sizes that are multiples of 4, 8 or 16 and padding that is the same on both sides, so compilers pad operands with
 zeros and cut the result. A product's FLOP are those of the program, so the pads are looked through: as far as layout changes,
 conversions and the fusion that made the operand show a pad of zeros. A pad that the program's author wrote is data and stays.
 """
@@ -17,7 +17,7 @@ from .traffic import output
 _SAME_ELEMENTS = ("copy", "convert", "opt-barrier", "reduce-precision")
 # The framework's name of an operation that pads; a pad of the compiler's own is named after the product, or after its operand.
 _AUTHORED = re.compile(r"/pad(?:v2)?\Z|constant_pad", re.IGNORECASE)
-MOST_STEPS = 64  # instructions between a call and a pad that are worth following
+MOST_STEPS = 64  # most instructions followed between a call and a pad
 
 
 class Extent(Struct, frozen=True):
@@ -28,7 +28,7 @@ class Extent(Struct, frozen=True):
     step: int = 1
 
     def inside(self, outer: "Extent") -> "Extent":
-        """This extent of an array of which ``outer`` tells where its elements went."""
+        """This extent of an array inside a larger one, at the place that ``outer`` gives."""
         return Extent(self.size, outer.low + self.low * outer.step, self.step * outer.step)
 
 
@@ -86,7 +86,7 @@ def extents(site: Site, number: int) -> Extents:
 
 
 def _step(module: HloModule, value: _Value) -> tuple[_Value | None, tuple[int, ...]] | None:
-    """The value that this one is a rearrangement of, and which of its dimensions each of these is; ``None`` when it is no such."""
+    """The value that this one is a rearrangement of, and which of its dimensions each of these is; ``None`` when it is none."""
     instruction, rank = value.instruction, value.shape.rank
     same = tuple(range(rank))
     opcode = instruction.opcode

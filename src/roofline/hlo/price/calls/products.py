@@ -52,7 +52,7 @@ def multiply_adds(number: DType) -> int:
 def unit(left: DType, right: DType, precision: Config, platform: Platform) -> tuple[Resource, str]:
     """The unit and number format of a product from its ``precision_config``, and what to say about it.
 
-    On GPUs a product of fp32 runs as tf32 unless the program asks for the highest precision or names an algorithm.
+    On GPUs a product of fp32 runs as tf32 unless the program requests the highest precision or names an algorithm.
     """
     named = _ALGORITHM.fullmatch(word(precision, "algorithm"))
     if named is not None:
@@ -73,13 +73,13 @@ def accumulator(number: DType) -> DType:
 
 
 def pointwise(name: str, elements: int, number: DType) -> Cost:
-    """One operation of the table of pointwise operations on so many elements."""
+    """One operation of the table of pointwise operations on a number of elements."""
     facts = POINTWISE[name]
     return each(elements, number, facts.flops, facts.transcendentals)
 
 
 def each(elements: int, number: DType, flops: int, transcendentals: int = 0) -> Cost:
-    """So many FLOP and transcendentals per element on the vector unit."""
+    """FLOP and transcendentals per element on the vector unit."""
     return Cost.of({vector(accumulator(number)): elements * flops, TRANSCENDENTAL: elements * transcendentals})
 
 
@@ -89,5 +89,5 @@ def sizes(shape: Shape, axes: tuple[int, ...]) -> int:
 
 
 def precision_of(config: Config) -> Config:
-    """The precision that a product was asked for."""
+    """The precision that a product requests."""
     return section(config, "precision_config")

@@ -28,12 +28,12 @@ LIBRARIES = (
     *("annotations", "cublas", "cudnn", "fmha", "lapack", "mosaic", "onednn", "random_numbers", "sorting", "sparse"),
     *("transformer_engine", "triton"),
 )
-# How the targets of some begin, and of no other: one of these asks for that file alone, any other target for all of them.
+# Prefixes of targets that belong to one library: only that file is imported for them, all files for any other target.
 BEGINNINGS = {"__cublas$": "cublas", "__cudnn$conv": "cudnn", "__cudnn$fmha": "fmha", "__onednn$": "onednn", "tpu_custom_call": "mosaic"}
 
 
 class CustomCall(Struct, frozen=True, kw_only=True):
-    """What a user's function is told of a custom call.
+    """A custom call as a user's function receives it.
 
     ``operands`` and ``results`` are shapes, each with ``dtype``, ``dims``, ``elements`` and ``bytes``; a call that returns a tuple has
     one result a part. ``config`` is the backend configuration as a mapping (from JSON or an MLIR dictionary, empty when it is

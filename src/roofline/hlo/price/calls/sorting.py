@@ -11,7 +11,7 @@ _PASSES = "each array is counted once; a radix sort passes over its keys several
 
 @call("xla.gpu.ext.cub_sort_*", "__cub$DeviceRadixSort*")
 def sort(site: Site) -> Price:
-    """A radix sort of keys, with or without values beside them."""
+    """A radix sort of keys, with or without values."""
     return priced(site, NOTHING, "sort", _PASSES)
 
 

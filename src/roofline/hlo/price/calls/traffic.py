@@ -68,7 +68,7 @@ def priced(site: Site, work: Cost, category: str, *notes: str, written: Iterable
 
 
 def unpriced(site: Site, why: str, category: str = "custom call") -> Price:
-    """A call whose bytes follow from its shapes and whose arithmetic nobody can work out."""
+    """A call whose bytes follow from its shapes and whose arithmetic is unknown."""
     return priced(site, Cost.of({UNNAMED_WORK: None}), category, why)
 
 

@@ -62,14 +62,14 @@ _EFFECTS = ("tt.store", "tt.return", "scf.yield", "tt.reduce.return", "tt.scan.r
 
 
 class _Program(Struct):
-    """One walk over a kernel: the whole numbers known so far and the values that somebody uses."""
+    """One walk over a kernel: the integers known so far and the values that are used."""
 
     known: dict[int, int] = field(default_factory=dict)
     used: set[int] = field(default_factory=set)
     masked: bool = False
 
     def mark(self, block: Block) -> None:
-        """Notes which values are used, last operation first: what nobody uses, the compiler drops."""
+        """Marks the values that are used, last operation first: the compiler drops the others."""
         for operation in reversed(block.operations):
             inner = [one for region in operation.regions for one in region]
             if not inner and operation.name not in _EFFECTS and not any(number in self.used for number, _ in operation.results):
@@ -193,7 +193,7 @@ def _number(element: str) -> str:
 
 
 def kernel_work(module: Block, programs: int) -> tuple[Cost, bool]:
-    """The arithmetic of a kernel run by so many programs, and whether masks turn some of its lanes off."""
+    """The arithmetic of a kernel that runs as a number of Triton programs, and whether masks turn some of its lanes off."""
     functions = [one for top in module.operations for region in top.regions for block in region for one in block.operations]
     kernels = [one for one in functions if one.name == "tt.func"]
     if len(kernels) != 1 or len(functions) != 1 or len(kernels[0].regions) != 1 or len(kernels[0].regions[0]) != 1:
