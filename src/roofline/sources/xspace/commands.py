@@ -1,8 +1,8 @@
-"""Commands: what XLA records of a computation into a CUDA graph, and the nodes that makes.
+"""Commands that XLA records from a computation into a CUDA graph, and the graph nodes they become.
 
 A graph is recorded from a run of consecutive instructions. Each that launches something is one command and one node, in the order of the
 schedule. A conditional is a node that sets the condition, then a node a branch, each with a graph of its own for its body (branches in
-eights; of two branches on a predicate the second comes first); a loop, where loops are recorded at all, is its condition's commands, a
+eights; of two branches on a predicate the second comes first); a loop, where loops are recorded, is its condition's commands, a
 node that sets the condition, and a node with a graph for body, condition and setter.
 """
 

@@ -82,7 +82,7 @@ class _Spent(Struct):
 def read_cpus(
     space: Space, programs: Programs, progress: Progress | None = None, *, timeline: bool = False
 ) -> tuple[list[DevicePart], Host, list[str]]:
-    """Every device of XLA's on a host, with its timeline if asked for, what the host says of its steps, and notes about them."""
+    """Every XLA device of a host, with its timeline if requested, the host's record of its steps, and notes."""
     plane = next((plane for plane in space.planes if plane.name == HOST_PLANE), None)
     if plane is None or _THUNK not in plane.stat_ids:
         return [], Host(), []
@@ -188,7 +188,7 @@ def _unpriced(name: str, module: str, id: object) -> Subject:
 
 
 def _make_steps(host: Host, runs: Sequence[_Run], events: Iterable[_Event]) -> list[str]:
-    """Where nobody marked steps, each run of the longest program begins one, which lasts until its next run; what is to be said of that."""
+    """Without step annotations, each run of the longest program begins a step, which lasts until its next run; returns notes."""
     times, ops, devices = Counter[object](), dict[object, set[int]](), dict[object, set[int]]()
     for event in events:
         if not event.outer:
@@ -366,7 +366,7 @@ def _rows(events: Sequence[_Event], spent: _Spent) -> dict[Subject, Tally]:
 
 
 def _executions(thunk: _Thunk, events: int, runs: Mapping[Program, set[int | None]]) -> int:
-    """How often an instruction ran: as often as its computation does in the runs of its program, if that can be told."""
+    """How often an instruction ran: as often as its computation does in the runs of its program, if that is known."""
     if thunk.program is None or thunk.place is None or None in runs[thunk.program]:
         return events
     expected = len(runs[thunk.program]) * (thunk.program.runs(thunk.place.computation) or 0)

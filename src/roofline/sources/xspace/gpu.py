@@ -1,6 +1,6 @@
-"""GPUs: kernels, copies and memsets on streams, each led back to the HLO instruction that launched it.
+"""GPUs: kernels, copies and memsets on streams, each attributed to the HLO instruction that launched it.
 
-An event outside of CUDA graphs names its instruction (``hlo_op``); in a graph its node tells (`graphs`). Everything one instruction
+An event outside of CUDA graphs names its instruction (``hlo_op``); in a graph its node does (`graphs`). Everything one instruction
 launches is one operation: helper kernels, memsets and copies are folded into it, and an execution counts once however many kernels it has.
 """
 
@@ -43,9 +43,9 @@ def read_gpus(
     timeline: bool = False,
     warm: Callable[[], Collection[Mark]] = tuple,
 ) -> tuple[list[DevicePart], list[str]]:
-    """Every GPU of a profile, with its timeline if that is asked for, and what is to be said about them.
+    """Every GPU of a profile, with its timeline if requested, and notes.
 
-    Where the host has no annotations, it gets those of the longest program's runs. ``warm`` tells which steps belong to the warm-up.
+    Where the host has no annotations, it gets those of the longest program's runs. ``warm`` are the steps that belong to the warm-up.
     """
     unmarked = Stretches() if host.annotations else stretches(host.executed, host.launches)
     steps = step_lookup(unmarked.ids or host.ids(host.launches), LAUNCH, compiled.tried(host.launches))
@@ -77,7 +77,7 @@ def read_gpus(
 
 
 def _count_runs(devices: "Sequence[_Device]", unmarked: Stretches, host: Host) -> list[str]:
-    """Makes steps of the runs of the longest program, and returns what is to be said of them."""
+    """Makes a step of each run of the longest program; returns notes."""
     found = unmarked.steps([device.ran() for device in devices])
     host.annotations = found.annotations
     for device in devices:
@@ -98,7 +98,7 @@ def _with_lanes(space: Space, devices: "Sequence[_Device]", parts: Sequence[Devi
 
 
 def _price_ahead(programs: Programs, host: Host) -> None:
-    """Prices what the programs launch that the host says it executed: their events will ask for it."""
+    """Prices the instructions of the programs that the host executed, before their events need them."""
     for program in programs.expect(host.executions):
         for place in launching(program):
             program.subject(place)
@@ -186,7 +186,7 @@ class _Device:
                 outside[owner.place] = max(outside.get(owner.place, 0), key.scopes or key.count)
         try:
             found = resolve(program, list(graphs.values()), outside)
-        except SourceError as error:  # attributes are read when they are asked for
+        except SourceError as error:  # attributes are parsed on first use
             self.notes.append(f"{error}; its CUDA graphs cannot be matched to ops")
             found = {id: Resolved() for id in graphs}
         for id, graph in graphs.items():

@@ -1,11 +1,11 @@
 """CUDA graphs: which instruction each node of a graph is, and how sure that is.
 
 Nodes are numbered when a graph is made: its own first, in the order of its commands, then, for each node that owns a graph, that graph's
-in the same way. Branches and loops own graphs with known commands. So do library calls and slices that run as copies, but of those nobody
-writes down how many nodes they have: each has memsets and one kernel at least, and ran between its neighbours.
+in the same way. Branches and loops own graphs with known commands. So do library calls and slices that run as copies, but their
+number of nodes is not recorded: each has memsets and one kernel at least, and ran between its neighbours.
 
-Three things are checked: the number of commands that the host says it launched, the names of kernels, and the order in time. What fails
-is said as a doubt.
+Three things are checked: the number of commands that the host launched, the names of kernels, and the order in time. What fails
+is reported in ``doubts``.
 """
 
 import re
@@ -18,7 +18,7 @@ from .commands import ALIKE, LOOP_SETTER, WRONG, Command, Slot, commands, fit, i
 from .modules import Place, Program
 
 _PREFIX = "command_buffer_"  # and the number of the first thunk in it, which rises along the program
-_MOST_WINDOWS = 2_000  # places where a run is looked for when nothing tells where it begins
+_MOST_WINDOWS = 2_000  # places where a run is searched for when its beginning is unknown
 _TRAILS = re.compile(r"splitKreduce|convert_dq")  # kernels that end a library call
 _LIBRARIES = (re.compile(r"cudnn|sdpa|fmha|flash", re.IGNORECASE), re.compile(r"nvjet|cublas|gemm|cutlass|xmma", re.IGNORECASE))
 _OUT_OF_ORDER = 0.05  # of library kernels that may run outside their place: work in a graph may overlap
@@ -58,7 +58,7 @@ class Graph(Struct):
 
 
 class Resolved(Struct):
-    """A graph's nodes as instructions. Those without one could not be told; ``doubts`` says what did not agree."""
+    """A graph's nodes as instructions. Those without one could not be identified; ``doubts`` says which checks failed."""
 
     places: dict[int, Place] = field(default_factory=dict)
     doubts: list[str] = field(default_factory=list)
@@ -119,7 +119,7 @@ class _Scope:
         return _Layout(self.program, run, graph, self.stems)
 
     def _searched(self, graph: Graph, loops: bool) -> "_Layout | None":
-        """The run of as many commands that fits best, wherever it begins; for graphs whose neighbours do not tell."""
+        """The run of as many commands that fits best, wherever it begins; for graphs whose neighbours do not determine it."""
         width = graph.commands
         if width is None:
             return None
@@ -241,7 +241,7 @@ class _Layout:
         begin, nodes = self._next, self.graph.nodes
         self._next = begin + len(level)
         present = [number for number in range(len(level)) if begin + number in nodes]
-        # Calls alone show in the nodes that follow them. The graph itself has run, or nobody would know of it.
+        # Calls alone show in the nodes that follow them. The graph itself has run, or it would not be in the profile.
         ran = bool(present) or begin == 0 or (all(slot.is_call for slot in level) and bool(self._group(self._next)[0]))
         for number in present:
             self.places[begin + number] = level[number].command.place
@@ -259,10 +259,10 @@ class _Layout:
                 after = nodes[begin + present[later]].first_ps if later < len(present) else None
                 self._calls.append(_Call(slot, before, after))
             elif not ran and slot.is_call:
-                self._sure = False  # nobody knows how many nodes it would have had
+                self._sure = False  # how many nodes it would have had is unknown
 
     def _seek(self, body: Sequence[Slot]) -> bool:
-        """Where a branch or a loop begins: behind the nodes of the library calls before it. False where that cannot be told."""
+        """Where a branch or a loop begins: behind the nodes of the library calls before it. False where that is unknown."""
         expected = self._next
         for _ in self._calls:
             expected = self._group(expected)[1]

@@ -21,7 +21,7 @@ _SIZE = re.compile(r"\b(?:size|num_bytes):(\d+)")
 
 
 class IdleDevice(Struct, kw_only=True):
-    """What is asked about one device: when it was busy (begin, end, begin, end, …), its steps, its streams, and files of the user's.
+    """One device: when it was busy (begin, end, begin, end, …), its steps, its streams, and files of the user's.
 
     ``launch`` is the stat of events on its streams that says as what the host launched them.
     """
@@ -65,7 +65,7 @@ class _Launches:
 
 
 def _neighbours(space: Space, device: IdleDevice, gaps: Sequence[Gap], launches: _Launches) -> None:
-    """Finds the work on either side of each gap: who launched what ended it, and the copies there."""
+    """Finds the work on either side of each gap: the launch of the work that ended it, and the copies there."""
     if not device.streams or not gaps:
         return
     at = array("q", sorted({instant for gap in gaps for instant in (gap.begin - 1, gap.end)}))
@@ -97,7 +97,7 @@ def _add_copies(plane: Plane, rows: Rows, copies: dict[int, tuple[str, int]]) ->
 
 
 class _Threads:
-    """What each thread of the host did at the instants asked for."""
+    """What each thread of the host did at some instants."""
 
     def __init__(self, space: Space, plane: Plane, gaps: Sequence[Gap], users: Collection[str]) -> None:
         self.users, self.names = users, plane.event_names

@@ -110,7 +110,7 @@ def streams(plane: Plane) -> list[Line]:
 
 
 def requests(plane: Plane, steps: Steps | None, lines: Sequence[Line] | None = None, buckets: tuple[Buckets, ...] = ()) -> list[TotalsOf]:
-    """What is asked of each stream of a GPU, or of some of them; with buckets, the same keys again for a timeline."""
+    """The scanner requests for each stream of a GPU, or for some of them; with buckets, the same keys again for a timeline."""
     lines = streams(plane) if lines is None else lines
     idle = {id for id, name in plane.event_names.items() if _NOT_WORK.fullmatch(name)}
     # Of a damaged plane some names are lost: what they belong to is taken for work.

@@ -79,7 +79,7 @@ class Program(Struct, eq=False):
                     self._note(Place(number, index), instruction)
 
     def _note(self, place: Place, instruction: Instruction) -> None:
-        """What is asked of an instruction by more than its name."""
+        """Indexes an instruction by more than its name."""
         if instruction.opcode in ("fusion", "sort"):
             self.compiled.append(instruction.name)
             if instruction.opcode == "sort":
@@ -97,7 +97,7 @@ class Program(Struct, eq=False):
 
     @property
     def review(self) -> Review:
-        """Its labels and what of its work could be avoided, worked out when first asked for."""
+        """Its labels and what of its work could be avoided, computed on first use."""
         if not self._review:
             self._review.append(Review(self.pricer))
         return self._review[0]
@@ -136,7 +136,7 @@ class Program(Struct, eq=False):
         if known is None:
             try:
                 known = self._subject(place)
-            except SourceError as error:  # attributes are read when they are asked for
+            except SourceError as error:  # attributes are parsed on first use
                 name = self.instruction(place).name
                 known = Subject(name=name, module=self.name, program=self.identity, category="unknown", cost=UNKNOWN, notes=(str(error),))
             self._subjects[place] = known
@@ -203,9 +203,9 @@ class Program(Struct, eq=False):
 
 
 class Programs:
-    """The programs in a profile, each parsed when it is first asked for. ``notes`` says which of those asked for could not be read.
+    """The programs in a profile, each parsed on first use. ``notes`` says which of them could not be read.
 
-    With ``digests`` they are known by their content, as on several hosts; those in ``known`` were parsed and priced for another host.
+    With ``digests`` they are identified by their content, as on several hosts; those in ``known`` were parsed and priced for another host.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class Programs:
         return found
 
     def expect(self, names: Iterable[str]) -> Iterator[Program]:
-        """The programs of these names that can be told and read. Nothing is noted: it is not yet sure that they are needed."""
+        """The programs of these names that can be identified and read. No notes are made, because they may not be needed."""
         for name in names:
             key = self._only(name)
             if key is not None and isinstance(found := self._read(key), Program):
@@ -265,7 +265,7 @@ class Programs:
         return self._parsed[id]
 
     def _parse(self, id: int) -> Program | str:
-        # What reads and prices programs is half of all imports: it is made ready while events are read, or not at all without programs.
+        # The modules that read and price programs are half of all imports: they are imported while events are read, and only with programs.
         from ...hlo.price.collectives import Network
         from ...hlo.price.pricing import Pricer
         from ...hlo.read.proto import parse_proto

@@ -10,7 +10,7 @@ GIGABYTE_PER_S = parse("1 GB/s", "B/s")  # XProf's "gigabytes" are 10⁹ bytes
 TERAFLOP_PER_S = parse("1 TFLOP/s", "FLOP/s")
 KILOHERTZ = parse("1 kHz", "Hz")
 
-# Plane stats of a TPU, per TensorCore. A rate of 0 means that there is no such memory.
+# Plane stats of a TPU, per TensorCore. A rate of 0 means that the chip does not have that memory.
 _TPU_RATES = {
     "peak_teraflops_per_second": ("matrix/bf16", TERAFLOP_PER_S),
     "peak_hbm_bw_gigabytes_per_second": ("hbm", GIGABYTE_PER_S),

@@ -1,7 +1,7 @@
-"""Steps that nobody marked: a run of the program that takes most of the device's time begins a step, which lasts until its next run.
+"""Steps without annotations: a run of the program that takes most of the device's time begins a step, which lasts until its next run.
 
-Which program that is, is known only once the devices are read. So every run of any program begins a stretch of its own, by the host's
-clock; what was launched in each is counted apart, and stretches are then joined to steps.
+Which program that is becomes known only once the devices are read. So every run of any program begins an interval of its own, by the
+host's clock; launches are counted per interval, and intervals are then joined to steps.
 """
 
 import re
@@ -14,8 +14,8 @@ from ..parts import Mark
 from .steps import NO_MARK, Annotation, Launches, Run, launched_in
 
 MOST_RUNS = 1_000  # of a program that stand for steps
-MOST_STRETCHES = 20_000  # runs of all programs that are told apart
-TELLING = 3  # kernels of a program, from which on their number tells it from another of its name
+MOST_STRETCHES = 20_000  # runs of all programs that are counted separately
+TELLING = 3  # kernels of a program, from which on their number distinguishes it from another of its name
 _ALIKE = 0.7  # of the kernels of a program that another of its name has at least, if it is the same function
 Program = tuple[str, int]  # its name and id
 _FOREVER = 2**63 - 1

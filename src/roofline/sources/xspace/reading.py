@@ -24,10 +24,10 @@ if NOT_BUILT is None:
 CHUNK_BYTES = int(parse("4 MiB", "B"))  # read between two looks at the clock, the keyboard and the memory
 NEIGHBOUR_BYTES = int(parse("2 MiB", "B"))  # of a page that is touched, the system brings back its neighbours up to a huge page
 THREAD_BYTES = int(parse("4 MiB", "B"))  # for less, a thread costs more than it saves
-BESIDE_BYTES = int(parse("8 MiB", "B"))  # read at once beside other work, which lets a thread in only every few milliseconds
-PART_BYTES = int(parse("8 MiB", "B"))  # of a line in parts, each has at least so many
+BESIDE_BYTES = int(parse("8 MiB", "B"))  # read at once while other Python code runs, which yields to a thread only every few milliseconds
+PART_BYTES = int(parse("8 MiB", "B"))  # the least bytes of a part, where a line is read in parts
 PARTS_A_CORE = 2  # cores are not equally free, and a core that was late leaves the other parts to the rest
-SETTLED_HOPS = 64  # more than an event has stats, which look like events: so many of either later, an event begins
+SETTLED_HOPS = 64  # more than the stats of an event, which look like events: after this many of either, an event begins
 
 Progress = Callable[[int, int], None]
 
@@ -47,7 +47,7 @@ class Job(Protocol):
 
 
 class Part:
-    """What one task reads of a line: the bytes from ``begin`` to ``end``, and the job at it, once it is begun."""
+    """What one task reads of a line: the bytes from ``begin`` to ``end``, and its job, once it has started."""
 
     def __init__(self, line: Line, begin: int, end: int) -> None:
         self.line, self.begin, self.end = line, begin, end
@@ -84,14 +84,14 @@ def part_counts(lines: Sequence[Line], threads: int) -> list[int]:
 
 
 class _Reader:
-    """Runs jobs in pieces, gives memory back behind them, tells how far they are, and stops them all when one is interrupted."""
+    """Runs jobs in pieces, releases the pages they have read, reports progress, and stops them all when one is interrupted."""
 
     def __init__(self, space: Space, total: int, progress: Progress | None) -> None:
         self._space, self._total, self._progress, self.piece = space, total, progress, CHUNK_BYTES
         self._lock, self._done, self.stopped = allocate_lock(), 0, False
 
     def read(self, part: Part) -> None:
-        """All of a part, or what comes before the damage in it, of which `join` tells."""
+        """All of a part, or what comes before the damage in it, which `join` reports."""
         try:
             self._read_on(part.job, part, self._advance)
         except _scan.Damage:
@@ -149,8 +149,8 @@ def read_all(
 ) -> list[Table]:
     """Every request's table, in their order. The longest lines go first; the first request that failed is the one that is raised.
 
-    ``lines`` are the parts of each request's line. ``start`` makes a job, one for each part, and ``table`` what was asked for of what the
-    job found.
+    ``lines`` are the parts of each request's line. ``start`` makes a job, one for each part, and ``table`` makes the requested table of
+    its results.
     """
     reader = _Reader(space, sum(request.line.length for request in requests), progress)
     tasks = [(number, part) for number, parts in enumerate(lines) for part in parts]

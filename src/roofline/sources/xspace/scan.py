@@ -18,12 +18,12 @@ What the layers above need, and where it is:
   executions; ``first_ps`` gives the order of nodes in time; ``overlaps`` is what kernels of one execution hide of each other. Steps by
   ``correlation_id``. Events one by one (for joining counters in launch order): `read_rows`.
 - CPU thunks: `read_totals` with ``having=("hlo_op",)``, ``nested``, over the lines of the host's threads.
-- A timeline: `read_totals` with ``buckets``, spans of time in which the self time of each key is told bucket by bucket (``spread``).
+- A timeline: `read_totals` with ``buckets``, spans of time in which the self time of each key is given per bucket (``spread``).
 - Busy time: ``busy_ps`` of a line; of several lines, `union` of their ``intervals``.
 
 Memory grows with distinct keys, steps and merged intervals (`read_totals`) or with the rows kept (`read_rows`); pages of the file are
 given back as they are read. Lines, and parts of long ones, are read in parallel, without the GIL (`reading`). Times are picoseconds.
-Damage is a `SourceError`, or with ``salvage`` a note beside everything before it.
+Damage is a `SourceError`, or with ``salvage`` a note, with everything that was read before it.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def gaps(intervals: Integers, edges: Iterable[int], most: int) -> list[tuple[int
 
 
 def read_rows(space: Space, requests: Sequence[RowsOf], *, threads: int | None = None, progress: Progress | None = None) -> list[Rows]:
-    """The events asked for, a table a request. ``progress`` is told the bytes read and the bytes to read."""
+    """The requested events, one table per request. ``progress`` is called with the bytes read and the bytes to read."""
 
     def start(request: RowsOf) -> Job:
         slots = _Slots(space.plane_of(request.line))
@@ -134,7 +134,7 @@ def read_totals(
     progress: Progress | None = None,
     meanwhile: Callable[[], None] | None = None,
 ) -> list[Totals]:
-    """The sums asked for, a table a request. ``progress`` is told the bytes read and the bytes to read.
+    """The requested sums, one table per request. ``progress`` is called with the bytes read and the bytes to read.
 
     ``meanwhile`` is done while other threads read, if there is so much to read that this pays: work that is done later in any case.
     """
@@ -178,7 +178,7 @@ def read_totals(
 
 
 class _Slots:
-    """The stats that a pass looks for, each in a slot of its own; a plane may know a name by several ids, or by none."""
+    """The stats that a pass looks for, each in a slot of its own; a plane may have several ids for a name, or none."""
 
     def __init__(self, plane: Plane) -> None:
         self.plane = plane

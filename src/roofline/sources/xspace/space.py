@@ -1,6 +1,6 @@
 """A profile opened: its planes, lines and metadata, found by skipping over the events.
 
-The file is mapped, not read; metadata is decoded when asked for, and values that are bytes (an embedded HloProto) stay in the file as a
+The file is mapped, not read; metadata is decoded on first use, and values that are bytes (an embedded HloProto) stay in the file as a
 `Slice`. Integers come as they were written: a TPU's ``program_id`` is unsigned and above 2⁶³, a metadata key is signed.
 
 A damaged file is a `SourceError` that names the byte, the plane and the line. With ``salvage=True`` everything whose length still holds
@@ -256,7 +256,7 @@ class Space:
                 self._data.madvise(mmap.MADV_DONTNEED, begin, end - begin)
 
     def close(self) -> None:
-        """Let go of the file and its bytes."""
+        """Closes the file and its mapping."""
         self.index.close()
         if isinstance(self._data, mmap.mmap):
             self._data.close()

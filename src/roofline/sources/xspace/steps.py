@@ -99,7 +99,7 @@ def launched_in(steps: Sequence[Annotation], launches: Iterable[Launches]) -> li
 
 
 def read_host(space: Space, *, launches: bool = False, runs: bool = False) -> Host:
-    """The annotations of a profile, with launches (of GPU work, by correlation id) or runs (of programs, by run id) if asked for."""
+    """The annotations of a profile, with launches (of GPU work, by correlation id) or runs (of programs, by run id) if requested."""
     host = Host()
     plane = next((plane for plane in space.planes if plane.name == HOST_PLANE), None)
     if plane is None:
@@ -169,8 +169,8 @@ def _enclosing(rows: Rows, row: int) -> int | None:
 def step_lookup(ids: Sequence[Sequence[int]], by: str, tried: Collection[int] = ()) -> Steps | None:
     """Which step an event belongs to, by an id that its launch or run gave it.
 
-    A step's label is four times its mark; what was launched last in it has one more, so that a step that was cut off can be told, and
-    what a compiler ``tried`` on the device has two more.
+    A step's label is four times its mark; what was launched last in it has one more, so that a step that was cut off can be recognised, and
+    kernels that a compiler ``tried`` (autotuning) have two more.
     """
     if tried:
         return _apart(ids, by, tried)

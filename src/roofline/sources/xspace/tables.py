@@ -1,4 +1,4 @@
-"""What the scanner is asked for, and the tables it answers with: columns that are views of its memory, without numpy.
+"""Requests to the scanner, and the tables it returns: columns that are views of its memory, without numpy.
 
 A column is a `memoryview` of 64-bit integers (or doubles): it has a length, can be indexed and sliced, and anything that takes buffers
 (numpy, polars, `array`) takes it without a copy. Tables are too large to be compared: they are equal only to themselves.
@@ -14,7 +14,7 @@ from ...errors import UsageError
 from ..timeline import Buckets
 from .space import BLOB, DOUBLE, REF, STRING, UINT64, Line
 
-MOST_KEYS, MOST_DISTINCT, MOST_SUMS = 14, 2, 4  # the scanner's records have room for so many
+MOST_KEYS, MOST_DISTINCT, MOST_SUMS = 14, 2, 4  # the most that the scanner's records have room for
 NO_STEP = -(2**63)  # the label of what falls outside of all steps
 _UINT64 = 2**64
 
@@ -78,7 +78,7 @@ class TotalsOf(Struct, frozen=True, kw_only=True):
 
     Keys are (metadata id, values of the stats ``by``). ``distinct``: two stats at most whose changes are counted. ``sums``: four at most
     that are added up. ``nested``: an event inside another takes its self time from it; otherwise the earlier event keeps it. ``buckets``:
-    spans of time in which self time is told by bucket as well.
+    spans of time in which self time is given per bucket as well.
     """
 
     line: Line

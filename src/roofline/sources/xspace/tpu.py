@@ -1,7 +1,7 @@
 """TPUs: the "XLA Ops" line of each core by the device's own clock, loops with their bodies inside, asynchronous pairs joined.
 
 The offsets and durations of the events themselves are distorted; ``device_offset_ps`` and ``device_duration_ps`` are not. SparseCores
-are part of their chip: what runs on them has rows of its own beside the TensorCore's.
+are part of their chip: what runs on them has rows of its own.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ _GROUPS = {"to host": 0, "from host": 1, "collectives": 2}
 def read_tpus(
     space: Space, target: "Machine | None", progress: Progress | None = None, *, timeline: bool = False
 ) -> tuple[list[DevicePart], tuple[Instance, ...], list[str]]:
-    """Every TPU core of a profile, with its SparseCores and its timeline if asked for; the steps they ran; and notes about them."""
+    """Every TPU core of a profile, with its SparseCores and its timeline if requested; the steps they ran; and notes about them."""
     modules = _Modules(space, target)
     chips: dict[str, list[_Core]] = {plane.name: [_Core(space, plane, modules)] for plane in space.planes if _is_core(plane.name)}
     for plane in space.planes:
@@ -121,7 +121,7 @@ class _Core(Struct):
         return known
 
     def request(self, steps: DeviceSteps, alone: bool) -> TotalsOf:
-        """What is asked of the core's operations."""
+        """The scanner request for the core's operations."""
         self.joins = self._joins()
         assert self.line is not None
         return TotalsOf(
@@ -137,7 +137,7 @@ class _Core(Struct):
         )
 
     def bucket_request(self, buckets: tuple[Buckets, ...], alone: bool) -> TotalsOf:
-        """What is asked of the core's operations for a timeline."""
+        """The scanner request for the core's operations in a timeline."""
         assert self.line is not None
         return TotalsOf(line=self.line, device_clock=True, nested=True, intervals=not alone, buckets=buckets)
 
@@ -222,7 +222,7 @@ class _Core(Struct):
 
 
 def _part(cores: Sequence[_Core], steps: DeviceSteps) -> DevicePart:
-    """A chip, or the part of it that is one device: its TensorCore, and SparseCores beside it."""
+    """A chip, or the part of it that is one device: its TensorCore and its SparseCores."""
     main, tables = cores[0], [core.totals for core in cores if core.totals is not None]
     starts = [totals.start_ps for totals in tables if totals.start_ps is not None]
     ends = [totals.end_ps for totals in tables if totals.end_ps is not None]

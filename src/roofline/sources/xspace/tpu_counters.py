@@ -25,6 +25,6 @@ def measured(space: Space) -> tuple[tuple[str, float], ...]:
 
 
 def register_notes(space: Space, prefix: str) -> list[str]:
-    """What is to be said of registers on the planes whose names begin so."""
+    """Notes about registers on the planes whose names begin with ``prefix``."""
     has = any(REGISTER in plane.stat_ids for plane in space.planes if plane.name.startswith(prefix))
     return [NOT_USED] if has else []

@@ -21,7 +21,7 @@ _PAIR = re.compile(r"(\d+),(\d+)")
 
 
 def collective_cost(opcode: str, text: str) -> Cost | None:
-    """The cost of one execution; ``None`` where the text does not tell it (all devices at once, or a collective inside a fusion)."""
+    """The cost of one execution; ``None`` where the text does not say (all devices at once, or a collective inside a fusion)."""
     kind = opcode.removesuffix("-start")
     chips, size = group_size(kind, text), operand_bytes(opcode, text)
     if chips is None or not size:
@@ -35,7 +35,7 @@ def collective_cost(opcode: str, text: str) -> Cost | None:
     return Cost.of({LINK: part_of(size, crossing, of), HOP: hops})
 
 
-# Of the operands' bytes, what crosses the busiest link of a ring of p chips in one direction, as so many of so many; and hops.
+# Of the operands' bytes, the fraction on the busiest link of a ring of p chips in one direction (numerator, denominator), and hops.
 _RINGS: dict[str, Callable[[int], tuple[int, int, int]]] = {
     "all-reduce": lambda p: (2 * (p - 1), p, 2 * (p - 1)),
     "all-gather": lambda p: (p - 1, 1, p - 1),

@@ -256,7 +256,7 @@ def _links(op: TpuOp, priced: Cost | None) -> Cost:
 
 
 def _arithmetic(op: TpuOp, flops: int, priced: Cost | None) -> Cost:
-    """The profile's FLOP on the units that do them: of a product, as much on the matrix unit as its program says, the rest beside it."""
+    """The profile's FLOP by unit: of a product, as much on the matrix unit as its program says, the rest on the vector unit."""
     if not flops:
         return NOTHING
     if op.sparse:

@@ -1,6 +1,6 @@
 """Steps of TPUs: from the device's own "Steps" line, from what the host annotated, or from the runs of its main program.
 
-All of them are spans of the clock of events, which operations carry beside the device's own.
+All of them are intervals on the events' clock, which operations have in addition to the device's own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from .scan import Line, Plane, RowsOf, Space, Steps, TotalsOf, read_rows, read_t
 from .steps import read_host
 
 STEP_LINE, MODULE_LINE, RUN = "Steps", "XLA Modules", "run_id"
-MOST_RUNS = 1_000  # of a program that stand for steps when nobody marked any
+MOST_RUNS = 1_000  # of a program that count as steps without annotations
 _CUT_OFF = 0.9  # a first or last step shorter than this share of the others was cut off by the recording
 Span = tuple[Instance, int, int]  # a step on one device: which, begin, end
 
@@ -96,7 +96,7 @@ def _annotated(space: Space, planes: Sequence[Plane]) -> dict[str, list[Span]]:
 
 
 def _runs(space: Space, planes: Sequence[Plane]) -> tuple[dict[str, list[Span]], list[str]]:
-    """Runs of the program that takes most of the time, where nobody marked steps."""
+    """Runs of the program that takes most of the time, for profiles without step annotations."""
     lines = _lines(planes, MODULE_LINE)
     time_ps: dict[str, int] = {}
     most: dict[str, int] = {}
