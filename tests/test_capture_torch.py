@@ -186,6 +186,19 @@ def test_what_is_recorded_from_the_start_begins_when_the_program_uses_a_device(t
     assert program.recorder.state == "recording"
 
 
+def test_times_begin_and_end_the_recording_between_two_steps(tmp_path: Path) -> None:
+    program = Program(tmp_path, delay_s=3600.0, duration_s=3600.0)
+    program.train(4)
+    assert program.recorder.state == "waiting"
+    program.recorder._delay_is_over()
+    program.train(3)
+    assert program.recorder.state == "recording"
+    program.recorder.time_is_up()  # on a thread of its own, which cannot stop the profiler
+    assert program.recorder.state == "recording"
+    program.train(2)
+    assert program.steps == [5, 6, 7]
+
+
 def test_compiled_code_sees_nothing_of_this(tmp_path: Path) -> None:
     program = Program(tmp_path)
     program.torch.compiling = True

@@ -106,7 +106,11 @@ class Recorder:
             self.tell()
         if self.duration_s is not None:
             began = self.began_s
-            later(self.duration_s, lambda: self.end(settled=False) if self.began_s == began else None)
+            later(self.duration_s, lambda: self.time_is_up() if self.began_s == began else None)
+
+    def time_is_up(self) -> None:
+        """The profile has lasted as long as it was asked to; called on a thread of its own."""
+        self.end(settled=False)
 
     def begin_warm(self, why: str) -> None:
         """Start the profiler now that the program has warmed up, and say why now."""

@@ -47,6 +47,7 @@ class TorchRecorder(Recorder):
         self.step: Any = None  # the annotation of the step that is being recorded
         self.unfinished = ""  # the name of the one that was open when recording ended
         self.step_began_s, self.step_s = 0.0, 0.0  # of the last step that was not recorded
+        self.due, self.late = False, False  # whether the delay is over, and the time to record
         self.profiler: Any = None
         self.torch: Any = None
         self.graphs: Any = None
@@ -61,14 +62,13 @@ class TorchRecorder(Recorder):
         self.graphs = GraphCaptures(framework, self)
         self.profiler.watch_others(self._others_begin, self._others_end)
         Steps(framework, self).watch()
-        if self.from_start or self.delay_s:
+        if self.from_start:
             self._watch_devices()
 
     def start(self) -> None:
         os.makedirs(self.folder, exist_ok=True)
         self.profiler.start()
-        if not self.delay_s:  # which is over between two steps only by chance, and on another thread
-            self._annotate()
+        self._annotate()
 
     def stop(self) -> None:
         self.unfinished = f"ProfilerStep#{self.seen}" if self.step is not None else ""
@@ -110,7 +110,13 @@ class TorchRecorder(Recorder):
         if self.from_start:
             self.begin()
         elif self.delay_s:
-            later(self.delay_s, self.begin)
+            later(self.delay_s, self._delay_is_over)
+
+    def _delay_is_over(self) -> None:
+        self.due = True
+
+    def time_is_up(self) -> None:
+        self.late = True  # the thread that began the profile has to end it
 
     def boundary(self, kind: int, what: str, anew: bool = False) -> None:
         """A step ended; ``anew`` if it is of something else than those before, and surer to be what the program is about."""
@@ -124,7 +130,7 @@ class TorchRecorder(Recorder):
         if self.state == "recording":
             self.recorded += self.step is not None
             self._close()
-            if self.most is not None and self.recorded >= self.most:
+            if self.late or (self.most is not None and self.recorded >= self.most):
                 self.end()
                 return
             self._annotate()
@@ -133,8 +139,8 @@ class TorchRecorder(Recorder):
 
     def _decide(self, compiled: bool, took_s: float) -> None:
         """Whether recording begins now, between two steps."""
-        if self.skip:
-            if self.seen >= self.skip:
+        if self.skip or self.delay_s:
+            if self.due or 0 < self.skip <= self.seen:
                 self.begin(settled=True)
         elif self.warming and self.seen > 1 and not compiled:
             begun_s = time.monotonic()

@@ -2,11 +2,13 @@
 
 import contextlib
 import os
+import threading
+import warnings
 from typing import Any
 
 
 class Profiler:
-    """One profile at a time of all threads, and word of those that the program takes itself."""
+    """One profile at a time, and word of those that the program takes itself."""
 
     def __init__(self, torch: Any, stacks: bool) -> None:
         self.torch, self.stacks = torch, stacks
@@ -20,7 +22,9 @@ class Profiler:
         profile = self.torch.profiler.profile(**options(self.torch, self.stacks))
         self.starting = True
         try:
-            profile.start()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that events of an earlier cycle are gone, of which there is none
+                profile.start()
         finally:
             self.starting = False
         self.profile = profile
@@ -58,8 +62,13 @@ class Profiler:
 
 
 def options(torch: Any, stacks: bool = True) -> "dict[str, Any]":
-    """The options of torch.profiler.profile that lose nothing."""
+    """The options of torch.profiler.profile that lose nothing.
+
+    A profile is of the thread that starts it and of its backward passes; only that thread can end it. One of all threads lacks the
+    arguments of Inductor's kernels (PyTorch 2.11), so it is for programs whose steps run on other threads than the one they end on.
+    """
     asked: dict[str, Any] = {"record_shapes": True, "profile_memory": True, "with_stack": stacks}
-    with contextlib.suppress(Exception):  # before PyTorch 2.7 one thread is recorded, and those of its backward pass
-        asked["experimental_config"] = torch.profiler._ExperimentalConfig(profile_all_threads=True)
+    if threading.current_thread() is not threading.main_thread():
+        with contextlib.suppress(Exception):  # an older version without it
+            asked["experimental_config"] = torch.profiler._ExperimentalConfig(profile_all_threads=True)
     return asked
