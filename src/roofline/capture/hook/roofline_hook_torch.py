@@ -47,6 +47,7 @@ class TorchRecorder(Recorder):
         self.step: Any = None  # the annotation of the step that is being recorded
         self.unfinished = ""  # the name of the one that was open when recording ended
         self.step_began_s, self.step_s = 0.0, 0.0  # of the last step that was not recorded
+        self.first_s = 0.0  # when the first that was recorded ended
         self.due, self.late = False, False  # whether the delay is over, and the time to record
         self.profiler: Any = None
         self.torch: Any = None
@@ -94,9 +95,9 @@ class TorchRecorder(Recorder):
 
     def remark(self) -> str:
         """A word about how much slower the program was while it was recorded."""
-        if not self.recorded or not self.step_s or self.warming is False:
+        if self.recorded < 2 or not self.step_s:  # the first one waits for the profiler to start
             return ""
-        recorded_s = (self.step_began_s - self.began_s) / self.recorded
+        recorded_s = (self.step_began_s - self.first_s) / (self.recorded - 1)
         if recorded_s < SLOWER * self.step_s:
             return ""
         less = "" if self.python is False else "; --no-python slows it less"
@@ -129,6 +130,7 @@ class TorchRecorder(Recorder):
         self.seen += 1
         if self.state == "recording":
             self.recorded += self.step is not None
+            self.first_s = now if self.recorded <= 1 else self.first_s
             self._close()
             if self.late or (self.most is not None and self.recorded >= self.most):
                 self.end()

@@ -113,8 +113,12 @@ class _Reader:
         places = np.flatnonzero(np.isin(self.launches.name, calls))
         places = places[np.argsort(self.launches.start[places], kind="stable")]
         marks = self.steps.at(self.launches.start[places])
-        ran = np.isin(places, self.work.launch)
-        return {mark: bool(ran[marks == mark][-LAST:].any()) for mark in np.unique(marks).tolist() if mark != NONE}
+        order = np.argsort(marks, kind="stable")
+        each, firsts = np.unique(marks[order], return_index=True)
+        ran = np.split(np.isin(places, self.work.launch)[order], firsts[1:])
+        return {
+            mark: bool(last[-LAST:].any()) for mark, last in zip(each.tolist(), ran, strict=False) if mark != NONE
+        }  # without launches, one part of nothing
 
 
 def _missing(devices: Sequence[DevicePart]) -> list[str]:

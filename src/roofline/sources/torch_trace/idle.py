@@ -80,15 +80,15 @@ def _neighbours(device: int, gaps: Sequence[Gap], work: Work, launches: Launches
     mine = np.flatnonzero(work.device == device)
     starts, ends = work.start[mine], work.end[mine]
     by_end = np.argsort(ends, kind="stable")
-    for gap in gaps:
-        after = mine[np.searchsorted(starts, gap.end // PS, side="left")]
-        before = mine[by_end[np.searchsorted(ends[by_end], gap.begin // PS, side="left")]]
+    after_each = mine[np.searchsorted(starts, [gap.end // PS for gap in gaps], side="left")]
+    before_each = mine[by_end[np.searchsorted(ends[by_end], [gap.begin // PS for gap in gaps], side="left")]]
+    for gap, before, after in zip(gaps, before_each.tolist(), after_each.tolist(), strict=True):
         launch = int(work.launch[after])
         if launch != NONE:
             gap.launched, gap.line = int(launches.start[launch]) * PS, int(launches.thread[launch])
             if launch and launches.thread[launch - 1] == gap.line:
                 gap.before = int(launches.start[launch - 1]) * PS
-        copies = [_copy(work, names, int(event)) for event in (before, after)]
+        copies = [_copy(work, names, event) for event in (before, after)]
         gap.copy = max(copies, key=lambda copy: copy[1], default=("", 0))
 
 

@@ -161,6 +161,7 @@ class DeviceRows:
     def _rows(self) -> dict[Subject, Tally]:
         found: dict[int, Row] = {}  # by the identity of the subject, of which many have one hash
         starts, ends, own = self._work.start.data, self._work.end.data, self._self.data  # views, which are indexed as fast as lists
+        lengths = (self._work.end - self._work.start).data
         told = self._told()
         for one, priced in self._executions:
             subject = self._subject(one, priced)
@@ -169,10 +170,13 @@ class DeviceRows:
                 row = found[id(subject)] = Row(subject, Tally())
             events, tally = one.events, row.tally
             if len(events) == 1:
-                time_ps, self_ps = PS * (ends[events[0]] - starts[events[0]]), PS * own[events[0]]
+                time_ps, self_ps = PS * lengths[events[0]], PS * own[events[0]]
             else:
-                time_ps = PS * _together([starts[event] for event in events], [ends[event] for event in events])
-                self_ps = PS * sum([own[event] for event in events])
+                total = sum([lengths[event] for event in events])
+                alone = sum([own[event] for event in events])
+                if alone != total:  # some of them run at the same time as others
+                    total = _together([starts[event] for event in events], [ends[event] for event in events])
+                time_ps, self_ps = PS * total, PS * alone
             tally.executions += one.whole
             tally.kernels += len(events)
             tally.time_ps += time_ps
@@ -265,11 +269,11 @@ class DeviceRows:
         found: dict[Mark, Extent] = {}
         mine = marks[self.events]
         order = np.argsort(mine, kind="stable")
-        for mark in np.unique(mine).tolist():
+        each, firsts = np.unique(mine[order], return_index=True)
+        for mark, places in zip(each.tolist(), np.split(order, firsts[1:]), strict=True):
             if mark == NONE:
                 continue
-            first, last = np.searchsorted(mine[order], (mark, mark + 1))
-            start, end = self.start[order[first:last]], self.end[order[first:last]]
+            start, end = self.start[places], self.end[places]
             busy = int(uncovered(start, end).sum())
             found[mark] = Extent(int(start.min()) * PS, int(end.max()) * PS, busy * PS, complete.get(mark, True))
         return found
