@@ -26,7 +26,7 @@ MOST_JOINED = 8  # pieces of one event
 EXACT_US = 2**43  # from here on a float does not hold nanoseconds
 GZIP = b"\x1f\x8b"
 _GZIPPED = 31  # zlib's word for a gzip header and the largest window
-_CUT = re.compile(rb'(?<=\})\s*,\s*(?=\{\s*"(?:ph|name|cat)")')
+CUT = re.compile(rb'(?<=\})\s*,\s*(?=\{\s*"(?:ph|name|cat)")')
 _ANY_CUT = re.compile(rb'(?<=\})\s*,\s*(?=\{\s*")')
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _CLOSED = re.compile(rb"\}\s*\]")
@@ -200,7 +200,7 @@ class Chunks:
 def _last_cut(text: bytearray) -> int | None:
     """Where the comma before the last event of a text is."""
     tail = max(0, len(text) - TAIL_BYTES)
-    for pattern, begin in ((_CUT, tail), (_CUT, 0), (_ANY_CUT, 0)):
+    for pattern, begin in ((CUT, tail), (CUT, 0), (_ANY_CUT, 0)):
         cut = None
         for found in pattern.finditer(text, begin):
             cut = found
@@ -211,4 +211,4 @@ def _last_cut(text: bytearray) -> int | None:
 
 def _split(text: bytes) -> list[bytes]:
     """A text cut between its events, or wherever that may be."""
-    return _CUT.split(text) if _CUT.search(text) else _ANY_CUT.split(text)
+    return CUT.split(text) if CUT.search(text) else _ANY_CUT.split(text)

@@ -61,6 +61,10 @@ class Table:
             else:
                 column += array(column.typecode, values)
 
+    @property
+    def names(self) -> list[str]:
+        return list(self._columns)
+
     def __len__(self) -> int:
         return max(map(len, self._columns.values()), default=0)
 
@@ -88,6 +92,10 @@ class Columns:
         self.host = Table(*_HOST)
         self.launches = Table(*_LAUNCHES)
         self.device = Table("device", "queue", "start", "length", "kernel", "correlation", "extra")
+
+    def __len__(self) -> int:
+        """How many events were kept."""
+        return len(self.host) + len(self.launches) + len(self.device)
 
     def begin(self) -> int:
         """When the first event began."""
@@ -133,6 +141,28 @@ class Columns:
             correlation=np.full(int(silent.sum()), NONE),
             extra=extras[calls["extra"]][silent],
         )
+
+    def append(self, other: "Columns") -> None:
+        """Take over everything of another section of the same trace."""
+        names, threads, grids, arguments, extras, queues = (
+            np.array([*(mine[one] for one in theirs), NONE])  # the last one for NONE itself
+            for mine, theirs in (
+                (self.names, other.names),
+                (self.threads, other.threads),
+                (self.grids, other.grids),
+                (self.arguments, other.arguments),
+                (self.extras, other.extras),
+                (self.queues, other.queues),
+            )
+        )
+        kernels = np.array(
+            [*(self.kernels[int(names[name]), kind, int(grids[grid]), moved] for name, kind, grid, moved in other.kernels), NONE]
+        )
+        new = {"name": names, "thread": threads, "arguments": arguments, "extra": extras, "queue": queues, "kernel": kernels}
+        for mine, theirs in ((self.host, other.host), (self.launches, other.launches), (self.device, other.device)):
+            for column in mine.names:
+                values = theirs.take(column)
+                mine.extend(**{column: new[column][values] if column in new else values})
 
     def add(self, events: Sequence[Event]) -> None:
         """Keep what is needed of some events."""

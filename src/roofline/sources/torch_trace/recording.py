@@ -35,7 +35,7 @@ def read_part(
     from .captures import with_captures
     from .reading import read_trace
 
-    trace = read_trace(path, data, salvage=salvage, progress=progress)
+    trace = read_trace(path, data, salvage=salvage, progress=progress, alone=shared)
     if _replays_unknown_graphs(trace.columns.names):
         trace.notes += with_captures(trace, capture_files(path))
     return part_of(trace, target, timeline=timeline)
