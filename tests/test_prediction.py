@@ -18,8 +18,9 @@ from roofline.cost import Cost
 from roofline.dtypes import dtype
 from roofline.errors import MachineError
 from roofline.formulas import lookup
-from roofline.machines import load
+from roofline.machines import calibrations, load
 from roofline.machines.calibrations import calibration_for, lint_calibrations, read_calibration
+from roofline.machines.reading import parse_file
 from roofline.operation import Product
 from roofline.placement import hold
 from roofline.prediction import Prediction, predict
@@ -91,6 +92,16 @@ def test_a_machine_file_may_have_a_measured_floor(tmp_path: Path) -> None:
     machine = load(str(file))
     assert calibration_for(machine).floor_s == 5e-6
     assert calibration_for(machine, 3e-6).floor_s == 3e-6
+
+
+def test_calibrations_of_other_chips_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = list[str]()
+    monkeypatch.setattr(calibrations, "parse_file", lambda path: parsed.append(path.name) or parse_file(path))
+    calibrations._own.cache_clear()
+    assert calibration_for(load("v5e")).families == ()
+    assert parsed == []
+    assert calibration_for(load("h200")).families
+    assert parsed == ["hopper.toml"]
 
 
 def test_ten_thousand_ops_take_half_a_second() -> None:

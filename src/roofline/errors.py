@@ -14,7 +14,6 @@ A message says where, what, and what to do next, on one line.
 
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 # Characters that move a terminal's cursor, ring its bell, or reorder or hide what is shown: controls, bidirectional marks, and
 # characters of no width. A name in a file may hold any of them. The page reads this pattern too, so it is one that JavaScript takes.
@@ -92,6 +91,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     >>> did_you_mean("zzz", ["h100", "v5e"])
     ''
     """
+    from difflib import get_close_matches  # which only a wrong name needs
+
     spelling = {name.lower(): name for name in known}
     close = get_close_matches(word.lower(), spelling, n=3, cutoff=0.6)
     if not close:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
 
@@ -210,6 +209,8 @@ def _suggest(words: str) -> str:
     """The chips whose names come closest, those about as close as the best."""
     chips, families = _index(names())
     key = _key(words)
+    from difflib import SequenceMatcher  # which only a wrong name needs
+
     scores: dict[str, float] = {}
     for known, name in (*chips.items(), *families.items()):
         scores[name] = max(scores.get(name, 0.0), SequenceMatcher(None, key, known).ratio())

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 
 from msgspec import Struct
 
@@ -29,6 +28,8 @@ class Table(Struct, frozen=True):
         """Refuse keys that mean nothing here."""
         for key in self.data:
             if key not in known:
+                from difflib import get_close_matches  # which only a wrong name needs
+
                 close = get_close_matches(key, known, n=1)
                 hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
                 raise self.error(key, f"unknown key; {hint}")

@@ -5,12 +5,14 @@ import stat
 import sys
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory, mkstemp
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from ..errors import SourceError
 from ..input_limits import limits, too_much
 from ..units import parse
+
+if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
 
 STANDARD_INPUT = "-"
 SPOOLED_BYTES = int(parse("8 GiB", "B"))  # that go to the disk, unless --max size is more
@@ -36,12 +38,16 @@ def opened_path(path: Path | str) -> Path:
 @cache
 def _folder() -> "TemporaryDirectory[str]":
     """The copies of this process, which go with it."""
+    from tempfile import TemporaryDirectory  # 5 ms that few inputs need
+
     return TemporaryDirectory(prefix="roofline-")
 
 
 @cache
 def _copy(name: str) -> Path:
     """All of a pipe, copied once."""
+    from tempfile import mkstemp
+
     number, place = mkstemp(dir=_folder().name)
     with open(number, "wb") as copy:
         if name == STANDARD_INPUT:
