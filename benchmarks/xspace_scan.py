@@ -111,7 +111,7 @@ class Template:
         out = bytearray()
         for piece, (value, what, before) in zip(self.pieces, self.numbers, strict=False):
             out += piece
-            number = varint(value + shift[what])
+            number = varint((value + shift[what]) % 2**64)
             out += delimited(4, before + number) if before else b"\x10" + number
         out += self.pieces[-1]
         return b"\x22" + varint(len(out)) + out
@@ -143,19 +143,19 @@ def grow_plane(plane: bytes, copies: int) -> tuple[bytes, int]:
     return bytes(out), count
 
 
-def device_events(plane: bytes) -> int:
+def events_of(plane: bytes) -> int:
     return sum(field == 4 for number, _, line, _ in fields(plane) if number == 3 for field, _, _, _ in fields(bytes(line)))
 
 
-def grow(source: Path, target: Path, events: int) -> int:
-    """Writes the profile with about this many device events; returns how many there are."""
+def grow(source: Path, target: Path, events: int, planes: str = "/device:") -> int:
+    """Writes the profile with about this many events in the planes whose names begin so; returns how many there are."""
     space = list(fields(source.read_bytes()))
-    devices = [b"/device:" in bytes(plane)[:64] if number == 1 else False for number, _, plane, _ in space]
-    few = sum(device_events(bytes(plane)) for (_, _, plane, _), device in zip(space, devices, strict=True) if device)
+    wanted = [planes.encode() in bytes(plane)[:64] if number == 1 else False for number, _, plane, _ in space]
+    few = sum(events_of(bytes(plane)) for (_, _, plane, _), grows in zip(space, wanted, strict=True) if grows)
     count = 0
     with target.open("wb") as file:
-        for (_, _, plane, whole), device in zip(space, devices, strict=True):
-            if not device:
+        for (_, _, plane, whole), grows in zip(space, wanted, strict=True):
+            if not grows:
                 file.write(whole)
                 continue
             grown, more = grow_plane(bytes(plane), max(1, round(events / few)))
@@ -206,7 +206,7 @@ def main() -> None:
         measure(Path(sys.argv[2]))
         return
     if sys.argv[1:2] == ["--grow"]:
-        print(grow(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])))
+        print(grow(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]), *sys.argv[5:]))
         return
     runs = ((Path(sys.argv[1]), tuple(map(int, sys.argv[2:]))),) if len(sys.argv) > 2 else RUNS
     with tempfile.TemporaryDirectory() as folder:
