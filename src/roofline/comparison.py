@@ -46,9 +46,10 @@ class Side(Struct, frozen=True, kw_only=True):
 class Delta(Struct, frozen=True, kw_only=True):
     """What became of one op, or of the ops of one category: both sides, and the seconds between them.
 
-    ``matched`` is how they were paired: ``module and name``, ``label``, ``name``, ``category``, ``new``, ``vanished``. ``floor_change_s`` is the
-    change of the minimum time. ``share`` is the part of the whole change that is theirs, of the time or, where nothing was timed on both
-    sides, of the minimum time; it is negative when it runs against the rest. ``label`` is a name that a person recognises.
+    ``matched`` is how they were paired: ``module and name``, ``label``, ``name``, ``category``, ``new`` or ``vanished``.
+    ``floor_change_s`` is the change of the minimum time. ``share`` is the part of the whole change that is theirs, of the time or, where
+    nothing was timed on both sides, of the minimum time; it is negative when it runs against the rest. ``label`` is a name that a person
+    recognises.
     """
 
     name: str
