@@ -11,6 +11,7 @@ from roofline.cli import main
 from roofline.render.tables import Paper
 from roofline.render.text import fine_line, report_text
 from roofline.report import Finding, OpInfo
+from roofline.units import rounded, show
 
 PROFILES = Path(__file__).parent / "data" / "h200"
 PROGRAM = Path(__file__).parent / "data" / "hlo" / "attention.hlo.gz"
@@ -63,6 +64,9 @@ def test_each_finding_has_one_lever_at_most(capsys: pytest.CaptureFixture[str]) 
 def test_a_program_without_times_has_minimum_times_and_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
     out = _out(capsys, str(PROGRAM), "--chip", "h200")
     assert out.startswith("At least ")
+    report = rl.analyze(str(PROGRAM), "h200")
+    least = sum(op.floor_s or 0.0 for op in report.ops)  # one after the other, as the page's bar has them
+    assert f"At least {show(rounded(least, 3), 's')} on" in out
     assert not re.search(r"^\[", out, re.MULTILINE)
     assert re.search(r"^op +minimum +share +bound +work +hbm$", out, re.MULTILINE)
 

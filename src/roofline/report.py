@@ -152,7 +152,8 @@ class Point(Struct, frozen=True, kw_only=True):
     Seconds are wall time of a device, ``time_s`` the mean over devices and ``slowest_s`` the longest; of the whole program both are the
     wall clock of the run. ``device_seconds`` is the sum over devices, which rates and efficiencies use: work and bytes are those of all
     devices. ``span_s`` is from the first device work to the last. ``time_s`` is ``at_roof_s``, what the needed work of the ops would take
-    at their roofs, plus what is ``lost`` by cause: see `losses.lose`. ``hfu`` is the time that the matrix work would take at its peak rates
+    at their roofs, plus what is ``lost`` by cause: see `losses.lose`. ``floors_s`` is what all work of the ops would take at their roofs,
+    one after the other: the least for a program without times. ``hfu`` is the time that the matrix work would take at its peak rates
     over the time, ``mfu`` the same of the work that the model needed; ``needed`` is that work where it is less than ``work``, ``unneeded``
     the rest by class, as for ops. ``flops_by_convention`` has the FLOP as other counters count them, by their name: ``flop_counter`` is
     PyTorch's (attention in full, recomputed scores and padding included). ``throughput`` is there where it was said how many tokens or the
@@ -181,6 +182,7 @@ class Point(Struct, frozen=True, kw_only=True):
     op_efficiency: Number | None = None
     utilization: dict[str, Number] = field(default_factory=dict)
     at_roof_s: Number | None = None
+    floors_s: Number | None = None
     lost: dict[str, Number] = field(default_factory=dict)
     mfu: Number | None = None
     hfu: Number | None = None

@@ -95,7 +95,7 @@ def clock_of(points: Sequence[Point]) -> Clock:
     whole = [point for point in points if point.infeed_outfeed]
     total = next(point for point in whole if point.scope == "total")
     if not total.time_s:
-        least = total.at_roof_s or total.floor_s or 0.0
+        least = total.floors_s or total.floor_s or 0.0
         return Clock(whole_s=least, each_s=least, measured=False)
     seconds = total.device_seconds or total.time_s
     steps = [point for point in whole if point.scope == "step"]

@@ -303,6 +303,7 @@ def _point(scope: str, step: int | None, part: _Part, machine: Machine, correcti
         op_efficiency=part.floors_s / part.time_s if part.time_s and part.floors_s else None,
         utilization=found.utilization,
         at_roof_s=part.losses.at_roof_s / part.devices if part.losses else None,
+        floors_s=part.floors_s / part.devices if part.floors_s else None,
         lost={cause: seconds / part.devices for cause, seconds in part.losses.lost.items()} if part.losses else {},
         mfu=_utilization(part.work.needed, machine, part.time_s),
         hfu=_utilization(cost, machine, part.time_s),

@@ -28,7 +28,7 @@ def summary(points: Sequence[Point], machine: MachineInfo, devices: Sequence[Dev
     per = " per step" if point.scope == "average" else ""
     where = _machines(machine, devices)
     if not point.time_s:
-        least = show(rounded(point.at_roof_s if point.at_roof_s is not None else point.floor_s, 3), "s")
+        least = show(rounded(point.floor_s if point.floors_s is None else point.floors_s, 3), "s")
         first = f"At least {least}{per} on {where}{_utilization(point)}."
         return " ".join(filter(None, [first, *_throughput(point, len(devices), "At most "), _start(findings, None)]))
     least = f"; {show(rounded(point.at_roof_s, 3), 's')} is the minimum for this program" if point.at_roof_s is not None else ""

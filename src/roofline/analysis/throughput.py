@@ -46,4 +46,4 @@ def _seconds(point: Point, timed: bool) -> float | None:
         return point.time_s if point.scope in ("average", "step") else None
     if point.scope != "total":
         return None
-    return point.floor_s if point.at_roof_s is None else point.at_roof_s
+    return point.floor_s if point.floors_s is None else point.floors_s
