@@ -452,3 +452,24 @@ def test_programs_that_compute_the_same_from_the_same_arguments_are_found() -> N
     assert not set(score) & set(fingerprints(lambda w, y: forward(w, y).sum(), *args)), "an argument of another name"
     smaller = {"a": shape, "b": shape}, of_shape(512, 2048)
     assert not set(score) & set(fingerprints(lambda w, x: forward(w, x).sum(), *smaller)), "or shape"
+
+
+TILED = """HloModule step, is_scheduled=true
+
+ENTRY main {
+  x = f32[4096,256,%(last)d]{2,1,0:T(8,128)} parameter(0)
+  ROOT y = f32[4096,256,%(last)d]{2,1,0:T(8,128)} exponential(x)
+}
+"""
+
+
+@pytest.mark.parametrize(("last", "share"), [(4, 31 / 32), (128, 0.0)])
+def test_tiles_that_are_filled_up_are_padding(last: int, share: float) -> None:
+    (op,) = reviewed_program(parse(TILED % {"last": last}, "tiled"))
+    found = [one for one in op.avoidable if one.kind == "tile-padding"]
+    assert bool(found) == bool(share)
+    if found:
+        # 4 of 128 elements of each row are data.
+        assert found[0].unneeded == "padded"
+        assert found[0].instead[HBM] == pytest.approx(op.cost[HBM] * (1 - share))
+        assert found[0].instead[HBM] == pytest.approx(2 * 4096 * 256 * last * 4)

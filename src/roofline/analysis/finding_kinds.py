@@ -132,6 +132,14 @@ KINDS: dict[str, Kind] = {
             "a grouped product for parts of different sizes; a lower capacity of experts",
         ),
     ),
+    "tile-padding": Kind(
+        "the arrays whose tiles are mostly padding",
+        "Make the last dimension a multiple of 128, and the one before it of 8",
+        levers=(
+            "put a large dimension last: [heads, size, batch] rather than [batch, size, heads] of a few heads",
+            "merge small dimensions: [1024, 4, 32] as [1024, 128]",
+        ),
+    ),
     "product-order": Kind(
         "the products, which are in a costly order",
         "Multiply by the narrow matrix first",

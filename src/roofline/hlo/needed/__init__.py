@@ -37,6 +37,7 @@ from .padded import padded_products
 from .product_order import costly_orders
 from .recomputed import recomputed
 from .repeated import repeated_operands
+from .tile_padding import padded_tiles
 from .unused import unused_results
 from .values import Value, Values
 
@@ -60,6 +61,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     odd_sizes,
     costly_orders,
     repeated_operands,
+    padded_tiles,
 )
 
 

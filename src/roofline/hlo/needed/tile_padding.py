@@ -1,0 +1,39 @@
+"""Tiles that are filled up: a TPU keeps arrays in tiles of 8 by 128 elements, and moves whole ones however little of them is data."""
+
+from collections.abc import Iterator
+
+from ...cost import Cost
+from ...resource import HBM
+from ...workload import Avoidable
+from ..ir.shapes import Shape
+from .kernels import Kernels
+
+KIND, CLASS = "tile-padding", "padded"
+_LEAST = 0.1  # of a kernel's bytes: less is the rest of an array
+
+
+def padded_tiles(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The kernels of a computation that move much padding of tiles, and what they would cost without."""
+    for index, cost in kernels.costs.items():
+        moved = cost.known(HBM)
+        if not moved:
+            continue
+        arrays = [leaf for leaf in kernels.computation[index].shape.leaves if _in_main_memory(leaf)]
+        for operand in dict.fromkeys(kernels.computation[index].operands):
+            arrays += [leaf for leaf in kernels.computation[operand].shape.leaves if _in_main_memory(leaf)]
+        whole = sum(_padded_bytes(one) for one in arrays)
+        share = sum(_padded_bytes(one) - one.bytes for one in arrays) / whole if whole else 0.0
+        if share < _LEAST:
+            continue
+        worst = max(arrays, key=lambda one: _padded_bytes(one) - one.bytes)
+        amounts = {resource: amount * (1 - share) if resource == HBM else amount for resource, amount in cost.amounts}
+        why = f"moves tiles of which {share:.0%} is padding ({worst.dims[-1] if worst.dims else 1} elements in the last dimension)"
+        yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS)
+
+
+def _in_main_memory(shape: Shape) -> bool:
+    return shape.is_array and shape.is_bounded and shape.layout is not None and not shape.layout.memory_space
+
+
+def _padded_bytes(shape: Shape) -> float:
+    return shape.bytes * shape.padded_elements / shape.elements if shape.elements else 0.0
