@@ -46,7 +46,10 @@ def test_pinned_versions_are_those_promised_and_have_hashes(name: str) -> None:
     if name == "test":
         extras = PROJECT["project"]["optional-dependencies"]
         wanted += [
-            one for extra in ("test", "cluster", "jax", "parquet", "remote", "serve") for one in extras[extra] if "roofline" not in one
+            one
+            for extra in ("test", "cluster", "jax", "mcp", "parquet", "remote", "serve")
+            for one in extras[extra]
+            if "roofline" not in one
         ]
     for one in (Requirement(text) for text in wanted if not text.startswith("roofline")):
         mine = [pin for pin in pins if pin.name == one.name]
