@@ -3,13 +3,11 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import roofline as rl
-from roofline.checking import check_conditions, check_text
+from roofline.checking import check_text
 from roofline.conditions import parse_conditions
-from roofline.errors import RooflineError, UsageError
+from roofline.errors import UsageError
 from roofline.op_filter import filtered
 from roofline.report import Finding, Point, Report
 from roofline.sources.baseline_json import read_baseline, write_baseline
@@ -147,45 +145,3 @@ def test_the_filter_is_that_of_the_page() -> None:
         "category=none": "ab",
     }.items():
         assert "".join(one.name for one in filtered(ops, text)) == names
-
-
-WORDS = st.sampled_from(
-    [
-        "step",
-        "mfu",
-        "hbm",
-        "of",
-        "on",
-        "h100",
-        "no",
-        "finding",
-        "baseline",
-        "<",
-        ">=",
-        "==",
-        "(",
-        ")",
-        '"',
-        "/",
-        "and",
-        "or",
-        "1.1x",
-        "5%",
-        "30 ms",
-        "*",
-        "-",
-    ]
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.one_of(st.lists(WORDS, max_size=9).map(" ".join), st.text(max_size=30)))
-def test_any_text_gives_an_answer_or_one_line(text: str) -> None:
-    said = []
-    try:
-        found = check_conditions(run(), text, rl.baseline(run()), on_chip=lambda chip: run())
-        said = [check_text(one) for one in found.checks]
-    except RooflineError as error:
-        said = [str(error)]
-    assert said
-    assert not any("\n" in line for line in said)

@@ -1,0 +1,167 @@
+"""Conditions, limits, budgets and baselines that nobody meant: an answer or one line."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import roofline as rl
+from roofline.analysis.budgets import check_change, read_limits
+from roofline.checking import BudgetCheck, check_text
+from roofline.conditions import ALIASES, QUANTITIES, WHOLE_ONLY, Quantity, parse_conditions
+from roofline.errors import RooflineError
+from roofline.op_filter import FIELDS
+from roofline.report import Report
+from roofline.sources.baseline_json import read_baseline
+from roofline.sources.budget_toml import read_budget
+from roofline.workload import PeakMemory
+from test_checking import program, run
+
+EXAMPLES = 80
+NUMBERS = st.one_of(
+    st.integers(-(10**30), 10**30).map(str),
+    st.floats().map(str),
+    st.sampled_from(["0", "1.1x", "1,000", "1e999", "0x1", "५", "1_0", ".", "--3", "∞"]),
+)
+UNITS = st.sampled_from(["", "s", " ms", " GB", " GiB", "%", " FLOP", " TFLOP", "k", " FLOP/B", " tokens", "x baseline", " baseline"])
+AMOUNTS = st.one_of(
+    st.builds("{}{}".format, NUMBERS, UNITS), st.sampled_from(["baseline", "baseline + 5%", "90% of baseline", "baseline -"])
+)
+OPERATORS = st.sampled_from(["<", "<=", ">", ">=", "==", "=", "!=", "<>", "=<", "+", "-"])
+FILTERS = st.one_of(
+    st.builds("{}{}{}".format, st.sampled_from(FIELDS), st.sampled_from([":", "=", "<", "!="]), st.text(max_size=6)),
+    st.sampled_from(
+        ["attn", "layer*/attn", "*", "(a or b)", "-copy", "/a|b/i", '"x y"', "not", "((((", "/(/", '"', "a and b", "**/*", "/"]
+    ),
+)
+NAMES = st.one_of(st.sampled_from([*QUANTITIES, *ALIASES, "hbm", "matrix/bf16", "tokens/s", "nvlink", "vector"]), st.text(max_size=8))
+PLACES = st.one_of(
+    st.just(""), st.builds(" of {}".format, FILTERS), st.builds(" on {}".format, st.sampled_from(["h100", "nowhere", "", "v5e"]))
+)
+CONDITIONS = st.one_of(
+    st.builds("{}{} {} {}".format, NAMES, PLACES, OPERATORS, AMOUNTS),
+    st.builds("{}{}{}{}".format, NAMES, PLACES, OPERATORS, AMOUNTS),
+    st.builds(
+        "no {}".format, st.one_of(st.text(max_size=8), st.sampled_from(["findings", "above-roof", "finding wide-format", "finding"]))
+    ),
+    st.text(max_size=30),
+)
+# Those that can be read, with the amounts of the right unit and numbers of any size
+_OF_UNIT = {"s": ("s", "ms", "µs"), "FLOP": ("FLOP", "GFLOP"), "B": ("B", "GiB"), "": ("", "k"), "1": ("%", ""), "FLOP/B": ("FLOP/B",)}
+READABLE = st.sampled_from([*QUANTITIES, "hbm", "matrix/bf16", "tokens/s"]).flatmap(
+    lambda name: st.builds(
+        "{}{} {} {}".format,
+        st.just(name),
+        st.just("")
+        if name in WHOLE_ONLY
+        else st.sampled_from(["", " of layer*/attn", " of (fusion or bound=hbm)", " of nowhere*", " of time>1%"]),
+        st.sampled_from(["<", "<=", ">", ">=", "==", "!="]),
+        st.one_of(
+            st.builds(
+                "{}{}".format,
+                st.one_of(st.integers(0, 10**40), st.floats(0, 1e308).map("{:.20f}".format), st.sampled_from(["1e300", "1e-300"])),
+                st.sampled_from(_OF_UNIT[Quantity(name=name).dimension]).map(lambda unit: f" {unit}" if unit != "%" else unit),
+            ),
+            st.builds("{}x baseline".format, st.integers(0, 10**40)),
+            st.builds("baseline {} {}%".format, st.sampled_from("+-"), st.integers(0, 10**40)),
+        ),
+    )
+)
+JOINED = st.sampled_from([", ", " and ", ";", "\n", " "])
+TEXTS = st.one_of(
+    READABLE,
+    st.builds(lambda some, by: by.join(some), st.lists(READABLE, min_size=1, max_size=3), JOINED),
+    st.builds(lambda some, by: by.join(some), st.lists(CONDITIONS, min_size=1, max_size=3), JOINED),
+)
+
+
+def one_line(asked: Callable[[], object]) -> None:
+    """An answer whose every condition is one line, or an error that is one."""
+    try:
+        found = asked()
+        lines = [check_text(one) for one in found.checks] if isinstance(found, BudgetCheck) else ["read"]
+    except RooflineError as error:
+        lines = [str(error)]
+    assert lines
+    assert all(line.strip() and "\n" not in line for line in lines)
+
+
+def with_tokens() -> Report:
+    return rl.price([rl.formulas.matmul(64, 64, 64)], rl.chip("h100"))
+
+
+@settings(max_examples=EXAMPLES)
+@given(TEXTS, st.sampled_from([program, run, with_tokens]), st.booleans())
+def test_conditions(text: str, made: Callable[[], Report], kept: bool) -> None:
+    report = made()
+
+    def asked() -> BudgetCheck:
+        baseline = rl.baseline(report, parse_conditions(text)) if kept else None
+        return rl.check(report, text, baseline=baseline, on_chip=lambda chip: run())
+
+    one_line(asked)
+
+
+@settings(max_examples=EXAMPLES)
+@given(TEXTS)
+def test_reading_what_was_read_gives_the_same(text: str) -> None:
+    """A condition's own text stands for it, so that a file may keep it."""
+    try:
+        read = parse_conditions(text)
+    except RooflineError:
+        return
+    for one in read:
+        assert parse_conditions(one.text) == (one,)
+
+
+@settings(max_examples=EXAMPLES)
+@given(
+    st.one_of(TEXTS, st.builds("{}{}{}{}%".format, NAMES, PLACES, st.sampled_from([" +", "-", "+ "]), NUMBERS)),
+    st.sampled_from(["step", "time"]),
+)
+def test_limits(text: str, time: str) -> None:
+    one_line(lambda: check_change([run()], [run()], read_limits(text, time)))
+    one_line(lambda: check_change([program()], [program(), program()], read_limits(text, time)))
+
+
+@settings(max_examples=EXAMPLES)
+@given(
+    st.one_of(
+        st.binary(max_size=60),
+        st.builds("require = {!r}\nbaseline = {!r}".format, st.lists(TEXTS, max_size=2), st.text(max_size=5)).map(str.encode),
+    )
+)
+def test_budget_files(data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        (file := Path(folder, "budgets.toml")).write_bytes(data)
+        one_line(lambda: read_budget(file))
+
+
+VALUES = st.one_of(st.none(), st.integers(), st.floats(), st.text(max_size=4), st.lists(st.integers(), max_size=2), st.just({}))
+
+
+@st.composite
+def baselines(draw: st.DrawFn) -> bytes:
+    """A baseline in which one value, however deep, is another."""
+    whole = msgspec.to_builtins(rl.baseline(program(memory=PeakMemory(peak_bytes=9, method="x"))))
+    node: Any = whole
+    while True:
+        key = draw(st.sampled_from(list(node) if isinstance(node, dict) else range(len(node))))
+        if not isinstance(node[key], dict | list) or not node[key] or draw(st.booleans()):
+            break
+        node = node[key]
+    node[key] = draw(VALUES)
+    return rl.to_json(whole)
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.one_of(st.binary(max_size=60), baselines()))
+def test_baseline_files(data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        (file := Path(folder, "baseline.json")).write_bytes(data)
+        for text in ("flops <= 0.9x baseline", "hbm of layer*/attn < 3 B", "launches == baseline", "intensity != baseline + 3%"):
+            one_line(lambda text=text: rl.check(program(), text, baseline=read_baseline(file)))
