@@ -98,7 +98,7 @@ def tables(folder: Path, **times: float) -> list[str]:
         ((10, 10.4), "time +5%, hbm +2%", 0, "time +5% (run): found 10.4 µs, allowed at most 10.5 µs"),
         ((10, 13), "time +5%, hbm +2%", 3, "hbm +2%: found 2 kB, allowed at most 1.02 kB"),
         ((10, 9), "time -20%", 0, "time -20% (run): found 9 µs, allowed at least 8 µs"),
-        ((10, 9), "peak memory +1%", 2, "cannot be told"),
+        ((10, 9), "peak memory +1%", 2, "not known"),
         ((10, 9), "no above-roof", 0, "no above-roof: none found"),
         ((10, 9), "tme +5%", 2, "at 'tme' (character 1): no such quantity; did you mean 'time'?"),
         ((10, 9), "time +5", 2, "no comparison"),

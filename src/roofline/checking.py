@@ -68,7 +68,7 @@ class Check(Struct, frozen=True, kw_only=True):
 
 
 class BudgetCheck(Struct, frozen=True, kw_only=True):
-    """All conditions of a budget; ``holds`` is whether all hold, ``None`` where none is broken and some cannot be told."""
+    """All conditions of a budget; ``holds`` is whether all hold, ``None`` where none is broken and some are not known."""
 
     checks: tuple[Check, ...]
 
@@ -77,12 +77,12 @@ class BudgetCheck(Struct, frozen=True, kw_only=True):
         return tuple(one for one in self.checks if one.holds is False)
 
     @property
-    def untold(self) -> tuple[Check, ...]:
+    def not_known(self) -> tuple[Check, ...]:
         return tuple(one for one in self.checks if one.holds is None)
 
     @property
     def holds(self) -> bool | None:
-        return False if self.broken else None if self.untold else True
+        return False if self.broken else None if self.not_known else True
 
 
 def check_conditions(
@@ -260,7 +260,7 @@ def check_text(one: Check) -> str:
 def found_text(one: Check) -> str:
     """What was found and allowed, since which baseline."""
     if one.holds is None:
-        return f"{one.condition}: cannot be told: {one.why}"
+        return f"{one.condition}: not known: {one.why}"
     if not one.operator or (one.unit == "" and one.condition.lower().startswith("no")):
         said = f"{one.condition}: found {plain(one.found or 0)}" if not one.holds else f"{one.condition}: none found"
     else:

@@ -57,7 +57,7 @@ def amount_of(report: Report, quantity: Quantity, ops: tuple[OpInfo, ...] | None
     if quantity.is_throughput:
         return _throughput(report, quantity.name.removesuffix("/s"))
     if quantity.name == "expected step" and report.changes and (point := main_point(report)) and point.time_s is not None:
-        return Amount(value=point.time_s)  # a prediction of the whole, idle time included
+        return Amount(value=point.time_s, by_op=_summed(rows, "time").by_op)  # a prediction of the whole, idle time included
     if quantity.name in _RATIOS and (quantity.of or quantity.name == "intensity"):
         above, below = (_summed(rows, one) for one in _RATIOS[quantity.name])
         why = below.why or above.why
@@ -156,7 +156,7 @@ def _run(report: Report) -> Amount:
 def _memory(field: str) -> Callable[[Report], Amount]:
     def found(report: Report) -> Amount:
         value = getattr(report.memory, field) if report.memory else None
-        return Amount(value=value, why="" if value is not None else "the peak memory is known of programs alone")
+        return Amount(value=value, why="" if value is not None else "peak memory is known only for programs and functions")
 
     return found
 

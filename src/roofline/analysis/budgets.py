@@ -15,6 +15,7 @@ from ..report import Report
 from ..report_changes import difference
 from ..sources.baseline_json import read_baseline
 from ..sources.report_json import as_recording
+from ..sources.samples import is_sample
 from . import advice, assemble, finding_kinds, stragglers
 from .what_if import timed, what_if
 
@@ -79,7 +80,7 @@ def finding_names() -> tuple[str, ...]:
 def on_another_chip(report: Report, chip: str) -> Report:
     """A report as it is expected on another chip."""
     files = report.input.files
-    if len(files) == 1 and Path(files[0]).exists():
+    if len(files) == 1 and (is_sample(files[0]) or Path(files[0]).exists()):
         return what_if(report, f"chip {chip}")
     machine = load(chip)
     recording = as_recording(report)

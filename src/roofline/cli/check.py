@@ -43,7 +43,7 @@ def parser() -> Parser:
     made = Parser(
         "check",
         "Check a profile, program or function against a budget: conditions that must all hold. Exit status 0 if they do, 3 with one\n"
-        "line for each that is broken, 2 if one cannot be told (no measured times, no baseline).\n"
+        "line for each that is broken, 2 if one is not known (no measured times, no baseline).\n"
         "INPUT is whatever analyze reads, or a JAX or PyTorch function, which is not run and needs no device.",
         "roofline check run.xplane.pb --require 'step < 30 ms' --require 'no above-roof'\n"
         "  roofline check mymodel:layer --args 512x4096 4096x4096 --chip h100 --budget budgets.toml --update\n"
@@ -83,12 +83,12 @@ def run(words: Sequence[str]) -> int:
         file = None
     found = check(report, texts, baseline=read_baseline(file) if file else None, on_chip=on_chip)
     emit(args, lambda page: _text(found), found, lambda: [_row(one) for one in found.checks])
-    return BROKEN if found.broken else NOT_KNOWN if found.untold else 0
+    return BROKEN if found.broken else NOT_KNOWN if found.not_known else 0
 
 
 def _text(found: BudgetCheck) -> str:
-    """One line for each condition that is broken or cannot be told; where all hold, one for each of them."""
-    return "\n".join(check_text(one) for one in (*found.broken, *found.untold) or found.checks)
+    """One line for each condition that is broken or not known; where all hold, one for each of them."""
+    return "\n".join(check_text(one) for one in (*found.broken, *found.not_known) or found.checks)
 
 
 def _row(one: Check) -> Row:

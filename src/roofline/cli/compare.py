@@ -183,7 +183,7 @@ def _emit_trend(args: argparse.Namespace, found: Trend, checks: tuple[Check, ...
 
 
 def _lines(checks: Sequence[Check]) -> list[str]:
-    """One line for each limit that is broken or cannot be told; where all hold, one for each of them."""
+    """One line for each limit that is broken or not known; where all hold, one for each of them."""
     wrong = [one for one in checks if not one.holds]
     return ["\n".join(check_text(one) for one in wrong or checks)] if checks else []
 

@@ -96,8 +96,8 @@ class BudgetedReport:
         found = self._told(conditions)
         if isinstance(found, str):
             pytest.fail(found)
-        without_device = [one for one in found.untold if one.measured]
-        wrong = [*found.broken, *(one for one in found.untold if not one.measured)]
+        without_device = [one for one in found.not_known if one.measured]
+        wrong = [*found.broken, *(one for one in found.not_known if not one.measured)]
         if wrong:
             pytest.fail(broken_text(wrong))
         if without_device:

@@ -86,6 +86,7 @@ def as_recording(report: Report, files: tuple[str, ...] = ()) -> Recording:
 def _op(op: OpInfo, by_step: tuple[Share, ...], by_device: tuple[Share, ...], both: tuple[StepsOnDevice, ...]) -> Op:
     return Op(
         name=op.name,
+        label=op.label,
         cost=Cost.of({**op.work, **op.bytes, **op.hops}) + Cost.of(op.known),
         count=op.count,
         kernels=op.kernels,
