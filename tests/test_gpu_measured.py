@@ -79,6 +79,18 @@ def test_noise_makes_no_level_and_a_slow_start_is_none() -> None:
     assert [level.rate for level in slow_start] == [8e12, 4e12]
 
 
+def test_a_level_that_was_slow_for_a_while_is_one_level_where_no_more_can_be() -> None:
+    points = list(sweep((8 * MIB, 8e12), (32 * MIB, 6e12), (64 * MIB, 8e12), (math.inf, 2e12)))
+    assert len(plateaus(points, most=2)) == 2
+    assert plateaus(points, most=2)[0].holds == pytest.approx(64 * MIB, rel=0.3)
+
+
+def test_the_way_between_two_levels_is_no_level() -> None:
+    # Eight sizes per doubling: several lie on the way from one level to the next.
+    points = [(MIB * 2 ** (step / 8), 8e12 / (1 + max(0.0, min(1.0, (step - 40) / 12)))) for step in range(96)]
+    assert [round(level.rate / 1e12) for level in plateaus(points)] == [8, 4]
+
+
 def test_products_that_fill_whole_waves_are_tried_beside_cubes() -> None:
     found = shapes(132)
     assert [8192] * 3 in found

@@ -17,7 +17,7 @@ from roofline.machine import Spread
 from roofline.machines import load
 from roofline.machines.catalogue import read_card
 from roofline.machines.cpu import Cache, Cpu, this_cpu
-from roofline.machines.cpu_experiments import cpu_experiments, working_sets
+from roofline.machines.cpu_experiments import cpu_experiments, sweep_sizes, working_sets
 from roofline.machines.cpu_measured import card_of, measure_cpu
 from roofline.machines.detection import of_device
 from roofline.machines.lint import lint
@@ -225,13 +225,29 @@ def test_working_sets_lie_inside_their_level_and_outside_the_inner_one() -> None
     assert {size for at, _, size in working_sets(replace(CPU, memory_bytes=2**24)) if at == "hbm"} == {2**20}  # an eighth of memory
 
 
+def test_caches_are_found_in_a_sweep_of_one_thread_beside_what_the_system_says(folder: Path) -> None:
+    sizes = sweep_sizes(CPU)
+    assert sizes[0] == 2**12
+    assert sizes[-1] > 2**24
+    rates = {size: 300e9 if size <= 2**15 else 100e9 if size <= 2**20 else 10e9 for size in sizes}
+    card = card_of(CPU, MEASURED | results(*(result(f"sweep/{size}", rate) for size, rate in rates.items())), CONDITIONS)
+    keep(card, local_file(CPU))
+    written = read_card(local_file(CPU))
+    assert len(written.sweep) == len(sizes)
+    found = {spec.name: (str(spec.value), spec.note) for spec in written.specs}
+    assert found["cache level 1 found"] == ("39 kB at 300 GB/s", "the system says 32.8 kB")  # between 32 KiB and the next size
+    assert found["cache level 2 found"] == ("1.25 MB at 100 GB/s", "the system says 1.05 MB")
+    assert "cache level 3 found" not in found
+    assert not any(ceiling.resource.name.startswith("sweep") for ceiling in written.machine.ceilings)
+
+
 def test_every_experiment_runs_on_this_computer() -> None:
     small = replace(this_cpu(), caches=(Cache(level=1, bytes=2**14, count=1),), memory_bytes=2**27)
     with cpu_experiments(small) as setup:
         found = {each.key: each.run(1) for each in setup.experiments}
         assert setup.blas
     assert all(rate > 0 for rates in found.values() for rate in rates)
-    assert {key.partition("/")[0] for key, rates in found.items() if rates} == {"fma", "product", "hbm", "l1"}
+    assert {key.partition("/")[0] for key, rates in found.items() if rates} == {"fma", "product", "hbm", "l1", "sweep"}
 
 
 def test_a_measurement_says_when_and_how_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:

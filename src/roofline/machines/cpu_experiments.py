@@ -36,6 +36,8 @@ SIDES = (512, 8192)
 PATTERNS = {"read": "read", "write": "fill", "copy": "copy", "triad": "a = b + s x c"}
 CACHE_PATTERNS = ("read", "copy", "triad")
 SWEEP = (0.375, 0.75)  # of a cache's size: working sets that fit beside whatever else is in it
+SWEPT = "sweep"  # begins the keys of the sweep over working sets
+SMALLEST, LINE = parse("4 KiB", "B"), 64  # of the sweep's working sets; bytes of a cache line
 FORMATS = {"fp32": "float32", "fp64": "float64"}
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
@@ -76,6 +78,11 @@ def cpu_experiments(cpu: Cpu) -> Iterator[CpuExperiments]:
             for name, dtype in FORMATS.items():
                 how = f"{side} x {side} matrix product by NumPy's BLAS, {_threads(count)}"
                 found.append(Experiment(key=_key("product", name, count, cpu), how=how, run=_Product(worker, dtype, side)))
+        sweep = sweep_sizes(cpu)
+        shared = _SharedBuffer(teams[1], sweep[-1])
+        for part in sweep:
+            how = f"read of {show(part, 'B', 3)} again and again, 1 thread"
+            found.append(Experiment(key=f"{SWEPT}/{part}", how=how, run=_Swept(shared, part)))
         yield CpuExperiments(found, workers[1])
 
 
@@ -95,6 +102,14 @@ def working_sets(cpu: Cpu) -> list[tuple[str, str, float]]:
     most = cpu.memory_bytes / 8 if cpu.memory_bytes else float("inf")
     stream = min(max(4 * last, LEAST_STREAM), most) / cpu.threads
     return [("hbm", pattern, stream) for pattern in PATTERNS] + found
+
+
+def sweep_sizes(cpu: Cpu) -> list[int]:
+    """Working sets of one thread, two for each doubling, from a few kilobytes to beyond the last cache."""
+    last = max((held.bytes for held in cpu.caches), default=UNKNOWN_CACHE)
+    most = min(max(2 * last, LEAST_STREAM), cpu.memory_bytes / 16 if cpu.memory_bytes else float("inf"))
+    steps = int(2 * math.log2(most / SMALLEST))
+    return [round(SMALLEST * 2 ** (step / 2) / LINE) * LINE for step in range(steps + 1)]
 
 
 class _Team:
@@ -153,6 +168,33 @@ class _Kernel:
             while self.parts == 1 and seconds < SHORT_S / 2:  # too short for the clock and for starting together
                 self.repeats = repeats = math.ceil(repeats * min(SHORT_S / seconds, MOST_AT_ONCE))
                 rate, seconds = self.team.run(self.name, self.team.buffers(self.size, self.parts), repeats)
+            rates.append(rate)
+        return rates
+
+
+class _SharedBuffer:
+    """One thread, and a buffer of which each working set of the sweep is the beginning."""
+
+    def __init__(self, team: _Team, size: int) -> None:
+        self.team, self.size = team, size
+
+    def part(self, size: int) -> list[memoryview]:
+        return [self.team.buffers(self.size, 1)[0][:size]]
+
+
+class _Swept:
+    """Reads of a working set by one thread, a quarter of the tries that are asked for: B/s of each."""
+
+    def __init__(self, shared: _SharedBuffer, size: int) -> None:
+        self.shared, self.size, self.repeats = shared, size, 1
+
+    def __call__(self, tries: int) -> list[float]:
+        rates: list[float] = []
+        for _ in range(-(-tries // 4)):
+            rate, seconds = self.shared.team.run("read", self.shared.part(self.size), self.repeats)
+            while seconds < SHORT_S / 2:
+                self.repeats = math.ceil(self.repeats * min(SHORT_S / seconds, MOST_AT_ONCE))
+                rate, seconds = self.shared.team.run("read", self.shared.part(self.size), self.repeats)
             rates.append(rate)
         return rates
 

@@ -2,7 +2,7 @@
 
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from msgspec.structs import replace
@@ -11,11 +11,12 @@ from ..errors import MachineError
 from ..machine import Ceiling, Figure, Machine
 from ..resource import HBM, Resource
 from ..units import parse, percent, show
-from .chip_specs import Card, Sustained
+from .chip_specs import Card, Spec, Sustained, Sweep
 from .cpu import Cpu
 from .cpu_estimate import cpu_machine, estimate, narrow_products
-from .cpu_experiments import FORMATS, cpu_experiments
+from .cpu_experiments import FORMATS, SWEPT, cpu_experiments
 from .measurement import PATIENCE, Result, measure_all
+from .plateaus import plateaus
 
 QUICK_S, FULL_S = parse("15 s", "s"), parse("60 s", "s")
 FULL_PATIENCE = 4 * PATIENCE
@@ -55,6 +56,8 @@ def card_of(cpu: Cpu, results: Mapping[str, Result], conditions: Mapping[str, st
 
     An error when the computer was so busy that the figures say nothing.
     """
+    swept = {key: found for key, found in results.items() if key.startswith(f"{SWEPT}/")}
+    results = {key: found for key, found in results.items() if key not in swept}
     guess = estimate(cpu)
     ceilings: list[Ceiling] = []
     sustained: list[Sustained] = []
@@ -81,7 +84,29 @@ def card_of(cpu: Cpu, results: Mapping[str, Result], conditions: Mapping[str, st
             f"vector/fp32 is {percent(fp32 / guess.rate('vector/fp32'))} of what cores, clock and vector width give, so something else was "
             "running: measure again when nothing else runs"
         )
-    return Card(machine=cpu_machine(cpu, ceilings, notes, conditions), where=cpu.name, sustained=tuple(sustained))
+    sweep = tuple(Sweep(pattern="read", bytes=float(key.partition("/")[2]), rate=found.rate) for key, found in swept.items())
+    return Card(
+        machine=cpu_machine(cpu, ceilings, notes, conditions),
+        where=cpu.name,
+        sustained=tuple(sustained),
+        specs=tuple(_found_levels(cpu, sweep)),
+        sweep=sweep,
+    )
+
+
+def _found_levels(cpu: Cpu, sweep: Sequence[Sweep]) -> Iterator[Spec]:
+    """The caches that the sweep of one thread shows, with what the system says of their size."""
+    said = {held.level: held.bytes for held in cpu.caches}
+    found = plateaus([(one.bytes, one.rate) for one in sweep], len(said) + 1 if said else None)
+    for number, level in enumerate(found[:-1], start=1):
+        system = f"the system says {show(said[number], 'B', 3)}" if number in said else "unknown to the system"
+        yield Spec(
+            name=f"cache level {number} found",
+            value=f"{show(level.holds, 'B', 3)} at {show(level.rate, 'B/s', 3)}",
+            provenance="measured",
+            citation="where reads by one thread leave their plateau",
+            note=system,
+        )
 
 
 def _compute(number: str, results: Mapping[str, Result], guess: Machine) -> list[Ceiling]:

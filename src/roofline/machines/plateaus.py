@@ -1,8 +1,8 @@
 """Plateaus of a sweep over working-set sizes: the memory levels of a device as its bandwidth shows them.
 
 The rates, in logarithms, are cut into the stretches of constant rate that fit them best, each stretch at a price, so that noise makes no
-level. A stretch that is slower than a later, larger one is no level but a start-up cost. A level holds working sets up to the size at
-which the rate is half-way, in logarithms, to that of the next level.
+level. A stretch that is slower than a later, larger one is no level but a start-up cost, and one that is not flat is the way between two
+levels. A level holds working sets up to the size at which the rate is half-way, in logarithms, to that of the next level.
 """
 
 import math
@@ -13,7 +13,8 @@ from msgspec import Struct
 
 PRICE = 0.02  # of another stretch, in squared logarithms: three sizes that are 8% off
 LEAST = 3  # sizes in a stretch
-APART = 1.15  # by how much a level must be faster than the one behind it
+APART = 1.25  # by how much a level must be faster than the one behind it
+STEEP = 0.25  # logarithm of the change of the rate for each doubling of the size, from where a stretch is no level
 
 
 class Plateau(Struct, frozen=True):
@@ -25,8 +26,10 @@ class Plateau(Struct, frozen=True):
     holds: float | None
 
 
-def plateaus(points: Sequence[tuple[float, float]]) -> tuple[Plateau, ...]:
+def plateaus(points: Sequence[tuple[float, float]], most: int | None = None) -> tuple[Plateau, ...]:
     """The levels in a sweep of (bytes, B/s), the innermost first.
+
+    Where there can be no more than ``most``, the neighbours that differ least are taken for one: a computer may be busy for a while.
 
     >>> levels = plateaus([(2.0**n, 9e12 if n < 26 else 4e12) for n in range(20, 33)])
     >>> [(level.rate, level.holds) for level in levels]
@@ -37,14 +40,27 @@ def plateaus(points: Sequence[tuple[float, float]]) -> tuple[Plateau, ...]:
     levels: list[tuple[int, int, float]] = []
     for start, end in reversed(stretches):  # from the largest sizes inwards: each level is faster than all behind it
         rate = median(each for _, each in ordered[start:end])
-        if not levels or rate > APART * levels[0][2]:
+        if not levels or (rate > APART * levels[0][2] and _slope(ordered[start:end]) < STEEP):
             levels.insert(0, (start, end, rate))
+    while most and len(levels) > most:
+        closest = min(range(len(levels) - 1), key=lambda place: levels[place][2] / levels[place + 1][2])
+        start, end = levels[closest][0], levels[closest + 1][1]
+        levels[closest : closest + 2] = [(start, end, median(each for _, each in ordered[start:end]))]
     found = []
     for place, (start, end, rate) in enumerate(levels):
         behind = levels[place + 1] if place + 1 < len(levels) else None
         holds = _falls(ordered, start, math.sqrt(rate * behind[2])) if behind else None
         found.append(Plateau(rate, ordered[start][0], ordered[end - 1][0], holds))
     return tuple(found)
+
+
+def _slope(points: Sequence[tuple[float, float]]) -> float:
+    """By how much, in logarithms, the rate changes for each doubling of the size, from the first half of a stretch to the second."""
+    if len(points) == 1:
+        return 0.0
+    halves = points[: len(points) // 2], points[len(points) // 2 :]
+    (size, rate), (next_size, next_rate) = ((median(one[0] for one in half), median(one[1] for one in half)) for half in halves)
+    return abs(math.log(next_rate / rate)) / math.log2(next_size / size)
 
 
 def _stretches(values: Sequence[float]) -> list[tuple[int, int]]:
