@@ -1,12 +1,12 @@
 """What findings ask for, with the times that are to be expected: the words of a change, and the step after it."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from msgspec.structs import replace
 
 from ..calibration import Calibration
 from ..changed_times import Changed, bounds
+from ..errors import RooflineError
 from ..hlo.ir.module import HloModule
 from ..machine import Machine
 from ..report import Finding, Point, Predicted, PredictedOp
@@ -57,9 +57,12 @@ def with_outlook(
 
 def _programs(recording: Recording, machine: Machine) -> dict[str, HloModule]:
     """The programs of the one file that was analysed; none where it is gone, or there are several."""
-    if len(recording.files) != 1 or recording.format != "xspace" or not Path(recording.files[0]).exists():
+    if len(recording.files) != 1 or recording.format != "xspace":
         return {}
-    return programs_behind(recording, machine, recording.files[0])
+    try:
+        return programs_behind(recording, machine, recording.files[0])
+    except (RooflineError, OSError):
+        return {}
 
 
 def _predicted(index: int, new: Changed) -> PredictedOp:
