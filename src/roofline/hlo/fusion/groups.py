@@ -196,7 +196,7 @@ class _Grouping:
             group.kind = "row" if fit == "row" or group.kind == "row" else "reduce"
         elif fit == "product":
             group.kind = "product"
-        if self._is_prologue(group, self._users_in(group, index)):
+        if group.kind == "product" and self._is_prologue(group, self._users_in(group, index)):
             group.prologue.add(index)
         self._add(group, index)
 
@@ -208,14 +208,14 @@ class _Grouping:
 
     def _is_prologue(self, group: Group, users: list[int]) -> bool:
         """Whether a product reads a value that these members of its kernel take."""
-        return group.kind == "product" and any(user in group.prologue or self.instructions[user].opcode in PRODUCTS for user in users)
+        return any(user in group.prologue or self.instructions[user].opcode in PRODUCTS for user in users)
 
     def _users_in(self, group: Group, index: int) -> list[int]:
         """The members of a kernel that take a value; one that thousands use, such as a constant, is looked for in the members instead."""
-        users = self.users[index]
-        if len(users) > len(group.members):
-            return [member for member in group.members if index in self.instructions[member].operands]
-        return [user for user in users if user in group.members]
+        users, members = self.users[index], group.members
+        if len(users) > len(members):
+            return [member for member in members if index in self.instructions[member].operands]
+        return [user for user in users if user in members]
 
     def _fit(self, group: Group, index: int) -> Fit:
         """As what an instruction can join a kernel that uses its value; nothing when it cannot."""
@@ -231,7 +231,7 @@ class _Grouping:
         for user in users:
             if self.instructions[user].opcode in _NEEDS_MEMORY and index in self._in_memory(self.instructions[user]):
                 return ""
-        if self._is_prologue(group, users):
+        if group.kind == "product" and self._is_prologue(group, users):
             return "loop" if self._loads(group, index) else ""
         if instruction.opcode in PRODUCTS:
             return "product" if self._is_epilogue(group, index) else ""

@@ -31,6 +31,8 @@ _EFFECTS = frozenset(
         *("async-start", "async-update", "async-done", "copy-start", "copy-done"),
     )
 )
+# Opcodes that `_written_out` replaces, or may.
+_REWRITTEN = frozenset(("call", "custom-call", "get-tuple-element", "square"))
 # Marks that change nothing.
 SHARDING_MARKS = ("Sharding", "sdy.sharding_constraint", "xla.sdy.FuncResultSharding", "xla.sdy.PropagationBarrier")
 
@@ -58,8 +60,9 @@ def inlined(module: HloModule, *, keeps_shardings: bool = False) -> HloModule:
     loops = Loops(flat)
     done = list(flat.computations)
     for number in computations_that_run(flat):
-        counted = tuple(_counted(loops, number, instruction) for instruction in done[number].instructions)
-        done[number] = replace(done[number], instructions=counted)
+        if any(instruction.opcode == "while" for instruction in done[number].instructions):
+            counted = tuple(_counted(loops, number, instruction) for instruction in done[number].instructions)
+            done[number] = replace(done[number], instructions=counted)
     return replace(flat, computations=tuple(done))
 
 
@@ -121,7 +124,7 @@ def computations_that_run(module: HloModule) -> tuple[int, ...]:
     waiting = [module.entry]
     while waiting:
         for instruction in module.computations[waiting.pop(0)].instructions:
-            for role in RUNS.get(instruction.opcode, ()):
+            for role in RUNS.get(instruction.opcode, ()) if instruction.calls else ():
                 for number in instruction.called(role):
                     if number not in found:
                         found[number] = None
@@ -131,7 +134,9 @@ def computations_that_run(module: HloModule) -> tuple[int, ...]:
 
 def _written_out(done: list[Computation], number: int, room: int, keeps_shardings: bool) -> tuple[Computation, int]:
     """A computation with the calls in it replaced by what they call, every value before its uses, and the room that is left."""
-    computation = done[number]
+    computation, order = done[number], in_order(done[number])
+    if order == tuple(range(len(computation))) and not any(one.opcode in _REWRITTEN or one.control for one in computation.instructions):
+        return computation, room
     instructions: list[Instruction] = []
     place: dict[int, int] = {}
 
@@ -144,7 +149,7 @@ def _written_out(done: list[Computation], number: int, room: int, keeps_sharding
         instructions.append(instruction if same else replace(instruction, operands=operands, control=control))
         return len(instructions) - 1
 
-    for index in in_order(computation):
+    for index in order:
         instruction = computation[index]
         called = _function(done, computation, instruction, keeps_shardings)
         if called is not None and len(called) <= room:
@@ -255,7 +260,9 @@ def has_effect(instruction: Instruction, busy: set[int]) -> bool:
     """Whether an instruction does more than compute its value, itself or in one of the ``busy`` computations it runs."""
     if instruction.opcode == "custom-call":
         return instruction.flag("custom_call_has_side_effect")
-    return instruction.opcode in _EFFECTS or any(call.computation in busy for call in instruction.calls)
+    if instruction.opcode in _EFFECTS:
+        return True
+    return bool(instruction.calls) and any(call.computation in busy for call in instruction.calls)
 
 
 def _counted(loops: Loops, number: int, instruction: Instruction) -> Instruction:
