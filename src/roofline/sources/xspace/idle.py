@@ -100,42 +100,29 @@ class _Threads:
     """What each thread of the host did at some instants."""
 
     def __init__(self, space: Space, plane: Plane, gaps: Sequence[Gap], users: Collection[str]) -> None:
-        self.users, self.names = users, plane.event_names
+        names = plane.event_names
         self.with_frames = "roofline capture --python"
         self.changed: Callable[[str], str] = lambda function: ""
-        self._known: dict[tuple[int, ...], Activity] = {}
-        self._runs = {id for id, name in self.names.items() if RUNS.search(name) and "ecut" in name}
+        runs = {id for id, name in names.items() if RUNS.search(name) and "ecut" in name}
         instants = {instant for gap in gaps for instant in (gap.begin, *gap.samples)}
         instants |= {gap.launched for gap in gaps if gap.launched is not None}
-        self._instants = array("q", sorted(instants))
-        calls = {id for id, name in self.names.items() if name.startswith(("$", "PjitFunction"))}
-        read = read_rows(space, [RowsOf(line=line, at=self._instants) for line in plane.lines if line.length])
-        self._rows = {rows.line.row: rows for rows in read}
-        said = {line: sum(id in calls for id in rows.metadata_id) for line, rows in self._rows.items()}
-        self._stacks: dict[int, Stacks] = {}
+        at = array("q", sorted(instants))
+        calls = {id for id, name in names.items() if name.startswith(("$", "PjitFunction"))}
+        lines = {rows.line.row: rows for rows in read_rows(space, [RowsOf(line=line, at=at) for line in plane.lines if line.length])}
+        said = {line: sum(id in calls for id in rows.metadata_id) for line, rows in lines.items()}
+        self._stacks = cache(lambda line: stacks(lines[line], at, runs) if line in lines else Stacks())  # few threads are asked about
+        self._activity = cache(lambda stack: activity([names.get(id, "") for id in stack], users))
         self.driver = max(said, key=lambda line: (said[line], -line), default=None)
-        self.has_frames = any(name.startswith("$") for name in self.names.values())
+        self.has_frames = any(name.startswith("$") for name in names.values())
 
     def at(self, line: int | None, instant: int) -> Activity:
         """What a thread did at an instant."""
-        stack = self._of(line).open.get(instant) if line is not None else None
-        if stack is None:
-            return NOTHING
-        known = self._known.get(stack)
-        if known is None:
-            known = self._known[stack] = activity([self.names.get(id, "") for id in stack], self.users)
-        return known
+        stack = self._stacks(line).open.get(instant) if line is not None else None
+        return NOTHING if stack is None else self._activity(stack)
 
     def running_since(self, line: int | None, instant: int | None) -> int | None:
         """When the run of a program began that a thread was in at an instant."""
-        return None if line is None or instant is None else self._of(line).running.get(instant)
-
-    def _of(self, line: int) -> "Stacks":
-        """What was open on a thread; few of a host's threads are asked about."""
-        known = self._stacks.get(line)
-        if known is None:
-            known = self._stacks[line] = stacks(self._rows[line], self._instants, self._runs) if line in self._rows else Stacks()
-        return known
+        return None if line is None or instant is None else self._stacks(line).running.get(instant)
 
 
 class Stacks(Struct):
