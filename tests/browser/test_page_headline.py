@@ -72,7 +72,7 @@ def test_a_device_of_several_has_its_own_bar(show: Opener) -> None:
 
 
 def test_ops_are_called_by_their_labels_with_the_compilers_name_second(show: Opener) -> None:
-    page = show("train")
+    page = show("train", "folded=0")
     longest = report(page)["ops"][0]
     assert longest["label"] != longest["name"]
     assert column(page, "name")[0] == longest["name"]

@@ -70,7 +70,7 @@ def test_pointing_at_a_row_points_at_its_dot(show: Opener) -> None:
 
 
 def test_several_ops_can_be_selected_and_are_summed(show: Opener) -> None:
-    page = show("train")
+    page = show("train", "folded=0")
     ops = report(page)["ops"]
     rows(page).nth(0).click()
     rows(page).nth(2).click(modifiers=["Control"])
@@ -156,9 +156,9 @@ def test_filters_by_category_bound_and_format(show: Opener, menu: str, field: st
     value = box.input_value()
     box.check()
     expected = sum(1 for op in report(page)["ops"] if op[field] == value)
-    expect(at(page, "count")).to_contain_text(re.compile(rf"^{expected} rows"))
+    expect(at(page, "count")).to_contain_text(re.compile(rf"^{expected} (rows|ops)"))
     at(page, f"{menu}-all").click()
-    expect(at(page, "count")).to_contain_text(re.compile(rf"^{len(report(page)['ops'])} rows"))
+    expect(at(page, "count")).to_contain_text(re.compile(rf"^{len(report(page)['ops'])} (rows|ops)"))
 
 
 def test_the_legend_hides_and_shows_its_groups(show: Opener) -> None:
@@ -166,7 +166,7 @@ def test_the_legend_hides_and_shows_its_groups(show: Opener) -> None:
     button = at(page, "legend").get_by_role("button", name=re.compile("HBM"))
     hbm = sum(1 for op in report(page)["ops"] if op["bound"] == "hbm")
     button.click()
-    expect(at(page, "count")).to_contain_text(re.compile(rf"^{len(report(page)['ops']) - hbm} rows"))
+    expect(at(page, "count")).to_contain_text(re.compile(rf"^{len(report(page)['ops']) - hbm} (rows|ops)"))
     expect(button).to_have_attribute("aria-pressed", "false")
 
 
@@ -267,7 +267,7 @@ def test_bars_show_which_ops_lose_most_time(show: Opener) -> None:
 
 
 def test_the_step_slider_shows_one_step(show: Opener) -> None:
-    page = show("train")
+    page = show("train", "folded=0")
     shares = report(page)["by_step"]
     step = at(page, "step")
     step.focus()
@@ -293,8 +293,8 @@ def test_devices_and_hosts_can_be_chosen(show: Opener) -> None:
     assert seconds(column(page, "time_s")[0]) == pytest.approx(max(mine), rel=1e-3)
 
 
-def test_the_csv_has_the_rows_that_are_shown(show: Opener, tmp_path: Path) -> None:
-    page = show("train")
+def test_the_csv_has_the_ops_that_are_shown(show: Opener, tmp_path: Path) -> None:
+    page = show("train", "folded=0")
     at(page, "filter").fill("time>1%")
     settled(page)
     shown = column(page, "name")
@@ -341,3 +341,37 @@ def test_equal_work_is_one_row_that_selects_its_ops(show: Opener) -> None:
     expect(row).to_contain_text("layers")
     row.click()
     assert sorted(state(page)["selected"]) == sorted(longest["ops"])
+
+
+def test_layers_that_do_the_same_are_one_row_that_opens(show: Opener) -> None:
+    page = show("train")
+    found = report(page)
+    assert count(page) == len(found["ops"])
+    spared = sum(len(fold["ops"]) - 1 for fold in found["folds"])
+    expect(at(page, "count")).to_contain_text(f"in {len(found['ops']) - spared} rows")
+    row = rows(page).filter(has_text="layers").first
+    first, row_id = int(re.findall(r"\d+", row.get_attribute("data-id") or "")[0]), row.get_attribute("data-id")
+    fold = next(fold for fold in found["folds"] if first in fold["ops"])
+    opener = page.locator(f"[data-testid=table] [role=row][data-id='{row_id}'] .opener")
+    opener.click()
+    assert state(page)["selected"] == [], "opening selects nothing"
+    for op in fold["ops"]:
+        expect(page.locator(f"[data-testid=table] [role=row][data-id='{op}']")).to_have_count(1)
+    expect(opener).to_have_attribute("aria-expanded", "true")
+    opener.click()
+    expect(page.locator(f"[data-testid=table] [role=row][data-id='{fold['ops'][-1]}']")).to_have_count(0)
+    at(page, "folded").uncheck()
+    expect(at(page, "count")).to_contain_text(re.compile(rf"^{len(found['ops'])} rows"))
+    assert "folded=0" in page.url
+
+
+def test_the_usual_columns_fit_in_a_window_of_1440_pixels(show: Opener) -> None:
+    page = show("train", viewport={"width": 1440, "height": 900})
+    assert page.evaluate("() => (g => g.scrollWidth <= g.clientWidth)(document.querySelector('[data-testid=table]'))")
+
+
+def test_on_a_phone_times_stand_beside_names(show: Opener) -> None:
+    page = show("train", viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    cell = page.locator("[data-testid=table] .rows [data-column=time_s]").first.bounding_box()
+    assert cell
+    assert cell["x"] + cell["width"] <= 390

@@ -78,7 +78,7 @@ def test_hovering_shows_what_ran_in_the_bucket(show: Opener) -> None:
 
 
 def test_dragging_over_a_stretch_keeps_the_ops_that_ran_there_until_it_is_cleared(show: Opener) -> None:
-    page = show("timeline")
+    page = show("timeline", "folded=0")
     everything = len(report(page)["ops"])
     drag(page, 0.3, 0.36)
     first, last = state(page)["stretch"]
@@ -108,7 +108,7 @@ def test_a_stretch_is_in_the_address_and_goes_with_another_time(show: Opener) ->
 
 
 def test_keys_move_select_and_clear(show: Opener) -> None:
-    page = show("timeline")
+    page = show("timeline", "folded=0")
     plot = at(page, "timeline-plot")
     plot.focus()
     page.keyboard.press("PageUp")

@@ -186,7 +186,7 @@ def test_nonsense_in_the_fragment_is_passed_over(show: Opener) -> None:
 def test_reset_goes_back_to_the_beginning(show: Opener) -> None:
     page = show("train", "filter=time%3E1%25&colour=category&group=category&factors=compute:0.5")
     at(page, "reset").click()
-    expect(at(page, "count")).to_contain_text("231 rows")
+    expect(at(page, "count")).to_contain_text("231 ops")
     expect(at(page, "notice")).to_be_hidden()
 
 
@@ -224,7 +224,7 @@ def test_axe_finds_nothing(show: Opener, name: str, fragment: str, part: str | N
 
 
 def test_everything_is_reached_and_worked_by_keyboard(show: Opener) -> None:
-    page = show("train")
+    page = show("train", "folded=0")
     page.keyboard.press("/")
     expect(at(page, "filter")).to_be_focused()
     page.keyboard.type("matmul")

@@ -15,7 +15,7 @@ function randomState() {
     level: () => pick(["hbm", "l2", "vmem.read", "bound"]), colour: () => pick(["bound", "category", "dtype"]), size: () => pick(["time", "lost", "equal"]),
     filter: () => pick(["", "efficiency<0.5 time>1%", "/a|b/i", ...WORDS]), categories: () => several(() => pick(WORDS)), bounds: () => several(() => pick(["hbm", "latency", ""])),
     dtypes: () => several(() => pick(["bf16", "fp32"])), feeds: () => pick([true, false]), step: () => pick([null, 0, 7]), device: () => pick([null, 0, 3]),
-    host: () => pick([null, ...WORDS]), group: () => pick(["", "scope", "category"]), depth: () => pick([1, 2, 5]), sort: () => pick(["time_s", "name", "lost_s"]),
+    host: () => pick([null, ...WORDS]), group: () => pick(["", "scope", "category"]), folded: () => pick([true, false]), depth: () => pick([1, 2, 5]), sort: () => pick(["time_s", "name", "lost_s"]),
     descending: () => pick([true, false]), columns: () => pick([null, [], ["name", "time_s"]]),
     selected: () => [...new Set(several(() => random(9)))].sort((one, other) => one - other), window: () => pick([null, [0.01, 1000, 1e9, 2.5e15], [1.5e-9, 3, 0.25, 7]]),
     hidden: () => several(() => pick(["hbm", "matrix/bf16"])), shown: () => several(() => pick(["l2", "vmem.read"])), chip: () => pick([null, "tpu-v7x/device", "h200-sxm"]),

@@ -6,7 +6,7 @@ import { chart } from "#page/chart.js";
 import { chartBar } from "#page/chart_bar.js";
 import { chartModel, machineOf, programModel, rowsOf } from "#page/chart_model.js";
 import { THEMES, assign } from "#page/colours.js";
-import { opColumns, UNTIMED_COLUMNS, USUAL_COLUMNS } from "#page/columns.js";
+import { opColumns, ROOMY_COLUMNS, UNTIMED_COLUMNS, USUAL_COLUMNS } from "#page/columns.js";
 import { comparisonView, differenceColumns, labelsOf, verdict } from "#page/comparison.js";
 import { columnMenu, filterBar } from "#page/controls.js";
 import { details } from "#page/details.js";
@@ -14,6 +14,7 @@ import { device } from "#page/device.js";
 import { fill, h, tabList } from "#page/dom.js";
 import { exporter } from "#page/export.js";
 import { findings } from "#page/findings.js";
+import { foldedRows } from "#page/folded.js";
 import { given } from "#page/given.js";
 import { topBar } from "#page/header.js";
 import { headline } from "#page/headline.js";
@@ -72,11 +73,24 @@ const keyOf = (state, names) => JSON.stringify(names.map((name) => state[name]))
 
 const machineFor = remembered(() => machineOf(report, store.get(), catalogue));
 const rowsFor = remembered((key, machine) => rowsOf(report, store.get(), machine));
+const opened = new Set(); // folds of the table that are open
+let openings = 0;
+const foldedFor = remembered((rows, whole_s, count) => foldedRows(rows, {
+  key: store.get().sort === "time_s" && whole_s === null ? "floor_s" : store.get().sort,
+  descending: store.get().descending,
+  whole_s,
+  opened,
+}));
+const tableRows = (state, { rows, totals }) => (state.group || !state.folded ? rows : foldedFor(rows, totals.time_s, openings));
 const modelFor = remembered((key, { rows, all }, machine) => chartModel(report, store.get(), { rows, all, machine, before, comparison }));
 const programFor = remembered((feeds, level, machine) => programRows(report, { feeds, level }, machine));
 const programModelFor = remembered((key, { all }, machine) => programModel(report, store.get(), { all, machine }));
 const colouring = remembered((all, colour, theme) => assign(all, colour, theme));
-const usualOf = (rows) => (rows.some((row) => row.time_s !== null) || !rows.length ? USUAL_COLUMNS : UNTIMED_COLUMNS);
+const narrow = window.matchMedia("(max-width: 600px)");
+const usualOf = remembered((rows, isNarrow) => {
+  const usual = rows.some((row) => row.time_s !== null) || !rows.length ? USUAL_COLUMNS : UNTIMED_COLUMNS;
+  return isNarrow ? usual.filter((key) => !ROOMY_COLUMNS.includes(key)) : usual;
+});
 const COLUMNS = opColumns(report);
 const columnsFor = remembered((chosen, usual, colourOf) => {
   const keys = chosen ? JSON.parse(chosen) : usual;
@@ -113,7 +127,7 @@ function derive(state) {
     legend: groups,
     program: programFor(state.feeds, state.level, machine),
     programModel: programModelFor(keyOf(state, ["level", "feeds", "hidden", "shown", "scopes", "step"]), rows, machine),
-    columns: columnsFor(state.columns && JSON.stringify(state.columns), usualOf(rows.all), colourOf),
+    columns: columnsFor(state.columns && JSON.stringify(state.columns), usualOf(rows.all, narrow.matches), colourOf),
   };
 }
 
@@ -150,6 +164,11 @@ const list = table({
     if (ids.length && !extend) drawing.reveal(ids[0]);
   },
   onpoint: (row) => drawing.point(row ? (row.ops[0] ?? null) : null),
+  onopen: (id) => {
+    if (!opened.delete(id)) opened.add(id);
+    openings += 1;
+    update();
+  },
 });
 const reveal = (id) => {
   list.scrollTo(id);
@@ -185,14 +204,22 @@ const side = h("aside", { class: "side", "aria-label": "Panels" }, panelBar.root
 const filters = filterBar({ report, store });
 const bar = chartBar({ report, store, catalogue, comparing: Boolean(before), chart: drawing });
 const colours = legend({ store });
-const columnChooser = columnMenu({ store, columns: COLUMNS, usual: () => usualOf(derive(store.get()).all) });
+const columnChooser = columnMenu({ store, columns: COLUMNS, usual: () => usualOf(derive(store.get()).all, narrow.matches) });
 const count = h("p", { class: "quiet", "data-testid": "count", role: "status" });
 const labels = before && labelsOf(before, report);
 const compared = before ? comparisonView({ comparison, labels, select, reveal: (id) => drawing.reveal(id) }) : null;
+const folding = h("input", { type: "checkbox", "data-testid": "folded", onchange: () => store.set({ folded: folding.checked }) });
 const opsBelow = h(
   "section",
   { class: "below", "aria-label": "Table of operations" },
-  h("div", { class: "table-head" }, h("h2", { text: "Operations" }), count, columnChooser.root),
+  h(
+    "div",
+    { class: "table-head" },
+    h("h2", { text: "Operations" }),
+    count,
+    report.folds?.length ? h("label", { class: "check", title: "Layers that do the same work as one row, which opens" }, folding, " Equal work as one row") : null,
+    columnChooser.root,
+  ),
   list.root,
 );
 const opsView = h(
@@ -299,7 +326,7 @@ function update() {
       ariaLabel: chartLabel(derived.model),
     });
     list.show({
-      rows: derived.rows,
+      rows: tableRows(state, derived),
       columns: derived.columns,
       sort: state.sort,
       descending: state.descending,
@@ -310,8 +337,12 @@ function update() {
   }
   if (tab === "program" || printing.now) whole.update(state, derived);
   columnChooser.mark(state.columns ? String(derived.columns.length) : "");
+  const shownRows = tableRows(state, derived).length;
+  folding.checked = state.folded;
+  folding.disabled = Boolean(state.group);
+  const counted = (number, word) => `${plain(number)} ${word}${number === 1 ? "" : "s"}`;
   count.textContent = [
-    `${plain(derived.rows.length)} ${state.group ? "group" : "row"}${derived.rows.length === 1 ? "" : "s"}`,
+    shownRows < derived.rows.length ? `${counted(derived.rows.length, "op")} in ${counted(shownRows, "row")}` : counted(derived.rows.length, state.group ? "group" : "row"),
     derived.shown.time_s ? show(derived.shown.time_s, "s") : "",
     state.selected.length ? `${plain(state.selected.length)} selected` : "",
   ].filter(Boolean).join(" · ");

@@ -15,7 +15,8 @@ const FORMATS = {
 const UNITS = { text: "", unit: "", number: "", share: "%", ratio: "x" };
 
 function column([key, name, kind, description]) {
-  const format = FORMATS[kind] ?? ((value) => show(value, kind));
+  // The heading has the unit: a figure without a prefix needs none of its own.
+  const format = FORMATS[kind] ?? ((value) => (kind.includes("/B") ? show(value, kind).replace(` ${kind}`, "") : show(value, kind)));
   return { key, title: name, unit: UNITS[kind] ?? kind, description, numeric: kind !== "text" && kind !== "unit", format, main: false };
 }
 
@@ -43,6 +44,8 @@ export function opColumns(report) {
 
 /** The keys of the columns shown by default: with measured times, and without, where there is no rate and nothing is lost. */
 export const USUAL_COLUMNS = [
-  "rank", "label", "name", "count", "time_s", "share", "rate", "bandwidth", "intensity", "bound", "efficiency", "lost_s",
+  "label", "name", "count", "time_s", "share", "rate", "bandwidth", "intensity", "bound", "efficiency", "lost_s",
 ];
-export const UNTIMED_COLUMNS = ["rank", "label", "name", "category", "count", "flops", "bytes", "intensity", "attainable", "bound", "floor_s"];
+/** Those of them that a narrow window leaves out, so that names and times are in sight together. */
+export const ROOMY_COLUMNS = ["name", "count"];
+export const UNTIMED_COLUMNS = ["label", "name", "category", "count", "flops", "bytes", "intensity", "attainable", "bound", "floor_s"];

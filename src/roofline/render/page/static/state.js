@@ -47,6 +47,7 @@ const FIELDS = {
   timeline: ["step", oneOf(["step", "run"])],
   stretch: [null, STRETCH], // first and last bucket of the timeline; null: all of it
   group: ["", oneOf(GROUPINGS.map((one) => one.key))],
+  folded: [true, FLAG], // whether equal work is one row of the table
   depth: [2, WHOLE], // levels of scope kept when grouping by it
   sort: ["time_s", word(KEY)],
   descending: [true, FLAG],

@@ -2,7 +2,7 @@
  * A table of any length: only the rows in sight exist, each in one line, numbers right-aligned under headings that sort.
  *
  * It is a grid for screen readers; arrows, Page Up, Page Down, Home and End move the current row, Space and Enter select it (with
- * Shift or Ctrl in addition to others).
+ * Shift or Ctrl in addition to others), Right and Left open and close one that stands for several.
  */
 
 import { LONGEST_TITLE, elided, framed, h } from "#page/dom.js";
@@ -10,16 +10,18 @@ import { LONGEST_TITLE, elided, framed, h } from "#page/dom.js";
 const HEIGHT = 30; // of a row, in pixels; the stylesheet says the same
 const SPARE = 8; // rows kept above and below what is in sight
 const SAMPLE = 150; // rows whose words decide the width of a column
-const WIDEST = { name: 170, scope: 260, location: 220, module: 160, category: 170 };
-const SHORTEST_NAME = 330;
+const WIDEST = { name: 165, scope: 260, location: 220, module: 160, category: 170 };
+const SHORTEST_NAME = 300;
+const NARROW = 600; // pixels of a table in which names leave room for a time
+const OPENER = 20; // pixels of the button that opens a row
 
 /**
  * `columns` are {key, title, unit, description, numeric, main, format(value, row)}, and may have `bar(row)`, a share drawn behind the figure,
- * `swatch(row)`, a colour beside the name, and `tone(row)`, a class. `onsort(key, descending)`, `onselect(ids, extend)` and
- * `onpoint(row | null)` are called on sorting, selecting and hovering.
+ * `swatch(row)`, a colour beside the name, and `tone(row)`, a class. `onsort(key, descending)`, `onselect(ids, extend)`,
+ * `onpoint(row | null)` and `onopen(id)` are called on sorting, selecting, hovering, and opening or closing a row that has `opens`.
  * @returns {{root, grid, show({rows, columns, sort, descending, selected}), scrollTo(id), unroll(count), roll()}}
  */
-export function table({ testid, label, onsort = null, onselect = null, onpoint = null, empty = "No rows." }) {
+export function table({ testid, label, onsort = null, onselect = null, onpoint = null, onopen = null, empty = "No rows." }) {
   const head = h("div", { class: "row head", role: "row", "aria-rowindex": "1" });
   const body = h("div", { class: "rows", role: "rowgroup" });
   const none = h("p", { class: "empty", text: empty, hidden: true });
@@ -70,6 +72,9 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
     // Names stay in sight only where there is something to scroll to: browsers make a layer of every sticky cell.
     grid.classList.toggle("wide", total() > grid.clientWidth);
   }
+
+  /** A name's column takes what the others leave, but not less than this: on a phone so much that a time stands beside it. */
+  const least = (width) => Math.min(width, grid.clientWidth && grid.clientWidth < NARROW ? 0.6 * grid.clientWidth : SHORTEST_NAME);
 
   const total = () => widths.reduce((sum, width, index) => sum + (scene.columns[index].main ? least(width) : width), 0);
 
@@ -140,11 +145,13 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
       else cell.append(h("bdi", {
         dir: "auto",
         class: "name",
-        ...fitted(shown, column.main ? room - (column.swatch ? 18 : 0) : widths[number] - 20),
+        ...fitted(shown, column.main ? room - (column.swatch ? 18 : 0) - (row.opens !== undefined || row.inside ? OPENER : 0) : widths[number] - 20),
       }));
       if (column.bar) cell.style.setProperty("--bar", `${Math.max(0, Math.min(1, column.bar(row) || 0)) * 100}%`);
       if (column.bar) cell.classList.add("barred");
       if (column.swatch) cell.prepend(swatch(column.swatch(row)));
+      if (column.main && onopen && row.opens !== undefined) cell.prepend(opener(row));
+      if (column.main && row.inside) cell.classList.add("inside");
       element.append(cell);
     });
     mark(element, index);
@@ -172,6 +179,21 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
     const of = h("span", { class: "of", text: unit ? ` ${unit}` : "" });
     of.style.width = `${width + 5}px`;
     return [figure, of];
+  }
+
+  /** The button that opens and closes a row of several. */
+  function opener(row) {
+    return h("button", {
+      type: "button",
+      class: "opener",
+      tabindex: "-1",
+      "aria-expanded": String(row.opens),
+      "aria-label": `${row.opens ? "Close" : "Open"} ${row.label}`,
+      onclick: (event) => {
+        event.stopPropagation();
+        onopen(row.id);
+      },
+    });
   }
 
   function swatch(colour) {
@@ -251,6 +273,8 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
       select(current, { extend: event.ctrlKey || event.metaKey, stretch: event.shiftKey });
     } else if (event.key === "Escape" && onselect) {
       onselect([], false);
+    } else if (onopen && current >= 0 && scene.rows[current].opens === (event.key === "ArrowLeft") && /Arrow(Left|Right)/.test(event.key)) {
+      onopen(scene.rows[current].id);
     } else if (event.key === "ArrowRight" || event.key === "ArrowLeft") {
       grid.scrollLeft += event.key === "ArrowRight" ? 80 : -80;
     } else return;
@@ -311,11 +335,6 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
       draw();
     },
   };
-}
-
-/** A name's column takes what the others leave, but not less than this. */
-function least(width) {
-  return Math.min(width, SHORTEST_NAME);
 }
 
 /** The longer of the two lines that a heading breaks into. */

@@ -12,6 +12,7 @@ const HEIGHTS = [[1, 44], [4, 28], [8, 20], [16, 14], [Infinity, 8]]; // pixels 
 const HOST = 0.3; // of a lane's height, for the host above it
 const TALL = 100; // units of a lane's drawing, whatever its pixels
 const [DRAGGED, GAP, FAR, TICKS] = [4, 16, 50, 8]; // pixels, pixels, buckets, so many ticks at most
+const NEAR_END = 0.94; // of the time shown: a later tick has its words before it
 const LONGEST = 56; // letters of an op's name
 const TITLES = { step: "One step", run: "Whole run" };
 
@@ -300,6 +301,7 @@ function ticks(time_s) {
   return Array.from({ length: Math.floor(time_s / each) + 1 }, (_, place) => {
     const tick = h("span", { class: "lane-tick", text: show(Number((place * each).toPrecision(12)), "s") });
     tick.style.left = `${(100 * place * each) / time_s}%`;
+    tick.classList.toggle("end", place * each > NEAR_END * time_s);
     return tick;
   });
 }
