@@ -146,7 +146,7 @@ def test_sums_beyond_63_bits_are_refused() -> None:
 
 
 def test_fields_that_nobody_knows_are_skipped_and_told() -> None:
-    data = damaged(number_field(1, 4) + number_field(99, 1)) + bytes_field(7, b"new")
+    data = damaged(number_field(1, 4) + number_field(99, 1)) + bytes_field(7, b"new") + bytes_field(4, b"host")
     notes = read_everything(data)
     assert notes[0] == "toy.pb: 1 unknown fields skipped"
     assert notes[1] == "toy.pb: line 'ops': 1 unknown fields skipped"
@@ -325,6 +325,11 @@ def test_a_profile_cut_between_two_planes_is_noticed() -> None:
     ends = [end for number, _, end in top_level(older) if number == 1]
     assert "it may be cut off" in open_bytes(older[: ends[1]], "cut").notes[0]
     assert open_bytes(older, "whole").notes == ()
+    devices = space([Plane(f"/device:TPU:{number}", [Line("XLA Ops", [Event("a", 0, 5)])]) for number in range(4)])
+    task = space([Plane("Task Environment")])
+    assert open_bytes(devices + task, "whole").notes == ()
+    for _, _, end in top_level(devices):
+        assert "it may be cut off" in open_bytes(devices[:end], "cut").notes[0]
 
 
 def top_level(data: bytes) -> list[tuple[int, int, int]]:

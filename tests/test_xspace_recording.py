@@ -266,7 +266,9 @@ def test_a_damaged_file_is_an_error_and_salvage_reads_what_is_there(tmp_path: Pa
 
 def test_what_the_profiler_complains_of_is_a_note(tmp_path: Path) -> None:
     path = tmp_path / "a.xplane.pb"
-    path.write_bytes(space([gpu([kernel("k", 0, US)], stats={"dropped_traces": "7 events"})], errors=["lost"], warnings=["slow"]))
+    path.write_bytes(
+        space([gpu([kernel("k", 0, US)], stats={"dropped_traces": "7 events"})], errors=["lost"], warnings=["slow"], hostnames=["host"])
+    )
     notes = read(path).notes
     assert notes[:2] == ("profiler message: lost", "profiler message: slow")
     assert any("dropped events (7 events)" in note for note in notes)

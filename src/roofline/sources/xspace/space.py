@@ -39,7 +39,7 @@ UNPACKED_SMALL_BYTES = int(parse("256 MiB", "B"))
 UNPACKED_RATIO = 100
 
 # What XLA's profilers write last, besides the host's name; and a plane that only versions have that always write it (XLA, 2025).
-LAST_PLANE, NEWER_PLANE, PROGRAMS_PLANE = "Task Environment", "/host:__ScopeRange", "/host:metadata"
+LAST_PLANE, NEWER_PLANE, PROGRAMS_PLANE, DEVICE_PLANES = "Task Environment", "/host:__ScopeRange", "/host:metadata", "/device:"
 
 DOUBLE, UINT64, INT64, STRING, BLOB, REF = range(1, 7)  # how a stat's value was written; 0 is absent
 
@@ -196,7 +196,7 @@ class Space:
             notes.append(self.complaint(what, offset, truncated=truncated, plane=found, line=on))
             if not self.salvage:
                 raise SourceError(notes[0])
-        if not self.hostnames and not any(plane.name == LAST_PLANE for plane in self.planes):
+        if not (notes or self.hostnames or any(plane.name == LAST_PLANE for plane in self.planes)):
             notes += self._without_end()
         if unknown := self.index.unknown():
             notes.append(f"{self.name}: {unknown:,} unknown fields skipped")
@@ -212,7 +212,7 @@ class Space:
             if not self.salvage:
                 raise SourceError(f"{said}; read the rest with --salvage")
             return [said]
-        if PROGRAMS_PLANE in names:
+        if PROGRAMS_PLANE in names or any(name.startswith(DEVICE_PLANES) for name in names):
             return [f"{self.name}: without the plane {LAST_PLANE!r} that profilers write last; if it was copied, it may be cut off"]
         return []
 
