@@ -25,6 +25,7 @@ from roofline.fusing import StageSpec, chain, fuse
 from roofline.machine import Limit, Machine
 from roofline.machines import load
 from roofline.machines.calibrations import calibration_for
+from roofline.machines.catalogue import card
 from roofline.placement import place
 from roofline.prediction.by_size import Sizes
 from roofline.render import plot
@@ -35,6 +36,7 @@ from roofline.report import Report
 from roofline.report_changes import trend
 from roofline.resource import Resource
 from roofline.workload import Coverage, Op, Recording, Workload
+from test_gpu_measured import CARD as MEASURED_GPU
 from toys import toy
 
 V7X = Machine.of(
@@ -112,6 +114,7 @@ FIGURES: dict[str, Callable[..., Axes]] = {
     "roofline_chart": lambda **look: plot.roofline_chart(_report(25), **look),
     "expected_times": lambda **look: plot.expected_times("matmul", _by_size().curve([2**power for power in range(14)]), size="m", **look),
     "trend_chart": lambda **look: plot.trend_chart(trend([[_report(4)], [_report(4, seed=1)], [_report(4)]], "abc"), **look),
+    "sweep_chart": lambda **look: plot.sweep_chart(MEASURED_GPU, **look),
     "change_bars": lambda **look: plot.change_bars(compare(_report(4), _report(4, seed=1)), **look),
 }
 assert set(FIGURES) == set(plot.__all__) - {"save"}
@@ -513,3 +516,15 @@ def test_long_names_are_shortened_where_they_say_least() -> None:
     assert len(short_name(GEMM)) == 30
     assert short_name("fusion.12") == "fusion.12"
     assert drawable("fusion 日本") == "fusion ??"
+
+
+def test_a_sweep_shows_each_pattern_and_the_levels_that_were_found() -> None:
+    ax = FIGURES["sweep_chart"]()
+    kinds = [str(line.get_gid()).rstrip("0123456789-") for line in ax.lines]
+    assert sum(kind.startswith("sweep") for kind in kinds) == 4  # read, write, copy, read per core
+    assert {text.get_text().partition(" ")[0] for text in _texts(ax)} >= {"l1", "l2", "hbm"}
+
+
+def test_a_machine_without_a_sweep_cannot_be_drawn() -> None:
+    with pytest.raises(UsageError, match="has no sweep over working sets"):
+        plot.sweep_chart(card("h100-sxm"))

@@ -51,9 +51,9 @@ def parser(name: str, words: Sequence[str]) -> Parser:
     made = Parser(f"plot {name}", figure.summary, f"roofline plot {name} {figure.example} -o {name}.svg")
     figure.arguments(made, words)
     machine_options(made, chip=name not in SEVERAL_CHIPS)
-    if name not in ("times", "expected"):
+    if name not in ("times", "expected", "sweep"):
         made.add_argument("--compute", metavar="RESOURCE", help="compute ceiling, such as matrix/fp8 (default: bf16, else the fastest)")
-    if name not in ("times", "hierarchy", "expected"):
+    if name not in ("times", "hierarchy", "expected", "sweep"):
         made.add_argument("--level", default="hbm", metavar="LEVEL", help="memory level or link (default hbm)")
     figure_options(made, required=True)
     return made
@@ -271,6 +271,15 @@ def _times(args: argparse.Namespace, theme: str) -> "Axes":
     return time_bars([(words, place(spelled(words, machine).cost, machine)) for words in args.op], theme=theme)
 
 
+def _sweep(args: argparse.Namespace, theme: str) -> "Axes":
+    from ..machines.catalogue import card
+    from ..render.plot import sweep_chart
+
+    if args.chip is None:
+        raise UsageError("plot sweep: no chip; name a measured one: --chip FILE.toml, --chip local or --chip local-gpu")
+    return sweep_chart(card(args.chip), theme=theme)
+
+
 FIGURES = {
     "anatomy": Figure("one chip's roofline: memory-bound and compute-bound regions, ridge point", "--chip v7x", _no_arguments, _anatomy),
     "chips": Figure(
@@ -289,5 +298,6 @@ FIGURES = {
     "hierarchy": Figure("one roofline per memory level", "--chip h100", _hierarchy_arguments, _hierarchy),
     "communication": Figure("roofline lowered by communication", "--chip v7x", _communication_arguments, _communication),
     "ceilings": Figure("named lower ceilings of a chip", "--chip h100 --compute vector/fp32", _no_arguments, _ceilings),
+    "sweep": Figure("bandwidth of a measured chip by working set, with the levels found", "--chip h200.toml", _no_arguments, _sweep),
     "times": Figure("time on each unit, minimum and serial time", "--chip v5e --op 'matmul 240 8192 8192'", _time_arguments, _times),
 }

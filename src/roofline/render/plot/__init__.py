@@ -21,6 +21,7 @@ from .report import roofline_chart
 from .roofs import anatomy, ceilings, communication, hierarchy, rooflines
 from .saving import save
 from .sizes import intensity_against_size
+from .sweep import sweep_chart
 from .trend import trend_chart
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "roofline_chart",
     "rooflines",
     "save",
+    "sweep_chart",
     "time_bars",
     "trend_chart",
 ]
