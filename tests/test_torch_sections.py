@@ -33,7 +33,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[sections.Section]:
     class Here(sections.Helper):
         def __init__(self, section: sections.Section) -> None:
             asked.append(section)
-            self.read = reading._whole(section, section.path)
+            self.read = reading.whole(section)
 
         def answer(self) -> reading.Trace | None:
             return self.read
@@ -51,7 +51,7 @@ def test_sections_make_up_the_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     path.write_bytes(FORMS[form])
     asked = in_this_process(monkeypatch)
     together = merge([read_part(path)])
-    assert len(asked) == 2
+    assert len(asked) == 3
     assert together == merge([read_part(path, shared=True)])  # one of several files is read by one process
     assert together.coverage.priced_s == together.coverage.busy_s
 

@@ -51,7 +51,7 @@ class Table:
     """Columns that grow, read as arrays when all is there."""
 
     def __init__(self, *names: str) -> None:
-        self._columns = {name: array("q" if name in _LONG else "i") for name in names}
+        self._columns = {name: array("q" if name in _LONG else "b" if name == "kind" else "i") for name in names}
 
     def extend(self, **columns: "list[int] | Integers") -> None:
         for name, values in columns.items():

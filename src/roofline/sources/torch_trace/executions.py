@@ -59,8 +59,9 @@ def executions_of(work: Work, marks: Integers, twins: Integers, captured: Mappin
             place = (own, launch if graph or own == NONE else NONE, device)
         one = found.get(place)
         if one is None:
-            one = found[place] = Execution(own, launch, device, mark, replayed=bool(graph))
-        one.events.append(event)
+            found[place] = Execution(own, launch, device, mark, replayed=bool(graph), events=[event])
+        else:
+            one.events.append(event)
     return [*inherited, *found.values()]
 
 

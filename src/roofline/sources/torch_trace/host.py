@@ -82,11 +82,17 @@ def host_of(columns: Columns, origin: int) -> Host:
     thread, start = thread[order], start[order]
     end = start + length[order]
     bounds = [tuple(map(int, np.searchsorted(thread, (number, number + 1)))) for number in range(len(columns.threads))]
-    parent = np.full(len(order), NONE)
+    parent = np.full(len(order), NONE, np.int32)
     for first, last in bounds:
         parent[first:last] = _parents(start[first:last], end[first:last], first)
-    rest = {name: table.take(name)[order] for name in ("name", "kind", "arguments", "sequence", "extra")}
+    rest = {name: _narrow(table.take(name))[order] for name in ("name", "kind", "arguments", "sequence", "extra")}
     return Host(thread=thread, start=start, end=end, parent=parent, bounds=bounds, **rest)  # type: ignore[arg-type]
+
+
+def _narrow(column: Integers) -> Integers:
+    """A column in 32 bits where its numbers have no more: traces have millions of events."""
+    fits = column.itemsize > 4 and len(column) and np.abs(column).max() < 2**31
+    return column.astype(np.int32) if fits else column
 
 
 def _parents(start: Integers, end: Integers, first: int) -> Integers:

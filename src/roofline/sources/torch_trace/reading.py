@@ -53,28 +53,29 @@ def read_trace(
 
 def _together(name: str, sections: list[Section], size: int, progress: Progress | None) -> Trace | None:
     """A trace of several sections, or ``None`` if they do not make up one."""
-
-    def read(section: Section) -> Trace | None:
-        share = (lambda done, total: progress(min(size, done * len(sections)), size)) if progress else None
-        return _whole(section, name, share)
-
-    found: list[Trace] | None = read_sections(sections, read)
-    if found is None:
-        return None
-    first, *others = found
-    for other in others:
-        first.columns.append(other.columns)
+    first: Trace | None = None
+    for number, section in enumerate(read_sections(sections), start=1):
+        if section is None:
+            return None
+        if progress:
+            progress(number * size // len(sections), size)
+        if first is None:
+            first = section
+            continue
+        first.columns.append(section.columns)
         for field in Head.__struct_fields__:
-            if (said := getattr(other.head, field)) is not None:
+            if (said := getattr(section.head, field)) is not None:
                 setattr(first.head, field, said)
+    assert first is not None
+    first.name = name
     check_limit("values", len(first.columns), name)
     return first
 
 
-def _whole(section: Section, name: str, progress: Progress | None = None) -> Trace | None:
+def whole(section: Section) -> Trace | None:
     """What a section says, if nothing is wrong with it."""
     try:
-        found = _read(name, section, section.end - section.begin, False, progress)
+        found = _read(section.path, section, section.end - section.begin, False, None)
     except SourceError:
         return None
     return None if found.notes else found
@@ -84,7 +85,7 @@ def answer_section(section: Section) -> None:
     """What a helper does: read its section. Nothing else may write where it answers."""
     with open(os.dup(1), "wb") as answers:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        pickle.dump(_whole(section, section.path), answers, protocol=pickle.HIGHEST_PROTOCOL)
+        pickle.dump(whole(section), answers, protocol=pickle.HIGHEST_PROTOCOL)
 
 
 def _read(name: str, source: object, size: int, salvage: bool, progress: Progress | None) -> Trace:

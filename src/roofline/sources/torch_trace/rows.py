@@ -87,7 +87,7 @@ class DeviceRows:
         self, number: int, work: Work, executions: Sequence[tuple[Execution, PricedOp]], prices: Prices, contexts: Contexts
     ) -> None:
         self.number, self._work, self._prices, self._contexts = number, work, prices, contexts
-        self._executions = [(one, priced) for one, priced in executions if one.device == number]
+        self._executions = [held for held in executions if held[0].device == number]
         self.events = np.flatnonzero(work.device == number)
         self.start, self.end = work.start[self.events], work.end[self.events]
         self.busy = merged(self.start, self.end)

@@ -8,7 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -99,18 +99,20 @@ class Helper:
             self._process.stdout.close()
 
 
-def read_sections(sections: list[Section], read: Callable[[Section], Any]) -> list[Any] | None:
-    """What ``read`` makes of the sections: the first is read here, the others by helpers. ``None`` if one of them could not be read."""
+def read_sections(sections: list[Section]) -> Iterator[Any]:
+    """What helpers make of the sections, in their order; ``None`` for one that could not be read.
+
+    This process reads none of them: the memory that decoding takes would stay with it.
+    """
     helpers: list[Helper] = []
     try:
-        helpers += [Helper(section) for section in sections[1:]]
-        found = [read(sections[0]), *(helper.answer() for helper in helpers)]
+        helpers += [Helper(section) for section in sections]
+        yield from (helper.answer() for helper in helpers)
     except OSError:  # no room for another process
-        return None
+        yield None
     finally:
         for helper in helpers:
             helper.end()
-    return None if None in found else found
 
 
 def processors() -> int:
