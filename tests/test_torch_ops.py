@@ -331,6 +331,17 @@ def test_a_triton_kernel_takes_each_tensor_once_a_position_or_what_inductor_reco
     assert recorded.interval is None
 
 
+def test_a_triton_kernel_without_numels_has_the_positions_of_its_blocks() -> None:
+    args = (t(1000, 8), t(4, of=INT64), t(4, 8))
+    extra = {"kernel_kwargs": "XBLOCK=16,num_warps=1"}
+    one = launched("triton_poi_fused_embedding_0", grid=(2, 1, 1))
+    assert cost("triton_poi_fused_embedding_0", *args, extra=extra, kernels=one).bytes() == 2 * 32 + 8 * 4 + 2 * 32
+    # A reduction reads more than one element a position of its grid, and without blocks nothing is known: all of the table.
+    whole = 2 * 8000 + 8 * 4 + 2 * 32
+    assert cost("triton_red_fused_embedding_0", *args, extra=extra, kernels=one).bytes() == whole
+    assert cost("triton_poi_fused_embedding_0", *args, kernels=one).bytes() == whole
+
+
 def test_a_template_is_a_product_and_flex_attention_is_unknown() -> None:
     assert cost("triton_tem_fused_mm_0", t(8, 4), t(4, 2), t(8, 2)) == matmul(8, 4, 2).cost
     assert priced("triton_tem_fused_flex_attention_0", t(8, 4), t(8, 4), t(8, 4), extra={"kernel_flop": 0}).cost is None

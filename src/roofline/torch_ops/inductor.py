@@ -22,6 +22,7 @@ from .traffic import format_name, traffic
 FUSED = "fused"
 _NAME = re.compile(r"triton_(poi|red|per|for|tem|spl|sca|mix)_")
 _WORDS = {"poi": "pointwise fusion", "red": "reduction fusion", "per": "reduction fusion", "for": "foreach fusion", "tem": "template"}
+_BLOCK = re.compile(r"\b([XYZ])BLOCK=(\d{1,9})\b")
 VECTOR_UNKNOWN = "FLOP of its pointwise part are not recorded"
 RECORDED = "bytes as Inductor recorded them"
 CAP = "bytes by the shapes of its arguments, each at most once a position"
@@ -60,15 +61,26 @@ def recorded_bytes(call: Call) -> int | None:
 def capped(call: Call) -> tuple[int, int] | None:
     """Bytes by the cap rule, and with the first argument twice, as one that is updated in place counts."""
     tensors = call.all_tensors
-    numels = [one for one in call.args if isinstance(one, int) and not isinstance(one, bool)]
     if not tensors:
         return None
-    positions = prod(numels) if numels and min(numels) > 0 else None
+    positions = _positions(call)
     sizes = [_at_most(one, positions).bytes for one in tensors]
     if None in sizes:
         return None
     known = [size for size in sizes if size is not None]
     return sum(known), sum(known) + known[0]
+
+
+def _positions(call: Call) -> int | None:
+    """The positions that a kernel works on: the product of its numels; without them, of a pointwise kernel those that its blocks cover."""
+    numels = [one for one in call.args if isinstance(one, int) and not isinstance(one, bool)]
+    if numels:
+        return prod(numels) if min(numels) > 0 else None
+    blocks = dict(_BLOCK.findall(str(call.extra.get("kernel_kwargs", ""))))
+    grid = call.kernels[0].grid if len(call.kernels) == 1 else None
+    if not call.op.startswith("triton_poi_") or "X" not in blocks or not grid:
+        return None
+    return prod(count * int(blocks.get(axis, 1)) for count, axis in zip(grid, "XYZ", strict=False)) or None
 
 
 def _at_most(one: Tensor, positions: int | None) -> Tensor:
