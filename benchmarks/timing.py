@@ -14,7 +14,7 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYT
 
 
 class Taken(NamedTuple):
-    """One run: seconds, seconds of processor time (which other programs on the machine hardly change), peak megabytes."""
+    """One run: seconds, seconds of processor time (which a busy machine changes less), peak megabytes."""
 
     seconds: float
     processor: float
