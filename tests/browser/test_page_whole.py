@@ -370,6 +370,18 @@ def test_paper_has_the_chart_and_the_tables_and_no_controls(show: Opener) -> Non
     expect(at(page, "filter")).to_be_visible()
 
 
+def test_a_sheet_of_paper_has_room_for_the_tables_columns(show: Opener) -> None:
+    page = show("train", viewport={"width": 720, "height": 1000})
+    page.evaluate("() => window.dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    settled(page)
+    cells = page.locator("[data-testid=table] [role=columnheader]").evaluate_all("all => all.map(one => one.getBoundingClientRect().right)")
+    assert len(cells) > 4
+    assert max(cells) <= 720
+    expect(at(page, "folded")).to_be_hidden()
+    page.evaluate("() => window.dispatchEvent(new Event('afterprint'))")
+
+
 def test_the_printed_page_has_the_ink_of_every_dot(show: Opener) -> None:
     page = show("train", color_scheme="dark")
     shapes = printed_shapes(page.pdf())

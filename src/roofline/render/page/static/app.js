@@ -6,7 +6,7 @@ import { chart } from "#page/chart.js";
 import { chartBar } from "#page/chart_bar.js";
 import { chartModel, machineOf, programModel, rowsOf } from "#page/chart_model.js";
 import { THEMES, assign } from "#page/colours.js";
-import { opColumns, ROOMY_COLUMNS, UNTIMED_COLUMNS, USUAL_COLUMNS } from "#page/columns.js";
+import { opColumns, PAPER_COLUMNS, ROOMY_COLUMNS, UNTIMED_COLUMNS, USUAL_COLUMNS } from "#page/columns.js";
 import { comparisonView, differenceColumns, labelsOf, verdict } from "#page/comparison.js";
 import { columnMenu, filterBar } from "#page/controls.js";
 import { details } from "#page/details.js";
@@ -87,8 +87,9 @@ const programFor = remembered((feeds, level, machine) => programRows(report, { f
 const programModelFor = remembered((key, { all }, machine) => programModel(report, store.get(), { all, machine }));
 const colouring = remembered((all, colour, theme) => assign(all, colour, theme));
 const narrow = window.matchMedia("(max-width: 600px)");
-const usualOf = remembered((rows, isNarrow) => {
+const usualOf = remembered((rows, isNarrow, isPaper) => {
   const usual = rows.some((row) => row.time_s !== null) || !rows.length ? USUAL_COLUMNS : UNTIMED_COLUMNS;
+  if (isPaper) return usual.filter((key) => PAPER_COLUMNS.includes(key));
   return isNarrow ? usual.filter((key) => !ROOMY_COLUMNS.includes(key)) : usual;
 });
 const COLUMNS = opColumns(report);
@@ -127,7 +128,7 @@ function derive(state) {
     legend: groups,
     program: programFor(state.feeds, state.level, machine),
     programModel: programModelFor(keyOf(state, ["level", "feeds", "hidden", "shown", "scopes", "step"]), rows, machine),
-    columns: columnsFor(state.columns && JSON.stringify(state.columns), usualOf(rows.all, narrow.matches), colourOf),
+    columns: columnsFor(state.columns && JSON.stringify(state.columns), usualOf(rows.all, narrow.matches, printing.now), colourOf),
   };
 }
 
@@ -204,7 +205,7 @@ const side = h("aside", { class: "side", "aria-label": "Panels" }, panelBar.root
 const filters = filterBar({ report, store });
 const bar = chartBar({ report, store, catalogue, comparing: Boolean(before), chart: drawing });
 const colours = legend({ store });
-const columnChooser = columnMenu({ store, columns: COLUMNS, usual: () => usualOf(derive(store.get()).all, narrow.matches) });
+const columnChooser = columnMenu({ store, columns: COLUMNS, usual: () => usualOf(derive(store.get()).all, narrow.matches, false) });
 const count = h("p", { class: "quiet", "data-testid": "count", role: "status" });
 const labels = before && labelsOf(before, report);
 const compared = before ? comparisonView({ comparison, labels, select, reveal: (id) => drawing.reveal(id) }) : null;

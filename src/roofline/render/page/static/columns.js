@@ -48,4 +48,6 @@ export const USUAL_COLUMNS = [
 ];
 /** Those of them that a narrow window leaves out, so that names and times are in sight together. */
 export const ROOMY_COLUMNS = ["name", "count"];
+/** Those that a narrow sheet of paper has room for, where nothing scrolls. */
+export const PAPER_COLUMNS = ["label", "time_s", "floor_s", "bound", "efficiency", "lost_s"];
 export const UNTIMED_COLUMNS = ["label", "name", "category", "count", "flops", "bytes", "intensity", "attainable", "bound", "floor_s"];
