@@ -8,7 +8,7 @@ BIN := .venv/bin
 .PHONY: demo test test-page test-lowest format requirements schema clean
 
 SOURCES := pyproject.toml setup.py $(wildcard src/roofline/*/*.[ch] src/roofline/*/*/*.[ch] src/roofline/*/*/*/*.[ch])
-EXTRAS := --extra cluster --extra jax --extra parquet --extra remote --extra serve
+EXTRAS := --extra cluster --extra jax --extra mcp --extra parquet --extra remote --extra serve
 # What requirements/install.py is told: --strict for the versions listed there or nothing.
 INSTALL :=
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate
