@@ -2,6 +2,7 @@
 
     python benchmarks/fuzz.py 1000000 --state fuzz.json      # goes on where the state says it stopped
     python benchmarks/fuzz.py --again 123456                 # one input once more, with its traceback
+    python benchmarks/fuzz.py 100000 --only "torch trace"    # inputs of one reader; the same numbers are other inputs then
 
 Each input is made from its number alone: the number picks a reader, a small real file and injuries, some blind (bytes cut, flipped,
 repeated), some that know the form (another number in a protobuf, another value in JSON, another cell). Inputs are read in a process of
@@ -90,13 +91,14 @@ READERS = {
 }
 ALSO_ANALYSED = 20  # one in so many of what was read is analysed too
 SALVAGED = 3  # one profile in so many is read as far as it goes
+only = ""  # the reader that all inputs are for, if one
 PACKED = 11  # one input in so many is gzipped, and may be damaged once more
 
 
 def made(number: int) -> tuple[str, bytes]:
     """The reader and the bytes of an input, from its number alone."""
     source = random.Random(number)
-    name = source.choices(list(READERS), [reader.weight for reader in READERS.values()])[0]
+    name = only or source.choices(list(READERS), [reader.weight for reader in READERS.values()])[0]
     reader = READERS[name]
     data = source.choice(reader.made)
     for _ in range(source.choice((1, 1, 2, 4))):
@@ -190,7 +192,7 @@ def watch(first: int, count: int, outcomes: Counter[str], failures: list[list[ob
     """Runs a worker over some numbers; the number to go on with."""
     import selectors
 
-    words = [sys.executable, __file__, "--worker", str(first), str(count)]
+    words = [sys.executable, __file__, "--worker", str(first), str(count), "--only", only]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert process.stdout is not None
     os.set_blocking(process.stdout.fileno(), False)
@@ -231,8 +233,13 @@ def main() -> int:
     parser.add_argument("--state", help="a file with how far it is; goes on from there")
     parser.add_argument("--first", type=int, default=0, help="the number of the first input")
     parser.add_argument("--again", type=int, metavar="NUMBER", help="read one input once more")
+    parser.add_argument("--only", metavar="READER", default="", help=f"inputs of one reader only: {', '.join(READERS)}")
     parser.add_argument("--worker", nargs=2, type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.only and args.only not in READERS:
+        parser.error(f"--only: no reader named {args.only!r}")
+    global only
+    only = args.only
     if args.worker:
         work(*args.worker)
         return 0
