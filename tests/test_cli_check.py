@@ -134,3 +134,20 @@ def test_wrong_functions_and_arguments_are_one_line(layer: str, capsys: pytest.C
         assert main(["check", *words, "--chip", "h100", "--require", "flops < 1 GFLOP"]) == 2, words
         (line,) = capsys.readouterr().err.splitlines()
         assert said in line
+
+
+@pytest.mark.torch
+def test_a_pytorch_module_or_function_is_told_by_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    name = f"module_{abs(hash(str(tmp_path)))}"
+    (tmp_path / f"{name}.py").write_text(
+        "from torch import bfloat16\nfrom torch.nn import Linear\nfrom torch.nn.functional import gelu\n\n"
+        "linear = Linear(128, 256, bias=False, device='meta', dtype=bfloat16)\n\n"
+        "def block(x):\n    return gelu(linear(x))\n"
+    )
+    for function, launches in (("linear", 1), ("block", 2)):
+        words = ["check", f"{name}:{function}", "--args", "64x128", "--chip", "h100"]
+        # 2 · 64 · 128 · 256 FLOP of the product
+        assert main([*words, "--require", f"matrix/bf16 = 4194304 FLOP, launches = {launches}, peak memory < 1 MB"]) == 0, function
+    assert main([*words, "--require", "flops = 0 FLOP"]) == 3
+    assert "mm 64x128, 128x256 bf16" in capsys.readouterr().out

@@ -5,14 +5,14 @@ compilers may renumber them. Of several runs, amounts are means, and a change ha
 19 of 20 cases, by Welch's t-test; one that holds 0 is noise.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from math import sqrt
 from statistics import fmean, variance
 
 from msgspec import Struct
 
 from .baselines import kind_of
-from .conditions import QUANTITIES, Quantity
+from .conditions import Quantity
 from .quantities import amount_of, counted_ops, part_of_op
 from .report import Number, OpInfo, Report
 from .units import percent, plain
@@ -24,6 +24,7 @@ NOTABLE = 0.01  # of an amount: less is no reason
 _T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09, 2.09)
 _T_LIMIT = 1.96
 TIMES = ("step", "run", "time", "minimum time")  # what the headline is of, the first that all reports have
+FIGURES = (*TIMES, "idle", "mfu", "flops", "peak memory", "launches", "findings")  # and the bytes of each memory and link
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -111,7 +112,7 @@ def _names(reports: Iterable[Report], ops: Iterable[Sequence[OpInfo]]) -> list[s
     """The quantities that reports may have; the time of a step only where all have steps."""
     levels = sorted({level for rows in ops for op in rows for level in op.bytes})
     has_steps = all(any(point.scope == "average" for point in report.points) for report in reports)
-    return [name for name in dict.fromkeys((*TIMES, *QUANTITIES, *levels)) if has_steps or name != "step"]
+    return [name for name in dict.fromkeys((*FIGURES, *levels)) if has_steps or name != "step"]
 
 
 def difference(before: Sequence[float], after: Sequence[float]) -> tuple[float, float] | None:
@@ -126,8 +127,8 @@ def difference(before: Sequence[float], after: Sequence[float]) -> tuple[float, 
     parts = [variance(side) / len(side) for side in (before, after)]
     error, change = sqrt(sum(parts)), fmean(after) - fmean(before)
     weights = sum(part**2 / (len(side) - 1) for part, side in zip(parts, (before, after), strict=True))
-    freedom = int(sum(parts) ** 2 / weights) if weights else len(before) + len(after) - 2
-    around = error * (_T[freedom - 1] if 1 <= freedom <= len(_T) else _T_LIMIT if freedom else _T[0])
+    freedom = max(int(sum(parts) ** 2 / weights), 1) if weights else 1  # without weights the error is 0
+    around = error * (_T[freedom - 1] if freedom <= len(_T) else _T_LIMIT)
     return change - around, change + around
 
 
@@ -222,9 +223,8 @@ def trend(versions: Sequence[Sequence[Report]], names: Sequence[str]) -> Trend:
         row = [_spread([amount_of(report, quantity, ops[id(report)]).value for report in runs]) for runs in versions]
         if any(one is not None and one.high for one in row):
             values[name], units[name] = tuple(row), quantity.dimension
-    complete: Callable[[str], bool] = lambda name: name in values and None not in values[name]  # noqa: E731
-    headline = next(filter(complete, TIMES), next(filter(complete, values), ""))
-    return Trend(versions=tuple(names), headline=headline, units=units, values=values)
+    complete = [name for name in values if None not in values[name]]  # times first
+    return Trend(versions=tuple(names), headline=complete[0] if complete else "", units=units, values=values)
 
 
 def _spread(amounts: Sequence[Number | None]) -> Spread | None:

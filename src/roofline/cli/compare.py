@@ -2,8 +2,9 @@
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -96,8 +97,12 @@ def run(words: Sequence[str]) -> int:
     for name in sorted(dict.fromkeys(args.files), key=_is_program):
         reports[name] = with_throughput(_report(args, name, machines), per_step)
     versions = [[reports[name] for name in runs] for runs in names]
-    changes = report_changes(versions[0], versions[-1], (names[0][0], names[-1][0]))
-    checks = _limits(args, versions, changes)
+
+    @cache
+    def changes() -> ReportChanges:  # seconds of large reports, which only some outputs need
+        return report_changes(versions[0], versions[-1], (names[0][0], names[-1][0]))
+
+    checks = _limits(args, versions, changes) if args.fail_on else ()
     if len(versions) > 2:
         _emit_trend(args, trend(versions, [runs[0] for runs in names]), checks)
     else:
@@ -119,40 +124,46 @@ def _versions(args: argparse.Namespace) -> list[list[str]]:
     return [[files.pop(0) for _ in range(count)] for count in counts]
 
 
-def _limits(args: argparse.Namespace, versions: Sequence[Sequence[Report]], changes: ReportChanges) -> tuple[Check, ...]:
+def _limits(args: argparse.Namespace, versions: Sequence[Sequence[Report]], changes: Callable[[], ReportChanges]) -> tuple[Check, ...]:
     """What --fail-on says of the first and the last version."""
-    if not args.fail_on:
-        return ()
-    limits = read_limits(args.fail_on, changes.headline.quantity if changes.headline else "time")
-    return check_change(versions[0], versions[-1], limits, changes.files[0]).checks
+    headline = changes().headline
+    limits = read_limits(args.fail_on, headline.quantity if headline else "time")
+    return check_change(versions[0], versions[-1], limits, changes().files[0]).checks
 
 
 def _emit_change(
-    args: argparse.Namespace, versions: list[list[Report]], names: list[list[str]], changes: ReportChanges, checks: tuple[Check, ...]
+    args: argparse.Namespace,
+    versions: list[list[Report]],
+    names: list[list[str]],
+    changes: Callable[[], ReportChanges],
+    checks: tuple[Check, ...],
 ) -> None:
     (before, first), (after, last) = (_median(runs, of) for runs, of in zip(versions, names, strict=True))
     found = compare(before, after, (first, last))
-    comment = change_comment(changes, checks, found.notes)
+
+    def comment() -> str:
+        return change_comment(changes(), checks, found.notes)
+
     if args.output and is_page(args.output):
         from ..render.page.report_page import comparison_page
 
         write_page(args, comparison_page(before, after, written=(_written(args, first), _written(args, last))))
     elif args.output and is_markdown(args.output):
-        write_page(args, comment)
+        write_page(args, comment())
     elif args.output:
         from ..render.plot import change_bars
 
         draw(args, change_bars(found, theme=args.theme))
     if args.markdown and args.markdown != "-":
-        write(args.markdown, comment.encode())
+        write(args.markdown, comment().encode())
 
     def text(page: Paper) -> str:
         if args.markdown == "-":
-            return comment.rstrip("\n")
-        noise = [change_sentence(changes)] if changes.runs != (1, 1) else []
+            return comment().rstrip("\n")
+        noise = [change_sentence(changes())] if max(map(len, versions)) > 1 else []
         return "\n\n".join([changes_text(found, page, args.top), *noise, *_lines(checks)])
 
-    value = {**msgspec.to_builtins(found), "changes": changes, "checks": checks}
+    value = {**msgspec.to_builtins(found), "changes": changes(), "checks": checks} if args.json else found
     emit(args, text, value, lambda: [_row(delta) for delta in found.deltas])
 
 

@@ -8,15 +8,12 @@ from .markdown import markdown_table, with_escapes
 
 TOP = 8  # ops of a list
 _WORDS = {"step": "Step time", "run": "Run time", "time": "Time of all ops", "minimum time": "Minimum time"}
-_FIGURES = ("step", "run", "time", "idle", "mfu", "minimum time", "flops", "peak memory", "launches", "findings")
 _TREND = ("step", "run", "time", "minimum time", "mfu", "flops", "hbm", "peak memory", "launches")
 
 
 def change_comment(found: ReportChanges, checks: Sequence[Check] = (), notes: Iterable[str] = (), top: int = TOP) -> str:
     """The change in one sentence, broken limits, what got slower and why, what got faster, new ops and those that are gone."""
-    levels = [one.quantity for one in found.figures if one.unit == "B" and one.quantity not in ("peak memory", "donated memory")]
-    shown = [one for one in found.figures if one.quantity in (*_FIGURES, *levels)]
-    names = {one.quantity for one in shown}
+    names = {one.quantity for one in found.figures}
     broken = [one for one in checks if one.holds is False]
     idle = next((one for one in found.figures if one.quantity == "idle"), None)
     slower = [*(_line(one) for one in found.slower), *([_idle(idle)] if idle and idle.change > 0 and not idle.is_noise else [])]
@@ -25,7 +22,7 @@ def change_comment(found: ReportChanges, checks: Sequence[Check] = (), notes: It
         f"**{with_escapes(change_sentence(found))}**",
         _list("Limits broken", [f"❌ {with_escapes(check_text(one))}" for one in broken], top=len(broken)),
         "✅ All limits hold." if checks and not broken else "",
-        markdown_table(["", "before", "after", "change"], [_cells(one) for one in shown]),
+        markdown_table(["", "before", "after", "change"], [_cells(one) for one in found.figures]),
         _list("Slower", slower, top),
         _list("Faster", faster, top),
         _list("New ops", [_apart(one, one.seconds.after) for one in found.unmatched("new")], top),
