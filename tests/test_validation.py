@@ -233,6 +233,15 @@ def test_a_product_of_an_array_with_itself_reads_it_once(h200: Machine) -> None:
     assert rl.validate(Recording(workload=Workload((op,)), format="table"), h200).check("classification").holds
 
 
+@pytest.mark.parametrize(("time", "holds", "input"), [("4 ms", True, None), ("1 ms", False, "FLOP"), ("4 s", False, "clock")])
+def test_a_table_of_ops_is_checked_by_its_times(tmp_path: Path, time: str, holds: bool, input: str | None) -> None:
+    table = tmp_path / "ops.csv"
+    table.write_text(f"name,flops,bytes,time\nproduct,3 TFLOP,1 GB,{time}\n")  # 3.03 ms at 989.4 TFLOP/s
+    found = rl.validate(table, "h200")
+    assert found.check("time bounds").holds is holds
+    assert wrong(found) == ({input} if input else set())
+
+
 def test_a_table_without_times_is_not_checked(h200: Machine) -> None:
     op = Op(name="copy", cost=rl.Cost.of({"hbm": 1e9}))
     found = rl.validate(Recording(workload=Workload((op,)), format="table"), h200)

@@ -23,7 +23,7 @@ NAMED = 3  # ops in a message
 def classification(report: Report) -> AcceptanceCheck:
     """Each op's counts against its shapes, its own figures, and the time that such ops take."""
     problems = [*_against_shapes(report), *_missing_bytes(report), *_against_each_other(report), *_against_usual_times(report)]
-    timed = [op for op in report.ops if op.self_time_s and op.efficiency and op.bound]
+    timed = [op for op in report.ops if op.time_s and op.efficiency and op.bound]
     saw = []
     for kind in dict.fromkeys(str(op.bound) for op in sorted(timed, key=lambda op: -op.weight_s)):
         mine = [op for op in timed if op.bound == kind]
@@ -142,11 +142,11 @@ def _inconsistent(op: OpInfo, rates: dict[str, float]) -> Iterator[tuple[str, fl
 
 def _against_usual_times(report: Report) -> Iterator[Problem]:
     """Products, whose times are predicted well, far from what such products take."""
-    ops = [op for op in report.ops if op.self_time_s and op.expected and op.expected.family in FAMILIES and op.expected.time_s]
+    ops = [op for op in report.ops if op.time_s and op.expected and op.expected.family in FAMILIES and op.expected.time_s]
     spent = sum(op.weight_s for op in ops)
     if spent <= SHARE * sum(op.weight_s for op in report.ops):
         return
-    ratios = [((op.self_time_s or 0.0) / (op.expected.time_s if op.expected else 1.0), op.weight_s) for op in ops]
+    ratios = [(op.weight_s / (op.expected.time_s if op.expected else 1.0), op.weight_s) for op in ops]
     ratio = _weighted_median(ratios)
     if not USUAL[0] <= ratio <= USUAL[1]:
         slow = ratio > 1

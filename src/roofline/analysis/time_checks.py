@@ -26,8 +26,8 @@ NAMED = 3
 
 def time_bounds(report: Report) -> AcceptanceCheck:
     """Ops and the program between their bounds; steps and devices that add up."""
-    timed = [op for op in report.ops if op.self_time_s and op.efficiency]
-    busy = sum(op.self_time_s or 0.0 for op in timed)
+    timed = [op for op in report.ops if op.time_s and op.efficiency]
+    busy = sum(op.weight_s for op in timed)
     expected = (
         f"at most {percent(BELOW_SHARE)} of the busy time in ops below {BELOW} of their minimum, "
         f"and the program within {LONGEST:g} times its serial time"
@@ -36,8 +36,8 @@ def time_bounds(report: Report) -> AcceptanceCheck:
         return made_check(TIMES, expected, "no measured times", told=False)
     below, excused = _below(report, timed)
     serial = sum((op.serial_s or 0.0) / SUSTAINED + _launches(op) * (report.machine.launch_latency_s or 0.0) for op in timed)
-    above = [op for op in timed if (op.self_time_s or 0.0) > (op.serial_s or 0.0) / SUSTAINED + _launches(op) * _launch(report)]
-    share = sum(op.self_time_s or 0.0 for op in below) / busy
+    above = [op for op in timed if op.weight_s > (op.serial_s or 0.0) / SUSTAINED + _launches(op) * _launch(report)]
+    share = sum(op.weight_s for op in below) / busy
     saw = f"{percent(share)} below; the program at {plain(busy / serial, 3)} times its serial time" if serial else f"{percent(share)} below"
     slow = list(_too_slow(busy / serial)) if serial and busy > LONGEST * serial else []
     estimated = _is_estimated(report) and busy < LONGEST * LONGEST * serial
@@ -50,8 +50,8 @@ def time_bounds(report: Report) -> AcceptanceCheck:
     ]
     notes = [*excused, *(f"{one.message}; the rates of this CPU are estimates: run roofline measure" for one in slow if estimated)]
     if above:
-        longest = sorted(above, key=lambda op: -(op.self_time_s or 0.0))
-        part = sum(op.self_time_s or 0.0 for op in above) / busy
+        longest = sorted(above, key=lambda op: -op.weight_s)
+        part = sum(op.weight_s for op in above) / busy
         notes.append(f"above their serial time: {len(above)} ops, {percent(part)} of the busy time: {_named(longest)}")
     return made_check(TIMES, expected, saw, problems, notes)
 
@@ -124,7 +124,7 @@ def _too_slow(ratio: float) -> Iterator[Problem]:
 
 def _missing_ops(report: Report) -> Iterator[Problem]:
     """Time of the profile's ops that none of the report's has, or more than that."""
-    busy, whole = sum(op.self_time_s or 0.0 for op in report.ops), report.coverage.attributed_s
+    busy, whole = sum(op.weight_s for op in report.ops if op.time_s), report.coverage.attributed_s
     if whole and busy < (1 - MISSING) * whole:
         many = len(report.input.devices) > 1
         missing = "with several devices, a collective is likely missing" if many else "an op is missing"
