@@ -138,6 +138,12 @@ def test_the_machine_file_extends_the_chip_and_reads_back_with_sweep_floor_and_c
     assert card.machine.ceiling("nvlink") is not None  # what was not measured is the catalogue's
 
 
+def test_several_devices_are_measured_by_copies_between_two_of_them() -> None:
+    assert "peer" in plan({**H200, "count": 8}, quick=False)
+    card = gpu_card(H200, ANSWERS | {"peer": {"rates": [380e9], "how": "copies between two devices"}}, SAID)
+    assert card.spec("copy to another device") == "380 GB/s"
+
+
 def test_a_rate_above_the_datasheet_is_kept_and_explained() -> None:
     answers = ANSWERS | {"product/fp64/burst/random": {"rates": [80e12], "how": "products"}}
     machine = gpu_card(H200, answers, SAID).machine

@@ -233,7 +233,7 @@ def _host(answers: Mapping[str, Any], chip: Machine | None) -> list[Ceiling]:
 
 
 def _specs(answers: Mapping[str, Any]) -> list[Spec]:
-    """Launches, synchronisation and the smallest ops: times, which are no ceilings."""
+    """Launches, synchronisation, the smallest ops and copies between devices: figures that are no ceilings."""
     words = {
         "graph": "null kernel in a graph",
         "stream": "null kernel launched alone",
@@ -247,6 +247,12 @@ def _specs(answers: Mapping[str, Any]) -> list[Spec]:
             spread = spread_of(found["seconds"])
             note = f"p5 {show(spread.p5, 's', 3)}, p95 {show(spread.p95, 's', 3)}"
             specs.append(Spec(name=name, value=show(spread.p50, "s", 4), provenance="measured", citation=found["how"], note=note))
+    for _, found in rates(answers, "peer"):
+        spread = spread_of(found["rates"])
+        note = f"p5 {show(spread.p5, 'B/s', 3)}, p95 {show(spread.p95, 'B/s', 3)}; over whichever link joins them"
+        specs.append(
+            Spec(name="copy to another device", value=show(spread.p50, "B/s", 4), provenance="measured", citation=found["how"], note=note)
+        )
     return specs
 
 
