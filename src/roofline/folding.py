@@ -54,14 +54,14 @@ def _longest_first(ops: Sequence[OpInfo], groups: Iterable[list[int]]) -> list[l
     ranks, weights, *kinds = (column(ops, name) for name in ("rank", "weight_s", "self_time_s", "time_s", "floor_s"))
 
     def weight_s(alike: list[int]) -> float:
-        if len(alike) == 1:
-            return weights[alike[0]]
         totals = (_total([seconds[place] for place in alike]) for seconds in kinds)
         return next((total for total in totals if total is not None), 0.0)
 
-    sorted_groups = [alike if len(alike) == 1 else sorted(alike, key=ranks.__getitem__) for alike in groups]
-    sorted_groups.sort(key=lambda alike: ranks[alike[0]])
-    return sorted(sorted_groups, key=weight_s, reverse=True)
+    in_rank = [alike if len(alike) == 1 else sorted(alike, key=ranks.__getitem__) for alike in groups]
+    highest = [ranks[alike[0]] for alike in in_rank]
+    longest = [weights[alike[0]] if len(alike) == 1 else weight_s(alike) for alike in in_rank]
+    order = sorted(range(len(in_rank)), key=highest.__getitem__)
+    return [in_rank[place] for place in sorted(order, key=longest.__getitem__, reverse=True)]
 
 
 def _alike(ops: Sequence[OpInfo]) -> Iterator[list[int]]:
@@ -109,6 +109,8 @@ def _folded_rows(report: Report) -> Sequence[OpInfo]:
         if name not in _WORDS:
             return None
         each, mine = column(ops, name), map(groups.__getitem__, of)
+        if name in ("notes", "phase") and len({*each}) == 1:
+            return [each[0]] * len(of)
         return [each[alike[0]] if len(alike) == 1 else _WORDS[name](take(ops, alike)) for alike in mine]
 
     return LazyRows(range(len(groups)), lambda one: _sum(take(ops, groups[one])), columns)

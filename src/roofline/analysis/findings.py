@@ -8,6 +8,7 @@ kernels reach, not to the roof. Like ops are merged before anything is left out.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Self
 
 from msgspec import Struct
@@ -233,26 +234,37 @@ def _subject(standings: Standings, ids: Sequence[int]) -> str:
 
 def _at(standings: Standings, ids: Sequence[int]) -> str:
     """Where ops were written, as the beginning of a sentence; nothing where nobody knows."""
-    ops = take(standings.ops, ids)
-    where = _where(ops, [standings.spent_s[id] for id in ids])
-    return f"{'At' if any(column(ops, 'location')) else 'In'} {where} " if where else ""
+    where = _where(standings, ids)
+    locations = standings.words("location")
+    return f"{'At' if any(locations[id] for id in ids) else 'In'} {where} " if where else ""
 
 
-def _where(ops: Sequence[Op], spent_s: Sequence[float]) -> str:
+def _where(standings: Standings, ids: Sequence[int]) -> str:
     """Where ops were written: scopes with their numbers starred, source lines, else programs. Nowhere, if most of the time has no place."""
-    where = list(zip(column(ops, "scope"), column(ops, "location"), strict=True))
-    placed = [seconds for (scope, location), seconds in zip(where, spent_s, strict=True) if scope or location]
-    if placed and 2 * sum(placed) < sum(spent_s):
-        return ""
-    scopes = list(dict.fromkeys(_NUMBER.sub("*", scope) for scope in dict.fromkeys([scope for scope, _ in where]) if scope))
-    lines = list(dict.fromkeys(_line(location) for location in dict.fromkeys([location for _, location in where]) if location))
-    programs = list(dict.fromkeys(_program(module) for module in dict.fromkeys(column(ops, "module")) if module))
-    places = scopes[:LISTED] if scopes else []
-    shown = ", ".join(places)
+    scope, location, module = (standings.words(name) for name in ("scope", "location", "module"))
+    placed = [id for id in ids if scope[id] or location[id]]
+    if placed and len(placed) < len(ids):
+        known_s, whole_s = (sum([standings.spent_s[id] for id in some]) for some in (placed, ids))
+        if 2 * known_s < whole_s:
+            return ""
+    shown = ", ".join(_first_few((scope[id] for id in placed), lambda word: _NUMBER.sub("*", word), LISTED))
+    lines = _first_few((location[id] for id in placed), _line, LISTED + 1)
     at = ", ".join(lines[:LISTED]) + (" …" if len(lines) > LISTED else "")
     if shown and at:
         return f"{shown} ({at})"
-    return shown or at or ", ".join(programs[:LISTED])
+    return shown or at or ", ".join(_first_few((module[id] for id in ids), _program, LISTED))
+
+
+def _first_few(words: Iterable[str], said: Callable[[str], str], most: int) -> list[str]:
+    """The first different words, as they are said."""
+    seen, found = {""}, dict[str, None]()
+    for word in words:
+        if word not in seen:
+            seen.add(word)
+            found[said(word)] = None
+            if len(found) == most:
+                break
+    return list(found)
 
 
 def _program(module: str) -> str:
@@ -438,7 +450,7 @@ def _merged(
     if not clock.measured:
         if spent < clock.notable_s:
             return None
-        ids.sort(key=lambda id: -standings.spent_s[id])
+        ids.sort(key=standings.spent_s.__getitem__, reverse=True)
         at = _at(standings, ids[:LISTED])
         message = f"{at}{_subject(standings, ids)} {_are(ids, kind_name)}: at least {clock.of(spent)}."
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(ids), levers=kind.levers)
@@ -446,9 +458,9 @@ def _merged(
     if spent + gap_s - floor < clock.notable_s:
         return None
     saving = Saving.of(won, clock, between.avoidable_s if between is not None else 0.0)
-    won.sort(key=lambda held: -held[1])
-    worst = [id for id, seconds in won if seconds > 0] or [id for id, _ in won]
-    spent, floor = _spent_and_floor(standings, worst, clock)
+    won = [held for held in won if held[1] > 0] or won
+    spent, floor = _spent_and_floor(standings, [id for id, _ in won], clock)
+    worst = [id for id, _ in sorted(won, key=itemgetter(1), reverse=True)]
     efficiency = percent(floor / spent) if spent else ""
     reach = "" if kind_name in ("host-copies", "latency") else f" at {efficiency} of the roofline"
     gaps = ", with the gaps between kernels" if gap_s else ""

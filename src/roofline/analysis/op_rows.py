@@ -111,7 +111,6 @@ class _Fields:
         for id, serial_s in zip(ids, self._serial_s(ids), strict=True):
             yield None if serial_s is None else self._placed.expected_s(self._placed.floor_s[id], serial_s)
 
-    def _unneeded(self, ids: Sequence[int]) -> Iterator[dict[str, float]]:
+    def _unneeded(self, ids: Sequence[int]) -> Sequence[dict[str, float]]:
         needed, nothing = self._standings.needed, dict[str, float]()
-        for id in ids:
-            yield unneeded_info(needed[id]) if id in needed else nothing
+        return [unneeded_info(needed[id]) if id in needed else nothing for id in ids] if needed else [nothing] * len(ids)

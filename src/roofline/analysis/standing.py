@@ -44,6 +44,7 @@ class Standings:
         predicted: Mapping[int, Prediction],
     ) -> None:
         self.ops, self.floor_s, self.cause, self.unit, self.needed, self.predicted = ops, floor_s, cause, unit, needed, predicted
+        self._words: dict[str, list[str]] = {}
         own = list(zip(column(ops, "self_time_s"), column(ops, "time_s"), floor_s, strict=True))
         self.own_s = [(time_s or 0.0) if self_s is None else self_s for self_s, time_s, _ in own]
         self.spent_s = [(floor if time_s is None else time_s) if self_s is None else self_s for self_s, time_s, floor in own]
@@ -66,6 +67,12 @@ class Standings:
 
     def __iter__(self) -> Iterator[Standing]:
         return map(self.__getitem__, range(len(self)))
+
+    def words(self, name: str) -> list[str]:
+        """A field of each op that is a word."""
+        if name not in self._words:
+            self._words[name] = column(self.ops, name)
+        return self._words[name]
 
     @cached_property
     def category(self) -> list[str]:

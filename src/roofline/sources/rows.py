@@ -14,6 +14,7 @@ from .files import HEAD_BYTES, all_of
 
 Cell = str | float | int | None
 PARQUET_MAGIC = b"PAR1"
+_ODD = ("", "#")  # beginnings of lines that may be no rows
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold
 
 
@@ -40,12 +41,13 @@ def _csv(text: str, path: Path) -> Mapping[str, Sequence[Cell]]:
     try:
         headers = [header.strip() for header in next(lines, [])]
         rows = []
-        most = limits().rows
+        most, width = limits().rows, len(headers)
         for cells in lines:
-            if not cells or cells[0][:1] == "#" or not (cells[0].strip() or "".join(cells).strip()):
+            first = cells[0] if cells else ""
+            if (first[:1] in _ODD or first.isspace()) and (not cells or first[:1] == "#" or not "".join(cells).strip()):
                 continue
-            if len(cells) != len(headers):
-                raise SourceError(f"{path}: line {lines.line_num}: {len(cells)} cells, but the header has {len(headers)}")
+            if len(cells) != width:
+                raise SourceError(f"{path}: line {lines.line_num}: {len(cells)} cells, but the header has {width}")
             rows.append(cells)
             if len(rows) > most:
                 raise too_much("rows", str(path))

@@ -18,7 +18,7 @@ In ``time``, ``flops`` and ``bytes`` an empty cell is unknown; in a resource's o
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -204,7 +204,7 @@ def _plain_numbers(cells: Sequence[Cell], column: Column) -> list[float | None] 
     except (ValueError, OverflowError):
         return None
     # The sum of numbers that hold a NaN is one, and less than nothing.
-    return [*numbers] if min(numbers, default=0) >= 0 and sum(numbers) < INFINITE else None
+    return cast(list[float | None], numbers) if min(numbers, default=0) >= 0 and sum(numbers) < INFINITE else None
 
 
 def _ops(table: Table) -> OpColumns:
