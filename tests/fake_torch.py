@@ -82,6 +82,8 @@ class FakeTorch:
         self.nn, self.optim = SimpleNamespace(Module=Module), SimpleNamespace(Optimizer=Optimizer)
         self.profiler = SimpleNamespace(profile=Profile, record_function=RecordFunction)
         self.autograd = SimpleNamespace(profiler=SimpleNamespace(profile=Lowest))
+        self.tracing: object = None
+        self._C = SimpleNamespace(_get_tracing_state=lambda: self.tracing, _len_torch_dispatch_stack=lambda: 0)
         self.compiler = SimpleNamespace(is_compiling=lambda: self.compiling)
         self.jit = SimpleNamespace(script=lambda function: function)
         self.version = SimpleNamespace(cuda="13.0", hip=None)

@@ -206,6 +206,14 @@ def test_compiled_code_sees_nothing_of_this(tmp_path: Path) -> None:
     assert program.recorder.seen == 0
 
 
+def test_a_model_that_is_traced_does_not_run(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.torch.tracing = object()
+    for _ in range(5):
+        program.model()
+    assert (program.recorder.seen, program.torch.log) == (0, [])
+
+
 def test_a_trace_is_packed_under_the_name_of_its_rank_with_its_captures(tmp_path: Path) -> None:
     staging = tmp_path / "staging"
     for process, rank in ((7, 0), (8, 1)):

@@ -65,11 +65,11 @@ class Steps:
             self.recorder.boundary(OPTIMIZER, "optimizer step")
 
     def _watch_modules(self) -> None:
-        kind, compiling = self.torch.nn.Module, self.torch.compiler.is_compiling
-        steps, inside, call = self, self.inside, kind.__call__
+        kind, tracing = self.torch.nn.Module, self._is_tracing
+        steps, inside, call, compiling = self, self.inside, kind.__call__, self.torch.compiler.is_compiling
 
         def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # the profiler knows the module by this name of the argument
-            if compiling() or getattr(inside, "module", False):
+            if compiling() or getattr(inside, "module", False) or tracing():
                 return call(self, *args, **kwargs)
             steps.recorder.activity()
             inside.module = True
@@ -81,6 +81,11 @@ class Steps:
             return result
 
         kind.__call__ = __call__
+
+    def _is_tracing(self) -> bool:
+        """Whether what runs is not for its result: TorchScript, export or a counter look at each op, and would see annotations too."""
+        core = self.torch._C
+        return core._get_tracing_state() is not None or core._len_torch_dispatch_stack() > 0
 
     def _module_called(self, module: Any) -> None:
         """Of several modules, the one with most parameters is what steps are calls of: others are transforms, losses, parts."""
