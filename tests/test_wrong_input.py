@@ -34,20 +34,24 @@ COMMAND_LINES = {
     "hlo": "hlo program.hlo",
     "whatif": "whatif program.hlo no-idle",
     "fusion-report": "fusion-report program.hlo",
+    "validate": "validate ops.csv",
     "compare": "compare ops.csv ops.csv",
+    "check": "check ops.csv --chip h100 --require 'flops >= 1'",
     "jax-compare": "jax-compare",
     "torch-compare": "torch-compare",
     "chips": "chips",
     "measure": "measure --quick",
+    "demo": "demo --no-open",
     "cache": "cache",
+    "mcp": "mcp",
     "serve": "serve missing-folder",
     "completion": "completion bash",
     **{f"plot {name}": f"plot {name} {figure.example} -o figure.svg" for name, figure in FIGURES.items()},
 }
 # Valid ones run programs, measure or wait for a browser: only what is refused at once is tried.
-ACTING = ("capture", "serve", "jax-compare", "torch-compare", "measure")
+ACTING = ("capture", "serve", "jax-compare", "torch-compare", "measure", "demo", "mcp", "validate")
 FREE = ("--anonymize-key",)  # any word, an empty one too
-SIDE_EFFECTS = ("--help", "--clear", "--open", "--cache", "--output", "--json", "--csv", "--parquet", "--counters", "--lint")
+SIDE_EFFECTS = ("--help", "--clear", "--open", "--cache", "--output", "--json", "--csv", "--parquet", "--counters", "--lint", "--budget")
 SLOW = ("plot", "cross")  # a figure or a search takes a while: fewer values are tried
 
 
@@ -115,6 +119,9 @@ FREE = (
     "--cluster",
     "--counters",
     "--lint",
+    "--budget",
+    "--baseline",
+    "--folder",
 )
 ONCE: set[tuple[str, str]] = set()
 
