@@ -153,3 +153,7 @@ def test_a_table_of_some_ops_of_a_report_is_folded_anew() -> None:
     report = _layers(4)
     part = replace(report, ops=tuple(op for op in report.ops if op.id != 1))
     assert [(label(op), op.time_s) for op in table_rows(part).rows] == [("layer*/mlp  dot 8×4×2 bf16  ×3", 11.0), ("copy", 9.0)]
+
+
+def test_no_ops_make_no_rows() -> None:
+    assert fold(()) == ()
