@@ -142,6 +142,11 @@ def _layers(count: int) -> Report:
     return rl.analyze(Recording(workload=Workload((*ops, _op("copy", "", time_s=9.0))), format="table"), toy())
 
 
+def test_nothing_folds_to_nothing() -> None:
+    assert fold(()) == ()
+    assert table_rows(_layers(2), ()).rows == ()
+
+
 def test_a_table_takes_the_folds_of_its_report(monkeypatch: pytest.MonkeyPatch) -> None:
     report = _layers(4)
     expected = tuple(one.op for one in fold(report.ops))

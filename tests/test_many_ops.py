@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from roofline.analysis import assemble, op_rows, placed_ops
 from roofline.analysis.many_ops import place_many
 from roofline.analysis.placed_ops import PlacedOps
+from roofline.cli import main
 from roofline.cost import Cost
 from roofline.errors import MachineError
 from roofline.lazy_rows import LazyRows
@@ -145,4 +146,20 @@ def test_ops_whose_numbers_no_array_holds_are_placed_one_by_one() -> None:
     with everything_in_columns():
         placed = PlacedOps(ops, CHIP, IDEAL)
     assert placed.floor_s == [hold(op.cost, CHIP).floor_s for op in ops]
-    assert place_many(placed) == [2, 3]
+    found = place_many(ops, CHIP)
+    assert found is not None
+    assert found.alone == [2, 3]
+
+
+@pytest.mark.parametrize(
+    "words", ["--anonymize --anonymize-key k", "--by scope", "--unfold", "--name nothing", "--chart", "--json -", "--csv -"]
+)
+def test_every_view_of_ops_in_columns_is_the_same(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "ops.csv"
+    path.write_text("name,scope,time,flops,bytes\n" + "".join(f"dot.{n},layer{n}/mlp,{n + 3} us,1e{n + 6},4e6\n" for n in range(6)))
+    command = ["analyze", str(path), "--chip", "h200", *words.split()]
+    assert main(command) == 0
+    expected = capsys.readouterr()
+    with everything_in_columns():
+        assert main(command) == 0
+    assert capsys.readouterr() == expected

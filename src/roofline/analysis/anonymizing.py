@@ -56,7 +56,7 @@ _SHORTEST = 3  # letters of a piece of a name that is looked for in messages
 def anonymized(report: Report, key: str = "") -> Report:
     """The report with stand-ins for names; a note in it says so, and what remains."""
     names = _Names(key)
-    data = msgspec.to_builtins(report)
+    data = msgspec.to_builtins(report, enc_hook=tuple)  # rows in columns become rows
     _walk(data, names)
     data["input"]["notes"] = [*data["input"]["notes"], NOTE]
     return msgspec.convert(data, Report)
