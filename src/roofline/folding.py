@@ -90,7 +90,7 @@ def _together(keys: Iterable[Hashable], count: int) -> Iterable[list[int]]:
     found: dict[Hashable, list[int]] = {}
     for place, key in enumerate(keys):
         found.setdefault(key, []).append(place)
-    return found.values() or ([[*range(count)]] if count else [])
+    return found.values() or [[*range(count)]] * bool(count)
 
 
 def _folded_rows(report: Report) -> Sequence[OpInfo]:

@@ -1,55 +1,71 @@
 """Very many ops placed from arrays, with the same columns as one by one."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from ..columns import Bools, Columns, Floats, place_columns
 from ..lazy_rows import column
+from ..machine import Machine
 from ..op_columns import OpColumns
 from ..resource import Resource
 from ..workload import Op
 
-if TYPE_CHECKING:
-    from .placed_ops import PlacedOps
-
 _EXACT = 2**53  # whole numbers below it are the same as floats
 _INFINITE = float("inf")
-_BITS = 62
+_BITS = 62  # resources that an integer has a bit for
 
 
-def place_many(found: "PlacedOps") -> list[int]:
-    """Fill in the columns of these ops, but for those that arrays do not hold exactly: gives their ids."""
-    ops, machine = found.ops, found.machine
+class Many(Struct, frozen=True, kw_only=True):
+    """Where many ops stand, by their ids: columns as of `PlacedOps`.
+
+    ``idle`` are those that use nothing rated, ``alone`` those that arrays do not hold exactly, which are to be placed one by one.
+    """
+
+    floor_s: list[float]
+    unit: list[str | None]
+    bound: list[str | None]
+    compute: list[Resource | None]
+    roofs: list[tuple[str, ...]]
+    times: dict[str, list[float]]
+    unrated: dict[int, tuple[Resource, ...]]
+    idle: list[int]
+    alone: list[int]
+
+
+def place_many(ops: Sequence[Op], machine: Machine) -> Many | None:
+    """Many ops on a machine, whose rates are corrected already; ``None`` where nothing can be placed from arrays."""
     resources, amounts, alone = _amounts(ops)
-    rated = [place for place, resource in enumerate(resources) if machine.resolve(resource)]
+    ceilings = {row: ceiling for row, resource in enumerate(resources) if (ceiling := machine.resolve(resource))}
+    rated = list(ceilings)
     if not rated or len(resources) > _BITS:
-        return list(range(len(ops)))
+        return None
     times = column(ops, "time_s")
     timed = np.array([time_s is not None for time_s in times])
     time_s = np.array([time_s or 0.0 for time_s in times])
     launches = np.array(column(ops, "launches"), dtype=np.float64)
     placed = place_columns(Columns(resources, amounts, np.zeros_like(amounts, dtype=np.bool_), time_s, timed, launches), machine)
     used = amounts > 0
-    alone |= (used[rated].any(axis=0)) & (placed.floor_s == 0)  # too little for a float
-    found.floor_s = placed.floor_s.tolist()
-    found.times = {unit: seconds.tolist() for unit, seconds in zip(placed.units, placed.times, strict=True)}
+    alone |= used[rated].any(axis=0) & (placed.floor_s == 0)  # too little for a float
     units = [*placed.units, None]
-    found.unit = [units[unit] for unit in placed.longest.tolist()]
-    found.bound = placed.bound
-    found.compute = _heaviest(resources, amounts, [place for place in rated if resources[place].is_compute], placed.machine.rate)
-    names = {place: ceiling.resource.name for place in rated if (ceiling := machine.resolve(resources[place]))}
-    patterns = np.left_shift(1, np.array(rated))[:, None]
-    bits = (used[rated] * patterns).sum(axis=0)
-    roofs = {key: tuple(sorted({names[place] for place in rated if key >> place & 1})) for key in np.unique(bits).tolist()}
-    found.roofs = [roofs[key] for key in bits.tolist()]
-    for place in sorted({*range(len(resources))} - {*rated}):
-        for id in np.flatnonzero(used[place] & ~alone).tolist():
-            found.unrated[id] = (*found.unrated.get(id, ()), resources[place])
-    nothing = np.flatnonzero((bits == 0) & ~alone).tolist()
-    found.blank = {id for id in nothing if id in found.unrated or not found.priced[id]}
-    return np.flatnonzero(alone).tolist()
+    bits = (used[rated] * np.left_shift(1, np.array(rated))[:, None]).sum(axis=0)
+    roofs = {key: tuple(sorted({ceilings[row].resource.name for row in rated if key >> row & 1})) for key in np.unique(bits).tolist()}
+    unrated: dict[int, tuple[Resource, ...]] = {}
+    for row in sorted({*range(len(resources))} - {*rated}):
+        for id in np.flatnonzero(used[row] & ~alone).tolist():
+            unrated[id] = (*unrated.get(id, ()), resources[row])
+    return Many(
+        floor_s=placed.floor_s.tolist(),
+        unit=[units[unit] for unit in placed.longest.tolist()],
+        bound=placed.bound,
+        compute=_heaviest(resources, amounts, [row for row in rated if resources[row].is_compute], machine.rate),
+        roofs=[roofs[key] for key in bits.tolist()],
+        times={unit: seconds.tolist() for unit, seconds in zip(placed.units, placed.times, strict=True)},
+        unrated=unrated,
+        idle=np.flatnonzero((bits == 0) & ~alone).tolist(),
+        alone=np.flatnonzero(alone).tolist(),
+    )
 
 
 def _heaviest(resources: Sequence[Resource], amounts: Floats, rows: list[int], rate: Callable[[Resource], float]) -> list[Resource | None]:

@@ -38,12 +38,7 @@ class PlacedOps:
         self.priced: list[bool] = column(ops, "priced")
         self.time_s: list[float | None] = column(ops, "time_s")
         self._alone: dict[int, Placement] = {}
-        alone: Iterable[int] = range(count)
-        if count > MANY:
-            from .many_ops import place_many  # numpy, which only very many ops need
-
-            alone = place_many(self)
-        moved = {id: op for id in alone if (op := self._place(id))}
+        moved = {id: op for id in (self._place_many() if count > MANY else range(count)) if (op := self._place(id))}
         for id in self._too_fast_for_memory():
             if id not in self._alone and (op := self._place(id)):
                 moved[id] = op
@@ -78,6 +73,18 @@ class PlacedOps:
         """The ops that main memory cannot have served."""
         origins = column(self.ops, "bytes_provenance")
         return [id for id in self.faster_than(TOLERANCE) if origins[id] in COUNTED] if {*COUNTED} & {*origins} else []
+
+    def _place_many(self) -> Iterable[int]:
+        """Place from arrays what these hold exactly; gives the other ops."""
+        from .many_ops import place_many  # numpy, which only very many ops need
+
+        found = place_many(self.ops, self.machine)
+        if found is None:
+            return range(len(self.ops))
+        self.floor_s, self.unit, self.bound, self.compute, self.roofs = found.floor_s, found.unit, found.bound, found.compute, found.roofs
+        self.times, self.unrated = found.times, found.unrated
+        self.blank = {id for id in found.idle if id in found.unrated or not self.priced[id]}
+        return found.alone
 
     def _place(self, id: int) -> Op | None:
         """Place an op by itself; gives it with its bytes on the cache that served them, if one did."""
