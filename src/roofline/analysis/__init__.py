@@ -48,11 +48,12 @@ from .cache_hits import served
 from .counters import with_counters
 from .expectation import expectation
 from .finding_kinds import ASKED
-from .findings import clock_of, diagnose
+from .findings import diagnose
 from .memory import held_against, out_of_memory
 from .needed_work import needed
 from .op_rows import rows_of
 from .placed_ops import PlacedOps
+from .program_clock import clock_of
 from .program_points import points
 from .savings import with_wall_clock
 from .shared_work import with_shared_work

@@ -5,7 +5,6 @@ Doubts come first and promise nothing; then by the seconds that can really be wo
 kernels reach, not to the roof. Like ops are merged before anything is left out.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
@@ -17,7 +16,7 @@ from msgspec.structs import replace
 from ..lazy_rows import column, take
 from ..machine import LATENCY, Machine
 from ..placement import IDEAL, Corrections, hold
-from ..report import Finding, Point
+from ..report import Finding
 from ..resource import PCIE, named
 from ..units import percent, rounded, show
 from ..workload import Avoidable, KernelUse, Op, Recording
@@ -25,15 +24,14 @@ from .chains import unfused_chains
 from .excess_causes import causes
 from .expectation import is_calibrated, slower_than_expected
 from .finding_kinds import KINDS, ONE_PROGRAM, Kind
+from .finding_words import LISTED, at_place, count_and_longest, op_name, source_line, subject
 from .idle_time import Waiting, waiting
 from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
+from .program_clock import NOTABLE, Clock, Saving
 from .standing import Standing, Standings, share_in_steps
 from .torch_finding_kinds import TORCH_GROUPS, kinds_for
 
 Kinds = Mapping[str, Kind]
-NOTABLE = 0.01  # of the time: below that nothing is worth a line
-LISTED = 3
-LONGEST_NAME = 60  # characters of a kernel's name: templates of C++ have thousands
 # What good kernels reach of each roof: the distance to that can be won, the rest is inherent.
 REACHABLE = {"hbm": 0.9, "matrix": 0.8, "vector": 0.7}
 OF_CATEGORIES = {"attention": 0.55, "sort": 0.08}  # fused attention waits for its softmax, a sort passes over its keys many times
@@ -50,61 +48,6 @@ WORDS = {
     "latency": ("takes longer to launch than to run", "take longer to launch than to run"),
     "host-copies": ("moves data between host and device", "move data between host and device"),
 }
-_NUMBER = re.compile(r"\d+")
-_GRAPH = re.compile(r"## Call CompiledFxGraph (\w+) ##")
-
-
-class Clock(Struct, frozen=True, kw_only=True):
-    """The time that findings speak of.
-
-    ``whole_s`` is the run in device-seconds, or the minimum time of a program that did not run; ``each_s`` is one step on one device, or
-    the run on one, and there are ``parts`` of them. ``shares`` has how much of each op's time lies in steps, by its id: findings speak of
-    that.
-    """
-
-    whole_s: float
-    each_s: float
-    parts: float = 1
-    per: str = ""
-    measured: bool = True
-    shares: Mapping[int, float] = {}
-
-    @property
-    def notable_s(self) -> float:
-        """The seconds from which something is worth a line."""
-        return NOTABLE * self.each_s * self.parts
-
-    def share(self, id: int) -> float:
-        """The share of an op's time that findings speak of."""
-        return self.shares.get(id, 1.0)
-
-    def spent(self, standings: Standings, ids: Iterable[int]) -> float:
-        """The seconds of some ops that findings speak of."""
-        return sum([standings.spent_s[id] * self.share(id) for id in ids])
-
-    def of(self, seconds: float) -> str:
-        """Some of the whole, in words: per step, on one device."""
-        return f"{show(rounded(seconds / self.parts, 3), 's')} of {show(rounded(self.each_s, 3), 's')}{self.per}"
-
-    def after(self, seconds: float) -> str:
-        """What would be left without these seconds."""
-        return f"{show(rounded(max(self.each_s - seconds / self.parts, 0.0), 3), 's')}{self.per}"
-
-
-def clock_of(points: Sequence[Point]) -> Clock:
-    """The clock of a program: its average step where it has steps, else its run."""
-    whole = [point for point in points if point.infeed_outfeed]
-    total = next(point for point in whole if point.scope == "total")
-    if not total.time_s:
-        least = total.floors_s or total.floor_s or 0.0
-        return Clock(whole_s=least, each_s=least, measured=False)
-    seconds = total.device_seconds or total.time_s
-    steps = [point for point in whole if point.scope == "step"]
-    average = next((point for point in whole if point.scope == "average"), None)
-    if average is None or not average.time_s or not steps:
-        return Clock(whole_s=seconds, each_s=total.time_s, parts=seconds / total.time_s)
-    parts = sum((point.device_seconds or 0.0) / point.time_s for point in steps if point.time_s)
-    return Clock(whole_s=seconds, each_s=average.time_s, parts=parts, per=" per step")
 
 
 class Case(Struct):
@@ -117,19 +60,6 @@ class Case(Struct):
     @property
     def savings(self) -> list[tuple[int, float]]:
         return [(one.id, saving) for one, saving, _ in self.ops]
-
-
-class Saving(Struct, frozen=True):
-    """What a change saves: in all of the run, and in its steps."""
-
-    whole_s: float
-    steps_s: float
-
-    @classmethod
-    def of(cls, savings: Sequence[tuple[int, float]], clock: Clock, more_s: float = 0.0) -> Self:
-        """What some ops save, by their ids, and ``more_s`` in steps."""
-        whole = sum([saving for _, saving in savings]) + more_s
-        return cls(whole, sum([saving * clock.share(id) for id, saving in savings]) + more_s if clock.shares else whole)
 
 
 def diagnose(standings: Standings, recording: Recording, machine: Machine, clock: Clock, corrections: Corrections = IDEAL) -> list[Finding]:
@@ -197,7 +127,7 @@ def _told(case: Case, standings: Standings, clock: Clock, kinds: Kinds) -> Findi
     factor = f", {reason.factor:.3g} times the needed work" if reason and reason.factor else ""
     saving = Saving.of(case.savings, clock)
     spent = clock.of(clock.spent(standings, ids))
-    seen = f"{_at(standings, ids) or 'Here '}the program {why}{factor}: {spent} in {_count(standings, ids)}."
+    seen = f"{at_place(standings, ids) or 'Here '}the program {why}{factor}: {spent} in {count_and_longest(standings, ids)}."
     message = f"{seen} {kind.change}: {clock.after(saving.steps_s)} left."
     return _finding(case.kind, kind, message, ids, saving, clock)
 
@@ -213,72 +143,6 @@ def _finding(name: str, kind: Kind, message: str, ids: Iterable[int], saving: Sa
         levers=kind.levers,
         after_s=max(clock.whole_s - saving.whole_s, 0.0),
     )
-
-
-def _count(standings: Standings, ids: Sequence[int]) -> str:
-    """How many ops, and the longest of them by its label."""
-    longest = _name(standings.ops[max(ids, key=standings.spent_s.__getitem__)])
-    return longest if len(ids) == 1 else f"{len(ids)} ops, the longest {longest}"
-
-
-def _name(op: Op) -> str:
-    label, name = op.label.partition("  ")[2] or op.label, op.name
-    name = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
-    return f"{label} ({name})" if label and label != op.name else name
-
-
-def _subject(standings: Standings, ids: Sequence[int]) -> str:
-    """The ops as the subject of a sentence."""
-    return f"{_count(standings, ids)}," if len(ids) > 1 else _count(standings, ids)
-
-
-def _at(standings: Standings, ids: Sequence[int]) -> str:
-    """Where ops were written, as the beginning of a sentence; nothing where nobody knows."""
-    where = _where(standings, ids)
-    locations = standings.words("location")
-    return f"{'At' if any(locations[id] for id in ids) else 'In'} {where} " if where else ""
-
-
-def _where(standings: Standings, ids: Sequence[int]) -> str:
-    """Where ops were written: scopes with their numbers starred, source lines, else programs. Nowhere, if most of the time has no place."""
-    scope, location, module = (standings.words(name) for name in ("scope", "location", "module"))
-    placed = [id for id in ids if scope[id] or location[id]]
-    if placed and len(placed) < len(ids):
-        known_s, whole_s = (sum([standings.spent_s[id] for id in some]) for some in (placed, ids))
-        if 2 * known_s < whole_s:
-            return ""
-    shown = ", ".join(_first_few((scope[id] for id in placed), lambda word: _NUMBER.sub("*", word), LISTED))
-    lines = _first_few((location[id] for id in placed), _line, LISTED + 1)
-    at = ", ".join(lines[:LISTED]) + (" …" if len(lines) > LISTED else "")
-    if shown and at:
-        return f"{shown} ({at})"
-    return shown or at or ", ".join(_first_few((module[id] for id in ids), _program, LISTED))
-
-
-def _first_few(words: Iterable[str], said: Callable[[str], str], most: int) -> list[str]:
-    """The first different words, as they are said."""
-    seen, found = {""}, dict[str, None]()
-    for word in words:
-        if word not in seen:
-            seen.add(word)
-            found[said(word)] = None
-            if len(found) == most:
-                break
-    return list(found)
-
-
-def _program(module: str) -> str:
-    """A program's name as a person says it.
-
-    >>> _program("jit_step"), _program("## Call CompiledFxGraph fkak4ckkddaq2mwlccalurr53dukn3t67gdo6ryncfiwbkthxfjv ##")
-    ('step', 'compiled graph fkak4c')
-    """
-    found = _GRAPH.fullmatch(module)
-    return f"compiled graph {found[1][:6]}" if found else module.removeprefix("jit_")
-
-
-def _line(location: str) -> str:
-    return location.replace("\\", "/").rpartition("/")[2]
 
 
 def programs_per_step(ops: Sequence[Op], steps: int) -> float:
@@ -305,7 +169,7 @@ def _idle(idle: Iterable[Waiting], clock: Clock, kinds: Kinds) -> list[Finding]:
         name = f"idle-{kind_name}" if f"idle-{kind_name}" in kinds else "idle"
         kind = kinds[name]
         said = kind.phrase.format(activity=longest.activity or "code that the profile does not show")
-        at = f" ({_line(longest.location)})" if longest.location else ""
+        at = f" ({source_line(longest.location)})" if longest.location else ""
         profiler_s = sum(one.each_s * one.recording for one in mine)
         told = f"The device is idle {clock.of(each * clock.parts)}: {said}{at}. {_recording(mine, profiler_s, clock)}"
         won, whole = each - profiler_s, sum(one.whole_s * (1 - one.recording) for one in mine)
@@ -402,9 +266,9 @@ def _excess(
         ops = [one for one, _ in held]
         ids = [one.id for one in ops]
         kind = kinds["excess"]
-        worst = f"{_name(ops[0].op)}{f' and {len(ops) - 1} more' if len(ops) > 1 else ''}"
+        worst = f"{op_name(ops[0].op)}{f' and {len(ops) - 1} more' if len(ops) > 1 else ''}"
         times = f"{ops[0].spent_s / (ops[0].spent_s - held[0][1]):.2g} times"
-        told = f"{_at(standings, ids)}{worst} {'take' if len(ops) > 1 else 'takes'} {times}"
+        told = f"{at_place(standings, ids)}{worst} {'take' if len(ops) > 1 else 'takes'} {times}"
         left = clock.after(saving.steps_s)
         seen = why(ops)
         spent = clock.of(clock.spent(standings, ids))
@@ -451,8 +315,8 @@ def _merged(
         if spent < clock.notable_s:
             return None
         ids.sort(key=standings.spent_s.__getitem__, reverse=True)
-        at = _at(standings, ids[:LISTED])
-        message = f"{at}{_subject(standings, ids)} {_are(ids, kind_name)}: at least {clock.of(spent)}."
+        at = at_place(standings, ids[:LISTED])
+        message = f"{at}{subject(standings, ids)} {_are(ids, kind_name)}: at least {clock.of(spent)}."
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(ids), levers=kind.levers)
     gap_s = between.seconds if between is not None else 0.0
     if spent + gap_s - floor < clock.notable_s:
@@ -464,7 +328,7 @@ def _merged(
     efficiency = percent(floor / spent) if spent else ""
     reach = "" if kind_name in ("host-copies", "latency") else f" at {efficiency} of the roofline"
     gaps = ", with the gaps between kernels" if gap_s else ""
-    told = f"{_at(standings, worst)}{_subject(standings, worst)} {_are(worst, kind_name)}{reach}: {clock.of(spent + gap_s)}{gaps}."
+    told = f"{at_place(standings, worst)}{subject(standings, worst)} {_are(worst, kind_name)}{reach}: {clock.of(spent + gap_s)}{gaps}."
     if saving.steps_s < clock.notable_s:
         message = f"{told} That is as good as such ops get; only less work helps."
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(worst), levers=())

@@ -16,7 +16,7 @@ from ..workload import Recording
 from .changes import change
 from .changes.state import State
 from .finding_kinds import ASKED
-from .findings import clock_of
+from .program_clock import clock_of
 from .standing import share_in_steps
 
 

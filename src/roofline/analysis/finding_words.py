@@ -1,0 +1,78 @@
+"""Ops in the words of findings: how many, the longest by its label, and where they were written."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from ..workload import Op
+from .standing import Standings
+
+LISTED = 3  # places that are named
+LONGEST_NAME = 60  # characters of a kernel's name: templates of C++ have thousands
+_NUMBER = re.compile(r"\d+")
+_GRAPH = re.compile(r"## Call CompiledFxGraph (\w+) ##")
+
+
+def count_and_longest(standings: Standings, ids: Sequence[int]) -> str:
+    """How many ops, and the longest of them by its label."""
+    longest = op_name(standings.ops[max(ids, key=standings.spent_s.__getitem__)])
+    return longest if len(ids) == 1 else f"{len(ids)} ops, the longest {longest}"
+
+
+def op_name(op: Op) -> str:
+    label, name = op.label.partition("  ")[2] or op.label, op.name
+    name = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
+    return f"{label} ({name})" if label and label != op.name else name
+
+
+def subject(standings: Standings, ids: Sequence[int]) -> str:
+    """The ops as the subject of a sentence."""
+    return f"{count_and_longest(standings, ids)}," if len(ids) > 1 else count_and_longest(standings, ids)
+
+
+def at_place(standings: Standings, ids: Sequence[int]) -> str:
+    """Where ops were written, as the beginning of a sentence; nothing where nobody knows."""
+    where = places(standings, ids)
+    locations = standings.words("location")
+    return f"{'At' if any(locations[id] for id in ids) else 'In'} {where} " if where else ""
+
+
+def places(standings: Standings, ids: Sequence[int]) -> str:
+    """Where ops were written: scopes with their numbers starred, source lines, else programs. Nowhere, if most of the time has no place."""
+    scope, location, module = (standings.words(name) for name in ("scope", "location", "module"))
+    placed = [id for id in ids if scope[id] or location[id]]
+    if placed and len(placed) < len(ids):
+        known_s, whole_s = (sum([standings.spent_s[id] for id in some]) for some in (placed, ids))
+        if 2 * known_s < whole_s:
+            return ""
+    shown = ", ".join(_first_few((scope[id] for id in placed), lambda word: _NUMBER.sub("*", word), LISTED))
+    lines = _first_few((location[id] for id in placed), source_line, LISTED + 1)
+    at = ", ".join(lines[:LISTED]) + (" …" if len(lines) > LISTED else "")
+    if shown and at:
+        return f"{shown} ({at})"
+    return shown or at or ", ".join(_first_few((module[id] for id in ids), _program, LISTED))
+
+
+def _first_few(words: Iterable[str], said: Callable[[str], str], most: int) -> list[str]:
+    """The first different words, as they are said."""
+    seen, found = {""}, dict[str, None]()
+    for word in words:
+        if word not in seen:
+            seen.add(word)
+            found[said(word)] = None
+            if len(found) == most:
+                break
+    return list(found)
+
+
+def _program(module: str) -> str:
+    """A program's name as a person says it.
+
+    >>> _program("jit_step"), _program("## Call CompiledFxGraph fkak4ckkddaq2mwlccalurr53dukn3t67gdo6ryncfiwbkthxfjv ##")
+    ('step', 'compiled graph fkak4c')
+    """
+    found = _GRAPH.fullmatch(module)
+    return f"compiled graph {found[1][:6]}" if found else module.removeprefix("jit_")
+
+
+def source_line(location: str) -> str:
+    return location.replace("\\", "/").rpartition("/")[2]

@@ -1,0 +1,78 @@
+"""The clock of a program: the seconds that findings speak of, per step where there are steps, and what a change saves of them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Self
+
+from msgspec import Struct
+
+from ..report import Point
+from ..units import rounded, show
+from .standing import Standings
+
+NOTABLE = 0.01  # of the time: below that nothing is worth a line
+
+
+class Clock(Struct, frozen=True, kw_only=True):
+    """The time that findings speak of.
+
+    ``whole_s`` is the run in device-seconds, or the minimum time of a program that did not run; ``each_s`` is one step on one device, or
+    the run on one, and there are ``parts`` of them. ``shares`` has how much of each op's time lies in steps, by its id: findings speak of
+    that.
+    """
+
+    whole_s: float
+    each_s: float
+    parts: float = 1
+    per: str = ""
+    measured: bool = True
+    shares: Mapping[int, float] = {}
+
+    @property
+    def notable_s(self) -> float:
+        """The seconds from which something is worth a line."""
+        return NOTABLE * self.each_s * self.parts
+
+    def share(self, id: int) -> float:
+        """The share of an op's time that findings speak of."""
+        return self.shares.get(id, 1.0)
+
+    def spent(self, standings: Standings, ids: Iterable[int]) -> float:
+        """The seconds of some ops that findings speak of."""
+        return sum([standings.spent_s[id] * self.share(id) for id in ids])
+
+    def of(self, seconds: float) -> str:
+        """Some of the whole, in words: per step, on one device."""
+        return f"{show(rounded(seconds / self.parts, 3), 's')} of {show(rounded(self.each_s, 3), 's')}{self.per}"
+
+    def after(self, seconds: float) -> str:
+        """What would be left without these seconds."""
+        return f"{show(rounded(max(self.each_s - seconds / self.parts, 0.0), 3), 's')}{self.per}"
+
+
+def clock_of(points: Sequence[Point]) -> Clock:
+    """The clock of a program: its average step where it has steps, else its run."""
+    whole = [point for point in points if point.infeed_outfeed]
+    total = next(point for point in whole if point.scope == "total")
+    if not total.time_s:
+        least = total.floors_s or total.floor_s or 0.0
+        return Clock(whole_s=least, each_s=least, measured=False)
+    seconds = total.device_seconds or total.time_s
+    steps = [point for point in whole if point.scope == "step"]
+    average = next((point for point in whole if point.scope == "average"), None)
+    if average is None or not average.time_s or not steps:
+        return Clock(whole_s=seconds, each_s=total.time_s, parts=seconds / total.time_s)
+    parts = sum((point.device_seconds or 0.0) / point.time_s for point in steps if point.time_s)
+    return Clock(whole_s=seconds, each_s=average.time_s, parts=parts, per=" per step")
+
+
+class Saving(Struct, frozen=True):
+    """What a change saves: in all of the run, and in its steps."""
+
+    whole_s: float
+    steps_s: float
+
+    @classmethod
+    def of(cls, savings: Sequence[tuple[int, float]], clock: Clock, more_s: float = 0.0) -> Self:
+        """What some ops save, by their ids, and ``more_s`` in steps."""
+        whole = sum([saving for _, saving in savings]) + more_s
+        return cls(whole, sum([saving * clock.share(id) for id, saving in savings]) + more_s if clock.shares else whole)
