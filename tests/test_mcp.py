@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from own_thread import in_own_thread
 from roofline.cli import main
 from roofline.errors import MissingExtra, RooflineError, UsageError
 from roofline.integrations.agent_tools import MOST, AgentTools
@@ -217,7 +218,7 @@ def test_the_sdks_client_lists_and_calls_every_tool(folder: Path) -> None:
             schema = await client.read_resource(SCHEMA)
             assert json.loads(schema.contents[0].text)["title"] == "roofline.report/1"
 
-    anyio.run(talk)
+    in_own_thread(lambda: anyio.run(talk))
 
 
 def test_the_server_speaks_over_standard_input_and_output(folder: Path) -> None:
@@ -236,7 +237,7 @@ def test_the_server_speaks_over_standard_input_and_output(folder: Path) -> None:
             answer = await client.call_tool("analyze", CALLS["analyze"])
             assert json.loads(answer.content[0].text)["total"] == 30
 
-    anyio.run(talk)
+    in_own_thread(lambda: anyio.run(talk))
 
 
 def test_errors_are_the_packages_own(tools: AgentTools) -> None:

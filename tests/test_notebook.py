@@ -6,9 +6,11 @@ import re
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from own_thread import in_own_thread
 from roofline.analysis import analyze
 from roofline.cost import Cost
 from roofline.integrations import notebook
@@ -122,16 +124,21 @@ def test_the_page_works_inside_its_frame(tmp_path: Path) -> None:
     if chromium is None:
         pytest.skip("no chromium")
     (tmp_path / "cell.html").write_text(f"<!doctype html><meta charset=utf-8><body>{notebook.to_html(fusion(), {})}", "utf-8")
+    assert in_own_thread(lambda: _faults(playwright, chromium, (tmp_path / "cell.html").as_uri())) == []
+
+
+def _faults(playwright: Any, chromium: str, address: str) -> list[str]:
+    """What a browser complains about while the page is opened and a choice is made in it."""
     faults: list[str] = []
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=chromium)
         page = browser.new_page()
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-        page.goto((tmp_path / "cell.html").as_uri())
+        page.goto(address)
         frame = page.frame_locator("iframe")
         frame.get_by_text("loop_multiply_fusion").first.wait_for()
         frame.get_by_text("Program", exact=True).first.click()  # a choice that a page of its own would note in its address
         page.wait_for_timeout(400)
         browser.close()
-    assert faults == []
+    return faults
