@@ -48,8 +48,8 @@ COMMAND_LINES = {
     "completion": "completion bash",
     **{f"plot {name}": f"plot {name} {figure.example} -o figure.svg" for name, figure in FIGURES.items()},
 }
-# Valid ones run programs, measure or wait for a browser: only what is refused at once is tried.
-ACTING = ("capture", "serve", "jax-compare", "torch-compare", "measure", "demo", "mcp", "validate")
+# Valid ones run programs, measure, wait for a browser or need a measured machine: only what is refused at once is tried.
+ACTING = ("capture", "serve", "jax-compare", "torch-compare", "measure", "demo", "mcp", "validate", "plot sweep")
 FREE = ("--anonymize-key",)  # any word, an empty one too
 SIDE_EFFECTS = ("--help", "--clear", "--open", "--cache", "--output", "--json", "--csv", "--parquet", "--counters", "--lint", "--budget")
 SLOW = ("plot", "cross")  # a figure or a search takes a while: fewer values are tried
