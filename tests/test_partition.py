@@ -297,3 +297,16 @@ def test_parts_that_do_not_divide_are_the_largest_ones() -> None:
 def test_a_sharding_that_cannot_be_followed_is_left_out(given: str) -> None:
     text = MLP.replace("{devices=[2,1,4]<=[8] last_tile_dim_replicate}", given)
     assert ready(text)[0]["matrix/bf16"] in [2 * 2 * rows * 512 * 512 for rows in (128, 256)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{devices=[999999999999999989,1]<=[999999999999999989]}",
+        "{devices=[2,1]<=[999999999999999989,2]T(1,0)}",
+        "{mesh['x'=999999999999999989], [{'x'}, {}]}",
+        "{mesh['x'=0], [{'x'}, {}]}",
+    ],
+)
+def test_a_mesh_larger_than_any_is_no_sharding_and_takes_no_time(text: str) -> None:
+    assert parse_sharding(text, 2, {}) is None

@@ -25,6 +25,7 @@ _TILES = re.compile(r"devices=\[([\d,\s]*)\](?:<=\[([\d,\s]*)\](?:T\(([\d,\s]*)\
 _LAST_TILES = re.compile(r"last_tile_dims=\{([^{}]*)\}")
 _MESH = re.compile(r"(\w+)\s*=\s*#?(?:sdy\.)?mesh<\[([^\]]*)\]")
 _INLINE_MESH = re.compile(r"mesh(?:<\[|\[)([^\]]*)\]")
+MOST_DEVICES = 2**24  # of a mesh: a larger number is damage
 _MESH_AXIS = re.compile(r"""["']([^"']*)["']\s*=\s*(\d+)""")
 _MESH_NAME = re.compile(r"@\"?([\w.\-]+)")
 _DIMENSION = re.compile(r"\{([^{}]*)\}")
@@ -115,6 +116,8 @@ def _tiled(text: str, match: re.Match[str], rank: int) -> Sharding | None:
     tiles = _numbers(match[1])
     if match[2] is not None:
         reshape, order = _numbers(match[2]), _numbers(match[3] or "")
+        if max((*tiles, *reshape), default=0) > MOST_DEVICES:
+            return None
         strides = [prod(reshape[place + 1 :]) for place in range(len(reshape))]
         digits = [axis for place in order or range(len(reshape)) for axis in _primes(strides[place], reshape[place])]
     else:
@@ -154,6 +157,8 @@ def _primes(stride: int, size: int) -> list[Axis]:
     found: list[Axis] = []
     factor = 2
     while size > 1:
+        if factor * factor > size:
+            factor = size  # what is left is prime
         while size % factor == 0:
             size //= factor
             found.append((stride * size, factor))
@@ -182,6 +187,8 @@ def _along_mesh(text: str, meshes: Mapping[str, Mesh]) -> Sharding | None:
             if name not in sizes:
                 return None
             size = int(part) if part else sizes[name]
+            if not 0 < int(before or 1) * size <= MOST_DEVICES:
+                return None
             axes += _primes(strides[name] * (sizes[name] // (int(before or 1) * size)), size)
         found.append(tuple(axes))
     return tuple(found)
