@@ -5,7 +5,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-page test-lowest format requirements schema clean
+.PHONY: demo test test-all test-page test-lowest format requirements schema clean
 
 SOURCES := pyproject.toml setup.py $(wildcard src/roofline/*/*.[ch] src/roofline/*/*/*.[ch] src/roofline/*/*/*/*.[ch])
 EXTRAS := --extra cluster --extra jax --extra mcp --extra parquet --extra remote --extra serve
@@ -37,7 +37,11 @@ test: .venv/tested
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n auto --ignore=tests/browser/test_page_whole.py
+	$(BIN)/python -m pytest -q -n auto -m "not slow" --ignore=tests/browser/test_page_whole.py
+
+# Every test, with those that make test leaves out: some five minutes more.
+test-all: .venv/tested
+	$(BIN)/python -m pytest -q -n auto
 
 # Every view of every kind of page in a browser: some two minutes more.
 test-page: .venv/tested

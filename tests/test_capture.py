@@ -93,6 +93,7 @@ def test_a_script_runs_as_it_would_and_its_report_follows(tmp_path: Path, writte
     assert "<!doctype html>" in (tmp_path / "run" / "report.html").read_text("utf-8")[:100]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["module", "file", "console script", "inline"])
 def test_whatever_starts_python_is_recorded(tmp_path: Path, written, form: str) -> None:
     program = written("train()", "trains.py")
@@ -247,6 +248,7 @@ def test_from_the_start_the_step_that_compiled_is_warm_up(tmp_path: Path, writte
     assert [(step["number"], step["compiled"], step["steady"]) for step in steps] == [(n, n in (0, 5), n != 0) for n in range(8)]
 
 
+@pytest.mark.slow
 def test_a_program_whose_steps_all_compile_is_recorded_all_the_same(tmp_path: Path, written) -> None:
     body = """
 step = jax.jit(lambda x: x @ x)
@@ -285,6 +287,7 @@ def test_calls_of_jitted_functions_are_seen_until_nobody_watches() -> None:
     assert not seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "options", "said"),
     [
@@ -312,6 +315,7 @@ def test_a_program_without_jax_is_an_error_of_one_line(tmp_path: Path) -> None:
     assert "-I, -E and -S" in failed.stderr
 
 
+@pytest.mark.slow
 def test_devices_are_still_the_programs_to_configure(tmp_path: Path, written) -> None:
     # JAX refuses this once its devices have started, so the profiler must not have started them at import.
     done = captured(tmp_path, sys.executable, written("jax.config.update('jax_num_cpu_devices', 3)\nprint(len(jax.devices()))\ntrain()"))
@@ -328,6 +332,7 @@ def test_a_profile_of_the_programs_own_comes_first(tmp_path: Path, written) -> N
     assert products(report_in(tmp_path)) == STEPS
 
 
+@pytest.mark.slow
 def test_the_environments_own_customisation_still_runs_and_the_path_is_its_own(tmp_path: Path, written) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.customised = True\n")
     done = captured(tmp_path, sys.executable, written("print(sys.customised, sys.path[1])\ntrain()"), PYTHONPATH=str(tmp_path))
@@ -350,6 +355,7 @@ if __name__ == "__main__":
     assert products(report_in(tmp_path)) == 2 * STEPS
 
 
+@pytest.mark.slow
 def test_data_on_standard_output_is_not_mixed_with_the_programs(tmp_path: Path, written) -> None:
     done = captured(tmp_path, sys.executable, written("print('a word')\ntrain()"), options=["--json", "-"])
     assert json.loads(done.stdout)["schema"] == "roofline.report/1"

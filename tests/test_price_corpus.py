@@ -229,6 +229,7 @@ def test_every_convention_is_met_in_the_corpus_or_by_hand() -> None:
     assert met == DOCUMENTED - {"demand", "loops", "branches", "reads"}
 
 
+@pytest.mark.slow
 @pytest.mark.jax
 def test_the_corpus_compiled_anew_agrees_too() -> None:
     jax = pytest.importorskip("jax")
