@@ -22,7 +22,9 @@ from ..sources.report_json import stored_report
 from ..sources.samples import is_sample
 from .functions import load_function, shape
 from .options import (
+    BROKEN,
     CHIP_VARIABLE,
+    NOT_KNOWN,
     Parser,
     chosen_machine,
     chosen_throughput,
@@ -35,8 +37,6 @@ from .options import (
 )
 from .output import emit, talk
 from .reading import host_options, read_input
-
-BROKEN, NOT_KNOWN = 3, 2  # exit status
 
 
 def parser() -> Parser:

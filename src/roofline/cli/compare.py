@@ -32,6 +32,8 @@ from ..sources.report_json import stored_report
 from ..sources.samples import is_sample
 from ..workload import Recording
 from .options import (
+    BROKEN,
+    NOT_KNOWN,
     Parser,
     at_least,
     chosen_machine,
@@ -47,8 +49,6 @@ from .options import (
 from .output import draw, emit, write, write_page
 from .program_options import NEEDS_PROGRAM, chosen_network, chosen_trips, names_program_option, program_options
 from .reading import host_options, read_input
-
-BROKEN, NOT_KNOWN = 3, 2  # exit status
 
 
 def parser() -> Parser:

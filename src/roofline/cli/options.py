@@ -22,6 +22,7 @@ from ..sources import PROFILE, PROGRAM, find
 from ..units import parse, parse_count
 from ..workload import Device
 
+BROKEN, NOT_KNOWN = 3, 2  # exit status of a condition that does not hold, or cannot be judged
 CHIP_VARIABLE = "ROOFLINE_CHIP"
 MOST_DIGITS = 400  # of a number; none that is larger can be computed with
 _TOO_MANY_DIGITS = re.compile(rf"\d{{{MOST_DIGITS},}}")
