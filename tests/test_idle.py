@@ -208,6 +208,7 @@ def test_a_thread_is_in_the_events_that_have_begun_and_not_ended(spans: list[tup
 
 def test_many_short_gaps_are_looked_at_in_part_and_counted_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idle, "MOST_LOOKS", 10)
+    monkeypatch.setattr(idle, "LEAST_LOOKS", 10)
     count = 200
     kernels = [work(n, 10 * n, 10 * n + 4) for n in range(1, count + 1)]
     thread = [did("$train.py:3 main", 0, 10 * count + 20)]
@@ -216,3 +217,11 @@ def test_many_short_gaps_are_looked_at_in_part_and_counted_in_full(tmp_path: Pat
     found = reasons(tmp_path, gpu(kernels), host(thread))
     assert sum(reason.gaps for reason in found) == count - 1
     assert [reason.kind for reason in found] == ["dispatch"]
+
+
+def test_devices_of_a_file_share_what_is_looked_at() -> None:
+    busy = array("q", [edge for n in range(3_000) for edge in (10 * n, 10 * n + 4)])
+    alone, shared = (idle.gaps_between(memoryview(busy), {}, devices) for devices in (1, 4))
+    assert len(shared) <= idle.MOST_LOOKS // 4 < len(alone) <= idle.MOST_LOOKS
+    for gaps in (alone, shared):
+        assert (sum(gap.weight for gap in gaps), sum(gap.count for gap in gaps)) == (2_999 * 6, 2_999)

@@ -19,8 +19,8 @@ from .parts import Extent, IdleKey, IdleTally, Mark, Pause, Subject
 from .xspace.scan import gaps
 from .xspace.tables import Integers
 
-MOST_LOOKS = 1_000  # gaps looked at one by one; shorter ones go with the next
-MOST_SAMPLES, SAMPLES_IN_ALL = 20, 2_000  # instants in one gap, and in all of them but for one each
+MOST_LOOKS, LEAST_LOOKS = 1_000, 200  # gaps of all devices of a file, and of each, looked at one by one; shorter ones go with the next
+MOST_SAMPLES, SAMPLES_A_LOOK = 20, 2  # instants in one gap, and in all of them for each that may be looked at but for one each
 LEAST_SHARE = 0.2  # of a gap that a reason of its own needs
 LARGE_COPY = int(parse("64 KiB", "B"))  # from which a copy is data, not an argument or a value that is read
 SHORT_PS = round(parse("20 us", "s") / parse("1 ps", "s"))  # up to here a gap before work that was already launched is the device's own
@@ -94,19 +94,19 @@ def source_files(subjects: Iterable[Subject]) -> set[str]:
     return {file.rpartition("/")[2] for file in files if file and not any(part in file for part in _INSTALLED)}
 
 
-def gaps_between(busy: Integers, steps: Mapping[Mark, Extent]) -> list[Gap]:
+def gaps_between(busy: Integers, steps: Mapping[Mark, Extent], devices: int = 1) -> list[Gap]:
     """The gaps of a device that was busy then (begin, end, begin, end, …): long ones for themselves, of short ones one for several.
 
-    Between them they stand for all of the idle time.
+    Between them they stand for all of the idle time. A file's ``devices`` share what is looked at.
     """
-    marks = _Marks(steps)
+    marks, most = _Marks(steps), max(LEAST_LOOKS, MOST_LOOKS // devices)
     found = [
-        Gap(begin, end, weight, count, marks.at(since), since) for begin, end, weight, count, since in gaps(busy, marks.edges, MOST_LOOKS)
+        Gap(begin, end, weight, count, marks.at(since), since) for begin, end, weight, count, since in gaps(busy, marks.edges, most)
     ]
     idle = sum(gap.weight for gap in found)
     for gap in found:
         length = gap.end - gap.begin
-        count = min(MOST_SAMPLES, max(1, length * SAMPLES_IN_ALL // max(idle, 1)))
+        count = min(MOST_SAMPLES, max(1, length * SAMPLES_A_LOOK * most // max(idle, 1)))
         gap.samples = [gap.begin + length * odd // (2 * count) for odd in range(1, 2 * count, 2)]
     return found
 

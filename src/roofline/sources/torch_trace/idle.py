@@ -64,7 +64,7 @@ def explain(
     on_cpu: bool = False,
 ) -> list[Idle]:
     """The reasons of each device's idle time; ``captured`` are threads of another recording."""
-    looked = [gaps_between((one.busy * PS).data, one.part.steps) for one in devices]
+    looked = [gaps_between((one.busy * PS).data, one.part.steps, len(devices)) for one in devices]
     if not len(launches.start) or not len(host.start):
         return [unexplained(gaps) for gaps in looked]
     for one, gaps in zip(devices, looked, strict=True):

@@ -36,7 +36,7 @@ class IdleDevice(Struct, kw_only=True):
 def explain(space: Space, devices: Sequence[IdleDevice], host: Host, changed: Callable[[str], str] = lambda function: "") -> list[Idle]:
     """The reasons of each device's idle time; ``changed`` says in which shapes the programs differ that a function was compiled to."""
     plane = next((plane for plane in space.planes if plane.name == HOST_PLANE), None)
-    looked = [gaps_between(device.busy, device.steps) for device in devices]
+    looked = [gaps_between(device.busy, device.steps, len(devices)) for device in devices]
     if plane is None or not any(line.length for line in plane.lines):
         return [unexplained(gaps) for gaps in looked]
     launches = _Launches(host)
