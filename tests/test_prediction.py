@@ -221,19 +221,28 @@ def test_a_device_with_half_its_clock_is_told_from_a_slow_kernel() -> None:
         ("nvjet_sm90_tst_64x32_64x16_4x2_h_bz_NNT", (8192, 4096), "tiles of 64×32, which load operands more often"),
         ("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_NNT", (264, 130), "tiles of 256×128, 2.9 times the 264×130 of the result"),
         ("cutlass_80_simt_sgemm_128x128_8x4_nn_align1", (8192, 4096), "does not use the matrix unit"),
+        ("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_32x3_tn>", (8192, 4096), "made for older chips"),
         ("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_NNT", (8192, 4096), ""),
     ],
 )
 def test_the_name_of_a_kernel_may_say_why_a_product_is_slow(kernel: str, shape: tuple[int, int], said: str) -> None:
     op = Op(name="dot", cost=Cost(), operation=Product(m=shape[0], k=4096, n=shape[1]))
-    found = causes([Standing(0, op, 0.0, "compute")], (), [KernelUse(0, kernel, 0.0)])
-    assert said in found
-    assert bool(said) == bool(found)
+    found = causes([Standing(0, op, 0.0, "compute")], (), [KernelUse(0, kernel, 0.0)], "9.0")
+    assert [said in one.sentence for one in found] == [True] * bool(said)
+
+
+def test_an_8_bit_product_by_a_kernel_of_older_chips_wants_other_operands() -> None:
+    op = Op(name="dot", cost=Cost(), operation=Product(m=8192, k=4096, n=8192, compute="int8"))
+    kernel = "void cutlass::Kernel2<cutlass_80_wmma_tensorop_i161616gemm_s8_forwardCompat_128x128_32x2_nn_align4>(…)"
+    (on_hopper,) = causes([Standing(0, op, 0.0, "compute")], (), [KernelUse(0, kernel, 0.0)], "9.0")
+    assert "contracted dimension last" in on_hopper.lever
+    assert not causes([Standing(0, op, 0.0, "compute")], (), [KernelUse(0, kernel, 0.0)], "8.6")
 
 
 def test_counters_may_say_why_an_op_is_slow() -> None:
     op = Op(name="dot", cost=Cost.of({"hbm": 100}), counters=Counters(cost=Cost.of({"hbm": 210})))
-    assert "2.1 times the bytes" in causes([Standing(0, op, 0.0, "memory")], (), ())
+    (found,) = causes([Standing(0, op, 0.0, "memory")], (), ())
+    assert "2.1 times the bytes" in found.sentence
 
 
 def test_what_is_as_good_as_its_shape_gets_promises_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Tiles of matrix products, read from the names that libraries give their kernels.
+"""Tiles of matrix products, and the chips they are made for, read from the names that libraries give their kernels.
 
 >>> tile_of("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopB_NNT")
 Tile(rows=256, columns=128, split=None)
@@ -10,6 +10,8 @@ Tile(rows=128, columns=64, split=None)
 Tile(rows=256, columns=128, split=None)
 >>> tile_of("loop_add_fusion") is None
 True
+>>> generation_of("cutlass_80_wmma_tensorop_i161616gemm_s8_forwardCompat_128x128_32x2_nn_align4"), generation_of("volta_sgemm_128x64_nn")
+(8, 7)
 """
 
 import re
@@ -22,6 +24,8 @@ _NAMES = (
     re.compile(r"tilesize(\d+)x(\d+)x\d+"),
     re.compile(r"gemm_(?:[a-z0-9]+_)*?(\d+)x(\d+)_"),
 )
+_GENERATION = re.compile(r"\b(?:cutlass_|sm_?)(\d+)\d[a-z]?_|\b(volta|turing|ampere|hopper)_")
+_NAMED = {"volta": 7, "turing": 7, "ampere": 8, "hopper": 9}
 _SPLIT = re.compile(r"[sS]plit[-_]?[kK][-_]?(\d+)")
 
 
@@ -41,3 +45,11 @@ def tile_of(kernel: str) -> Tile | None:
             split = _SPLIT.search(kernel)
             return Tile(int(found[1]), int(found[2]), int(split[1]) if split else None)
     return None
+
+
+def generation_of(kernel: str) -> int | None:
+    """The major compute capability that a library's kernel is made for, where its name says so."""
+    found = _GENERATION.search(kernel)
+    if found is None:
+        return None
+    return int(found[1]) if found[1] else _NAMED[found[2]]

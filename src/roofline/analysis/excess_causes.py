@@ -4,11 +4,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 
-from ..kernel_tiles import tile_of
+from msgspec import Struct
+
+from ..kernel_tiles import generation_of, tile_of
 from ..operation import Product
 from ..resource import HBM
 from ..workload import KernelUse
 from .expectation import is_calibrated
+from .finding_kinds import CLOCK, KERNEL, REUSE, TURN
 from .losses import COMPUTE
 from .standing import Standing
 
@@ -19,61 +22,81 @@ MOVED = 1.3  # times the modelled bytes
 PADDED = 1.3  # times the elements of the result
 SMALL_TILE = 64 * 64
 MANY_TILES = 132 * 128 * 128  # elements of a result that keep every core busy with larger tiles
+EIGHT_BITS = ("int8", "fp8")
 _WITHOUT_MATRIX_UNIT = re.compile(r"simt|sgemm|gemv|gemmk1|_fp32_gemm", re.IGNORECASE)
 
 
-def causes(slow: Sequence[Standing], standings: Iterable[Standing], kernels: Iterable[KernelUse]) -> str:
-    """What is seen about ops that are too slow, the first of them the worst, in sentences; empty where nothing is."""
+class Seen(Struct, frozen=True):
+    """A reason that a profile shows, as a sentence, and what helps."""
+
+    sentence: str
+    lever: str
+
+
+def causes(slow: Sequence[Standing], standings: Iterable[Standing], kernels: Iterable[KernelUse], capability: str = "") -> list[Seen]:
+    """What is seen about ops that are too slow, the first of them the worst; ``capability`` is the compute capability of the chip."""
     names: dict[int, list[str]] = {}
     wanted = {one.id for one in slow}
     for use in kernels:
         if use.op_index in wanted:
             names.setdefault(use.op_index, []).append(use.kernel_name)
-    found = [_clock(standings), _counted(slow), _kernel(slow[0], names)]
-    return " ".join(sentence for sentence in found if sentence)
+    found = [_clock(standings), _counted(slow), _kernel(slow[0], names, capability)]
+    return [seen for seen in found if seen is not None]
 
 
-def _clock(standings: Iterable[Standing]) -> str:
+def _clock(standings: Iterable[Standing]) -> Seen | None:
     """Whether all that computes is slow, as on a device whose clock or power is limited."""
     ratios: list[tuple[float, float]] = []
     for one in standings:
         if one.prediction is not None and one.cause == COMPUTE and is_calibrated(one.prediction):
             ratios.append((one.spent_s / one.prediction.time_s, one.spent_s))
     if len(ratios) < ENOUGH:
-        return ""
+        return None
     whole = sum(seconds for _, seconds in ratios)
     slow = sum(seconds for ratio, seconds in ratios if ratio >= THROTTLED)
     if slow < NEARLY_ALL * whole:
-        return ""
-    return f"So do nearly all of the {len(ratios)} compute-bound ops: the clock or the power of the device is probably limited."
+        return None
+    said = f"So do nearly all of the {len(ratios)} compute-bound ops: the clock or the power of the device is probably limited."
+    return Seen(said, CLOCK)
 
 
-def _counted(slow: Sequence[Standing]) -> str:
+def _counted(slow: Sequence[Standing]) -> Seen | None:
     """Whether counters saw more traffic than the ops have to cause."""
     counted = [(float(one.op.counters.cost.known(HBM)), float(one.op.cost.known(HBM))) for one in slow if one.op.counters]
     moved, modelled = (sum(side) for side in zip(*counted, strict=True)) if counted else (0.0, 0.0)
     if not modelled or moved < MOVED * modelled:
-        return ""
-    return f"Counters saw {moved / modelled:.2g} times the bytes that it has to move: operands are read again."
+        return None
+    return Seen(f"Counters saw {moved / modelled:.2g} times the bytes that it has to move: operands are read again.", REUSE)
 
 
-def _kernel(worst: Standing, names: Mapping[int, Sequence[str]]) -> str:
-    """What the name of its kernel says of a product: tiles that do not fit, or no matrix unit."""
+def _kernel(worst: Standing, names: Mapping[int, Sequence[str]], capability: str) -> Seen | None:
+    """What the name of its kernel says of a product: no matrix unit, made for an older chip, tiles that do not fit."""
     product = worst.op.operation
     if not isinstance(product, Product):
-        return ""
+        return None
     for name in names.get(worst.id, ()):
+        short = name.removeprefix("void ").removeprefix("cutlass::Kernel2<")[:60]
         if product.compute not in ("fp32", "fp64") and _WITHOUT_MATRIX_UNIT.search(name):
-            return f"Its kernel, {name[:60]}, does not use the matrix unit."
-        tile = tile_of(name)
-        if tile is None:
-            continue
-        m, n = float(product.m), float(product.n)
-        fits = min(
-            ceil(m / rows) * rows * ceil(n / columns) * columns for rows, columns in ((tile.rows, tile.columns), (tile.columns, tile.rows))
-        )
-        if fits > PADDED * m * n:
-            return f"Its kernel computes tiles of {tile.rows}×{tile.columns}, {fits / (m * n):.2g} times the {m:.0f}×{n:.0f} of the result."
-        if tile.rows * tile.columns <= SMALL_TILE and m * n * float(product.batch) >= MANY_TILES:
-            return f"Its kernel computes tiles of {tile.rows}×{tile.columns}, which load operands more often than larger ones."
+            return Seen(f"Its kernel, {short}, does not use the matrix unit.", KERNEL)
+        if (made_for := generation_of(name)) and capability and made_for < int(capability.partition(".")[0]):
+            said = f"Its kernel, {short}, is made for older chips, of compute capability {made_for}; this one has {capability}."
+            return Seen(said, TURN if product.compute.startswith(EIGHT_BITS) else KERNEL)
+        if said := _tiles(product, name):
+            return Seen(said, KERNEL)
+    return None
+
+
+def _tiles(product: Product, kernel: str) -> str:
+    """Whether the tiles of a kernel are too large or too small for a product; empty where they fit."""
+    tile = tile_of(kernel)
+    if tile is None:
+        return ""
+    m, n = float(product.m), float(product.n)
+    fits = min(
+        ceil(m / rows) * rows * ceil(n / columns) * columns for rows, columns in ((tile.rows, tile.columns), (tile.columns, tile.rows))
+    )
+    if fits > PADDED * m * n:
+        return f"Its kernel computes tiles of {tile.rows}×{tile.columns}, {fits / (m * n):.2g} times the {m:.0f}×{n:.0f} of the result."
+    if tile.rows * tile.columns <= SMALL_TILE and m * n * float(product.batch) >= MANY_TILES:
+        return f"Its kernel computes tiles of {tile.rows}×{tile.columns}, which load operands more often than larger ones."
     return ""

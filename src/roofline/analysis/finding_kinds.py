@@ -12,6 +12,13 @@ class Kind(Struct, frozen=True):
     levers: tuple[str, ...] = ()
 
 
+# What helps against an excess, by what the profile shows of it.
+CLOCK = "compare clocks and power with those of another run: a throttled device is slow in every op"
+KERNEL = "another kernel for the same op: autotuning, the vendor's library, operands with the contracted dimension last"
+COUNT = "count what it really moves: roofline analyze --counters FILE.csv"
+REUSE = "larger tiles, or another order of them, so that operands are read from cache"
+TURN = "store both operands with the contracted dimension last, as 8-bit kernels of the vendor's library need them"
+
 # Of idle-dispatch where a step is one program already.
 ONE_PROGRAM = Kind(
     "the launch of each step, which takes the host longer than the device takes to run it",
@@ -203,11 +210,7 @@ KINDS: dict[str, Kind] = {
     "excess": Kind(
         "the ops that take longer than such ops do on this chip",
         "At what such ops take",
-        levers=(
-            "compare clocks and power with those of another run: a throttled device is slow in every op",
-            "another kernel for the same op: autotuning, the vendor's library, operands with the contracted dimension last",
-            "count what it really moves: roofline analyze --counters FILE.csv",
-        ),
+        levers=(KERNEL, COUNT, CLOCK),
     ),
     "memory": Kind(
         "the memory-bound kernels",

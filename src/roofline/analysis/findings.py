@@ -15,13 +15,14 @@ from msgspec.structs import replace
 
 from ..lazy_rows import column, take
 from ..machine import LATENCY, Machine
+from ..machines.architectures import capability_of
 from ..placement import IDEAL, Corrections, hold
 from ..report import Finding
 from ..resource import PCIE, named
 from ..units import percent, rounded, show
 from ..workload import Avoidable, KernelUse, Op, Recording
 from .chains import unfused_chains
-from .excess_causes import causes
+from .excess_causes import Seen, causes
 from .expectation import is_calibrated, slower_than_expected
 from .finding_kinds import KINDS, ONE_PROGRAM, Kind
 from .finding_words import LISTED, at_place, count_and_longest, op_name, source_line, subject
@@ -78,7 +79,7 @@ def diagnose(standings: Standings, recording: Recording, machine: Machine, clock
     found += _idle(idle, clock, {**kinds, "idle-dispatch": ONE_PROGRAM} if is_few else kinds)
     left = [id for id in ids if id not in taken] if taken else ids
     between = _Between.of(idle, standings, ids, clock)
-    found += _remaining(standings, left, clock, between, machine.launch_latency_s, kinds, recording.kernels)
+    found += _remaining(standings, left, clock, between, machine.launch_latency_s, kinds, recording.kernels, capability_of(machine))
     return found
 
 
@@ -225,6 +226,7 @@ def _remaining(
     launch_s: float,
     kinds: Kinds,
     kernels: Sequence[KernelUse],
+    capability: str,
 ) -> list[Finding]:
     """What is lost in ops that do nothing needless, by cause, and between kernels."""
     predicted = [standings[id] for id in ids if id in standings.predicted] if standings.predicted else []
@@ -235,7 +237,7 @@ def _remaining(
     for id in ids:
         if (kind := kind_of[alike[id]]) and id not in slow:
             groups.setdefault(kind, []).append(id)
-    why = partial(causes, standings=predicted, kernels=kernels)
+    why = partial(causes, standings=predicted, kernels=kernels, capability=capability)
     found = _excess(standings, [(one, slow[one.id]) for one in predicted if one.id in slow], clock, kinds, why)
     for kind, mine in groups.items():
         won = list(zip(mine, _won(kind, standings, mine, launch_s), strict=True))
@@ -251,7 +253,7 @@ def _remaining(
 
 
 def _excess(
-    standings: Standings, slow: list[tuple[Standing, float]], clock: Clock, kinds: Kinds, why: Callable[[Sequence[Standing]], str]
+    standings: Standings, slow: list[tuple[Standing, float]], clock: Clock, kinds: Kinds, why: Callable[[Sequence[Standing]], list[Seen]]
 ) -> list[Finding]:
     """Ops that take longer than such ops do on this chip, by the family of their prediction, the one with the most excess first."""
     families: dict[str, list[tuple[Standing, float]]] = {}
@@ -270,9 +272,12 @@ def _excess(
         times = f"{ops[0].spent_s / (ops[0].spent_s - held[0][1]):.2g} times"
         told = f"{at_place(standings, ids)}{worst} {'take' if len(ops) > 1 else 'takes'} {times}"
         left = clock.after(saving.steps_s)
-        seen = why(ops)
         spent = clock.of(clock.spent(standings, ids))
-        message = f"{told} what such ops take on this chip: {spent}. {seen}{' ' if seen else ''}{kind.change}: {left} left."
+        seen = why(ops)
+        reasons = "".join(f"{one.sentence} " for one in seen)
+        message = f"{told} what such ops take on this chip: {spent}. {reasons}{kind.change}: {left} left."
+        if seen:
+            kind = replace(kind, levers=tuple(one.lever for one in seen))
         found.append(_finding("excess", kind, message, ids, saving, clock))
     return found
 

@@ -100,9 +100,7 @@ def gaps_between(busy: Integers, steps: Mapping[Mark, Extent], devices: int = 1)
     Between them they stand for all of the idle time. A file's ``devices`` share what is looked at.
     """
     marks, most = _Marks(steps), max(LEAST_LOOKS, MOST_LOOKS // devices)
-    found = [
-        Gap(begin, end, weight, count, marks.at(since), since) for begin, end, weight, count, since in gaps(busy, marks.edges, most)
-    ]
+    found = [Gap(begin, end, weight, count, marks.at(since), since) for begin, end, weight, count, since in gaps(busy, marks.edges, most)]
     idle = sum(gap.weight for gap in found)
     for gap in found:
         length = gap.end - gap.begin
