@@ -128,7 +128,9 @@ def _told(case: Case, standings: Standings, clock: Clock, kinds: Kinds) -> Findi
     factor = f", {reason.factor:.3g} times the needed work" if reason and reason.factor else ""
     saving = Saving.of(case.savings, clock)
     spent = clock.of(clock.spent(standings, ids))
-    seen = f"{at_place(standings, ids) or 'Here '}the program {why}{factor}: {spent} in {count_and_longest(standings, ids)}."
+    place = at_place(standings, ids)
+    program = f"{place}the program" if place else "The program"
+    seen = f"{program} {why}{factor}: {spent} in {count_and_longest(standings, ids)}."
     message = f"{seen} {kind.change}: {clock.after(saving.steps_s)} left."
     return _finding(case.kind, kind, message, ids, saving, clock)
 
