@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofline.analysis.advice import EXTRA, KINDS, PRIMARY, PROGRAM, Placed, advise, explain
+from roofline.analysis.advice import EXTRA, PRIMARY, PROGRAM, Placed, advise, explain
+from roofline.analysis.advice_kinds import KINDS
 from roofline.cost import Cost
 from roofline.machine import Machine
 from roofline.placement import Corrections, place

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roofline.analysis import advice
+from roofline.analysis import advice_kinds
 from roofline.analysis.finding_kinds import KINDS
 from roofline.hlo.needed import RULES
 
@@ -31,7 +31,7 @@ def test_every_kind_is_explained(kind: str) -> None:
 def test_every_doubt_is_explained(kind: str) -> None:
     section = _section(kind)
     assert all(f"- {word}:" in section for word in ("Rule", "Doubt", "Do"))
-    assert [lever for lever in advice.KINDS[kind].levers if lever not in section] == []
+    assert [lever for lever in advice_kinds.KINDS[kind].levers if lever not in section] == []
 
 
 def test_no_section_is_about_a_kind_that_is_gone() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from PIL import Image, ImageChops
 
-from roofline.analysis.advice import KINDS
+from roofline.analysis.advice_kinds import KINDS
 from roofline.cli import main
 from roofline.render.plot import save
 

@@ -16,7 +16,7 @@ from ..report_changes import difference
 from ..sources.baseline_json import read_baseline
 from ..sources.report_json import as_recording
 from ..sources.samples import is_sample
-from . import advice, assemble, finding_kinds, stragglers
+from . import advice_kinds, assemble, finding_kinds, stragglers
 from .what_if import timed, what_if
 
 
@@ -74,7 +74,7 @@ def read_limits(text: str, time: str) -> tuple[Condition, ...]:
 
 def finding_names() -> tuple[str, ...]:
     """The kinds of findings that there are."""
-    return tuple(sorted({*advice.KINDS, *finding_kinds.KINDS, stragglers.KIND}))
+    return tuple(sorted({*advice_kinds.KINDS, *finding_kinds.KINDS, stragglers.KIND}))
 
 
 def on_another_chip(report: Report, chip: str) -> Report:

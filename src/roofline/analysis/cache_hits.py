@@ -20,7 +20,7 @@ from ..report import Finding
 from ..resource import HBM, Resource
 from ..units import percent, show
 from ..workload import Op
-from .advice import KINDS
+from .advice_kinds import KINDS
 
 KIND = "between-roofs"
 CACHES = ("l2", "l3", "slc", "infinity_cache")

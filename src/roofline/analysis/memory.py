@@ -6,7 +6,7 @@ from ..machine import Machine
 from ..report import Finding
 from ..units import show
 from ..workload import PeakMemory
-from .advice import KINDS
+from .advice_kinds import KINDS
 
 KIND = "out-of-memory"
 

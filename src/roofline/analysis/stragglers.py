@@ -17,7 +17,7 @@ from msgspec import Struct
 from ..report import DeviceInfo, DeviceShare, Finding, OpInfo
 from ..resource import SCALE_UP
 from ..units import percent, plain
-from .advice import KINDS
+from .advice_kinds import KINDS
 
 KIND = "straggler"
 SLOWER = 1.05  # times the median: below that devices differ by chance
