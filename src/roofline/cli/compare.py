@@ -19,7 +19,7 @@ from ..machine import Machine
 from ..machines.catalogue import catalogue_card
 from ..quantities import main_point
 from ..render.change_comment import change_comment, change_sentence, trend_markdown, trend_rows, trend_sentence
-from ..render.changes import changes_text
+from ..render.changes import changes_text, comparison_with_changes
 from ..render.export import Row
 from ..render.tables import Paper, table
 from ..report import Report
@@ -163,7 +163,7 @@ def _emit_change(
         noise = [change_sentence(changes())] if max(map(len, versions)) > 1 else []
         return "\n\n".join([changes_text(found, page, args.top), *noise, *_lines(checks)])
 
-    value = {**msgspec.to_builtins(found), "changes": changes(), "checks": checks} if args.json else found
+    value = comparison_with_changes(found, changes(), checks) if args.json else found
     emit(args, text, value, lambda: [_row(delta) for delta in found.deltas])
 
 

@@ -19,8 +19,10 @@ import msgspec
 from ..analysis import analyze
 from ..comparison import compare
 from ..errors import RooflineError, SourceError
+from ..render.changes import comparison_with_changes
 from ..render.export import to_json
 from ..report import Report
+from ..report_changes import report_changes
 from ..sources import read
 from ..sources.files import all_of
 from ..sources.report_json import read_report
@@ -106,7 +108,8 @@ def _report(request: dict[str, Any], args: argparse.Namespace) -> bytes:
 def _comparison(request: dict[str, Any], blobs: Sequence[bytes]) -> bytes:
     before, after = (msgspec.json.decode(blob, type=Report) for blob in blobs)
     first, second = request["names"]
-    return to_json(compare(before, after, (first, second)))
+    names = (first, second)
+    return to_json(comparison_with_changes(compare(before, after, names), report_changes([before], [after], names)))
 
 
 class _Telling:

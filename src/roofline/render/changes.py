@@ -1,8 +1,12 @@
-"""Comparisons as text: what both reports have, then op by op, the largest change first."""
+"""Comparisons as text, what both reports have, then op by op, the largest change first; and as the value that is written as JSON."""
 
 from collections.abc import Sequence
 
+from msgspec import to_builtins
+
+from ..checking import Check
 from ..comparison import TIME, Comparison, Delta, Figure, Side
+from ..report_changes import ReportChanges
 from ..units import percent, plain, show
 from .op_table import efficiency_cell
 from .tables import Cell, Paper, facts, table
@@ -12,6 +16,11 @@ TOP = 20
 _OF = {"step": "per step", "run": "by the run's wall clock", "ops": "by op time"}
 _TIMED = ["op", "matched by", "before", "after", "change", "share", "eff. before", "eff. after", "bound"]
 _UNTIMED = ["op", "matched by", "min. before", "min. after", "change", "share", "work", "hbm", "launches", "bound"]
+
+
+def comparison_with_changes(found: Comparison, changes: ReportChanges, checks: Sequence[Check] = ()) -> dict[str, object]:
+    """What ``roofline compare --json`` writes: a comparison op by op, what changed in all, and the conditions it was held to."""
+    return {**to_builtins(found), "changes": changes, "checks": checks}
 
 
 def changes_text(found: Comparison, paper: Paper, top: int = TOP) -> str:
