@@ -14,6 +14,7 @@ from .files import HEAD_BYTES, all_of
 
 Cell = str | float | int | None
 PARQUET_MAGIC = b"PAR1"
+_AT_ONCE = 1000  # rows: few enough to be moved into columns while they are in the processor's cache
 _ODD = ("", "#")  # beginnings of lines that may be no rows
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold
 
@@ -38,24 +39,37 @@ def _csv(text: str, path: Path) -> Mapping[str, Sequence[Cell]]:
     first = text.partition("\n")[0]
     delimiter = max(",;\t", key=first.count)
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
+    quoted = "'" in text
+    rows: list[list[str]] = []
     try:
         headers = [header.strip() for header in next(lines, [])]
-        rows = []
-        most, width = limits().rows, len(headers)
+        columns: list[list[str]] = [[] for _ in headers]
+        most, width, count = limits().rows, len(headers), 0
         for cells in lines:
-            first = cells[0] if cells else ""
-            if (first[:1] in _ODD or first.isspace()) and (not cells or first[:1] == "#" or not "".join(cells).strip()):
-                continue
-            if len(cells) != width:
-                raise SourceError(f"{path}: line {lines.line_num}: {len(cells)} cells, but the header has {width}")
+            if len(cells) != width or not cells or cells[0][:1] in _ODD or cells[0].isspace():
+                if not cells or cells[0][:1] == "#" or not "".join(cells).strip():
+                    continue
+                if len(cells) != width:
+                    raise SourceError(f"{path}: line {lines.line_num}: {len(cells)} cells, but the header has {width}")
             rows.append(cells)
-            if len(rows) > most:
+            if len(rows) == _AT_ONCE:
+                count += _move(rows, columns, quoted)
+            if count + len(rows) > most:
                 raise too_much("rows", str(path))
     except csv.Error as error:
         raise SourceError(f"{path}: line {lines.line_num}: {error}") from None
-    quoted = "'" in text
-    columns = (list(map(str.strip, column)) for column in zip(*rows, strict=True))
-    return {header: list(map(_plain, column)) if quoted else column for header, column in zip(headers, columns, strict=bool(rows))}
+    _move(rows, columns, quoted)
+    return dict(zip(headers, columns, strict=True)) if columns and columns[0] else {}
+
+
+def _move(rows: list[list[str]], columns: list[list[str]], quoted: bool) -> int:
+    """Move rows into columns; gives how many there were."""
+    count = len(rows)
+    for column, cells in zip(columns, zip(*rows, strict=True), strict=bool(rows)):
+        words = map(str.strip, cells)
+        column.extend(map(_plain, words) if quoted else words)
+    rows.clear()
+    return count
 
 
 def _plain(cell: str) -> str:
