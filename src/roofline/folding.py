@@ -6,18 +6,21 @@ execution of each does the same work. Times and amounts are summed.
 """
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from .lazy_rows import ABSENT, LazyRows, by_key, column, entries, take, unsorted
+from .op_columns import MANY
 from .report import Amounts, CounterInfo, FoldInfo, OpInfo, Report
 from .selection import Words, chosen_devices, narrow, per_device, per_step, stem
 from .workload import feeds as is_feed
 
 _NUMBER = re.compile(r"\d+")
+_SAME = ("module", "category", "phase", "dtype", "bound")  # words that ops which fold have in common
 _DIGITS = "%.6g"  # significant digits to which amounts per execution must agree
 
 
@@ -30,50 +33,62 @@ class Fold(Struct, frozen=True):
 
 def fold(ops: Sequence[OpInfo]) -> tuple[Fold, ...]:
     """Ops with those that do the same work as one, longest first."""
-    ids = column(ops, "id")
-    return tuple([Fold(_sum(take(ops, alike)), tuple([ids[place] for place in alike])) for alike in _longest_first(ops, _alike(ops))])
+    ids, groups = column(ops, "id"), _alike(ops)
+    folded = {place for alike in groups for place in alike}
+    leaders, members = _longest_first(ops, groups, [place for place in range(len(ops)) if place not in folded])
+    each = [members.get(leader, [leader]) for leader in leaders]
+    return tuple([Fold(_sum(take(ops, alike)), tuple([ids[place] for place in alike])) for alike in each])
 
 
 def fold_infos(ops: Sequence[OpInfo]) -> tuple[FoldInfo, ...]:
     """The folds of several ops, as a report has them: ``layer*/mlp  dot 8192×2048×8192 bf16  ×4 layers``."""
     ops = unsorted(ops)
-    ids, scopes = column(ops, "id"), column(ops, "scope")
-    return tuple(
-        FoldInfo(
-            label=f"{_label(take(ops, alike))}  {_times(len(alike), len({scopes[place] for place in alike}))}",
-            ops=tuple([ids[place] for place in alike]),
-        )
-        for alike in _longest_first(ops, [alike for alike in _alike(ops) if len(alike) > 1])
+    leaders, members = _longest_first(ops, _alike(ops))
+    folded = [place for alike in members.values() for place in alike]
+    part = take(ops, folded)
+    ids, labels, starred, scopes = (
+        dict(zip(folded, each, strict=True)) for each in (column(part, "id"), column(part, "label"), _starred(part), column(part, "scope"))
     )
+    found = []
+    for leader in leaders:
+        alike = members[leader]
+        label = labels[leader] if len({labels[place] for place in alike}) == 1 else starred[leader]
+        times = _times(len(alike), len({scopes[place] for place in alike}))
+        found.append(FoldInfo(label=f"{label}  {times}", ops=tuple([ids[place] for place in alike])))
+    return tuple(found)
 
 
-def _longest_first(ops: Sequence[OpInfo], groups: Iterable[list[int]]) -> list[list[int]]:
-    """Groups of ops, by the sum of their times; those of equal time by rank, and so the ops of each."""
+def _longest_first(ops: Sequence[OpInfo], groups: Iterable[list[int]], alone: Iterable[int] = ()) -> tuple[list[int], dict[int, list[int]]]:
+    """Groups of ops, and ops ``alone``, by their times, those of equal time by rank: the first op of each, and the groups by that."""
     ranks: list[int]
-    weights: list[float]
     ranks, weights, *kinds = (column(ops, name) for name in ("rank", "weight_s", "self_time_s", "time_s", "floor_s"))
-
-    def weight_s(alike: list[int]) -> float:
+    members = {alike[0]: alike for alike in [sorted(group, key=ranks.__getitem__) for group in groups]}
+    longest: list[float] = weights.copy()
+    for leader, alike in members.items():
         totals = (_total([seconds[place] for place in alike]) for seconds in kinds)
-        return next((total for total in totals if total is not None), 0.0)
-
-    in_rank = [alike if len(alike) == 1 else sorted(alike, key=ranks.__getitem__) for alike in groups]
-    highest = [ranks[alike[0]] for alike in in_rank]
-    longest = [weights[alike[0]] if len(alike) == 1 else weight_s(alike) for alike in in_rank]
-    order = sorted(range(len(in_rank)), key=highest.__getitem__)
-    return [in_rank[place] for place in sorted(order, key=longest.__getitem__, reverse=True)]
+        longest[leader] = next((total for total in totals if total is not None), 0.0)
+    leaders = sorted([*members, *alone], key=ranks.__getitem__)
+    return sorted(leaders, key=longest.__getitem__, reverse=True), members
 
 
-def _alike(ops: Sequence[OpInfo]) -> Iterator[list[int]]:
-    """Ops that do the same work, together: their places."""
-    counts = column(ops, "count")
-    keys = [column(ops, name) for name in ("module", "category", "phase", "dtype", "bound")]
-    keys += [_rounded(amounts, counts) for amounts in entries(ops, "amounts").values()]
-    for alike in _together(zip(*[key for key in keys if len({*key}) > 1], strict=True), len(ops)):
-        if len(alike) == 1:
-            yield alike
-        else:
-            yield from ([alike[place] for place in one] for one in _together(_starred(take(ops, alike)), len(alike)))
+def _alike(ops: Sequence[OpInfo]) -> list[list[int]]:
+    """The places of ops that do the same work as others, together."""
+    some = _similar(ops) if len(ops) > MANY else range(len(ops))
+    part = take(ops, some)
+    counts = column(part, "count")
+    keys = [*map(partial(column, part), _SAME), *(_rounded(amounts, counts) for amounts in entries(part, "amounts").values())]
+    like = _together(zip(*[key for key in keys if len({*key}) > 1], strict=True), len(part))
+    places = [place for group in like for place in group]
+    groups = [number for number, group in enumerate(like) for _ in group]
+    found = _together(zip(groups, _starred(take(part, places)), strict=True), len(places))
+    return [[some[places[one]] for one in group] for group in found]
+
+
+def _similar(ops: Sequence[OpInfo]) -> Sequence[int]:
+    """The places of the ops, of very many, that may do the same work as another."""
+    from .similar_rows import similar_rows  # numpy, which only very many ops need
+
+    return similar_rows(map(partial(column, ops), _SAME), entries(ops, "amounts").values(), column(ops, "count"))
 
 
 def _rounded(amounts: Sequence[float | None], counts: Sequence[float]) -> list[str | None]:
@@ -85,12 +100,12 @@ def _rounded(amounts: Sequence[float | None], counts: Sequence[float]) -> list[s
     return [amount if amount is None or amount is ABSENT else next(words) for amount in amounts]
 
 
-def _together(keys: Iterable[Hashable], count: int) -> Iterable[list[int]]:
-    """The places of equal keys, together; without keys all are equal."""
+def _together(keys: Iterable[Hashable], count: int) -> list[list[int]]:
+    """The places of equal keys, where there are several, together; without keys all are equal."""
     found: dict[Hashable, list[int]] = {}
     for place, key in enumerate(keys):
         found.setdefault(key, []).append(place)
-    return found.values() or [[*range(count)]] * bool(count)
+    return [group for group in found.values() or [[*range(count)]] if len(group) > 1]
 
 
 def _folded_rows(report: Report) -> Sequence[OpInfo]:
@@ -98,22 +113,24 @@ def _folded_rows(report: Report) -> Sequence[OpInfo]:
     ops = unsorted(report.ops)
     places = {id: place for place, id in enumerate(column(ops, "id"))}
     if not report.folds or not all(id in places for one in report.folds for id in one.ops):
-        groups = _longest_first(ops, _alike(ops))
+        groups = _alike(ops)
     else:
-        folded = [[places.pop(id) for id in one.ops] for one in report.folds]
-        groups = _longest_first(ops, [*folded, *([place] for place in places.values())])
+        groups = [[places[id] for id in one.ops] for one in report.folds]
+    folded = {place for alike in groups for place in alike}
+    alone = [place for id in column(report.ops, "id") if (place := places[id]) not in folded]
+    leaders, members = _longest_first(ops, groups, alone)
     if not isinstance(ops, LazyRows):
-        return tuple([_sum(take(ops, alike)) for alike in groups])
+        return tuple([_sum(take(ops, members.get(leader, [leader]))) for leader in leaders])
 
     def columns(name: str, of: Sequence[int]) -> list[Any] | None:
         if name not in _WORDS:
             return None
-        each, mine = column(ops, name), map(groups.__getitem__, of)
+        each = column(ops, name)
         if name in ("notes", "phase") and len({*each}) == 1:
             return [each[0]] * len(of)
-        return [each[alike[0]] if len(alike) == 1 else _WORDS[name](take(ops, alike)) for alike in mine]
+        return [_WORDS[name](take(ops, members[leader])) if leader in members else each[leader] for leader in of]
 
-    return LazyRows(range(len(groups)), lambda one: _sum(take(ops, groups[one])), columns)
+    return LazyRows(leaders, lambda leader: _sum(take(ops, members.get(leader, [leader]))), columns)
 
 
 def _times(ops: int, places: int) -> str:
@@ -268,7 +285,7 @@ def table_rows(
     if not each or (wanted is not None and wanted.isdisjoint(column(each, "id"))):
         each, per = per_device(part, devices), ""
     rows = each if wanted is None else tuple([op for op in each if op.id in wanted])
-    categories, weights = (column(each, name) for name in ("category", "weight_s"))
+    categories, weights = (column(unsorted(each), name) for name in ("category", "weight_s"))
     left_out = set() if feeds else {category for category in {*categories} if is_feed(category)}
     if folded:
         rows = _folded_rows(report) if each is report.ops and len(rows) == len(each) else tuple([one.op for one in fold(rows)])

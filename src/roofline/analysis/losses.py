@@ -75,10 +75,7 @@ def lose(
     """
     ops = list(held)
     spent = sum([seconds for seconds, _, _, _ in ops])
-    busy = min(spent if busy_s is None else busy_s, wall_s)
-    share = busy / spent if spent else 1.0
-    if share > 1.0 and not is_all:
-        share = 1.0
+    busy, share = busy_share(spent, wall_s, busy_s, is_all=is_all)
     at_roof, lost = 0.0, dict.fromkeys(CAUSES, 0.0)
     for seconds, floor_s, cause, needed_s in ops:
         mine = seconds * share
@@ -87,7 +84,20 @@ def lose(
         at_roof += needed
         lost[UNNEEDED] += ran - needed
         lost[cause] += mine - ran
-    if busy - spent * share > ROUNDING * busy:
-        lost[UNPRICED] += busy - spent * share
-    lost[IDLE] += wall_s - busy
-    return Losses(at_roof, lost)
+    return with_idle(Losses(at_roof, lost), spent, wall_s, busy, share)
+
+
+def busy_share(spent_s: float, wall_s: float, busy_s: float | None, *, is_all: bool = False) -> tuple[float, float]:
+    """The busy time of ops, and the share of their self times that is in it."""
+    busy = min(spent_s if busy_s is None else busy_s, wall_s)
+    share = busy / spent_s if spent_s else 1.0
+    return busy, 1.0 if share > 1.0 and not is_all else share
+
+
+def with_idle(losses: Losses, spent_s: float, wall_s: float, busy_s: float, share: float) -> Losses:
+    """The losses of ops, with the busy time that no op accounts for and the time in which nothing ran."""
+    lost = dict(losses.lost)
+    if busy_s - spent_s * share > ROUNDING * busy_s:
+        lost[UNPRICED] += busy_s - spent_s * share
+    lost[IDLE] += wall_s - busy_s
+    return Losses(losses.at_roof_s, lost)

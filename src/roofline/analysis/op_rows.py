@@ -19,10 +19,7 @@ MEASURES = {"amounts": ("FLOP", "B", "hop"), "work": ("FLOP",), "bytes": ("B",),
 def rows_of(placed: PlacedOps, standings: Standings) -> Sequence[OpInfo]:
     """The ops of the report, longest first: by measured time, else by the floor; those of equal time as they came."""
     weights = [floor if time_s is None else time_s for floor, time_s in zip(placed.floor_s, placed.time_s, strict=True)]
-    order = sorted(range(len(weights)), key=weights.__getitem__, reverse=True)
-    ranks = [0] * len(order)
-    for rank, id in enumerate(order, start=1):
-        ranks[id] = rank
+    order, ranks = _ranked(weights)
 
     def row(id: int) -> OpInfo:
         return with_expectation(op_info(placed[id], ranks[id], standings.needed.get(id)), standings.predicted.get(id))
@@ -32,13 +29,25 @@ def rows_of(placed: PlacedOps, standings: Standings) -> Sequence[OpInfo]:
     return LazyRows(order, row, _Fields(placed, standings, ranks))
 
 
+def _ranked(weights: Sequence[float]) -> tuple[list[int], list[int]]:
+    """The ids of ops by their weights, largest first, and the rank of each."""
+    if len(weights) > MANY:
+        from .many_seconds import longest_first, ranks_of  # numpy, which only very many ops need
+
+        return (order := longest_first(weights)), ranks_of(order)
+    order = sorted(range(len(weights)), key=weights.__getitem__, reverse=True)
+    ranks = [0] * len(order)
+    for rank, id in enumerate(order, start=1):
+        ranks[id] = rank
+    return order, ranks
+
+
 class _Fields:
     """The fields of rows that are known without making them, by the ids of their ops; see `op_info` for the same of one."""
 
     def __init__(self, placed: PlacedOps, standings: Standings, ranks: list[int]) -> None:
         self._placed, self._standings = placed, standings
         self._known: dict[str, Sequence[Any]] = {
-            "id": range(len(ranks)),
             "rank": ranks,
             "weight_s": standings.spent_s,
             "bound": placed.bound,
@@ -47,6 +56,8 @@ class _Fields:
         }
 
     def __call__(self, name: str, ids: Sequence[int]) -> list[Any] | Entries | None:
+        if name == "id":
+            return list(ids)
         if name in MEASURES:
             amounts = amounts_of(self._placed.ops, ids)
             mine = {resource: each for resource, each in amounts.items() if resource.measure in MEASURES[name]}

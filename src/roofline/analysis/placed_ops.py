@@ -55,6 +55,8 @@ class PlacedOps:
     def causes(self) -> list[str]:
         """What the time of each above its minimum is lost to."""
         known = {bound: cause_of(bound) for bound in {*self.bound}}
+        if not self.unrated and all(self.priced):
+            return list(map(known.__getitem__, self.bound))
         return [
             UNPRICED if not priced or (unit is None and id in self.unrated) else known[bound]
             for id, (bound, unit, priced) in enumerate(zip(self.bound, self.unit, self.priced, strict=True))

@@ -7,7 +7,7 @@ from msgspec import Struct
 from ..cost import Amount, Cost, part_of, tidy
 from ..lazy_rows import column, take
 from ..machine import Machine
-from ..op_columns import OpColumns
+from ..op_columns import MANY, OpColumns
 from ..placement import Corrections, hold, place
 from ..report import Amounts, Point
 from ..resource import PCIE, Resource, named
@@ -95,17 +95,29 @@ def _total(recording: Recording, every: Standings, whole: bool) -> _Part:
         wall = sum(times) if times else None
     busy = _less(cover.busy_s, fed)
     least = {id: needed.floor_s for id, needed in every.needed.items()}
-    held = ((every.own_s[id], every.floor_s[id], every.cause[id], least.get(id)) for id in kept)
     return _Part(
         work=_whole_work(every, kept),
         floors_s=sum([every.floor_s[id] for id in kept]),
         time_s=wall,
         busy_s=busy,
-        losses=None if wall is None else lose(held, wall, busy),
+        losses=None if wall is None else _losses(every, kept, least, wall, busy),
         devices=devices,
         slowest_s=None if cover.run_s is None or wall is None else wall / devices,
         span_s=None if cover.run_s is None or wall is None else wall / devices,
     )
+
+
+def _losses(every: Standings, kept: Sequence[int], least: Mapping[int, float], wall_s: float, busy_s: float | None) -> Losses:
+    """Where the time of some ops went; ``least`` is what the needed work of an op takes, where that is less than all of it."""
+    if len(kept) <= MANY:
+        return lose(((every.own_s[id], every.floor_s[id], every.cause[id], least.get(id)) for id in kept), wall_s, busy_s)
+    from .many_seconds import lose_many  # numpy, which only very many ops need
+
+    own_s, floor_s, cause = every.own_s, every.floor_s, every.cause
+    if len(kept) < len(every):
+        own_s, floor_s, cause = [own_s[id] for id in kept], [floor_s[id] for id in kept], [cause[id] for id in kept]
+    needed = {place: least[id] for place, id in enumerate(kept) if id in least} if least else {}
+    return lose_many(own_s, floor_s, cause, needed, wall_s, busy_s)
 
 
 def _less(seconds: float | None, fed_s: float) -> float | None:

@@ -25,10 +25,11 @@ def with_wall_clock(
     def spread(finding: Finding) -> Finding:
         if finding.saving_s is None:
             return finding
-        each = finding.saving_s / max(devices, 1)
-        whole = sum(times[op] for op in finding.ops)
-        share = sum(in_steps[op] for op in finding.ops) / whole if whole else float(not finding.ops)  # idle time is of no op
-        per_step = each * share / len(keys) if keys and share else None
+        each, per_step = finding.saving_s / max(devices, 1), None
+        if keys:
+            whole = sum([times[op] for op in finding.ops])
+            share = sum([in_steps[op] for op in finding.ops]) / whole if whole else float(not finding.ops)  # idle time is of no op
+            per_step = each * share / len(keys) if share else None
         if finding.saving_per_step_s is not None:
             per_step = finding.saving_per_step_s
         return replace(finding, saving_per_device_s=each, saving_per_step_s=per_step)

@@ -45,9 +45,13 @@ class Standings:
     ) -> None:
         self.ops, self.floor_s, self.cause, self.unit, self.needed, self.predicted = ops, floor_s, cause, unit, needed, predicted
         self._words: dict[str, list[str]] = {}
-        own = list(zip(column(ops, "self_time_s"), column(ops, "time_s"), floor_s, strict=True))
-        self.own_s = [(time_s or 0.0) if self_s is None else self_s for self_s, time_s, _ in own]
-        self.spent_s = [(floor if time_s is None else time_s) if self_s is None else self_s for self_s, time_s, floor in own]
+        selfs, times = column(ops, "self_time_s"), column(ops, "time_s")
+        if selfs.count(None) == len(selfs):
+            selfs = times
+        else:
+            selfs = [time_s if self_s is None else self_s for self_s, time_s in zip(selfs, times, strict=True)]
+        self.own_s = [seconds or 0.0 for seconds in selfs]
+        self.spent_s = [floor if seconds is None else seconds for seconds, floor in zip(selfs, floor_s, strict=True)]
 
     def __len__(self) -> int:
         return len(self.ops)

@@ -1,0 +1,47 @@
+"""The seconds of very many ops, from arrays: ordered, summed and taken apart with the same results as one by one."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .losses import CAUSES, UNNEEDED, Losses, busy_share, with_idle
+
+Floats = NDArray[np.float64]
+
+
+def longest_first(seconds: Sequence[float]) -> list[int]:
+    """The places of seconds, the longest first, those of equal length as they came."""
+    return np.argsort(-np.array(seconds), kind="stable").tolist()  # type: ignore[no-any-return]
+
+
+def ranks_of(order: Sequence[int]) -> list[int]:
+    """The rank of each place, from 1."""
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[np.array(order, dtype=np.int64)] = np.arange(1, len(order) + 1)
+    return ranks.tolist()
+
+
+def lose_many(
+    seconds: Sequence[float],
+    floor_s: Sequence[float],
+    cause: Sequence[str],
+    needed_s: Mapping[int, float],
+    wall_s: float,
+    busy_s: float | None,
+) -> Losses:
+    """What `lose` finds of ops in columns; ``needed_s`` has, by their places, those of which not everything was needed."""
+    busy, share = busy_share(spent := sum(seconds), wall_s, busy_s)
+    mine = np.array(seconds) * share
+    ran = np.minimum(floor_s, mine)
+    needed = ran.copy()
+    for place, least in needed_s.items():
+        needed[place] = min(least, needed[place])
+    codes = {name: code for code, name in enumerate(CAUSES)}
+    each = np.array(list(map(codes.__getitem__, cause)), dtype=np.intp)
+    # These sums add one after the other, as a loop does.
+    lost = dict(zip(CAUSES, np.bincount(each, mine - ran, len(CAUSES)).tolist(), strict=True))
+    nothing = np.zeros(len(mine), dtype=np.intp)
+    at_roof, unneeded = (np.bincount(nothing, one, 1).tolist()[0] for one in (needed, ran - needed))
+    lost[UNNEEDED] += unneeded
+    return with_idle(Losses(at_roof, lost), spent, wall_s, busy, share)
