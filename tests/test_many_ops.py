@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from roofline import folding
-from roofline.analysis import assemble, op_rows, placed_ops, program_points
+from roofline.analysis import assemble, findings, op_rows, placed_ops, program_points
 from roofline.analysis.many_ops import place_many
 from roofline.analysis.placed_ops import PlacedOps
 from roofline.cli import main
@@ -69,7 +69,7 @@ CELLS = {
 @contextmanager
 def everything_in_columns() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (table, placed_ops, op_rows, program_points, folding):
+        for module in (table, placed_ops, op_rows, program_points, findings, folding):
             patch.setattr(module, "MANY", 0)
         yield
 

@@ -68,6 +68,10 @@ def _longest_first(ops: Sequence[OpInfo], groups: Iterable[list[int]], alone: It
         totals = (_total([seconds[place] for place in alike]) for seconds in kinds)
         longest[leader] = next((total for total in totals if total is not None), 0.0)
     leaders = sorted([*members, *alone], key=ranks.__getitem__)
+    if len(leaders) > MANY:
+        from .many_rows import longest_first  # numpy, which only very many ops need
+
+        return [leaders[place] for place in longest_first([longest[leader] for leader in leaders])], members
     return sorted(leaders, key=longest.__getitem__, reverse=True), members
 
 
@@ -86,7 +90,7 @@ def _alike(ops: Sequence[OpInfo]) -> list[list[int]]:
 
 def _similar(ops: Sequence[OpInfo]) -> Sequence[int]:
     """The places of the ops, of very many, that may do the same work as another."""
-    from .similar_rows import similar_rows  # numpy, which only very many ops need
+    from .many_rows import similar_rows  # numpy, which only very many ops need
 
     return similar_rows(map(partial(column, ops), _SAME), entries(ops, "amounts").values(), column(ops, "count"))
 

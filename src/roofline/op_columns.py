@@ -67,8 +67,7 @@ class OpColumns(LazyRows[Op]):
             partly = [amounts for amounts in self.amounts.values() if None in amounts]
             return [all(amounts[place] is not None for amounts in partly) for place in places] if partly else [True] * len(places)
         if name in self.fields:
-            values = self.fields[name]
-            return list(values if places == range(len(values)) else map(values.__getitem__, places))
+            return list(_some(self.fields[name], places))
         return [_USUAL[name]] * len(places) if name in _USUAL else None
 
 
@@ -83,10 +82,19 @@ def multiplies(ops: Sequence[Op]) -> list[bool]:
 def amounts_of(ops: Sequence[Op], places: Sequence[int]) -> dict[Resource, list[Any]]:
     """The amounts of some ops by resource: ``None`` where one is not wholly known, `ABSENT` where an op does not use it."""
     if isinstance(ops, OpColumns):
-        each = {resource: map(amounts.__getitem__, places) for resource, amounts in ops.amounts.items()}
-        return {resource: [ABSENT if amount == 0 else amount for amount in held] for resource, held in each.items()}
+        return {resource: _used(_some(amounts, places)) for resource, amounts in ops.amounts.items()}
     found: dict[Resource, list[Any]] = {}
     for row, place in enumerate(places):
         for resource, amount in ops[place].cost.items():
             found.setdefault(resource, [ABSENT] * len(places))[row] = amount
     return {resource: found[resource] for resource in sorted(found)}
+
+
+def _some(values: Sequence[Any], places: Sequence[int]) -> Sequence[Any]:
+    """The values at some places."""
+    return values if places == range(len(values)) else list(map(values.__getitem__, places))
+
+
+def _used(amounts: Sequence[Amount | None]) -> list[Any]:
+    """Amounts with `ABSENT` for those that are 0."""
+    return [ABSENT if amount == 0 else amount for amount in amounts] if 0 in amounts else list(amounts)

@@ -33,23 +33,24 @@ def at_place(standings: Standings, ids: Sequence[int]) -> str:
     """Where ops were written, as the beginning of a sentence; nothing where nobody knows."""
     where = places(standings, ids)
     locations = standings.words("location")
-    return f"{'At' if any(locations[id] for id in ids) else 'In'} {where} " if where else ""
+    is_line = any(locations) and any(map(locations.__getitem__, ids))
+    return f"{'At' if is_line else 'In'} {where} " if where else ""
 
 
 def places(standings: Standings, ids: Sequence[int]) -> str:
     """Where ops were written: scopes with their numbers starred, source lines, else programs. Nowhere, if most of the time has no place."""
     scope, location, module = (standings.words(name) for name in ("scope", "location", "module"))
-    placed = [id for id in ids if scope[id] or location[id]]
+    placed = ids if all(scope) else [id for id in ids if scope[id] or location[id]]
     if placed and len(placed) < len(ids):
         known_s, whole_s = (sum([standings.spent_s[id] for id in some]) for some in (placed, ids))
         if 2 * known_s < whole_s:
             return ""
-    shown = ", ".join(_first_few((scope[id] for id in placed), lambda word: _NUMBER.sub("*", word), LISTED))
-    lines = _first_few((location[id] for id in placed), source_line, LISTED + 1)
+    shown = ", ".join(_first_few(map(scope.__getitem__, placed), lambda word: _NUMBER.sub("*", word), LISTED))
+    lines = _first_few(map(location.__getitem__, placed), source_line, LISTED + 1) if any(location) else []
     at = ", ".join(lines[:LISTED]) + (" …" if len(lines) > LISTED else "")
     if shown and at:
         return f"{shown} ({at})"
-    return shown or at or ", ".join(_first_few((module[id] for id in ids), _program, LISTED))
+    return shown or at or ", ".join(_first_few(map(module.__getitem__, ids), _program, LISTED))
 
 
 def _first_few(words: Iterable[str], said: Callable[[str], str], most: int) -> list[str]:

@@ -7,7 +7,7 @@ kernels reach, not to the roof. Like ops are merged before anything is left out.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from operator import itemgetter
+from itertools import compress
 from typing import Self
 
 from msgspec import Struct
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from ..lazy_rows import column, take
 from ..machine import LATENCY, Machine
 from ..machines.architectures import capability_of
+from ..op_columns import MANY
 from ..placement import IDEAL, Corrections, hold
 from ..report import Finding
 from ..resource import PCIE, named
@@ -58,9 +59,9 @@ class Case(Struct):
     group: str = ""
     ops: list[tuple[Standing, float, Avoidable | None]] = []
 
-    @property
-    def savings(self) -> list[tuple[int, float]]:
-        return [(one.id, saving) for one, saving, _ in self.ops]
+    def saving(self, clock: Clock) -> Saving:
+        """What they could spare together."""
+        return Saving.of([one.id for one, _, _ in self.ops], [saving for _, saving, _ in self.ops], clock)
 
 
 def diagnose(standings: Standings, recording: Recording, machine: Machine, clock: Clock, corrections: Corrections = IDEAL) -> list[Finding]:
@@ -70,7 +71,7 @@ def diagnose(standings: Standings, recording: Recording, machine: Machine, clock
         clock = replace(clock, shares={id: share_in_steps(op) for id, op in enumerate(standings.ops)})
         ids = [id for id in ids if clock.share(id)]
     cases = _avoidable(standings, ids, len(recording.steps), machine, corrections)
-    kept = [case for case in cases if Saving.of(case.savings, clock).steps_s >= clock.notable_s]
+    kept = [case for case in cases if case.saving(clock).steps_s >= clock.notable_s]
     taken = {one.id for case in kept for one, _, _ in case.ops}
     kinds = kinds_for(recording.format)
     found = [_told(case, standings, clock, kinds) for case in kept]
@@ -126,7 +127,7 @@ def _told(case: Case, standings: Standings, clock: Clock, kinds: Kinds) -> Findi
     reason = case.ops[0][2]
     why = kind.phrase or (reason.why if reason else "")
     factor = f", {reason.factor:.3g} times the needed work" if reason and reason.factor else ""
-    saving = Saving.of(case.savings, clock)
+    saving = case.saving(clock)
     spent = clock.of(clock.spent(standings, ids))
     place = at_place(standings, ids)
     program = f"{place}the program" if place else "The program"
@@ -233,17 +234,18 @@ def _remaining(
     """What is lost in ops that do nothing needless, by cause, and between kernels."""
     predicted = [standings[id] for id in ids if id in standings.predicted] if standings.predicted else []
     slow = slower_than_expected(predicted) if clock.measured else {}
-    alike = list(zip(standings.cause, standings.unit, standings.category, standings.multiplies, strict=True))
-    kind_of = {one: _kind(*one) for one in {*alike}}
+    alike = (standings.cause, standings.unit, standings.category, standings.multiplies)
+    kind_of = {one: _kind(*one) for one in {*zip(*alike, strict=True)}}
+    kind_of_each = list(map(kind_of.__getitem__, zip(*alike, strict=True)))
     groups: dict[str, list[int]] = {}
     for id in ids:
-        if (kind := kind_of[alike[id]]) and id not in slow:
+        if (kind := kind_of_each[id]) and id not in slow:
             groups.setdefault(kind, []).append(id)
     why = partial(causes, standings=predicted, kernels=kernels, capability=capability)
     found = _excess(standings, [(one, slow[one.id]) for one in predicted if one.id in slow], clock, kinds, why)
     for kind, mine in groups.items():
-        won = list(zip(mine, _won(kind, standings, mine, launch_s), strict=True))
-        finding = _merged(kind, standings, won, clock, between if kind == LATENCY else None, kinds)
+        won = _won(kind, standings, mine, launch_s)
+        finding = _merged(kind, standings, mine, won, clock, between if kind == LATENCY else None, kinds)
         if finding is not None:
             found.append(finding)
     if LATENCY not in groups and clock.measured and between.seconds >= clock.notable_s:
@@ -263,7 +265,7 @@ def _excess(
         families.setdefault(one.prediction.family if one.prediction else "", []).append((one, seconds))
     found = []
     for held in families.values():
-        saving = Saving.of([(one.id, seconds) for one, seconds in held], clock)
+        saving = Saving.of([one.id for one, _ in held], [seconds for _, seconds in held], clock)
         if saving.steps_s < clock.notable_s:
             continue
         held.sort(key=lambda each: -each[1])
@@ -298,40 +300,49 @@ def _kind(cause: str, unit: str | None, category: str, multiplies: bool) -> str:
 
 def _won(kind: str, standings: Standings, ids: Sequence[int], launch_s: float) -> list[float]:
     """The seconds of ops that can really be won. Small kernels can join their neighbours, but a product keeps a launch of its own."""
-    spent, floor = standings.spent_s, standings.floor_s
+    spent, floor = [standings.spent_s[id] for id in ids], [standings.floor_s[id] for id in ids]
     if kind == "host-copies":
-        return [spent[id] for id in ids]
+        return spent
     if kind == "latency":
-        kept = (standings.launches[id] * launch_s if standings.multiplies[id] else 0.0 for id in ids)
-        return [max(spent[id] - max(floor[id], launch), 0.0) for id, launch in zip(ids, kept, strict=True)]
+        kept = [standings.launches[id] * launch_s if standings.multiplies[id] else 0.0 for id in ids]
+        return [max(took - max(least, launch), 0.0) for took, least, launch in zip(spent, floor, kept, strict=True)]
     category, unit = standings.category, standings.unit
-    fine = {id for id, one in standings.predicted.items() if is_calibrated(one) and one.high_s < CLOSE * one.time_s}
-    reachable = (OF_CATEGORIES.get(category[id]) or REACHABLE.get(unit[id] or "", OTHERWISE) for id in ids)
-    won = [max(spent[id] - floor[id] / share, 0.0) for id, share in zip(ids, reachable, strict=True)]
+    known = {*zip(category, unit, strict=True)}
+    reachable = {(name, on): OF_CATEGORIES.get(name) or REACHABLE.get(on or "", OTHERWISE) for name, on in known}
+    shares = [reachable[category[id], unit[id]] for id in ids]
+    won = [left if (left := took - least / share) > 0 else 0.0 for took, least, share in zip(spent, floor, shares, strict=True)]
     # What is within the bounds of such ops takes no less.
+    fine = {id for id, one in standings.predicted.items() if is_calibrated(one) and one.high_s < CLOSE * one.time_s}
     return [0.0 if id in fine else seconds for id, seconds in zip(ids, won, strict=True)] if fine else won
 
 
 def _merged(
-    kind_name: str, standings: Standings, won: list[tuple[int, float]], clock: Clock, between: _Between | None, kinds: Kinds
+    kind_name: str,
+    standings: Standings,
+    ids: list[int],
+    won: list[float],
+    clock: Clock,
+    between: _Between | None,
+    kinds: Kinds,
 ) -> Finding | None:
-    """One finding for ops that lose time to the same cause."""
-    kind, ids = kinds[kind_name], [id for id, _ in won]
+    """One finding for ops that lose time to the same cause, of which so much can be won."""
+    kind = kinds[kind_name]
     spent, floor = _spent_and_floor(standings, ids, clock)
     if not clock.measured:
         if spent < clock.notable_s:
             return None
-        ids.sort(key=standings.spent_s.__getitem__, reverse=True)
-        at = at_place(standings, ids[:LISTED])
-        message = f"{at}{subject(standings, ids)} {_are(ids, kind_name)}: at least {clock.of(spent)}."
-        return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(ids), levers=kind.levers)
+        longest = _most_first(ids, [standings.spent_s[id] for id in ids])
+        at = at_place(standings, longest[:LISTED])
+        message = f"{at}{subject(standings, longest)} {_are(longest, kind_name)}: at least {clock.of(spent)}."
+        return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(longest), levers=kind.levers)
     gap_s = between.seconds if between is not None else 0.0
     if spent + gap_s - floor < clock.notable_s:
         return None
-    saving = Saving.of(won, clock, between.avoidable_s if between is not None else 0.0)
-    won = [held for held in won if held[1] > 0] or won
-    spent, floor = _spent_and_floor(standings, [id for id, _ in won], clock)
-    worst = [id for id, _ in sorted(won, key=itemgetter(1), reverse=True)]
+    saving = Saving.of(ids, won, clock, between.avoidable_s if between is not None else 0.0)
+    if any(won) and not all(won):
+        ids, won = list(compress(ids, won)), list(compress(won, won))
+        spent, floor = _spent_and_floor(standings, ids, clock)
+    worst = _most_first(ids, won)
     efficiency = percent(floor / spent) if spent else ""
     reach = "" if kind_name in ("host-copies", "latency") else f" at {efficiency} of the roofline"
     gaps = ", with the gaps between kernels" if gap_s else ""
@@ -349,6 +360,15 @@ def _spent_and_floor(standings: Standings, ids: Sequence[int], clock: Clock) -> 
         shares = [clock.share(id) for id in ids]
         spent, floor = ([seconds * share for seconds, share in zip(each, shares, strict=True)] for each in (spent, floor))
     return sum(spent), sum(map(min, floor, spent))
+
+
+def _most_first(ids: Sequence[int], seconds: Sequence[float]) -> list[int]:
+    """Ops by their seconds, the most first, those of equal time as they came."""
+    if len(ids) > MANY:
+        from ..many_rows import longest_first  # numpy, which only very many ops need
+
+        return [ids[place] for place in longest_first(seconds)]
+    return [ids[place] for place in sorted(range(len(ids)), key=seconds.__getitem__, reverse=True)]
 
 
 def _are(ids: Sequence[int], kind: str) -> str:

@@ -1,25 +1,10 @@
-"""The seconds of very many ops, from arrays: ordered, summed and taken apart with the same results as one by one."""
+"""The seconds of very many ops taken apart from arrays, with the same results as one by one."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .losses import CAUSES, UNNEEDED, Losses, busy_share, with_idle
-
-Floats = NDArray[np.float64]
-
-
-def longest_first(seconds: Sequence[float]) -> list[int]:
-    """The places of seconds, the longest first, those of equal length as they came."""
-    return np.argsort(-np.array(seconds), kind="stable").tolist()  # type: ignore[no-any-return]
-
-
-def ranks_of(order: Sequence[int]) -> list[int]:
-    """The rank of each place, from 1."""
-    ranks = np.empty(len(order), dtype=np.int64)
-    ranks[np.array(order, dtype=np.int64)] = np.arange(1, len(order) + 1)
-    return ranks.tolist()
 
 
 def lose_many(

@@ -32,7 +32,7 @@ def rows_of(placed: PlacedOps, standings: Standings) -> Sequence[OpInfo]:
 def _ranked(weights: Sequence[float]) -> tuple[list[int], list[int]]:
     """The ids of ops by their weights, largest first, and the rank of each."""
     if len(weights) > MANY:
-        from .many_seconds import longest_first, ranks_of  # numpy, which only very many ops need
+        from ..many_rows import longest_first, ranks_of  # numpy, which only very many ops need
 
         return (order := longest_first(weights)), ranks_of(order)
     order = sorted(range(len(weights)), key=weights.__getitem__, reverse=True)
@@ -61,10 +61,7 @@ class _Fields:
         if name in MEASURES:
             amounts = amounts_of(self._placed.ops, ids)
             mine = {resource: each for resource, each in amounts.items() if resource.measure in MEASURES[name]}
-            return {
-                resource.name: [one if type(one) is float or one is ABSENT else number(one) for one in each]
-                for resource, each in mine.items()
-            }
+            return {resource.name: _numbers(each) for resource, each in mine.items()}
         if name == "times":
             return {unit: [seconds[id] or ABSENT for id in ids] for unit, seconds in self._placed.times.items()}
         if name in ("label", "flops", "lost_s", "serial_s", "expected_s", "unneeded"):
@@ -125,3 +122,10 @@ class _Fields:
     def _unneeded(self, ids: Sequence[int]) -> Sequence[dict[str, float]]:
         needed, nothing = self._standings.needed, dict[str, float]()
         return [unneeded_info(needed[id]) if id in needed else nothing for id in ids] if needed else [nothing] * len(ids)
+
+
+def _numbers(amounts: list[Any]) -> list[Any]:
+    """Amounts as JSON can carry them."""
+    if {*map(type, amounts)} <= {float, type(ABSENT)}:
+        return amounts
+    return [one if type(one) is float or one is ABSENT else number(one) for one in amounts]

@@ -72,7 +72,9 @@ class Saving(Struct, frozen=True):
     steps_s: float
 
     @classmethod
-    def of(cls, savings: Sequence[tuple[int, float]], clock: Clock, more_s: float = 0.0) -> Self:
-        """What some ops save, by their ids, and ``more_s`` in steps."""
-        whole = sum([saving for _, saving in savings]) + more_s
-        return cls(whole, sum([saving * clock.share(id) for id, saving in savings]) + more_s if clock.shares else whole)
+    def of(cls, ids: Sequence[int], savings: Sequence[float], clock: Clock, more_s: float = 0.0) -> Self:
+        """What some ops save, each so much, and ``more_s`` in steps."""
+        whole = sum(savings) + more_s
+        if not clock.shares:
+            return cls(whole, whole)
+        return cls(whole, sum([saving * clock.share(id) for id, saving in zip(ids, savings, strict=True)]) + more_s)

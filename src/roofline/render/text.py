@@ -220,7 +220,7 @@ def fine_line(report: Report) -> str:
         return ""
     ids, weights, floors = (column(unsorted(report.ops), name) for name in ("id", "weight_s", "floor_s"))
     places = {id: place for place, id in enumerate(ids)}
-    whole = sum(column(report.ops, "weight_s"))
+    whole = sum(weights)
     said = []
     for finding in fine:
         mine = [places[id] for id in finding.ops if id in places]

@@ -16,7 +16,9 @@ In ``time``, ``flops`` and ``bytes`` an empty cell is unknown; in a resource's o
 """
 
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any, cast
 
@@ -165,9 +167,11 @@ class Table(Struct, frozen=True):
         if column is None:
             return [""] * self.count
         cells = self.cells[column.header]
-        if {*map(type, cells)} == {str}:
-            return list(cells)  # type: ignore[arg-type]  # all are words
-        return ["" if cell is None else str(cell) for cell in cells]
+        if {*map(type, cells)} != {str}:
+            cells = ["" if cell is None else str(cell) for cell in cells]
+        words = cast(Sequence[str], cells)
+        # Rows share most words, but seldom their names.
+        return list(words) if name == "name" else list(map(sys.intern, words))
 
     def numbers(self, name: str, dimension: str) -> list[float | None]:
         """A column of quantities in base units; ``None`` where a cell is empty or says unknown, or the table has no such column."""
@@ -239,27 +243,29 @@ def _amounts(table: Table) -> dict[Resource, list[float | None]]:
             table.errors.append((1, "'bytes' and 'hbm' are both main-memory traffic; keep one"))
         amounts[HBM] = table.numbers("bytes", "B")
     if not any(resource.is_arithmetic for resource in amounts):  # else 'flops' repeats their sum
-        words, known = _work_resources(table) if "flops" in columns else ([""] * table.count, {"": UNNAMED_WORK})
         flops = table.numbers("flops", "FLOP")
-        for resource in {*known.values()}:
-            mine = {word for word, one in known.items() if one == resource}
+        units, formats = table.words("unit"), table.words("dtype")
+        known = _work_resources(table, units, formats) if "flops" in columns else {("", ""): UNNAMED_WORK}
+        resources = {*known.values()}
+        for resource in resources:
+            rows = zip(units, formats, flops, strict=True)
             amounts[resource] = (
-                flops if len(mine) == len(known) else [amount if word in mine else 0.0 for word, amount in zip(words, flops, strict=True)]
+                flops if len(resources) == 1 else [amount if known[unit, kind] == resource else 0.0 for unit, kind, amount in rows]
             )
     return {resource: amounts[resource] for resource in sorted(amounts)}
 
 
-def _work_resources(table: Table) -> tuple[Sequence[Hashable], dict[Hashable, Resource]]:
-    """The words of each row for its arithmetic, its unit and dtype, and what these run on."""
-    words = list(zip(table.words("unit"), table.words("dtype"), strict=True))
-    known: dict[Hashable, Resource] = {}
-    for unit, number in dict.fromkeys(words):
+def _work_resources(table: Table, units: Sequence[str], formats: Sequence[str]) -> dict[tuple[str, str], Resource]:
+    """What the arithmetic of rows runs on, by their words for unit and dtype."""
+    known = {}
+    for unit, number in dict.fromkeys(zip(units, formats, strict=True)):
         try:
             known[unit, number] = _work_resource(unit or "matrix", number or _DEFAULT_DTYPE)
         except RooflineError as error:
-            table.errors.append((words.index((unit, number)) + 1, str(error)))
+            row = next(row for row, words in enumerate(zip(units, formats, strict=True), 1) if words == (unit, number))
+            table.errors.append((row, str(error)))
             known[unit, number] = UNNAMED_WORK
-    return words, known
+    return known
 
 
 def _work_resource(unit: str, number: str) -> Resource:
@@ -346,9 +352,11 @@ def _on_device(device: int, shares: tuple[Share, ...]) -> StepsOnDevice:
 
 def _coverage(ops: Sequence[Op]) -> Coverage:
     """A table has no clock, only durations: their sum stands for busy time, and wall time is unknown."""
-    columns = [column(ops, name) for name in ("time_s", "self_time_s", "priced")]
-    seconds = [(time_s if own_s is None else own_s, priced) for time_s, own_s, priced in zip(*columns, strict=True) if time_s is not None]
-    if not seconds:
+    times, selfs, priced = (column(ops, name) for name in ("time_s", "self_time_s", "priced"))
+    timed = [time_s is not None for time_s in times]
+    if not any(timed):
         return Coverage()
-    busy = sum([second for second, _ in seconds])
-    return Coverage(busy_s=busy, attributed_s=busy, priced_s=sum([second for second, priced in seconds if priced]))
+    seconds = times if selfs.count(None) == len(selfs) else [t if own is None else own for t, own in zip(times, selfs, strict=True)]
+    is_priced = list(compress(priced, timed))
+    known = list(compress(seconds, timed))
+    return Coverage(busy_s=sum(known), attributed_s=sum(known), priced_s=sum(compress(known, is_priced)))
