@@ -48,7 +48,9 @@ class OpColumns(LazyRows[Op]):
             for each in amounts.values():
                 each[place] = 0
             for resource, amount in op.cost.items():
-                amounts.setdefault(resource, [0] * len(self))[place] = amount
+                if resource not in amounts:
+                    amounts[resource] = [0] * len(self)
+                amounts[resource][place] = amount
             notes[place] = op.notes
         return OpColumns({**self.fields, "notes": notes}, {resource: amounts[resource] for resource in sorted(amounts)})
 
@@ -86,7 +88,9 @@ def amounts_of(ops: Sequence[Op], places: Sequence[int]) -> dict[Resource, list[
     found: dict[Resource, list[Any]] = {}
     for row, place in enumerate(places):
         for resource, amount in ops[place].cost.items():
-            found.setdefault(resource, [ABSENT] * len(places))[row] = amount
+            if resource not in found:
+                found[resource] = [ABSENT] * len(places)
+            found[resource][row] = amount
     return {resource: found[resource] for resource in sorted(found)}
 
 

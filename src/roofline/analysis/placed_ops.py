@@ -98,7 +98,9 @@ class PlacedOps:
         for each in self.times.values():
             each[id] = 0.0
         for unit, seconds in placement.times if len(self.ops) > MANY else ():
-            self.times.setdefault(unit, [0.0] * len(self.ops))[id] = seconds
+            if unit not in self.times:
+                self.times[unit] = [0.0] * len(self.ops)
+            self.times[unit][id] = seconds
         self.compute[id], self.roofs[id] = placement.compute, tuple(resource.name for resource in placement.roofs)
         if placement.unrated:
             self.unrated[id] = placement.unrated
