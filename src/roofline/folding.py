@@ -192,6 +192,7 @@ def _sum(ops: Sequence[OpInfo]) -> OpInfo:
     moved, work = _sums(entries(ops, "bytes")), _sums(entries(ops, "work"))
     times = {unit: seconds or 0.0 for unit, seconds in _sums(entries(ops, "times")).items() if unit in first.times}
     needs = column(ops, "needed")
+    needed = [mine if least is None else least for mine, least in zip(column(ops, "work"), needs, strict=True)] if any(needs) else []
     return replace(
         first,
         name=_name(ops),
@@ -216,7 +217,7 @@ def _sum(ops: Sequence[OpInfo]) -> OpInfo:
         times=times,
         utilization={unit: seconds / time_s for unit, seconds in times.items()} if time_s else {},
         counters=_counters(column(ops, "counters"), time_s),
-        needed=_sums(by_key([op.work if op.needed is None else op.needed for op in ops])) if any(needs) else None,
+        needed=_sums(by_key(needed)) if any(needs) else None,
         unneeded={kind: amount or 0 for kind, amount in _sums(entries(ops, "unneeded")).items()},
         lost_s=_total(column(ops, "lost_s")),
         ledger=(),

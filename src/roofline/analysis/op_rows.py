@@ -9,7 +9,7 @@ from ..report import OpInfo
 from .expectation import with_expectation
 from .op_info import op_info, plain_label, unneeded_info
 from .placed_ops import PlacedOps
-from .program_points import known_parts, number
+from .program_points import amounts, known_parts, number
 from .standing import Standings
 
 OWN = ("name", "category", "module", "scope", "location", "phase", "count", "kernels", "self_time_s", "notes")
@@ -80,9 +80,11 @@ class _Fields:
             return [None if id in placed.blank else floor for id, floor in enumerate(placed.floor_s)]
         if name == "dtype":
             return [one.kind if one else None for one in placed.compute]
-        if name in ("needed", "counters"):
-            some: Any = self._standings.needed if name == "needed" else any(column(ops, name))
-            return None if some else [None] * len(ops)
+        if name == "needed":
+            needed = {id: amounts(one.cost, "FLOP") for id, one in self._standings.needed.items()}
+            return [needed.get(id) for id in range(len(ops))]
+        if name == "counters":
+            return None if any(column(ops, name)) else [None] * len(ops)
         if name == "known":
             return None if any(known_parts(op.cost) for op in take(ops, self._unpriced())) else [{}] * len(ops)
         return None
@@ -96,8 +98,8 @@ class _Fields:
         return (label or plain_label(scope, location, name) for label, scope, location, name in words)
 
     def _flops(self, ids: Sequence[int]) -> Iterator[float | None]:
-        amounts = amounts_of(self._placed.ops, ids)
-        each = [[0 if one is ABSENT else one for one in held] for resource, held in amounts.items() if resource.is_arithmetic]
+        held = amounts_of(self._placed.ops, ids).items()
+        each = [[0 if one is ABSENT else one for one in mine] for resource, mine in held if resource.is_arithmetic]
         for parts in zip(*each, strict=True) if each else [()] * len(ids):
             yield None if None in parts else number(sum([part for part in parts if part]))
 

@@ -81,10 +81,11 @@ def _unneeded(total: Point, ops: Sequence[OpInfo]) -> str:
     """The work that the model did not need, by class: the share of FLOP, or of bytes for ops that did no needless FLOP."""
     found: dict[tuple[str, str], float] = {}
     ops = unsorted(ops)
-    for op in take(ops, [place for place, unneeded in enumerate(column(ops, "unneeded")) if unneeded]):
-        needed = sum(amount or 0 for amount in (op.work if op.needed is None else op.needed).values())
-        unit = "FLOP" if needed < sum(amount or 0 for amount in op.work.values()) else "bytes"
-        for kind, amount in op.unneeded.items():
+    wasteful = take(ops, [place for place, unneeded in enumerate(column(ops, "unneeded")) if unneeded])
+    for work, needed, unneeded in zip(*(column(wasteful, name) for name in ("work", "needed", "unneeded")), strict=True):
+        least = sum(amount or 0 for amount in (work if needed is None else needed).values())
+        unit = "FLOP" if least < sum(amount or 0 for amount in work.values()) else "bytes"
+        for kind, amount in unneeded.items():
             found[kind, unit] = found.get((kind, unit), 0) + amount
     whole = {"FLOP": known_flops(total), "bytes": sum(amount or 0 for amount in total.bytes.values())}
     shares = [(amount / whole[unit], kind, unit) for (kind, unit), amount in found.items() if whole[unit]]
