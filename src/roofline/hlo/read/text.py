@@ -6,6 +6,7 @@ what ties instructions together (operands, called computations, control predeces
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from sys import intern
 
 from msgspec import Struct, field
@@ -350,10 +351,11 @@ class _Reader:
             if shape is None:
                 self.line = place
                 shape = self.inferred(draft, opcode, operands, rest)
+            raw = _parted(rest, texts)
             if sort == _CALLER:
                 self.line = place
-                opcode, calls = self.link(draft, name, opcode, shape, operands, rest)
-            instructions.append(Instruction(name, opcode, shape, operands, calls, (), place, _parted(rest, texts), dialect))
+                opcode, calls = self.link(draft, name, opcode, shape, operands, raw)
+            instructions.append(Instruction(name, opcode, shape, operands, calls, (), place, raw, dialect))
             if "control-predecessors=" in rest:
                 self.line = place
                 draft.pending.append((position, [], _control(rest)))
@@ -399,10 +401,10 @@ class _Reader:
         draft.parameters[number] = len(draft.instructions)
 
     def link(
-        self, draft: _Draft, name: str, opcode: str, shape: Shape, operands: tuple[int, ...], rest: str
+        self, draft: _Draft, name: str, opcode: str, shape: Shape, operands: tuple[int, ...], raw: object
     ) -> tuple[str, tuple[Call, ...]]:
         """The computations that the next instruction of a draft calls; short spellings of asynchronous operations are written out."""
-        names = _calls(rest)
+        names = _calls(raw[0] if isinstance(raw, tuple) else str(raw))
         if opcode == "custom-call":
             names = tuple(("called_computations", called) for _, called in names)
         halves = asynchronous(opcode)
@@ -411,7 +413,7 @@ class _Reader:
         half, operation = halves
         if half != "async-start":
             return half, ()
-        return half, (Call("calls", self.wrap(draft, name, intern(operation), shape, operands, rest, names)),)
+        return half, (Call("calls", self.wrap(draft, name, intern(operation), shape, operands, raw, names)),)
 
     def call(self, draft: _Draft, names: tuple[tuple[str, str], ...]) -> tuple[Call, ...]:
         """Calls by role and name; empty until `resolve` when a computation is defined further down."""
@@ -430,7 +432,7 @@ class _Reader:
         operation: str,
         shape: Shape,
         operands: tuple[int, ...],
-        rest: str,
+        raw: object,
         names: tuple[tuple[str, str], ...],
     ) -> int:
         """The computation that an async-start in short spelling stands for: its parameters, and the one operation."""
@@ -438,15 +440,15 @@ class _Reader:
         for number, operand in enumerate(operands):
             inner.parameters[number] = number
             taken = draft.instructions[operand].shape
-            raw = f"parameter_number={number}"
-            inner.instructions.append(Instruction(f"{inner.name}.{number}", "parameter", taken, (), (), (), self.line, raw, self.dialect))
+            text = f"parameter_number={number}"
+            inner.instructions.append(Instruction(f"{inner.name}.{number}", "parameter", taken, (), (), (), self.line, text, self.dialect))
         # An async-start's shape is (operands, result, context…).
         result = shape.parts[1] if len(shape.parts) > 1 else shape
         inner.root = len(operands)
         taken_all = tuple(range(len(operands)))
         calls = self.call(inner, names)
         inner.instructions.append(
-            Instruction(f"{name}.{operation}", operation, result, taken_all, calls, (), self.line, rest, self.dialect)
+            Instruction(f"{name}.{operation}", operation, result, taken_all, calls, (), self.line, raw, self.dialect)
         )
         return self.add(inner)
 
@@ -539,6 +541,7 @@ def _kind(opcode: str) -> int:
     return _PLAIN if opcode in LEAVES else _CALLER
 
 
+@lru_cache(maxsize=1_000)  # instructions that call a reduction or a library repeat their attributes
 def _calls(rest: str) -> tuple[tuple[str, str], ...]:
     """Role and name of each computation that the attributes after an instruction's operands call."""
     last = -1
