@@ -5,6 +5,7 @@ import pytest
 from roofline.analysis import assemble
 from roofline.analysis.finding_kinds import KINDS
 from roofline.cost import NOTHING, Cost
+from roofline.machine import Machine
 from roofline.report import Report
 from roofline.workload import Array, Avoidable, Coverage, Device, IdleReason, Op, Recording, Share, Step, Workload
 from toys import toy
@@ -14,13 +15,20 @@ def an_op(name: str, amounts: dict[str, float], time_s: float, **fields: object)
     return Op(name=name, cost=Cost.of(amounts), time_s=time_s, self_time_s=time_s, **fields)  # type: ignore[arg-type]
 
 
-def report_on(*ops: Op, wall_s: float | None = None, idle: tuple[IdleReason, ...] = (), steps: tuple[Step, ...] = ()) -> Report:
-    busy = sum(op.time_s or 0.0 for op in ops)
+def report_on(
+    *ops: Op,
+    wall_s: float | None = None,
+    busy_s: float | None = None,
+    idle: tuple[IdleReason, ...] = (),
+    steps: tuple[Step, ...] = (),
+    machine: Machine | None = None,
+) -> Report:
+    busy = sum(op.time_s or 0.0 for op in ops) if busy_s is None else busy_s
     run = busy if wall_s is None else wall_s
     cover = Coverage(wall_s=run, busy_s=busy, attributed_s=busy, priced_s=busy, run_s=run)
     devices = (Device(id=0, name="toy"),)
     recording = Recording(workload=Workload(ops), format="xspace", coverage=cover, idle=idle, steps=steps, devices=devices)
-    return assemble(recording, toy())
+    return assemble(recording, machine or toy())
 
 
 def test_work_that_could_be_avoided_saves_its_share_of_the_time() -> None:
@@ -66,6 +74,30 @@ def test_idle_time_comes_with_what_the_host_did() -> None:
     assert first.saving_s == pytest.approx(6)
     assert "load_batch (data.py:17)" in first.message
     assert "Start with the input" in report.summary
+
+
+def test_copies_save_what_the_rest_of_the_time_can_hide() -> None:
+    # 4.25 B/s of a link of 5 B/s is a good rate: of 9 s of copies in a run of 10 s, 1 s can hide behind the product.
+    link = Machine.of("linked", {"matrix/bf16": 100, "hbm": 10, "pcie": 5})
+    copy, dot = an_op("copy-start", {"pcie": 38.25}, 9.0), an_op("dot", {"matrix/bf16": 80}, 1.0)
+    (finding,) = [one for one in report_on(copy, dot, machine=link).findings if one.kind == "host-copies"]
+    assert finding.saving_s == pytest.approx(1)
+    assert "9 s left, 1 s without the copies" in finding.message
+    slow, long = an_op("copy-start", {"pcie": 1}, 1.0), an_op("dot", {"matrix/bf16": 720}, 9.0)
+    (finding,) = [one for one in report_on(slow, long, machine=link).findings if one.kind == "host-copies"]
+    assert finding.saving_s == pytest.approx(1)
+    assert finding.message.endswith("Copy while the device computes: 9 s left.")
+
+
+@pytest.mark.parametrize("streams", [2, 200])
+def test_ops_at_the_same_time_share_the_clock(streams: int) -> None:
+    # The device was busy for 20 s, and every stream ran an op for all of it; half of the bytes of these ops were not needed.
+    fewer = Avoidable(kind="one-hot-product", instead=Cost.of({"hbm": 25}), why="multiplies by one-hot rows", unneeded="dense")
+    ops = [an_op(f"dot.{i}", {"hbm": 50}, 20.0, avoidable=(fewer,)) for i in range(streams)]
+    (finding,) = report_on(*ops, busy_s=20.0).findings
+    assert finding.saving_s == pytest.approx(10)
+    assert finding.after_s == pytest.approx(10)
+    assert "20 s of 20 s" in finding.message
 
 
 def test_every_reason_for_idle_time_has_words() -> None:

@@ -195,7 +195,7 @@ KINDS: dict[str, Kind] = {
     ),
     "host-copies": Kind(
         "the copies between host and device",
-        "Copy while the device computes, or not at all",
+        "Copy while the device computes",
         levers=(
             "keep on the device what is used again",
             "send narrower formats: uint8 images, int32 tokens",

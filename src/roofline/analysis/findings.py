@@ -70,6 +70,8 @@ def diagnose(standings: Standings, recording: Recording, machine: Machine, clock
     if clock.per:
         clock = replace(clock, shares={id: share_in_steps(op) for id, op in enumerate(standings.ops)})
         ids = [id for id in ids if clock.share(id)]
+    if (share := clock.exposed(standings, ids)) < 1:
+        standings = standings.exposed(share)
     cases = _avoidable(standings, ids, len(recording.steps), machine, corrections)
     kept = [case for case in cases if case.saving(clock).steps_s >= clock.notable_s]
     taken = {one.id for case in kept for one, _, _ in case.ops}
@@ -244,7 +246,7 @@ def _remaining(
     why = partial(causes, standings=predicted, kernels=kernels, capability=capability)
     found = _excess(standings, [(one, slow[one.id]) for one in predicted if one.id in slow], clock, kinds, why)
     for kind, mine in groups.items():
-        won = _won(kind, standings, mine, launch_s)
+        won = _won(kind, standings, mine, launch_s, clock)
         finding = _merged(kind, standings, mine, won, clock, between if kind == LATENCY else None, kinds)
         if finding is not None:
             found.append(finding)
@@ -298,11 +300,12 @@ def _kind(cause: str, unit: str | None, category: str, multiplies: bool) -> str:
     return "latency"
 
 
-def _won(kind: str, standings: Standings, ids: Sequence[int], launch_s: float) -> list[float]:
+def _won(kind: str, standings: Standings, ids: Sequence[int], launch_s: float, clock: Clock) -> list[float]:
     """The seconds of ops that can really be won. Small kernels can join their neighbours, but a product keeps a launch of its own."""
     spent, floor = [standings.spent_s[id] for id in ids], [standings.floor_s[id] for id in ids]
     if kind == "host-copies":
-        return spent
+        share = _hidden(standings, ids, clock)
+        return [took * share for took in spent]
     if kind == "latency":
         kept = [standings.launches[id] * launch_s if standings.multiplies[id] else 0.0 for id in ids]
         return [max(took - max(least, launch), 0.0) for took, least, launch in zip(spent, floor, kept, strict=True)]
@@ -314,6 +317,14 @@ def _won(kind: str, standings: Standings, ids: Sequence[int], launch_s: float) -
     # What is within the bounds of such ops takes no less.
     fine = {id for id, one in standings.predicted.items() if is_calibrated(one) and one.high_s < CLOSE * one.time_s}
     return [0.0 if id in fine else seconds for id, seconds in zip(ids, won, strict=True)] if fine else won
+
+
+def _hidden(standings: Standings, ids: Sequence[int], clock: Clock) -> float:
+    """The share of copies' time that could go: what they take above a good rate of their link, and what the rest of the time can hide."""
+    spent, floor = _spent_and_floor(standings, ids, clock)
+    least = min(floor / OTHERWISE, spent)
+    rest = max(clock.each_s * clock.parts - spent, 0.0)
+    return 1 - max(least - rest, 0.0) / spent if spent else 0.0
 
 
 def _merged(
@@ -350,7 +361,9 @@ def _merged(
     if saving.steps_s < clock.notable_s:
         message = f"{told} That is as good as such ops get; only less work helps."
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(worst), levers=())
-    return _finding(kind_name, kind, f"{told} {kind.change}: {clock.after(saving.steps_s)} left.", worst, saving, clock)
+    is_needed = kind_name == "host-copies" and saving.steps_s < spent - clock.notable_s
+    without = f", {clock.after(spent)} without the copies" if is_needed else ""
+    return _finding(kind_name, kind, f"{told} {kind.change}: {clock.after(saving.steps_s)} left{without}.", worst, saving, clock)
 
 
 def _spent_and_floor(standings: Standings, ids: Sequence[int], clock: Clock) -> tuple[float, float]:

@@ -16,8 +16,8 @@ class Clock(Struct, frozen=True, kw_only=True):
     """The time that findings speak of.
 
     ``whole_s`` is the run in device-seconds, or the minimum time of a program that did not run; ``each_s`` is one step on one device, or
-    the run on one, and there are ``parts`` of them. ``shares`` has how much of each op's time lies in steps, by its id: findings speak of
-    that.
+    the run on one, and there are ``parts`` of them. ``busy_s`` is the device-seconds of all parts in which anything ran. ``shares`` has
+    how much of each op's time lies in steps, by its id: findings speak of that.
     """
 
     whole_s: float
@@ -25,6 +25,7 @@ class Clock(Struct, frozen=True, kw_only=True):
     parts: float = 1
     per: str = ""
     measured: bool = True
+    busy_s: float | None = None
     shares: Mapping[int, float] = {}
 
     @property
@@ -35,6 +36,13 @@ class Clock(Struct, frozen=True, kw_only=True):
     def share(self, id: int) -> float:
         """The share of an op's time that findings speak of."""
         return self.shares.get(id, 1.0)
+
+    def exposed(self, standings: Standings, ids: Iterable[int]) -> float:
+        """The share of these ops' self times that the clock shows: ops at the same time (streams, asynchronous copies) share it."""
+        if self.busy_s is None:
+            return 1.0
+        spent = self.spent(standings, ids)
+        return min(self.busy_s / spent, 1.0) if spent else 1.0
 
     def spent(self, standings: Standings, ids: Iterable[int]) -> float:
         """The seconds of some ops that findings speak of."""
@@ -60,9 +68,19 @@ def clock_of(points: Sequence[Point]) -> Clock:
     steps = [point for point in whole if point.scope == "step"]
     average = next((point for point in whole if point.scope == "average"), None)
     if average is None or not average.time_s or not steps:
-        return Clock(whole_s=seconds, each_s=total.time_s, parts=seconds / total.time_s)
+        return Clock(whole_s=seconds, each_s=total.time_s, parts=seconds / total.time_s, busy_s=_busy([total]))
     parts = sum((point.device_seconds or 0.0) / point.time_s for point in steps if point.time_s)
-    return Clock(whole_s=seconds, each_s=average.time_s, parts=parts, per=" per step")
+    return Clock(whole_s=seconds, each_s=average.time_s, parts=parts, per=" per step", busy_s=_busy(steps))
+
+
+def _busy(points: Iterable[Point]) -> float | None:
+    """The device-seconds in which anything ran; ``None`` where one of the points does not know it."""
+    total = 0.0
+    for point in points:
+        if point.busy_s is None:
+            return None
+        total += point.busy_s * ((point.device_seconds or 0.0) / point.time_s if point.time_s and point.device_seconds else 1.0)
+    return total
 
 
 class Saving(Struct, frozen=True):

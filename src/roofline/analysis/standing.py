@@ -1,6 +1,7 @@
 """Where ops stand: what the time of each is compared with, and what it is lost to."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 
 from msgspec import Struct
@@ -31,7 +32,7 @@ class Standings:
     """Where each op stands, in columns, by its id; ``needed`` and ``predicted`` have only those of which something is known.
 
     ``own_s`` is the seconds that an op held its device: its self time, where the source tells nested ops apart. ``spent_s`` is the same;
-    without times, its minimum.
+    without times, its minimum, and `exposed` to the clock where ops overlap.
     """
 
     def __init__(
@@ -52,6 +53,12 @@ class Standings:
             selfs = [time_s if self_s is None else self_s for self_s, time_s in zip(selfs, times, strict=True)]
         self.own_s = [seconds or 0.0 for seconds in selfs]
         self.spent_s = [floor if seconds is None else seconds for seconds, floor in zip(selfs, floor_s, strict=True)]
+
+    def exposed(self, share: float) -> "Standings":
+        """The same ops, of whose self times the clock shows this share."""
+        found = copy(self)
+        found.spent_s = [seconds * share for seconds in self.spent_s]
+        return found
 
     def __len__(self) -> int:
         return len(self.ops)
