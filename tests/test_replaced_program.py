@@ -94,3 +94,50 @@ def test_the_door_takes_a_program_file_and_a_function(tmp_path: Path) -> None:
 def test_changes_and_a_program_together_are_refused() -> None:
     with pytest.raises(rl.UsageError, match="changes or a program"):
         rl.what_if("run.xplane.pb", "graph", program=layer)
+
+
+MLP = Path(__file__).parent / "data" / "h200" / "pairs" / "mlp_bf16.xplane.pb.gz"
+
+
+def narrow(right: int):
+    """Four blocks of products of 8-bit floats, whose weights lie with the contracted dimension first (0) or last (1)."""
+    wide, byte = jax.numpy.bfloat16, jax.numpy.float8_e4m3fn
+
+    def dot(x, w):
+        return jax.lax.dot_general(x.astype(byte), w, (((1,), (right,)), ((), ())), preferred_element_type=wide)
+
+    def blocks(x, weights):
+        for up, down in weights:
+            x = x + dot(jax.nn.gelu(dot(x, up)), down)
+        return x
+
+    shapes = ((4096, 16384), (16384, 4096))
+    each = tuple(jax.ShapeDtypeStruct(shape[::-1] if right else shape, byte) for shape in shapes)
+    return blocks, (jax.ShapeDtypeStruct((8192, 4096), wide), [each] * 4)
+
+
+def test_operands_of_8_bit_products_are_copied_where_the_contracted_dimension_is_not_last() -> None:
+    copies = []
+    for right in (0, 1):
+        blocks, args = narrow(right)
+        ops = record(blocks, H200, copies=True)(*args).workload
+        copies.append([op.operation for op in ops if getattr(op.operation, "kind", "") == "transpose"])
+    assert [one.elements for one in copies[0]] == [4096 * 16384] * 8
+    assert copies[1] == []
+
+
+def test_weights_that_are_only_transposed_in_the_program_are_not_copied() -> None:
+    byte = jax.numpy.float8_e4m3fn
+
+    def f(x, w):
+        return jax.lax.dot(x, w.T, preferred_element_type=jax.numpy.bfloat16)
+
+    ops = record(f, H200, copies=True)(*(jax.ShapeDtypeStruct(shape, byte) for shape in ((256, 512), (1024, 512)))).workload
+    assert [type(op.operation).__name__ for op in ops] == ["Product"]
+
+
+def test_a_function_with_8_bit_products_comes_true() -> None:
+    blocks, args = narrow(0)
+    point = total(rl.what_if(MLP, program=blocks, args=args))
+    assert point.time_s == pytest.approx(10.13e-3, rel=0.12)
+    assert point.expected.low_s <= 10.13e-3 <= point.expected.high_s

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ..changed_times import DISPATCH, anchored, bounds
 from ..machine import Machine
 from ..machines.calibrations import calibration_for
+from ..operation import Streamed
 from ..prediction import Prediction
 from ..report import Expected, OpInfo, Report
 from ..units import rounded, show
@@ -20,6 +21,7 @@ from ..workload import Coverage, IdleReason, Op, Recording, Step, Workload
 from . import assemble
 from .expectation import expectation
 
+TRANSPOSE = "transpose"  # what is taken element by element says nothing about other streams
 Kind = str
 Group = tuple[str, Kind]  # a scope and a kind of op
 
@@ -84,6 +86,8 @@ def replaced(measured: Recording, program: Recording, machine: Machine, name: st
 
 
 def _kind(op: Op) -> Kind:
+    if isinstance(op.operation, Streamed) and op.operation.kind == TRANSPOSE:
+        return TRANSPOSE
     return type(op.operation).__name__ if op.operation is not None else "other"
 
 

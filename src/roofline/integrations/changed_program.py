@@ -49,7 +49,7 @@ def _record(program: Callable[..., Any], machine: Machine, backward: bool) -> Ca
     def recording(*args: Any, **kwargs: Any) -> Recording:
         if _is_torch(program, (*args, *kwargs.values())):
             return torch.record(program, machine, backward=backward)(*args, **kwargs)
-        return jax.record(program, machine)(*args, **kwargs)
+        return jax.record(program, machine, copies=True)(*args, **kwargs)
 
     return recording
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from .. import analysis
 from ..errors import MachineError, MissingExtra, UsageError
-from ..hlo.fusion.compiler_model import fuse
+from ..hlo.fusion.compiler_model import RULES, fuse
 from ..hlo.fusion.copies import with_copies
 from ..hlo.ir.module import HloModule
 from ..hlo.ir.platforms import Platform, platform_of
@@ -82,12 +82,13 @@ def record(
     compiled: bool | None = None,
     link: str | None = None,
     trips: Mapping[str, int] | None = None,
+    copies: bool = False,
     **jit: Any,
 ) -> Callable[..., Recording]:
-    """A function of the same arguments that returns the priced ops of one call of it."""
+    """A function of the same arguments that returns the priced ops of one call of it; with ``copies`` of operands that libraries need."""
 
     def recording(*args: Any, **kwargs: Any) -> Recording:
-        found = lower(function, machine, compiled=compiled, **jit)(*args, **kwargs)
+        found = lower(function, machine, compiled=compiled, copies=copies, **jit)(*args, **kwargs)
         workload = reviewed_program(found.module, found.platform, link=network_of(machine, link), trips=trips)
         memory = peak_memory(found.module, found.platform)
         return Recording(workload=workload, format="jax", memory=memory, notes=found.notes)
@@ -95,7 +96,9 @@ def record(
     return recording
 
 
-def lower(function: Callable[..., Any], machine: Machine, *, compiled: bool | None = None, **jit: Any) -> Callable[..., Lowered]:
+def lower(
+    function: Callable[..., Any], machine: Machine, *, compiled: bool | None = None, copies: bool = False, **jit: Any
+) -> Callable[..., Lowered]:
     """A function of the same arguments that returns the program of one call of it, for a machine that may not be here."""
     jax = require_jax()
     jitted = function if hasattr(function, "lower") and not jit else jax.jit(function, **jit)
@@ -109,7 +112,8 @@ def lower(function: Callable[..., Any], machine: Machine, *, compiled: bool | No
         module = parse(written.as_text(debug_info=True), getattr(function, "__name__", "function"))
         if module.num_partitions > 1:
             return _compiled(jitted.lower(*args, **kwargs), target, machine, backend)
-        return Lowered(with_copies(fuse(module, target), target), target, (ESTIMATE.format(chip=machine.name), *notes))
+        rules = replace(RULES[target], copies=copies and target == "gpu")
+        return Lowered(with_copies(fuse(module, target, rules), target), target, (ESTIMATE.format(chip=machine.name), *notes))
 
     return lowered
 

@@ -24,9 +24,9 @@ compiler considers more than these rules do. They are
    or leaves them is in memory.
 7. A value that is read in one narrower format alone is stored in that format.
 
-No rule raises the traffic, and none repeats what has side effects. The arithmetic stays the same but for what rule 2 repeats, which is
-counted in every kernel that computes it. A module that was compiled (scheduled, or with fusions) is left as it is, so fusing twice is
-fusing once.
+No rule raises the traffic unless `Rules.copies` asks for the copies of operands that libraries need, and none repeats what has side
+effects. The arithmetic stays the same but for what rule 2 repeats, which is counted in every kernel that computes it. A module that was
+compiled (scheduled, or with fusions) is left as it is, so fusing twice is fusing once.
 """
 
 from collections.abc import Iterator
@@ -41,6 +41,7 @@ from ..ir.platforms import Platform
 from ..ir.shapes import Shape, tuple_of
 from .groups import Group, groups_of
 from .inlining import computations_that_run, inlined
+from .operand_layouts import with_operands_in_order
 from .rules import PRODUCTS, RULES, UPDATES, Rules
 
 __all__ = ["ESTIMATED", "RULES", "Rules", "fuse"]
@@ -55,6 +56,9 @@ def fuse(module: HloModule, platform: Platform, rules: Rules | None = None) -> H
         return module
     chosen = rules or RULES[platform]
     flat = inlined(module)
+    if chosen.copies:
+        names = Names({one.name for computation in flat for one in computation})
+        flat = with_operands_in_order(flat, computations_that_run(flat), names.fresh)
     maker = _Maker(flat)
     for number in computations_that_run(flat):
         computation = flat.computations[number]

@@ -56,7 +56,8 @@ def _without_idle_copies(module: HloModule, values: ValuesOf, running: Iterable[
 def _is_idle(values: ValuesOf, number: int, copy: Instruction, time: int) -> bool:
     found = values[number]
     copied = found.trees[copy.operands[0]]
-    if not isinstance(copied, Value) or found.computation[copy.operands[0]].shape.memory_space != copy.shape.memory_space:
+    before = found.computation[copy.operands[0]].shape
+    if not isinstance(copied, Value) or before.memory_space != copy.shape.memory_space or before.minor_axis != copy.shape.minor_axis:
         return False
     carried = copied.leaf is not None and number != values.module.entry  # what becomes of it the loop around decides
     return not carried and copied.last == time and not values.must_stay(number, copied)

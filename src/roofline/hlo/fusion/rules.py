@@ -39,6 +39,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     conversion) with one, or ``none``. ``results`` says which kernels store several values: ``any``, those that do not go row by row
     (``not rows``), or none (``one`` each). ``small_bytes`` is up to where even costly work is repeated rather than stored.
     ``most_operands`` bounds operands and results of one kernel, ``most_repeated`` the instructions in it that other kernels compute too.
+    ``copies`` is whether operands are copied that a library cannot take as they lie.
     """
 
     row_bytes: float = parse("64 KiB", "B")
@@ -48,6 +49,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     small_bytes: float = parse("64 KiB", "B")
     most_operands: int = 96  # as XLA:GPU, whose kernels' arguments must fit in constant memory
     most_repeated: int = 256
+    copies: bool = False
 
     def store(self, opcode: str) -> bool:
         """Whether a product can do this to its result."""

@@ -171,6 +171,12 @@ class Shape(Struct, frozen=True, dict=True):  # dict: for its cached properties;
         minor = [-(-size // side) * side for size, side in zip(sizes[-len(tile) :], tile, strict=True)]
         return math.prod(sizes[: -len(tile)]) * math.prod(minor)
 
+    @cached_property
+    def minor_axis(self) -> int:
+        """The dimension along which neighbours lie beside each other in memory; those of size 1 do not count."""
+        order = self.layout.minor_to_major if self.layout is not None else tuple(reversed(range(len(self.dims))))
+        return next((axis for axis in order if self.dims[axis] != 1), len(self.dims) - 1)
+
     @property
     def memory_space(self) -> int:
         return self.layout.memory_space if self.layout is not None else 0

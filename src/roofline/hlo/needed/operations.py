@@ -23,6 +23,7 @@ _IRREGULAR = (
     "custom-call",
 )
 _REDUCED = 64  # a reduction to fewer than one element in this many does not stream
+NARROW = 8  # bits of elements that are transposed one by one
 _EXCHANGES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
@@ -36,7 +37,24 @@ def operation(kernels: Kernels, index: int, cost: Cost) -> Operation | None:
         return _attention(kernels, index, instruction)
     if (kind := instruction.opcode.removesuffix("-start")) in _EXCHANGES:
         return _exchange(kernels, index, kind, cost)
-    return Streamed(kind="fusion") if kernels.platform == "gpu" and _streams(kernels, instruction) else None
+    if kernels.platform != "gpu" or not _streams(kernels, instruction):
+        return None
+    if turned := _turned_bytes(kernels, instruction):
+        return Streamed(kind="transpose", elements=turned)
+    return Streamed(kind="fusion")
+
+
+def _turned_bytes(kernels: Kernels, instruction: Instruction) -> int:
+    """The elements that a kernel only brings into another order, if they are of 8 bits: XLA's kernels take those one by one."""
+    if not instruction.shape.is_array or instruction.shape.number.bits != NARROW or len(instruction.operands) != 1:
+        return 0
+    body = kernels.values.body(instruction)
+    parts = [one for one in body if one.opcode != "parameter"] if body else [instruction]
+    if len(parts) != 1 or parts[0].opcode not in ("copy", "transpose"):
+        return 0
+    axis, before = instruction.shape.minor_axis, kernels.computation[instruction.operands[0]].shape
+    order = parts[0].integers("dimensions") if parts[0].opcode == "transpose" else ()
+    return instruction.shape.elements if (order[axis] if axis < len(order) else axis) != before.minor_axis else 0
 
 
 def _streams(kernels: Kernels, instruction: Instruction) -> bool:

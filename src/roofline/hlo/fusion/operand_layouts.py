@@ -1,0 +1,69 @@
+"""Layouts that cuBLAS needs: 8-bit floats with the contracted dimension last, for both operands.
+
+XLA copies an operand that lies otherwise before every product. What is only transposed in the program is taken as it lies.
+"""
+
+from collections.abc import Callable, Iterable
+
+from msgspec.structs import replace
+
+from ..ir.amending import Made
+from ..ir.module import Computation, HloModule, Instruction
+from ..ir.shapes import Layout, Shape
+
+FORMAT = "fp8"  # the number formats that need it, by their rate
+
+
+def with_operands_in_order(module: HloModule, running: Iterable[int], fresh: Callable[[str], str]) -> HloModule:
+    """The module with a copy of every operand that its product cannot take as it lies."""
+    computations = list(module.computations)
+    for number in running:
+        computation = computations[number]
+        turned = {index: sides for index, one in enumerate(computation) if (sides := _turned(computation, one))}
+        if turned:
+            computations[number] = _copied(computation, turned, fresh)
+    return replace(module, computations=tuple(computations)) if computations != list(module.computations) else module
+
+
+def _turned(computation: Computation, product: Instruction) -> dict[int, Shape]:
+    """The operands of a product that must be copied, by their places, with the shape of the copy."""
+    if product.opcode != "dot":
+        return {}
+    shapes = [computation[operand].shape for operand in product.operands[:2]]
+    if any(not shape.is_array or shape.number.rate != FORMAT for shape in shapes):
+        return {}
+    found = {}
+    for place, contracted in enumerate((product.dot.lhs_contracting, product.dot.rhs_contracting)):
+        shape = shapes[place]
+        if contracted and min(shape.dims, default=0) > 0 and _last(computation, product.operands[place]) not in contracted:
+            order = (contracted[-1], *(axis for axis in reversed(range(shape.rank)) if axis != contracted[-1]))
+            found[place] = replace(shape, layout=Layout(minor_to_major=order))
+    return found
+
+
+def _last(computation: Computation, index: int) -> int:
+    """The dimension of an array whose elements are neighbours in memory; one that is only transposed stays where it is."""
+    orders = []
+    while computation[index].opcode == "transpose":
+        orders.append(computation[index].integers("dimensions"))
+        index = computation[index].operands[0]
+    last = computation[index].shape.minor_axis
+    for order in reversed(orders):
+        last = order.index(last) if last in order else last
+    return last
+
+
+def _copied(computation: Computation, turned: dict[int, dict[int, Shape]], fresh: Callable[[str], str]) -> Computation:
+    new: list[Instruction] = []
+    where: dict[int, int] = {}
+    for index, old in enumerate(computation.instructions):
+        operands = [where[operand] for operand in old.operands]
+        for place, shape in turned.get(index, {}).items():
+            raw, made = {"metadata": old.metadata}, Made(old.dialect.where)
+            name = fresh(f"transpose_{new[operands[place]].name}")
+            new.append(Instruction(name, "copy", shape, (operands[place],), (), (), old.place, raw, made))
+            operands[place] = len(new) - 1
+        where[index] = len(new)
+        new.append(replace(old, operands=tuple(operands), control=tuple(where[one] for one in old.control)))
+    parameters = tuple(where[one] for one in computation.parameters)
+    return replace(computation, instructions=tuple(new), root=where[computation.root], parameters=parameters)
