@@ -94,8 +94,7 @@ class _Reader:
         if timeline:
             shown = spans(devices)
             devices = [
-                replace(part, lanes=with_host(one.lanes(shown, part.rows), mine.pauses))
-                for one, part, mine in zip(rows, devices, idle, strict=True)
+                replace(part, lanes=with_host(one.lanes(shown), mine.pauses)) for one, part, mine in zip(rows, devices, idle, strict=True)
             ]
         begun = int(self.steps.begins[0]) * PS if len(self.steps.begins) else None
         return Part(

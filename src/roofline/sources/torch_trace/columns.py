@@ -5,7 +5,7 @@ are three tables. Times are whole nanoseconds since the first event.
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,6 @@ DEVICE = {
 }
 _WANTED = (*HOST, *LAUNCHES, *DEVICE)
 _FAR_NS = 2**62  # beyond which a time stamp cannot be meant
-_BLOCK = 1 << 14
 _FAR_US = _FAR_NS // 1000
 _NO_ARGS = Args()
 _LONG = ("start", "length", "sequence", "correlation", "device")  # columns of 64 bits; numbers of things need no more than 32
@@ -277,9 +276,3 @@ def _times(events: Sequence[Event]) -> tuple[Integers, Integers]:
     begun[~(np.abs(begun) < _FAR_NS)] = 0
     lasted[(lasted < 0) | (lasted >= _FAR_NS)] = 0
     return np.rint(begun).astype(np.int64), np.rint(lasted).astype(np.int64)
-
-
-def in_blocks(column: Integers) -> Iterator[int]:
-    """The numbers of a column one by one, without a Python object for each at the same time."""
-    for begin in range(0, len(column), _BLOCK):
-        yield from column[begin : begin + _BLOCK].tolist()

@@ -47,6 +47,7 @@ class Contexts:
 
     def __init__(self, host: Host, names: Sequence[str]) -> None:
         self._host, self._names = host, names
+        self._parent, self._name, self._kind, self._sequence = host.parent.data, host.name.data, host.kind.data, host.sequence.data
         self._known: dict[int, Context] = {NONE: NOWHERE}
         started = [number for number, name in enumerate(names) if isinstance(name, str) and name.startswith(BACKWARD)]
         self.has_backward = bool(len(host.name)) and bool(np.isin(host.name, started).any())
@@ -78,17 +79,16 @@ class Contexts:
         return self._interned.setdefault(context, context)
 
     def _at(self, place: int) -> Context:
-        waiting = []
-        while place not in self._known:
+        known, waiting = self._known, []
+        while place not in known:
             waiting.append(place)
-            place = int(self._host.parent[place])
-        found = self._known[place]
+            place = self._parent[place]
+        found = known[place]
         for inner in reversed(waiting):
-            numbered = self._host.sequence[inner] != NONE
-            step = (id(found), int(self._host.name[inner]), int(self._host.kind[inner]), bool(numbered))
+            step = (id(found), self._name[inner], self._kind[inner], self._sequence[inner] != NONE)
             if step not in self._steps:
                 self._steps[step] = self._one(self._inside(found, inner))
-            found = self._known[inner] = self._steps[step]
+            found = known[inner] = self._steps[step]
         return found
 
     def _inside(self, outer: Context, place: int) -> Context:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec import Struct, field
 
-from .columns import NONE, Integers, in_blocks
+from .columns import NONE, Integers
 from .linking import Work
 
 Key = tuple[int, int, int]  # the op, or the launch where there is no op or a graph was launched; and the device
@@ -39,7 +39,7 @@ def executions_of(work: Work, marks: Integers, twins: Integers, captured: Mappin
     columns = (work.device, work.queue, work.launch, work.op, marks, twins, replayed)
     inherited: list[Execution] = []
     alone = len(np.unique(work.device)) == 1
-    for event, (device, queue, launch, op, mark, twin, graph) in enumerate(zip(*map(in_blocks, columns), strict=True)):
+    for event, (device, queue, launch, op, mark, twin, graph) in enumerate(zip(*(column.data for column in columns), strict=True)):
         if launch == NONE and twin != NONE:
             key = _key(work, twin, captured, bool(replayed[twin]))
             before = lost.get((device, queue))

@@ -4,7 +4,7 @@ The host runs ahead of the device, so traces begin with events whose launches ar
 with a launch, and repeat the end of a step, or more than one: aligned from the end, modulo a step, each inherits the op of its twin.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -21,9 +21,7 @@ def inherited(work: Work, marks: Integers, host: Host) -> Integers:
     """For each event without a launch the event with one that it repeats, or `NONE`. ``marks`` are the steps of events."""
     twins = np.full(len(work), NONE)
     alike = _Alike(work)
-    queues = np.stack((work.device, work.queue)) if len(work) else np.zeros((2, 0), np.int64)
-    for device, queue in np.unique(queues, axis=1).T.tolist():
-        mine = np.flatnonzero((work.device == device) & (work.queue == queue))
+    for mine in _queues(work):
         linked = np.flatnonzero(work.launch[mine] != NONE)
         if not len(linked) or not linked[0]:
             continue
@@ -36,6 +34,14 @@ def inherited(work: Work, marks: Integers, host: Host) -> Integers:
             twin = (found or {}).get(place, NONE)
             twins[place] = twin if twin != NONE else alone.get(key, NONE)
     return twins
+
+
+def _queues(work: Work) -> Iterator[Integers]:
+    """The events of each queue of each device."""
+    for device in np.unique(work.device).tolist():
+        mine = np.flatnonzero(work.device == device)
+        for queue in np.unique(work.queue[mine]).tolist():
+            yield mine[work.queue[mine] == queue]
 
 
 def _keys(work: Work, places: Integers) -> list[Key]:

@@ -49,6 +49,7 @@ class Prices:
         self._host, self._launches, self._work, self._network, self._world = host, launches, work, network, world
         self.names: Sequence[Any] = list(columns.names)
         self._texts, self._extras, self._grids = list(columns.arguments), list(columns.extras), list(columns.grids)
+        self._name_of, self._arguments_of, self._said_of = host.name.data, host.arguments.data, host.extra.data  # views: fast one by one
         self._args: dict[int, tuple[Any, ...]] = {NONE: ()}
         self._calls: dict[tuple[Any, ...], PricedOp] = {}
         self._kernel_of: list[int] = work.kernel.tolist()
@@ -64,7 +65,7 @@ class Prices:
         wanted = [number for number, name in enumerate(self.names) if name == _ACCUMULATES]
         found: dict[int, list[int]] = {}
         for mark, place in zip(marks, places, strict=True):
-            if self._host.name[place] in wanted:
+            if self._name_of[place] in wanted:
                 tensors = [one for one in self.arguments(place) if hasattr(one, "elements")]
                 if tensors:
                     found.setdefault(mark, []).append(tensors[0].elements)
@@ -72,19 +73,19 @@ class Prices:
 
     def arguments(self, place: int) -> tuple[Any, ...]:
         """The arguments of an op."""
-        number = int(self._host.arguments[place])
+        number = self._arguments_of[place]
         if number not in self._args:
             self._args[number] = arguments(self._texts[number])
         return self._args[number]
 
     def of(self, op: int, events: Sequence[int], mark: int) -> PricedOp:
         """The price of what an op launched."""
-        name = str(self.names[self._host.name[op]])
+        name = str(self.names[self._name_of[op]])
         kernels = tuple([self._kernel_key(event) for event in events])
         sizes = self._sizes(mark) if name.startswith(_OPTIMIZERS) else ()
-        said = int(self._host.extra[op])
+        said = self._said_of[op]
         beside = said if said != NONE else self._beside(events)
-        key = (name, int(self._host.arguments[op]), beside, kernels, sizes)
+        key = (name, self._arguments_of[op], beside, kernels, sizes)
         found = self._calls.get(key)
         if found is None:
             extra = self._said(beside)
@@ -95,7 +96,7 @@ class Prices:
 
     def alone(self, events: Sequence[int]) -> PricedOp:
         """The price of what no op launched: copies, memsets and collectives say enough of themselves."""
-        kernels = tuple(self._kernel_key(event) for event in events)
+        kernels = tuple([self._kernel_key(event) for event in events])
         beside = self._beside(events)
         key = ("", NONE, beside, kernels, ())
         found = self._calls.get(key)
@@ -118,7 +119,7 @@ class Prices:
 
     def _beside(self, events: Sequence[int]) -> int:
         """What the events themselves say of a collective."""
-        return next((self._extra_of[one] for one in events if one in self._extra_of), NONE)
+        return next((self._extra_of[one] for one in events if one in self._extra_of), NONE) if self._extra_of else NONE
 
     def _sizes(self, mark: int) -> tuple[int, ...]:
         if mark in self.accumulated:

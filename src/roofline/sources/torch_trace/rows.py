@@ -5,11 +5,11 @@ nothing else covers, so self times add up to busy time and those of collectives 
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct, field
+from numpy.typing import NDArray
 
 from ...cost import NOTHING, Cost
 from ...operation import Streamed
@@ -22,7 +22,7 @@ from ...workload import Avoidable
 from ..parts import UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
 from ..timeline import Span, busy_in, lane
 from .calls import label
-from .columns import KERNEL, MEMCPY, NONE, Integers
+from .columns import KERNEL, MEMCPY, NONE, Integers, Numbered
 from .context import NOWHERE, Context, Contexts
 from .executions import Execution
 from .intervals import covered, merged, uncovered
@@ -51,14 +51,12 @@ class Row(Struct):
     """An operation while it is summed up.
 
     ``kernels`` has when each kernel was first launched and how often, by name, grid and which of those in a step it is; ``seen`` is how
-    often a step had each so far. ``like`` counts the executions of other steps, by what they launch, with one of them each.
+    often a step had each so far.
     """
 
-    subject: Subject
     tally: Tally
     kernels: dict[tuple[int, int, int], list[int]] = field(default_factory=dict)
     seen: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    like: dict[tuple[int, int], list[Any]] = field(default_factory=dict)
 
     def tell(self, prices: Prices, one: Execution, starts: memoryview) -> None:
         """The launches of an execution in their order."""
@@ -68,12 +66,14 @@ class Row(Struct):
             self.seen[name, grid, one.mark] = min(nth + 1, MOST_IN_STEP)
             self.kernels.setdefault((name, grid, nth), [starts[event], 0])[1] += 1
 
-    def launched(self, prices: Prices, starts: memoryview) -> list[Launched]:
+    def repeat(self, prices: Prices, one: Execution, starts: memoryview, count: int) -> None:
+        """The launches of some executions that are like one."""
+        for event in one.events:
+            name, _, grid, _ = prices.kernel(event)
+            self.kernels.setdefault((name, grid, 0), [starts[event], 0])[1] += count
+
+    def launched(self, prices: Prices) -> list[Launched]:
         """Its kernels, with the counts of all executions."""
-        for one, count in self.like.values():
-            for event in one.events:
-                name, _, grid, _ = prices.kernel(event)
-                self.kernels.setdefault((name, grid, 0), [starts[event], 0])[1] += count
         return [
             Launched(str(prices.names[name]), first * PS, prices.grid(grid), count, nth)
             for (name, grid, nth), (first, count) in self.kernels.items()
@@ -92,8 +92,9 @@ class DeviceRows:
         self.start, self.end = work.start[self.events], work.end[self.events]
         self.busy = merged(self.start, self.end)
         self._self = self._self_times()
-        self._subjects: dict[tuple[int, int, bool], Subject] = {}
-        self._equal: dict[Subject, Subject] = {}
+        self._kinds: dict[tuple[int, int, bool], int] = {}  # of executions: those that are alike in all that a row tells
+        self._subjects = Numbered()
+        self._row_of: list[int] = []  # each kind
         told = self._told()
         first = sorted((held for held in self._executions if held[0].mark in told), key=lambda held: held[0].events[0])
         in_order = first[:MOST_IN_ORDER]
@@ -159,56 +160,61 @@ class DeviceRows:
         return every
 
     def _rows(self) -> dict[Subject, Tally]:
-        found: dict[int, Row] = {}  # by the identity of the subject, of which many have one hash
-        starts, ends, own = self._work.start.data, self._work.end.data, self._self.data  # views, which are indexed as fast as lists
-        lengths = (self._work.end - self._work.start).data
-        told = self._told()
-        for one, priced in self._executions:
-            subject = self._subject(one, priced)
-            row = found.get(id(subject))
-            if row is None:
-                row = found[id(subject)] = Row(subject, Tally())
-            events, tally = one.events, row.tally
-            if len(events) == 1:
-                time_ps, self_ps = PS * lengths[events[0]], PS * own[events[0]]
-            else:
-                total = sum([lengths[event] for event in events])
-                alone = sum([own[event] for event in events])
-                if alone != total:  # some of them run at the same time as others
-                    total = _together([starts[event] for event in events], [ends[event] for event in events])
-                time_ps, self_ps = PS * total, PS * alone
-            tally.executions += one.whole
-            tally.kernels += len(events)
-            tally.time_ps += time_ps
-            tally.self_ps += self_ps
-            if one.mark != NONE:
-                share = tally.steps.get(one.mark)
-                if share is None:
-                    share = tally.steps[one.mark] = Share()
-                share.executions += 1
-                share.time_ps += time_ps
-            if one.mark in told:
-                row.tell(self._prices, one, starts)
-            else:
-                row.like.setdefault((id(priced), len(events)), [one, 0])[1] += 1
-        for row in found.values():
-            row.tally.executions = max(row.tally.executions, 1)
-            row.tally.launched = row.launched(self._prices, starts)
-        return {row.subject: row.tally for row in found.values()}
+        kinds = np.fromiter((self._kind(one, priced) for one, priced in self._executions), np.int64, len(self._executions))
+        marks = np.fromiter((one.mark for one, _ in self._executions), np.int64, len(self._executions))
+        whole = np.fromiter((one.whole for one, _ in self._executions), np.int64, len(self._executions))
+        counts, times, own = self._durations()
+        rows = [Row(Tally()) for _ in self._subjects]
+        numbers = np.array(self._row_of, np.int64)[kinds]
+        sums = (_sums(numbers, values, len(rows)).tolist() for values in (whole, counts, times, own))
+        for row, executions, kernels, time, alone in zip(rows, *sums, strict=True):
+            row.tally.executions, row.tally.kernels = max(executions, 1), kernels
+            row.tally.time_ps, row.tally.self_ps = time * PS, alone * PS
+        for number, mark, count, time in _by_mark(numbers, marks, times):
+            rows[number].tally.steps[mark] = Share(count, time * PS)
+        self._launches(rows, numbers, kinds, counts, np.isin(marks, list(self._told())))
+        return {subject: row.tally for subject, row in zip(self._subjects, rows, strict=True)}
+
+    def _durations(self) -> tuple[Integers, Integers, Integers]:
+        """Of each execution the number of its events, how long they last, and what of that they have to themselves."""
+        counts = np.fromiter((len(one.events) for one, _ in self._executions), np.int64, len(self._executions))
+        events = np.fromiter((event for one, _ in self._executions for event in one.events), np.int64, int(counts.sum()))
+        firsts = np.cumsum(counts) - counts
+        times = np.add.reduceat((self._work.end - self._work.start)[events], firsts)
+        own = np.add.reduceat(self._self[events], firsts)
+        for place in np.flatnonzero((counts > 1) & (times != own)).tolist():  # some of them run at the same time as others
+            mine = self._executions[place][0].events
+            times[place] = _together(self._work.start[mine].tolist(), self._work.end[mine].tolist())
+        return counts, times, own
+
+    def _launches(self, rows: Sequence[Row], numbers: Integers, kinds: Integers, counts: Integers, told: "NDArray[np.bool_]") -> None:
+        """The kernels of rows: in their order where executions are ``told`` one by one, else how often each."""
+        starts = self._work.start.data  # a view, which is indexed as fast as a list
+        for place in np.flatnonzero(told).tolist():
+            rows[numbers[place]].tell(self._prices, self._executions[place][0], starts)
+        others = np.flatnonzero(~told)
+        alike = kinds[others] * (int(counts.max()) + 1) + counts[others]
+        _, firsts, often = np.unique(alike, return_index=True, return_counts=True)
+        for first, count in sorted(zip(others[firsts].tolist(), often.tolist(), strict=True)):
+            rows[numbers[first]].repeat(self._prices, self._executions[first][0], starts, count)
+        for row in rows:
+            row.tally.launched = row.launched(self._prices)
 
     def _told(self) -> set[int]:
         """The steps whose launches tell the order of kernels: the first ones; without steps, everything."""
         marks = sorted({one.mark for one, _ in self._executions if one.mark != NONE})
         return set(marks[:FIRST_STEPS]) or {NONE}
 
-    def _subject(self, one: Execution, priced: PricedOp) -> Subject:
+    def _kind(self, one: Execution, priced: PricedOp) -> int:
+        """The number of what an execution is; `_row_of` has the number of its row."""
         context = self._context(one)
         lost = one.launch == NONE and not one.twins
         key = (id(priced), id(context), lost or (one.replayed and one.op == NONE))
-        if key not in self._subjects:
-            made = self._made(one, priced, context, lost)
-            self._subjects[key] = self._equal.setdefault(made, made)
-        return self._subjects[key]
+        found = self._kinds.get(key)
+        if found is None:
+            found = self._kinds[key] = len(self._kinds)
+            self._row_of.append(self._subjects[self._made(one, priced, context, lost)])
+        return found
 
     def _made(self, one: Execution, priced: PricedOp, context: Context, lost: bool) -> Subject:
         found, kind = priced.priced, self._prices.kernel(one.events[0])[1]
@@ -239,10 +245,9 @@ class DeviceRows:
             found=not (lost and kind == KERNEL),
         )
 
-    def lanes(self, shown: Sequence[Span], rows: Mapping[Subject, Tally]) -> tuple[Lane, ...]:
-        """What it did in each bucket of some spans of time."""
-        places = {subject: place for place, subject in enumerate(rows)}
-        owner = {event: places[self._subject(one, priced)] for one, priced in self._executions for event in one.events}
+    def lanes(self, shown: Sequence[Span]) -> tuple[Lane, ...]:
+        """What it did in each bucket of some spans of time, by the places of its rows."""
+        owner = {event: self._row_of[self._kind(one, priced)] for one, priced in self._executions for event in one.events}
         owners = [owner[event] for event in self.events.tolist()]
         own = self._self[self.events] * PS
         begins = self.end * PS - own  # what an event has to itself is its end: earlier ones cover its begin
@@ -277,6 +282,24 @@ class DeviceRows:
             busy = int(uncovered(start, end).sum())
             found[mark] = Extent(int(start.min()) * PS, int(end.max()) * PS, busy * PS, complete.get(mark, True))
         return found
+
+
+def _sums(numbers: Integers, values: Integers, size: int) -> Integers:
+    """The sum of the values with each number."""
+    found = np.zeros(size, np.int64)
+    np.add.at(found, numbers, values)
+    return found
+
+
+def _by_mark(numbers: Integers, marks: Integers, times: Integers) -> Iterator[tuple[int, int, int, int]]:
+    """Each row and step with the number of executions and their time."""
+    places = np.flatnonzero(marks != NONE)
+    if not len(places):
+        return
+    span = int(marks.max()) + 1
+    pairs, inverse = np.unique(numbers[places] * span + marks[places], return_inverse=True)
+    counts, sums = _sums(inverse, np.ones(len(places), np.int64), len(pairs)), _sums(inverse, times[places], len(pairs))
+    yield from zip((pairs // span).tolist(), (pairs % span).tolist(), counts.tolist(), sums.tolist(), strict=True)
 
 
 def _together(begins: list[int], ends: list[int]) -> int:
