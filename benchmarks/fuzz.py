@@ -1,31 +1,32 @@
 """Damaged inputs for every reader: anything but an answer or one line of refusal is a bug, and so is a hang or a lot of memory.
 
     python benchmarks/fuzz.py 1000000 --state fuzz.json      # goes on where the state says it stopped
+    python benchmarks/fuzz.py 1000000 --state fuzz.json --jobs 16 --seconds 300
     python benchmarks/fuzz.py --again 123456                 # one input once more, with its traceback
     python benchmarks/fuzz.py 100000 --only "torch trace"    # inputs of one reader; the same numbers are other inputs then
 
 Each input is made from its number alone: the number picks a reader, a small real file and injuries, some blind (bytes cut, flipped,
-repeated), some that know the form (another number in a protobuf, another value in JSON, another cell). Inputs are read in a process of
-its own, which may take 5 s and 1 GB for each; one that ends it is told like one that raises.
+repeated), some that know the form (another number in a protobuf, another value in JSON, another cell). Inputs are read in
+processes of their own, 20,000 in each, which may take 5 s and 1 GB for each input; one that ends its process is told like one that raises.
 """
 
 import argparse
 import gzip
 import json
-import os
 import random
 import re
-import subprocess
 import sys
 import tempfile
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parent))
 from fuzz_files import (
+    HAS_PYARROW,
     HLO,
     MACHINE,
     MLIR,
@@ -44,8 +45,12 @@ from fuzz_files import (
     tpu_profile,
 )
 from fuzz_injuries import blind, json_values, proto_fields, text_tokens
+from fuzz_jobs import LONGEST_S, State, run, tell
 
-LONGEST_S, MOST_BYTES = 5.0, 10**9
+if TYPE_CHECKING:
+    from roofline.machine import Machine
+
+MOST_BYTES = 10**9
 Mutation = Callable[[bytes, random.Random], bytes]
 
 
@@ -87,7 +92,7 @@ READERS = {
     "ncu csv": Reader(7, lambda: [NCU, NCU_LONG], TEXT, "counters.csv"),
     "xspace": Reader(14, lambda: [gpu_profile(), tpu_profile(), cpu_profile()], PROTO, "host.xplane.pb"),
     "report": Reader(5, lambda: [report()], JSON, "report.json"),
-    "parquet": Reader(1, lambda: [parquet()], (blind,), "ops.parquet", "parquet"),
+    "parquet": Reader(1, lambda: [parquet()] if HAS_PYARROW else [b""], (blind,), "ops.parquet", "parquet"),
 }
 ALSO_ANALYSED = 20  # one in so many of what was read is analysed too
 SALVAGED = 3  # one profile in so many is read as far as it goes
@@ -110,11 +115,14 @@ def made(number: int) -> tuple[str, bytes]:
 
 
 def outcome(number: int, folder: Path) -> tuple[str, str]:
-    """How one input ends: ``read``, ``refused``, or what is wrong about that."""
+    """How one input ends: ``read``, ``refused``, ``skipped`` if what reads it is not installed, or what is wrong about that."""
     from roofline.errors import RooflineError
 
     name, data = made(number)
+    if READERS[name].read == "parquet" and not HAS_PYARROW:
+        return "skipped", ""
     path = folder / READERS[name].name
+    path.unlink(missing_ok=True)  # some file systems wait for the disk when a file is written over
     path.write_bytes(data)
     try:
         _read(READERS[name], path, data, number)
@@ -148,7 +156,7 @@ def _read(reader: Reader, path: Path, data: bytes, number: int) -> None:
         if kind == "refused":
             raise SourceError(str(said))
     else:
-        chip = load("h100-sxm")
+        chip = _chip()
         recording = read(path, chip, salvage=number % SALVAGED == 0, timeline=number % ALSO_ANALYSED == 0)
         if number % ALSO_ANALYSED == 0:
             found = roofline.analyze(recording, chip)
@@ -156,110 +164,62 @@ def _read(reader: Reader, path: Path, data: bytes, number: int) -> None:
             roofline.to_json(found)
 
 
+@cache
+def _chip() -> "Machine":
+    from roofline.machines import load
+
+    return load("h100-sxm")
+
+
 # ---- many of them ----
 
 
-def work(first: int, count: int) -> None:
-    """What a worker does: tell each number before it is read, then how it ended."""
+def work(folder: Path, first: int, end: int) -> None:
+    """What a worker does: read its inputs in turn and tell how each ended."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_AS, (4 * MOST_BYTES, 4 * MOST_BYTES))
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(first, first + count):
-            sys.stdout.write(f"{number}\n")
-            sys.stdout.flush()
-            began = time.process_time()
-            kind, said = outcome(number, Path(folder))
-            if time.process_time() - began > LONGEST_S:
-                kind, said = "slow", f"{time.process_time() - began:.1f} s"
-            if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > MOST_BYTES:
-                kind, said = "memory", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss} KiB"
-            sys.stdout.write(json.dumps([kind, said if kind not in ("read", "refused") else ""]) + "\n")
-            if kind == "memory":
-                return
-
-
-def cpu_s(process: int) -> float:
-    """The seconds of a processor that a process has had; where the system does not tell, as many as one may wish."""
-    try:
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return float("inf")
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def watch(first: int, count: int, outcomes: Counter[str], failures: list[list[object]]) -> int:
-    """Runs a worker over some numbers; the number to go on with."""
-    import selectors
-
-    words = [sys.executable, __file__, "--worker", str(first), str(count), "--only", only]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    assert process.stdout is not None
-    os.set_blocking(process.stdout.fileno(), False)
-    eyes = selectors.DefaultSelector()
-    eyes.register(process.stdout, selectors.EVENT_READ)
-    at, rest, patience_s, used_s = first, b"", 12 * LONGEST_S, 0.0  # starting takes a while
-    while True:
-        if not eyes.select(patience_s):
-            if cpu_s(process.pid) - used_s < patience_s / 4:  # the computer is busy with others
-                continue
-            process.kill()
-            process.wait()
-            outcomes["hang"] += 1
-            failures.append([at, made(at)[0], "hang", ""])
-            return at + 1
-        piece = process.stdout.read()
-        if not piece:
-            break
-        *lines, rest = (rest + piece).split(b"\n")
-        for line in lines:
-            if line.isdigit():
-                at = int(line)
-                continue
-            patience_s, used_s = 6 * LONGEST_S, cpu_s(process.pid)
-            kind, said = json.loads(line)
-            outcomes[kind] += 1
-            if kind not in ("read", "refused"):
-                failures.append([at, made(at)[0], kind, said])
-    if process.wait():
-        outcomes["crash"] += 1
-        failures.append([at, made(at)[0], "crash", f"status {process.returncode}"])
-    return at + 1
+    for number in range(first, end):
+        began = time.process_time()
+        kind, said = outcome(number, folder)
+        if time.process_time() - began > LONGEST_S:
+            kind, said = "slow", f"{time.process_time() - began:.1f} s"
+        if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > MOST_BYTES:
+            kind, said = "memory", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss} KiB"
+        tell(kind, said)
+        if kind == "memory":
+            return
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("count", nargs="?", type=int, default=20_000, help="inputs in all")
-    parser.add_argument("--state", help="a file with how far it is; goes on from there")
+    parser.add_argument("--state", type=Path, help="a file with how far it is; goes on from there")
     parser.add_argument("--first", type=int, default=0, help="the number of the first input")
+    parser.add_argument("--jobs", type=int, default=1, help="inputs that are read at once")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stops then; a run with the same --state goes on")
     parser.add_argument("--again", type=int, metavar="NUMBER", help="read one input once more")
     parser.add_argument("--only", metavar="READER", default="", help=f"inputs of one reader only: {', '.join(READERS)}")
-    parser.add_argument("--worker", nargs=2, type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.only and args.only not in READERS:
         parser.error(f"--only: no reader named {args.only!r}")
     global only
     only = args.only
     if args.worker:
-        work(*args.worker)
+        folder, first, end = args.worker
+        work(Path(folder), int(first), int(end))
         return 0
     if args.again is not None:
         with tempfile.TemporaryDirectory() as folder:
             print(*made(args.again), *outcome(args.again, Path(folder)), sep="\n")
         return 0
-    state = {"next": args.first, "outcomes": {}, "failures": []}
-    if args.state and Path(args.state).exists():
-        state = json.loads(Path(args.state).read_text())
-    outcomes, failures, at = Counter(state["outcomes"]), state["failures"], state["next"]
-    while at < args.first + args.count:
-        known = len(failures)
-        at = watch(at, min(2000, args.first + args.count - at), outcomes, failures)
-        for number, name, kind, said in failures[known:]:
-            print(f"{number} ({name}): {kind}: {said.strip().splitlines()[-1] if said else ''}")
-        if args.state:
-            Path(args.state).write_text(json.dumps({"next": at, "outcomes": outcomes, "failures": failures}))
-    print(f"{at:,} inputs: {dict(outcomes)}")
-    return 1 if failures else 0
+    state = State(args.first, args.count, args.state)
+    words = [sys.executable, __file__, "--only", only, "--worker"]
+    run(state, words, lambda number: made(number)[0], args.jobs, args.seconds)
+    left = sum(end - first for first, end in state.left)
+    print(f"{state.outcomes.total():,} inputs, {left:,} left: {dict(state.outcomes)}")
+    return 1 if state.failures else 0
 
 
 if __name__ == "__main__":

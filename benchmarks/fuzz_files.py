@@ -4,10 +4,12 @@ import gzip
 import json
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "tests" / "data"
+HAS_PYARROW = find_spec("pyarrow") is not None
 
 TABLE = b"""name,category,scope,location,count,time [ms],flops,dtype,bytes,step,device
 "a",dot,l0/x,f.py:3,2,1.5,1e9,bf16,1 MB,0,0
