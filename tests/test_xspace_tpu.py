@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from roofline.machine import Machine
 from roofline.machines import load
 from roofline.placement import place
 from roofline.sources import read
+from roofline.sources.xspace import scan
 from roofline.sources.xspace.tpu_links import collective_cost
 from xspace_profiles import ELEMENTS, MICROSECOND, Instruction, annotation, by_name, hlo, host, programs, recorded
 from xspace_writer import Event, Line, Metadata, Plane, Value, bytes_field, number_field
@@ -372,6 +374,24 @@ def test_reasons_are_of_no_more_than_the_idle_time_by_the_devices_clock(tmp_path
     worker = [Event("DoEnqueueProgram", at * US, US, {"_p": id}) for id, at in ((5, 0), (6, 298))]
     found = recorded(tmp_path, plane, host([Event("$train.py:3 main", 0, 400 * US)], worker))
     assert sum(reason.time_s for reason in found.idle) == pytest.approx(100e-6)
+
+
+def test_runs_that_count_as_steps_are_summed_once_for_steps_and_idle_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add, summed = op("add.1", "non-fusion elementwise"), list[str]()
+    runs = Line("XLA Modules", [Event("jit_f(7)", at * US, 100 * US, {"_c": id}) for id, at in ((5, 0), (6, 300))], id=2)
+    plane = tpu([ran(add, 0, 100 * US), ran(add, 300 * US, 100 * US)], [add], lines=[runs])
+    worker = [Event("DoEnqueueProgram", at * US, US, {"_p": id}) for id, at in ((5, 0), (6, 298))]
+    real = scan.read_all
+
+    def read_all(space: Any, requests: Any, *others: Any) -> Any:
+        summed.extend(request.line.name for request in requests if isinstance(request, scan.TotalsOf))
+        return real(space, requests, *others)
+
+    monkeypatch.setattr(scan, "read_all", read_all)
+    found = recorded(tmp_path, plane, host(worker))
+    assert [reason.kind for reason in found.idle] == ["input"]
+    assert any("no steps marked" in note for note in found.notes)
+    assert sorted(summed) == ["XLA Modules", "XLA Ops"]
 
 
 def test_a_host_that_enqueues_nothing_leaves_the_reason_unknown(tmp_path: Path) -> None:

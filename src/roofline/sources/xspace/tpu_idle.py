@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from ..idle import Reasons, source_files
 from ..parts import DevicePart, Extent, IdleKey, IdleTally
 from .idle import IdleDevice, explain
-from .scan import Plane, RowsOf, Space, Totals, TotalsOf, read_rows, read_totals
+from .scan import Plane, RowsOf, Space, read_rows
 from .steps import HOST_PLANE, Host, Launches
-from .tpu_steps import MODULE_LINE, DeviceSteps
+from .tpu_steps import DeviceSteps, programs_of
 
 _GIVEN, _TAKEN, _ENQUEUES = "_p", "_c", "EnqueueProgram"
 
@@ -23,20 +23,15 @@ def tpu_idle(space: Space, devices: Sequence[tuple[Plane, DevicePart]], steps: D
     if not host.launches:
         return [{} for _ in devices]
     asked = []
-    for (plane, part), programs in zip(devices, _programs(space, [plane for plane, _ in devices]), strict=True):
+    ran = steps.programs or programs_of(space, [plane for plane, _ in devices])
+    for plane, part in devices:
+        programs = ran.get(plane.name)
         spans = {mark: Extent(begin, end, 0) for begin, end, mark in steps.spans.get(plane.name, ())}
         busy = programs.intervals if programs else memoryview(array("q"))
         streams = [programs.line] if programs else []
         asked.append(IdleDevice(busy=busy, steps=spans, streams=streams, users=source_files(part.rows), launch=_TAKEN))
     found = explain(space, asked, host)
     return [_at_most(idle.reasons, part.wall_ps - part.busy_ps) for idle, (_, part) in zip(found, devices, strict=True)]
-
-
-def _programs(space: Space, planes: Sequence[Plane]) -> list[Totals | None]:
-    """When programs ran on each device, ``None`` where that was not recorded."""
-    lines = [next((line for line in plane.lines if line.name == MODULE_LINE and line.length), None) for plane in planes]
-    tables = iter(read_totals(space, [TotalsOf(line=line, intervals=True) for line in lines if line is not None]))
-    return [None if line is None else next(tables) for line in lines]
 
 
 def _launches(space: Space) -> Host:

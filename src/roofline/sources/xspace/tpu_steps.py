@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct, field
 
 from ..parts import Instance, Mark, numbered
-from .scan import Line, Plane, RowsOf, Space, Steps, TotalsOf, read_rows, read_totals
+from .scan import Line, Plane, RowsOf, Space, Steps, Totals, TotalsOf, read_rows, read_totals
 from .steps import read_host
 
 STEP_LINE, MODULE_LINE, RUN = "Steps", "XLA Modules", "run_id"
@@ -18,10 +18,14 @@ Span = tuple[Instance, int, int]  # a step on one device: which, begin, end
 
 
 class DeviceSteps(Struct):
-    """The steps of each device, by its plane: where they lie, and which of them the recording saw to their ends."""
+    """The steps of each device, by its plane: where they lie, and which of them the recording saw to their ends.
+
+    ``programs`` is when programs ran on each device, where that had to be read to find the steps.
+    """
 
     spans: dict[str, list[tuple[int, int, Mark]]] = field(default_factory=dict)
     complete: dict[str, set[Mark]] = field(default_factory=dict)
+    programs: dict[str, Totals] = field(default_factory=dict)
 
     def lookup(self, plane: str) -> Steps | None:
         """Which step an operation belongs to, by when it began."""
@@ -34,10 +38,11 @@ def device_steps(space: Space, planes: Sequence[Plane]) -> tuple[DeviceSteps, tu
     notes = list[str]()
     if not found:
         found = _annotated(space, planes)
-    if not found:
-        found, notes = _runs(space, planes)
-    marks: dict[Instance, Mark] = {}
     steps = DeviceSteps()
+    if not found:
+        steps.programs = programs_of(space, planes)
+        found, notes = _runs(space, planes, steps.programs)
+    marks: dict[Instance, Mark] = {}
     for plane, spans in found.items():
         whole = _whole(spans)
         for instance, begin, end in spans:
@@ -95,12 +100,19 @@ def _annotated(space: Space, planes: Sequence[Plane]) -> dict[str, list[Span]]:
     return found
 
 
-def _runs(space: Space, planes: Sequence[Plane]) -> tuple[dict[str, list[Span]], list[str]]:
-    """Runs of the program that takes most of the time, for profiles without step annotations."""
+def programs_of(space: Space, planes: Sequence[Plane]) -> dict[str, Totals]:
+    """When programs ran on each device, of those that recorded it."""
     lines = _lines(planes, MODULE_LINE)
+    tables = read_totals(space, [TotalsOf(line=line, intervals=True) for _, line in lines])
+    return {plane.name: totals for (plane, _), totals in reversed([*zip(lines, tables, strict=True)])}  # the first line of that name
+
+
+def _runs(space: Space, planes: Sequence[Plane], programs: Mapping[str, Totals]) -> tuple[dict[str, list[Span]], list[str]]:
+    """Runs of the program that takes most of the time, for profiles without step annotations."""
+    ran = [(plane, programs[plane.name]) for plane in planes if plane.name in programs]
     time_ps: dict[str, int] = {}
     most: dict[str, int] = {}
-    for (plane, _), totals in zip(lines, read_totals(space, [TotalsOf(line=line) for _, line in lines]), strict=True):
+    for plane, totals in ran:
         for id, count, time in zip(totals.metadata_id, totals.count, totals.time_ps, strict=True):
             name = plane.event_names.get(id)
             if name is None:  # lost with the end of a cut plane
@@ -113,9 +125,9 @@ def _runs(space: Space, planes: Sequence[Plane]) -> tuple[dict[str, list[Span]],
     short = main.partition("(")[0]
     if most[main] > MOST_RUNS:
         return {}, [f"no steps marked, and {short} ran {most[main]:,} times: its runs are not shown separately"]
-    requests = [RowsOf(line=line, only=_ids(plane.event_names, main)) for plane, line in lines]
+    requests = [RowsOf(line=totals.line, only=_ids(plane.event_names, main)) for plane, totals in ran]
     found: dict[str, list[Span]] = {}
-    for (plane, _), rows in zip(lines, read_rows(space, requests), strict=True):
+    for (plane, _), rows in zip(ran, read_rows(space, requests), strict=True):
         instances = [Instance(short, number) for number in range(len(rows))]
         found[plane.name] = [
             (instance, rows.start_ps[row], rows.start_ps[row] + rows.duration_ps[row]) for row, instance in enumerate(instances)
