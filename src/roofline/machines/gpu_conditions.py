@@ -12,6 +12,7 @@ QUERY = {
     "clock": "clocks.sm",
     "highest clock": "clocks.max.sm",
     "memory clock": "clocks.mem",
+    "memory": "memory.total",
 }
 WAIT_S = 10.0
 

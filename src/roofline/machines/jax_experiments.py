@@ -11,11 +11,13 @@ import jax
 import jax.numpy as jnp
 
 from ..units import parse
+from .gpu_conditions import conditions
 
 TRY_S = parse("5 ms", "s")
 MOST_CALLS, FEW, BURST, WARM_UP = 1000, 3, 8, 2
 REST_S = parse("120 ms", "s")
-CHAIN, CHAINED = 128, 1 << 20  # operations on each of so many elements
+CHAIN = 128  # operations on each element
+CHAINED, CHAINED_ON_CPU = 1 << 24, 1 << 20  # elements: enough that a launch is little beside the work
 COPY = int(parse("256 MiB", "B"))
 WORD = 4
 DTYPES = {"fp64": "float64", "fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn"}
@@ -43,7 +45,8 @@ class JaxDevice:
         found["cores"] = getattr(self.device, "core_count", None) or 1
         stats = self.device.memory_stats() or {} if self.device.platform != "cpu" else {}
         if "bytes_limit" in stats:
-            found["memory"] = stats["bytes_limit"]
+            whole = conditions().get("memory") if self.device.platform == "gpu" else None
+            found["memory"] = parse(whole, "B") if whole else stats["bytes_limit"]  # JAX keeps to a share of a GPU's
         if self.device.platform != "cpu" and hasattr(self.device, "compute_capability"):
             found["capability"] = str(self.device.compute_capability)
         return found
@@ -68,8 +71,9 @@ class JaxDevice:
         times = []
         for _ in range(tries):
             began = time.perf_counter()
-            results = [work() for _ in range(calls)]
-            WAIT(results[-1])
+            for _ in range(calls):
+                result = work()  # the one before goes, and its memory is used again, as a cache would have it
+            WAIT(result)
             times.append((time.perf_counter() - began) / calls)
         return times
 
@@ -154,10 +158,11 @@ class JaxDevice:
             return x
 
         run = jax.jit(chain)
-        source = jnp.full((CHAINED,), 0.5, DTYPES["fp32" if special else number])
+        elements = CHAINED_ON_CPU if self.device.platform == "cpu" else CHAINED
+        source = jnp.full((elements,), -0.5, DTYPES["fp32" if special else number])
         times = self._for(lambda: run(source), seconds)
         what = "base-2 exponentials" if special else "multiply-adds"
-        done = float(CHAINED * CHAIN * (1 if special else 2))
+        done = float(elements * CHAIN * (1 if special else 2))
         return {"rates": [done / each for each in times], "how": f"{CHAIN} {what} on each element, one kernel"}
 
     def launch(self, kind: str, seconds: float) -> dict[str, Any]:
