@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
+from statistics import harmonic_mean, median
 from typing import Any
 
 from msgspec.structs import replace
@@ -141,9 +141,9 @@ def _products(answers: Mapping[str, Any], chip: Machine | None) -> tuple[list[Ce
             limit = "held" if mode == "held" else "matrix product"
             limit = f"matrix product, {limit}" if mode == "held" and resource.unit != "matrix" else limit
             note = f"p5 {show(rate.p5, 'FLOP/s', 4)}, p50 {show(rate.p50, 'FLOP/s', 4)}, p95 {show(rate.p95, 'FLOP/s', 4)}"
-            lower.append(
-                Sustained(what=what, rate=rate.p50, per="FLOP/s", resource=resource, limit=limit, citation=found["how"], note=note)
-            )
+            # Power control makes a chip alternate between two rates about once a second, so a median is one or the other.
+            middle = harmonic_mean(found["rates"]) if mode == "held" else rate.p50
+            lower.append(Sustained(what=what, rate=middle, per="FLOP/s", resource=resource, limit=limit, citation=found["how"], note=note))
     return ceilings, lower
 
 

@@ -20,6 +20,8 @@ CHAIN = 128  # operations on each element
 CHAINED, CHAINED_ON_CPU = 1 << 24, 1 << 20  # elements: enough that a launch is little beside the work
 COPY = int(parse("256 MiB", "B"))
 WORD = 4
+READS_IN_PROGRAM = 16  # of a working set that a cache may hold, so that calls do not hide its rate
+LIBRARY_PRODUCTS = {"xla_gpu_enable_triton_gemm": False}
 DTYPES = {"fp64": "float64", "fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn"}
 PRECISION = {"fp32": "highest", "tf32": "tensorfloat32"}
 
@@ -127,10 +129,25 @@ class JaxDevice:
                 return jax.random.randint(key, (rows, columns), -8, 8, dtype)
             return jax.random.normal(key, (rows, columns), jnp.float32).astype(dtype)
 
-        left, right = operand(keys[0], m, k), operand(keys[1], k, n)
         wide = {"int8": jnp.int32, "fp8": jnp.bfloat16}.get(number, dtype)
-        run = jax.jit(lambda a, b: jnp.matmul(a, b, precision=PRECISION.get(number), preferred_element_type=wide))
+        rows_by_rows = (((1,), (1,)), ((), ()))  # both operands along their rows, the only way for 8-bit matrix units
+        left, right = operand(keys[0], m, k), operand(keys[1], n, k)
+
+        def product(a: Any, b: Any) -> Any:
+            return jax.lax.dot_general(a, b, rows_by_rows, precision=PRECISION.get(number), preferred_element_type=wide)
+
+        run = self._compiled(product, left, right)
         return lambda: run(left, right)
+
+    def _compiled(self, function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
+        """The function compiled; on a GPU without trying kernels that the compiler makes itself, which takes longer than all the rest."""
+        lowered: Any = jax.jit(function).lower(*args)
+        if self.device.platform == "gpu":
+            try:
+                return lowered.compile(compiler_options=LIBRARY_PRODUCTS)  # type: ignore[no-any-return]
+            except Exception:  # an option that this version does not have
+                pass
+        return lowered.compile()  # type: ignore[no-any-return]
 
     def stream(self, pattern: str, size: int, seconds: float, few_kernels: bool = False) -> dict[str, Any]:
         """B/s of reading, writing or copying so many bytes."""
@@ -138,15 +155,19 @@ class JaxDevice:
             raise RuntimeError("not measured through JAX")
         words = max(1, size // WORD // (2 if pattern == "copy" else 1))
         source = jnp.ones(words, jnp.float32)
-        runs = {
-            "read": jax.jit(lambda x: x.sum()),
-            "write": jax.jit(lambda x: jnp.full((words,), x[0])),
-            "copy": jax.jit(lambda x: x + 1),
-        }
+        times = READS_IN_PROGRAM if pattern == "read" and size < COPY else 1
+
+        def read(x: Any) -> Any:
+            found = x[0]
+            for _ in range(times):
+                found = (x * found).max()  # needs the one before, so that none is left out
+            return found
+
+        runs = {"read": jax.jit(read), "write": jax.jit(lambda x: jnp.full((words,), x[0])), "copy": jax.jit(lambda x: x + 1)}
         run = runs[pattern]
         moved = WORD * words * (2 if pattern == "copy" else 1)
-        times = self._for(lambda: run(source), seconds)
-        return {"rates": [moved / each for each in times], "how": {"write": "fill"}.get(pattern, pattern), "bytes": moved}
+        found = [each / times for each in self._for(lambda: run(source), seconds)]
+        return {"rates": [moved / each for each in found], "how": {"write": "fill"}.get(pattern, pattern), "bytes": moved}
 
     def vector(self, number: str, seconds: float) -> dict[str, Any]:
         """FLOP/s of multiply-adds in a chain that the compiler makes one kernel of, or exponentials a second."""
