@@ -382,6 +382,17 @@ def test_a_sheet_of_paper_has_room_for_the_tables_columns(show: Opener) -> None:
     page.evaluate("() => window.dispatchEvent(new Event('afterprint'))")
 
 
+def test_findings_are_printed_with_their_words(show: Opener) -> None:
+    page = show("train")
+    page.evaluate("() => window.dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    settled(page)
+    for finding in report(page)["findings"]:
+        expect(page.get_by_text(finding["message"])).to_be_visible()
+    expect(page.get_by_role("button", name="Show on the chart")).to_have_count(0)  # what can be pressed on the screen only
+    page.evaluate("() => window.dispatchEvent(new Event('afterprint'))")
+
+
 def test_the_printed_page_has_the_ink_of_every_dot(show: Opener) -> None:
     page = show("train", color_scheme="dark")
     shapes = printed_shapes(page.pdf())
