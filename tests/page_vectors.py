@@ -143,6 +143,7 @@ def vectors() -> dict[str, Any]:
         "scaled": list(scaled_cases()),
         "show": [[value, dimension, show(value, dimension)] for value in (None, *VALUES) for dimension in DIMENSIONS],
         "show3": [[value, dimension, show(value, dimension, 3)] for value in VALUES for dimension in DIMENSIONS],
+        "show2": [[value, dimension, show(value, dimension, 2)] for value in VALUES for dimension in DIMENSIONS],
         "plain": [[value, plain(value)] for value in VALUES],
         "percent": [[value, percent(value)] for value in (None, *VALUES)],
         "parse": [[text, dimension, value] for text, dimension, value in written],

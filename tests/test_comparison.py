@@ -221,7 +221,26 @@ def test_the_speedup_is_of_steps_then_of_the_wall_clock_then_of_ops() -> None:
     assert (walls.speedup, walls.speedup_of) == (3.0, "run")
     assert (walls.before.wall_s, walls.after.wall_s) == (9.0, 3.0)
     assert figures(steps)["step time"] == (2.0, 1.0)
-    assert "2x as fast per step" in changes_text(steps, PLAIN)
+    assert "2x as fast per step: 2 s → 1 s\n" in changes_text(steps, PLAIN)
+
+
+def test_runs_of_different_lengths_say_so() -> None:
+    def run(count: int) -> Report:
+        return replace(report(op(0, "a", 1.0)), steps=tuple(StepInfo(step=number, time_s=1.0) for number in range(count)))
+
+    assert compare(run(3), run(3)).notes == ()
+    assert compare(run(3), run(4)).notes == ("3 steps before, 4 after: times and amounts of ops are those of whole runs",)
+
+
+def test_the_changes_of_equal_ops_are_one_row_of_the_table() -> None:
+    def layers(time_s: float) -> Report:
+        ops = [op(number, f"dot.{number}", time_s, 1.0) for number in range(3)]
+        return report(*(replace(one, label=f"layer{number}/mlp  dot 8×8×8") for number, one in enumerate(ops)), op(3, "other", 1.0, 0.5))
+
+    found = compare(layers(2.0), layers(4.0))
+    # Three layers of 2 s before and 4 s after at a minimum of 1 s each.
+    assert re.search(r"layer\*/mlp  dot 8×8×8  ×3 +\S.* 6 s +12 s +\+6 s +100% +50% → 25%", changes_text(found, PLAIN))
+    assert len(found.deltas) == 4
 
 
 def test_a_profile_is_compared_with_a_program_by_its_average_step_on_one_device() -> None:

@@ -146,6 +146,9 @@ def compare(before: Report, after: Report, files: tuple[str, str] = ("before", "
         notes.append(f"{half} of {len(rows)} rows have no measured time on both sides and are not in the total change")
     mine, theirs = _totals(before), _totals(after)
     notes += [f"{one.unknown:,} ops {when} have FLOP or bytes that are not known" for one, when in _sides(mine, theirs) if one.unknown]
+    counts = [sum(step.complete for step in report.steps) for report in (before, after)]
+    if all(counts) and counts[0] != counts[1]:
+        notes.append(f"{counts[0]:,} steps before, {counts[1]:,} after: times and amounts of ops are those of whole runs")
     speedup, speedup_of = _speedup(mine, theirs)
     return Comparison(
         files=files,

@@ -37,7 +37,7 @@ def test_the_differences_are_those_of_the_command(show: Opener) -> None:
     at(page, "tab-compare").click()
     found = report(page, "comparison")
     summary = at(page, "difference-summary")
-    expect(summary).to_contain_text("slower" if found["change_s"] > 0 else "faster")
+    expect(summary).to_contain_text("more by" if found["change_s"] > 0 else "less by")
     expect(rows(page, "difference-table").first).to_be_visible()
     # What became slower comes first.
     changes = [delta for delta in found["deltas"] if (delta["change_s"] or 0) > 0] or found["deltas"]

@@ -7,6 +7,7 @@ import { VECTORS } from "./cases.mjs";
 test("quantities read as Python writes them", () => {
   for (const [value, dimension, words] of VECTORS.show) assert.equal(show(value, dimension), words, `${value} ${dimension}`);
   for (const [value, dimension, words] of VECTORS.show3) assert.equal(show(value, dimension, 3), words, `${value} ${dimension}`);
+  for (const [value, dimension, words] of VECTORS.show2) assert.equal(show(value, dimension, 2), words, `${value} ${dimension}`);
 });
 
 test("bare numbers and shares read as Python writes them", () => {

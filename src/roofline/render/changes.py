@@ -1,20 +1,23 @@
-"""Comparisons as text, what both reports have, then op by op, the largest change first; and as the value that is written as JSON."""
+"""Comparisons as text, what both reports have, then op by op with equal ops as one; and as the value that is written as JSON."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from ..checking import Check
 from ..comparison import TIME, Comparison, Delta, Figure, Side
 from ..report_changes import ReportChanges
 from ..units import percent, plain, show
-from .op_table import efficiency_cell
 from .tables import Cell, Paper, facts, table
 from .text import notes_text
 
 TOP = 20
+_NUMBER = re.compile(r"\d+")
+_SOURCE_LINE = re.compile(r":\d+$")
 _OF = {"step": "per step", "run": "by the run's wall clock", "ops": "by op time"}
-_TIMED = ["op", "matched by", "before", "after", "change", "share", "eff. before", "eff. after", "bound"]
+_TIMED = ["op", "matched by", "before", "after", "change", "share", "efficiency", "bound"]
 _UNTIMED = ["op", "matched by", "min. before", "min. after", "change", "share", "work", "hbm", "launches", "bound"]
 
 
@@ -26,13 +29,14 @@ def comparison_with_changes(found: Comparison, changes: ReportChanges, checks: S
 def changes_text(found: Comparison, paper: Paper, top: int = TOP) -> str:
     """A comparison for a terminal or a pipe."""
     head = " compared with ".join(paper.paint(name, "bold") for name in found.files)
-    headers, rows = _rows(found, top)
-    more = f"\n… and {len(found.deltas) - top:,} more; show them with --top" if len(found.deltas) > top else ""
+    deltas = folded(found.deltas)
+    headers, rows = _rows(found, deltas[:top])
+    more = f"\n… and {len(deltas) - top:,} more; show them with --top" if len(deltas) > top else ""
     parts = [
         head,
         facts([("change", _verdict(found))], paper),
         table(["", "before", "after", "change"], [_figure(one) for one in found.figures], paper),
-        table(headers, rows, paper, left=2) + more,
+        table(headers, rows, paper, left=2, elastic=0) + more,
         notes_text(list(found.notes), paper),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -40,12 +44,65 @@ def changes_text(found: Comparison, paper: Paper, top: int = TOP) -> str:
 
 def _verdict(found: Comparison) -> str:
     """The change in one line: of the time, or of the minimum time where nothing was timed on both sides."""
+    before, after = found.before, found.after
     if found.basis == TIME:
-        speed = f"{found.speedup:.3g}x as fast {_OF[found.speedup_of or 'ops']}" if found.speedup else "not measured on both sides"
-        return f"{_signed(found.change_s)}: {speed}" if found.change_s is not None else speed
-    before, after = found.before.floor_s, found.after.floor_s
-    ratio = f" ({before / after:.3g}x as fast at the roofline)" if before is not None and after else ""
+        if not found.speedup:
+            return "not measured on both sides"
+        sides = {"step": (before.step_s, after.step_s), "run": (before.wall_s, after.wall_s)}
+        was, now = sides.get(found.speedup_of or "", (before.time_s, after.time_s))
+        return f"{found.speedup:.3g}x as fast {_OF[found.speedup_of or 'ops']}: {show(was, 's')} → {show(now, 's')}"
+    ratio = f" ({before.floor_s / after.floor_s:.3g}x as fast at the roofline)" if before.floor_s is not None and after.floor_s else ""
     return f"{_signed(found.floor_change_s)} of minimum time{ratio}; no measured times on both sides"
+
+
+def folded(deltas: Iterable[Delta]) -> list[Delta]:
+    """The changes of ops whose labels differ only in the numbers of their scopes as one, the largest first."""
+    alike: dict[tuple[str, ...], list[Delta]] = {}
+    for delta in deltas:
+        where, gap, what = (delta.label or delta.name).rpartition("  ")
+        where = where if _SOURCE_LINE.search(where) else _NUMBER.sub("*", where)
+        bounds = delta.before.bound or "", delta.after.bound or ""
+        alike.setdefault((where + gap + what, delta.matched, *bounds), []).append(delta)
+    rows = [_sum(f"{key[0]}  ×{len(some):,}", some) if len(some) > 1 else some[0] for key, some in alike.items()]
+    return sorted(rows, key=lambda row: -abs((row.floor_change_s or 0.0) if row.change_s is None else row.change_s))
+
+
+def _sum(label: str, deltas: Sequence[Delta]) -> Delta:
+    return replace(
+        deltas[0],
+        label=label,
+        before=_side([one.before for one in deltas]),
+        after=_side([one.after for one in deltas]),
+        change_s=_total(one.change_s for one in deltas),
+        share=_total(one.share for one in deltas),
+        floor_change_s=_total(one.floor_change_s for one in deltas),
+    )
+
+
+def _side(sides: Sequence[Side]) -> Side:
+    time_s, floor_s = _total(one.time_s for one in sides), _total(one.floor_s for one in sides)
+    return replace(
+        sides[0],
+        ops=tuple(op for one in sides for op in one.ops),
+        names=tuple(name for one in sides for name in one.names),
+        count=sum(one.count for one in sides),
+        time_s=time_s,
+        floor_s=floor_s,
+        efficiency=floor_s / time_s if floor_s and time_s else None,
+        flops=sum(one.flops for one in sides),
+        bytes={level: sum(one.bytes.get(level, 0) for one in sides) for level in sides[0].bytes},
+        launches=sum(one.launches for one in sides),
+    )
+
+
+def _total(amounts: Iterable[float | None]) -> float | None:
+    """A sum; of amounts of which one is not known nothing is known."""
+    total = 0.0
+    for amount in amounts:
+        if amount is None:
+            return None
+        total += amount
+    return total
 
 
 def _figure(one: Figure) -> list[str | Cell]:
@@ -63,11 +120,11 @@ def _amount(amount: float, unit: str) -> str:
     return show(amount, unit) if unit else plain(amount)
 
 
-def _rows(found: Comparison, top: int) -> tuple[list[str], list[list[str | Cell]]]:
-    """The columns and rows of the ops that changed most."""
+def _rows(found: Comparison, deltas: Iterable[Delta]) -> tuple[list[str], list[list[str | Cell]]]:
+    """The columns and rows of some changes."""
     if found.basis == TIME:
-        return _TIMED, [_timed(delta) for delta in found.deltas[:top]]
-    return _UNTIMED, [_untimed(delta) for delta in found.deltas[:top]]
+        return _TIMED, [_timed(delta) for delta in deltas]
+    return _UNTIMED, [_untimed(delta) for delta in deltas]
 
 
 def _timed(delta: Delta) -> list[str | Cell]:
@@ -76,8 +133,7 @@ def _timed(delta: Delta) -> list[str | Cell]:
         show(delta.before.time_s, "s"),
         show(delta.after.time_s, "s"),
         *_changed(delta.change_s, delta.share),
-        efficiency_cell(delta.before.efficiency),
-        efficiency_cell(delta.after.efficiency),
+        _turned(*(percent(side.efficiency) if side.efficiency is not None else None for side in (delta.before, delta.after))),
         _turned(delta.before.bound, delta.after.bound),
     ]
 

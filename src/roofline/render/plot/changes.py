@@ -16,6 +16,7 @@ from .surround import Entry
 
 _ROW, _HEAD, _SPACE = 15.0, 17.0, 9.0  # points: one bar, the line that names an op, the space below it
 _MOST_OPS = 16
+_OF = {"step": " per step", "run": " by wall clock"}
 
 
 def change_bars(comparison: Comparison, *, theme: str = "light", ax: Axes | None = None) -> Axes:
@@ -42,8 +43,8 @@ def change_bars(comparison: Comparison, *, theme: str = "light", ax: Axes | None
         Entry(text="after, slower", colour=sheet.theme.compute, marker="s"),
     ]
     caption = f"Showing the {_MOST_OPS} largest of {len(changed)} changes." if len(changed) > len(shown) else ""
-    speed = f": {comparison.speedup:.3g}x as fast" if comparison.speedup else ""
-    return sheet.finish(f"{_signed(comparison.change_s)} in total{speed}", legend=legend, caption=caption)
+    speed = f"{comparison.speedup:.3g}x as fast{_OF.get(comparison.speedup_of or '', '')}; " if comparison.speedup else ""
+    return sheet.finish(f"{speed}{_signed(comparison.change_s)} of {comparison.basis} in all ops", legend=legend, caption=caption)
 
 
 def _by_minimum(comparison: Comparison) -> Comparison:
@@ -58,7 +59,7 @@ def _by_minimum(comparison: Comparison) -> Comparison:
     ]
     before, after = comparison.before.floor_s, comparison.after.floor_s
     speedup = before / after if before is not None and after else None
-    return replace(comparison, deltas=tuple(deltas), change_s=comparison.floor_change_s, speedup=speedup)
+    return replace(comparison, deltas=tuple(deltas), change_s=comparison.floor_change_s, speedup=speedup, speedup_of=None)
 
 
 def _ticks(shown: Sequence[Delta], tops: Sequence[float]) -> tuple[Tick, ...]:

@@ -66,23 +66,27 @@ function paired(deltas, labels) {
 /** Two runs in one sentence: how much faster or slower, per step where both have steps, and the ops that changed most either way. */
 export function verdict(comparison, labels) {
   const { before, after, speedup, speedup_of, basis = "time" } = comparison;
-  const rows = differences(comparison, labels);
-  const worst = rows.find((row) => row.change_s > 0);
-  const best = rows.find((row) => row.change_s < 0);
   if (basis !== "time" || !speedup) return summary(comparison);
-  const of = { step: " per step", run: "" }[speedup_of] ?? "";
-  const all = of ? " in all" : ""; // changes of ops are those of whole runs
-  const figures = { step: ["step_s", "step_s"], run: ["wall_s", "wall_s"] }[speedup_of] ?? ["time_s", "time_s"];
-  const [was, is] = [before[figures[0]] ?? before.time_s, after[figures[1]] ?? after.time_s];
-  const how = Math.abs(speedup - 1) < SAME ? "As fast as before" : speedup > 1 ? `${show(speedup, "1", 3)} times faster` : `${show(1 / speedup, "1", 3)} times slower`;
+  const of = speedup_of === "step" ? " per step" : "";
+  const figure = { step: "step_s", run: "wall_s" }[speedup_of] ?? "time_s";
+  const how = Math.abs(speedup - 1) < SAME ? "As fast as before" : speedup > 1 ? `${show(speedup, "1", 3)} times as fast` : `Takes ${show(1 / speedup, "1", 3)} times as long`;
+  const alike = changesByLabel(differences(comparison, labels)).filter(([, seconds]) => Math.abs(seconds) > NOTABLE * after.time_s);
+  const [worst, best] = [alike[0], alike[alike.length - 1]];
+  const all = of ? " over the whole run" : ""; // changes of ops are those of whole runs
   return [
-    `${how}${of}: ${show(was, "s", 3)} → ${show(is, "s", 3)}.`,
-    worst && worst.change_s > NOTABLE * after.time_s ? `Slower most: ${plainLabel(worst)}, by ${show(worst.change_s, "s", 2)}${all}.` : "",
-    best && -best.change_s > NOTABLE * after.time_s ? `Faster most: ${plainLabel(best)}, by ${show(-best.change_s, "s", 2)}${all}.` : "",
+    `${how}${of}: ${show(before[figure], "s", 3)} → ${show(after[figure], "s", 3)}.`,
+    worst?.[1] > 0 ? `Largest increase: ${elided(worst[0], 60)}, ${show(worst[1], "s", 2)}${all}.` : "",
+    best?.[1] < 0 ? `Largest decrease: ${elided(best[0], 60)}, ${show(-best[1], "s", 2)}${all}.` : "",
   ].filter(Boolean).join(" ");
 }
 
-const plainLabel = ({ label }) => elided(label, 60);
+/** The seconds by which the ops of each label changed, the largest increase first. */
+function changesByLabel(rows) {
+  const sums = new Map();
+  for (const { label, change_s } of rows) sums.set(label, (sums.get(label) ?? 0) + (change_s ?? 0));
+  return [...sums].sort(([, one], [, other]) => other - one);
+}
+
 const SAME = 0.005; // of the time: runs that differ by less are as fast as each other
 const NOTABLE = VOCABULARY.notable_change;
 
@@ -136,7 +140,7 @@ export function comparisonView({ comparison, labels, select, reveal }) {
   };
 }
 
-function summary({ before, after, change_s, basis = "time", floor_change_s = null, speedup = null, speedup_of = null, figures = [] }) {
+function summary({ before, after, change_s, basis = "time", floor_change_s = null, figures = [] }) {
   if (basis !== "time") {
     const others = figures.filter(({ quantity }) => quantity !== "minimum time" && quantity !== "ops");
     return [
@@ -147,12 +151,9 @@ function summary({ before, after, change_s, basis = "time", floor_change_s = nul
       )),
     ].filter(Boolean).join(" · ");
   }
-  const of = { step: " per step", run: " by wall clock" }[speedup_of] ?? "";
-  const ratio = speedup ?? per(before.time_s, after.time_s);
   return [
-    `${show(before.time_s, "s")} before, ${show(after.time_s, "s")} after`,
-    change_s === null ? "" : `${change_s > 0 ? "slower" : "faster"} by ${show(Math.abs(change_s), "s")}`,
-    ratio ? `${show(ratio, "1", 3)}x speedup${of}` : "",
+    `op time ${show(before.time_s, "s")} before, ${show(after.time_s, "s")} after`,
+    change_s ? `${change_s > 0 ? "more" : "less"} by ${show(Math.abs(change_s), "s")}` : "",
     before.efficiency && after.efficiency ? `roofline efficiency ${percent(before.efficiency)} before, ${percent(after.efficiency)} after` : "",
   ].filter(Boolean).join(" · ");
 }

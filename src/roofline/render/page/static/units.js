@@ -17,7 +17,8 @@ export function show(value, dimension, digits = 4) {
   // 999.96 GB at four digits reads "1000 GB": step up to the next prefix instead.
   const fits = ([, scale]) => Number(general(Math.abs(value) / scale, digits)) >= 1;
   const [prefix, scale] = ladder.find(fits) ?? ladder[ladder.length - 1];
-  return `${general(value / scale, digits)} ${prefix}${dimension}`;
+  // 170 µs at two digits, not 1.7e+02.
+  return `${general(Number(general(value / scale, digits)), Math.max(digits, 4))} ${prefix}${dimension}`;
 }
 
 /** A bare number for people: grouped when large, never in exponent form below 10¹⁵. */
