@@ -36,7 +36,7 @@ def test_a_launch_faster_than_memory_counts_on_the_cache() -> None:
     assert "faster than hbm allows (200%), so its 80 B per launch are counted on l2" in report.ops[0].notes[0]
     told = next(finding for finding in report.findings if finding.kind == "between-roofs")
     assert told.ops == (0,)
-    assert told.message == "faster than hbm allows, so their bytes are counted on the cache: copy."
+    assert told.message == "copy: faster than hbm allows, so its bytes are counted on the cache, which held them."
 
 
 def test_memory_is_charged_with_what_the_cache_cannot_hold_at_each_launch() -> None:

@@ -30,7 +30,7 @@ def test_the_sentence_the_bar_the_findings_the_table_and_the_facts_come_in_this_
         "\n[####",
         "# needed ",
         "What to do next\n 1. saves about ",
-        "Little to win elsewhere: ",
+        "Little to gain in ",
         "\nop  ",
         "\n  input ",
     ]
@@ -51,7 +51,7 @@ def test_what_is_fine_is_said_only_of_ops_that_take_time() -> None:
     ops = tuple(OpInfo(id=n, rank=n, name=str(n), time_s=time, floor_s=time * 0.8) for n, time in enumerate((99.5, 0.5)))
     fine = tuple(Finding(kind=word, title=f"the {word}", message="", ops=(n,)) for n, word in enumerate(("products", "memory")))
     report = replace(rl.analyze("sample:train"), ops=ops, findings=fine)
-    assert fine_line(report) == "Little to win elsewhere: the products (100% of op time, at 80% of the roofline)."
+    assert fine_line(report) == "Little to gain in the products (100% of op time, at 80% of the roofline)."
 
 
 def test_each_finding_has_one_lever_at_most(capsys: pytest.CaptureFixture[str]) -> None:

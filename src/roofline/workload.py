@@ -319,6 +319,9 @@ class KernelUse(Struct, frozen=True):
 IDLE_KINDS = ("input", "sync", "callback", "compile", "dispatch", "transfer", "device", "latency", "unknown")
 
 
+BETWEEN_LAUNCHES = "code between launches"  # of the host, which the profile does not show
+
+
 class IdleReason(Struct, frozen=True, kw_only=True):
     """Why devices were idle: the kind of reason, what the host did then in plain words, and where in the user's code.
 

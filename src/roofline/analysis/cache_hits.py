@@ -20,7 +20,6 @@ from ..report import Finding
 from ..resource import HBM, Resource
 from ..units import percent, show
 from ..workload import Op
-from .advice_kinds import KINDS
 
 KIND = "between-roofs"
 CACHES = ("l2", "l3", "slc", "infinity_cache")
@@ -60,8 +59,9 @@ def resident(op: Op, placed: Placement) -> Op | None:
 def served(moved: Mapping[int, Op]) -> Finding:
     """The finding about ops whose bytes are counted on a cache, by their ids."""
     names = ", ".join([op.name for op in moved.values()][:3]) + (f" and {len(moved) - 3} more" if len(moved) > 3 else "")
-    message = f"faster than {HBM} allows, so their bytes are counted on the cache: {names}."
-    return Finding(kind=KIND, message=message, ops=tuple(moved), levers=KINDS[KIND].levers)
+    its = "its" if len(moved) == 1 else "their"
+    message = f"{names}: faster than {HBM} allows, so {its} bytes are counted on the cache, which held them."
+    return Finding(kind=KIND, message=message, ops=tuple(moved), levers=("count the bytes of each memory level with hardware counters",))
 
 
 def _caches(machine: Machine) -> Mapping[Resource, float]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from ..cost import Cost
 from ..lazy_rows import column, take
 from ..resource import HBM
+from ..units import plain
 from ..workload import Avoidable
 from .losses import MEMORY
 from .standing import Standing, Standings
@@ -30,6 +31,7 @@ def unfused_chains(standings: Standings, ids: Sequence[int], steps: int) -> list
     if executions < 2:
         return []
     spared = (executions - 1) / executions
+    why = f"hands arrays on through memory between {plain(executions, 2)} programs{' a step' if steps > 1 else ''}"
     found = []
     for one in linked:
         read = {array for array in one.op.takes if array in given}
@@ -37,5 +39,5 @@ def unfused_chains(standings: Standings, ids: Sequence[int], steps: int) -> list
         exchanged = sum(array.bytes for array in read) + sum(array.bytes for array in written)
         each = {resource: amount / one.op.count for resource, amount in one.op.cost.amounts}
         each[HBM] = max(each.get(HBM, 0) - exchanged * spared, 0)
-        found.append((one, Avoidable(kind=KIND, instead=Cost.of(each), why=f"hands arrays on through memory in {executions:.3g} programs")))
+        found.append((one, Avoidable(kind=KIND, instead=Cost.of(each), why=why)))
     return found

@@ -99,8 +99,8 @@ KINDS: dict[str, Kind] = {
         ),
     ),
     "missing-donation": Kind(
-        "the argument that is copied whole because it is not donated",
-        "Donate it, so that it is updated in place",
+        "the arguments that are copied whole because they are not donated",
+        "Donate them, so that they are updated in place",
         "copies arguments whole that it then updates in place",
         levers=("jax.jit(f, donate_argnums=…) for the arguments that the call replaces",),
     ),
@@ -232,6 +232,21 @@ KINDS: dict[str, Kind] = {
         "Overlap it with work that does not depend on it",
         levers=("send fewer bytes: another sharding, a narrower format", "start collectives earlier"),
     ),
+}
+
+# What to do about host code that the profile does not show.
+UNSEEN_CODE = "Do that work ahead of time, or in another thread"
+# What to try where most of the saving lies in ops of one category.
+OF_MOST = {
+    ("memory", "optimizer"): (
+        "store the moments in fewer bytes: bf16 or 8-bit states",
+        "one kernel that reads and writes every parameter once (fused=True, a multi-tensor kernel)",
+    ),
+    ("memory", "scatter"): (
+        "sort the indices, or declare them sorted and unique, so that no atomic updates are needed",
+        "a gather by the inverse permutation, or a sum over sorted segments, in place of the scatter",
+    ),
+    ("memory", "gather"): ("gather whole rows that lie together, with sorted indices", "store narrower number formats"),
 }
 
 # The change that a kind of finding asks for.

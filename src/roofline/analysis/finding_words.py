@@ -3,7 +3,10 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 
+from msgspec.structs import replace
+
 from ..workload import Op
+from .finding_kinds import OF_MOST, Kind
 from .standing import Standings
 
 LISTED = 3  # places that are named
@@ -34,7 +37,7 @@ def at_place(standings: Standings, ids: Sequence[int]) -> str:
     where = places(standings, ids)
     locations = standings.words("location")
     is_line = any(locations) and any(map(locations.__getitem__, ids))
-    return f"{'At' if is_line else 'In'} {where} " if where else ""
+    return f"{'At' if is_line else 'In'} {where}, " if where else ""
 
 
 def places(standings: Standings, ids: Sequence[int]) -> str:
@@ -77,3 +80,23 @@ def _program(module: str) -> str:
 
 def source_line(location: str) -> str:
     return location.replace("\\", "/").rpartition("/")[2]
+
+
+def fitting(name: str, kind: Kind, standings: Standings, ids: Sequence[int], won: Sequence[float]) -> Kind:
+    """A kind with what to try for the ops that have most of the saving."""
+    by_category: dict[str, float] = {}
+    for id, seconds in zip(ids, won, strict=True):
+        what = standings.ops[id].label.rpartition("  ")[2]
+        category = next((word for word in ("scatter", "gather") if what.startswith(word)), standings.category[id])
+        by_category[category] = by_category.get(category, 0.0) + seconds
+    most = max(by_category, key=by_category.__getitem__)
+    levers = OF_MOST.get((name, most), ()) if 2 * by_category[most] > sum(by_category.values()) else ()
+    return replace(kind, levers=levers or kind.levers)
+
+
+def title_of(name: str, kind: Kind, standings: Standings, ids: Sequence[int]) -> str:
+    """What some ops are called together: kernels of attention are no plain products."""
+    attention = [standings.category[id] == "attention" for id in ids] if name == "products" else []
+    if not any(attention):
+        return kind.title
+    return "the attention kernels" if all(attention) else "the products and attention kernels"

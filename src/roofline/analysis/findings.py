@@ -21,12 +21,12 @@ from ..placement import IDEAL, Corrections, hold
 from ..report import Finding
 from ..resource import PCIE, named
 from ..units import percent, rounded, show
-from ..workload import Avoidable, KernelUse, Op, Recording
+from ..workload import BETWEEN_LAUNCHES, Avoidable, KernelUse, Op, Recording
 from .chains import unfused_chains
 from .excess_causes import Seen, causes
 from .expectation import is_calibrated, slower_than_expected
-from .finding_kinds import KINDS, ONE_PROGRAM, Kind
-from .finding_words import LISTED, at_place, count_and_longest, op_name, source_line, subject
+from .finding_kinds import KINDS, ONE_PROGRAM, UNSEEN_CODE, Kind
+from .finding_words import LISTED, at_place, count_and_longest, fitting, op_name, source_line, subject, title_of
 from .idle_time import Waiting, waiting
 from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
 from .program_clock import NOTABLE, Clock, Saving
@@ -47,7 +47,7 @@ WORDS = {
     "products": ("is compute-bound", "are compute-bound"),
     "compute": ("is compute-bound", "are compute-bound"),
     "communication": ("is communication-bound", "are communication-bound"),
-    "latency": ("takes longer to launch than to run", "take longer to launch than to run"),
+    "latency": ("does less work than its launch takes", "do less work than their launches take"),
     "host-copies": ("moves data between host and device", "move data between host and device"),
 }
 
@@ -134,7 +134,7 @@ def _told(case: Case, standings: Standings, clock: Clock, kinds: Kinds) -> Findi
     place = at_place(standings, ids)
     program = f"{place}the program" if place else "The program"
     seen = f"{program} {why}{factor}: {spent} in {count_and_longest(standings, ids)}."
-    message = f"{seen} {kind.change}: {clock.after(saving.steps_s)} left."
+    message = f"{seen} {kind.change}: {clock.after(saving.steps_s)}."
     return _finding(case.kind, kind, message, ids, saving, clock)
 
 
@@ -174,6 +174,7 @@ def _idle(idle: Iterable[Waiting], clock: Clock, kinds: Kinds) -> list[Finding]:
         longest = max(mine, key=lambda one: one.each_s).reason
         name = f"idle-{kind_name}" if f"idle-{kind_name}" in kinds else "idle"
         kind = kinds[name]
+        change = UNSEEN_CODE if longest.activity.startswith(BETWEEN_LAUNCHES) else kind.change
         said = kind.phrase.format(activity=longest.activity or "code that the profile does not show")
         at = f" ({source_line(longest.location)})" if longest.location else ""
         profiler_s = sum(one.each_s * one.recording for one in mine)
@@ -187,7 +188,7 @@ def _idle(idle: Iterable[Waiting], clock: Clock, kinds: Kinds) -> list[Finding]:
             Finding(
                 kind=name,
                 title=kind.title,
-                message=f"{told}{kind.change}: {clock.after(won * clock.parts)} left.",
+                message=f"{told}{change}: {clock.after(won * clock.parts)}.",
                 saving_s=whole,
                 saving_per_step_s=won if clock.per else None,
                 levers=kind.levers,
@@ -281,7 +282,7 @@ def _excess(
         spent = clock.of(clock.spent(standings, ids))
         seen = why(ops)
         reasons = "".join(f"{one.sentence} " for one in seen)
-        message = f"{told} what such ops take on this chip: {spent}. {reasons}{kind.change}: {left} left."
+        message = f"{told} what such ops take on this chip: {spent}. {reasons}{kind.change}: {left}."
         if seen:
             kind = replace(kind, levers=tuple(one.lever for one in seen))
         found.append(_finding("excess", kind, message, ids, saving, clock))
@@ -337,7 +338,7 @@ def _merged(
     kinds: Kinds,
 ) -> Finding | None:
     """One finding for ops that lose time to the same cause, of which so much can be won."""
-    kind = kinds[kind_name]
+    kind = replace(kinds[kind_name], title=title_of(kind_name, kinds[kind_name], standings, ids))
     spent, floor = _spent_and_floor(standings, ids, clock)
     if not clock.measured:
         if spent < clock.notable_s:
@@ -361,9 +362,11 @@ def _merged(
     if saving.steps_s < clock.notable_s:
         message = f"{told} That is as good as such ops get; only less work helps."
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(worst), levers=())
-    is_needed = kind_name == "host-copies" and saving.steps_s < spent - clock.notable_s
-    without = f", {clock.after(spent)} without the copies" if is_needed else ""
-    return _finding(kind_name, kind, f"{told} {kind.change}: {clock.after(saving.steps_s)} left{without}.", worst, saving, clock)
+    kind, left = fitting(kind_name, kind, standings, ids, won), clock.after(saving.steps_s)
+    if kind_name == "host-copies":  # hidden behind other work: no less work
+        without = f", {clock.left(spent)} without the copies" if saving.steps_s < spent - clock.notable_s else ""
+        left = f"{clock.left(saving.steps_s)} left{without}"
+    return _finding(kind_name, kind, f"{told} {kind.change}: {left}.", worst, saving, clock)
 
 
 def _spent_and_floor(standings: Standings, ids: Sequence[int], clock: Clock) -> tuple[float, float]:

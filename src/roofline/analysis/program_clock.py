@@ -17,7 +17,7 @@ class Clock(Struct, frozen=True, kw_only=True):
 
     ``whole_s`` is the run in device-seconds, or the minimum time of a program that did not run; ``each_s`` is one step on one device, or
     the run on one, and there are ``parts`` of them. ``busy_s`` is the device-seconds of all parts in which anything ran. ``shares`` has
-    how much of each op's time lies in steps, by its id: findings speak of that.
+    how much of each op's time lies in steps, by its id: findings speak of that. ``least_s`` is the minimum of one of the parts.
     """
 
     whole_s: float
@@ -27,6 +27,7 @@ class Clock(Struct, frozen=True, kw_only=True):
     measured: bool = True
     busy_s: float | None = None
     shares: Mapping[int, float] = {}
+    least_s: float = 0.0
 
     @property
     def notable_s(self) -> float:
@@ -53,8 +54,15 @@ class Clock(Struct, frozen=True, kw_only=True):
         return f"{show(rounded(seconds / self.parts, 3), 's')} of {show(rounded(self.each_s, 3), 's')}{self.per}"
 
     def after(self, seconds: float) -> str:
-        """What would be left without these seconds."""
-        return f"{show(rounded(max(self.each_s - seconds / self.parts, 0.0), 3), 's')}{self.per}"
+        """What would be left without these seconds. A change that does less work can end below the minimum of the program as it is."""
+        below = ", below the minimum of the program as written" if self._left_s(seconds) < self.least_s else ""
+        return f"{self.left(seconds)} left{below}"
+
+    def left(self, seconds: float) -> str:
+        return f"{show(rounded(self._left_s(seconds), 3), 's')}{self.per}"
+
+    def _left_s(self, seconds: float) -> float:
+        return max(self.each_s - seconds / self.parts, 0.0)
 
 
 def clock_of(points: Sequence[Point]) -> Clock:
@@ -68,9 +76,12 @@ def clock_of(points: Sequence[Point]) -> Clock:
     steps = [point for point in whole if point.scope == "step"]
     average = next((point for point in whole if point.scope == "average"), None)
     if average is None or not average.time_s or not steps:
-        return Clock(whole_s=seconds, each_s=total.time_s, parts=seconds / total.time_s, busy_s=_busy([total]))
+        return Clock(
+            whole_s=seconds, each_s=total.time_s, parts=seconds / total.time_s, busy_s=_busy([total]), least_s=total.at_roof_s or 0.0
+        )
     parts = sum((point.device_seconds or 0.0) / point.time_s for point in steps if point.time_s)
-    return Clock(whole_s=seconds, each_s=average.time_s, parts=parts, per=" per step", busy_s=_busy(steps))
+    least_s = average.at_roof_s or 0.0
+    return Clock(whole_s=seconds, each_s=average.time_s, parts=parts, per=" per step", busy_s=_busy(steps), least_s=least_s)
 
 
 def _busy(points: Iterable[Point]) -> float | None:

@@ -228,7 +228,7 @@ def fine_line(report: Report) -> str:
         if spent > FINE * whole:
             reached = percent(sum([floors[place] or 0.0 for place in mine]) / spent)
             said.append(f"{finding.title} ({percent(spent / whole)} of op time, at {reached} of the roofline)")
-    return f"Little to win elsewhere: {', '.join(said)}." if said else ""
+    return f"Little to gain in {', '.join(said)}." if said else ""
 
 
 def notes_text(notes: list[str], paper: Paper = PLAIN) -> str:

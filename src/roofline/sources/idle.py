@@ -14,6 +14,7 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from ..units import parse
+from ..workload import BETWEEN_LAUNCHES
 from .host_activity import INSIDE, LOADING, Activity
 from .parts import Extent, IdleKey, IdleTally, Mark, Pause, Subject
 from .xspace.scan import gaps
@@ -272,8 +273,8 @@ def _most(seen: Sequence[Activity]) -> Activity:
 def _input(one: Activity, gap: Gap, threads: Threads) -> str:
     if one.callee:
         return f"{one.callee}, called from {one.function}" if one.function else one.callee
-    missing = "" if threads.has_frames else f" (Python calls were not recorded; {threads.with_frames} does)"
-    return one.function or f"code between launches{missing}"
+    missing = "" if threads.has_frames else f" (Python not recorded: {threads.with_frames})"
+    return one.function or f"{BETWEEN_LAUNCHES}{missing}"
 
 
 def _sync(one: Activity, gap: Gap, threads: Threads) -> str:

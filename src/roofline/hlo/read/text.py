@@ -447,9 +447,7 @@ class _Reader:
         inner.root = len(operands)
         taken_all = tuple(range(len(operands)))
         calls = self.call(inner, names)
-        inner.instructions.append(
-            Instruction(f"{name}.{operation}", operation, result, taken_all, calls, (), self.line, raw, self.dialect)
-        )
+        inner.instructions.append(Instruction(f"{name}.{operation}", operation, result, taken_all, calls, (), self.line, raw, self.dialect))
         return self.add(inner)
 
     def settle(self, draft: _Draft) -> None:

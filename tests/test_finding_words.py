@@ -1,0 +1,69 @@
+"""Sentences of findings: they fit the ops they speak of, and agree with the figures above them."""
+
+import pytest
+
+from roofline.cost import NOTHING
+from roofline.report import Finding, Report
+from roofline.workload import BETWEEN_LAUNCHES, Array, Avoidable, IdleReason
+from test_findings import an_op, report_on
+
+
+def _of(report: Report, kind: str) -> Finding:
+    (found,) = [finding for finding in report.findings if finding.kind == kind]
+    return found
+
+
+def test_the_ops_of_a_place_come_after_a_comma() -> None:
+    slow = [an_op(f"add.{number}", {"hbm": 10}, 5.0, location=f"model.py:{number}") for number in (7, 8)]
+    assert _of(report_on(*slow), "memory").message.startswith("At model.py:7, model.py:8, 2 ops, the longest add.7, are memory-bound")
+
+
+def test_a_program_whose_places_are_unknown_is_the_subject() -> None:
+    fewer = Avoidable(kind="recomputation", instead=NOTHING, why="computes it again", unneeded="recomputed")
+    assert _of(report_on(an_op("dot", {"hbm": 100}, 20.0, avoidable=(fewer,))), "recomputation").message.startswith("The program computes")
+
+
+def test_less_work_can_end_below_the_minimum_of_the_program_as_written() -> None:
+    # Two programs move 400 B in 50 s, at least 40 s, and hand half of the bytes on; as one, half of the time is spared.
+    array = (Array("bf16[50]", 100),)
+    parts = [an_op(f"f{i}", {"hbm": 200}, 25.0, module=f"jit_f{i}", takes=array, gives=array) for i in range(2)]
+    report = report_on(*parts)
+    found = _of(report, "unfused-chain")
+    assert found.after_s == pytest.approx(25)
+    assert "25 s left, below the minimum of the program as written." in found.message
+    assert "40 s is the minimum for this program as written" in report.summary
+    slow = report_on(*(an_op(one.name, {"hbm": 200}, 80.0, module=one.module, takes=array, gives=array) for one in parts))
+    assert "as written" not in _of(slow, "unfused-chain").message + slow.summary  # 80 s are left, more than the 40 s of the minimum
+
+
+def test_host_code_that_the_profile_does_not_show_is_not_called_the_next_batch() -> None:
+    for activity, said in ((BETWEEN_LAUNCHES, "Do that work ahead of time"), ("load, called from f", "Prepare the next batch")):
+        waited = IdleReason(kind="input", activity=activity, time_s=6.0, gaps=3)
+        assert said in _of(report_on(an_op("dot", {"matrix/bf16": 200}, 2.0), wall_s=8.0, idle=(waited,)), "idle-input").message
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"category": "optimizer"}, "moments"),
+        ({"category": "input fusion", "label": "moe.py:7  scatter-add bf16[8,8]"}, "sort the indices"),
+        ({"category": "gather"}, "gather whole rows"),
+        ({"category": "loop fusion"}, "fuse neighbours"),
+    ],
+)
+def test_the_levers_are_those_of_the_ops_with_most_of_the_saving(fields: dict[str, str], said: str) -> None:
+    report = report_on(an_op("one", {"hbm": 10}, 20.0, **fields), an_op("other", {"hbm": 10}, 5.0, category="loop fusion"))
+    assert said in " ".join(_of(report, "memory").levers)
+
+
+@pytest.mark.parametrize(
+    ("categories", "title"),
+    [
+        (("attention",), "the attention kernels"),
+        (("matmul", "attention"), "the products and attention kernels"),
+        (("matmul",), "the products"),
+    ],
+)
+def test_attention_is_called_by_its_name(categories: tuple[str, ...], title: str) -> None:
+    ops = [an_op(name, {"matrix/bf16": 100}, 5.0, category=name) for name in categories]
+    assert _of(report_on(*ops), "products").title == title
