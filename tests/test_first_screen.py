@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 import roofline as rl
 from roofline.cli import main
+from roofline.render.program_facts import program_facts
 from roofline.render.tables import Paper
 from roofline.render.text import fine_line, report_text
 from roofline.report import Finding, OpInfo
@@ -52,6 +53,18 @@ def test_what_is_fine_is_said_only_of_ops_that_take_time() -> None:
     fine = tuple(Finding(kind=word, title=f"the {word}", message="", ops=(n,)) for n, word in enumerate(("products", "memory")))
     report = replace(rl.analyze("sample:train"), ops=ops, findings=fine)
     assert fine_line(report) == "Little to gain in the products (100% of op time, at 80% of the roofline)."
+
+
+@pytest.mark.parametrize(
+    ("own_s", "devices", "said"),
+    [(1.0, 1, ""), (0.5, 1, "ops overlap: their times add up to 2 times the busy time"), (1.0, 4, "means over 4 devices")],
+)
+def test_ops_that_overlap_say_so(own_s: float, devices: int, said: str) -> None:
+    # Two ops of 1 s each; of a half of them another op ran at the same time.
+    ops = tuple(OpInfo(id=n, rank=n, name=str(n), time_s=1.0, self_time_s=own_s) for n in range(2))
+    facts = dict(program_facts(replace(rl.analyze("sample:train"), ops=ops), devices=devices))
+    assert facts["op times"].startswith(said)
+    assert bool(facts["op times"]) == bool(said)
 
 
 def test_each_finding_has_one_lever_at_most(capsys: pytest.CaptureFixture[str]) -> None:

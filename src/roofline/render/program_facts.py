@@ -11,6 +11,7 @@ from .op_table import known_flops
 from .time_bar import SHOWN, main_point
 
 AT_PEAK = 4  # scopes named in a terminal; the report has them all
+OVERLAPPING = 1.05  # times the busy time, from which the sum of the ops' times is worth a word
 WHOLE = 0.995  # a share of the time above it reads 100%
 
 
@@ -32,7 +33,7 @@ def program_facts(report: Report, feeds: bool = True, devices: int = 1) -> list[
         ("memory", _memory(report.memory)),
         ("at peak", _at_peak(report.memory)),
         ("counters", _hardware(report)),
-        ("op times", f"means over {devices} devices" if devices > 1 else ""),
+        ("op times", _op_times(report.ops, devices)),
         ("known cost", f"{percent(priced)} of busy time" if priced < WHOLE else ""),
     ]
 
@@ -43,6 +44,18 @@ def machine_line(report: Report, ops: Sequence[OpInfo]) -> str:
     roofs = [ceiling for ceiling in report.machine.ceilings if ceiling.resource in used]
     said = ", ".join(f"{roof.resource} {show(roof.rate, roof.per)} ({roof.provenance})" for roof in roofs)
     return f"{report.machine.name}: {said}" if said else report.machine.name
+
+
+def _op_times(ops: Sequence[OpInfo], devices: int) -> str:
+    """What the times of ops are, and whether they count the same moments twice."""
+    means = f"means over {devices} devices" if devices > 1 else ""
+    pairs = zip(column(unsorted(ops), "time_s"), column(unsorted(ops), "self_time_s"), strict=True)
+    known = [(whole, own) for whole, own in pairs if whole is not None and own is not None]
+    whole_s, own_s = (sum([pair[place] for pair in known]) for place in (0, 1))
+    if not own_s or whole_s < OVERLAPPING * own_s:
+        return means
+    overlap = f"ops overlap: their times add up to {whole_s / own_s:.2g} times the busy time, while share and lost count no moment twice"
+    return "; ".join(filter(None, [means, overlap]))
 
 
 def _run(total: Point, points: Sequence[Point], before_s: float | None) -> str:
@@ -66,7 +79,7 @@ def _steps(points: Sequence[Point], before_s: float | None) -> str:
     if average.slowest_s is not None and average.slowest_s != average.time_s:
         parts.append(f"{show(average.slowest_s, 's')} on the slowest device")
     if before_s:
-        parts.append(f"{show(before_s, 's')} before the first")
+        parts.append(f"{show(before_s, 's')} recorded before the first")
     return ", ".join(parts)
 
 
