@@ -51,6 +51,17 @@ def test_sentence_bar_figures_and_findings_follow_the_step(show: Opener) -> None
     assert at(page, "finding-0").inner_text() != whole
 
 
+def test_time_lost_by_cause_is_that_of_the_bar_above_it(show: Opener) -> None:
+    page = show("train", "tab=program")
+    points = report(page)["points"]
+    average = next(point for point in points if point["scope"] == "average")
+    expect(at(page, "causes").first).to_contain_text("per step")
+    expect(at(page, "causes").first).to_contain_text(f"{1000 * average['lost']['memory']:.4g} ms")
+    page = show("train", "tab=program&step=1")
+    step = next(point for point in points if point["step"] == 1)
+    expect(at(page, "causes").first).to_contain_text(f"{1000 * step['lost']['memory']:.4g} ms")
+
+
 def test_another_chip_has_its_own_minimum_time_and_no_share_above_100(show: Opener) -> None:
     page = show("train", "chip=v100-sxm2")
     expect(at(page, "sentence")).to_contain_text(re.compile(r"^At least .* per step on NVIDIA .*V100.*measured: 28.2 ms on NVIDIA H200"))

@@ -28,7 +28,7 @@ export function lost({ store, reveal }) {
       const rest = worst.slice(MOST).reduce((sum, row) => sum + row.lost_s, 0);
       fill(
         root,
-        causes(program),
+        causes(program, state.step),
         h("h3", { text: "Time lost by operation" }),
         worst.length
           ? h("p", {
@@ -79,16 +79,17 @@ function mark(button, selected) {
   button.setAttribute("aria-pressed", String(lit));
 }
 
-/** The program's time above the minimum, by cause. */
-export function causes(program) {
-  const total = program.find((row) => row.scope === "total");
+/** The time above the minimum by cause: of the chosen step, else of the average one, as the headline has it, else of the run. */
+export function causes(program, step = null) {
+  const find = (scope) => program.find((row) => row.scope === scope && (step === null || row.step === step));
+  const total = step === null ? find("average") ?? find("total") : find("step");
   const known = Object.entries(total?.lost ?? {}).filter(([, seconds]) => seconds > LEAST * (total.time_s ?? 0));
   if (!known.length || !total.time_s) return null;
   known.sort(([, one], [, other]) => other - one);
   return h(
     "div",
     { class: "causes", "data-testid": "causes" },
-    h("h3", { text: "Time lost by cause" }),
+    h("h3", { text: `Time lost by cause${total.scope === "average" ? ", per step" : ""}` }),
     h(
       "ul",
       { class: "bars" },

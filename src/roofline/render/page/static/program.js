@@ -117,9 +117,9 @@ export function program({ report, store, card }) {
       });
       bars.update(state, derived);
       counted?.update(state);
-      if (shown === derived.program) return;
-      shown = derived.program;
-      const lost = causes(derived.program);
+      if (shown?.program === derived.program && shown.step === state.step) return;
+      shown = { program: derived.program, step: state.step };
+      const lost = causes(derived.program, state.step);
       fill(
         aside,
         lost ?? h("p", {
