@@ -16,7 +16,7 @@ from roofline.placement import place
 from roofline.sources import read
 from roofline.sources.xspace import scan
 from roofline.sources.xspace.tpu_links import collective_cost
-from xspace_profiles import ELEMENTS, MICROSECOND, Instruction, annotation, by_name, hlo, host, programs, recorded
+from xspace_profiles import ELEMENTS, MICROSECOND, Instruction, annotation, by_name, hlo, host, programs, recorded, write
 from xspace_writer import Event, Line, Metadata, Plane, Value, bytes_field, number_field
 
 SHARED = Path(__file__).parents[2] / "shared" / "data" / "third_party"
@@ -398,3 +398,22 @@ def test_a_host_that_enqueues_nothing_leaves_the_reason_unknown(tmp_path: Path) 
     fusion = op("fusion.1", "loop fusion", flops=1, moved=8)
     plane = tpu([ran(fusion, at * US, 100 * US) for at in (0, 200)], [fusion])
     assert [reason.kind for reason in recorded(tmp_path, plane, host([Event("step", 0, 400 * US)])).idle] == ["unknown"]
+
+
+def test_the_timeline_has_what_the_host_did_by_the_devices_clock(tmp_path: Path) -> None:
+    # By the clock of events, which is 50 µs ahead and loses 1 µs in 300, programs run from 50 to 150 and from 249 to 349 µs.
+    fusion, module = op("fusion.1", "loop fusion", flops=1, moved=8), Metadata(f"jit_step({PROGRAM})")
+    runs = [Event(module.name, at * US, 100 * US, {"_c": id}) for id, at in ((5, 50), (6, 249))]
+    ops = [ran(fusion, at * US, 100 * US, skew=skew * US) for at, skew in ((0, 50), (200, 49))]
+    python = [Event("$train.py:3 main", 0, 400 * US), Event("$data.py:7 load_batch", 152 * US, 90 * US)]
+    worker = [Event("DoEnqueueProgram", at * US, US, {"_p": id}) for id, at in ((5, 40), (6, 247))]
+    space = [tpu(ops, [fusion, module], lines=[Line("XLA Modules", runs, id=2)]), host(python, worker)]
+    recording = read(write(tmp_path, space), timeline=True)
+    run = recording.timeline[-1]
+    assert run.step is None
+    idle = [place for place, busy in enumerate(run.busy_s) if busy < run.bucket_s / 2]
+    # 300 µs in a thousand buckets: idle from the 334th to the 666th, and the host loads data all the while.
+    assert (min(idle), max(idle)) == (pytest.approx(333, abs=2), pytest.approx(666, abs=2))
+    said = {recording.idle[reason].location for place in idle[3:-3] if (reason := run.host[place]) is not None}
+    assert said == {"data.py:7"}
+    assert sum(run.host[place] is None for place in idle) <= 6

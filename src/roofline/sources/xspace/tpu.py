@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from ...machine import Machine
 from ..parts import NAME_LOST, UNKNOWN, DevicePart, Instance, Share, Subject, Tally
-from ..timeline import spans
+from ..timeline import spans, with_host
 from .extents import extents
 from .peaks import ordinal, tpu_name, tpu_rates
 from .scan import NO_STEP, Buckets, Line, Pair, Plane, Progress, Space, Totals, TotalsOf, read_totals, union
 from .timeline import lanes
-from .tpu_idle import tpu_idle
+from .tpu_idle import on_device_clock, tpu_idle
 from .tpu_ops import TpuOp, link, needs_program, paired, subject, tpu_op, weight
 from .tpu_steps import DeviceSteps, device_steps
 
@@ -47,10 +47,13 @@ def read_tpus(
         notes += totals.notes
     chips_read = [cores for cores in ready if any(core.totals for core in cores)]
     parts = [_part(cores, steps) for cores in chips_read]
-    reasons = tpu_idle(space, [(cores[0].plane, part) for cores, part in zip(chips_read, parts, strict=True)], steps)
-    parts = [replace(part, idle=idle) for part, idle in zip(parts, reasons, strict=True)]
+    devices = [(cores[0].plane, part) for cores, part in zip(chips_read, parts, strict=True)]
+    waits = tpu_idle(space, devices, steps)
+    parts = [replace(part, idle=idle.reasons) for part, idle in zip(parts, waits, strict=True)]
     if timeline:
         parts = _with_lanes(space, chips_read, parts)
+        pauses = [on_device_clock(idle.pauses, plane, part, steps) for idle, (plane, part) in zip(waits, devices, strict=True)]
+        parts = [replace(part, lanes=with_host(part.lanes, mine)) for part, mine in zip(parts, pauses, strict=True)]
     return parts, instances, [*notes, *(note for core, _ in asked for note in core.notes), *modules.notes]
 
 

@@ -1,27 +1,30 @@
 """Why TPUs were idle: between two runs of programs, what the host did until it launched the next.
 
-The host's event that enqueues a run has an id (``_p``) that the run on the device repeats (``_c``). Both are by the clock of events. Gaps
-inside of a run are the device's own.
+The host's event that enqueues a run has an id (``_p``) that the run on the device repeats (``_c``). Both are by the clock of events, from
+which the device's own clock, that of timelines, drifts away. Gaps inside of a run are the device's own.
 """
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from ..idle import Reasons, source_files
-from ..parts import DevicePart, Extent, IdleKey, IdleTally
+from msgspec.structs import replace
+
+from ..idle import Idle, Reasons, source_files
+from ..parts import DevicePart, Extent, Pause
 from .idle import IdleDevice, explain
 from .scan import Plane, RowsOf, Space, read_rows
 from .steps import HOST_PLANE, Host, Launches
 from .tpu_steps import DeviceSteps, programs_of
 
+DRIFT = 0.01  # of the time that clocks may differ by; more is no drift
 _GIVEN, _TAKEN, _ENQUEUES = "_p", "_c", "EnqueueProgram"
 
 
-def tpu_idle(space: Space, devices: Sequence[tuple[Plane, DevicePart]], steps: DeviceSteps) -> list[Mapping[IdleKey, IdleTally]]:
+def tpu_idle(space: Space, devices: Sequence[tuple[Plane, DevicePart]], steps: DeviceSteps) -> list[Idle]:
     """The reasons of each device's idle time, none where nothing tells."""
     host = _launches(space)
     if not host.launches:
-        return [{} for _ in devices]
+        return [Idle() for _ in devices]
     asked = []
     ran = steps.programs or programs_of(space, [plane for plane, _ in devices])
     for plane, part in devices:
@@ -31,7 +34,26 @@ def tpu_idle(space: Space, devices: Sequence[tuple[Plane, DevicePart]], steps: D
         streams = [programs.line] if programs else []
         asked.append(IdleDevice(busy=busy, steps=spans, streams=streams, users=source_files(part.rows), launch=_TAKEN))
     found = explain(space, asked, host)
-    return [_at_most(idle.reasons, part.wall_ps - part.busy_ps) for idle, (_, part) in zip(found, devices, strict=True)]
+    for idle, (_, part) in zip(found, devices, strict=True):
+        idle.reasons = _at_most(idle.reasons, part.wall_ps - part.busy_ps)
+    return found
+
+
+def on_device_clock(pauses: Sequence[Pause], plane: Plane, part: DevicePart, steps: DeviceSteps) -> list[Pause]:
+    """Pauses by the clock of events, by the device's own."""
+    clock = _clock([(begin, end, part.steps[mark]) for begin, end, mark in steps.spans.get(plane.name, ()) if mark in part.steps])
+    return [replace(pause, begin_ps=clock(pause.begin_ps), end_ps=clock(pause.end_ps)) for pause in pauses]
+
+
+def _clock(steps: Sequence[tuple[int, int, Extent]]) -> Callable[[int], int]:
+    """The device's clock by that of events: from the first step's begin to the last one's end, which both have, they drift evenly."""
+    if not steps:
+        return lambda instant: instant
+    (begin, _, first), (_, end, last) = min(steps, key=lambda one: one[0]), max(steps, key=lambda one: one[1])
+    lasted, own = end - begin, last.end_ps - first.begin_ps
+    if not lasted or abs(own - lasted) > DRIFT * lasted:
+        own = lasted = 1
+    return lambda instant: first.begin_ps + (instant - begin) * own // lasted
 
 
 def _launches(space: Space) -> Host:
