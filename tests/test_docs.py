@@ -43,7 +43,7 @@ def test_every_source_has_a_page() -> None:
         "program": "hlo.md",
         "ncu": "counters.md",
         "xspace": "profiles.md",
-        "torch": "pytorch.md",
+        "torch": "torch_trace.md",
     }
     for source in SOURCES:
         assert (DOCS / pages[source.name]).exists(), f"{source.name} has no page"
