@@ -66,7 +66,7 @@ def free_and_fixed(args: argparse.Namespace, formula: Formula) -> tuple[tuple[st
             others = did_you_mean(name, known) or f"; it has {', '.join(known)}"
             raise UsageError(f"--free {name}: {formula.name} has no such dimension{others}")
         if name in fixed:
-            raise UsageError(f"--free {name}: it has a size too; leave out --{name.replace('_', '-')}")
+            raise UsageError(f"--free {name}: {name} also has a value; leave out --{name.replace('_', '-')}")
     if missing := [p.name for p in formula.dimensions if p.required and p.name not in (*free, *fixed)]:
         raise UsageError(f"{formula.name}: missing {', '.join('--' + name.replace('_', '-') for name in missing)}; give each a size")
     return free, fixed

@@ -269,7 +269,7 @@ def _notes(ceilings: Sequence[Ceiling], chip: Machine | None, answers: Mapping[s
             )
     lacking = [key for key, found in answers.items() if "absent" in found and key.endswith("burst/random")]
     if lacking:
-        notes.append(f"no products here in {', '.join(key.split('/')[1] for key in lacking)}")
+        notes.append(f"this device or its library has no products in {', '.join(key.split('/')[1] for key in lacking)}")
     return notes
 
 

@@ -80,7 +80,7 @@ def _pieces(data: bytes | mmap | BinaryIO, told: Callable[[int], None]) -> Itera
 
 def _damaged(what: str, salvage: bool, notes: list[str]) -> None:
     if not salvage:
-        raise SourceError(f"{what}; read what is whole with --salvage")
+        raise SourceError(f"{what}; read the intact part with --salvage")
     notes.append(what)
 
 

@@ -218,7 +218,7 @@ const opsBelow = h(
     { class: "table-head" },
     h("h2", { text: "Operations" }),
     count,
-    report.folds?.length ? h("label", { class: "check", title: "Layers that do the same work as one row, which opens" }, folding, " Equal work as one row") : null,
+    report.folds?.length ? h("label", { class: "check", title: "Show layers that do the same work as one row; open it to see each" }, folding, " Equal work as one row") : null,
     columnChooser.root,
   ),
   list.root,

@@ -46,7 +46,7 @@ export const HELP = [
   { example: "/^fusion\\.\\d+$/i", meaning: "the name matches a regular expression" },
   { example: "efficiency<0.5", meaning: "compare numbers with < <= > >= = !=; 50% is 0.5" },
   { example: "time>1%", meaning: "percentage of the total; also self, minimum, lost, flops, bytes, count" },
-  { example: "flops>1G bytes<2MB time>=10us", meaning: "units and prefixes; conditions side by side must all hold" },
+  { example: "flops>1G bytes<2MB time>=10us", meaning: "values take units and prefixes; all conditions must hold" },
   { example: "category:fusion", meaning: "the field contains this text; also bound, dtype, unit, scope, phase, program, location" },
   { example: "bound=hbm,l2", meaning: "the field equals one of these values; none means no value" },
   { example: "step:3 device:0", meaning: "the op ran in this step, on this device" },
