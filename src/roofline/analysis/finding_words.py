@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from heapq import nlargest
 
 from msgspec.structs import replace
 
@@ -10,6 +11,7 @@ from .finding_kinds import OF_MOST, Kind
 from .standing import Standings
 
 LISTED = 3  # places that are named
+LOOKED_AT = 100  # ops with the most to save, for what to try
 LONGEST_NAME = 60  # characters of a kernel's name: templates of C++ have thousands
 _NUMBER = re.compile(r"\d+")
 _GRAPH = re.compile(r"## Call CompiledFxGraph (\w+) ##")
@@ -84,13 +86,15 @@ def source_line(location: str) -> str:
 
 def fitting(name: str, kind: Kind, standings: Standings, ids: Sequence[int], won: Sequence[float]) -> Kind:
     """A kind with what to try for the ops that have most of the saving."""
+    if not any(of == name for of, _ in OF_MOST):
+        return kind
     by_category: dict[str, float] = {}
-    for id, seconds in zip(ids, won, strict=True):
+    for seconds, id in nlargest(LOOKED_AT, zip(won, ids, strict=True)):
         what = standings.ops[id].label.rpartition("  ")[2]
         category = next((word for word in ("scatter", "gather") if what.startswith(word)), standings.category[id])
         by_category[category] = by_category.get(category, 0.0) + seconds
     most = max(by_category, key=by_category.__getitem__)
-    levers = OF_MOST.get((name, most), ()) if 2 * by_category[most] > sum(by_category.values()) else ()
+    levers = OF_MOST.get((name, most), ()) if 2 * by_category[most] > sum(won) else ()
     return replace(kind, levers=levers or kind.levers)
 
 
