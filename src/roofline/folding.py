@@ -44,18 +44,29 @@ def fold_infos(ops: Sequence[OpInfo]) -> tuple[FoldInfo, ...]:
     """The folds of several ops, as a report has them: ``layer*/mlp  dot 8192×2048×8192 bf16  ×4 layers``."""
     ops = unsorted(ops)
     leaders, members = _longest_first(ops, _alike(ops))
-    folded = [place for alike in members.values() for place in alike]
-    part = take(ops, folded)
-    ids, labels, starred, scopes = (
-        dict(zip(folded, each, strict=True)) for each in (column(part, "id"), column(part, "label"), _starred(part), column(part, "scope"))
+    ids, scopes = column(ops, "id"), column(ops, "scope")
+    labels = _labels(ops, [members[leader] for leader in leaders])
+    return tuple(
+        [
+            FoldInfo(
+                label=f"{label}  {_times(len(members[leader]), len({scopes[place] for place in members[leader]}))}",
+                ops=tuple([ids[place] for place in members[leader]]),
+            )
+            for leader, label in zip(leaders, labels, strict=True)
+        ]
     )
-    found = []
-    for leader in leaders:
-        alike = members[leader]
-        label = labels[leader] if len({labels[place] for place in alike}) == 1 else starred[leader]
-        times = _times(len(alike), len({scopes[place] for place in alike}))
-        found.append(FoldInfo(label=f"{label}  {times}", ops=tuple([ids[place] for place in alike])))
-    return tuple(found)
+
+
+def _labels(ops: Sequence[OpInfo], groups: Sequence[list[int]]) -> list[str]:
+    """The label of each group of ops that fold: theirs, or without what tells them apart."""
+    first, last = (take(ops, [alike[place] for alike in groups]) for place in (0, -1))
+    labels = column(first, "label")
+    alike = zip(labels, column(last, "label"), _starred(first), groups, strict=True)
+    return [label if label == other and _is_one(column(take(ops, group), "label")) else starred for label, other, starred, group in alike]
+
+
+def _is_one(values: Sequence[Hashable]) -> bool:
+    return len({*values}) == 1
 
 
 def _longest_first(ops: Sequence[OpInfo], groups: Iterable[list[int]], alone: Iterable[int] = ()) -> tuple[list[int], dict[int, list[int]]]:
@@ -97,11 +108,10 @@ def _similar(ops: Sequence[OpInfo]) -> Sequence[int]:
 
 def _rounded(amounts: Sequence[float | None], counts: Sequence[float]) -> list[str | None]:
     """Amounts per execution to a few digits; what is unknown or absent as it is."""
-    known = tuple(
-        [amount / (count or 1) for amount, count in zip(amounts, counts, strict=True) if amount is not None and amount is not ABSENT]
-    )
-    words = iter((f"{_DIGITS} " * len(known) % known).split())
-    return [amount if amount is None or amount is ABSENT else next(words) for amount in amounts]
+    each = [amount if amount is None or amount is ABSENT else amount / (count or 1) for amount, count in zip(amounts, counts, strict=True)]
+    known = tuple({*each} - {None, ABSENT})
+    words: dict[Any, Any] = dict(zip(known, (f"{_DIGITS} " * len(known) % known).split(), strict=True))
+    return [words.get(amount, amount) for amount in each]
 
 
 def _together(keys: Iterable[Hashable], count: int) -> list[list[int]]:

@@ -94,6 +94,13 @@ def amounts_of(ops: Sequence[Op], places: Sequence[int]) -> dict[Resource, list[
     return {resource: found[resource] for resource in sorted(found)}
 
 
+def known_amounts(ops: Sequence[Op], resource: Resource, places: Sequence[int]) -> list[float]:
+    """The known amounts of some ops on a resource."""
+    if isinstance(ops, OpColumns):
+        return [float(amount or 0) for amount in _some(ops.amounts[resource], places)] if resource in ops.amounts else [0.0] * len(places)
+    return [float(ops[place].cost.known(resource)) for place in places]
+
+
 def _some(values: Sequence[Any], places: Sequence[int]) -> Sequence[Any]:
     """The values at some places."""
     return values if places == range(len(values)) else list(map(values.__getitem__, places))

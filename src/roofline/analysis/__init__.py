@@ -43,7 +43,7 @@ from ..sources import read
 from ..sources.remote import Progress
 from ..sources.report_json import stored_report
 from ..workload import Op, Recording, Workload
-from .advice import TOLERANCE, Program, advise, doubts, in_order
+from .advice import Program, advise, doubts, in_order
 from .cache_hits import served
 from .counters import with_counters
 from .expectation import expectation
@@ -243,8 +243,7 @@ def _advice(
         count=len(standings),
         time_s=clock.whole_s if clock.measured else 0.0,
     )
-    too_fast = map(placed.__getitem__, placed.faster_than(TOLERANCE))
-    return in_order([*doubts(program, too_fast), *diagnose(standings, recording, machine, clock, corrections)])
+    return in_order([*doubts(program, placed.doubts(), placed.__getitem__), *diagnose(standings, recording, machine, clock, corrections)])
 
 
 def _findings(

@@ -105,12 +105,18 @@ def findings(program: Program, found: Iterable[Draft], placed: Callable[[int], P
     return in_order([*_merged(kept, placed), *whole])
 
 
-def doubts(program: Program, too_fast: Iterable[Placed]) -> list[Finding]:
-    """What is in doubt about the ops of a program: times below the minimum, units without a rate, unknown costs."""
-    by_id = {one.id: one for one in too_fast}
-    rules = (next((draft for rule in DOUBTS if (draft := rule(one))), None) for one in by_id.values())
-    found = [replace(draft, saving_s=None) for draft in rules if draft]
-    return [*_merged(found, by_id.__getitem__), *(finding for rule in PROGRAM if (finding := rule(program)))]
+def doubts(program: Program, too_fast: Mapping[int, str], placed: Callable[[int], Placed]) -> list[Finding]:
+    """What is in doubt about the ops of a program: times below the minimum, units without a rate, unknown costs.
+
+    ``too_fast`` has the kind of doubt of each op that is faster than its roofline allows; ``placed`` gives an op by its id.
+    """
+    found = [Draft(kind, id) for id, kind in too_fast.items()]
+    return [*_merged(found, placed), *(finding for rule in PROGRAM if (finding := rule(program)))]
+
+
+def doubt(one: Placed) -> str | None:
+    """The kind of doubt about an op that is faster than its roofline allows."""
+    return next((draft.kind for rule in DOUBTS if (draft := rule(one))), None)
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -162,7 +168,7 @@ def between_roofs(one: Placed) -> Draft | None:
     others = max((seconds for unit, seconds in placement.times if unit != HBM.name), default=0.0)
     moved, main = float(placement.cost.known(HBM)), placement.machine.rate(HBM)
     needed = moved / placement.time_s
-    roofs = [ceiling for ceiling in placement.machine.memories if ceiling.rate > main and ceiling.rate >= needed]
+    roofs = [ceiling for ceiling in faster_memories(placement.machine) if ceiling.rate >= needed]
     if others > placement.time_s * (1 + ROUNDING) or not roofs:
         return None
     roof = min(roofs, key=lambda ceiling: (ceiling.rate, ceiling.resource))
@@ -174,6 +180,11 @@ def between_roofs(one: Placed) -> Draft | None:
         )
 
     return Draft("between-roofs", one.id, write, max(placement.time_s - max(moved / roof.rate, others), 0.0))
+
+
+def faster_memories(machine: Machine) -> list[Ceiling]:
+    """The memories that are faster than the main memory."""
+    return [ceiling for ceiling in machine.memories if ceiling.rate > machine.rate(HBM)]
 
 
 def latency(one: Placed) -> Draft | None:

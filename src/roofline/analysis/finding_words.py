@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from heapq import nlargest
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -11,7 +12,8 @@ from .finding_kinds import OF_MOST, Kind
 from .standing import Standings
 
 LISTED = 3  # places that are named
-LOOKED_AT = 100  # ops with the most to save, for what to try
+TRIED = 100  # ops with the most to save, for what to try
+LOOKED_AT = 10_000  # ops, the longest of those that a finding is about, whose places may be named
 LONGEST_NAME = 60  # characters of a kernel's name: templates of C++ have thousands
 _NUMBER = re.compile(r"\d+")
 _GRAPH = re.compile(r"## Call CompiledFxGraph (\w+) ##")
@@ -59,9 +61,9 @@ def places(standings: Standings, ids: Sequence[int]) -> str:
 
 
 def _first_few(words: Iterable[str], said: Callable[[str], str], most: int) -> list[str]:
-    """The first different words, as they are said."""
+    """The first different words, as they are said; of very many only the first few thousand are looked at."""
     seen, found = {""}, dict[str, None]()
-    for word in words:
+    for word in islice(words, LOOKED_AT):
         if word not in seen:
             seen.add(word)
             found[said(word)] = None
@@ -89,7 +91,7 @@ def fitting(name: str, kind: Kind, standings: Standings, ids: Sequence[int], won
     if not any(of == name for of, _ in OF_MOST):
         return kind
     by_category: dict[str, float] = {}
-    for seconds, id in nlargest(LOOKED_AT, zip(won, ids, strict=True)):
+    for seconds, id in nlargest(TRIED, zip(won, ids, strict=True)):
         what = standings.ops[id].label.rpartition("  ")[2]
         category = next((word for word in ("scatter", "gather") if what.startswith(word)), standings.category[id])
         by_category[category] = by_category.get(category, 0.0) + seconds

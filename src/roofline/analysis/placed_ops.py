@@ -6,11 +6,11 @@ from msgspec.structs import replace
 
 from ..lazy_rows import column
 from ..machine import Machine
-from ..op_columns import MANY, OpColumns
+from ..op_columns import MANY, OpColumns, known_amounts
 from ..placement import Corrections, Placement, hold
-from ..resource import Resource
+from ..resource import HBM, Resource
 from ..workload import Op
-from .advice import Placed
+from .advice import ROUNDING, Placed, doubt, faster_memories
 from .cache_hits import COUNTED, TOLERANCE, resident
 from .losses import UNPRICED, cause_of
 
@@ -70,6 +70,21 @@ class PlacedOps:
         """The ops that took less than this share of their minimum time."""
         each = enumerate(zip(self.floor_s, self.time_s, self.unit, strict=True))
         return [id for id, (floor_s, time_s, unit) in each if time_s and floor_s / time_s > share and unit]
+
+    def doubts(self) -> dict[int, str]:
+        """The kind of doubt about each op that is faster than its roofline allows; see `doubt` for one."""
+        ids = self.faster_than(TOLERANCE)
+        if len(self.ops) <= MANY:
+            return {id: kind for id in ids if (kind := doubt(self[id]))}
+        fastest = max([memory.rate for memory in faster_memories(self.machine)], default=0.0) if HBM.name in self.unit else 0.0
+        others = [seconds for unit, seconds in self.times.items() if unit != HBM.name]
+        found = {}
+        for id, moved in zip(ids, known_amounts(self.ops, HBM, ids), strict=True):
+            time_s = self.time_s[id] or 0.0
+            longest = max([seconds[id] for seconds in others], default=0.0)
+            between = self.unit[id] == HBM.name and moved / time_s <= fastest and longest <= time_s * (1 + ROUNDING)
+            found[id] = "between-roofs" if between else "above-roof"
+        return found
 
     def _too_fast_for_memory(self) -> list[int]:
         """The ops that main memory cannot have served."""

@@ -4,7 +4,9 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from ..input_limits import check_limit, limits, too_much
 from .files import HEAD_BYTES, all_of
 
 Cell = str | float | int | None
+Words = Callable[[Iterable[str]], Iterable[str]]
 PARQUET_MAGIC = b"PAR1"
 _AT_ONCE = 1000  # rows: few enough to be moved into columns while they are in the processor's cache
 _ODD = ("", "#")  # beginnings of lines that may be no rows
@@ -38,8 +41,13 @@ def columns_of(path: Path) -> Mapping[str, Sequence[Cell]]:
 def _csv(text: str, path: Path) -> Mapping[str, Sequence[Cell]]:
     first = text.partition("\n")[0]
     delimiter = max(",;\t", key=first.count)
+    words = partial(_words, is_guarded="'" in text)
+    return _unquoted_csv(text, delimiter, words) or _any_csv(text, delimiter, words, path)
+
+
+def _any_csv(text: str, delimiter: str, words: Words, path: Path) -> dict[str, list[str]]:
+    """A CSV of any kind: with quotes, comments and blank lines."""
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
-    quoted = "'" in text
     rows: list[list[str]] = []
     try:
         headers = [header.strip() for header in next(lines, [])]
@@ -52,24 +60,47 @@ def _csv(text: str, path: Path) -> Mapping[str, Sequence[Cell]]:
                 if len(cells) != width:
                     raise SourceError(f"{path}: line {lines.line_num}: {len(cells)} cells, but the header has {width}")
             rows.append(cells)
-            if len(rows) == _AT_ONCE:
-                count += _move(rows, columns, quoted)
-            if count + len(rows) > most:
+            count += 1
+            if count > most:
                 raise too_much("rows", str(path))
+            if len(rows) == _AT_ONCE:
+                _move(rows, columns, words)
     except csv.Error as error:
         raise SourceError(f"{path}: line {lines.line_num}: {error}") from None
-    _move(rows, columns, quoted)
-    return dict(zip(headers, columns, strict=True)) if columns and columns[0] else {}
+    _move(rows, columns, words)
+    return dict(zip(headers, columns, strict=True)) if count else {}
 
 
-def _move(rows: list[list[str]], columns: list[list[str]], quoted: bool) -> int:
-    """Move rows into columns; gives how many there were."""
-    count = len(rows)
+def _move(rows: list[list[str]], columns: list[list[str]], words: Words) -> None:
+    """Move rows into columns."""
     for column, cells in zip(columns, zip(*rows, strict=True), strict=bool(rows)):
-        words = map(str.strip, cells)
-        column.extend(map(_plain, words) if quoted else words)
+        column.extend(words(cells))
     rows.clear()
-    return count
+
+
+def _unquoted_csv(text: str, delimiter: str, words: Words) -> dict[str, list[str]] | None:
+    """A CSV that has a row on each line and no quotes, as most large ones do, in half the time; ``None`` of any other."""
+    text = text.replace("\r\n", "\n")
+    if '"' in text or "\r" in text:
+        return None
+    header, *rows = text.removesuffix("\n").split("\n")
+    headers = [word.strip() for word in header.split(delimiter)]
+    if not 0 < len(rows) <= limits().rows or {*map(str.count, rows, repeat(delimiter))} != {len(headers) - 1}:
+        return None
+    columns: list[list[str]] = [[] for _ in headers]
+    for start in range(0, len(rows), _AT_ONCE):
+        cells = delimiter.join(rows[start : start + _AT_ONCE]).split(delimiter)
+        for place, column in enumerate(columns):
+            column.extend(words(cells[place :: len(headers)]))
+    first = columns[0]
+    is_odd = "" in first or any(map(str.startswith, first, repeat("#"))) or max(map(len, rows)) > csv.field_size_limit()
+    return None if is_odd else dict(zip(headers, columns, strict=True))
+
+
+def _words(cells: Iterable[str], is_guarded: bool) -> Iterable[str]:
+    """Cells without blanks around them, and without apostrophes that keep spreadsheets from running them."""
+    words = map(str.strip, cells)
+    return map(_plain, words) if is_guarded else words
 
 
 def _plain(cell: str) -> str:
