@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from .cost import Cost
+from .cost import NOTHING, Cost
 from .errors import MachineError, UsageError, did_you_mean
 from .machine import LATENCY, Machine
 from .resource import COMPUTE_UNITS, HBM, Resource
@@ -208,6 +208,20 @@ def hold(cost: Cost, machine: Machine, time_s: float | None = None, corrections:
         unrated=tuple(unrated),
         unknown=tuple(sorted(cost.unknown)),
     )
+
+
+class MinimumTimes:
+    """The minimum times of costs on a machine; of equal costs, as the layers of a program have, once."""
+
+    def __init__(self, machine: Machine, corrections: Corrections = IDEAL) -> None:
+        self._machine = corrections.lower(machine)
+        self._known: dict[Cost, float] = {NOTHING: 0.0}
+
+    def __call__(self, cost: Cost) -> float:
+        known = self._known.get(cost)
+        if known is None:
+            known = self._known[cost] = hold(cost, self._machine).floor_s
+        return known
 
 
 def may_bind(resource: Resource, machine: Machine) -> bool:

@@ -17,7 +17,7 @@ from ..machines import load
 from ..machines.calibrations import calibration_for
 from ..machines.detection import machine_for
 from ..op_columns import MANY
-from ..placement import IDEAL, Corrections
+from ..placement import IDEAL, Corrections, MinimumTimes
 from ..prediction import Prediction
 from ..report import (
     CapacityInfo,
@@ -223,7 +223,8 @@ def _predictions(recording: Recording, machine: Machine, calibration: Calibratio
 def _standings(placed: PlacedOps, machine: Machine, corrections: Corrections, predicted: Mapping[int, Prediction]) -> Standings:
     """Where each op stands."""
     wasteful = [id for id, reasons in enumerate(column(placed.ops, "avoidable")) if reasons]
-    needs = {id: least for id in wasteful if (least := needed(placed.ops[id], placed.floor_s[id], machine, corrections))}
+    minimum_s = MinimumTimes(machine, corrections)
+    needs = {id: least for id in wasteful if (least := needed(placed.ops[id], placed.floor_s[id], minimum_s))}
     return Standings(placed.ops, placed.floor_s, placed.causes, placed.unit, needs, predicted)
 
 

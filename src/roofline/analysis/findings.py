@@ -17,7 +17,7 @@ from ..lazy_rows import column, take
 from ..machine import LATENCY, Machine
 from ..machines.architectures import capability_of
 from ..op_columns import MANY
-from ..placement import IDEAL, Corrections, hold
+from ..placement import IDEAL, Corrections, MinimumTimes
 from ..report import Finding
 from ..resource import PCIE, named
 from ..units import percent, rounded, show
@@ -90,6 +90,7 @@ def _avoidable(standings: Standings, ids: Sequence[int], steps: int, machine: Ma
     """Ops by what would spare the most of each. What takes its launch takes no less with less work."""
     chains = {one.id: reason for one, reason in unfused_chains(standings, ids, steps)}
     avoidable = column(standings.ops, "avoidable")
+    minimum_s = MinimumTimes(machine, corrections)
     cases: dict[tuple[str, str], Case] = {}
     for one in [standings[id] for id in ids if avoidable[id] or id in chains]:
         if one.cause == LATENCY:
@@ -97,14 +98,14 @@ def _avoidable(standings: Standings, ids: Sequence[int], steps: int, machine: Ma
         reasons = [reason for reason in one.op.avoidable if reason.kind] + ([chains[one.id]] if one.id in chains else [])
         if not reasons:
             continue
-        options = [(_spared(one, reason, machine, corrections), reason) for reason in reasons]
+        options = [(_spared(one, reason, minimum_s), reason) for reason in reasons]
         saving, reason = max(options, key=lambda option: option[0])
         if saving > 0:
             cases.setdefault((reason.kind, reason.group), Case(reason.kind, reason.group, [])).ops.append((one, saving, reason))
     return list(cases.values())
 
 
-def _spared(one: Standing, reason: Avoidable, machine: Machine, corrections: Corrections) -> float:
+def _spared(one: Standing, reason: Avoidable, minimum_s: MinimumTimes) -> float:
     """The seconds of an op that would be spared: its time in proportion to the minimum times with and without."""
     if not one.floor_s:
         return one.spent_s
@@ -114,8 +115,7 @@ def _spared(one: Standing, reason: Avoidable, machine: Machine, corrections: Cor
         return max(one.spent_s - one.floor_s / REACHABLE["hbm"], 0.0) if one.floor_s < ODD * one.spent_s else 0.0
     if reason.kind == "low-batch" and one.cause != MEMORY:
         return 0.0
-    left = reason.instead * one.op.count
-    floor = hold(left, machine, None, corrections, one.op.launches).floor_s if left.amounts else 0.0
+    floor = minimum_s(reason.instead if one.op.count == 1 else reason.instead * one.op.count)
     if reason.kind == "wide-format" and not any(resource.unit == "matrix" for resource, _ in one.op.cost.amounts):
         return max(one.spent_s - floor / REACHABLE["vector"], 0.0)  # its functions (tanh, exp) take many more FLOP than are counted
     return one.spent_s * max(1 - floor / one.floor_s, 0.0)

@@ -3,8 +3,7 @@
 from msgspec import Struct
 
 from ..cost import Amount, Cost, tidy
-from ..machine import Machine
-from ..placement import Corrections, hold
+from ..placement import MinimumTimes
 from ..workload import Op
 
 CLASSES = ("recomputed", "padded", "masked", "duplicated", "dense", "unused", "wide", "layout", "copied")
@@ -21,7 +20,7 @@ class Needed(Struct, frozen=True):
     unneeded: dict[str, Amount]
 
 
-def needed(op: Op, floor_s: float, machine: Machine, corrections: Corrections) -> Needed | None:
+def needed(op: Op, floor_s: float, minimum_s: MinimumTimes) -> Needed | None:
     """What of an op was needed; ``None`` where nothing says that anything was not.
 
     Several reasons may hold for one op: half of a product is masked, and all of it recomputed. Of each resource the least is needed.
@@ -44,5 +43,4 @@ def needed(op: Op, floor_s: float, machine: Machine, corrections: Corrections) -
             unneeded[reason.unneeded] = unneeded.get(reason.unneeded, 0) + tidy(spared)
         amounts = after
     cost = Cost(tuple(sorted(((r, a) for r, a in amounts.items() if a), key=lambda held: held[0].name)), op.cost.unknown)
-    floor = hold(cost, machine, None, corrections, op.launches).floor_s if cost.amounts else 0.0
-    return Needed(cost, min(floor, floor_s), unneeded)
+    return Needed(cost, min(minimum_s(cost), floor_s), unneeded)

@@ -33,11 +33,13 @@ def with_copies(module: HloModule, platform: Platform) -> HloModule:
     if any(one.opcode == "copy" for number in running for one in module.computations[number]):
         module = _without_idle_copies(module, ValuesOf(module, platform), running)
     values = ValuesOf(module, platform)
+    uses = {number: found for number in running if (found := _needed(values, number))}
+    if not uses:
+        return module
     names = Names({one.name for computation in module for one in computation})
     computations = list(module.computations)
-    for number in running:
-        if uses := _needed(values, number):
-            computations[number] = _inserted(computations[number], uses, names.fresh)
+    for number, found in uses.items():
+        computations[number] = _inserted(computations[number], found, names.fresh)
     return replace(module, computations=tuple(computations))
 
 

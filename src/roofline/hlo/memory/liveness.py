@@ -109,7 +109,7 @@ class Liveness:
         slots = self._slots(found, number, role)
         if number == self.module.entry:
             _place_in_results(slots)
-        length = len(found.order)
+        length, instructions = len(found.order), found.computation.instructions
         change = [0] * (length + 2)
         for slot in slots:
             if not slot.is_free:
@@ -118,7 +118,8 @@ class Liveness:
         most, peak, now, inner = 0, -1, 0, NOTHING_HELD
         for time in range(length):
             now += change[time]
-            called = self._called(found.computation[found.order[time]])
+            instruction = instructions[found.order[time]]
+            called = self._called(instruction) if instruction.calls else NOTHING_HELD
             if now + called.bytes > most:
                 most, peak, inner = now + called.bytes, time, called
         live = [Live(number, value) for slot in slots if not slot.is_free and (value := slot.occupant(peak)) is not None]
@@ -126,8 +127,8 @@ class Liveness:
 
     def _called(self, instruction: Instruction) -> Held:
         """The most that the computations an instruction runs hold of their own."""
-        if not instruction.calls or instruction.opcode not in ("while", "conditional", "call", "async-start"):
-            return Held(0, ())
+        if instruction.opcode not in ("while", "conditional", "call", "async-start"):
+            return NOTHING_HELD
         found = [self.held(call.computation, call.role) for call in instruction.calls]
         return max(found, key=lambda held: held.bytes)
 

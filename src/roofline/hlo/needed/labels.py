@@ -65,10 +65,10 @@ def _what(instruction: Instruction, product: Product | None, split: bool, parts:
 def _word(instruction: Instruction, otherwise: str) -> str:
     """The framework's word: a function of its own (softmax), else the primitive."""
     name = instruction.op_name
-    functions: list[str] = [word for word in _FUNCTION.findall(name)[1:] if word not in _QUIET]
     primitive = name.rpartition("/")[2]
     if otherwise == "dot":
         return _PLAIN.get(primitive, "dot") if "dot" in primitive or "conv" in primitive else "dot"
+    functions: list[str] = [word for word in _FUNCTION.findall(name)[1:] if word not in _QUIET]
     if functions:
         return functions[-1]
     if not name or "/" not in name:
@@ -83,8 +83,10 @@ def _main(instruction: Instruction, parts: Iterable[Instruction]) -> str:
     if instruction.opcode != "fusion":
         return instruction.opcode
     word = _FUSED.sub("", _FUSED.sub("", _NUMBERED.sub("", instruction.name))).replace("_", " ").strip()
+    if word:
+        return word
     busy = [one for one in parts if one.opcode not in _IDLE]
-    return word or (max(busy, key=lambda one: one.shape.elements).opcode if busy else "copy")
+    return max(busy, key=lambda one: one.shape.elements).opcode if busy else "copy"
 
 
 def _sized(shape: Shape) -> str:
