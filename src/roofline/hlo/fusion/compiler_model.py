@@ -75,6 +75,9 @@ class Names(Struct):
 
     def fresh(self, name: str) -> str:
         """This name, with a number behind it when it is taken."""
+        if name not in self.taken:
+            self.taken.add(name)
+            return name
         unique, number = name, self.last.get(name, 0)
         while unique in self.taken:
             number += 1

@@ -42,7 +42,8 @@ class Group(Struct, eq=False):
     """Instructions that share a kernel while it is being put together.
 
     ``space`` is how many elements it iterates over, ``rows`` how many rows its reductions of minor dimensions have, ``lines`` the
-    dimensions and axes of other reductions. ``prologue`` are members that a product reads through, ``inputs`` values from outside.
+    dimensions and axes of other reductions. ``prologue`` are members that a product reads through, ``inputs`` values from outside;
+    ``needs_memory`` says that a member may need an operand in memory.
     """
 
     kind: Kind
@@ -54,6 +55,7 @@ class Group(Struct, eq=False):
     rows: int | None = None
     lines: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     repeated: int = 0
+    needs_memory: bool = False
 
 
 Node = Group | int  # a kernel, or an instruction outside of kernels
@@ -180,7 +182,8 @@ class _Grouping:
     def _add(self, group: Group, index: int) -> None:
         group.members.add(index)
         group.inputs.discard(index)
-        group.inputs.update(self._new_inputs(group, index))
+        group.inputs |= self._new_inputs(group, index)
+        group.needs_memory |= self.instructions[index].opcode in _NEEDS_MEMORY
         self.homes[index].append(group)
 
     def _new_inputs(self, group: Group, index: int) -> set[int]:
@@ -227,7 +230,7 @@ class _Grouping:
             added = len(self._new_inputs(group, index) - group.inputs)
             if added and added + held > self.rules.most_operands:
                 return ""
-        users = self._users_in(group, index)
+        users = self._users_in(group, index) if group.needs_memory or group.kind == "product" else []
         for user in users:
             if self.instructions[user].opcode in _NEEDS_MEMORY and index in self._in_memory(self.instructions[user]):
                 return ""
@@ -389,6 +392,7 @@ class _Grouping:
         one.outputs |= other.outputs
         one.inputs = (one.inputs | other.inputs) - one.members
         one.repeated += other.repeated
+        one.needs_memory |= other.needs_memory
         for member in other.members:
             self.homes[member] = list(dict.fromkeys(one if home is other else home for home in self.homes[member]))
 
@@ -457,11 +461,12 @@ class _Grouping:
 
     def narrow_results(self) -> None:
         """Stores a value in the narrower format in which alone it is read: the conversion belongs to the kernel that stores."""
-        found = True
+        converted = {operand for one in self.instructions if one.opcode == "convert" for operand in one.operands}
+        found = bool(converted)
         while found:
             found = False
             for group in self.groups:
-                for value in sorted(group.outputs):
+                for value in sorted(group.outputs & converted):
                     found |= self._narrow(group, value)
 
     def _narrow(self, group: Group, value: int) -> bool:

@@ -3,6 +3,7 @@
 Values here are facts about one instruction; which instructions come together is decided in `groups`.
 """
 
+from functools import lru_cache
 from math import prod
 from typing import Literal
 
@@ -142,6 +143,7 @@ def row_bytes(computation: Computation, reduce: Instruction, rows: int) -> float
     return sum(computation[operand].shape.bytes for operand in arrays) / max(1, rows)
 
 
+@lru_cache(maxsize=1_000)
 def major(dims: tuple[int, ...], rows: int) -> int | None:
     """How many major dimensions together count the rows; ``None`` when none do.
 

@@ -53,6 +53,7 @@ class Kernels:
         self.costs = dict(self._priced())
         self._places = {id(instruction): index for index, instruction in enumerate(self.computation.instructions)}
         self._products: dict[int, Product | None] = {}
+        self.splits: dict[int, bool] = {}  # whether a batched product is one whose depth was split, as far as that was asked
 
     @property
     def are_in_entry(self) -> bool:

@@ -6,11 +6,12 @@ format. The compiler's own name (``custom-call.21``) is shown next to it.
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from ...dtypes import dtype
 from ..ir.module import Instruction
 from ..ir.scopes import scope
-from ..ir.shapes import Shape
+from ..ir.shapes import NUMBERS, Shape
 from .kernels import Product
 
 _NUMBERED = re.compile(r"[._]\d+")
@@ -90,10 +91,13 @@ def _main(instruction: Instruction, parts: Iterable[Instruction]) -> str:
 
 
 def _sized(shape: Shape) -> str:
-    if not shape.is_array:
-        return ""
-    return f"{_format(shape.dtype)}[{','.join(map(str, shape.dims))}]"
+    return _array(shape.dtype, shape.dims) if shape.is_array else ""
+
+
+@lru_cache(maxsize=1_000)  # a program has few sizes
+def _array(dtype: str, dims: tuple[int, ...]) -> str:
+    return f"{_format(dtype)}[{','.join(map(str, dims))}]"
 
 
 def _format(name: str) -> str:
-    return dtype(name).name
+    return NUMBERS[name].name if name in NUMBERS else dtype(name).name

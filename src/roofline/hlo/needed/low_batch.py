@@ -102,24 +102,28 @@ class _Loop(Struct, frozen=True):
 
 def is_split(kernels: Kernels, index: int, parts: int) -> bool:
     """Whether the parts of a batched product are summed right after: it is one product whose depth was split."""
-    users = kernels.values.users(kernels.computation, index)
-    return bool(users) and all(any(_sums(kernels, made, index, parts) for made in _inside(kernels, user)) for user in users)
+    if index not in kernels.splits:
+        users = kernels.values.users(kernels.computation, index)
+        summed = (any(_sums(kernels, made, index, parts) for made in _reductions(kernels, user)) for user in users)
+        kernels.splits[index] = bool(users) and all(summed)
+    return kernels.splits[index]
 
 
-def _inside(kernels: Kernels, index: int) -> Iterator[Value]:
-    """The instruction of a kernel, or those of its fusion's body."""
+def _reductions(kernels: Kernels, index: int) -> Iterator[Value]:
+    """The reduction that a kernel is, or those in its fusion's body."""
     kernel = Value(kernels.computation, index)
     body = kernels.values.body(kernel.instruction)
     if body is None:
-        yield kernel
+        yield from [kernel] if kernel.opcode == "reduce" else []
         return
-    for place in range(len(body)):
-        yield Value(body, place, ((kernels.computation, kernel.instruction),))
+    for place, instruction in enumerate(body.instructions):
+        if instruction.opcode == "reduce":
+            yield Value(body, place, ((kernels.computation, kernel.instruction),))
 
 
 def _sums(kernels: Kernels, made: Value, index: int, parts: int) -> bool:
-    """Whether an instruction sums a kernel's result over the parts, which are its first dimension."""
-    if made.opcode != "reduce" or made.instruction.dimensions[:1] != (0,):
+    """Whether a reduction sums a kernel's result over the parts, which are its first dimension."""
+    if made.instruction.dimensions[:1] != (0,):
         return False
     summed = kernels.values.operand(made, 0)
     while summed.opcode in RENAMED and summed.shape.dims[:1] == (parts,):

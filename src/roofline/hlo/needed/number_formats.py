@@ -1,6 +1,7 @@
 """Wide number formats: bf16 that is converted to fp32 or fp64 before it is multiplied, products in fp32 throughout, and any fp64."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from ...cost import NOTHING, Cost
 from ...dtypes import dtype
@@ -65,6 +66,7 @@ def fp64_kernels(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         yield index, Avoidable(kind=KIND, instead=_instead(cost, wide[0], vector("fp32"), less), why="computes in fp64")
 
 
+@lru_cache(maxsize=256)  # a program repeats its products for each layer
 def _instead(cost: Cost, unit: Resource, into: Resource, bytes_less: int) -> Cost:
     amounts = {resource: amount for resource, amount in cost.amounts if resource != unit}
     amounts[into] = amounts.get(into, 0) + cost.known(unit)

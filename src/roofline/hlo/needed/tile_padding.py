@@ -14,6 +14,9 @@ _LEAST = 0.1  # of a kernel's bytes: less is the rest of an array
 
 def padded_tiles(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The kernels of a computation that move much padding of tiles, and what they would cost without."""
+    shapes = {id(one.shape): one.shape for one in kernels.computation.instructions}  # readers share equal ones
+    if not any(leaf.layout is not None and leaf.layout.tiles for shape in shapes.values() for leaf in shape.leaves):
+        return
     for index, cost in kernels.costs.items():
         moved = cost.known(HBM)
         if not moved:

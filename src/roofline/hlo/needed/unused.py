@@ -25,12 +25,19 @@ def unused_results(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     bodies, computation = kernels.pricer.bodies, kernels.computation
     for index, wanted in _demands(bodies, kernels.number).items():
         cost = kernels.costs.get(index)
-        if cost is None or not cost.amounts or _orders(bodies, computation[index]):
+        if cost is None or not cost.amounts or _is_whole(computation[index].shape, wanted) or _orders(bodies, computation[index]):
             continue
         used = _used(computation[index].shape, wanted)
         if used < _MOST_USED:
             why = f"computes results of which {used:.0%} are used"
             yield index, Avoidable(kind=KIND, instead=cost * used, why=why, unneeded=CLASS, factor=1 / used if used else None)
+
+
+def _is_whole(shape: Shape, wanted: _Demand) -> bool:
+    """Whether all of a result is needed, as nearly all are."""
+    if wanted.get((), NOTHING).whole:
+        return True
+    return shape.is_tuple and all(wanted.get((place,), NOTHING).whole for place in range(len(shape.parts)))
 
 
 def _orders(bodies: Bodies, instruction: Instruction) -> bool:

@@ -68,7 +68,7 @@ class Values:
     def made_by(self, value: Value) -> Value:
         """The instruction that makes a value, across the borders of fusions: from a fusion into its body, from a parameter out of it."""
         for _ in range(_MOST_STEPS):
-            if value.opcode not in _BORDERS:
+            if value.computation.instructions[value.index].opcode not in _BORDERS:
                 break
             further = self._across(value)
             if further is None:

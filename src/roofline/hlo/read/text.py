@@ -66,11 +66,16 @@ class TextDialect(Struct, frozen=True):
 
     def names(self, raw: object) -> tuple[str, ...]:
         text, metadata = raw if isinstance(raw, tuple) else (str(raw), "")
-        found = tuple(name for name, _, _ in attributes_of(text) if name not in ("literal", "parameter_number"))
+        found = _names(text)
         return (*found, "metadata") if metadata else found
 
     def place(self, place: int) -> str:
         return f"line {place:,}"
+
+
+@lru_cache(maxsize=1_000)
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name, _, _ in attributes_of(text) if name not in ("literal", "parameter_number"))
 
 
 class _Draft(Struct):
