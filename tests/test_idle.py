@@ -162,6 +162,14 @@ def test_without_frames_of_python_the_kind_is_still_told(tmp_path: Path) -> None
     assert "Python not recorded" in found.activity
 
 
+@pytest.mark.parametrize(("size", "kind"), [(1 << 18, "transfer"), (1 << 16, "input")])
+def test_a_copy_that_nobody_sees_takes_no_longer_than_its_bytes(tmp_path: Path, size: int, kind: str) -> None:
+    # Nothing shows what the host did in 100 µs before a copy: staging of 256 KiB, but not of 64 KiB.
+    copy = kernel("MemcpyH2D", 120 * US, 10 * US, correlation_id=2, memcpy_details=COPIED.format(size))
+    main = [did("PjitFunction(f)", 5, 12), launch(1, 9 * US), did("PjitFunction(f)", 118, 125), launch(2, 119 * US, name="MemcpyH2D")]
+    assert reasons(tmp_path, gpu([work(1, 10, 20)], [copy]), host(main))[0].kind == kind
+
+
 def test_without_a_host_the_reason_is_unknown(tmp_path: Path) -> None:
     assert [kind for kind, _, _ in kinds(reasons(tmp_path, TWO_STEPS))] == ["unknown"]
 

@@ -84,3 +84,53 @@ def test_python_that_calls_nothing_between_two_close_ops_launches(tmp_path: Path
             trace.op("aten::mm", at, 5, [(8, 4), (4, 2)])
             trace.run("gemm", launched=at + 1, start=at + 5, dur=5)
     assert analyze(trace.write(tmp_path / "trace.json")).idle[0].reason == "dispatch"
+
+
+@pytest.mark.parametrize("frame", ["numpy/_core/_methods.py(148): _var", "email/feedparser.py(77): readline", "<built-in method std>"])
+def test_a_loader_is_the_reason_whatever_it_calls(tmp_path: Path, frame: str) -> None:
+    # A batch is put together by the user's dataset, by libraries and by ops on the host; the copy of it that follows is short.
+    trace = TorchTrace()
+    for step in range(3):
+        at = 3000 * step
+        trace.annotation(f"ProfilerStep#{step}", at, 2990)
+        trace.frame("train.py(20): main", at + 1, 2980)
+        trace.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at + 2, 2000)
+        trace.frame("data.py(7): __getitem__", at + 10, 1500)
+        trace.frame(frame, at + 20, 1400)
+        trace.op("aten::stack", at + 1600, 300, [(64, 1000)], dtype="float")
+        call = trace.launch(at + 2200, "cudaMemcpyAsync")
+        trace.ran("Memcpy HtoD (Pageable -> Device)", at + 2210, 10, call, cat="gpu_memcpy", bytes=256000)
+        trace.op("aten::mm", at + 2230, 5, [(64, 1000), (1000, 8)])
+        trace.run("gemm", launched=at + 2231, start=at + 2235, dur=700)
+    (longest, *_) = analyze(trace.write(tmp_path / "trace.json")).idle
+    assert (longest.reason, longest.location) == ("input", "data.py:7")
+    assert longest.activity.startswith(("__getitem__", "_var, called", "readline, called", "std, called"))
+    assert longest.time_s == pytest.approx(2 * 2.2e-3, rel=0.1)
+
+
+def test_what_handles_a_value_that_was_read_back_is_no_input(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for step in range(3):
+        at = 3000 * step
+        trace.annotation(f"ProfilerStep#{step}", at, 2990)
+        trace.op("aten::mm", at + 2, 5, [(64, 1000), (1000, 8)])
+        trace.run("gemm", launched=at + 3, start=at + 5, dur=50)
+        trace.frame("serve.py(18): sample", at + 10, 2900)
+        call = trace.launch(at + 50, "cudaMemcpyAsync", dur=60)
+        trace.ran("Memcpy DtoH (Device -> Pageable)", at + 55, 50, call, cat="gpu_memcpy", bytes=8 << 20)
+        trace.frame("<built-in method argmax of numpy.ndarray object at 0x7f>", at + 120, 2700)
+    (longest, *_) = analyze(trace.write(tmp_path / "trace.json")).idle
+    assert (longest.reason, longest.location) == ("sync", "serve.py:18")
+
+
+def test_an_annotation_that_outlasts_a_call_is_not_inside_of_it(tmp_path: Path) -> None:
+    # A hook after a call of the model ends one step and begins the next: calls that follow each other are not nested.
+    trace = TorchTrace()
+    for step in range(4):
+        at = 100 * step
+        trace.frame("nn.Module: Net_0", at, 98)
+        trace.annotation(f"ProfilerStep#{step}", at - 4, 99.5)
+        trace.op("aten::mm", at + 10, 5, [(64, 1000), (1000, 8)])
+        trace.run("gemm", launched=at + 11, start=at + 15, dur=50)
+    (op,) = [op for op in analyze(trace.write(tmp_path / "trace.json")).ops if op.name == "aten::mm"]
+    assert (op.scope, op.count) == ("Net_0", 4)

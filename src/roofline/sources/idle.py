@@ -24,6 +24,7 @@ MOST_LOOKS, LEAST_LOOKS = 1_000, 200  # gaps of all devices of a file, and of ea
 MOST_SAMPLES, SAMPLES_A_LOOK = 20, 2  # instants in one gap, and in all of them for each that may be looked at but for one each
 LEAST_SHARE = 0.2  # of a gap that a reason of its own needs
 LARGE_COPY = int(parse("64 KiB", "B"))  # from which a copy is data, not an argument or a value that is read
+SLOW_COPY_PS = round(parse("1 ns", "s") / parse("1 ps", "s"))  # a byte: no copy that nobody sees takes longer, staging included
 SHORT_PS = round(parse("20 us", "s") / parse("1 ps", "s"))  # up to here a gap before work that was already launched is the device's own
 WAKE_UP_PS = round(parse("200 us", "s") / parse("1 ps", "s"))  # until a thread that waited for the device goes on
 _INSTALLED = ("/site-packages/", "/dist-packages/", "/lib/python")
@@ -231,7 +232,7 @@ def _kind(gap: Gap, seen: Activity, waited: Activity, threads: Threads, *, sever
     if waited.kind == "callback" and seen.kind != "python":
         return "callback"  # the thread that launches was kept in it, and so launches late
     data = gap.copy[1] >= LARGE_COPY
-    if data and seen.kind in ("wait", "copy", "launch", ""):
+    if data and (seen.kind in ("wait", "copy", "launch") or (not seen.kind and gap.length <= gap.copy[1] * SLOW_COPY_PS)):
         return "transfer"
     since = threads.running_since(gap.line, gap.launched)
     if since is not None and gap.before is not None and gap.before >= since and seen.kind == "launch":
@@ -242,7 +243,9 @@ def _kind(gap: Gap, seen: Activity, waited: Activity, threads: Threads, *, sever
         return "sync" if gap.silent >= SHORT_PS else "dispatch"  # a wait between two launches, or what Python needs for the next
     if seen.kind == "python" or (not seen.kind and not threads.has_frames):
         fed = data and gap.copy[0] == "in"
-        return "sync" if waited.kind == "wait" and not fed and not LOADING.search(seen.function) else "input"
+        read = waited.kind == "wait" or (waited.kind == "copy" and gap.copy[0] == "out")
+        loads = bool(LOADING.search(seen.function)) and seen.function != waited.function  # one that read the value handles it
+        return "sync" if read and not fed and not loads else "input"
     if seen.kind in ("launch", "copy"):
         return "sync" if waited.kind == "wait" else "dispatch"
     return "sync" if waited.kind == "wait" else "input" if gap.line is not None or threads.driver is not None else "unknown"
@@ -254,7 +257,7 @@ def _key(kind: str, gap: Gap, seen: Sequence[Activity], waited: Activity, thread
         return IdleKey(kind, _ANYWHERE[kind])
     if kind == "latency" and (gap.launched is None or gap.launched <= gap.begin):
         return IdleKey(kind, "kernels that were already launched")
-    one = waited if kind == "sync" and waited.kind == "wait" else _most(seen)
+    one = waited if kind == "sync" and waited.kind in ("wait", "copy") else _most(seen)
     return IdleKey(kind, _WORDS[kind](one, gap, threads), one.location)
 
 

@@ -24,6 +24,11 @@ _REGION = re.compile(r"(Torch-Compiled Region: [^ ]+|CompiledFunction(?:Backward
 _NOT_SCOPES = re.compile(
     r"ProfilerStep|Optimizer\.zero_grad|nccl:|gloo:|record_param_comms|## Call|Torch-Compiled Region|PyTorch Profiler|TorchDynamo"
 )
+# Packages that work on the host for their caller: of the standard library, and those that make or move arrays.
+_LIBRARIES = re.compile(
+    r"(?:asyncio|collections|concurrent|ctypes|email|encodings|http|importlib|json|logging|multiprocessing|re|tomllib|unittest|urllib|xml"
+    r"|PIL|cv2|einops|fsspec|h5py|numpy|pandas|pyarrow|scipy|sklearn|tqdm|triton)/"
+)
 _GENERATED = re.compile(r"c[a-z2-7]{51}")  # Inductor's files are called by their hashes
 _OPTIMIZER = re.compile(r"Optimizer\.step#(.*)")
 
@@ -142,10 +147,13 @@ def _in_frame(outer: Context, name: str) -> Context:
 
 
 def users_line(name: str) -> str:
-    """The place of a frame of Python, if it is neither PyTorch's, the standard library's nor that of `roofline capture`.
+    """The place of a frame of Python, if it is neither PyTorch's, the standard library's, a library's that works on the host for its
+    caller, nor that of `roofline capture`. Traces have installed files by their path below the folder of packages.
 
     >>> users_line("model/block.py(31): forward"), users_line("torch/nn/modules/linear.py(134): forward")
     ('model/block.py:31', '')
+    >>> users_line("numpy/_core/_methods.py(148): _var"), users_line("email/feedparser.py(77): readline")
+    ('', '')
     """
     found = _FRAME.fullmatch(name)
     if found is None:
@@ -158,6 +166,7 @@ def users_line(name: str) -> str:
         or "/lib/python" in file
         or short.startswith("roofline_hook")
         or ("/" not in file and short in sys.stdlib_module_names)
+        or _LIBRARIES.match(file)
         or _GENERATED.fullmatch(short)
     ):
         return ""

@@ -1,11 +1,14 @@
 """The host's side of a trace: which op, annotation or Python function each moment on a thread lies in, and what was launched there."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
-from .columns import NONE, Columns, Integers
+from .columns import ANNOTATION, NONE, Columns, Integers
+
+ROUNDING_NS = 1_000  # by which an event may seem to outlast the one around it
 
 
 class Host(Struct):
@@ -86,6 +89,7 @@ def host_of(columns: Columns, origin: int) -> Host:
     for first, last in bounds:
         parent[first:last] = _parents(start[first:last], end[first:last], first)
     rest = {name: _narrow(table.take(name))[order] for name in ("name", "kind", "arguments", "sequence", "extra")}
+    _lift(parent, end, np.flatnonzero(rest["kind"] == ANNOTATION))
     return Host(thread=thread, start=start, end=end, parent=parent, bounds=bounds, **rest)  # type: ignore[arg-type]
 
 
@@ -108,6 +112,15 @@ def _parents(start: Integers, end: Integers, first: int) -> Integers:
         waiting = waiting[end[parents[waiting]] <= start[waiting]]
         parents[waiting] = parents[parents[waiting]]
     return np.where(parents == NONE, NONE, parents + first)
+
+
+def _lift(parent: np.ndarray[Any, np.dtype[np.int32]], end: Integers, annotations: Integers) -> None:
+    """Takes annotations out of events that they outlast: one that a hook opens in a call of a module may be closed in the next call."""
+    waiting = annotations
+    while len(waiting):
+        waiting = waiting[parent[waiting] != NONE]
+        waiting = waiting[end[parent[waiting]] + ROUNDING_NS < end[waiting]]
+        parent[waiting] = parent[parent[waiting]]
 
 
 def launches_of(columns: Columns, origin: int) -> Launches:

@@ -21,6 +21,7 @@ from .rows import PS
 _FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)")
 _BUILTIN = re.compile(r"<built-in (?:method|function) (?P<function>\w+)")
 _LOADER = re.compile(r"enumerate\(DataLoader\)|DataLoader|dataloader")
+_LOADS = Frame("library", "", "enumerate(DataLoader)")
 # Of AOTAutograd only what compiles: compiled functions go through its runtime_wrappers.py, utils.py and schemas.py in every step.
 _COMPILER = re.compile(
     r"_dynamo/convert_frame|_inductor/compile_fx|_inductor/codegen|_dynamo/symbolic_convert"
@@ -161,7 +162,10 @@ class _Threads:
         return tuple(found)
 
     def _activity(self, stack: tuple[tuple[int, int], ...]) -> Activity:
-        found = activity([self._word(*one) for one in stack])
+        words = [self._word(*one) for one in stack]
+        found = activity(words)
+        if found.kind in ("launch", "copy") and _LOADS in words:  # ops on the host that put a batch together
+            return Activity("python", found.function, found.location, "" if LOADING.search(found.function) else _LOADS.function)
         if found.kind != "wait" or found.detail:
             return found
         read = next((_READ_BACK[name] for _, number in stack if (name := str(self._names[number])) in _READ_BACK), "")
@@ -183,7 +187,7 @@ def _word(kind: int, name: str) -> str | Frame:
     if kind == PYTHON:
         return _frame(name)
     if _LOADER.search(name):
-        return Frame("library", "", name.partition("#")[0])
+        return _LOADS
     if _COMPILES.search(name):
         return "backend_compile"
     if name.startswith("Optimizer."):  # what the optimizer does in Python leads to its launches
