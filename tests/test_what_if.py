@@ -6,18 +6,22 @@ from pathlib import Path
 import pytest
 
 from roofline import analyze
+from roofline.analysis.changes.fuse import held_back_s, outside
 from roofline.analysis.what_if import what_if
-from roofline.changed_times import Changed, anchored, applied, bounds
+from roofline.changed_times import Changed, anchored, applied, bounds, host_wait_s
 from roofline.cli import main
 from roofline.cost import Cost
 from roofline.errors import UsageError
 from roofline.hlo.read import parse
 from roofline.hlo.scaling.growth import Program
-from roofline.hlo.scaling.inputs import dimension_named, dimensions_of, inputs_of
+from roofline.hlo.scaling.inputs import dimension_named, dimensions_of, inputs_of, walking
 from roofline.hlo.scaling.scaled import scaled
-from roofline.prediction import Prediction
+from roofline.machines import load
+from roofline.machines.calibrations import calibration_for
+from roofline.operation import Product
+from roofline.prediction import Prediction, predict
 from roofline.report import Report
-from roofline.workload import IdleReason, Op, Recording, Share, Step, Workload
+from roofline.workload import Array, IdleReason, Op, Recording, Share, Step, Workload
 
 PAIRS = Path(__file__).parent / "data" / "h200" / "pairs"
 TRAIN, MLP, ATTENTION, EXPERTS = (str(PAIRS / f"{name}.xplane.pb.gz") for name in ("train_b4", "mlp_bf16", "attn_plain", "moe_8"))
@@ -277,3 +281,106 @@ def test_a_batch_over_devices_adds_up_its_gradients() -> None:
     assert all(op.expected.family == "added collectives" for op in added)
     with pytest.raises(UsageError, match="cannot be spread"):
         what_if(TRAIN, "shard batch=8")
+
+
+JOINED = """
+HloModule step, is_scheduled=true
+
+%gates (x: bf16[4,16], gate: bf16[16,64], up: bf16[16,64]) -> bf16[4,128] {
+  %gate = bf16[16,64]{1,0} parameter(1)
+  %up = bf16[16,64]{1,0} parameter(2)
+  %both = bf16[16,128]{1,0} concatenate(%gate, %up), dimensions={1}
+  %x = bf16[4,16]{1,0} parameter(0)
+  ROOT %y = bf16[4,128]{1,0} dot(%x, %both), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+
+%update (m: f32[16,64], g: bf16[16,64]) -> f32[16,64] {
+  %m = f32[16,64]{1,0} parameter(0)
+  %g = bf16[16,64]{1,0} parameter(1)
+  %wide = f32[16,64]{1,0} convert(%g)
+  ROOT %sum = f32[16,64]{1,0} add(%m, %wide)
+}
+
+ENTRY %main (x: bf16[4,16], gate: bf16[16,64], up: bf16[16,64], m: f32[16,64], tok: s32[4,64]) -> (bf16[4,128], f32[16,64], s32[4,64]) {
+  %x = bf16[4,16]{1,0} parameter(0), metadata={op_name="x"}
+  %gate = bf16[16,64]{1,0} parameter(1), metadata={op_name="gate"}
+  %up = bf16[16,64]{1,0} parameter(2), metadata={op_name="up"}
+  %m = f32[16,64]{1,0} parameter(3), metadata={op_name="m"}
+  %tok = s32[4,64]{1,0} parameter(4), metadata={op_name="tok"}
+  %h = bf16[4,16]{1,0} add(%x, %x)
+  %y = bf16[4,128]{1,0} fusion(%h, %gate, %up), kind=kCustom, calls=%gates
+  %new = f32[16,64]{1,0} fusion(%m, %gate), kind=kLoop, calls=%update
+  %more = s32[4,64]{1,0} add(%tok, %tok)
+  ROOT %all = (bf16[4,128], f32[16,64], s32[4,64]) tuple(%y, %new, %more)
+}
+"""
+
+
+def test_weights_that_are_joined_and_the_state_kept_with_them_are_no_data() -> None:
+    program = Program(parse(JOINED.encode(), "step"))
+    assert {one.name for one in inputs_of(program) if one.is_weight} == {"gate", "up", "m"}
+    found = {one.name: one.size for one in dimensions_of(program)}
+    assert found == {"batch": 4, "sequence": 64}  # though a state of an optimizer has a dimension of that size too
+
+
+def test_a_stack_that_a_loop_walks_along_is_of_layers() -> None:
+    program = Program(parse(LOOP.encode(), "loop"))
+    assert {one.name: one.size for one in dimensions_of(program)} == {"layers": 8, "batch": 4}
+    dimension = dimension_named(program, "layers")
+    assert dimension is not None
+    assert {program.module.computations[number].name for number in walking(program, dimension)} == {"body"}
+
+
+def test_more_layers_run_the_body_of_their_loop_more_often(tmp_path: Path) -> None:
+    (tmp_path / "loop.hlo").write_text(LOOP, encoding="utf-8")
+    report = what_if(tmp_path / "loop.hlo", "scale layers=x4", machine="h200")
+    product = next(op for op in report.ops if op.category == "matmul")
+    assert product.count == 32
+    assert product.time_s == pytest.approx(4 * (product.before_s or 0.0))
+
+
+def test_narrow_weights_are_widened_on_the_way_which_takes_longer_than_reading_them() -> None:
+    machine = load("h200")
+    calibration = calibration_for(machine).for_kernels()
+
+    def seconds(right: str, rows: int = 4) -> float:
+        product = Product(m=rows, k=4096, n=16384, right=right)
+        found = predict(product, Cost.of({"hbm": product.bytes, "matrix/bf16": product.flops}), machine, calibration)
+        assert found is not None
+        return found.time_s
+
+    assert 0.7 < seconds("int8") / seconds("bf16") < 1
+    assert seconds("int8") / 67.1e6 == pytest.approx(23e-6 / 50.3e6, rel=0.2)  # as measured for 3072 x 16384
+    assert seconds("bf16", 8192) < seconds("int8", 8192) < 1.2 * seconds("bf16", 8192)
+
+
+def part(name: str, arrays: int, seconds: float, functions: int = 0, category: str = "loop fusion") -> Op:
+    array = Array(shape="bf16[1024,1024]", bytes=2 << 20)
+    cost = Cost.of({"hbm": arrays * array.bytes, "vector/transcendental": functions})
+    return Op(name=name, cost=cost, time_s=seconds, category=category, takes=(array,) * (arrays - 1), gives=(array,))
+
+
+def test_a_fused_chain_reads_what_its_parts_share_once() -> None:
+    chain = [part("scale", 2, 1e-6), part("gate", 3, 1e-6), part("add", 3, 1e-6), part("norm", 2, 1e-6, 0, "custom fusion")]
+    assert outside(chain) == 3 * (2 << 20)  # two from outside, one result
+    assert outside([part("scale", 2, 1e-6), part("norm", 2, 1e-6)]) == 2 * (2 << 20)
+
+
+def test_only_parts_that_their_functions_hold_back_slow_a_fused_chain_down() -> None:
+    plain = part("scale", 2, 1.00e-6)
+    assert held_back_s([plain, part("silu", 2, 1.01e-6, 1 << 20)]) == 0
+    assert held_back_s([plain, part("gelu", 2, 1.30e-6, 1 << 20)]) == pytest.approx(1.30e-6)
+
+
+def test_a_slow_first_step_says_little_about_the_host() -> None:
+    times, busy = (4e-3, 2e-3, 2e-3), 1e-3
+    shares = tuple(Share(key=key, count=1, time_s=seconds - busy) for key, seconds in enumerate(times))
+    idle = (IdleReason(kind="dispatch", activity="f", time_s=5e-3, gaps=3, by_step=shares),)
+    work = tuple(Share(key=key, count=1, time_s=busy) for key in range(3))
+    op = Op(name="a", cost=Cost.of({"hbm": 1}), time_s=3e-3, count=3, by_step=work)
+    steps = tuple(Step(key=key, time_s=seconds, busy_s=busy) for key, seconds in enumerate(times))
+    recording = Recording(format="xspace", workload=Workload((op,)), steps=steps, idle=idle)
+    assert host_wait_s(recording) == pytest.approx(5e-3 / 3)
+    slower = Changed(time_s=4.5e-3, low_s=4.5e-3, high_s=4.5e-3, cost=Cost.of({"hbm": 1}))
+    assert [step.time_s for step in applied(recording, {0: slower}).steps] == pytest.approx([2e-3, 2e-3, 2e-3])
+    assert [step.time_s for step in applied(recording, {}).steps] == pytest.approx(times)

@@ -9,6 +9,7 @@ An op that takes little more than its launch keeps what it took longer in second
 """
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from .workload import Coverage, IdleReason, Op, Recording, Share, Step, StepsOnD
 
 DECAY = 0.85  # of an anchor's weight, each time that an op doubles
 SMALL = 0.25  # of the time before: an op whose floor is more than that is small
-MEASURED = 0.01  # how well a measured time repeats
+MEASURED = 0.02  # how well a measured time repeats
 DISPATCH = "dispatch"
 LONG_GAP_S = 20e-6  # longer than a launch takes: the host was late
 Pairs = Sequence[tuple[Op | None, Op]]  # each op that changes before, if it was there, and after
@@ -40,6 +41,7 @@ class Changed(Struct, frozen=True, kw_only=True):
     family: str = ""
     terms: Mapping[str, float] = {}
     evidence: str = ""
+    times: float = 1.0
 
 
 def anchored(measured_s: float | None, before: Prediction | None, after: Prediction, doublings: float) -> tuple[float, float, float]:
@@ -79,8 +81,8 @@ def applied(
     ``added`` are ops that were not there; their shares of steps and devices are parts of their own times.
 
     Where most steps wait for dispatch, a step is the longer of host and device, so that this idle time shrinks as device time grows, and
-    grows as it shrinks; the host takes as long as before, less the launches that are gone. Other idle time stays. ``no_idle`` leaves none,
-    ``one_graph`` none of dispatch and launches.
+    grows as it shrinks; the host takes as long as in the typical step, less the launches that are gone. Other idle time stays. ``no_idle``
+    leaves none, ``one_graph`` none of dispatch and launches.
     """
     ops = tuple(changed_op(op, changed[index]) if index in changed else op for index, op in enumerate(recording.workload.ops))
     devices = max(len(recording.devices), 1)
@@ -90,8 +92,9 @@ def applied(
     launches = _launches((*ops, *added)) / max(_launches(recording.workload.ops), 1)
     waiting = {step.key: sum(_waiting(one, step.key) for one in recording.idle) / devices for step in recording.steps}
     is_host_bound = 2 * sum(map(bool, waiting.values())) >= len(waiting)
+    host_s = median([step.time_s or 0.0 for step in recording.steps] or [0.0]) * min(launches, 1.0)
     steps = tuple(
-        _step(step, _more(step.key, pairs) / devices, waiting[step.key] if is_host_bound else 0.0, launches, devices, gone)
+        _step(step, _more(step.key, pairs) / devices, waiting[step.key] if is_host_bound else 0.0, host_s, devices, gone)
         for step in recording.steps
     )
     spent = sum(_own(new) - (_own(old) if old else 0.0) for old, new in pairs)
@@ -113,15 +116,18 @@ def changed_op(op: Op, new: Changed) -> Op:
     ratio = new.time_s / op.time_s if op.time_s else 1.0
 
     def scaled(shares: tuple[Share, ...]) -> tuple[Share, ...]:
-        return tuple(replace(share, time_s=share.time_s * ratio) for share in shares)
+        return tuple(replace(share, count=share.count * new.times, time_s=share.time_s * ratio) for share in shares)
 
     def spread(one: StepsOnDevice) -> StepsOnDevice:
-        return replace(one, times_s=tuple(each * ratio for each in one.times_s))
+        counts = tuple(each * new.times for each in one.counts)
+        return replace(one, counts=counts, times_s=tuple(each * ratio for each in one.times_s))
 
     return replace(
         op,
         cost=new.cost,
         operation=new.operation,
+        count=op.count * new.times,
+        kernels=None if op.kernels is None else op.kernels * new.times,
         time_s=new.time_s,
         self_time_s=None if op.self_time_s is None else op.self_time_s * ratio,
         by_step=scaled(op.by_step),
@@ -142,13 +148,13 @@ def _removed(idle: tuple[IdleReason, ...], kinds: tuple[str, ...] | None, device
     return gone
 
 
-def _step(step: Step, more: float, waiting: float, launches: float, devices: int, gone: Mapping[int, float]) -> Step:
-    """A step whose device works ``more`` seconds longer; it had ``waiting`` seconds for the host, which has so many times the launches."""
+def _step(step: Step, more: float, waiting: float, host_s: float, devices: int, gone: Mapping[int, float]) -> Step:
+    """A step whose device works ``more`` seconds longer; it had ``waiting`` seconds for the host, which takes ``host_s`` a step."""
     if step.time_s is None:
         return step
     change = more - gone.get(step.key, 0.0)
-    if waiting and step.key not in gone:  # the longer of device and host
-        change = max(more - waiting, step.time_s * (min(launches, 1.0) - 1.0))
+    if waiting and more and step.key not in gone:  # the longer of device and host
+        change = max(more - waiting, min(host_s - step.time_s, 0.0))
 
     def longer(seconds: float | None, by: float) -> float | None:
         return None if seconds is None else max(seconds + by, 0.0)
@@ -161,6 +167,14 @@ def _step(step: Step, more: float, waiting: float, launches: float, devices: int
         busy_s=longer(step.busy_s, more),
         device_seconds=longer(step.device_seconds, change * devices),
     )
+
+
+def host_wait_s(recording: Recording) -> float:
+    """How long the device waits for the host in a step, on average."""
+    if not recording.steps:
+        return 0.0
+    waits = sum(_waiting(one, step.key) for one in recording.idle for step in recording.steps)
+    return waits / len(recording.steps) / max(len(recording.devices), 1)
 
 
 def _launches(ops: Sequence[Op]) -> float:

@@ -1,11 +1,12 @@
 """What if: a report on a program as it is predicted to run after changes, in the schema of every other report."""
 
 from collections.abc import Callable, Mapping, Sequence
+from math import hypot
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from ..changed_times import MEASURED, Changed, applied, bounds, changed_op
+from ..changed_times import MEASURED, Changed, applied, bounds, changed_op, host_wait_s
 from ..errors import UsageError
 from ..machine import Machine
 from ..machines import load
@@ -23,6 +24,8 @@ from .expectation import expectation
 
 CANDIDATES = ("kernel attention=flash", "grouped", "remat off", "donate", "fuse all", "dtype bf16", "dtype fp8", "graph")
 WORTH = 0.01  # of the time: a change that brings less is not named
+FIRST_WAIT_S = 60e-6  # of an average step: how long a recording's first steps wait until the host is ahead of the device
+REMAINS = 0.1  # of idle time that a change removes, at most: a graph has to be launched too
 UNCHANGED = "measured"  # the family of ops that keep their times
 EVIDENCE = "measured times of ops that stay, and predictions of those that change, anchored on their measured times"
 
@@ -111,9 +114,11 @@ def _report(state: State, before: Recording, words: Sequence[str]) -> Report:
     ops = tuple(_op(op, was.get(op.id), changed.get(op.id)) for op in report.ops)
     steps = {step.step: step.time_s for step in old.steps}
     notes = tuple(dict.fromkeys((*report.input.notes, *state.notes)))
+    host, idle = host_wait_s(before), (sum(one.time_s for one in each.idle) for each in (before, after))
+    gone = REMAINS * (next(idle) - next(idle)) / max(len(before.steps) * len(before.devices), 1)
     done = replace(
         report,
-        points=tuple(_point(point, old, after.workload.ops, changed) for point in report.points),
+        points=tuple(_point(point, old, after.workload.ops, changed, host, gone) for point in report.points),
         ops=ops,
         steps=tuple(replace(step, before_s=steps.get(step.step)) for step in report.steps),
         changes=tuple(words),
@@ -171,8 +176,11 @@ def _op(op: OpInfo, was: OpInfo | None, new: Changed | None) -> OpInfo:
     return replace(op, before_s=seconds, expected=expected, inherent_s=None, excess_s=None)
 
 
-def _point(point: Point, old: Report, ops: Sequence[Op], changed: Mapping[int, Changed]) -> Point:
-    """A point with its time before, and the bounds of its time."""
+def _point(point: Point, old: Report, ops: Sequence[Op], changed: Mapping[int, Changed], host: float, gone: float) -> Point:
+    """A point with its time before, and the bounds of its time.
+
+    The device may wait less for the host than the ``host`` seconds a step that it did, or longer; ``gone`` seconds of idle time may stay.
+    """
     same = [one for one in old.points if (one.scope, one.step, one.infeed_outfeed) == (point.scope, point.step, point.infeed_outfeed)]
     before = same[0].time_s if same else None
     if point.time_s is None:
@@ -187,10 +195,15 @@ def _point(point: Point, old: Report, ops: Sequence[Op], changed: Mapping[int, C
         }
     )
     share = (point.busy_s if point.busy_s is not None else point.time_s) / whole if whole else 0.0
+    low, high = low * share, high * share
+    if point.infeed_outfeed and point.busy_s is not None and old.steps:
+        steps = len(old.steps) if point.scope == "total" else 1
+        waits = min(host * steps, max(point.time_s - point.busy_s, 0.0))
+        low, high = hypot(low, waits), hypot(high, waits, (gone + FIRST_WAIT_S) * steps)
     expected = Expected(
         time_s=point.time_s,
-        low_s=max(point.time_s - low * share, 0.0),
-        high_s=point.time_s + high * share,
+        low_s=max(point.time_s - low, 0.0),
+        high_s=point.time_s + high,
         evidence=EVIDENCE,
     )
     return replace(point, before_s=before, expected=expected)

@@ -5,6 +5,9 @@ waves       max(1, tiles · split / cores)          not rounded up: a library ch
 chip        waves · (tile time + start of a tile) + [split > 1] · (a second kernel + fp32 parts through L2)
 memory      bytes / sustained bandwidth + ramp
 time        floor + (chip^p + memory^p)^(1/p), of the best tile and split unless the kernel's own are known
+
+Where an operand is narrower than what is computed with, as weights in 8 bits are, the kernel widens its elements on the way, which takes
+longer than reading them; or a kernel before it does, and writes them.
 """
 
 from functools import lru_cache
@@ -18,6 +21,8 @@ GROUP_TILES = tuple((rows, columns) for rows in (16, 32, 64, 128) for columns in
 ONCE, ALL_SPLITS = (1,), (1, 2, 4, 8, 16)
 SHORTEST = 64  # of k: a shorter one is padded to it
 SHORTEST_PART = 128  # of k, where it is split
+WIDENED = 8.5  # elements that a core widens a clock (XLA's kernels of int8 weights on H200: 8 to 10)
+ONE_TILE = 128  # rows that share what is widened once
 TURNED = (1.0, 1.15, 1.7)  # times the mathematics, by how many operands do not lie along k (cuBLAS, tf32 on H200: 1 to 1.3 and 1.3 to 2.1)
 
 
@@ -30,10 +35,25 @@ def product_time(product: Product, family: Family, hardware: Hardware, calibrati
     floor = floor_of(family, calibration, joined(power, start, ramp))
     terms = {"floor": floor, "math": math, "feed": feed, "memory": memory}
     seconds = floor + joined(power, chip, memory + ramp)
+    if product.left != product.right and (narrow := _narrow(product)):
+        elements, others, wide = narrow
+        terms["widening"] = elements / (WIDENED * hardware.cores * hardware.clock_hz)
+        here = joined(power, chip, memory + ramp, terms["widening"] * -(-others // ONE_TILE))
+        before = joined(power, chip, memory + ramp) + 2 * wide * elements / (values["memory"] * hardware.bandwidth) + floor
+        seconds = floor + min(here, before)
     if product.quantize:
         terms["quantization"] = quantization(product, family)
         seconds += terms["quantization"]
     return Estimate(seconds, terms)
+
+
+def _narrow(product: Product) -> tuple[float, float, float] | None:
+    """The elements of an operand that is narrower than what is computed with, how often each is used, and its bytes when it is wide."""
+    wide, depth = width(product.compute), float(product.batch) * float(product.k)
+    for number, own, others in ((product.left, product.m, product.n), (product.right, product.n, product.m)):
+        if width(number) <= 1 < wide:
+            return depth * float(own), float(others), wide
+    return None
 
 
 def quantization(product: Product, family: Family) -> float:

@@ -109,14 +109,13 @@ def _found(state: State, op: Op) -> tuple[Found | None, int, int]:
 
 
 def _is_weight(state: State, op: Op, side: int) -> bool:
-    """Whether an operand of a product is an argument of the program."""
+    """Whether an operand of a product is an argument of the program, or is put together from some."""
     found, _, _ = _found(state, op)
     module = state.module_of(op)
     if found is None or module is None:
         return side == 1
-    values = state.review(module).values
-    source = values.origin((found.left, found.right)[side], RENAMED | {"get-tuple-element"})
-    return source.opcode == "parameter" and source.computation is module.entry_computation
+    sources = state.review(module).values.pieces((found.left, found.right)[side], RENAMED | {"get-tuple-element"})
+    return all(source.opcode == "parameter" and source.computation is module.entry_computation for source in sources)
 
 
 def _arguments(state: State, op: Op, old: Product, new: Product) -> None:
@@ -131,10 +130,11 @@ def _arguments(state: State, op: Op, old: Product, new: Product) -> None:
         if before == after:
             continue
         elements = side.shape.elements
-        source = review.values.origin(side, RENAMED | {"get-tuple-element"})
-        is_argument = source.opcode == "parameter" and source.computation is module.entry_computation
-        maker = None if is_argument else review.holder(source)
-        _written(state, op, maker, elements, before, after, is_argument and source.index in state.weights(module))
+        sources = review.values.pieces(side, RENAMED | {"get-tuple-element"})
+        is_argument = all(source.opcode == "parameter" and source.computation is module.entry_computation for source in sources)
+        maker = None if is_argument else review.holder(review.values.origin(side, RENAMED | {"get-tuple-element"}))
+        is_weight = is_argument and all(source.index in state.weights(module) for source in sources)
+        _written(state, op, maker, elements, before, after, is_weight)
         if named(after).bits == NARROW and named(after).rate == "fp8" and not _is_last(side.shape, contracted):
             state.add(op, Cost.of({HBM: elements * 2 * width(after)}), Streamed(kind="transpose", elements=elements), "transpose")
 

@@ -1,20 +1,27 @@
 """``fuse all|SCOPE``: chains of small programs that hand arrays to each other through memory, each step's as one kernel.
 
-The kernel reads the first array and writes the last. What its parts take beyond their traffic is computation, which stays, and which
-overlaps with the traffic only in part.
+The kernel reads what comes from outside once and writes the last array. Its traffic takes as long as that of the part that it is most
+alike: one that walks along rows, if there is one, else the fastest. A part that its special functions hold back takes as long as it took,
+and overlaps with the traffic only in part.
 """
 
 from collections import Counter
+from collections.abc import Sequence
+from statistics import median
 
 from ...cost import Cost
 from ...operation import Streamed
 from ...prediction.terms import joined
-from ...resource import HBM
+from ...resource import HBM, TRANSCENDENTAL
+from ...workload import Op
 from .state import State
 from .words import Words
 
 OVERLAP = 1.5  # between adding up (1) and the longer alone
-BOUNDS = (0.75, 1.35)
+BOUNDS = (0.8, 1.25)
+SLOWER = 0.95  # times the rate of parts without special functions, below which those hold one back
+SAME = 2  # arrays from outside that are alike: the first, and one that several parts read
+STREAMS = ("elementwise", "loop fusion")  # categories of parts that treat elements one by one
 
 
 def fuse(state: State, words: Words) -> None:
@@ -33,25 +40,10 @@ def fuse(state: State, words: Words) -> None:
         return
     runs = min(op.count for _, op in linked)
     keep = linked[-1][0]
-    exchanged = sum(array.bytes for _, op in linked for array in (*op.takes, *op.gives))
-    ends = exchanged / len(linked)  # one array read and one written
-    work = Cost.total(op.cost for _, op in linked)
-    moved = max(float(work.known(HBM)) / runs - exchanged + ends, 0.0)  # bytes that were counted wrongly may be fewer than the arrays'
-    beyond, slower = 0.0, []
-    for index, op in linked:
-        before = state.before[index]
-        if before is None or not op.time_s:
-            continue
-        each, memory = op.time_s / op.count, before.terms.get("memory", 0.0) / op.count
-        special = before.terms.get("functions", 0.0) / op.count
-        if special > memory:
-            beyond += special * min(each * op.count / before.time_s, 1.5)
-        elif memory:
-            slower.append(each / (before.time_s / op.count))
-    ratio = sorted(slower)[len(slower) // 2] if slower else 1.0
-    rate = state.machine.rate(HBM)
-    traffic = moved / (0.85 * rate) * ratio
+    moved = outside([op for _, op in linked])
+    traffic, beyond = _traffic_s(moved, [op for _, op in linked]), held_back_s([op for _, op in linked])
     seconds = joined(OVERLAP, traffic, beyond) * runs
+    work = Cost.total(op.cost for _, op in linked)
     amounts = {resource: float(amount) for resource, amount in work.amounts}
     amounts[HBM] = moved * runs
     state.put(keep, Cost.of(amounts), Streamed(kind="fusion"), 1.0, fresh=True)
@@ -59,3 +51,39 @@ def fuse(state: State, words: Words) -> None:
     for index, _ in linked:
         if index != keep:
             state.remove(index)
+
+
+def outside(chain: Sequence[Op]) -> float:
+    """The bytes that one pass over a chain needs: its first array, others from outside once each, and its results."""
+    taken, given = Counter(array for op in chain for array in op.takes), Counter(array for op in chain for array in op.gives)
+    results = given - taken
+    if not results:  # the last array is like others that are handed on
+        results = Counter([max(given, key=lambda array: array.bytes)])
+    begun = taken - (given - results)
+    read = sum(array.bytes * min(count, SAME) for array, count in begun.items())
+    written = sum(array.bytes * count for array, count in results.items())
+    arrays = sum(array.bytes * count for array, count in (taken + given).items())
+    small = sum(float(op.cost.known(HBM)) / op.count for op in chain) - arrays  # what parts read beside those arrays
+    return read + written + max(small, 0.0)
+
+
+def _rate(op: Op) -> float:
+    return float(op.cost.known(HBM)) / op.time_s if op.time_s else 0.0
+
+
+def _traffic_s(moved: float, chain: Sequence[Op]) -> float:
+    """The seconds that the traffic of a fused chain takes, at the rate of the part that it is most alike."""
+    rows = [_rate(op) for op in chain if op.category not in STREAMS]
+    return moved / (max(rows) if rows else max(map(_rate, chain)))
+
+
+def held_back_s(chain: Sequence[Op]) -> float:
+    """The seconds of one execution of the parts that their special functions hold back."""
+    plain = [op for op in chain if not op.cost.known(TRANSCENDENTAL) and op.category in STREAMS]
+    found = 0.0
+    for op in chain:
+        if op.category in STREAMS and float(op.cost.known(TRANSCENDENTAL)):
+            peers = [_rate(one) for one in plain if len(one.takes) == len(op.takes)] or [_rate(one) for one in chain if one is not op]
+            if _rate(op) < SLOWER * median(peers) and op.time_s:
+                found += op.time_s / op.count
+    return found

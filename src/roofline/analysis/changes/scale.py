@@ -10,7 +10,7 @@ from ...hlo.needed.kernels import Product
 from ...hlo.price.types import Site
 from ...hlo.scaling.growth import Program, Times
 from ...hlo.scaling.hidden import Data
-from ...hlo.scaling.inputs import Dimension, dimension_named, dimensions_of, inputs_of
+from ...hlo.scaling.inputs import LAYERS, Dimension, dimension_named, dimensions_of, inputs_of, walking
 from ...hlo.scaling.scaled import scaled
 from ...operation import Collective
 from ...resource import SCALE_UP
@@ -102,11 +102,15 @@ def _grown(state: State, program: Program, dimension: Dimension, times: Times) -
     module = program.module
     larger = scaled(program, dimension.marks, times)
     review = state.review(larger)
+    longer = walking(program, dimension) if dimension.name == LAYERS else set()
     for index, op in state:
         place = module.place(op.name) if op.module == module.name else None
         if place is None or not op.count:
             continue
         number, position = place
+        if number in longer:
+            state.run_more(index, times)
+            continue
         site = Site(larger, larger.computations[number], larger.computations[number][position], "gpu")
         try:
             once = review.pricer.price(site)

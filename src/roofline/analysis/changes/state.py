@@ -63,6 +63,13 @@ class State:
         if fresh:
             self.fresh.add(index)
 
+    def run_more(self, index: int, times: Fraction | int) -> None:
+        """An op that runs so many times as often as it did."""
+        op = self.ops[index]
+        self.put(index, op.cost * times, op.operation, 0.0)
+        kernels = None if op.kernels is None else op.kernels * float(times)
+        self.ops[index] = replace(self.ops[index], count=op.count * float(times), kernels=kernels)
+
     def add(self, beside: Op, cost: Cost, operation: Operation | None, word: str) -> None:
         """One more kernel, as often as another runs; ``cost`` is of one execution."""
         self.added.append(Added(f"{beside.name}.{word}.{len(self.added)}", beside, cost, operation, word))
@@ -127,5 +134,6 @@ class State:
                 family=after.family,
                 terms=after.terms,
                 evidence=after.evidence,
+                times=op.count / old.count if old.count else 1.0,
             )
         return found

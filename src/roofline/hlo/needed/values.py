@@ -102,6 +102,18 @@ class Values:
             value = self.operand(value, 0)
         return value
 
+    def pieces(self, value: Value, passing: frozenset[str] = RENAMED) -> list[Value]:
+        """The origin of a value, or those of the arrays that it is put together from."""
+        found: list[Value] = []
+        waiting = [value]
+        while waiting and len(found) < _MOST_STEPS:
+            one = self.origin(waiting.pop(), passing)
+            if one.opcode == "concatenate":
+                waiting += reversed(self.operands(one))
+            else:
+                found.append(one)
+        return found
+
     def behind(self, value: Value, stop: frozenset[str], most: int = 200) -> Iterator[Value]:
         """Every instruction behind a value, nearest first, down to those of ``stop``, which are given and not passed."""
         waiting = deque([value])

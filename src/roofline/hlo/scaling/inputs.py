@@ -1,7 +1,8 @@
 """The dimensions of a program's inputs that can be scaled: ``tok[0]`` as the program has it, or a word for those that move together.
 
-Weights are inputs that products take as they are, and tables that are looked up; the others are data. The first dimension of the data that
-no weight has is the ``batch``, the next one the ``sequence``; the first of weights that are stacks of matrices is the ``experts``.
+Weights are inputs that products take as they are, tables that are looked up, and the state that is kept with them; the others are data.
+The first dimension of the data that no weight has is the ``batch``, the next one the ``sequence``; the first of weights that are stacks of
+matrices is the ``experts``, of those that a loop walks along the ``layers``.
 """
 
 import re
@@ -16,6 +17,7 @@ from .growth import Marks, Program
 
 _FLOATS = ("f", "bf")
 MATRIX = 2  # dimensions of a matrix
+LAYERS = "layers"
 
 
 class Input(Struct, frozen=True):
@@ -65,15 +67,32 @@ def _weights(program: Program) -> set[int]:
         for index, one in enumerate(computation.instructions):
             value = Value(computation, index, inside)
             if one.opcode == "gather":
-                table = _argument(module, values, values.operand(value, 0))
-                if table is not None and entry[table].shape.dtype.startswith(_FLOATS) and _looked_up(module, values, value):
-                    weights.add(table)
+                tables = _arguments(module, values, values.operand(value, 0))
+                if _looked_up(module, values, value):
+                    weights |= {table for table in tables if entry[table].shape.dtype.startswith(_FLOATS)}
             elif (one.opcode in DOTS or one.opcode == "custom-call") and (dims := product_dimensions(one)) is not None:
-                sides = [_argument(module, values, values.operand(value, number)) for number in (0, 1)]
-                for side, other in (sides, sides[::-1]):
-                    if side is not None and side not in weights and _is_weight(program, values, side, other, bool(dims.lhs_batch)):
-                        weights.add(side)
-    return weights
+                sides = [_arguments(module, values, values.operand(value, number)) for number in (0, 1)]
+                for mine, others in (sides, sides[::-1]):
+                    other = others[0] if others else None
+                    for side in mine:
+                        if side not in weights and _is_weight(program, values, side, other, bool(dims.lhs_batch)):
+                            weights.add(side)
+    return weights | _kept_with(program, weights)
+
+
+def _kept_with(program: Program, weights: set[int]) -> set[int]:
+    """The arguments that have weights' dimensions alone, as the state of an optimizer has."""
+    entry, number = program.module.entry_computation, program.module.entry
+    arrays = {(number, index, part): leaf for index in entry.parameters for part, leaf in enumerate(entry[index].shape.leaves)}
+    seeds = [(key, axis) for key, leaf in arrays.items() if key[1] in weights and leaf.is_array for axis in range(leaf.rank)]
+    marks = program.grown(seeds) if seeds else {}
+    found = set()
+    for key, leaf in arrays.items():
+        if leaf.is_array and leaf.rank >= MATRIX and leaf.dtype.startswith(_FLOATS):
+            held = marks.get(key, ())
+            if held and all(mine or size == 1 for mine, size in zip(held, leaf.dims, strict=True)):
+                found.add(key[1])
+    return found
 
 
 def _is_weight(program: Program, values: Values, side: int, other: int | None, in_batches: bool) -> bool:
@@ -120,6 +139,22 @@ def _walked(module: HloModule) -> set[int]:
     return found
 
 
+def walking(program: Program, dimension: Dimension) -> set[int]:
+    """The computations of the entry's loops that walk along a dimension: with more of it they run more often."""
+    module = program.module
+    entry, stacks = module.entry_computation, {one.key[1] for one, axis in dimension.inputs if axis == 0}
+    found: set[int] = set()
+    for loop in entry:
+        if loop.opcode == "while" and stacks & set(entry[loop.operands[0]].operands):
+            waiting = list(loop.called("body"))
+            while waiting:
+                number = waiting.pop()
+                if number not in found:
+                    found.add(number)
+                    waiting += [call.computation for one in module.computations[number] for call in one.calls]
+    return found
+
+
 def _bodies(module: HloModule) -> list[tuple[Computation, tuple[tuple[Computation, Instruction], ...]]]:
     """The entry, and the bodies of its fusions with the fusion that each is inside of."""
     entry = module.entry_computation
@@ -142,11 +177,12 @@ def _is_kept(program: Program, argument: int) -> bool:
     return any(any(held for held in marks.get((module.entry, root, part), ())) for part in range(leaves))
 
 
-def _argument(module: HloModule, values: Values, value: Value) -> int | None:
-    """The argument of the program that a value is, but for its layout and format."""
-    source = values.origin(value, RENAMED | {"get-tuple-element"})
-    is_argument = source.opcode == "parameter" and source.computation is module.entry_computation
-    return source.index if is_argument else None
+def _arguments(module: HloModule, values: Values, value: Value) -> list[int]:
+    """The arguments of the program that a value is, or is put together from, but for its layout and format; none if it is computed."""
+    sources = values.pieces(value, RENAMED | {"get-tuple-element"})
+    if any(source.opcode != "parameter" or source.computation is not module.entry_computation for source in sources):
+        return []
+    return [source.index for source in sources]
 
 
 def dimensions_of(program: Program) -> tuple[Dimension, ...]:
@@ -155,13 +191,22 @@ def dimensions_of(program: Program) -> tuple[Dimension, ...]:
     found: list[Dimension] = []
     seen: set[tuple[Key, int]] = set()
     names = ["batch", "sequence"]
-    if stacks := [one for one in inputs if one.is_weight and len(one.dims) == MATRIX + 1]:
-        number = stacks[0].dims[0]
-        like = [(one.key, 0) for one in stacks if one.dims[0] == number]
-        like += [(one.key, 1) for one in inputs if len(one.dims) == MATRIX and one.dims[1] == number]  # the router's scores
+    layers = _walked(program.module)
+    stacks = {
+        LAYERS: [(one, 0) for one in inputs if one.key[1] in layers and len(one.dims) > MATRIX],
+        "experts": [(one, axis) for one in inputs if one.is_weight and len(one.dims) == MATRIX + 1 + (axis := int(one.key[1] in layers))],
+    }
+    for name, all_of_them in stacks.items():
+        if not all_of_them:
+            continue
+        first, axis = all_of_them[0]
+        number = first.dims[axis]
+        like = [(one.key, place) for one, place in all_of_them if one.dims[place] == number]
+        if name == "experts":  # and the router's scores
+            like += [(one.key, len(one.dims) - 1) for one in inputs if len(one.dims) == MATRIX + axis and one.dims[-1] == number]
         marks = program.grown(like)
-        found.append(Dimension("experts", number, _reached(inputs, marks), marks))
-        seen |= {(one.key, axis) for one, axis in found[0].inputs}
+        found.append(Dimension(name, number, _reached(inputs, marks), marks))
+        seen |= {(one.key, place) for one, place in found[-1].inputs}
     for place in range(max((len(one.dims) for one in inputs), default=0)):
         for one in inputs:
             if one.is_weight or place >= len(one.dims) or (one.key, place) in seen or not names:
