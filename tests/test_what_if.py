@@ -74,7 +74,7 @@ def test_a_dimension_is_followed_through_joined_dimensions_and_weights_stay() ->
 def test_weights_are_told_from_data() -> None:
     program = Program(parse(LAYER.encode(), "layer"))
     assert {one.name for one in inputs_of(program) if one.is_weight} == {"table", "bias", "w"}
-    assert [one.name for one in dimensions_of(program)] == ["batch", "sequence"]
+    assert {one.name: one.size for one in dimensions_of(program)} == {"vocabulary": 100, "batch": 4, "sequence": 8}
 
 
 LOOP = """

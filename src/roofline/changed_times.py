@@ -115,19 +115,22 @@ def changed_op(op: Op, new: Changed) -> Op:
     """An op with its new cost and time, which its steps and devices share as before."""
     ratio = new.time_s / op.time_s if op.time_s else 1.0
 
+    def more(count: float) -> float:
+        return count if new.times == 1 else count * new.times
+
     def scaled(shares: tuple[Share, ...]) -> tuple[Share, ...]:
-        return tuple(replace(share, count=share.count * new.times, time_s=share.time_s * ratio) for share in shares)
+        return tuple(replace(share, count=more(share.count), time_s=share.time_s * ratio) for share in shares)
 
     def spread(one: StepsOnDevice) -> StepsOnDevice:
-        counts = tuple(each * new.times for each in one.counts)
+        counts = tuple(map(more, one.counts))
         return replace(one, counts=counts, times_s=tuple(each * ratio for each in one.times_s))
 
     return replace(
         op,
         cost=new.cost,
         operation=new.operation,
-        count=op.count * new.times,
-        kernels=None if op.kernels is None else op.kernels * new.times,
+        count=more(op.count),
+        kernels=None if op.kernels is None else more(op.kernels),
         time_s=new.time_s,
         self_time_s=None if op.self_time_s is None else op.self_time_s * ratio,
         by_step=scaled(op.by_step),

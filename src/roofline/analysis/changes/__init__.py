@@ -37,7 +37,11 @@ def _graph(state: State, words: Words) -> None:
 
 # word -> the change, how it is written, and what it means
 CHANGES: dict[str, tuple[Callable[[State, Words], None], str, str]] = {
-    "scale": (scale, "scale DIM=xN", "a dimension of the inputs N times as large (4, 1/2): batch, sequence, experts, layers, or tok[0]"),
+    "scale": (
+        scale,
+        "scale DIM=xN",
+        "a dimension N times as large (4, 1/2): batch, sequence, experts, layers, vocabulary, or tok[0]",
+    ),
     "shard": (shard, "shard DIM=N", "a dimension of the inputs spread over N devices, with the all-reduces that this needs"),
     "dtype": (dtype, "dtype [SCOPE=]FORMAT", "products in another number format: fp8, bf16, fp16, tf32, or int8-weights"),
     "kernel": (kernel, "kernel attention=flash", "attention in one kernel, its scores on chip"),

@@ -83,6 +83,7 @@ def _product(state: State, index: int, op: Op, old: Product, number: str, weight
         return False
     cost = _cost(op, old, new)
     state.put(index, cost * op.count, new, 1.0)
+    state.reformatted.add(index)
     if not whole:
         _arguments(state, op, old, new)
     return True

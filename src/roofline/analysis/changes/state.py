@@ -21,6 +21,8 @@ from ...prediction import Prediction
 from ...workload import Op, Recording
 from ..expectation import expectation
 
+REFORMATTED = 1.4  # how much wider, in logarithms, the bounds of an op in another number format are
+
 
 class Added(Struct, frozen=True):
     """A kernel that a change adds beside another: its name, cost and kind, its time where that is known, with bounds as shares of it."""
@@ -46,6 +48,7 @@ class State:
         self.ops: list[Op] = list(recording.workload.ops)
         self.doublings: dict[int, float] = {}
         self.fresh: set[int] = set()  # ops that are other kernels than those that were measured
+        self.reformatted: set[int] = set()  # ops in another number format: other kernels of the same shape
         self.added: list[Added] = []
         self.fixed: dict[int, tuple[float, float, float]] = {}  # ops whose time and bounds a change works out itself
         self.no_idle = self.one_graph = False
@@ -125,6 +128,8 @@ class State:
                 continue
             measured = None if index in self.fresh else old.time_s
             time_s, low_s, high_s = self.fixed.get(index) or anchored(measured, self.before[index], after, self.doublings.get(index, 1.0))
+            if index in self.reformatted and time_s:
+                low_s, high_s = (time_s * (each / time_s) ** REFORMATTED for each in (low_s, high_s))
             found[index] = Changed(
                 time_s=time_s,
                 low_s=low_s,

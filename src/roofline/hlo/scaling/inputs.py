@@ -2,7 +2,7 @@
 
 Weights are inputs that products take as they are, tables that are looked up, and the state that is kept with them; the others are data.
 The first dimension of the data that no weight has is the ``batch``, the next one the ``sequence``; the first of weights that are stacks of
-matrices is the ``experts``, of those that a loop walks along the ``layers``.
+matrices is the ``experts``, of those that a loop walks along the ``layers``; the rows of tables that are looked up are the ``vocabulary``.
 """
 
 import re
@@ -61,16 +61,12 @@ def inputs_of(program: Program) -> tuple[Input, ...]:
 def _weights(program: Program) -> set[int]:
     """The arguments that are weights: what loops walk along, tables that data look up in, operands of products with something computed."""
     module = program.module
-    values, entry = Values(module), module.entry_computation
-    weights = _walked(module)
+    values = Values(module)
+    weights = _walked(module) | _tables(module, values)
     for computation, inside in _bodies(module):
         for index, one in enumerate(computation.instructions):
             value = Value(computation, index, inside)
-            if one.opcode == "gather":
-                tables = _arguments(module, values, values.operand(value, 0))
-                if _looked_up(module, values, value):
-                    weights |= {table for table in tables if entry[table].shape.dtype.startswith(_FLOATS)}
-            elif (one.opcode in DOTS or one.opcode == "custom-call") and (dims := product_dimensions(one)) is not None:
+            if (one.opcode in DOTS or one.opcode == "custom-call") and (dims := product_dimensions(one)) is not None:
                 sides = [_arguments(module, values, values.operand(value, number)) for number in (0, 1)]
                 for mine, others in (sides, sides[::-1]):
                     other = others[0] if others else None
@@ -78,6 +74,17 @@ def _weights(program: Program) -> set[int]:
                         if side not in weights and _is_weight(program, values, side, other, bool(dims.lhs_batch)):
                             weights.add(side)
     return weights | _kept_with(program, weights)
+
+
+def _tables(module: HloModule, values: Values) -> set[int]:
+    """The arguments that whole numbers among the arguments look up in."""
+    found: set[int] = set()
+    for computation, inside in _bodies(module):
+        for index, one in enumerate(computation.instructions):
+            value = Value(computation, index, inside)
+            if one.opcode == "gather" and _looked_up(module, values, value):
+                found |= set(_arguments(module, values, values.operand(value, 0)))
+    return {table for table in found if module.entry_computation[table].shape.dtype.startswith(_FLOATS)}
 
 
 def _kept_with(program: Program, weights: set[int]) -> set[int]:
@@ -196,6 +203,13 @@ def dimensions_of(program: Program) -> tuple[Dimension, ...]:
         LAYERS: [(one, 0) for one in inputs if one.key[1] in layers and len(one.dims) > MATRIX],
         "experts": [(one, axis) for one in inputs if one.is_weight and len(one.dims) == MATRIX + 1 + (axis := int(one.key[1] in layers))],
     }
+    tables = _tables(program.module, Values(program.module))
+    if size := next((one.dims[0] for one in inputs if one.key[1] in tables and len(one.dims) == MATRIX), 0):
+        like = [(one.key, axis) for one in inputs if one.is_weight and len(one.dims) == MATRIX for axis in (0, 1) if one.dims[axis] == size]
+        marks = program.grown(like)
+        together = _reached(inputs, marks)
+        if all(one.is_weight for one, _ in together):
+            found.append(Dimension("vocabulary", size, together, marks))
     for name, all_of_them in stacks.items():
         if not all_of_them:
             continue
