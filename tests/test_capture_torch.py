@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import types
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,47 @@ def test_a_capture_of_a_graph_is_recorded_by_itself_and_replays_are_steps(tmp_pa
     assert not [
         word for word in program.torch.log[program.torch.log.index("capture") : program.torch.log.index("captured")] if "sync" in word
     ]
+
+
+def test_replays_of_captured_steps_are_steps_of_what_is_recorded_from_the_start(tmp_path: Path) -> None:
+    program = Program(tmp_path, from_start=True, steps=5)
+    program.recorder.activity()
+    program.train(2)
+    graph = program.torch.cuda.CUDAGraph()
+    graph.capture_begin()
+    program.train(1)
+    graph.capture_end()
+    for _ in range(3):
+        graph.replay()
+    # Two steps of the optimizer, and three replays of one.
+    assert program.steps == [0, 1, 2, 3, 4]
+
+
+def test_a_capture_on_another_thread_is_recorded_as_that_thread_s_own(tmp_path: Path) -> None:
+    # A profile of all threads lacks the arguments of Inductor's kernels, and graphs of backward passes are captured on autograd's thread.
+    program = Program(tmp_path, steps=1)
+    asked: list[dict[str, Any]] = []
+    usual = program.torch.profiler.profile
+
+    def profile(**options: Any) -> Any:
+        asked.append(options)
+        return usual(**options)
+
+    program.torch.profiler.profile = profile
+    program.torch.profiler._ExperimentalConfig = dict
+    graph = program.torch.cuda.CUDAGraph()
+
+    def backward() -> None:
+        graph.capture_begin()
+        graph.capture_end()
+        program.train(3)
+
+    thread = threading.Thread(target=backward)
+    thread.start()
+    thread.join()
+    of_capture, of_steps = asked
+    assert "experimental_config" not in of_capture
+    assert of_steps["experimental_config"] == {"profile_all_threads": True}
 
 
 def test_devices_are_waited_for_before_recording_begins(tmp_path: Path) -> None:

@@ -121,7 +121,10 @@ class TorchRecorder(Recorder):
 
     def boundary(self, kind: int, what: str, anew: bool = False) -> None:
         """A step ended; ``anew`` if it is of something else than those before, and surer to be what the program is about."""
-        if os.getpid() != self.process or kind < self.kind or self.own_profile or self.graphs.capturing:
+        if os.getpid() != self.process or kind < self.kind or self.own_profile:
+            return
+        if self.graphs.capturing:
+            self.graphs.steps = True
             return
         if kind > self.kind or anew:
             self._found(kind, what)
@@ -167,6 +170,10 @@ class TorchRecorder(Recorder):
             self.restart(even_if_done=self.seen <= WARM_UP)
             if self.state == "waiting":
                 self.kind, self.seen = -1, 0
+
+    def steps_are_captured(self) -> None:
+        """The program's steps are in a graph that was captured: from now on it is replays that are steps."""
+        self.kind = -1
 
     def _compiled(self) -> bool:
         """Whether anything was compiled or captured since this was last asked."""

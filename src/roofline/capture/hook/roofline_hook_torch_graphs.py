@@ -17,6 +17,7 @@ class GraphCaptures:
     def __init__(self, torch: Any, recorder: Any) -> None:
         self.recorder = recorder
         self.count, self.depth, self.recording = 0, 0, False
+        self.steps = False  # whether steps of the program ended in the capture
         kind = getattr(torch.cuda, "CUDAGraph", None)
         if kind is None:
             return
@@ -51,13 +52,16 @@ class GraphCaptures:
         recorder.activity()
         recorder.captured()
         self.count += 1
+        self.steps = False
         if recorder.state == "waiting" and not recorder.own_profile and self.count <= MOST:
             with contextlib.suppress(Exception):  # the graph matters more than its record
-                recorder.profiler.start()
+                recorder.profiler.start(own_thread=True)  # a graph of a backward pass is captured on the thread of that
                 self.recording = True
 
     def _end(self) -> None:
         self.depth -= 1
+        if not self.depth and self.steps:
+            self.recorder.steps_are_captured()
         if self.depth or not self.recording:
             return
         self.recording = False

@@ -15,11 +15,12 @@ class Profiler:
         self.profile: Any = None
         self.starting = False  # a profile of ours, not of the program
 
-    def start(self) -> None:
+    def start(self, *, own_thread: bool = False) -> None:
+        """Start a profile; with ``own_thread`` of this thread and its backward passes alone."""
         # CUDA graphs do not survive a profiler that lets go of the device and takes hold of it again; PyTorch sets the same for Inductor.
         os.environ.setdefault("TEARDOWN_CUPTI", "0")
         os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")
-        profile = self.torch.profiler.profile(**options(self.torch, self.stacks))
+        profile = self.torch.profiler.profile(**options(self.torch, self.stacks, own_thread))
         self.starting = True
         try:
             with warnings.catch_warnings():
@@ -61,14 +62,14 @@ class Profiler:
         kind._prepare_trace, kind.__exit__ = prepared, left
 
 
-def options(torch: Any, stacks: bool = True) -> "dict[str, Any]":
+def options(torch: Any, stacks: bool = True, own_thread: bool = False) -> "dict[str, Any]":
     """The options of torch.profiler.profile that lose nothing.
 
     A profile is of the thread that starts it and of its backward passes; only that thread can end it. One of all threads lacks the
     arguments of Inductor's kernels (PyTorch 2.11), so it is for programs whose steps run on other threads than the one they end on.
     """
     asked: dict[str, Any] = {"record_shapes": True, "profile_memory": True, "with_stack": stacks}
-    if threading.current_thread() is not threading.main_thread():
+    if not own_thread and threading.current_thread() is not threading.main_thread():
         with contextlib.suppress(Exception):  # an older version without it
             asked["experimental_config"] = torch.profiler._ExperimentalConfig(profile_all_threads=True)
     return asked
