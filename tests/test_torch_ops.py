@@ -289,6 +289,18 @@ def test_step_counters_are_one_element_each() -> None:
     assert found.bytes() == 2 * 2 * 3
 
 
+def test_what_an_optimizer_has_of_each_tensor_is_one_element_each() -> None:
+    # A list of one block a tensor is not that of the gradients, of which the first takes two.
+    launch = launched(SCALAR, grid=(3, 1, 1))
+    assert cost("aten::_foreach_pow", 0.9, None, kernels=launch, extra={"accumulated": (70_000, 8, 8)}).bytes() == 2 * 2 * 3
+    assert cost("aten::_foreach_neg_", None, kernels=launch, extra={"accumulated": (60_000, 8, 8)}).bytes() == 2 * 2 * 60_016
+
+
+def test_a_number_to_the_power_of_each_tensor_reads_the_list_behind_it() -> None:
+    steps = tuple(Tensor((), FP32) for _ in range(28))
+    assert cost("aten::_foreach_pow", 0.9, steps, kernels=launched(SCALAR, grid=(28, 1, 1))).bytes() == 2 * 4 * 28
+
+
 def test_fused_adam_reads_four_lists_and_writes_three_and_one_more_with_amsgrad() -> None:
     name = "multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<float, {}, ADAM_MODE::ADAMW, false>>"
     for lists, moved in ((4, 7), (5, 9)):

@@ -71,8 +71,8 @@ def elements_of(call: Call) -> tuple[int, bool] | None:
     blocks = sum(grids)
     accumulated = tuple(int(one) for one in call.extra.get("accumulated", ()))
     counters = call.op == "aten::_foreach_add_" and call.number(1) == 1
-    if accumulated and counters and blocks == len(accumulated):
-        return blocks, True  # the step counters, one element each
+    if accumulated and blocks == len(accumulated) and (counters or max(accumulated) > CHUNK):
+        return blocks, True  # what an optimizer has of each tensor, one element each: the number of its step, or made from it
     if accumulated and blocks == sum(-(-one // CHUNK) for one in accumulated):
         return sum(accumulated), True
     return blocks * CHUNK, False
@@ -102,7 +102,7 @@ def foreach(call: Call) -> Priced | None:
         return None
     flops, transcendentals, reads = FOREACH[name]
     number = element_type(call)
-    own = call.tensors(0)
+    own = call.tensors(0) or (call.tensors(1) if call.number(0) is not None else None)  # pow has the list after a number
     writes_list = name not in ("norm", "max")
     if own is None:
         found = elements_of(call)
@@ -112,7 +112,8 @@ def foreach(call: Call) -> Priced | None:
         work = pointwise_work(elements, flops, transcendentals, number)
         read = _lists_read(call) or reads
         return _priced(call, elements, number, read, int(writes_list), work, exact)
-    lists = [_formatted(some, number) for place in range(1, len(call.args)) if (some := call.tensors(place))]
+    others = range(1 if call.tensors(0) else 2, len(call.args))
+    lists = [_formatted(some, number) for place in others if (some := call.tensors(place))]
     mine = _formatted(own, number)
     elements = sum(one.elements for one in mine)
     read_self = [] if name in ("copy", "zero") else mine
