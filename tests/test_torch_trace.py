@@ -167,6 +167,41 @@ def test_a_replay_of_a_graph_is_led_to_the_ops_of_its_capture(tmp_path: Path) ->
     assert report.coverage.priced_s == report.coverage.busy_s
 
 
+def test_a_step_that_captures_a_graph_is_warm_up_with_those_before_it(tmp_path: Path) -> None:
+    def steps(count: int, captures: int) -> list[tuple[bool, bool]]:
+        trace = training(count)
+        trace.launch(50 * captures + 2, "cudaStreamBeginCapture")
+        trace.launch(50 * captures + 3, "cudaStreamEndCapture")
+        return [(step.compiled, step.steady) for step in report_of(trace, tmp_path).steps]
+
+    assert steps(5, captures=1) == [(False, False), (False, False), *[(False, True)] * 3]
+    assert steps(3, captures=2) == [(False, True)] * 3  # no step is left that could be the usual one
+
+
+def test_a_step_that_compiles_is_warm_up(tmp_path: Path) -> None:
+    trace = training(4)
+    trace.frame("torch/_dynamo/convert_frame.py(1200): __call__", 2, 10)
+    trace.frame("torch/_inductor/compile_fx.py(1870): run", 52, 10)  # what runs a compiled function that is a graph
+    report = report_of(trace, tmp_path)
+    assert [(step.compiled, step.steady) for step in report.steps] == [(True, False), *[(False, True)] * 3]
+
+
+def test_an_annotation_that_outlasts_the_function_it_begins_in_is_not_inside_of_it(tmp_path: Path) -> None:
+    # Each annotation begins while the function that ended the one before still runs, as where a wrapper ends and begins steps.
+    trace = TorchTrace()
+    trace.frame("train.py(3): main", 0, 500)
+    for step in range(3):
+        start = 100 * step + 20
+        trace.frame("hooks.py(7): next_step", start - 10, 20)
+        trace.annotation("token", start, 95)
+        trace.op("aten::mm", start + 30, 20, [(8, 4), (4, 2)])
+        trace.run("gemm", launched=start + 32, start=start + 40, dur=10)
+    report = report_of(trace, tmp_path)
+    (op,) = report.ops
+    assert (op.scope, op.location, op.count) == ("token", "train.py:3", 3)
+    assert len(report.steps) == 3
+
+
 def test_a_replay_whose_capture_was_not_recorded_is_named_so(tmp_path: Path) -> None:
     report = report_of(graph_trace(captured=False), tmp_path)
     (op,) = report.ops

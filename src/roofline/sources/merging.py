@@ -14,15 +14,17 @@ from .parts import PICOSECOND, DevicePart, Extent, IdleKey, IdleTally, Instance,
 from .timeline import in_seconds, left_out
 
 
-def warm_up(steps: int, compiled: Collection[Mark]) -> set[Mark]:
+def warm_up(steps: int, compiled: Collection[Mark], capturing: Collection[Mark] = ()) -> set[Mark]:
     """The steps that belong to the warm-up: those that compiled before the first that did not, unless more than half of all compiled.
 
-    >>> sorted(warm_up(6, [0, 1, 4])), sorted(warm_up(4, [0, 1, 2]))
-    ([0, 1], [])
+    A step in which a graph was captured belongs to it, and so do those before, which ran without the graph: in the first half of all.
+
+    >>> sorted(warm_up(6, [0, 1, 4])), sorted(warm_up(4, [0, 1, 2])), sorted(warm_up(6, [], [1, 5]))
+    ([0, 1], [], [0, 1])
     """
-    if 2 * len(compiled) > steps:
-        return set()
-    return set(takewhile(lambda mark: mark in compiled, range(steps)))
+    before = max((mark + 1 for mark in capturing if 2 * (mark + 1) <= steps), default=0)
+    compiling = takewhile(lambda mark: mark in compiled, range(steps)) if 2 * len(compiled) <= steps else ()
+    return {*range(before), *compiling}
 
 
 def merge(parts: Iterable[Part], format: str) -> Recording:
@@ -104,7 +106,8 @@ def _steps(parts: Sequence[Part], keys: dict[Instance, int]) -> tuple[Step, ...]
                 ran.setdefault(part.instances[mark], []).append((device.steps[mark], time_ps, followed))
                 hosts.setdefault(part.instances[mark], set()).add(host)
     compiled = {keys[part.instances[mark]] for part in parts for mark in part.compiled}
-    warm = warm_up(len(keys), compiled)
+    capturing = {keys[part.instances[mark]] for part in parts for mark in part.capturing}
+    warm = warm_up(len(keys), compiled, capturing)
     return tuple(
         replace(
             _step(instance, key, ran[instance], everywhere=len(hosts[instance]) == len(parts)),

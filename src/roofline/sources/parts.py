@@ -225,6 +225,7 @@ class Part(Struct, frozen=True, kw_only=True):
     ``measured`` is the share of time for which hardware counters saw each unit busy, where a profile has such counters.
     ``annotated_ps`` is when the host began the first annotated step, by the clock of the devices' events. ``compiled`` are the steps in
     which the host compiled, ``compile_ps`` how long it did in all, ``warm_up_ps`` how long before the first step after its warm-up.
+    ``capturing`` are the steps in which the host captured a graph.
     """
 
     file: str
@@ -235,6 +236,7 @@ class Part(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     annotated_ps: int | None = None
     compiled: tuple[Mark, ...] = ()
+    capturing: tuple[Mark, ...] = ()
     compile_ps: int = 0
     warm_up_ps: int = 0
 

@@ -12,9 +12,11 @@ from ...errors import SourceError
 from ...machine import Machine
 from ...units import percent
 from ...workload import Hardware
+from ..merging import warm_up
 from ..parts import DevicePart, Mark, Part
 from ..timeline import spans, with_host
 from .columns import NONE
+from .compilations import capturing_steps, compiled_steps
 from .context import Contexts
 from .cpu import work_on_cpu
 from .executions import executions_of
@@ -91,8 +93,10 @@ class _Reader:
         waiting = [Waiting(one.number, one.busy, part) for one, part in zip(rows, devices, strict=True)]
         idle = explain(waiting, work, self.host, self.launches, self.names, columns.captured, on_cpu=self.on_cpu)
         devices = [replace(part, idle=mine.reasons) for part, mine in zip(devices, idle, strict=True)]
+        compiled = compiled_steps(self.host, self.names, self.steps)
+        capturing = capturing_steps(self.launches, self.names, self.steps, list(columns.captured))
         if timeline:
-            shown = spans(devices)
+            shown = spans(devices, warm_up(len(self.steps.names), compiled, capturing))
             devices = [
                 replace(part, lanes=with_host(one.lanes(shown), mine.pauses)) for one, part, mine in zip(rows, devices, idle, strict=True)
             ]
@@ -104,6 +108,8 @@ class _Reader:
             instances=self.steps.instances,
             notes=tuple(dict.fromkeys((*self.trace.notes, *_missing(devices), *_waiting(devices, world_size_of(self.trace.head))))),
             annotated_ps=begun,
+            compiled=compiled,
+            capturing=capturing,
         )
 
     def _complete(self) -> dict[Mark, bool]:

@@ -17,7 +17,7 @@ from .host import Host, Launches
 from .linking import Work
 
 _REPLAY = re.compile(r"(?:cu|cuda|hip)GraphLaunch")
-_BEGIN, _END = re.compile(r"StreamBeginCapture"), re.compile(r"StreamEndCapture")
+BEGIN_CAPTURE, _END = re.compile(r"StreamBeginCapture"), re.compile(r"StreamEndCapture")
 _KINDS = ((MEMSET, re.compile(r"Memset", re.IGNORECASE)), (MEMCPY, re.compile(r"Memcpy", re.IGNORECASE)), (KERNEL, re.compile(r"Launch")))
 
 
@@ -68,7 +68,7 @@ def _numbers(names: Sequence[Any], pattern: "re.Pattern[str]") -> list[int]:
 
 def _captures(work: Work, host: Host, launches: Launches, names: Sequence[Any], extras: Sequence[Any]) -> list[Capture]:
     """The captures of a trace in order of time."""
-    begins = np.sort(launches.start[np.isin(launches.name, _numbers(names, _BEGIN))])
+    begins = np.sort(launches.start[np.isin(launches.name, _numbers(names, BEGIN_CAPTURE))])
     ends = np.sort(launches.start[np.isin(launches.name, _numbers(names, _END))])
     kinds = {
         number: kind for kind, pattern in reversed(_KINDS) for number in _numbers(names, pattern) if not _REPLAY.search(str(names[number]))

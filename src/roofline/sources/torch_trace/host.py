@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from .columns import ANNOTATION, NONE, Columns, Integers
+from .columns import ANNOTATION, NONE, OP, Columns, Integers
 
 ROUNDING_NS = 1_000  # by which an event may seem to outlast the one around it
 
@@ -85,10 +85,10 @@ def host_of(columns: Columns, origin: int) -> Host:
     thread, start = thread[order], start[order]
     end = start + length[order]
     bounds = [tuple(map(int, np.searchsorted(thread, (number, number + 1)))) for number in range(len(columns.threads))]
+    rest = {name: _narrow(table.take(name))[order] for name in ("name", "kind", "arguments", "sequence", "extra")}
     parent = np.full(len(order), NONE, np.int32)
     for first, last in bounds:
-        parent[first:last] = _parents(start[first:last], end[first:last], first)
-    rest = {name: _narrow(table.take(name))[order] for name in ("name", "kind", "arguments", "sequence", "extra")}
+        parent[first:last] = _parents(start[first:last], end[first:last], rest["kind"][first:last], first)
     _lift(parent, end, np.flatnonzero(rest["kind"] == ANNOTATION))
     return Host(thread=thread, start=start, end=end, parent=parent, bounds=bounds, **rest)  # type: ignore[arg-type]
 
@@ -99,17 +99,21 @@ def _narrow(column: Integers) -> Integers:
     return column.astype(np.int32) if fits else column
 
 
-def _parents(start: Integers, end: Integers, first: int) -> Integers:
+def _parents(start: Integers, end: Integers, kind: Integers, first: int) -> Integers:
     """For events of one thread in order, the one around each: the nearest before it that ends after it begins.
 
-    An event that begins in another is inside of it, though by rounding it may end a little later. Each looks at the event before it, and
-    as long as that has ended at the one that event looks at: what lies between had ended before.
+    By rounding, one inside may end a little later than the one around it. But annotations begin in one Python function (``__enter__``) and
+    end in another: of an annotation and a function, the outer one has to end last. All events look at the one before them, and as long as
+    that is not around them at the one that event looks at: what lies between is not around them either.
     """
     parents = np.arange(-1, len(start) - 1)
     waiting = np.arange(len(start))
     while len(waiting):
         waiting = waiting[parents[waiting] != NONE]
-        waiting = waiting[end[parents[waiting]] <= start[waiting]]
+        outer = parents[waiting]
+        crossing = (kind[waiting] != kind[outer]) & (kind[waiting] != OP) & (kind[outer] != OP)
+        apart = (end[outer] <= start[waiting]) | (crossing & (end[outer] < end[waiting]))
+        waiting = waiting[apart]
         parents[waiting] = parents[parents[waiting]]
     return np.where(parents == NONE, NONE, parents + first)
 

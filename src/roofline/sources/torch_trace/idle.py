@@ -12,6 +12,7 @@ from ..host_activity import LOADING, NOTHING, Activity, Frame, activity
 from ..idle import Gap, Idle, explained, gaps_between, unexplained
 from ..parts import DevicePart
 from .columns import ANNOTATION, MEMCPY, NONE, OP, PYTHON, Integers
+from .compilations import compiles
 from .context import users_line
 from .host import Host, Launches
 from .linking import Work
@@ -22,13 +23,7 @@ _FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)")
 _BUILTIN = re.compile(r"<built-in (?:method|function) (?P<function>\w+)")
 _LOADER = re.compile(r"enumerate\(DataLoader\)|DataLoader|dataloader")
 _LOADS = Frame("library", "", "enumerate(DataLoader)")
-# Of AOTAutograd only what compiles: compiled functions go through its runtime_wrappers.py, utils.py and schemas.py in every step.
-_COMPILER = re.compile(
-    r"_dynamo/convert_frame|_inductor/compile_fx|_inductor/codegen|_dynamo/symbolic_convert"
-    r"|_functorch/_aot_autograd/(?:graph_|jit_compile|dispatch_and_compile|collect_metadata|traced_function|autograd_cache)"
-)
 _TENSORS = re.compile(r"<built-in \w+ \w+ of (?:Tensor|Parameter|type) object")  # torch.relu is a method of a type
-_COMPILES = re.compile(r"entire_frame_compile|backend_compile|compile_fx|dynamo_timed|CachingAutotuner\.benchmark")
 # Ops that read a value back from the device, as the user writes them.
 _READ_BACK = {
     "aten::item": "item",
@@ -188,7 +183,7 @@ def _word(kind: int, name: str) -> str | Frame:
         return _frame(name)
     if _LOADER.search(name):
         return _LOADS
-    if _COMPILES.search(name):
+    if compiles(kind, name):
         return "backend_compile"
     if name.startswith("Optimizer."):  # what the optimizer does in Python leads to its launches
         return f"aten::{name}"
@@ -196,7 +191,7 @@ def _word(kind: int, name: str) -> str | Frame:
 
 
 def _frame(name: str) -> str | Frame:
-    if _COMPILER.search(name):
+    if compiles(PYTHON, name):
         return "backend_compile"
     if found := _BUILTIN.match(name):
         return Frame("framework" if _TENSORS.match(name) else "library", "", found["function"])
