@@ -167,6 +167,30 @@ def test_a_replay_of_a_graph_is_led_to_the_ops_of_its_capture(tmp_path: Path) ->
     assert report.coverage.priced_s == report.coverage.busy_s
 
 
+def test_peak_memory_is_the_most_that_a_device_had_allocated(tmp_path: Path) -> None:
+    trace = training()
+    trace.allocation(5, 3_000, 8_192)
+    trace.allocation(6, 5_000, 8_192)
+    trace.allocation(7, 1_000, 16_384)
+    trace.allocation(8, 10**12, 0, device_type=0)  # the host's
+    memory = report_of(trace, tmp_path).memory
+    assert memory is not None
+    assert (memory.peak_bytes, memory.reserved, memory.method) == (5_000, 16_384, "allocations in the profile")
+    assert report_of(training(), tmp_path).memory is None
+
+
+def test_a_graph_works_in_the_memory_of_its_capture(tmp_path: Path) -> None:
+    capture, run = graph_trace(captured=True), graph_trace(captured=False)
+    capture.allocation(20, 7_000, 8_192)
+    run.allocation(100, 2_000, 8_192)
+    folder = tmp_path / "capture_traces"
+    folder.mkdir()
+    capture.write(folder / "trace.json")
+    memory = report_of(run, tmp_path).memory
+    assert memory is not None
+    assert memory.peak_bytes == 7_000
+
+
 def test_a_step_that_captures_a_graph_is_warm_up_with_those_before_it(tmp_path: Path) -> None:
     def steps(count: int, captures: int) -> list[tuple[bool, bool]]:
         trace = training(count)

@@ -67,6 +67,12 @@ class TorchTrace:
     def frame(self, name: str, start: float, dur: float, thread: int = MAIN) -> None:
         self.add("python_function", name, start, dur, 100, thread, {"Python id": 1})
 
+    def allocation(self, start: float, allocated: int, reserved: int, device_type: int = 1) -> None:
+        """An allocation, or its end, by the bytes that are allocated and reserved after it."""
+        said = {"Total Allocated": allocated, "Total Reserved": reserved, "Bytes": 512, "Device Id": 0, "Device Type": device_type}
+        event = {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 100, "tid": MAIN, "ts": self.base + start}
+        self.events.append({**event, "args": said})
+
     def launch(self, start: float, name: str = "cudaLaunchKernel", dur: float = 1, thread: int = MAIN, **args: Any) -> int:
         """A call of the runtime; its correlation id."""
         self._correlation += 1

@@ -21,6 +21,7 @@ class Amount(Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+NO_MEMORY = "peak memory is known only for programs, functions and PyTorch traces with profile_memory=True"
 NOT_MEASURED = "no measured times in this report"
 
 
@@ -156,7 +157,7 @@ def _run(report: Report) -> Amount:
 def _memory(field: str) -> Callable[[Report], Amount]:
     def found(report: Report) -> Amount:
         value = getattr(report.memory, field) if report.memory else None
-        return Amount(value=value, why="" if value is not None else "peak memory is known only for programs and functions")
+        return Amount(value=value, why="" if value is not None else NO_MEMORY)
 
     return found
 

@@ -10,6 +10,7 @@ from .ledger import Ledger
 from .operation import Operation
 
 COST_PROVENANCES = ("counter", "profile", "compiler", "shape", "formula", "user")
+RECORDED_ALLOCATIONS = "allocations in the profile"  # how the peak memory is found of a program that ran
 IN_PROGRAM_ORDER = "liveness in program order"  # how the peak memory is found of a program that is not compiled
 COUNTED = "counted: "  # begins a note that only says how an op was counted
 FEEDS = ("infeed", "outfeed")  # in the categories of ops that only move data from or to the host
@@ -261,6 +262,8 @@ class PeakMemory(Struct, frozen=True, kw_only=True):
     ``peak_bytes`` is arguments + outputs − donated + constants + temporaries; ``donated`` are outputs in the memory of an argument.
     ``method`` is ``buffer assignment`` (the compiler's own), ``liveness over the schedule``, or ``liveness in program order`` of a program
     without a schedule, where a compiler's order may need more or less. ``at_peak`` is what is live then, ``largest`` its largest arrays.
+    Of a profile it is ``allocations in the profile``, all that is known is the peak, and ``reserved`` is the most that the framework's
+    allocator took of the device.
     """
 
     program: str = ""
@@ -274,6 +277,7 @@ class PeakMemory(Struct, frozen=True, kw_only=True):
     temporaries: int = 0
     at_peak: tuple[LiveScope, ...] = ()
     largest: tuple[LiveBuffer, ...] = ()
+    reserved: int | None = None
 
     @property
     def is_estimate(self) -> bool:
@@ -369,7 +373,8 @@ class Recording(Struct, frozen=True, kw_only=True):
 
     ``kernels`` are what the operations launched, where a profile names kernels. ``measured`` is the share of the wall time for which
     hardware counters of the whole program saw each unit busy (0 to 1), where a profile has such counters. ``idle`` is why the devices
-    were idle, the longest reason first. ``memory`` is the peak memory of a program, of several that of the one that needs most.
+    were idle, the longest reason first. ``memory`` is the peak memory of a program, of several that of the one that needs most, or of the
+    device that had most.
     ``compile_s`` is how long the host compiled, ``warm_up_s`` how much of that came before the first steady step (all of it without steps);
     of several hosts, the longest.
     ``timeline`` is what each device did when, in one typical step and in the run, where that was asked for.

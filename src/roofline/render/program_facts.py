@@ -144,7 +144,8 @@ def _memory(memory: PeakMemory | None) -> str:
     ]
     too_much = "" if memory.fits else "does not fit: "
     how = f"estimated before compilation by {memory.method}" if memory.is_estimate else f"by {memory.method}"
-    return f"{too_much}peak {show(memory.peak_bytes, 'B')}{room}: {', '.join(parts)}; {how}"
+    parts += [f"{show(memory.reserved, 'B')} reserved"] if memory.reserved else []
+    return f"{too_much}peak {show(memory.peak_bytes, 'B')}{room}{': ' if parts else ''}{', '.join(parts)}; {how}"
 
 
 def _at_peak(memory: PeakMemory | None) -> str:

@@ -8,7 +8,19 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..cost import Cost
-from ..workload import Coverage, Device, IdleReason, KernelUse, Op, Recording, Step, StepsOnDevice, Workload
+from ..workload import (
+    RECORDED_ALLOCATIONS,
+    Coverage,
+    Device,
+    IdleReason,
+    KernelUse,
+    Op,
+    PeakMemory,
+    Recording,
+    Step,
+    StepsOnDevice,
+    Workload,
+)
 from ..workload import Share as OpShare
 from .parts import PICOSECOND, DevicePart, Extent, IdleKey, IdleTally, Instance, Mark, Part, Subject, Tally
 from .timeline import in_seconds, left_out
@@ -69,9 +81,18 @@ def merge(parts: Iterable[Part], format: str) -> Recording:
         idle=idle,
         compile_s=max((part.compile_ps for part in ordered), default=0) * PICOSECOND,
         warm_up_s=max((part.warm_up_ps for part in ordered), default=0) * PICOSECOND,
+        memory=_memory(ordered),
         timeline=in_seconds(ordered, numbers, keys, {subject: place for place, (subject, _) in enumerate(rows)}, reasons),
         notes=tuple(dict.fromkeys((*(note for part in ordered for note in part.notes), *left_out(ordered)))),
     )
+
+
+def _memory(parts: Sequence[Part]) -> PeakMemory | None:
+    """The most memory that a device had allocated at once, where it was recorded."""
+    most = max(parts, key=lambda part: part.allocated, default=None)
+    if most is None or not most.allocated:
+        return None
+    return PeakMemory(peak_bytes=most.allocated, reserved=most.reserved or None, method=RECORDED_ALLOCATIONS)
 
 
 def _hosts(parts: Sequence[Part]) -> list[str]:

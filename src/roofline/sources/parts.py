@@ -225,7 +225,8 @@ class Part(Struct, frozen=True, kw_only=True):
     ``measured`` is the share of time for which hardware counters saw each unit busy, where a profile has such counters.
     ``annotated_ps`` is when the host began the first annotated step, by the clock of the devices' events. ``compiled`` are the steps in
     which the host compiled, ``compile_ps`` how long it did in all, ``warm_up_ps`` how long before the first step after its warm-up.
-    ``capturing`` are the steps in which the host captured a graph.
+    ``capturing`` are the steps in which the host captured a graph. ``allocated`` and ``reserved`` are the most bytes that a device had
+    of each at once, 0 where the recording does not say.
     """
 
     file: str
@@ -239,6 +240,8 @@ class Part(Struct, frozen=True, kw_only=True):
     capturing: tuple[Mark, ...] = ()
     compile_ps: int = 0
     warm_up_ps: int = 0
+    allocated: int = 0
+    reserved: int = 0
 
 
 def numbered(labels: Iterable[tuple[str, int | None]]) -> tuple[Instance, ...]:

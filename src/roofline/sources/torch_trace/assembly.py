@@ -110,6 +110,8 @@ class _Reader:
             annotated_ps=begun,
             compiled=compiled,
             capturing=capturing,
+            allocated=columns.allocated,
+            reserved=columns.reserved,
         )
 
     def _complete(self) -> dict[Mark, bool]:

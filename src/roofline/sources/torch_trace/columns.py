@@ -30,6 +30,8 @@ DEVICE = {
     "gpu_memset": MEMSET,
     "Memset": MEMSET,
 }
+MEMORY = "[memory]"  # the name of an allocation, an instant
+HOST_MEMORY = 0  # c10::DeviceType of the CPU
 _WANTED = (*HOST, *LAUNCHES, *DEVICE)
 _FAR_NS = 2**62  # beyond which a time stamp cannot be meant
 _FAR_US = _FAR_NS // 1000
@@ -88,6 +90,7 @@ class Columns:
         self.names, self.threads, self.grids = Numbered(), Numbered(), Numbered()
         self.arguments, self.extras, self.queues, self.kernels = Numbered(), Numbered(), Numbered(), Numbered()
         self.captured: set[int] = set()  # threads of other recordings
+        self.allocated, self.reserved = 0, 0  # the most bytes at once on a device
         self.host = Table(*_HOST)
         self.launches = Table(*_LAUNCHES)
         self.device = Table("device", "queue", "start", "length", "kernel", "correlation", "extra")
@@ -115,6 +118,7 @@ class Columns:
             np.array([*(mine[one] for one in theirs), NONE])
             for mine, theirs in ((self.names, other.names), (self.arguments, other.arguments), (self.extras, other.extras))
         )
+        self._take_memory(other)  # a replay works in the memory that was allocated while its graph was captured
         threads = np.array([self.threads["captured", *thread] for thread in other.threads], np.int64)
         self.captured.update(threads.tolist())
         shift = self.begin() - other.end() - 1
@@ -158,17 +162,24 @@ class Columns:
             [*(self.kernels[int(names[name]), kind, int(grids[grid]), moved] for name, kind, grid, moved in other.kernels), NONE]
         )
         new = {"name": names, "thread": threads, "arguments": arguments, "extra": extras, "queue": queues, "kernel": kernels}
+        self._take_memory(other)
         for mine, theirs in ((self.host, other.host), (self.launches, other.launches), (self.device, other.device)):
             for column in mine.names:
                 values = theirs.take(column)
                 mine.extend(**{column: new[column][values] if column in new else values})
+
+    def _take_memory(self, other: "Columns") -> None:
+        self.allocated, self.reserved = max(self.allocated, other.allocated), max(self.reserved, other.reserved)
 
     def add(self, events: Sequence[Event]) -> None:
         """Keep what is needed of some events."""
         groups: dict[str, list[Event]] = {category: [] for category in _WANTED}
         for event in events:
             group = groups.get(event.cat)  # type: ignore[arg-type]
-            if group is not None and event.ph == "X":
+            if group is None:
+                if event.name == MEMORY and event.args is not None:
+                    self._add_memory(event.args)
+            elif event.ph == "X":
                 group.append(event)
         for category, mine in groups.items():
             if mine and category in HOST:
@@ -177,6 +188,12 @@ class Columns:
                 self._add_launches(mine)
             elif mine:
                 self._add_device(mine, DEVICE[category])
+
+    def _add_memory(self, args: Args) -> None:
+        """An allocation or its end, with the bytes of its device that are allocated and reserved after it."""
+        for field, bytes in (("allocated", args.allocated), ("reserved", args.reserved)):
+            if args.device_type != HOST_MEMORY and isinstance(bytes, int) and getattr(self, field) < bytes < _FAR_NS:
+                setattr(self, field, bytes)
 
     def _add_host(self, events: list[Event], kind: int) -> None:
         names, threads = self.names, self.threads

@@ -41,6 +41,9 @@ class Args(Struct, gc=False):
     kernel_kwargs: Raw = NOT_SAID
     kernel_file: Raw = NOT_SAID
     kernel_hash: Raw = NOT_SAID
+    allocated: Scalar = field(name="Total Allocated", default=None)
+    reserved: Scalar = field(name="Total Reserved", default=None)
+    device_type: Scalar = field(name="Device Type", default=None)
 
 
 # What an op's price may need beside its arguments: the field here, and what traces call it.
