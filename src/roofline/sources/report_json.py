@@ -9,6 +9,7 @@ from ..machine import Machine
 from ..report import SCHEMA, OpInfo, Report
 from ..workload import Counters, Device, Op, Recording, Share, Step, StepsOnDevice, Workload
 from .files import all_of, head_of, local_file
+from .json_pieces import decode
 from .remote import is_remote
 
 REPORTS = (".json", ".json.gz")
@@ -26,7 +27,7 @@ def read_report(path: Path) -> Report:
     data = all_of(path)
     check_limit("values", sum(map(data.count, (b",", b"[", b"{"))), str(path))
     try:
-        report = msgspec.json.decode(data, type=Report)
+        report = decode(data, Report)
     except (msgspec.MsgspecError, UnicodeError, OverflowError, RecursionError) as error:
         raise SourceError(f"{path}: not a roofline report: {error}") from None
     if report.schema != SCHEMA:

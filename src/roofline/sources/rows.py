@@ -13,6 +13,7 @@ from typing import Any
 from ..errors import SourceError
 from ..input_limits import check_limit, limits, too_much
 from .files import HEAD_BYTES, all_of
+from .json_pieces import check_rows_end
 
 Cell = str | float | int | None
 Words = Callable[[Iterable[str]], Iterable[str]]
@@ -31,6 +32,8 @@ def columns_of(path: Path) -> Mapping[str, Sequence[Cell]]:
     # Each value has a comma, a bracket or a line's end of its own, so this is at least their number.
     marks = (b",", b"[", b"{", b"\n") if is_json else (b",", b";", b"\t", b"\n")
     check_limit("values", sum([data.count(mark) for mark in marks]), str(path))
+    if is_json:
+        check_rows_end(data, str(path))
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
