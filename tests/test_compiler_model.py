@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from fusion_programs import module, programs
 from roofline.cost import Cost
+from roofline.hlo.fusion.common_values import with_common_values
 from roofline.hlo.fusion.compiler_model import ESTIMATED, RULES, Rules, fuse
 from roofline.hlo.fusion.inlining import inlined
 from roofline.hlo.ir.module import Computation, HloModule
@@ -58,6 +59,42 @@ def test_a_chain_of_elementwise_work_is_one_kernel() -> None:
     # Read 1000 fp32, write 1000 bf16; the broadcast constant is part of the program.
     assert traffic(fused) == 4000 + 2000
     assert fused.frontend_attributes[ESTIMATED] == "gpu"
+
+
+PRODUCT = "dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+
+
+@pytest.mark.parametrize(
+    ("second", "products"),
+    [
+        (PRODUCT, 1),  # the same product
+        (PRODUCT.replace("x,", "v,"), 1),  # of an operand that is the same value
+        (PRODUCT.replace("x,", "o,"), 2),  # of another operand
+        (PRODUCT.replace("x,", "k,"), 2),  # kept apart by a barrier, as rematerialisation is
+        (PRODUCT.replace("{1}", "{0}", 1), 2),  # of another dimension
+        (PRODUCT + ", operand_precision={highest,highest}", 2),
+    ],
+)
+def test_equal_values_are_computed_once(second: str, products: int) -> None:
+    fused = fuse(
+        module(f"""
+        p = f32[64,64] parameter(0)
+        w = f32[64,64] parameter(1)
+        o = f32[64,64] parameter(2)
+        two = f32[] constant(2)
+        wide = f32[64,64] broadcast(two), dimensions={{}}
+        x = f32[64,64] multiply(p, wide)
+        again = f32[] constant(2)
+        wider = f32[64,64] broadcast(again), dimensions={{}}
+        v = f32[64,64] multiply(p, wider)
+        k = f32[64,64] opt-barrier(x)
+        first = f32[64,64] {PRODUCT}
+        second = f32[64,64] {second}
+        ROOT sum = f32[64,64] add(first, second)
+        """),
+        "gpu",
+    )
+    assert matrix(program(fused, "gpu").cost) == products * 2 * 64**3
 
 
 def test_a_cheap_value_is_repeated_where_that_reads_no_more() -> None:
@@ -592,7 +629,7 @@ def test_fusing_never_raises_the_traffic(body: str, chosen: Rules) -> None:
 @given(programs(), rules)
 @settings(max_examples=100)
 def test_the_arithmetic_is_that_of_every_live_value_as_often_as_it_is_computed(body: str, chosen: Rules) -> None:
-    before = inlined(module(body))
+    before = with_common_values(inlined(module(body)))
     fused = fuse(before, "gpu", chosen)
     copies = Counter(one.name.partition(".")[0] for computation in fused for one in computation)
     expected: Cost = sum((op.cost * copies[op.name] for op in program(before, "gpu")), Cost())

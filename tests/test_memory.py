@@ -317,6 +317,50 @@ def test_a_loop_changes_a_copy_of_an_argument_that_is_not_donated(header: str, c
     assert ("copy_a" in moved(body, header, LOOP)) is copies
 
 
+def test_a_loop_that_changes_one_array_twice_gets_a_copy_of_it() -> None:
+    # XLA computes the sine once, and copies it for the second of two arrays that the loop changes.
+    others = """
+condition {
+  c = (s32[], f32[256,256], f32[256,256]) parameter(0)
+  i = s32[] get-tuple-element(c), index=0
+  n = s32[] constant(8)
+  ROOT l = pred[] compare(i, n), direction=LT
+}
+
+body {
+  b = (s32[], f32[256,256], f32[256,256]) parameter(0)
+  j = s32[] get-tuple-element(b), index=0
+  k = s32[] constant(1)
+  next = s32[] add(j, k)
+  p = f32[256,256] get-tuple-element(b), index=1
+  q = f32[256,256] get-tuple-element(b), index=2
+  r = f32[256,256] negate(p)
+  s = f32[256,256] tanh(q)
+  ROOT t = (s32[], f32[256,256], f32[256,256]) tuple(next, r, s)
+}
+"""
+    body = """
+        a = f32[256,256] parameter(0)
+        zero = s32[] constant(0)
+        x = f32[256,256] sine(a)
+        y = f32[256,256] {second}(a)
+        init = (s32[], f32[256,256], f32[256,256]) tuple(zero, x, y)
+        ROOT w = (s32[], f32[256,256], f32[256,256]) while(init), condition=condition, body=body
+    """
+    assert [name for name in moved(body.replace("{second}", "sine"), others=others) if "copy" in name] == ["copy_x"]
+    assert not [name for name in moved(body.replace("{second}", "cosine"), others=others) if "copy" in name]
+
+
+def test_a_result_that_is_returned_twice_is_computed_once_and_copied() -> None:
+    body = """
+        x = f32[64,64] parameter(0)
+        a = f32[64,64] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+        b = f32[64,64] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+        ROOT t = (f32[64,64], f32[64,64]) tuple(a, b)
+    """
+    assert moved(body) == {"a": 2 * 4 * 64 * 64, "copy_a": 2 * 4 * 64 * 64}
+
+
 @pytest.mark.jax
 def test_donation_in_jax_saves_the_copy_and_the_memory() -> None:
     jax = pytest.importorskip("jax")

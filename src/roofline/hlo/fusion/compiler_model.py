@@ -1,8 +1,8 @@
 """What a compiler would fuse, for programs that no compiler has seen: unoptimised HLO and StableHLO, as kernels.
 
-`fuse` gives the module an optimiser would give as far as costs depend on it: calls are written out, dead code is gone, and groups of
-instructions are ``fusion`` instructions that call computations of their own, so that the same rules price both. It is an estimate: a
-compiler considers more than these rules do. They are
+`fuse` gives the module an optimiser would give as far as costs depend on it: calls are written out, dead code is gone, equal values are
+computed once, and groups of instructions are ``fusion`` instructions that call computations of their own, so that the same rules price
+both. It is an estimate: a compiler considers more than these rules do. They are
 
 1. Elementwise work, conversions, broadcasts, iotas, scalar constants, reshapes, slices, pads, concatenations and transposes join the
    kernel that uses them: each element is computed where it is needed, and its place in memory is never written.
@@ -39,6 +39,7 @@ from ..ir.amending import Made
 from ..ir.module import Call, Computation, HloModule, Instruction
 from ..ir.platforms import Platform
 from ..ir.shapes import Shape, tuple_of
+from .common_values import with_common_values
 from .groups import Group, groups_of
 from .inlining import computations_that_run, inlined
 from .operand_layouts import with_operands_in_order
@@ -55,7 +56,7 @@ def fuse(module: HloModule, platform: Platform, rules: Rules | None = None) -> H
     if module.is_scheduled or any(instruction.opcode == "fusion" for computation in module for instruction in computation):
         return module
     chosen = rules or RULES[platform]
-    flat = inlined(module)
+    flat = with_common_values(inlined(module))
     if chosen.copies:
         names = Names({one.name for computation in flat for one in computation})
         flat = with_operands_in_order(flat, computations_that_run(flat), names.fresh)

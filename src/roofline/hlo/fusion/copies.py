@@ -1,7 +1,8 @@
 """Copies that a compiler must add to a program, and those it leaves out.
 
 An update in place, and a loop, write over their operand. Where that array must stay as it is (an argument that is not donated, a
-constant, an array that is used again later) they get a copy of it, and so does an argument that is returned in memory of its own.
+constant, an array that is used again later, or twice by one loop) they get a copy of it, and so does a result that is an argument or
+another result.
 Arguments that are donated are not copied, and a copy of an array that nothing else needs is left out.
 """
 
@@ -97,16 +98,19 @@ def _changed(values: ValuesOf, number: int, index: int) -> list[_Use]:
     parts = [(path, value) for path, value, changes in zip(paths(tree), leaves(tree), changed, strict=False) if changes]
     # Single numbers, such as the counter's start, are written where they are needed.
     arrays = [(path, value) for path, value in parts if value is not None and value.shape.dims]
-    return [_Use(index, operand, path) for path, value in arrays if values.must_stay(number, value)]
+    firsts = {id(value): path for path, value in reversed(arrays)}  # one array may be two parts: the second needs a copy
+    return [_Use(index, operand, path) for path, value in arrays if firsts[id(value)] != path or values.must_stay(number, value)]
 
 
 def _returned(values: ValuesOf, found: Values) -> list[_Use]:
-    """The program's results that are its arguments and are not in their memory."""
+    """The program's results that are its arguments and are not in their memory, or that are an earlier result."""
     root = found.computation.root
+    results = [(path, value) for path, value in zip(paths(found.root), leaves(found.root), strict=True) if value is not None]
+    firsts = {id(value): path for path, value in reversed(results)}
     return [
         _Use(len(found.computation), root, path)
-        for path, value in zip(paths(found.root), leaves(found.root), strict=True)
-        if value is not None and value.leaf is not None and values.donated.get(value.leaf) != path
+        for path, value in results
+        if firsts[id(value)] != path or (value.leaf is not None and values.donated.get(value.leaf) != path)
     ]
 
 

@@ -1,0 +1,58 @@
+"""Values that a program computes twice, computed once: what compilers do before they fuse (common subexpression elimination).
+
+Instructions are merged where nothing tells them apart: the same opcode, shape, attributes and operands. An ``opt-barrier`` keeps what
+comes before it apart from what comes after, as it is written to do, and so does whatever happens in an order (side effects, control
+dependencies). What takes no arithmetic is not merged, though what is made of it is: kernels convert and reshape what they read each on
+its own, and an array filled with constants would need a copy where two loops or updates share it.
+"""
+
+from msgspec.structs import replace
+
+from ..ir.equality import EACH_ITS_OWN, is_equal
+from ..ir.module import Computation, HloModule
+from .inlining import busy_computations, computations_that_run, has_effect, without_dead_code
+
+_KEPT_APART = EACH_ITS_OWN | {"opt-barrier"}
+_NO_ARITHMETIC = frozenset(("convert", "bitcast", "bitcast-convert", "broadcast", "reshape", "transpose", "slice"))
+
+
+def with_common_values(module: HloModule) -> HloModule:
+    """The module with every value computed once in each computation that runs."""
+    busy = busy_computations(module)
+    done = list(module.computations)
+    for number in computations_that_run(module):
+        done[number] = _merged(module, done[number], busy)
+    return replace(module, computations=tuple(done))
+
+
+def _merged(module: HloModule, computation: Computation, busy: set[int]) -> Computation:
+    ordered = {before for instruction in computation.instructions for before in instruction.control}
+    alike: dict[object, list[int]] = {}  # by what is quickly compared
+    same: dict[int, int] = {}  # an instruction, and the first that makes the same value
+    merged: dict[int, int] = {}  # those of them that are used instead
+    constant: set[int] = set()
+    for index, instruction in enumerate(computation.instructions):
+        if instruction.opcode in _KEPT_APART or instruction.control or index in ordered or has_effect(instruction, busy):
+            continue
+        if constant.issuperset(instruction.operands):  # a constant itself has none
+            constant.add(index)
+        operands = tuple([same.get(operand, operand) for operand in instruction.operands]) if same else instruction.operands
+        literal = instruction.literal if instruction.opcode == "constant" else None
+        earlier = alike.setdefault((instruction.opcode, instruction.shape, operands, literal), [])
+        first = next((one for one in earlier if is_equal(module, computation[one], instruction)), None)
+        if first is None:
+            earlier.append(index)
+            continue
+        same[index] = first
+        if index not in constant and instruction.opcode not in _NO_ARITHMETIC:
+            merged[index] = first
+    if not merged:
+        return computation
+    instructions = [
+        replace(one, operands=tuple([merged.get(operand, operand) for operand in one.operands]))
+        if any(operand in merged for operand in one.operands)
+        else one
+        for one in computation.instructions
+    ]
+    root = merged.get(computation.root, computation.root)
+    return without_dead_code(replace(computation, instructions=tuple(instructions), root=root), busy)
