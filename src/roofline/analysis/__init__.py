@@ -217,7 +217,15 @@ def _predictions(recording: Recording, machine: Machine, calibration: Calibratio
     chosen = calibration_for(machine) if calibration is None else calibration
     if recording.format != "formula":
         chosen = chosen.for_kernels()
-    return {id: found for id, op in enumerate(ops) if (found := expectation(op, machine, chosen)) is not None}
+    found: dict[int, Prediction] = {}
+    known: dict[tuple[Any, ...], Prediction | None] = {}  # the layers of a program repeat their ops
+    for id, op in enumerate(ops):
+        work = (op.operation, op.cost, op.count, op.launches)
+        if work not in known:
+            known[work] = expectation(op, machine, chosen)
+        if (prediction := known[work]) is not None:
+            found[id] = prediction
+    return found
 
 
 def _standings(placed: PlacedOps, machine: Machine, corrections: Corrections, predicted: Mapping[int, Prediction]) -> Standings:

@@ -6,6 +6,7 @@ from typing import Any
 from ..lazy_rows import ABSENT, Entries, LazyRows, column, take
 from ..op_columns import MANY, OpColumns, amounts_of
 from ..report import OpInfo
+from ..resource import Resource
 from .expectation import with_expectation
 from .op_info import op_info, plain_label, unneeded_info
 from .placed_ops import PlacedOps
@@ -47,6 +48,7 @@ class _Fields:
 
     def __init__(self, placed: PlacedOps, standings: Standings, ranks: list[int]) -> None:
         self._placed, self._standings = placed, standings
+        self._last: tuple[Sequence[int], dict[Resource, list[Any]]] | None = None
         self._known: dict[str, Sequence[Any]] = {
             "rank": ranks,
             "weight_s": standings.spent_s,
@@ -59,8 +61,7 @@ class _Fields:
         if name == "id":
             return list(ids)
         if name in MEASURES:
-            amounts = amounts_of(self._placed.ops, ids)
-            mine = {resource: each for resource, each in amounts.items() if resource.measure in MEASURES[name]}
+            mine = {resource: each for resource, each in self._amounts(ids).items() if resource.measure in MEASURES[name]}
             return {resource.name: _numbers(each) for resource, each in mine.items()}
         if name == "times":
             return {unit: [seconds[id] or ABSENT for id in ids] for unit, seconds in self._placed.times.items()}
@@ -89,6 +90,12 @@ class _Fields:
             return None if any(known_parts(op.cost) for op in take(ops, self._unpriced())) else [{}] * len(ops)
         return None
 
+    def _amounts(self, ids: Sequence[int]) -> dict[Resource, list[Any]]:
+        """The amounts of some ops; several fields of the same rows are asked for one after another."""
+        if self._last is None or self._last[0] is not ids:
+            self._last = (ids, amounts_of(self._placed.ops, ids))
+        return self._last[1]
+
     def _unpriced(self) -> list[int]:
         """The ops that may have a known part of an amount that is not wholly known; those of columns have none."""
         return [] if isinstance(self._placed.ops, OpColumns) else [id for id, priced in enumerate(self._placed.priced) if not priced]
@@ -98,8 +105,8 @@ class _Fields:
         return (label or plain_label(scope, location, name) for label, scope, location, name in words)
 
     def _flops(self, ids: Sequence[int]) -> Iterator[float | None]:
-        held = amounts_of(self._placed.ops, ids).items()
-        each = [[0 if one is ABSENT else one for one in mine] for resource, mine in held if resource.is_arithmetic]
+        arithmetic = [mine for resource, mine in self._amounts(ids).items() if resource.is_arithmetic]
+        each = [[0 if one is ABSENT else one for one in mine] for mine in arithmetic]
         for parts in zip(*each, strict=True) if each else [()] * len(ids):
             yield None if None in parts else number(sum([part for part in parts if part]))
 

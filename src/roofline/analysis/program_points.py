@@ -347,7 +347,7 @@ def known_parts(cost: Cost) -> dict[str, float]:
 
 def number(amount: Amount | None) -> float | None:
     """An exact amount as JSON can carry it: whole numbers as integers while they are exact there, anything else as a float."""
-    if amount is None or type(amount) is float:
+    if amount is None or type(amount) is float or (type(amount) is int and amount < _EXACT_INT):
         return amount
     whole = tidy(amount)
     return whole if isinstance(whole, int) and whole < _EXACT_INT else float(whole)

@@ -81,7 +81,7 @@ class Liveness:
         places = {path: place for place, path in enumerate(paths(self.values[module.entry].root))}
         self._donated = {places[path]: leaf for leaf, path in self.values.donated.items() if path in places}
         self._held: dict[tuple[int, str], Held] = {}
-        self._elementwise: dict[int, frozenset[int]] = {}
+        self._elementwise: dict[tuple[object, ...], frozenset[int]] = {}  # by the form of a body, which layers repeat
 
     def held(self, number: int, role: str = "call") -> Held:
         """The most that a computation holds at once besides its parameters and its result; ``role`` is ``body`` in a loop."""
@@ -191,10 +191,11 @@ class Liveness:
 
     def _written_over(self, number: int) -> frozenset[int]:
         """The parameters of a fused body that its result may be written over: updated in place, or used elementwise alone."""
-        if number not in self._elementwise:
-            body = self.module.computations[number]
-            self._elementwise[number] = frozenset([*in_place_parameters(body), *_elementwise_parameters(body)])
-        return self._elementwise[number]
+        body = self.module.computations[number]
+        form = (body.root, body.parameters, *[(one.opcode, one.operands) for one in body.instructions])
+        if form not in self._elementwise:
+            self._elementwise[form] = frozenset([*in_place_parameters(body), *_elementwise_parameters(body)])
+        return self._elementwise[form]
 
 
 def _elementwise_parameters(body: Computation) -> list[int]:

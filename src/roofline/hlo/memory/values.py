@@ -108,10 +108,11 @@ class ValuesOf:
         for index in computation.parameters:
             found.trees[index] = self._fresh(found, index, computation[index].shape, BEFORE)
         for time, index in enumerate(order):
-            instruction = computation[index]
+            instruction = computation.instructions[index]
             if instruction.opcode not in NAMES_ONLY:
                 for operand in instruction.operands:
-                    for value in leaves(found.trees[operand]):
+                    tree = found.trees[operand]
+                    for value in (tree,) if isinstance(tree, Value) else leaves(tree):
                         if value is not None:
                             value.last = time
             if instruction.opcode != "parameter":
