@@ -356,6 +356,45 @@ def test_experts_that_gates_remove_are_dense(function: Callable[..., Any]) -> No
     assert sum(one.instead["matrix/bf16"] for one in reason) == 2 * 2 * 4096 * 2 * 1024 * 4096, "two experts for each token"
 
 
+def test_gradients_of_experts_that_gates_remove_are_dense_too() -> None:
+    def loss(up: Any, down: Any, x: Any, router: Any) -> Any:
+        return by_threshold(x, router, up, down).astype("float32").sum()
+
+    x, router, up, down = MIXTURE
+    found = reasons(ops_of(jax.grad(loss, argnums=(0, 1)), up, down, x, router))["dense-experts"]
+    assert len(found) == 4, "the first product, the gradient of its result, and those of both weights"
+
+
+THRESHOLD = """HloModule jit_f, is_scheduled=true
+
+%greater (a: f32[], b: f32[]) -> pred[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %is = pred[] compare(%a, %b), direction=GT
+}
+
+ENTRY %main (scores: f32[4096,16], x: bf16[4096,1024], up: bf16[16,1024,2048]) -> (bf16[16,4096,2048], pred[4096,16]) {
+  %scores = f32[4096,16]{1,0} parameter(0)
+  %x = bf16[4096,1024]{1,0} parameter(1)
+  %up = bf16[16,1024,2048]{2,1,0} parameter(2)
+  %sorted = f32[4096,16]{1,0} sort(%scores), dimensions={1}, to_apply=%greater
+  %least = f32[4096,1]{1,0} slice(%sorted), slice={[0:4096], [FROM:TO]}
+  %line = f32[4096]{0} bitcast(%least)
+  %wide = f32[4096,16]{1,0} broadcast(%line), dimensions={0}
+  %gate = pred[4096,16]{1,0} compare(%scores, %wide), direction=GE
+  %dot = bf16[16,4096,2048]{2,1,0} dot(%up, %x), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  ROOT %both = (bf16[16,4096,2048]{2,1,0}, pred[4096,16]{1,0}) tuple(%dot, %gate)
+}
+"""
+
+
+@pytest.mark.parametrize(("start", "factor"), [(0, 16), (1, 8), (3, 4), (14, 8), (15, 16)])
+def test_the_threshold_among_sorted_scores_says_how_many_are_chosen(start: int, factor: int) -> None:
+    text = THRESHOLD.replace("FROM", str(start)).replace("TO", str(start + 1))
+    (reason,) = [one for op in reviewed_program(parse(text), "gpu") for one in op.avoidable if one.kind == "dense-experts"]
+    assert reason.factor == factor
+
+
 def test_a_mixture_that_weighs_every_expert_needs_all_of_them() -> None:
     def soft(x: Any, router: Any, up: Any, down: Any) -> Any:
         gate = jax.nn.softmax((x @ router).astype("float32"), -1).astype(x.dtype)
@@ -373,6 +412,25 @@ def test_products_of_what_was_filled_up() -> None:
     found = [one for op in ops_of(capacity, *args) for one in op.avoidable if one.kind == "padding"]
     assert [(one.factor, one.unneeded) for one in found] == [(4, "padded"), (4, "padded")]
     assert found[0].instead["matrix/bf16"] == 2 * 8 * 512 * 1024 * 4096
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [
+        lambda x: jnp.concatenate([x, jnp.zeros((16, 768, 1024), x.dtype)], axis=1),
+        lambda x: jnp.zeros((16, 1024, 1024), x.dtype).at[:, :256].set(x),
+        lambda x: jax.lax.dynamic_update_slice(jnp.full((16, 1024, 1024), 7, x.dtype), x, (0, 0, 0)),
+    ],
+)
+def test_what_was_filled_up_stays_so_in_other_dimensions(fill: Callable[[Any], Any]) -> None:
+    def acoustic(frames: Any, up: Any, down: Any) -> Any:
+        full = fill(frames)
+        h = jax.nn.relu(full.reshape(-1, 1024) @ up).reshape(16, 8, 128, 2048)
+        return (h @ down)[:, :2].sum(1)
+
+    args = of_shape(16, 256, 1024), of_shape(1024, 2048), of_shape(2048, 1024)
+    found = [one for op in ops_of(acoustic, *args) for one in op.avoidable if one.kind == "padding"]
+    assert [one.factor for one in found] == [4, 4]
 
 
 def test_a_little_padding_pays() -> None:
@@ -414,6 +472,29 @@ def test_kernels_in_fp64_could_be_fp32() -> None:
     (reason,) = op.avoidable
     assert reason.kind == "wide-format"
     assert 2 * reason.instead[HBM] == op.cost[HBM]
+
+
+AGAIN = """HloModule jit_f, is_scheduled=true
+
+%relu (p: bf16[4096,4096]) -> bf16[4096,4096] {
+  %p = bf16[4096,4096]{1,0} parameter(0)
+  %zero = bf16[] constant(0)
+  %zeros = bf16[4096,4096]{1,0} broadcast(%zero), dimensions={}
+  ROOT %max = bf16[4096,4096]{1,0} maximum(%p, %zeros)
+}
+
+ENTRY %main (x: bf16[4096,4096]) -> (bf16[4096,4096], bf16[4096,4096]) {
+  %x = bf16[4096,4096]{1,0} parameter(0)
+  %one = bf16[4096,4096]{1,0} fusion(%x), kind=kLoop, calls=%relu, metadata={op_name="jit(f)/max"}
+  %two = bf16[4096,4096]{1,0} fusion(%x), kind=kLoop, calls=%relu, metadata={op_name="jit(f)/OTHER"}
+  ROOT %both = (bf16[4096,4096]{1,0}, bf16[4096,4096]{1,0}) tuple(%one, %two)
+}
+"""
+
+
+@pytest.mark.parametrize(("name", "kinds"), [("max", set()), ("head/max", {"duplicated-work"})])
+def test_what_the_compiler_computes_again_rather_than_keep_is_not_the_authors(name: str, kinds: set[str]) -> None:
+    assert set(reasons(list(reviewed_program(parse(AGAIN.replace("OTHER", name)), "gpu")))) == kinds
 
 
 def test_buffers_that_are_filled_alike_are_not_the_same_work() -> None:

@@ -1,4 +1,4 @@
-"""Faults that the order of PyTorch operators shows: stored scores, one-hot products, caches that grow, checkpoints."""
+"""Faults that the order of PyTorch operators shows: stored scores, one-hot products, all experts, caches that grow, checkpoints."""
 
 from pathlib import Path
 
@@ -139,3 +139,36 @@ def test_a_forward_pass_in_a_backward_pass_is_a_recomputation(tmp_path: Path, ho
     if mine:
         assert len(mine[0].ops) == 1
         assert mine[0].saving_per_step_s == pytest.approx(100e-6, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("products", "rows", "chosen", "module", "factor"),
+    [
+        (4, 8192, 1, "nn.Module: MoE_0", 4),
+        (4, 8192, 2, "nn.Module: MoE_0", 2),
+        (4, 8192, 3, "nn.Module: MoE_0", None),  # most of them are used
+        (2, 8192, 1, "nn.Module: MoE_0", None),  # not all experts
+        (4, 2048, 1, "nn.Module: MoE_0", None),  # each has its own tokens
+        (4, 8192, 1, "nn.Module: Head_0", None),  # other layers than those of the module that chose
+    ],
+)
+def test_products_of_all_tokens_with_each_expert(
+    tmp_path: Path, products: int, rows: int, chosen: int, module: str, factor: int | None
+) -> None:
+    def mixture(kernels: Kernels) -> None:
+        kernels.trace.frame("nn.Module: MoE_0", kernels.at - 1, 9)
+        kernels.op("aten::topk", [(8192, 4)], values=[str(chosen), "-1", "True", "True"])
+        kernels.trace.frame(module, kernels.at - 0.5, 10 * products)
+        for number in range(products):
+            kernels.op("aten::mm", [(rows, 1024), (1024, 4096)], sequence_number=number + 1)
+        for number in range(products):
+            kernels.trace.op(
+                "autograd::engine::evaluate_function: MmBackward0", kernels.at - 1, 9, thread=BACKWARD, sequence_number=number + 1
+            )
+            kernels.op("aten::mm", [(1024, rows), (rows, 4096)], thread=BACKWARD)
+
+    mine = found(report_on(mixture, tmp_path), "dense-experts")
+    assert bool(mine) == bool(factor)
+    if factor:
+        assert f"computes all 4 experts for every token, of which it uses {chosen}, {factor} times the needed work" in mine[0].message
+        assert "800 µs of" in mine[0].message, "the products of four experts and their gradients"

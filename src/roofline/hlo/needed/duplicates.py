@@ -25,6 +25,12 @@ def duplicates(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             earlier.append(index)
             continue
         same[index] = first
-        if index in kernels.costs and instruction.operands:  # without any it fills a buffer of its own
+        if index in kernels.costs and instruction.operands and not _is_cloned(kernels, first, index):  # without any it fills a buffer
             why = f"computes again what {computation[first].name} did"
             yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS)
+
+
+def _is_cloned(kernels: Kernels, first: int, index: int) -> bool:
+    """Whether the compiler itself computes an elementwise value again rather than keep it: one operation of the program became both."""
+    one, other = (kernels.computation[place] for place in (first, index))
+    return bool(one.op_name) and one.op_name == other.op_name and index not in kernels.products

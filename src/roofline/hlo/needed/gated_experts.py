@@ -4,7 +4,7 @@ A gate for each token and expert is zero but for the chosen ones if it is made o
 chosen ones (one-hot), scores compared with the smallest that was chosen, or a scatter to the chosen places.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ...cost import Cost
 from ...resource import HBM
@@ -28,6 +28,7 @@ def gated_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     if opcodes.isdisjoint(_CHOOSING) or opcodes.isdisjoint(_GATES):
         return
     products = list(_with_all_experts(kernels))
+    products += _gradients(kernels, products)
     chosen = dict(_choices(kernels, {groups for _, _, groups in products})) if products else {}
     for index, found, groups in products:
         top = chosen.get(groups)
@@ -45,18 +46,40 @@ def _with_all_experts(kernels: Kernels) -> Iterator[tuple[int, Product, int]]:
     """The products with all of an argument that has one matrix for each expert, at once or one by one, and how many experts there are."""
     parts: dict[int, list[tuple[int, Product]]] = {}
     for index, found in kernels.products.items():
-        for side in (found.right, found.left):
-            origin = kernels.values.origin(side, LAYOUT | {"convert", "slice"})
-            if origin.opcode not in ("parameter", "get-tuple-element") or len(origin.shape.dims) != 3:
-                continue
-            groups = origin.shape.dims[0]
-            if origin.shape.elements == side.shape.elements:
-                yield index, found, groups
-            elif origin.shape.elements == side.shape.elements * groups:
-                parts.setdefault(origin.index, []).append((index, found))
-                if len(parts[origin.index]) == groups:
-                    yield from ((index, found, groups) for index, found in parts[origin.index])
-            break
+        weights = _weights(kernels, found)
+        if weights is None:
+            continue
+        side, origin = weights
+        groups = origin.shape.dims[0]
+        if origin.shape.elements == side.shape.elements:
+            yield index, found, groups
+        elif origin.shape.elements == side.shape.elements * groups:
+            parts.setdefault(origin.index, []).append((index, found))
+            if len(parts[origin.index]) == groups:
+                yield from ((index, found, groups) for index, found in parts[origin.index])
+
+
+def _weights(kernels: Kernels, found: Product) -> tuple[Value, Value] | None:
+    """The operand of a product that comes from an argument with a matrix for each expert, and that argument."""
+    for side in (found.right, found.left):
+        origin = kernels.values.origin(side, LAYOUT | {"convert", "slice"})
+        if origin.opcode in ("parameter", "get-tuple-element") and len(origin.shape.dims) == 3:
+            return side, origin
+    return None
+
+
+def _gradients(kernels: Kernels, products: Sequence[tuple[int, Product, int]]) -> Iterator[tuple[int, Product, int]]:
+    """The gradients of the experts' weights: as many FLOP as the products with them, over all tokens, and a result as large as they are."""
+    known = {index for index, _, _ in products}
+    alike = {
+        (found.flops, weights[0].shape.elements): groups
+        for _, found, groups in products
+        if (weights := _weights(kernels, found)) is not None
+    }
+    for index, found in kernels.products.items():
+        groups = alike.get((found.flops, found.made.shape.elements)) if found.made.shape.is_array else None
+        if groups is not None and index not in known:
+            yield index, found, groups
 
 
 def _choices(kernels: Kernels, groups: set[int]) -> Iterator[tuple[int, int]]:
@@ -97,11 +120,20 @@ def _top(values: Values, value: Value, groups: int) -> int | None:
     for one in values.behind(value, _STOP, most=_MOST_LOOKS):
         size = one.shape.dims[-1] if one.shape.is_array and one.shape.dims else groups
         if one.opcode in _CHOOSING and _chooses(one):
-            kept = size if size < groups else kept  # a sort keeps all, of which some are sliced off
+            kept = min(size, kept) if size < groups else kept  # a sort keeps all, of which some are sliced off
             return kept if kept < groups else None
         if one.opcode == "slice":
-            kept = size
+            kept = _reached(one, values.operand(one, 0).shape.dims[-1], groups)
     return None
+
+
+def _reached(cut: Value, size: int, groups: int) -> int:
+    """How many of the best scores a slice reaches to: the second best alone is a threshold of two. Of a sort the best may be last."""
+    ranges = cut.instruction.slices
+    if not ranges:
+        return cut.shape.dims[-1]
+    last = ranges[-1]
+    return min(last.limit, size - last.start) if size == groups else last.limit
 
 
 def _chooses(value: Value) -> bool:

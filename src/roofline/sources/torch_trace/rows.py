@@ -21,6 +21,7 @@ from ...torch_ops.elementwise import ELEMENTWISE
 from ...workload import Avoidable
 from ..parts import UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
 from ..timeline import Span, busy_in, lane
+from .all_experts import all_experts
 from .calls import label
 from .columns import KERNEL, MEMCPY, NONE, Integers, Numbered
 from .context import NOWHERE, Context, Contexts
@@ -103,6 +104,9 @@ class DeviceRows:
         self._lookups = {
             (id(priced), id(self._context(one))): reason for (one, priced), reason in one_hot_products(in_order, self._sequence)
         }
+        self._experts = {
+            (id(priced), id(self._context(one))): reason for (one, priced), reason in all_experts(in_order, self._context, self._sequence)
+        }
         self._forward = {id(priced) for one, priced in in_order if self._is_kept(one)}
         self._weights = weight_shapes({id(priced): priced for _, priced in self._executions}.values())
 
@@ -119,14 +123,14 @@ class DeviceRows:
     def _avoidable(self, priced: PricedOp, context: Context) -> tuple[Avoidable, ...]:
         """What could be spared of an op, by itself and beside its neighbours."""
         alone = avoidable(Call(priced.name, args=priced.args), priced.priced)
-        lookup = self._lookups.get((id(priced), id(context)))
+        found = (self._lookups.get((id(priced), id(context))), self._experts.get((id(priced), id(context))))
         again = context.recomputed and id(priced) in self._forward
         return (
             *alone,
             *((AGAIN,) if again else ()),
             *weight_cast(priced, self._weights),
             *self._scores.get(id(priced), ()),
-            *((lookup,) if lookup else ()),
+            *(reason for reason in found if reason),
             *unfused(priced, self._spared.get(id(priced), 0.0)),
         )
 

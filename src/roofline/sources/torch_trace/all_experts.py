@@ -1,0 +1,101 @@
+"""Experts computed for every token: a module that chooses some of its experts, and multiplies all tokens by the weights of each."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec import Struct
+
+from ...cost import Cost
+from ...resource import HBM
+from ...torch_ops import Tensor
+from ...workload import Avoidable
+from .columns import NONE
+from .context import Context
+from .executions import Execution
+from .pricing import PricedOp
+
+KIND, CLASS = "dense-experts", "dense"
+_CHOICES = ("aten::topk", "aten::argmax")
+_OPERANDS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2)}
+
+Held = tuple[Execution, PricedOp]
+
+
+class Choice(Struct, frozen=True):
+    """How many of how many experts a module chooses for each of some tokens."""
+
+    tokens: int
+    experts: int
+    chosen: int
+    scope: tuple[str, ...]
+
+    @property
+    def factor(self) -> float:
+        return self.experts / self.chosen
+
+
+def all_experts(
+    ordered: Sequence[Held], context: Callable[[Execution], Context], sequence: Callable[[Execution], int]
+) -> Iterator[tuple[Held, Avoidable]]:
+    """The products of all tokens with the weights of all experts, and their gradients, in order of time.
+
+    ``context`` is the place of an execution, ``sequence`` the number that an op has in common with its gradient.
+    """
+    choice: Choice | None = None
+    like: dict[tuple[str, tuple[int, ...], tuple[int, ...]], list[Held]] = {}
+    forward: dict[int, Choice] = {}
+    for held in ordered:
+        one, priced = held
+        made = _choice(priced, context(one)) if priced.name in _CHOICES else None
+        if made is not None:
+            choice, like = made, {}
+            continue
+        sides = _sides(priced)
+        if sides is None:
+            continue
+        number = sequence(one)
+        if number in forward:
+            yield held, _avoidable(held, forward[number])
+        elif choice is not None and _may_be_expert(choice, context(one), sides[0]):
+            alike = like.setdefault((priced.name, sides[0].shape, sides[1].shape), [])
+            alike.append(held)
+            if len(alike) * _batch(sides[0]) == choice.experts:
+                forward.update((sequence(mine), choice) for mine, _ in alike if sequence(mine) != NONE)
+                yield from ((mine, _avoidable(mine, choice)) for mine in alike)
+
+
+def _choice(priced: PricedOp, context: Context) -> Choice | None:
+    """What a top-k, or the largest, chooses in a module of the user's."""
+    scores = priced.args[0] if priced.args else None
+    if not isinstance(scores, Tensor) or len(scores.shape) < 2 or not context.scope or context.backward:
+        return None
+    given = priced.args[1] if priced.name == "aten::topk" and len(priced.args) > 1 else 1
+    chosen, experts = int(given) if isinstance(given, int) else 0, scores.shape[-1]
+    return Choice(scores.elements // experts, experts, chosen, context.scope) if 0 < 2 * chosen <= experts else None
+
+
+def _sides(priced: PricedOp) -> tuple[Tensor, Tensor] | None:
+    places = _OPERANDS.get(priced.name)
+    if places is None or len(priced.args) <= places[1]:
+        return None
+    left, right = (priced.args[place] for place in places)
+    return (left, right) if isinstance(left, Tensor) and isinstance(right, Tensor) else None
+
+
+def _batch(left: Tensor) -> int:
+    return left.shape[0] if len(left.shape) == 3 else 1
+
+
+def _may_be_expert(choice: Choice, context: Context, left: Tensor) -> bool:
+    """Whether a product has all tokens, and lies in the module that chose."""
+    inside = context.scope[: len(choice.scope)] == choice.scope
+    return inside and not context.backward and left.shape[-2:-1] == (choice.tokens,) and _batch(left) in (1, choice.experts)
+
+
+def _avoidable(held: Held, choice: Choice) -> Avoidable:
+    cost = held[1].priced.cost or Cost.of({})
+    left, right = _sides(held[1]) or (None, None)
+    written = left.dtype.bytes(left.elements // left.shape[-1] * right.shape[-1]) if left and right and left.dtype else 0
+    amounts = {resource: amount / choice.factor if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
+    amounts[HBM] = max(amounts.get(HBM, 0) - written * (1 - 1 / choice.factor), 0)
+    why = f"computes all {choice.experts} experts for every token, of which it uses {choice.chosen}"
+    return Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=str(choice.experts), factor=choice.factor)
