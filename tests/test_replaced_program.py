@@ -59,7 +59,7 @@ def test_a_larger_one_is_anchored_on_the_measured_times() -> None:
     double = record(layer, H200)(*arguments(16384))
     expected = sum(found.time_s for op in double.workload if (found := expectation(op, H200, calibration_for(H200).for_kernels())))
     seconds = total(replaced(before, double, H200, "layer")).time_s
-    assert seconds == pytest.approx(expected * 1.3**0.85, rel=0.02)  # an anchor counts 0.85 a doubling
+    assert seconds == pytest.approx(expected * 1.3**0.85, rel=0.03)  # an anchor of products counts 0.85 a doubling
 
 
 def test_idle_time_of_dispatch_shrinks_as_the_work_grows_and_other_idle_time_stays() -> None:

@@ -126,13 +126,15 @@ def test_what_a_loop_walks_along_is_a_weight_and_its_state_is_followed() -> None
     }
 
 
-def prediction(seconds: float, floor: float = 0.0) -> Prediction:
-    return Prediction(time_s=seconds, low_s=0.9 * seconds, high_s=1.2 * seconds, terms={"floor": floor}, evidence="")
+def prediction(seconds: float, floor: float = 0.0, family: str = "products") -> Prediction:
+    low, high = 0.9 * seconds, 1.2 * seconds
+    return Prediction(time_s=seconds, low_s=low, high_s=high, terms={"floor": floor}, evidence="", family=family)
 
 
 def test_an_anchor_counts_less_the_farther_the_change_goes() -> None:
     near, far = (anchored(2.0, prediction(1.0), prediction(4.0), doublings)[0] for doublings in (1, 3))
     assert 4.0 < far < near < 8.0
+    assert anchored(2.0, prediction(1.0, family="pointwise"), prediction(4.0), 3)[0] == 8.0
     assert anchored(None, prediction(1.0), prediction(4.0), 1)[0] == 4.0
     assert anchored(2.0, prediction(1.0, floor=0.5), prediction(4.0), 1)[0] == pytest.approx(5.0)  # small: seconds, not shares
 

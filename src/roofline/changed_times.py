@@ -5,7 +5,8 @@ differs from the model. Part of that difference is an accident of the one shape,
 
     t1 = model(after) · (measured / model(before))^a,   a = 0.85^doublings
 
-An op that takes little more than its launch keeps what it took longer in seconds.
+A kernel that streams differs by how it goes through memory, at any size, so it keeps all of the difference. An op that takes little more
+than its launch keeps what it took longer in seconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ from .prediction import Prediction
 from .workload import Coverage, IdleReason, Op, Recording, Share, Step, StepsOnDevice, Workload
 
 DECAY = 0.85  # of an anchor's weight, each time that an op doubles
+STREAMS = ("pointwise", "row-wise", "")  # families whose kernels differ by how they go through memory, at any size
 SMALL = 0.25  # of the time before: an op whose floor is more than that is small
 MEASURED = 0.02  # how well a measured time repeats
 DISPATCH = "dispatch"
@@ -48,7 +50,7 @@ def anchored(measured_s: float | None, before: Prediction | None, after: Predict
     """The time of a changed op and its bounds, from its measured time where there is one."""
     if measured_s is None or before is None or not before.time_s:
         return after.time_s, after.low_s, after.high_s
-    ratio = (measured_s / before.time_s) ** (DECAY**doublings)
+    ratio = (measured_s / before.time_s) ** (1.0 if before.family in STREAMS else DECAY**doublings)
     if before.terms.get("floor", 0.0) > SMALL * before.time_s:  # what it took longer is no share of the work it will do
         ratio = max(after.time_s + measured_s - before.time_s, 0.5 * after.time_s) / after.time_s
     return after.time_s * ratio, after.low_s * ratio, after.high_s * ratio

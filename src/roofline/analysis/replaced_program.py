@@ -32,8 +32,10 @@ class _Total(Struct):
     measured_s: float = 0.0
     expected_s: float = 0.0
     floor_s: float = 0.0
+    family: str = ""
 
     def add(self, seconds: float, found: Prediction) -> None:
+        self.family = found.family
         self.measured_s += seconds
         self.expected_s += found.time_s
         self.floor_s += found.terms.get("floor", 0.0)
@@ -41,7 +43,7 @@ class _Total(Struct):
     @property
     def prediction(self) -> Prediction:
         seconds = self.expected_s
-        return Prediction(time_s=seconds, low_s=seconds, high_s=seconds, terms={"floor": self.floor_s}, evidence="")
+        return Prediction(time_s=seconds, low_s=seconds, high_s=seconds, terms={"floor": self.floor_s}, evidence="", family=self.family)
 
 
 class _Timed(Struct, frozen=True):
