@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
+from msgspec.structs import replace
 
 from roofline.errors import MachineError
 from roofline.machine import Spread
@@ -47,6 +48,18 @@ def test_a_gain_below_one_percent_is_no_better_rate() -> None:
     assert (found.stable, found.tries) == (True, 4)  # the first, and three that are 0.1% better each
     (rising,) = measure_all([clock.experiment("a", (100.0 * 1.02**step for step in count()))], budget_s=10, clock=clock, patience=3)
     assert not rising.stable
+
+
+def test_an_experiment_throughout_is_tried_as_long_as_any_other() -> None:
+    # The computer is slow in the beginning: whoever is stable after 3 rounds never sees the 20.
+    clock = Clock()
+    quiet = [10.0] * 6 + [20.0] * 20
+    early, late = (clock.experiment(key, iter(quiet)) for key in ("early", "late"))
+    rising = clock.experiment("rising", (1.1 ** min(step, 8) for step in count()))
+    found = {each.key: each for each in measure_all([early, replace(late, throughout=True), rising], budget_s=100, clock=clock, patience=3)}
+    assert (found["early"].rate, found["late"].rate) == (10.0, 20.0)
+    assert found["early"].tries == 4
+    assert all(each.stable for each in found.values())
 
 
 def test_the_time_is_bounded() -> None:

@@ -31,7 +31,7 @@ WAKE_NS = 100_000  # until a thread has woken, each
 LEAST_STREAM = parse("64 MiB", "B")
 STREAM_PARTS = 8
 UNKNOWN_CACHE = parse("64 MiB", "B")  # a last-level cache of unknown size
-PRODUCT_S = parse("5 ms", "s")  # about what a product should take
+PRODUCTS_S = (parse("5 ms", "s"), parse("50 ms", "s"))  # about what products take: short ones find quiet moments, long ones start up less
 SIDES = (512, 8192)
 PATTERNS = {"read": "read", "write": "fill", "copy": "copy", "triad": "a = b + s x c"}
 CACHE_PATTERNS = ("read", "copy", "triad")
@@ -74,10 +74,11 @@ def cpu_experiments(cpu: Cpu) -> Iterator[CpuExperiments]:
             run = _Kernel(pattern, teams[cpu.threads], round(size), parts)
             found.append(Experiment(key=f"{level}/{pattern}/{round(size)}", how=how, run=run))
         for count, worker in workers.items():
-            side = _side(cpu, count)
+            sides = sorted({_side(cpu, count, seconds) for seconds in PRODUCTS_S})
             for name, dtype in FORMATS.items():
-                how = f"{side} x {side} matrix product by NumPy's BLAS, {_threads(count)}"
-                found.append(Experiment(key=_key("product", name, count, cpu), how=how, run=_Product(worker, dtype, side)))
+                how = f"matrix products of {' and '.join(f'{side} x {side}' for side in sides)} by NumPy's BLAS, {_threads(count)}"
+                key = _key("product", name, count, cpu)
+                found.append(Experiment(key=key, how=how, run=_Product(worker, dtype, sides), throughout=True))
         sweep = sweep_sizes(cpu)
         shared = _SharedBuffer(teams[1], sweep[-1])
         for part in sweep:
@@ -246,20 +247,20 @@ class _Blas:
 
 
 class _Product:
-    """Square matrix products by BLAS: FLOP/s of each."""
+    """Square matrix products by BLAS, of every size in turn: FLOP/s of each."""
 
-    def __init__(self, worker: _Blas, dtype: str, side: int) -> None:
-        self.worker, self.dtype, self.side = worker, dtype, side
+    def __init__(self, worker: _Blas, dtype: str, sides: Sequence[int]) -> None:
+        self.worker, self.dtype, self.sides = worker, dtype, sides
 
     def __call__(self, tries: int) -> list[float]:
         # On a busy computer the threads of a BLAS wait for each other, and one product takes as long as many tries of a kernel.
         few = -(-tries // 4)
-        return [2 * self.side**3 / seconds for seconds in self.worker.seconds(self.dtype, self.side, few)]
+        return [2 * side**3 / seconds for side in self.sides for seconds in self.worker.seconds(self.dtype, side, few)]
 
 
-def _side(cpu: Cpu, cores: int) -> int:
-    """A side for which a product takes about `PRODUCT_S` at the estimated rate, a multiple of 128."""
-    flop = cores * cpu.clock_hz * vector_units(cpu).flop_per_cycle(4) * PRODUCT_S
+def _side(cpu: Cpu, cores: int, seconds: float) -> int:
+    """A side for which a product takes about so long at the estimated rate, a multiple of 128."""
+    flop = cores * cpu.clock_hz * vector_units(cpu).flop_per_cycle(4) * seconds
     return min(max(round(math.cbrt(flop / 2) / 128) * 128, SIDES[0]), SIDES[1])
 
 

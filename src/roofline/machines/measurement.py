@@ -19,11 +19,15 @@ PATIENCE = 5  # rounds without a better one, after which a rate is stable
 
 
 class Experiment(Struct, frozen=True, kw_only=True):
-    """Something to try: ``run`` makes so many tries and returns the rate of each. ``how`` says what it does, in words."""
+    """Something to try: ``run`` makes so many tries and returns the rate of each. ``how`` says what it does, in words.
+
+    One that goes on ``throughout`` is tried as long as any other is, stable or not: a shared computer may be slow for seconds.
+    """
 
     key: str
     how: str
     run: Callable[[int], Sequence[float]]
+    throughout: bool = False
 
 
 class Result(Struct, frozen=True, kw_only=True):
@@ -64,7 +68,7 @@ def measure_all(
     spent = clock() - began
     while spent < budget_s and min(waited.values()) < patience:
         for each in experiments:
-            if waited[each.key] >= patience or spent >= budget_s:
+            if (waited[each.key] >= patience and not each.throughout) or spent >= budget_s:
                 continue
             found = list(each.run(TRIES))
             best = max(rates[each.key], default=0.0)
