@@ -73,6 +73,25 @@ def test_levels_are_the_plateaus_of_a_sweep_and_hold_what_lies_before_the_fall()
     assert found[2].holds is None
 
 
+@pytest.mark.parametrize("holds", [30 * MIB, 45 * MIB, 60 * MIB])
+@pytest.mark.parametrize("replacement", ["random", "least recently used"])
+def test_a_level_serves_what_it_holds_however_it_replaces(holds: float, replacement: str) -> None:
+    # Of a working set x times as large as a cache that replaces at random, the share h stays in it from one pass to the next, where
+    # h = exp(-(1 - h) x): the rate falls over more than a doubling. The time is that of both shares one after the other.
+    points = []
+    for size in sizes(MIB, 4096 * MIB, 4):
+        share = 1.0 if size <= holds else 0.0
+        if replacement == "random" and not share:
+            for _ in range(200):
+                share = math.exp(-(1 - share) * size / holds)
+        points.append((float(size), 1 / (share / 9.5e12 + (1 - share) / 4.5e12)))
+    inner, outer = plateaus(points)
+    assert inner.serves == pytest.approx(holds, rel=0.17)
+    assert outer.serves is None
+    if replacement == "random":
+        assert (inner.holds or 0) > 1.2 * holds
+
+
 def test_noise_makes_no_level_and_a_slow_start_is_none() -> None:
     assert len(plateaus(list(sweep((math.inf, 4e12), noise=0.06)))) == 1
     slow_start = plateaus(list(sweep((4 * MIB, 2e12), (60 * MIB, 8e12), (math.inf, 4e12))))

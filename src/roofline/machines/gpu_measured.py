@@ -177,7 +177,7 @@ def _memories(device: Mapping[str, Any], answers: Mapping[str, Any]) -> tuple[li
         note = f"plateau from {show(level.first, 'B', 3)} to {show(level.last, 'B', 3)}"
         ceilings.append(_of_size(name, inside, note, others))
         driver = [Figure(float(device["l2"]), "the driver", "its L2 size")] if name == "l2" and device.get("l2") else []
-        capacities.append(replace(_capacity(name, level.holds, "where the sweep leaves its plateau"), others=tuple(driver)))
+        capacities.append(replace(_capacity(name, level.serves, "the most of a working set that comes from it"), others=tuple(driver)))
     l2 = next((each for each in ceilings if each.resource.name == "l2"), None)
     own = plateaus(swept(answers, "per_core"))
     if own and l2 and own[0].rate > FASTER_THAN_L2 * l2.rate and not any(each.resource.name == "l1" for each in ceilings):

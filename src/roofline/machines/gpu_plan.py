@@ -14,7 +14,7 @@ SIDES = (4096, 8192)
 TILE = (128, 256)  # of the result, that a core of a GPU works on
 SMALLEST, LARGEST = parse("1 MiB", "B"), parse("4 GiB", "B")
 PATTERNS = {  # sizes for each doubling, the smallest and the largest working set
-    "read": (2, SMALLEST, LARGEST),
+    "read": (4, SMALLEST, LARGEST),
     "write": (1, SMALLEST, LARGEST),
     "copy": (1, SMALLEST, LARGEST),
     "per_core": (2, parse("256 KiB", "B"), parse("64 MiB", "B")),
@@ -47,7 +47,7 @@ def plan(device: Mapping[str, Any], quick: bool) -> Plan:
     largest = min(LARGEST, device.get("memory", parse("256 MiB", "B")) / SHARE)
     for pattern, (steps, first, limit) in PATTERNS.items():
         last = min(largest, limit)
-        for size in sizes(first, last, steps / 2 if few else steps):
+        for size in sizes(first, last, max(steps / 4, 0.5) if few else steps):
             big = size >= BIG
             seconds = (0.2 if big else 0.03) / (4 if quick else 1)
             request = {"name": "stream", "pattern": pattern, "size": size, "seconds": seconds, "few_kernels": quick}

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from ..units import parse
 from .gpu_conditions import conditions
 
-TRY_S = parse("5 ms", "s")
-MOST_CALLS, FEW, BURST, WARM_UP = 1000, 3, 8, 2
+TRY_S, HELD_TRY_S = parse("5 ms", "s"), parse("25 ms", "s")  # waiting for a try to end leaves a gap, which matters where work goes on
+MOST_CALLS, FEW, WARM_UP = 1000, 3, 2
 REST_S = parse("120 ms", "s")
 CHAIN = 128  # operations on each element
 CHAINED, CHAINED_ON_CPU = 1 << 24, 1 << 20  # elements: enough that a launch is little beside the work
@@ -79,15 +79,17 @@ class JaxDevice:
             times.append((time.perf_counter() - began) / calls)
         return times
 
-    def _calls(self, work: Work) -> int:
+    def _calls(self, work: Work, try_s: float = TRY_S) -> int:
         self.each(work, 1, WARM_UP)
-        return max(1, min(MOST_CALLS, round(TRY_S / min(self.each(work, FEW, 1)))))
+        return max(1, min(MOST_CALLS, round(try_s / min(self.each(work, FEW, 1)))))
 
-    def _for(self, work: Work, seconds: float, rest_s: float = 0.0) -> list[float]:
-        """Tries for so many seconds, a few at least, each after a rest."""
-        calls, times, end = self._calls(work), list[float](), time.monotonic() + seconds
+    def _for(self, work: Work, seconds: float, *, rest_s: float = 0.0, try_s: float = TRY_S) -> list[float]:
+        """Tries for so many seconds, a few at least, each after a rest and a warm-up where there is one."""
+        calls, times, end = self._calls(work, try_s), list[float](), time.monotonic() + seconds
         while len(times) < FEW or time.monotonic() < end:
-            time.sleep(rest_s)
+            if rest_s:
+                time.sleep(rest_s)
+                self.each(work, 1, WARM_UP)
             times += self.each(work, 1, calls)
         return times
 
@@ -112,7 +114,7 @@ class JaxDevice:
                 best = rate, work, shape
         assert best is not None
         _, work, (m, n, k) = best
-        times = self._for(work, seconds, 0.0 if held else REST_S)
+        times = self._for(work, seconds, try_s=HELD_TRY_S) if held else self._for(work, seconds, rest_s=REST_S)
         times = times[len(times) // 2 :] if held else times
         how = f"{m} x {k} by {k} x {n} products, {'zeros' if zeros else 'random operands'}, {'held' if held else 'in bursts'}"
         return {"rates": [2.0 * m * n * k / each for each in times], "how": how, "shape": [m, n, k]}

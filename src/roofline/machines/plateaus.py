@@ -3,6 +3,10 @@
 The rates, in logarithms, are cut into the stretches of constant rate that fit them best, each stretch at a price, so that noise makes no
 level. A stretch that is slower than a later, larger one is no level but a start-up cost, and one that is not flat is the way between two
 levels. A level holds working sets up to the size at which the rate is half-way, in logarithms, to that of the next level.
+
+That is right for caches that give up what was used longest ago: a set that is read again and again fits, or all of it is lost. Others,
+those of GPUs among them, lose a part, and the rate falls over a doubling or two. For these, `Plateau.serves` is how much comes from the
+level: of a working set that takes a time between those at the two rates, a share that follows from that time.
 """
 
 import math
@@ -14,16 +18,22 @@ from msgspec import Struct
 PRICE = 0.02  # of another stretch, in squared logarithms: three sizes that are 8% off
 LEAST = 3  # sizes in a stretch
 APART = 1.25  # by how much a level must be faster than the one behind it
+HALF = 0.5  # of a working set
 STEEP = 0.25  # logarithm of the change of the rate for each doubling of the size, from where a stretch is no level
 
 
 class Plateau(Struct, frozen=True):
-    """A memory level: its rate in B/s, the smallest and the largest working set on it, and how much it holds (``None``: the last level)."""
+    """A memory level: its rate in B/s, and the smallest and the largest working set on it.
+
+    ``holds`` is how much it holds by where the rate falls, ``serves`` by how much of a working set comes from it at most; both ``None``
+    of the last level.
+    """
 
     rate: float
     first: float
     last: float
     holds: float | None
+    serves: float | None = None
 
 
 def plateaus(points: Sequence[tuple[float, float]], most: int | None = None) -> tuple[Plateau, ...]:
@@ -50,7 +60,8 @@ def plateaus(points: Sequence[tuple[float, float]], most: int | None = None) -> 
     for place, (start, end, rate) in enumerate(levels):
         behind = levels[place + 1] if place + 1 < len(levels) else None
         holds = _falls(ordered, start, math.sqrt(rate * behind[2])) if behind else None
-        found.append(Plateau(rate, ordered[start][0], ordered[end - 1][0], holds))
+        serves = _serves(ordered[start:], rate, behind[2]) if behind else None
+        found.append(Plateau(rate, ordered[start][0], ordered[end - 1][0], holds, serves))
     return tuple(found)
 
 
@@ -90,3 +101,12 @@ def _falls(points: Sequence[tuple[float, float]], start: int, half_way: float) -
         return size
     share = math.log(rate / half_way) / math.log(rate / next_rate)
     return float(size * (next_size / size) ** share)
+
+
+def _serves(points: Sequence[tuple[float, float]], rate: float, behind: float) -> float:
+    """The most bytes of a working set that come from a level with this rate, while the rest comes from the one behind it.
+
+    Only sets of which at least half does: of a far larger one, noise would look like much.
+    """
+    shares = [(size, min(1.0, (1 / behind - 1 / seen) / (1 / behind - 1 / rate))) for size, seen in points]
+    return max(share * size for size, share in shares if share >= HALF)
