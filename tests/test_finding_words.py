@@ -39,7 +39,9 @@ def test_less_work_can_end_below_the_minimum_of_the_program_as_written() -> None
 def test_host_code_that_the_profile_does_not_show_is_not_called_the_next_batch() -> None:
     for activity, said in ((BETWEEN_LAUNCHES, "Do that work ahead of time"), ("load, called from f", "Prepare the next batch")):
         waited = IdleReason(kind="input", activity=activity, time_s=6.0, gaps=3)
-        assert said in _of(report_on(an_op("dot", {"matrix/bf16": 200}, 2.0), wall_s=8.0, idle=(waited,)), "idle-input").message
+        found = _of(report_on(an_op("dot", {"matrix/bf16": 200}, 2.0), wall_s=8.0, idle=(waited,)), "idle-input")
+        assert said in found.message
+        assert ("batches" in " ".join(found.levers)) == (activity != BETWEEN_LAUNCHES)
 
 
 @pytest.mark.parametrize(

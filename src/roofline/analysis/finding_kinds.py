@@ -234,8 +234,13 @@ KINDS: dict[str, Kind] = {
     ),
 }
 
-# What to do about host code that the profile does not show.
-UNSEEN_CODE = "Do that work ahead of time, or in another thread"
+# Of idle-input where the profile does not show what the host did.
+UNSEEN_CODE = Kind(
+    "the code of the host between launches, for which the device waits",
+    "Do that work ahead of time, or in another thread",
+    "the host was in {activity}",
+    ("record the calls of Python, to see which code that is",),
+)
 # What to try where most of the saving lies in ops of one category.
 OF_MOST = {
     ("memory", "optimizer"): (

@@ -173,8 +173,7 @@ def _idle(idle: Iterable[Waiting], clock: Clock, kinds: Kinds) -> list[Finding]:
             continue
         longest = max(mine, key=lambda one: one.each_s).reason
         name = f"idle-{kind_name}" if f"idle-{kind_name}" in kinds else "idle"
-        kind = kinds[name]
-        change = UNSEEN_CODE if longest.activity.startswith(BETWEEN_LAUNCHES) else kind.change
+        kind = UNSEEN_CODE if longest.activity.startswith(BETWEEN_LAUNCHES) else kinds[name]
         said = kind.phrase.format(activity=longest.activity or "code that the profile does not show")
         at = f" ({source_line(longest.location)})" if longest.location else ""
         profiler_s = sum(one.each_s * one.recording for one in mine)
@@ -188,7 +187,7 @@ def _idle(idle: Iterable[Waiting], clock: Clock, kinds: Kinds) -> list[Finding]:
             Finding(
                 kind=name,
                 title=kind.title,
-                message=f"{told}{change}: {clock.after(won * clock.parts)}.",
+                message=f"{told}{kind.change}: {clock.after(won * clock.parts)}.",
                 saving_s=whole,
                 saving_per_step_s=won if clock.per else None,
                 levers=kind.levers,
