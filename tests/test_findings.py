@@ -1,6 +1,7 @@
 """What a report says first: work that could be avoided, idle time, and the distance to what good kernels reach."""
 
 import pytest
+from msgspec.structs import replace
 
 from roofline.analysis import assemble
 from roofline.analysis.finding_kinds import KINDS
@@ -208,6 +209,15 @@ def test_a_finding_tells_the_time_in_steps() -> None:
     assert "11.1 s per step left" in finding.message
     assert finding.saving_per_step_s == pytest.approx(14 - 10 / 0.9)
     assert finding.saving_s == pytest.approx(3 * (14 - 10 / 0.9))
+
+
+def test_a_run_without_a_whole_step_is_told_as_a_whole() -> None:
+    cut = tuple(replace(step, complete=False) for step in _two_steps(14.0))
+    report = report_on(_in_both("copy", {"hbm": 200}, 14.0), steps=cut)
+    (finding,) = report.findings
+    assert not any(point.scope == "average" for point in report.points)
+    assert "28 s of 28 s. " in finding.message
+    assert finding.saving_per_step_s is None
 
 
 def test_what_runs_only_outside_of_steps_is_no_finding() -> None:

@@ -3,7 +3,7 @@ import test from "node:test";
 
 import { rowsOf } from "../../src/roofline/render/page/static/chart_model.js";
 import { DEFAULTS } from "../../src/roofline/render/page/static/state.js";
-import { lanesOf, opsIn, partsOf, spansOf } from "../../src/roofline/render/page/static/stretch.js";
+import { bucketIn, lanesOf, longestOf, opsIn, partsOf, spansOf } from "../../src/roofline/render/page/static/stretch.js";
 import { cases } from "./cases.mjs";
 
 const lane = (device, step, ops) => ({ device, step, ops, at_roof_s: ops.map(() => 1), causes: { idle: ops.map((some) => (some.length ? 0 : 2)) } });
@@ -50,4 +50,14 @@ test("the table and the chart show what passes the stretch and the filters", () 
 test("the parts of a bucket are those that are there, what is needed first and idle last", () => {
   assert.deepEqual(partsOf(report.timeline[0], 0), [{ cause: "needed", seconds: 1 }]);
   assert.deepEqual(partsOf(report.timeline[0], 1), [{ cause: "needed", seconds: 1 }, { cause: "idle", seconds: 2 }]);
+});
+
+test("lanes of hosts that ran for different times are by the clock of the longest", () => {
+  const timed = (device, bucket_s, ops) => ({ ...lane(device, null, ops), bucket_s, time_s: bucket_s * ops.length });
+  const [short, long] = [timed(0, 1, [[first], [second]]), timed(1, 2, [[], [third]])];
+  assert.equal(longestOf([short, long]), long);
+  assert.equal(longestOf([]), undefined);
+  assert.deepEqual([0, 1].map((bucket) => bucketIn(short, long, bucket)), [0, 2]);
+  // The second half of the long run comes after the end of the short one.
+  assert.deepEqual([...opsIn({ ...report, timeline: [short, long] }, { ...DEFAULTS, stretch: [1, 1] })], [third]);
 });

@@ -3,7 +3,7 @@
 import { causeColour } from "#page/colours.js";
 import { announce, elided, fill, h, named, shortName } from "#page/dom.js";
 import { hostAt, hostLegend, hostStrip, hostWords } from "#page/host_lane.js";
-import { CAUSES, NEEDED, lanesOf, opsIn, partsOf, spansOf } from "#page/stretch.js";
+import { CAUSES, NEEDED, bucketIn, lanesOf, longestOf, opsIn, partsOf, spansOf } from "#page/stretch.js";
 import { percent, plain, show } from "#page/units.js";
 import { VOCABULARY } from "#page/vocabulary.js";
 
@@ -68,11 +68,12 @@ export function timeline({ report, store }) {
   );
 
   let lanes = [];
+  let longest = null; // by which all lanes are drawn: those of other hosts may be shorter
   let cursor = { bucket: 0, lane: 0 };
   let from = null; // where a drag or a stretch by keys began
   let key = "";
 
-  const count = () => lanes[0]?.at_roof_s.length ?? 0;
+  const count = () => longest?.at_roof_s.length ?? 0;
   const bounded = (bucket) => Math.max(0, Math.min(count() - 1, bucket));
   const range = (one, other) => [bounded(Math.min(one, other)), bounded(Math.max(one, other))];
   const within = ({ bucket_s, time_s }, bucket) => Math.min(bucket * bucket_s, time_s);
@@ -92,14 +93,15 @@ export function timeline({ report, store }) {
   }
 
   /** The ops of a bucket by their times, and the causes. */
-  function describe({ bucket, lane: row }) {
+  function describe({ bucket: at, lane: row }) {
     const lane = lanes[row];
+    const bucket = bucketIn(lane, longest, at);
     const parts = partsOf(lane, bucket);
     const length = parts.reduce((sum, { seconds }) => sum + seconds, 0);
     const idle = parts.find(({ cause }) => cause === "idle")?.seconds ?? 0;
-    const ops = lane.ops[bucket].map((id, place) => ({ name: names.get(id) ?? `op ${id}`, seconds: lane.ops_s[bucket][place] }));
+    const ops = (lane.ops[bucket] ?? []).map((id, place) => ({ name: names.get(id) ?? `op ${id}`, seconds: lane.ops_s[bucket][place] }));
     const rest = length - idle - ops.reduce((sum, { seconds }) => sum + seconds, 0);
-    const when = `${show(within(lane, bucket), "s")}, for ${show(length, "s", 3)}`;
+    const when = length ? `${show(within(lane, bucket), "s")}, for ${show(length, "s", 3)}` : "after the end";
     const place = hostAt(lane, bucket);
     const host = place === null ? "" : `while idle: ${hostWords(report.idle[place])}`;
     return { when, device: lanes.length > 1 ? laneName(lane) : "", length, parts, ops, rest: rest > 0.01 * length ? rest : 0, host };
@@ -192,12 +194,12 @@ export function timeline({ report, store }) {
   /** A stretch in words, and how many ops ran there. */
   function spoken([first, last], many) {
     const ran = many ? `${plain(many)} op${many === 1 ? "" : "s"} ran` : "nothing ran";
-    return `${show(within(lanes[0], first), "s")} to ${show(within(lanes[0], last + 1), "s")}: ${ran}`;
+    return `${show(within(longest, first), "s")} to ${show(within(longest, last + 1), "s")}: ${ran}`;
   }
 
   /** What the chosen span is called, with its time. */
   function buttonText(span) {
-    const [lane] = lanesOf(report, { timeline: span });
+    const lane = longestOf(lanesOf(report, { timeline: span }));
     const step = steps.get(lane.step);
     const which = span === "run" ? "" : ` (${[step?.name, step?.number ?? lane.step].filter((word) => word !== "" && word !== undefined).join(" ")})`;
     return `${TITLES[span]}${which}, ${show(lane.time_s, "s")}`;
@@ -209,6 +211,7 @@ export function timeline({ report, store }) {
     update: (state, { theme }) => {
       if (!spans.length) return;
       lanes = lanesOf(report, state);
+      longest = longestOf(lanes) ?? null;
       const shown = lanes[0]?.step === null ? "run" : "step";
       for (const [place, span] of spans.entries()) buttons[place].setAttribute("aria-pressed", String(span === shown));
       root.hidden = !lanes.length;
@@ -218,7 +221,10 @@ export function timeline({ report, store }) {
         cursor = { bucket: 0, lane: 0 };
         const height = HEIGHTS.find(([most]) => lanes.length <= most)[1];
         const host = lanes.some((lane) => lane.host?.some((place) => place !== null)) ? Math.max(5, Math.round(HOST * height)) : 0;
-        fill(drawn, lanes.flatMap((lane) => [host ? hostStrip(lane, theme, host) : null, strip(lane, theme, height, laneName(lane))]));
+        fill(drawn, lanes.flatMap((lane) => [host ? hostStrip(lane, theme, host) : null, strip(lane, theme, height, laneName(lane))].map((one) => {
+          if (one) one.style.width = `${(100 * lane.time_s) / longest.time_s}%`;
+          return one;
+        })));
         labels.hidden = lanes.length === 1;
         fill(labels, lanes.map((lane) => {
           const label = h("div", { class: "lane-name", text: height < 14 ? String(lane.device) : laneName(lane) });
@@ -227,7 +233,7 @@ export function timeline({ report, store }) {
           return label;
         }));
         fill(colours, legendOf(lanes, theme), hostLegend(report, lanes, theme));
-        fill(axis, ticks(lanes[0].time_s));
+        fill(axis, ticks(longest.time_s));
         plot.setAttribute("aria-valuemin", "1");
         plot.setAttribute("aria-valuemax", String(count()));
         speak(cursor);
