@@ -282,6 +282,7 @@ def test_roofs_can_be_switched_on_and_off(show: Opener) -> None:
     written(page, "vector fp32 67 TFLOP/s")
     at(page, "roofs").click()
     panel = at(page, "roofs-panel")
+    assert len(set(panel.locator("label").evaluate_all("all => all.map(one => Math.round(one.clientHeight))"))) == 1, "one line each"
     panel.get_by_label("vector fp32").uncheck()
     written(page, "vector fp32 67 TFLOP/s", present=False)
     panel.get_by_label("matrix fp8").check()  # no op is bound by it, so it is off until asked for
