@@ -18,6 +18,7 @@ DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "
 BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 SMALL = {"m": 10**3, **dict.fromkeys("uµμ", 10**6), "n": 10**9, "p": 10**12}  # how many of them are one
 
+LEAST_PERCENT = 1e-4  # of which a smaller one is said to be less
 # The prefixes that people read, largest first: of seconds, and of everything else.
 _DOWN: dict[str, float] = {"": 1, **{prefix: 1 / SMALL[prefix] for prefix in "mµnp"}}
 _UP: dict[str, float] = {prefix: DECIMAL[prefix] for prefix in ("E", "P", "T", "G", "M", "k", "")}
@@ -243,10 +244,12 @@ def approximate(value: float, digits: int = 3) -> str:
 def percent(fraction: float | None) -> str:
     """A share for people: two significant digits below 10%, whole percents above.
 
-    >>> percent(0.005), percent(0.922), percent(None)
-    ('0.5%', '92%', '–')
+    >>> percent(0.005), percent(0.922), percent(None), percent(5.7e-7)
+    ('0.5%', '92%', '–', '<0.0001%')
     """
     if fraction is None:
         return "–"
     share = 100 * fraction
+    if 0 < share < LEAST_PERCENT:
+        return f"<{LEAST_PERCENT:.4f}%"
     return f"{share:.0f}%" if share >= 9.95 or share == 0 else f"{share:.2g}%"

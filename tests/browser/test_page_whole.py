@@ -382,6 +382,20 @@ def test_a_sheet_of_paper_has_room_for_the_tables_columns(show: Opener) -> None:
     page.evaluate("() => window.dispatchEvent(new Event('afterprint'))")
 
 
+def test_names_that_were_cut_for_the_screen_do_not_run_into_the_next_column_on_paper(show: Opener) -> None:
+    page = show("train", viewport={"width": 1440, "height": 900})
+    page.evaluate("() => window.dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 720, "height": 1000})
+    settled(page)
+    cells = page.locator("[data-testid=table] .rows .cell").evaluate_all(
+        "all => all.filter(one => one.scrollWidth > one.clientWidth).map(one => getComputedStyle(one).overflow)"
+    )
+    assert len(cells) > 4, "names that need more room than there is"
+    assert set(cells) == {"hidden"}
+    page.evaluate("() => window.dispatchEvent(new Event('afterprint'))")
+
+
 def test_findings_are_printed_with_their_words(show: Opener) -> None:
     page = show("train")
     page.evaluate("() => window.dispatchEvent(new Event('beforeprint'))")

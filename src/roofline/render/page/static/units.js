@@ -4,6 +4,7 @@ export const UNKNOWN = "–";
 
 const LARGE = [["E", 1e18], ["P", 1e15], ["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3], ["", 1]];
 const SMALL = [["", 1], ["m", 1e-3], ["µ", 1e-6], ["n", 1e-9], ["p", 1e-12]];
+const LEAST_PERCENT = 1e-4; // of which a smaller one is said to be less
 const UNGROUPED = 1e15; // larger numbers are written with an exponent
 const EXACT_DIGITS = 100; // as many as toPrecision gives: no double lies nearer to a tie without being one
 
@@ -33,6 +34,7 @@ export function plain(value, digits = 4) {
 export function percent(fraction) {
   if (fraction == null) return UNKNOWN;
   const share = 100 * fraction;
+  if (share > 0 && share < LEAST_PERCENT) return `<${LEAST_PERCENT.toFixed(4)}%`;
   return share >= 9.95 || share === 0 ? `${whole(share)}%` : `${general(share, 2)}%`;
 }
 
