@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from ..errors import MissingExtra
+from ..lazy_rows import LazyRows
 from ..report import OpInfo, Report
 from ..selection import Group
 from .op_table import places
@@ -29,16 +30,23 @@ PLACES = ("steps", "devices")
 GROUP_COLUMNS = ("key", "count", "time_s", "self_time_s", "priced_s", "flops", "floor_s", "serial_s", "bound", "efficiency")
 
 
+ROWS_AT_ONCE = 1000  # that are made before they are written
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def to_json(value: object) -> bytes:
     """Any value of ours as JSON, in the order of its fields, ending in a newline."""
     try:
-        encoded = msgspec.json.encode(value, enc_hook=tuple)  # rows in columns become rows
+        encoded = msgspec.json.encode(value, enc_hook=_encoded_rows)
     except UnicodeEncodeError:  # a name of a file that is not UTF-8
         encoded = msgspec.json.encode(_encodable(msgspec.to_builtins(value, enc_hook=tuple)))
     return msgspec.json.format(encoded, indent=1) + b"\n"
+
+
+def _encoded_rows(rows: LazyRows[Any]) -> msgspec.Raw:
+    """Rows in columns as JSON, some at a time: very many at once would take gigabytes."""
+    parts = (rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE))
+    return msgspec.Raw(b"[" + b",".join([msgspec.json.encode(tuple(part))[1:-1] for part in parts]) + b"]")
 
 
 def _encodable(value: Any) -> Any:
