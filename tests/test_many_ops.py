@@ -11,24 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from roofline import folding
+from roofline import analysis, folding, placement
 from roofline.analysis import assemble, findings, op_rows, placed_ops, program_points
 from roofline.analysis.many_ops import place_many
 from roofline.analysis.placed_ops import PlacedOps
 from roofline.cli import main
-from roofline.cost import Cost
+from roofline.cost import NOTHING, Cost
 from roofline.errors import MachineError
 from roofline.lazy_rows import LazyRows
 from roofline.machine import Capacity, Machine
 from roofline.machines import load
-from roofline.op_columns import OpColumns
+from roofline.op_columns import OpColumns, amounts_of
 from roofline.placement import IDEAL, Corrections, hold
 from roofline.render.export import to_json
 from roofline.render.text import report_text
 from roofline.report import Report
 from roofline.resource import Resource
 from roofline.sources import read, table
-from roofline.workload import Op, Recording, Workload
+from roofline.workload import Avoidable, Op, Recording, Workload
 
 CHIP = replace(
     Machine.of("toy", {"matrix/bf16": 100, "vector/fp32": 20, "hbm": 10, "l2": 40, "ici": 1, "ici/hop": 5}),
@@ -140,6 +140,51 @@ def test_rows_are_made_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) 
     assert made == [99, 98, 97, 96, 95]
     assert [op.name for op in report.ops[:2]] == ["op99", "op98"]
     assert len(pytest.importorskip("pandas").DataFrame(report.ops)) == 100
+
+
+def test_folded_ops_with_unneeded_work_are_summed_without_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    again = Avoidable(kind="recomputation", instead=NOTHING, unneeded="recomputed")
+    cost = Cost.of({"matrix/bf16": 50, "hbm": 20})
+    ops = [
+        Op(name=f"dot.{n}", label=f"layer{n}/mlp  dot", scope=f"layer{n}/mlp", cost=cost, time_s=30.0, avoidable=(again,) * (n % 2))
+        for n in range(100)
+    ]
+    given = Recording(workload=Workload(tuple(ops)), format="table")
+    expected = report_text(assemble(given, CHIP))
+    made: list[int] = []
+    whole = op_rows.op_info
+    monkeypatch.setattr(op_rows, "op_info", lambda one, *rest: made.append(one.id) or whole(one, *rest))
+    with everything_in_columns():
+        found = report_text(assemble(given, CHIP))
+    assert "recomputed 50% of FLOP" in found
+    assert found == expected
+    assert made == [0]  # of the one row that is shown
+
+
+def test_equal_ops_are_predicted_and_rated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[Cost] = []
+    predicted: list[str] = []
+    less = Avoidable(kind="recomputation", instead=Cost.of({"hbm": 7}), unneeded="recomputed")
+    ops = [Op(name=f"op{n}", cost=Cost.of({"hbm": 20}), time_s=30.0, avoidable=(less,)) for n in range(10)]
+    monkeypatch.setattr(placement, "hold", lambda cost, *rest: held.append(cost) or hold(cost, *rest))
+    monkeypatch.setattr(analysis, "expectation", lambda op, *rest: predicted.append(op.name))
+    assemble(Recording(workload=Workload(tuple(ops)), format="table"), CHIP)
+    assert predicted == ["op0"]
+    assert held.count(less.instead) == 2  # for the needed work, and for what a finding saves
+
+
+def test_a_column_of_amounts_is_made_once_a_resource() -> None:
+    sizes = 0
+
+    class Places(list[int]):
+        def __len__(self) -> int:
+            nonlocal sizes
+            sizes += 1
+            return super().__len__()
+
+    found = amounts_of([Op(name="op", cost=Cost.of({"hbm": 20, "l2": 30}))] * 100, Places(range(100)))
+    assert found == {Resource("hbm"): [20] * 100, Resource("l2"): [30] * 100}
+    assert sizes == 2
 
 
 def test_ops_whose_numbers_no_array_holds_are_placed_one_by_one() -> None:
