@@ -365,6 +365,17 @@ def test_gradients_of_experts_that_gates_remove_are_dense_too() -> None:
     assert len(found) == 4, "the first product, the gradient of its result, and those of both weights"
 
 
+def test_experts_with_tokens_of_their_own_are_not_dense() -> None:
+    def dispatched(x: Any, router: Any, up: Any, down: Any) -> Any:
+        scores, weights, _ = routed(x, router)
+        gate = jnp.where(scores >= weights[:, -1:], scores, 0).astype(x.dtype)
+        own = jnp.concatenate([x, x]).reshape(8, 1024, 1024)  # in place of a real dispatch
+        h = jnp.einsum("etf,efd->etd", jax.nn.silu(jnp.einsum("etd,edf->etf", own, up)), down)
+        return h.reshape(2, 4096, 1024).sum(0) * gate.sum(-1, keepdims=True)
+
+    assert "dense-experts" not in reasons(ops_of(dispatched, *MIXTURE))
+
+
 THRESHOLD = """HloModule jit_f, is_scheduled=true
 
 %greater (a: f32[], b: f32[]) -> pred[] {

@@ -6,6 +6,8 @@ chosen ones (one-hot), scores compared with the smallest that was chosen, or a s
 
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
+
 from ...cost import Cost
 from ...resource import HBM
 from ...workload import Avoidable
@@ -22,68 +24,72 @@ _COMPARED = ("EQ", "GE", "GT", "LE", "LT")
 _MOST_LOOKS = 60
 
 
+class Expert(Struct, frozen=True):
+    """A product with the weights of all experts, or of one of them: its kernel, how many experts there are, and elements of the weights."""
+
+    index: int
+    product: Product
+    groups: int
+    weights: int
+
+    @property
+    def rows(self) -> int:
+        """How many tokens each expert gets."""
+        return self.product.flops // (2 * self.weights)
+
+
 def gated_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The products of every token with the weights of all experts, in a program that chooses some of them."""
     opcodes = kernels.module.opcodes
     if opcodes.isdisjoint(_CHOOSING) or opcodes.isdisjoint(_GATES):
         return
-    products = list(_with_all_experts(kernels))
-    products += _gradients(kernels, products)
-    chosen = dict(_choices(kernels, {groups for _, _, groups in products})) if products else {}
-    for index, found, groups in products:
-        top = chosen.get(groups)
-        if top is None or 2 * top > groups:
+    experts = list(_with_all_experts(kernels))
+    experts += _gradients(kernels, experts)
+    choices = list(_choices(kernels, {one.groups for one in experts})) if experts else []
+    for one in experts:
+        # Gates are of each token, or of each of its choices; an expert that gets fewer rows has its own.
+        tops = [top for groups, gates, top in choices if groups == one.groups and one.rows in (gates, gates / top)]
+        top = max(tops, default=one.groups)
+        if 2 * top > one.groups:
             continue
-        cost, factor = kernels.costs[index], groups / top
+        cost, factor, found = kernels.costs[one.index], one.groups / top, one.product
         amounts = {resource: amount / factor if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
         written = found.made.shape.bytes if found.made.shape.is_array else 0
         amounts[HBM] = max(amounts.get(HBM, 0) - written * (1 - 1 / factor), 0)
-        why = f"computes all {groups} experts for every token ({found}), of which it uses {top}"
-        yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=str(groups), factor=factor)
+        why = f"computes all {one.groups} experts for every token ({found}), of which it uses {top}"
+        yield one.index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=str(one.groups), factor=factor)
 
 
-def _with_all_experts(kernels: Kernels) -> Iterator[tuple[int, Product, int]]:
-    """The products with all of an argument that has one matrix for each expert, at once or one by one, and how many experts there are."""
-    parts: dict[int, list[tuple[int, Product]]] = {}
+def _with_all_experts(kernels: Kernels) -> Iterator[Expert]:
+    """The products with all of an argument that has one matrix for each expert, at once or one by one."""
+    parts: dict[int, list[Expert]] = {}
     for index, found in kernels.products.items():
-        weights = _weights(kernels, found)
-        if weights is None:
-            continue
-        side, origin = weights
-        groups = origin.shape.dims[0]
-        if origin.shape.elements == side.shape.elements:
-            yield index, found, groups
-        elif origin.shape.elements == side.shape.elements * groups:
-            parts.setdefault(origin.index, []).append((index, found))
-            if len(parts[origin.index]) == groups:
-                yield from ((index, found, groups) for index, found in parts[origin.index])
+        for side in (found.right, found.left):
+            origin = kernels.values.origin(side, LAYOUT | {"convert", "slice"})
+            if origin.opcode not in ("parameter", "get-tuple-element") or len(origin.shape.dims) != 3:
+                continue
+            one = Expert(index, found, origin.shape.dims[0], side.shape.elements)
+            if origin.shape.elements == one.weights:
+                yield one
+            elif origin.shape.elements == one.weights * one.groups:
+                parts.setdefault(origin.index, []).append(one)
+                if len(parts[origin.index]) == one.groups:
+                    yield from parts[origin.index]
+            break
 
 
-def _weights(kernels: Kernels, found: Product) -> tuple[Value, Value] | None:
-    """The operand of a product that comes from an argument with a matrix for each expert, and that argument."""
-    for side in (found.right, found.left):
-        origin = kernels.values.origin(side, LAYOUT | {"convert", "slice"})
-        if origin.opcode in ("parameter", "get-tuple-element") and len(origin.shape.dims) == 3:
-            return side, origin
-    return None
-
-
-def _gradients(kernels: Kernels, products: Sequence[tuple[int, Product, int]]) -> Iterator[tuple[int, Product, int]]:
-    """The gradients of the experts' weights: as many FLOP as the products with them, over all tokens, and a result as large as they are."""
-    known = {index for index, _, _ in products}
-    alike = {
-        (found.flops, weights[0].shape.elements): groups
-        for _, found, groups in products
-        if (weights := _weights(kernels, found)) is not None
-    }
+def _gradients(kernels: Kernels, experts: Sequence[Expert]) -> Iterator[Expert]:
+    """The gradients of the experts' weights: as many FLOP as the products with them, and a result as large as they are."""
+    known = {one.index for one in experts}
+    alike = {(one.product.flops, one.weights): one for one in experts}
     for index, found in kernels.products.items():
-        groups = alike.get((found.flops, found.made.shape.elements)) if found.made.shape.is_array else None
-        if groups is not None and index not in known:
-            yield index, found, groups
+        one = alike.get((found.flops, found.made.shape.elements)) if found.made.shape.is_array else None
+        if one is not None and index not in known:
+            yield Expert(index, found, one.groups, one.weights)
 
 
-def _choices(kernels: Kernels, groups: set[int]) -> Iterator[tuple[int, int]]:
-    """Numbers of experts among which a top-k chose some, and how many it chose for a gate."""
+def _choices(kernels: Kernels, groups: set[int]) -> Iterator[tuple[int, int, int]]:
+    """Numbers of experts among which a top-k chose some, how many gates there are for each, and how many it chose."""
     values, computation = kernels.values, kernels.computation
     for place, kernel in enumerate(computation.instructions):
         body = values.body(kernel)
@@ -94,7 +100,7 @@ def _choices(kernels: Kernels, groups: set[int]) -> Iterator[tuple[int, int]]:
             for count in groups & set(made.shape.dims if made.shape.is_array else ()):
                 top = _chosen(values, made, count)
                 if top is not None:
-                    yield count, top
+                    yield count, made.shape.elements // count, top
 
 
 def _chosen(values: Values, made: Value, groups: int) -> int | None:
