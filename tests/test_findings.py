@@ -67,6 +67,12 @@ def test_what_is_as_good_as_it_gets_promises_nothing() -> None:
     assert "as good as such ops get" in finding.message
 
 
+@pytest.mark.parametrize(("category", "reach"), [("loop fusion", 0.9), ("fft", 0.2), ("sort", 0.08)])
+def test_what_passes_over_its_data_several_times_reaches_less(category: str, reach: float) -> None:
+    (finding,) = report_on(an_op("kernel", {"hbm": 10}, 20.0, category=category)).findings
+    assert finding.saving_s == pytest.approx(20 - 1 / reach)
+
+
 def test_idle_time_comes_with_what_the_host_did() -> None:
     waited = IdleReason(kind="input", activity="time.sleep, called from load_batch", location="data.py:17", time_s=6.0, gaps=3)
     report = report_on(an_op("dot", {"matrix/bf16": 200}, 2.0), wall_s=8.0, idle=(waited,))

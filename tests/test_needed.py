@@ -304,6 +304,11 @@ def test_a_ragged_product_over_all_experts_is_dense() -> None:
     assert [one.kind for one in ops["fusion.1"].avoidable] == ["dense-experts"]
 
 
+def test_a_fourier_transform_is_no_stream_of_elements() -> None:
+    (op,) = [op for op in ops_of(lambda x: jnp.fft.rfft(x), of_shape(64, 4096, dtype="float32")) if op.category == "fft"]
+    assert op.operation is None
+
+
 def test_labels_say_scope_operation_sizes_and_format() -> None:
     def mlp(x: Any, up: Any) -> Any:
         with jax.named_scope("layer0"), jax.named_scope("mlp"):

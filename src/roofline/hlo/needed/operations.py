@@ -21,6 +21,9 @@ _IRREGULAR = (
     "rng-bit-generator",
     "dynamic-slice",
     "custom-call",
+    "fft",
+    "cholesky",
+    "triangular-solve",
 )
 _REDUCED = 64  # a reduction to fewer than one element in this many does not stream
 NARROW = 8  # bits of elements that are transposed one by one
@@ -58,8 +61,8 @@ def _turned_bytes(kernels: Kernels, instruction: Instruction) -> int:
 
 
 def _streams(kernels: Kernels, instruction: Instruction) -> bool:
-    """Whether a kernel does the same to every element, so that its time follows from its traffic: it neither sorts nor scatters, and if it
-    reduces, then not to so little that most of the chip is idle."""
+    """Whether a kernel does the same to every element, so that its time follows from its traffic: it neither sorts, scatters nor
+    transforms, and if it reduces, then not to so little that most of the chip is idle."""
     parts = kernels.values.body(instruction) or (instruction,)
     if any(one.opcode in _IRREGULAR for one in parts):
         return False
