@@ -1,12 +1,13 @@
 """Large traces read by several processes: the same as one process reads, whatever the file looks like."""
 
+import gzip
 import json
 from pathlib import Path
 
 import pytest
 
 from roofline.errors import SourceError
-from roofline.sources.torch_trace import reading, sections
+from roofline.sources.torch_trace import chunks, reading, sections
 from roofline.sources.torch_trace.recording import merge, read_part
 from roofline.sources.torch_trace.sections import sections_of
 from torch_writer import training
@@ -54,6 +55,29 @@ def test_sections_make_up_the_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len(asked) == 3
     assert together == merge([read_part(path, shared=True)])  # one of several files is read by one process
     assert together.coverage.priced_s == together.coverage.busy_s
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_sections_of_a_gzipped_trace_make_up_the_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 1000)  # of which a section has several
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(FORMS[form]))
+    asked = in_this_process(monkeypatch)
+    together = merge([read_part(path)])
+    assert [type(one) for one in asked] == [sections.PackedSection] * 3
+    assert together == merge([read_part(path, shared=True)])
+
+
+def test_a_gzipped_trace_that_is_cut_off_is_left_to_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "trace.json.gz"
+    in_this_process(monkeypatch)
+    path.write_bytes(gzip.compress(FORMS["on one line"])[:-8])
+    with pytest.raises(SourceError, match="truncated"):
+        read_part(path)
+    # The size at its end may be anything: of a file of several members it is that of the last one.
+    first, last = FORMS["on one line"][:9000], FORMS["on one line"][9000:]
+    path.write_bytes(gzip.compress(first) + gzip.compress(last))
+    assert merge([read_part(path)]) == merge([read_part(path, shared=True)])
 
 
 def test_other_processes_read_the_other_sections(tmp_path: Path) -> None:

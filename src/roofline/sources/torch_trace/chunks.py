@@ -17,7 +17,7 @@ from ...input_limits import limits
 from ...units import parse
 from .events import DOCUMENT, EVENTS, EXACT_EVENTS, HEAD, Event, Head
 
-CHUNK_BYTES = int(parse("4 MiB", "B"))
+CHUNK_BYTES = int(parse("2 MiB", "B"))
 TAIL_BYTES = int(parse("32 KiB", "B"))  # of a chunk in which its last event is looked for first
 MOST_HEAD_BYTES = int(parse("64 MiB", "B"))  # before the events
 MOST_UNPACKED_BYTES = int(parse("16 GiB", "B"))  # of a gzipped trace, unless --max size is more; none is held at once

@@ -6,18 +6,21 @@ one process that reads the whole file.
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ...errors import SourceError
 from ...units import parse
-from .chunks import CUT, GZIP
+from .chunks import CUT, GZIP, blocks
 
 LEAST_BYTES = int(parse("128 MiB", "B"))  # of a section: a helper takes as long to start as to read a fifth of that
 MOST = 4
 AROUND_BYTES = int(parse("1 MiB", "B"))  # in which the border of two sections is looked for
+UNPACKING = 0.25  # the time that it takes to unpack bytes, of that to decode them
 _PROGRAM = (
     "import pickle, sys; sys.path[:], section = pickle.load(sys.stdin.buffer); "
     "from roofline.sources.torch_trace.reading import answer_section; answer_section(section)"
@@ -45,14 +48,66 @@ class Section:
         return self.after
 
 
+class PackedSection(Section):
+    """A section of a gzipped file, by places in what it unpacks to, all of which before it has to be unpacked as well.
+
+    Its borders are the first cuts from those places on: who reads the section beside it finds the same one.
+    """
+
+    def read(self, size: int) -> bytes:
+        if self._file is None:
+            self._file = self._pieces()
+        return next(self._file, b"")
+
+    def _pieces(self) -> Iterator[bytes]:
+        with open(self.path, "rb") as file:
+            if self.before:
+                yield self.before
+            yield from self._between(blocks(file, self.path, False, lambda done: None, []))
+        if self.after:
+            yield self.after
+
+    def _between(self, texts: Iterator[bytes]) -> Iterator[bytes]:
+        """The text from the first border to the second."""
+        place, inside, held = 0, not self.before, b""  # where the text begins, and what of it had no border yet
+        for text in texts:
+            text, held = held + text, b""
+            if not inside:
+                found = self._border(text, self.begin - place)
+                if found is None:
+                    place, held = (place, text) if len(text) > self.begin - place else (place + len(text), b"")
+                    continue
+                place, text, inside = place + found.end(), text[found.end() :], True
+                if place > self.end:
+                    raise SourceError(f"{self.path}: an event as long as a section")
+            if self.after and len(text) > self.end - place:
+                found = self._border(text, self.end - place)
+                if found is not None:
+                    yield text[: found.start()]
+                    return
+                held = text
+                continue
+            yield text
+            place += len(text)
+        if self.after or not inside:
+            raise SourceError(f"{self.path}: ends before the section does")
+
+    def _border(self, text: bytes, begin: int) -> "re.Match[bytes] | None":
+        """The first cut from a place on; ``None`` if more text is needed."""
+        found = CUT.search(text, begin) if len(text) > begin else None
+        if found is None and len(text) > begin + AROUND_BYTES:
+            raise SourceError(f"{self.path}: no event ends where a section should")
+        return found
+
+
 def sections_of(path: Path, size: int, processors: int) -> list[Section]:
     """The sections of a file; none if it is not worth it, or not to be cut."""
     count = min(processors, MOST, size // LEAST_BYTES)
-    if count < 2 or not sys.executable:
-        return []
     with open(path, "rb") as file:
         head = file.read(AROUND_BYTES).lstrip()
         if head.startswith(GZIP):
+            return _packed_sections(path, head, size, processors)
+        if count < 2 or not sys.executable:
             return []
         begins, ends = [0], []
         for number in range(1, count):
@@ -69,6 +124,24 @@ def sections_of(path: Path, size: int, processors: int) -> list[Section]:
     return [
         Section(str(path), begin, end, before if number else b"", after if number < count - 1 else b"")
         for number, (begin, end) in enumerate(limits)
+    ]
+
+
+def _packed_sections(path: Path, head: bytes, size: int, processors: int) -> list[Section]:
+    """The sections of a gzipped file, later ones shorter, as more has to be unpacked before them."""
+    with open(path, "rb") as file:
+        file.seek(max(0, size - 4))
+        unpacked = int.from_bytes(file.read(4), "little")  # its size, modulo 4 GiB: the last section has the rest
+    count = min(processors, MOST, unpacked // LEAST_BYTES)
+    if count < 2 or not sys.executable:
+        return []
+    parts = [(1 + UNPACKING) ** -number for number in range(1, count + 1)]
+    borders = [0, *(int(unpacked * sum(parts[:number]) / sum(parts)) for number in range(1, count)), unpacked]
+    bare = next(blocks(head, str(path), True, lambda done: None, []), b"").lstrip().startswith(b"[")
+    before, after = (b"[", b"]") if bare else (b'{"traceEvents":[', b"]}")
+    return [
+        PackedSection(str(path), borders[number], borders[number + 1], before if number else b"", after if number < count - 1 else b"")
+        for number in range(count)
     ]
 
 
