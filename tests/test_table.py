@@ -5,6 +5,8 @@ import io
 import json
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from roofline.errors import RooflineError, SourceError
 from roofline.render.export import to_parquet
 from roofline.selection import narrow
 from roofline.sources import read
+from roofline.sources.table import _name_and_unit
 from roofline.workload import Op
 
 SAMPLE = Path(__file__).parent.parent / "src" / "roofline" / "samples" / "gpt_training_h200.csv"
@@ -192,3 +195,31 @@ def test_step_and_device_together_give_the_time_of_that_part(tmp_path: Path, kin
 def test_a_table_of_one_device_has_no_table_of_steps_and_devices(tmp_path: Path) -> None:
     (op,) = ops_of(tmp_path, "name,step,device,time,hbm\nx,1,0,1 ms,1 GB\nx,2,0,2 ms,1 GB\n")
     assert op.by_step_and_device == ()
+
+
+@pytest.mark.parametrize("brackets", ["[" * 60_000, "(" * 60_000, "[ " * 30_000, "a" + " " * 60_000 + "["])
+def test_a_header_of_brackets_is_read_in_linear_time(tmp_path: Path, brackets: str) -> None:
+    path = tmp_path / "ops.csv"
+    path.write_text(f"name,time,m{brackets}\na,1,2\n")
+    began = time.process_time()
+    with suppress(SourceError):
+        read(path)
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [
+        ("time [ms]", ("time", "ms")),
+        ("time (ms) ", ("time", "ms")),
+        ("time[ ms ]", ("time", "ms")),
+        ("time []", ("time", "")),
+        ("[ms]", ("[ms]", "")),
+        ("a [b] (c)", ("a [b]", "c")),
+        ("a ((c)", ("a", "(c")),
+        ("a b", ("a b", "")),
+        ("a ]", ("a ]", "")),
+    ],
+)
+def test_the_unit_is_what_the_last_brackets_of_a_header_hold(header: str, told: tuple[str, str]) -> None:
+    assert _name_and_unit(header) == told

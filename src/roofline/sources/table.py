@@ -55,7 +55,6 @@ ANSWERS = (
     *("work_provenance", "bytes_provenance", "steps", "devices"),
 )
 UNKNOWN = ("?", "unknown", "null", "none", "n/a", "nan")
-_HEADER = re.compile(r"(?P<name>.+?)\s*[\[(]\s*(?P<unit>[^\])]*?)\s*[\])]\s*\Z")
 _DEFAULT_DTYPE = "bf16"
 INFINITE = float("inf")
 
@@ -116,17 +115,31 @@ def read(path: Path, target: Machine | None = None) -> Recording:
 
 
 def _plain(header: str) -> str:
-    match = _HEADER.match(header.strip().strip('"'))
-    name = (match["name"] if match else header.strip().strip('"')).lower().replace(" ", "_")
+    name = _name_and_unit(header.strip().strip('"'))[0].lower().replace(" ", "_")
     return ALIASES.get(name, name)
+
+
+def _name_and_unit(header: str) -> tuple[str, str]:
+    """A header without the unit in brackets behind it, and the unit.
+
+    >>> _name_and_unit("time [ms]"), _name_and_unit("bytes"), _name_and_unit("read (l2) (GB)")
+    (('time', 'ms'), ('bytes', ''), ('read (l2)', 'GB'))
+    """
+    text = header.rstrip()
+    if text.endswith(("]", ")")):
+        inside = text[:-1]
+        after = max(1, inside.rfind("]") + 1, inside.rfind(")") + 1)
+        begins = [place for place in (inside.find("[", after), inside.find("(", after)) if place > 0]
+        if begins:
+            return inside[: min(begins)].rstrip(), inside[min(begins) + 1 :].strip()
+    return header, ""
 
 
 def _columns(headers: Iterable[str], path: Path) -> tuple[list[Column], list[str]]:
     """The columns understood, and the headers of the others. A header close to a known one is a misspelling, and an error."""
     columns, ignored = [], []
     for header in headers:
-        name, match = _plain(header), _HEADER.match(header)
-        unit = match["unit"] if match else ""
+        name, (_, unit) = _plain(header), _name_and_unit(header)
         if name in ANSWERS or ":" in name:  # bandwidth:hbm and the like
             continue
         if name in PLAIN:
