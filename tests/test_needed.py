@@ -570,3 +570,14 @@ def test_tiles_that_are_filled_up_are_padding(last: int, share: float) -> None:
         assert found[0].unneeded == "padded"
         assert found[0].instead[HBM] == pytest.approx(op.cost[HBM] * (1 - share))
         assert found[0].instead[HBM] == pytest.approx(2 * 4096 * 256 * last * 4)
+
+
+def test_a_product_whose_result_lacks_a_dimension_is_needed_whole() -> None:
+    text = """HloModule m, is_scheduled=true
+ENTRY main {
+  a = f32[4,8,16]{2,1,0} parameter(0)
+  b = f32[16,4]{1,0} parameter(1)
+  dot = f32[8,4]{1,0} dot(a, b), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+  ROOT part = f32[2,4]{1,0} slice(dot), slice={[0:2], [0:4]}
+}"""
+    assert len(reviewed_program(parse(text), "gpu").ops)

@@ -230,6 +230,8 @@ def _dot(instruction: Instruction, operands: Operands, region: Region) -> tuple[
         dims = operand.shape.dims
         free = [axis for axis in range(len(dims)) if axis not in batch and axis not in contracted]
         where = {axis: place for place, axis in enumerate(batch)} | {axis: start + place for place, axis in enumerate(free)}
+        if start + len(free) > len(result_dims(instruction.shape)):  # a result that has fewer dimensions than such a product
+            return (WHOLE,) * len(operands)
 
         def back(box: Box, where: dict[int, int] = where, dims: Dims = dims) -> Box:
             return tuple(box[where[axis]] if axis in where else range(size) for axis, size in enumerate(dims))
