@@ -36,7 +36,6 @@ class State:
     def take(self, jobs: int) -> Range | None:
         """A range for one of the jobs to work on, which removes what it has done from its front; ``None`` if nothing is left."""
         with self.lock:
-            self.taken = [one for one in self.taken if one[0] < one[1]]
             if not self.left:
                 return None
             first, end = self.left.pop(0)
@@ -49,7 +48,7 @@ class State:
     def give_back(self, numbers: Range) -> None:
         """Leaves the rest of a range to others."""
         with self.lock:
-            self.taken.remove(numbers)
+            self.taken = [one for one in self.taken if one is not numbers]
             if numbers[0] < numbers[1]:
                 self.left.insert(0, numbers)
 
