@@ -54,6 +54,9 @@ def _lane(lane: Lane, splits: Sequence[Split], listed: int) -> LaneInfo:
     rows: dict[str, list[float]] = {part: [0] * len(lane.busy_s) for part in (AT_ROOF, *CAUSES)}
     for bucket, (busy, ops, seconds) in enumerate(zip(lane.busy_s, lane.ops, lane.ops_s, strict=True)):
         length = min(lane.bucket_s, lane.time_s - bucket * lane.bucket_s)
+        if not busy and not ops:
+            rows[IDLE][bucket] = round(length, digits + 1)
+            continue
         found = _mix(zip(ops, seconds, strict=True), splits)
         rest = max(0.0, busy - sum(seconds))
         for part, mine in others.items() if unlisted else ((UNPRICED, 1.0),):

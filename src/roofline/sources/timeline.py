@@ -91,9 +91,9 @@ def typical(parts: Sequence[DevicePart], warm: Collection[Mark] = ()) -> Mark | 
 def lane(span: Span, spent: Sequence[Spent], busy_ps: Sequence[int]) -> Lane:
     """A lane from the time of each operation in each bucket, and the time in which any of them ran there."""
     buckets = span.buckets
-    lengths = [buckets.length_ps(bucket) for bucket in range(buckets.count)]
+    lengths = [buckets.width_ps] * (buckets.count - 1) + [buckets.length_ps(buckets.count - 1)]
     spent = list(map(shared, spent, lengths))  # more than fits in only where the clock was turned back
-    kept = [nlargest(MOST_OPS, one.items(), key=lambda op: (op[1], -op[0])) for one in spent]
+    kept = [list(one.items()) if len(one) < 2 else nlargest(MOST_OPS, one.items(), key=lambda op: (op[1], -op[0])) for one in spent]
     rest: dict[int, int] = {}
     for one, longest in zip(spent, kept, strict=True):
         if len(one) > len(longest):
