@@ -15,7 +15,7 @@ from roofline.machine import Machine
 from roofline.machines.detection import machine_for
 from roofline.report import OpInfo, Report
 from roofline.resource import Resource
-from roofline.workload import Coverage, Device, Op, Recording, Share, Workload
+from roofline.workload import Avoidable, Coverage, Device, Op, Recording, Share, Step, Workload
 
 DATA = Path(__file__).parent / "data"
 SHARED = Path(__file__).parents[2] / "shared" / "data"
@@ -191,6 +191,42 @@ def test_swapped_steps(fusion: Recording, h200: Machine) -> None:
     first, *middle, last = fusion.steps  # a long and a short one
     swapped = (replace(first, busy_s=last.busy_s, time_s=last.time_s), *middle, replace(last, busy_s=first.busy_s, time_s=first.time_s))
     assert "steps" in wrong(rl.validate(replace(fusion, steps=swapped), h200))
+
+
+def timed_steps(busy_ms: list[float], ops_ms: list[float]) -> Recording:
+    """Steps of so many busy milliseconds, in which one memory-bound op took so long."""
+    shares = tuple(Share(key=step, count=1, time_s=ms / THOUSAND) for step, ms in enumerate(ops_ms))
+    spent = sum(ops_ms) / THOUSAND
+    op = Op(name="copy", cost=rl.Cost.of({"hbm": 3e9 * sum(ops_ms)}), count=len(ops_ms), time_s=spent, self_time_s=spent, by_step=shares)
+    steps = tuple(Step(key=step, name="train", time_s=ms / THOUSAND, busy_s=ms / THOUSAND) for step, ms in enumerate(busy_ms))
+    busy = sum(busy_ms) / THOUSAND
+    return Recording(workload=Workload((op,)), format="table", steps=steps, coverage=Coverage(busy_s=busy, attributed_s=busy))
+
+
+@pytest.mark.parametrize(
+    ("busy", "ops", "holds"),
+    [
+        ([10.0, 10.2, 10.1], [10.0, 10.2, 10.1], True),
+        ([10.2, 10.0, 10.1], [10.0, 10.2, 10.1], False),  # 2% apart, in the wrong order
+        ([10.04, 10.0, 10.0], [10.0, 10.04, 10.0], True),  # too alike to tell
+        ([10.0, 10.0, 10.0, 10.0], [10.4, 10.0, 10.0, 10.4], True),  # kernels side by side in two steps: no order makes that equal
+        ([30.0, 10.0, 10.0], [10.0, 10.0, 10.0], False),  # of another clock
+    ],
+)
+def test_steps_are_told_apart_by_their_lengths(busy: list[float], ops: list[float], holds: bool, h200: Machine) -> None:
+    assert ("steps" not in wrong(rl.validate(timed_steps(busy, ops), h200))) is holds
+
+
+def test_products_that_their_sizes_make_slow_are_not_taken_for_wrong_counts(h200: Machine) -> None:
+    def product(side: int, times: float, avoidable: tuple[Avoidable, ...] = ()) -> Recording:
+        made = rl.formulas.matmul(side, side, side)
+        took = times * 2 * side**3 / h200.rate("matrix/bf16")
+        op = Op(name="dot", cost=made.cost, time_s=took, self_time_s=took, operation=made.operation, category="matmul", avoidable=avoidable)
+        return Recording(workload=Workload((op,)), format="table")
+
+    odd = Avoidable(kind="odd-sizes", instead=rl.formulas.matmul(4097, 4097, 4097).cost, why="multiplies matrices of odd sizes")
+    assert "counts" in wrong(rl.validate(product(4097, 3.0), h200))
+    assert "counts" not in wrong(rl.validate(product(4097, 3.0, (odd,)), h200))
 
 
 def two_devices() -> Recording:

@@ -17,6 +17,7 @@ EXACT = 0.02  # by how much equal counts may differ
 FEWER_BYTES = 0.8  # of an op's arrays, below which its bytes are too few
 USUAL = (0.6, 1.67)  # measured over expected time of products, at the median
 FAMILIES = ("products", "grouped")
+SLOW_SIZES = "odd-sizes"  # the finding about products whose sizes a matrix unit does not load well
 NAMED = 3  # ops in a message
 
 
@@ -141,18 +142,19 @@ def _inconsistent(op: OpInfo, rates: dict[str, float]) -> Iterator[tuple[str, fl
 
 
 def _against_usual_times(report: Report) -> Iterator[Problem]:
-    """Products, whose times are predicted well, far from what such products take."""
-    ops = [op for op in report.ops if op.time_s and op.expected and op.expected.family in FAMILIES and op.expected.time_s]
+    """Products, whose times are predicted well, far from what such products take; not those that their sizes make slow."""
+    slow = {op for finding in report.findings if finding.kind == SLOW_SIZES for op in finding.ops}
+    timed = [op for op in report.ops if op.time_s and op.id not in slow]
+    ops = [op for op in timed if op.expected and op.expected.family in FAMILIES and op.expected.time_s]
     spent = sum(op.weight_s for op in ops)
     if spent <= SHARE * sum(op.weight_s for op in report.ops):
         return
     ratios = [(op.weight_s / (op.expected.time_s if op.expected else 1.0), op.weight_s) for op in ops]
     ratio = _weighted_median(ratios)
     if not USUAL[0] <= ratio <= USUAL[1]:
-        slow = ratio > 1
         which = (
             "the peak is too high (of another format?), bytes are missing, or the clock is wrong"
-            if slow
+            if ratio > 1
             else ("the peak is too low (of another format or unit?), work is counted twice, or the clock is wrong")
         )
         yield _problem("counts", f"products take {plain(ratio, 3)} times as long as such products on {report.machine.name}: {which}", ops)

@@ -18,7 +18,8 @@ CACHED = 1.1  # above the memory's rate: what a cache that holds the data explai
 CACHES = ("l2", "l3", "slc", "infinity_cache")
 MISSING = 0.001  # of the time of a profile's ops that the report's may lack
 ROUNDING = 0.02  # by which times that should be equal may differ
-STEP_APART, CPU_STEP_APART = 1.03, 1.5  # times the other steps' ratio of ops' time to busy time
+STEP_APART, CPU_STEP_APART = 1.25, 1.5  # times the other steps' ratio of ops' time to busy time: how far kernels side by side vary it
+SWAPPED, FITS = 1.01, 1.005  # by how much the ratios differ at least in a wrong order of the steps, and at most in the right one
 COLD = 1.5  # times the later steps
 THOUSAND = (500.0, 2000.0)
 NAMED = 3
@@ -143,12 +144,16 @@ def _steps(report: Report) -> Iterator[Problem]:
     spent: dict[int, float] = {}
     for share in report.by_step:
         spent[share.step] = spent.get(share.step, 0.0) + share.time_s / devices
-    ratios = {one.step: spent[one.step] / one.busy_s for one in report.steps if one.busy_s and one.step in spent and one.steady}
+    busy = {one.step: one.busy_s for one in report.steps if one.busy_s and one.step in spent and one.steady}
+    ratios = {step: spent[step] / busy[step] for step in busy}
     if len(ratios) > 1:
-        usual = median(ratios.values())
-        apart = CPU_STEP_APART if report.machine.kind == "cpu" else STEP_APART
+        on_cpu = report.machine.kind == "cpu"
+        usual, apart = median(ratios.values()), CPU_STEP_APART if on_cpu else STEP_APART
+        ordered = [mine / theirs for mine, theirs in zip(sorted(spent[step] for step in busy), sorted(busy.values()), strict=True)]
+        if not on_cpu and max(ordered) < FITS * min(ordered):  # the same times in another order belong together
+            usual, apart = median(ordered), SWAPPED
         odd = [step for step, ratio in ratios.items() if not usual / apart < ratio < usual * apart]
-        if odd and len(odd) < len(ratios):
+        if odd and (apart == SWAPPED or len(odd) < len(ratios)):
             said = ", ".join(f"{_step_name(report, step)} {plain(ratios[step] / usual, 3)} times" for step in odd[:NAMED])
             yield Problem(input="steps", message=f"ops and busy time of a step do not belong together: {said} the usual; steps swapped?")
     short = [one for one in report.steps if one.time_s and one.busy_s and one.busy_s > one.time_s * (1 + ROUNDING)]
