@@ -375,3 +375,5 @@ def test_on_a_phone_times_stand_beside_names(show: Opener) -> None:
     cell = page.locator("[data-testid=table] .rows [data-column=time_s]").first.bounding_box()
     assert cell
     assert cell["x"] + cell["width"] <= 390
+    names = column(page, "label", "table")
+    assert names[0].startswith("layer*/mlp d"), "what it does, beside where it is"

@@ -396,6 +396,17 @@ def test_names_that_were_cut_for_the_screen_do_not_run_into_the_next_column_on_p
     page.evaluate("() => window.dispatchEvent(new Event('afterprint'))")
 
 
+def test_every_step_is_on_paper(show: Opener) -> None:
+    page = show("train")
+    page.evaluate("() => window.dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    settled(page)
+    bars = page.locator(".spread-bars").evaluate_all("all => all.map(one => [one.children.length, getComputedStyle(one).overflowY])")
+    assert bars
+    assert all(overflow == "visible" for _, overflow in bars), "nothing is cut off at the height of a list that scrolls"
+    page.evaluate("() => window.dispatchEvent(new Event('afterprint'))")
+
+
 def test_findings_are_printed_with_their_words(show: Opener) -> None:
     page = show("train")
     page.evaluate("() => window.dispatchEvent(new Event('beforeprint'))")

@@ -13,6 +13,7 @@ const SAMPLE = 150; // rows whose words decide the width of a column
 const WIDEST = { name: 165, scope: 260, location: 220, module: 160, category: 170 };
 const SHORTEST_NAME = 300;
 const NARROW = 600; // pixels of a table in which names leave room for a time
+const NAMES = 0.7; // of such a table
 const OPENER = 20; // pixels of the button that opens a row
 
 /**
@@ -74,7 +75,7 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
   }
 
   /** A name's column takes what the others leave, but not less than this: on a phone so much that a time stands beside it. */
-  const least = (width) => Math.min(width, grid.clientWidth && grid.clientWidth < NARROW ? 0.6 * grid.clientWidth : SHORTEST_NAME);
+  const least = (width) => Math.min(width, grid.clientWidth && grid.clientWidth < NARROW ? NAMES * grid.clientWidth : SHORTEST_NAME);
 
   const total = () => widths.reduce((sum, width, index) => sum + (scene.columns[index].main ? least(width) : width), 0);
 
