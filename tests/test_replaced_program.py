@@ -11,7 +11,7 @@ from roofline.analysis.replaced_program import replaced
 from roofline.jax import record
 from roofline.machines import load
 from roofline.machines.calibrations import calibration_for
-from roofline.workload import Coverage, IdleReason, Recording, Workload
+from roofline.workload import Coverage, IdleReason, Recording, Share, Step, Workload
 
 jax = pytest.importorskip("jax")
 H200 = load("h200-sxm")
@@ -141,3 +141,25 @@ def test_a_function_with_8_bit_products_comes_true() -> None:
     point = total(rl.what_if(MLP, program=blocks, args=args))
     assert point.time_s == pytest.approx(10.13e-3, rel=0.12)
     assert point.expected.low_s <= 10.13e-3 <= point.expected.high_s
+
+
+def test_products_widen_weights_of_8_bits_on_the_way() -> None:
+    wide = jax.numpy.bfloat16
+
+    def f(x, w):
+        return x @ (w.astype(wide) * wide(0.01))
+
+    args = jax.ShapeDtypeStruct((4, 4096), wide), jax.ShapeDtypeStruct((4096, 16384), jax.numpy.int8)
+    (op,) = record(f, H200, copies=True)(*args).workload
+    assert op.cost["hbm"] == 4096 * 16384 + 2 * 4 * (4096 + 16384) + 2  # and the scale
+    assert len(record(f, H200)(*args).workload.ops) == 2  # by itself a library reads what another kernel has widened
+
+
+def test_the_bounds_of_a_function_know_that_the_host_may_be_late() -> None:
+    before = measured(
+        8192, 1.0, (IdleReason(kind="dispatch", activity="f", time_s=4e-3, gaps=1, by_step=(Share(key=0, count=1, time_s=4e-3),)),)
+    )
+    busy = before.coverage.busy_s
+    late = replace(before, steps=(Step(key=0, time_s=busy + 4e-3, busy_s=busy),))
+    quick = total(replaced(late, record(layer, H200)(*arguments(4096)), H200, "layer"))
+    assert quick.expected.low_s < quick.time_s - 4e-3 < quick.time_s + 4e-3 < quick.expected.high_s

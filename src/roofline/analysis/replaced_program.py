@@ -5,15 +5,15 @@ is; ops of a scope that was not there take what such ops take here, if any were 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import log2
+from math import hypot, log2
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ..changed_times import DISPATCH, anchored, bounds
+from ..changed_times import DISPATCH, FIRST_WAIT_S, REFORMATTED, anchored, bounds, host_wait_s
 from ..machine import Machine
 from ..machines.calibrations import calibration_for
-from ..operation import Streamed
+from ..operation import Product, Streamed
 from ..prediction import Prediction
 from ..report import Expected, OpInfo, Report
 from ..units import rounded, show
@@ -33,9 +33,12 @@ class _Total(Struct):
     expected_s: float = 0.0
     floor_s: float = 0.0
     family: str = ""
+    formats: set[str] = field(default_factory=set)  # of products
 
-    def add(self, seconds: float, found: Prediction) -> None:
+    def add(self, seconds: float, found: Prediction, op: Op) -> None:
         self.family = found.family
+        if isinstance(op.operation, Product):
+            self.formats.add(op.operation.compute)
         self.measured_s += seconds
         self.expected_s += found.time_s
         self.floor_s += found.terms.get("floor", 0.0)
@@ -72,7 +75,10 @@ def replaced(measured: Recording, program: Recording, machine: Machine, name: st
     report = assemble(after, machine)
     rows = tuple(_row(row, timed) for row in report.ops)
     low, high = bounds({place: (one.found.family, one.time_s, one.low_s, one.high_s) for place, one in enumerate(timed)})
-    expected = Expected(time_s=whole, low_s=max(whole - low, busy - low, 0.0), high_s=whole + high, evidence=_evidence(timed, before))
+    if measured.steps:  # the device may wait less for the host, or longer
+        waits = min(host_wait_s(measured), whole - busy)
+        low, high = hypot(low, waits), hypot(high, waits, FIRST_WAIT_S)
+    expected = Expected(time_s=whole, low_s=max(whole - low, 0.0), high_s=whole + high, evidence=_evidence(timed, before))
     points = tuple(replace(one, before_s=step_s, expected=expected) if one.scope == "total" else one for one in report.points)
     notes = [*report.input.notes, *([f"no expected time, left out: {', '.join(sorted(set(unknown)))}"] if unknown else [])]
     summary = _summary(name, step_s, expected)
@@ -114,7 +120,7 @@ def _groups(measured: Recording, machine: Machine, steps: Sequence[Step]) -> dic
         share = _share(op, steps) / devices
         scaled = replace(predicted, time_s=predicted.time_s * share, terms={key: term * share for key, term in predicted.terms.items()})
         for group in ((op.scope, _kind(op)), ("*", _kind(op))):
-            found.setdefault(group, _Total()).add(own * share, scaled)
+            found.setdefault(group, _Total()).add(own * share, scaled, op)
     return found
 
 
@@ -125,7 +131,7 @@ def _anchored(ops: Iterable[Op], before: Mapping[Group, _Total], machine: Machin
     after: dict[Group, _Total] = {}
     for op, found in predictions:
         if found is not None:
-            after.setdefault((op.scope, _kind(op)), _Total()).add(0.0, found)
+            after.setdefault((op.scope, _kind(op)), _Total()).add(0.0, found, op)
     timed: list[_Timed] = []
     unknown = [op.name for op, found in predictions if found is None and op.cost.amounts]
     for op, found in predictions:
@@ -136,7 +142,9 @@ def _anchored(ops: Iterable[Op], before: Mapping[Group, _Total], machine: Machin
         old = own or before.get(("*", _kind(op)))
         ratio = _ratio(old, new) if old else 1.0
         was = own.measured_s * found.time_s / new.expected_s if own and new.expected_s else 0.0
-        timed.append(_Timed(op, found.time_s * ratio, found.low_s * ratio, found.high_s * ratio, was, found))
+        power = REFORMATTED if old and isinstance(op.operation, Product) and op.operation.compute not in old.formats else 1.0
+        low, high = ((each / found.time_s) ** power * found.time_s * ratio for each in (found.low_s, found.high_s))
+        timed.append(_Timed(op, found.time_s * ratio, low, high, was, found))
     return timed, unknown
 
 

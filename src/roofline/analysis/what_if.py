@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ..changed_times import MEASURED, Changed, applied, bounds, changed_op, host_wait_s
+from ..changed_times import FIRST_WAIT_S, MEASURED, Changed, applied, bounds, changed_op, host_wait_s
 from ..errors import UsageError
 from ..machine import Machine
 from ..machines import load
@@ -24,7 +24,6 @@ from .expectation import expectation
 
 CANDIDATES = ("kernel attention=flash", "grouped", "remat off", "donate", "fuse all", "dtype bf16", "dtype fp8", "graph")
 WORTH = 0.01  # of the time: a change that brings less is not named
-FIRST_WAIT_S = 60e-6  # of an average step: how long a recording's first steps wait until the host is ahead of the device
 REMAINS = 0.1  # of idle time that a change removes, at most: a graph has to be launched too
 UNCHANGED = "measured"  # the family of ops that keep their times
 EVIDENCE = "measured times of ops that stay, and predictions of those that change, anchored on their measured times"

@@ -85,7 +85,10 @@ def record(
     copies: bool = False,
     **jit: Any,
 ) -> Callable[..., Recording]:
-    """A function of the same arguments that returns the priced ops of one call of it; with ``copies`` of operands that libraries need."""
+    """A function of the same arguments that returns the priced ops of one call of it.
+
+    With ``copies`` operands are copied that a GPU's libraries cannot take as they lie, and products widen operands of 8 bits.
+    """
 
     def recording(*args: Any, **kwargs: Any) -> Recording:
         found = lower(function, machine, compiled=compiled, copies=copies, **jit)(*args, **kwargs)
@@ -112,7 +115,8 @@ def lower(
         module = parse(written.as_text(debug_info=True), getattr(function, "__name__", "function"))
         if module.num_partitions > 1:
             return _compiled(jitted.lower(*args, **kwargs), target, machine, backend)
-        rules = replace(RULES[target], copies=copies and target == "gpu")
+        library = copies and target == "gpu"
+        rules = replace(RULES[target], copies=library, widens=library)
         return Lowered(with_copies(fuse(module, target, rules), target), target, (ESTIMATE.format(chip=machine.name), *notes))
 
     return lowered

@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...calibration import Calibration
-from ...changed_times import Changed, anchored
+from ...changed_times import REFORMATTED, Changed, anchored
 from ...cost import NOTHING, Cost
 from ...hlo.ir.module import HloModule
 from ...hlo.needed import Review
@@ -20,8 +20,6 @@ from ...operation import Operation
 from ...prediction import Prediction
 from ...workload import Op, Recording
 from ..expectation import expectation
-
-REFORMATTED = 1.4  # how much wider, in logarithms, the bounds of an op in another number format are
 
 
 class Added(Struct, frozen=True):

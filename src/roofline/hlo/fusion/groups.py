@@ -21,6 +21,7 @@ from .rules import (
     VIEWS,
     Rules,
     folds,
+    is_widening,
     keeps_rows,
     major,
     reduced_dims,
@@ -251,6 +252,8 @@ class _Grouping:
         instruction = self.instructions[index]
         if self.rules.loads == "any" or instruction.opcode in VIEWS:
             return instruction.opcode in PROLOGUE
+        if self.rules.widens and is_widening(self.computation, index):
+            return True
         return instruction.opcode == "transpose" and all(
             folds(self.computation, self.instructions[user], index) for user in self._users_in(group, index)
         )

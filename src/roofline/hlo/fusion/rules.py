@@ -14,6 +14,7 @@ from ..ir.module import Computation, Instruction
 from ..ir.platforms import Platform
 from ..price.elementwise import ELEMENTWISE, TRANSCENDENTALS
 
+NARROW = 8  # bits
 VIEWS = frozenset(("reshape", "bitcast"))  # the same elements in the same order: free wherever they stand
 MOVES = VIEWS | {"broadcast", "transpose", "slice", "reverse", "pad", "concatenate", "dynamic-slice"}
 LOOPS = ELEMENTWISE | MOVES | {"iota", "map", "gather"}
@@ -40,7 +41,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     conversion) with one, or ``none``. ``results`` says which kernels store several values: ``any``, those that do not go row by row
     (``not rows``), or none (``one`` each). ``small_bytes`` is up to where even costly work is repeated rather than stored.
     ``most_operands`` bounds operands and results of one kernel, ``most_repeated`` the instructions in it that other kernels compute too.
-    ``copies`` is whether operands are copied that a library cannot take as they lie.
+    ``copies`` is whether operands are copied that a library cannot take as they lie, ``widens`` whether products widen operands of 8 bits.
     """
 
     row_bytes: float = parse("64 KiB", "B")
@@ -51,6 +52,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     most_operands: int = 96  # as XLA:GPU, whose kernels' arguments must fit in constant memory
     most_repeated: int = 256
     copies: bool = False
+    widens: bool = False
 
     def store(self, opcode: str) -> bool:
         """Whether a product can do this to its result."""
@@ -79,6 +81,19 @@ def is_loop(instruction: Instruction) -> bool:
     if instruction.opcode == "constant":
         return not instruction.shape.dims and instruction.shape.is_array
     return instruction.opcode in LOOPS and instruction.shape.is_array
+
+
+def is_widening(computation: Computation, index: int) -> bool:
+    """Whether a value is an array of 8 bits or fewer in a wider format, scaled or not, or what it is scaled by."""
+    one = computation[index]
+    if one.opcode == "broadcast":
+        return not computation[one.operands[0]].shape.dims
+    if one.opcode == "multiply":
+        return any(computation[operand].opcode == "convert" and is_widening(computation, operand) for operand in one.operands)
+    if one.opcode != "convert":
+        return False
+    narrow = computation[one.operands[0]].shape
+    return narrow.is_array and one.shape.is_array and narrow.number.bits <= NARROW < one.shape.number.bits
 
 
 def is_repeatable(instruction: Instruction) -> bool:
