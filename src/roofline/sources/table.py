@@ -18,7 +18,7 @@ In ``time``, ``flops`` and ``bytes`` an empty cell is unknown; in a resource's o
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import compress
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,6 +37,7 @@ from .rows import PARQUET_MAGIC, Cell, columns_of
 
 WORDS = ("name", "category", "module", "scope", "location", "phase")
 NUMBERS = ("count", "kernels")
+SAME_OP = ("module", "scope", "name", "category", "location")  # rows that agree in these are of one op
 TIMES = ("time", "self_time")
 PLAIN = (*WORDS, *NUMBERS, *TIMES, "flops", "bytes", "unit", "dtype", "provenance", "step", "device")
 ALIASES = {
@@ -192,17 +193,23 @@ class Table(Struct, frozen=True):
         if column is None:
             return [None] * self.count
         cells = self.cells[column.header]
-        return _plain_numbers(cells, column) or [self._number(row, cell, column, dimension) for row, cell in enumerate(cells, start=1)]
+        return _plain_numbers(cells, column) or self._quantities(cells, column, dimension)
 
     def amounts(self, column: Column, resource: Resource) -> list[float | None]:
         """The column of a resource, in which an empty cell is 0."""
         cells = self.cells[column.header]
         if (plain := _plain_numbers(cells, column)) is not None:
             return plain
-        return [
-            0.0 if isinstance(cell, str) and not cell.strip() else self._number(row, cell, column, resource.measure)
-            for row, cell in enumerate(cells, start=1)
-        ]
+        numbers = self._quantities(cells, column, resource.measure)
+        return [0.0 if cell == "" else number for cell, number in zip(cells, numbers, strict=True)]
+
+    def _quantities(self, cells: Sequence[Cell], column: Column, dimension: str) -> list[float | None]:
+        """Cells in base units, each different one read once; what is wrong with one is said of its first row."""
+        rows: dict[tuple[type, Cell], int] = {}
+        for row, cell in enumerate(cells, start=1):
+            rows.setdefault((type(cell), cell), row)
+        known = {cell: self._number(row, cell[1], column, dimension) for cell, row in rows.items()}
+        return [known[type(cell), cell] for cell in cells]
 
     def _number(self, row: int, cell: Cell, column: Column, dimension: str) -> float | None:
         try:
@@ -308,49 +315,54 @@ def _quantity(cell: Cell, column: Column, dimension: str) -> float | None:
     return number
 
 
-def _merge(ops: Iterable[Op]) -> tuple[Op, ...]:
+def _merge(ops: OpColumns) -> tuple[Op, ...]:
     """One op out of the rows that differ only in step or device."""
-    rows: dict[tuple[str, ...], list[Op]] = {}
-    for op in ops:
-        rows.setdefault((op.module, op.scope, op.name, op.category, op.location), []).append(op)
-    several = len({share.key for op in ops for share in op.by_device}) > 1
-    return tuple([_sum(mine, several) for mine in rows.values()])
+    rows: dict[tuple[str, ...], list[int]] = {}
+    for place, words in enumerate(zip(*(column(ops, name) for name in SAME_OP), strict=True)):
+        rows.setdefault(words, []).append(place)
+    several = len({share.key for shares in column(ops, "by_device") for share in shares}) > 1
+    return tuple([_sum(ops, places, several) for places in rows.values()])
 
 
-def _sum(rows: list[Op], several: bool) -> Op:
+def _sum(ops: OpColumns, places: list[int], several: bool) -> Op:
     """The rows of one op added up. ``several`` is whether the table has more than one device."""
+    if len(places) == 1 and not several:
+        return ops[places[0]]
+    rows = ops.take(places)
+    steps, devices = column(rows, "by_step"), column(rows, "by_device")
     return replace(
-        rows[0],
-        cost=sum((row.cost for row in rows[1:]), rows[0].cost),
-        count=sum(row.count for row in rows),
-        kernels=_total(row.kernels for row in rows),
-        time_s=_total(row.time_s for row in rows),
-        self_time_s=_total(row.self_time_s for row in rows),
-        by_step=_shares(share for row in rows for share in row.by_step),
-        by_device=_shares(share for row in rows for share in row.by_device),
-        by_step_and_device=_on_devices(rows) if several else (),
+        ops[places[0]],
+        cost=ops.total(places),
+        count=sum(column(rows, "count")),
+        kernels=_total(column(rows, "kernels")),
+        time_s=_total(column(rows, "time_s")),
+        self_time_s=_total(column(rows, "self_time_s")),
+        by_step=_shares(chain.from_iterable(steps)),
+        by_device=_shares(chain.from_iterable(devices)),
+        by_step_and_device=_on_devices(steps, devices) if several else (),
     )
 
 
-def _total(values: Iterable[float | None]) -> float | None:
-    known = list(values)
-    return None if None in known else sum(value for value in known if value is not None)
+def _total(values: Sequence[float | None]) -> float | None:
+    return None if None in values else sum([value for value in values if value is not None])
 
 
 def _shares(shares: Iterable[Share]) -> tuple[Share, ...]:
-    total: dict[int, Share] = {}
+    """Shares added up by their keys."""
+    counts: dict[int, float] = {}
+    times: dict[int, float] = {}
     for share in shares:
-        had = total.get(share.key)
-        total[share.key] = replace(had, count=had.count + share.count, time_s=had.time_s + share.time_s) if had else share
-    return tuple(total[key] for key in sorted(total))
+        counts[share.key] = counts.get(share.key, 0) + share.count
+        times[share.key] = times.get(share.key, 0.0) + share.time_s
+    return tuple([Share(key=key, count=counts[key], time_s=times[key]) for key in sorted(counts)])
 
 
-def _on_devices(rows: Iterable[Op]) -> tuple[StepsOnDevice, ...]:
-    """The parts of an op in each step on each device, from the rows that have both."""
+def _on_devices(steps: Sequence[tuple[Share, ...]], devices: Sequence[tuple[Share, ...]]) -> tuple[StepsOnDevice, ...]:
+    """The parts of an op in each step on each device, from its rows that have both."""
     parts: dict[int, list[Share]] = {}
-    for row in rows:
-        for on in row.by_device:
-            parts.setdefault(on.key, []).extend(row.by_step)
+    for mine, on in zip(steps, devices, strict=True):
+        for device in on:
+            parts.setdefault(device.key, []).extend(mine)
     return tuple(_on_device(device, _shares(shares)) for device, shares in sorted(parts.items()) if shares)
 
 
