@@ -201,15 +201,15 @@ class Table(Struct, frozen=True):
         if (plain := _plain_numbers(cells, column)) is not None:
             return plain
         numbers = self._quantities(cells, column, resource.measure)
-        return [0.0 if cell == "" else number for cell, number in zip(cells, numbers, strict=True)]
+        return [0.0 if isinstance(cell, str) and not cell.strip() else number for cell, number in zip(cells, numbers, strict=True)]
 
     def _quantities(self, cells: Sequence[Cell], column: Column, dimension: str) -> list[float | None]:
-        """Cells in base units, each different one read once; what is wrong with one is said of its first row."""
-        rows: dict[tuple[type, Cell], int] = {}
-        for row, cell in enumerate(cells, start=1):
-            rows.setdefault((type(cell), cell), row)
-        known = {cell: self._number(row, cell[1], column, dimension) for cell, row in rows.items()}
-        return [known[type(cell), cell] for cell in cells]
+        """Cells in base units, each different word read once; what is wrong with one is said of its first row."""
+        if {*map(type, cells)} != {str}:
+            return [self._number(row, cell, column, dimension) for row, cell in enumerate(cells, start=1)]
+        first = dict(zip(reversed(cells), range(len(cells), 0, -1), strict=True))  # the row that comes last in it is the first
+        known = {cell: self._number(row, cell, column, dimension) for cell, row in first.items()}
+        return list(map(known.__getitem__, cells))
 
     def _number(self, row: int, cell: Cell, column: Column, dimension: str) -> float | None:
         try:
