@@ -129,7 +129,8 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     memory = held_against(recording.memory, machine)
     too_much = out_of_memory(memory, machine)
     advice = _findings(_advice(recording, placed, standings, made, machine, corrections), ops, device_shares, devices, placed)
-    averaged = step_shares if any(point.scope == "average" for point in made) else ()  # else findings speak of the run
+    has_average = not recording.steps or any(point.scope == "average" for point in made)  # else findings speak of the run
+    averaged = step_shares if has_average else ()
     findings = with_wall_clock(advice, placed.time_s, averaged, len(devices) or len({share.device for share in device_shares}))
     findings = (too_much, *findings) if too_much else findings
     findings = _outlook(findings, recording, made, lowered, calibration)
