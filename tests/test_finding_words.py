@@ -69,3 +69,9 @@ def test_the_levers_are_those_of_the_ops_with_most_of_the_saving(fields: dict[st
 def test_attention_is_called_by_its_name(categories: tuple[str, ...], title: str) -> None:
     ops = [an_op(name, {"matrix/bf16": 100}, 5.0, category=name) for name in categories]
     assert _of(report_on(*ops), "products").title == title
+
+
+@pytest.mark.parametrize(("category", "tried"), [("pointwise fusion", "max-autotune"), ("elementwise", "intermediates never reach memory")])
+def test_what_is_compiled_is_not_told_to_be(category: str, tried: str) -> None:
+    slow = an_op("triton_poi_fused_add", {"hbm": 10}, 5.0, category=category)
+    assert tried in _of(report_on(slow, format="torch"), "memory").levers[0]

@@ -23,12 +23,13 @@ def report_on(
     idle: tuple[IdleReason, ...] = (),
     steps: tuple[Step, ...] = (),
     machine: Machine | None = None,
+    format: str = "xspace",
 ) -> Report:
     busy = sum(op.time_s or 0.0 for op in ops) if busy_s is None else busy_s
     run = busy if wall_s is None else wall_s
     cover = Coverage(wall_s=run, busy_s=busy, attributed_s=busy, priced_s=busy, run_s=run)
     devices = (Device(id=0, name="toy"),)
-    recording = Recording(workload=Workload(ops), format="xspace", coverage=cover, idle=idle, steps=steps, devices=devices)
+    recording = Recording(workload=Workload(ops), format=format, coverage=cover, idle=idle, steps=steps, devices=devices)
     return assemble(recording, machine or toy())
 
 

@@ -4,12 +4,16 @@ from msgspec import Struct
 
 
 class Kind(Struct, frozen=True):
-    """A kind of finding. ``title`` ends the sentence "start with …"; ``change`` is what to do, in one clause; ``phrase`` what was seen."""
+    """A kind of finding. ``title`` ends the sentence "start with …"; ``change`` is what to do, in one clause; ``phrase`` what was seen.
+
+    ``compiled`` are the levers where a compiler made the kernels with most of the saving, if others than ``levers``.
+    """
 
     title: str
     change: str
     phrase: str = ""
     levers: tuple[str, ...] = ()
+    compiled: tuple[str, ...] = ()
 
 
 # What helps against an excess, by what the profile shows of it.

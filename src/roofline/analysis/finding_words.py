@@ -12,6 +12,7 @@ from .finding_kinds import OF_MOST, Kind
 from .standing import Standings
 
 LISTED = 3  # places that are named
+COMPILED = "fusion"  # what categories of kernels end with that a compiler made
 TRIED = 100  # ops with the most to save, for what to try
 LOOKED_AT = 10_000  # ops, the longest of those that a finding is about, whose places may be named
 LONGEST_NAME = 60  # characters of a kernel's name: templates of C++ have thousands
@@ -88,16 +89,24 @@ def source_line(location: str) -> str:
 
 def fitting(name: str, kind: Kind, standings: Standings, ids: Sequence[int], won: Sequence[float]) -> Kind:
     """A kind with what to try for the ops that have most of the saving."""
-    if not any(of == name for of, _ in OF_MOST):
+    if not kind.compiled and not any(of == name for of, _ in OF_MOST):
         return kind
     by_category: dict[str, float] = {}
     for seconds, id in nlargest(TRIED, zip(won, ids, strict=True)):
-        what = standings.ops[id].label.rpartition("  ")[2]
-        category = next((word for word in ("scatter", "gather") if what.startswith(word)), standings.category[id])
+        category = _category(standings, id)
         by_category[category] = by_category.get(category, 0.0) + seconds
     most = max(by_category, key=by_category.__getitem__)
-    levers = OF_MOST.get((name, most), ()) if 2 * by_category[most] > sum(won) else ()
+    if 2 * by_category[most] <= sum(won):
+        return kind
+    levers = kind.compiled if most == COMPILED else OF_MOST.get((name, most), ())
     return replace(kind, levers=levers or kind.levers)
+
+
+def _category(standings: Standings, id: int) -> str:
+    """What to try for an op depends on this: what it does, or that a compiler made its kernel."""
+    what = standings.ops[id].label.rpartition("  ")[2]
+    category = next((word for word in ("scatter", "gather") if what.startswith(word)), standings.category[id])
+    return COMPILED if category.endswith(COMPILED) else category
 
 
 def title_of(name: str, kind: Kind, standings: Standings, ids: Sequence[int]) -> str:

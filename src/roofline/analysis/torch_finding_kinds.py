@@ -8,6 +8,8 @@ _GRAPHS = "torch.compile(model, mode='reduce-overhead'), or CUDA graphs, which l
 _OPTIMIZER = "an optimizer with fused=True, or foreach=True, which updates all parameters in a few kernels"
 _SENT_AHEAD = "DataLoader(pin_memory=True) and .to(device, non_blocking=True)"
 
+_HALF = "torch.autocast with bf16: half the bytes"
+
 TORCH_LEVERS: dict[str, tuple[str, ...]] = {
     "idle-input": (
         "DataLoader(num_workers=…, prefetch_factor=…, persistent_workers=True)",
@@ -44,12 +46,17 @@ TORCH_LEVERS: dict[str, tuple[str, ...]] = {
     ),
     "host-copies": (_SENT_AHEAD, "keep on the device what is used again", "send narrower formats: uint8 images, int32 tokens"),
     "latency": (_GRAPHS, _OPTIMIZER),
-    "memory": ("torch.compile, so that intermediates never reach memory", "torch.autocast with bf16: half the bytes"),
+    "memory": ("torch.compile, so that intermediates never reach memory", _HALF),
     "products": (
         "sizes in multiples of 64; larger batches",
         "torch.set_float32_matmul_precision('high') for fp32, torch.autocast with bf16",
     ),
     "communication": ("DistributedDataParallel(bucket_cap_mb=…, gradient_as_bucket_view=True)", "bf16 gradients: a communication hook"),
+}
+# Where the kernels are Inductor's.
+TORCH_COMPILED: dict[str, tuple[str, ...]] = {
+    "memory": ("torch.compile(mode='max-autotune'), which tries more kernels", _HALF),
+    "latency": ("torch.compile(mode='reduce-overhead'), which replays the kernels of a step as a CUDA graph", "larger batches"),
 }
 # Where the sentence itself speaks of programs, which eager PyTorch has none of.
 TORCH_WORDS = {
@@ -92,4 +99,5 @@ def kinds_for(format: str) -> dict[str, Kind]:
     """The kinds of findings in the words of the framework that a recording comes from."""
     if format != "torch":
         return KINDS
-    return {**KINDS, **{name: replace(KINDS[name], levers=levers) for name, levers in TORCH_LEVERS.items()}, **TORCH_WORDS}
+    kinds = {name: replace(KINDS[name], levers=levers, compiled=TORCH_COMPILED.get(name, ())) for name, levers in TORCH_LEVERS.items()}
+    return {**KINDS, **kinds, **TORCH_WORDS}
