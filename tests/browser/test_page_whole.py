@@ -353,11 +353,16 @@ def test_a_tap_shows_the_card_of_a_dot(show: Opener) -> None:
     expect(at(page, "card")).to_contain_text(longest["name"])
 
 
-def test_paper_has_the_chart_and_the_tables_and_no_controls(show: Opener) -> None:
-    page = show("train", color_scheme="dark")
+def on_paper(page: Page) -> None:
+    """The page as a printer gets it; each test has a page of its own, so nothing goes back to the screen."""
     page.evaluate("() => window.dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print")
     settled(page)
+
+
+def test_paper_has_the_chart_and_the_tables_and_no_controls(show: Opener) -> None:
+    page = show("train", color_scheme="dark")
+    on_paper(page)
     assert min(background(page)) > 200  # light, whatever the screen is
     for name in ("filter", "zoom-in", "export", "columns"):
         expect(at(page, name)).to_be_hidden()
@@ -372,20 +377,16 @@ def test_paper_has_the_chart_and_the_tables_and_no_controls(show: Opener) -> Non
 
 def test_a_sheet_of_paper_has_room_for_the_tables_columns(show: Opener) -> None:
     page = show("train", viewport={"width": 720, "height": 1000})
-    page.evaluate("() => window.dispatchEvent(new Event('beforeprint'))")
-    page.emulate_media(media="print")
-    settled(page)
+    on_paper(page)
     cells = page.locator("[data-testid=table] [role=columnheader]").evaluate_all("all => all.map(one => one.getBoundingClientRect().right)")
     assert len(cells) > 4
     assert max(cells) <= 720
     expect(at(page, "folded")).to_be_hidden()
-    page.evaluate("() => window.dispatchEvent(new Event('afterprint'))")
 
 
 def test_names_that_were_cut_for_the_screen_do_not_run_into_the_next_column_on_paper(show: Opener) -> None:
     page = show("train", viewport={"width": 1440, "height": 900})
-    page.evaluate("() => window.dispatchEvent(new Event('beforeprint'))")
-    page.emulate_media(media="print")
+    on_paper(page)
     page.set_viewport_size({"width": 720, "height": 1000})
     settled(page)
     cells = page.locator("[data-testid=table] .rows .cell").evaluate_all(
@@ -393,29 +394,22 @@ def test_names_that_were_cut_for_the_screen_do_not_run_into_the_next_column_on_p
     )
     assert len(cells) > 4, "names that need more room than there is"
     assert set(cells) == {"hidden"}
-    page.evaluate("() => window.dispatchEvent(new Event('afterprint'))")
 
 
 def test_every_step_is_on_paper(show: Opener) -> None:
     page = show("train")
-    page.evaluate("() => window.dispatchEvent(new Event('beforeprint'))")
-    page.emulate_media(media="print")
-    settled(page)
+    on_paper(page)
     bars = page.locator(".spread-bars").evaluate_all("all => all.map(one => [one.children.length, getComputedStyle(one).overflowY])")
     assert bars
     assert all(overflow == "visible" for _, overflow in bars), "nothing is cut off at the height of a list that scrolls"
-    page.evaluate("() => window.dispatchEvent(new Event('afterprint'))")
 
 
 def test_findings_are_printed_with_their_words(show: Opener) -> None:
     page = show("train")
-    page.evaluate("() => window.dispatchEvent(new Event('beforeprint'))")
-    page.emulate_media(media="print")
-    settled(page)
+    on_paper(page)
     for finding in report(page)["findings"]:
         expect(page.get_by_text(finding["message"])).to_be_visible()
     expect(page.get_by_role("button", name="Show on the chart")).to_have_count(0)  # what can be pressed on the screen only
-    page.evaluate("() => window.dispatchEvent(new Event('afterprint'))")
 
 
 def test_the_printed_page_has_the_ink_of_every_dot(show: Opener) -> None:
