@@ -8,7 +8,7 @@ import pytest
 
 from roofline.analysis import advice_kinds
 from roofline.analysis.finding_kinds import KINDS
-from roofline.hlo.needed import RULES
+from roofline.hlo.unneeded import RULES
 
 PAGE = (Path(__file__).parent.parent / "docs" / "findings.md").read_text()
 DOUBTS = ("out-of-memory", "above-roof", "between-roofs", "unrated", "unknown", "straggler")

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from roofline.hlo.needed import Review, reviewed_program
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read import parse
+from roofline.hlo.unneeded import Review, reviewed_program
 from roofline.jax import lower
 from roofline.machines import load
 from roofline.resource import HBM

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from roofline.analysis import assemble, price
 from roofline.analysis.excess_causes import causes
-from roofline.analysis.standing import Standing
+from roofline.analysis.judged_ops import JudgedOp
 from roofline.calibration import Calibration
 from roofline.cli import main
 from roofline.cost import Cost
@@ -25,8 +25,8 @@ from roofline.operation import Product
 from roofline.placement import hold
 from roofline.prediction import Prediction, predict
 from roofline.sources import read
-from roofline.torch_ops import Call, Tensor
-from roofline.torch_ops import price as price_call
+from roofline.torch_prices import Call, Tensor
+from roofline.torch_prices import price as price_call
 from roofline.workload import Counters, KernelUse, Op, Recording, Workload
 
 SINGLES = Path(__file__).parents[1] / "../shared/data/h200/latencies.json"
@@ -227,21 +227,21 @@ def test_a_device_with_half_its_clock_is_told_from_a_slow_kernel() -> None:
 )
 def test_the_name_of_a_kernel_may_say_why_a_product_is_slow(kernel: str, shape: tuple[int, int], said: str) -> None:
     op = Op(name="dot", cost=Cost(), operation=Product(m=shape[0], k=4096, n=shape[1]))
-    found = causes([Standing(0, op, 0.0, "compute")], (), [KernelUse(0, kernel, 0.0)], "9.0")
+    found = causes([JudgedOp(0, op, 0.0, "compute")], (), [KernelUse(0, kernel, 0.0)], "9.0")
     assert [said in one.sentence for one in found] == [True] * bool(said)
 
 
 def test_an_8_bit_product_by_a_kernel_of_older_chips_wants_other_operands() -> None:
     op = Op(name="dot", cost=Cost(), operation=Product(m=8192, k=4096, n=8192, compute="int8"))
     kernel = "void cutlass::Kernel2<cutlass_80_wmma_tensorop_i161616gemm_s8_forwardCompat_128x128_32x2_nn_align4>(…)"
-    (on_hopper,) = causes([Standing(0, op, 0.0, "compute")], (), [KernelUse(0, kernel, 0.0)], "9.0")
+    (on_hopper,) = causes([JudgedOp(0, op, 0.0, "compute")], (), [KernelUse(0, kernel, 0.0)], "9.0")
     assert "contracted dimension last" in on_hopper.lever
-    assert not causes([Standing(0, op, 0.0, "compute")], (), [KernelUse(0, kernel, 0.0)], "8.6")
+    assert not causes([JudgedOp(0, op, 0.0, "compute")], (), [KernelUse(0, kernel, 0.0)], "8.6")
 
 
 def test_counters_may_say_why_an_op_is_slow() -> None:
     op = Op(name="dot", cost=Cost.of({"hbm": 100}), counters=Counters(cost=Cost.of({"hbm": 210})))
-    (found,) = causes([Standing(0, op, 0.0, "memory")], (), ())
+    (found,) = causes([JudgedOp(0, op, 0.0, "memory")], (), ())
     assert "2.1 times the bytes" in found.sentence
 
 

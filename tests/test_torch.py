@@ -20,7 +20,7 @@ from roofline.report import Report  # noqa: E402
 from roofline.torch import trace  # noqa: E402
 from roofline.torch.comparison import compare_block  # noqa: E402
 from roofline.torch.recorder import whole_attention  # noqa: E402
-from roofline.torch_ops import Call, price  # noqa: E402
+from roofline.torch_prices import Call, price  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 

@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     from .solving import Crossing as Crossing
     from .solving import cross as cross
     from .sources import read as read
-    from .torch_ops import forget as forget_op  # noqa: F401
-    from .torch_ops import register as register_op  # noqa: F401
+    from .torch_prices import forget as forget_op  # noqa: F401
+    from .torch_prices import register as register_op  # noqa: F401
     from .workload import Op as Op
     from .workload import Recording as Recording
     from .workload import Workload as Workload
@@ -103,8 +103,8 @@ _HOMES = {
     "show": "integrations.notebook",
     **dict.fromkeys(("plot", "rows", "save", "text"), "render.views"),
     "to_json": "render.export",
-    "forget_op": "torch_ops:forget",
-    "register_op": "torch_ops:register",
+    "forget_op": "torch_prices:forget",
+    "register_op": "torch_prices:register",
     **dict.fromkeys(("Op", "Recording", "Workload"), "workload"),
 }
 _MODULES = ("formulas", "jax", "torch", "units")

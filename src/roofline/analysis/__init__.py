@@ -49,6 +49,7 @@ from .counters import with_counters
 from .expectation import expectation
 from .finding_kinds import ASKED
 from .findings import diagnose
+from .judged_ops import JudgedOps
 from .memory import held_against, out_of_memory
 from .needed_work import needed
 from .op_rows import rows_of
@@ -57,7 +58,6 @@ from .program_clock import clock_of
 from .program_points import points
 from .savings import with_wall_clock
 from .shared_work import with_shared_work
-from .standing import Standings
 from .stragglers import straggler
 from .summary import summary
 from .throughput import with_throughput
@@ -118,9 +118,9 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     lowered = corrections.lower(machine)
     predicted = _predictions(recording, lowered, calibration)
     placed = PlacedOps(recording.workload.ops, machine, corrections)
-    standings = _standings(placed, machine, corrections, predicted)
-    ops = rows_of(placed, standings)
-    made = points(recording, standings, machine, corrections)
+    judged = _judged_ops(placed, machine, corrections, predicted)
+    ops = rows_of(placed, judged)
+    made = points(recording, judged, machine, corrections)
     devices = tuple(DeviceInfo(id=device.id, name=device.name, host=device.host) for device in recording.devices)
     by_step, by_device, by_both = (_of_ops(recording, name) for name in ("by_step", "by_device", "by_step_and_device"))
     step_shares = tuple([StepShare(op=id, step=one.key, count=one.count, time_s=one.time_s) for id, one in by_step])
@@ -128,7 +128,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     described = describe(lowered)
     memory = held_against(recording.memory, machine)
     too_much = out_of_memory(memory, machine)
-    advice = _findings(_advice(recording, placed, standings, made, machine, corrections), ops, device_shares, devices, placed)
+    advice = _findings(_advice(recording, placed, judged, made, machine, corrections), ops, device_shares, devices, placed)
     has_average = not recording.steps or any(point.scope == "average" for point in made)  # else findings speak of the run
     averaged = step_shares if has_average else ()
     findings = with_wall_clock(advice, placed.time_s, averaged, len(devices) or len({share.device for share in device_shares}))
@@ -172,7 +172,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         idle=_idle(recording),
         findings=findings,
         memory=memory,
-        timeline=timeline_info(recording.timeline, standings),
+        timeline=timeline_info(recording.timeline, judged),
         folds=fold_infos(ops),
         summary=summary(made, described, devices, findings),
     )
@@ -230,20 +230,20 @@ def _predictions(recording: Recording, machine: Machine, calibration: Calibratio
     return found
 
 
-def _standings(placed: PlacedOps, machine: Machine, corrections: Corrections, predicted: Mapping[int, Prediction]) -> Standings:
-    """Where each op stands."""
+def _judged_ops(placed: PlacedOps, machine: Machine, corrections: Corrections, predicted: Mapping[int, Prediction]) -> JudgedOps:
+    """Each op beside its minimum and its expected time."""
     wasteful = [id for id, reasons in enumerate(column(placed.ops, "avoidable")) if reasons]
     minimum_s = MinimumTimes(machine, corrections)
     needs = {id: least for id in wasteful if (least := needed(placed.ops[id], placed.floor_s[id], minimum_s))}
-    return Standings(placed.ops, placed.floor_s, placed.causes, placed.unit, needs, predicted)
+    return JudgedOps(placed.ops, placed.floor_s, placed.causes, placed.unit, needs, predicted)
 
 
 def _advice(
-    recording: Recording, placed: PlacedOps, standings: Standings, made: Sequence[Point], machine: Machine, corrections: Corrections
+    recording: Recording, placed: PlacedOps, judged: JudgedOps, made: Sequence[Point], machine: Machine, corrections: Corrections
 ) -> tuple[Finding, ...]:
     """Hand formulas are explained one by one; of a program, what is in doubt, and what there is to win."""
     if recording.format == "formula" or not made:
-        return advise([placed[id] for id in range(len(standings))], machine)
+        return advise([placed[id] for id in range(len(judged))], machine)
     clock = clock_of(made)
     program = Program(
         names=column(placed.ops, "name"),
@@ -251,10 +251,10 @@ def _advice(
         unrated=placed.unrated,
         unpriced=[id for id, priced in enumerate(placed.priced) if not priced],
         machine=machine,
-        count=len(standings),
+        count=len(judged),
         time_s=clock.whole_s if clock.measured else 0.0,
     )
-    return in_order([*doubts(program, placed.doubts(), placed.__getitem__), *diagnose(standings, recording, machine, clock, corrections)])
+    return in_order([*doubts(program, placed.doubts(), placed.__getitem__), *diagnose(judged, recording, machine, clock, corrections)])
 
 
 def _findings(

@@ -13,17 +13,17 @@ from ..lazy_rows import column, take
 from ..resource import HBM
 from ..units import plain
 from ..workload import Avoidable
+from .judged_ops import JudgedOp, JudgedOps
 from .losses import MEMORY
-from .standing import Standing, Standings
 
 KIND = "unfused-chain"
 
 
-def unfused_chains(standings: Standings, ids: Sequence[int], steps: int) -> list[tuple[Standing, Avoidable]]:
+def unfused_chains(judged: JudgedOps, ids: Sequence[int], steps: int) -> list[tuple[JudgedOp, Avoidable]]:
     """The ops, of some of a run of so many steps, that exchange arrays with other programs, and what each would cost in one program."""
-    ops = take(standings.ops, ids)
+    ops = take(judged.ops, ids)
     exchanging = zip(ids, column(ops, "takes"), column(ops, "gives"), strict=True)
-    candidates = [standings[id] for id, takes, gives in exchanging if takes and gives and standings.cause[id] == MEMORY]
+    candidates = [judged[id] for id, takes, gives in exchanging if takes and gives and judged.cause[id] == MEMORY]
     given = Counter(array for one in candidates for array in one.op.gives)
     taken = Counter(array for one in candidates for array in one.op.takes)
     linked = [one for one in candidates if any(array in given for array in one.op.takes) or any(array in taken for array in one.op.gives)]

@@ -9,8 +9,8 @@ from ..machine import Machine
 from ..prediction import Prediction, predict
 from ..report import Expected, OpInfo
 from ..workload import Op
+from .judged_ops import JudgedOp
 from .losses import COMPUTE, MEMORY
-from .standing import Standing
 
 
 def expectation(op: Op, machine: Machine, calibration: Calibration | None) -> Prediction | None:
@@ -62,13 +62,13 @@ def is_calibrated(found: Prediction | None) -> bool:
     return found is not None and bool(found.family) and not found.borrowed
 
 
-def slower_than_expected(standings: Iterable[Standing]) -> dict[int, float]:
+def slower_than_expected(judged: Iterable[JudgedOp]) -> dict[int, float]:
     """The ops that take longer than the bounds of such ops, by their ids, with the seconds beyond what was expected.
 
     What takes little more than its launch is left out: launches differ from host to host.
     """
     found = {}
-    for one in standings:
+    for one in judged:
         if one.prediction is None or one.cause not in (MEMORY, COMPUTE) or one.op.category == "autotuning":
             continue
         _, excess = split_time(one.spent_s, one.floor_s, one.prediction)

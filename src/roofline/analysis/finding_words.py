@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ..workload import Op
 from .finding_kinds import OF_MOST, Kind
-from .standing import Standings
+from .judged_ops import JudgedOps
 
 LISTED = 3  # places that are named
 COMPILED = "fusion"  # what categories of kernels end with that a compiler made
@@ -20,9 +20,9 @@ _NUMBER = re.compile(r"\d+")
 _GRAPH = re.compile(r"## Call CompiledFxGraph (\w+) ##")
 
 
-def count_and_longest(standings: Standings, ids: Sequence[int]) -> str:
+def count_and_longest(judged: JudgedOps, ids: Sequence[int]) -> str:
     """How many ops, and the longest of them by its label."""
-    longest = op_name(standings.ops[max(ids, key=standings.spent_s.__getitem__)])
+    longest = op_name(judged.ops[max(ids, key=judged.spent_s.__getitem__)])
     return longest if len(ids) == 1 else f"{len(ids)} ops, the longest {longest}"
 
 
@@ -32,25 +32,25 @@ def op_name(op: Op) -> str:
     return f"{label} ({name})" if label and label != op.name else name
 
 
-def subject(standings: Standings, ids: Sequence[int]) -> str:
+def subject(judged: JudgedOps, ids: Sequence[int]) -> str:
     """The ops as the subject of a sentence."""
-    return f"{count_and_longest(standings, ids)}," if len(ids) > 1 else count_and_longest(standings, ids)
+    return f"{count_and_longest(judged, ids)}," if len(ids) > 1 else count_and_longest(judged, ids)
 
 
-def at_place(standings: Standings, ids: Sequence[int]) -> str:
+def at_place(judged: JudgedOps, ids: Sequence[int]) -> str:
     """Where ops were written, as the beginning of a sentence; nothing where nobody knows."""
-    where = places(standings, ids)
-    locations = standings.words("location")
+    where = places(judged, ids)
+    locations = judged.words("location")
     is_line = any(locations) and any(map(locations.__getitem__, ids))
     return f"{'At' if is_line else 'In'} {where}, " if where else ""
 
 
-def places(standings: Standings, ids: Sequence[int]) -> str:
+def places(judged: JudgedOps, ids: Sequence[int]) -> str:
     """Where ops were written: scopes with their numbers starred, source lines, else programs. Nowhere, if most of the time has no place."""
-    scope, location, module = (standings.words(name) for name in ("scope", "location", "module"))
+    scope, location, module = (judged.words(name) for name in ("scope", "location", "module"))
     placed = ids if all(scope) else [id for id in ids if scope[id] or location[id]]
     if placed and len(placed) < len(ids):
-        known_s, whole_s = (sum([standings.spent_s[id] for id in some]) for some in (placed, ids))
+        known_s, whole_s = (sum([judged.spent_s[id] for id in some]) for some in (placed, ids))
         if 2 * known_s < whole_s:
             return ""
     shown = ", ".join(_first_few(map(scope.__getitem__, placed), lambda word: _NUMBER.sub("*", word), LISTED))
@@ -87,13 +87,13 @@ def source_line(location: str) -> str:
     return location.replace("\\", "/").rpartition("/")[2]
 
 
-def fitting(name: str, kind: Kind, standings: Standings, ids: Sequence[int], won: Sequence[float]) -> Kind:
+def fitting(name: str, kind: Kind, judged: JudgedOps, ids: Sequence[int], won: Sequence[float]) -> Kind:
     """A kind with what to try for the ops that have most of the saving."""
     if not kind.compiled and not any(of == name for of, _ in OF_MOST):
         return kind
     by_category: dict[str, float] = {}
     for seconds, id in nlargest(TRIED, zip(won, ids, strict=True)):
-        category = _category(standings, id)
+        category = _category(judged, id)
         by_category[category] = by_category.get(category, 0.0) + seconds
     most = max(by_category, key=by_category.__getitem__)
     if 2 * by_category[most] <= sum(won):
@@ -102,16 +102,16 @@ def fitting(name: str, kind: Kind, standings: Standings, ids: Sequence[int], won
     return replace(kind, levers=levers or kind.levers)
 
 
-def _category(standings: Standings, id: int) -> str:
+def _category(judged: JudgedOps, id: int) -> str:
     """What to try for an op depends on this: what it does, or that a compiler made its kernel."""
-    what = standings.ops[id].label.rpartition("  ")[2]
-    category = next((word for word in ("scatter", "gather") if what.startswith(word)), standings.category[id])
+    what = judged.ops[id].label.rpartition("  ")[2]
+    category = next((word for word in ("scatter", "gather") if what.startswith(word)), judged.category[id])
     return COMPILED if category.endswith(COMPILED) else category
 
 
-def title_of(name: str, kind: Kind, standings: Standings, ids: Sequence[int]) -> str:
+def title_of(name: str, kind: Kind, judged: JudgedOps, ids: Sequence[int]) -> str:
     """What some ops are called together: kernels of attention are no plain products."""
-    attention = [standings.category[id] == "attention" for id in ids] if name == "products" else []
+    attention = [judged.category[id] == "attention" for id in ids] if name == "products" else []
     if not any(attention):
         return kind.title
     return "the attention kernels" if all(attention) else "the products and attention kernels"

@@ -28,9 +28,9 @@ from .expectation import is_calibrated, slower_than_expected
 from .finding_kinds import KINDS, ONE_PROGRAM, UNSEEN_CODE, Kind
 from .finding_words import LISTED, at_place, count_and_longest, fitting, op_name, source_line, subject, title_of
 from .idle_time import Waiting, waiting
+from .judged_ops import JudgedOp, JudgedOps, share_in_steps
 from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
 from .program_clock import NOTABLE, Clock, Saving
-from .standing import Standing, Standings, share_in_steps
 from .torch_finding_kinds import TORCH_GROUPS, kinds_for
 
 Kinds = Mapping[str, Kind]
@@ -58,42 +58,42 @@ class Case(Struct):
 
     kind: str
     group: str = ""
-    ops: list[tuple[Standing, float, Avoidable | None]] = []
+    ops: list[tuple[JudgedOp, float, Avoidable | None]] = []
 
     def saving(self, clock: Clock) -> Saving:
         """What they could spare together."""
         return Saving.of([one.id for one, _, _ in self.ops], [saving for _, saving, _ in self.ops], clock)
 
 
-def diagnose(standings: Standings, recording: Recording, machine: Machine, clock: Clock, corrections: Corrections = IDEAL) -> list[Finding]:
+def diagnose(judged: JudgedOps, recording: Recording, machine: Machine, clock: Clock, corrections: Corrections = IDEAL) -> list[Finding]:
     """What there is to win, by kind: work that could be avoided, idle time, and distance to what good kernels reach."""
-    ids: Sequence[int] = range(len(standings))
+    ids: Sequence[int] = range(len(judged))
     if clock.per:
-        clock = replace(clock, shares={id: share_in_steps(op) for id, op in enumerate(standings.ops)})
+        clock = replace(clock, shares={id: share_in_steps(op) for id, op in enumerate(judged.ops)})
         ids = [id for id in ids if clock.share(id)]
-    if (share := clock.exposed(standings, ids)) < 1:
-        standings = standings.exposed(share)
-    cases = _avoidable(standings, ids, len(recording.steps), machine, corrections)
+    if (share := clock.exposed(judged, ids)) < 1:
+        judged = judged.exposed(share)
+    cases = _avoidable(judged, ids, len(recording.steps), machine, corrections)
     kept = [case for case in cases if case.saving(clock).steps_s >= clock.notable_s]
     taken = {one.id for case in kept for one, _, _ in case.ops}
     kinds = kinds_for(recording.format)
-    found = [_told(case, standings, clock, kinds) for case in kept]
+    found = [_told(case, judged, clock, kinds) for case in kept]
     idle = waiting(recording, clock.parts)
-    is_few = clock.per and kinds is KINDS and programs_per_step(take(standings.ops, ids), len(recording.steps)) < FEW_PROGRAMS
+    is_few = clock.per and kinds is KINDS and programs_per_step(take(judged.ops, ids), len(recording.steps)) < FEW_PROGRAMS
     found += _idle(idle, clock, {**kinds, "idle-dispatch": ONE_PROGRAM} if is_few else kinds)
     left = [id for id in ids if id not in taken] if taken else ids
-    between = _Between.of(idle, standings, ids, clock)
-    found += _remaining(standings, left, clock, between, machine.launch_latency_s, kinds, recording.kernels, capability_of(machine))
+    between = _Between.of(idle, judged, ids, clock)
+    found += _remaining(judged, left, clock, between, machine.launch_latency_s, kinds, recording.kernels, capability_of(machine))
     return found
 
 
-def _avoidable(standings: Standings, ids: Sequence[int], steps: int, machine: Machine, corrections: Corrections) -> list[Case]:
+def _avoidable(judged: JudgedOps, ids: Sequence[int], steps: int, machine: Machine, corrections: Corrections) -> list[Case]:
     """Ops by what would spare the most of each. What takes its launch takes no less with less work."""
-    chains = {one.id: reason for one, reason in unfused_chains(standings, ids, steps)}
-    avoidable = column(standings.ops, "avoidable")
+    chains = {one.id: reason for one, reason in unfused_chains(judged, ids, steps)}
+    avoidable = column(judged.ops, "avoidable")
     minimum_s = MinimumTimes(machine, corrections)
     cases: dict[tuple[str, str], Case] = {}
-    for one in [standings[id] for id in ids if avoidable[id] or id in chains]:
+    for one in [judged[id] for id in ids if avoidable[id] or id in chains]:
         if one.cause == LATENCY:
             continue
         reasons = [reason for reason in one.op.avoidable if reason.kind] + ([chains[one.id]] if one.id in chains else [])
@@ -106,7 +106,7 @@ def _avoidable(standings: Standings, ids: Sequence[int], steps: int, machine: Ma
     return list(cases.values())
 
 
-def _spared(one: Standing, reason: Avoidable, minimum_s: MinimumTimes) -> float:
+def _spared(one: JudgedOp, reason: Avoidable, minimum_s: MinimumTimes) -> float:
     """The seconds of an op that would be spared: its time in proportion to the minimum times with and without."""
     if not one.floor_s:
         return one.spent_s
@@ -122,7 +122,7 @@ def _spared(one: Standing, reason: Avoidable, minimum_s: MinimumTimes) -> float:
     return one.spent_s * max(1 - floor / one.floor_s, 0.0)
 
 
-def _told(case: Case, standings: Standings, clock: Clock, kinds: Kinds) -> Finding:
+def _told(case: Case, judged: JudgedOps, clock: Clock, kinds: Kinds) -> Finding:
     """A finding about work that could be avoided."""
     kind = TORCH_GROUPS.get((case.kind, case.group), kinds[case.kind])
     case.ops.sort(key=lambda held: -held[1])
@@ -131,10 +131,10 @@ def _told(case: Case, standings: Standings, clock: Clock, kinds: Kinds) -> Findi
     why = kind.phrase or (reason.why if reason else "")
     factor = f", {reason.factor:.3g} times the needed work" if reason and reason.factor else ""
     saving = case.saving(clock)
-    spent = clock.of(clock.spent(standings, ids))
-    place = at_place(standings, ids)
+    spent = clock.of(clock.spent(judged, ids))
+    place = at_place(judged, ids)
     program = f"{place}the program" if place else "The program"
-    seen = f"{program} {why}{factor}: {spent} in {count_and_longest(standings, ids)}."
+    seen = f"{program} {why}{factor}: {spent} in {count_and_longest(judged, ids)}."
     message = f"{seen} {kind.change}: {clock.after(saving.steps_s)}."
     return _finding(case.kind, kind, message, ids, saving, clock)
 
@@ -214,18 +214,18 @@ class _Between(Struct, frozen=True):
     avoidable_s: float
 
     @classmethod
-    def of(cls, idle: Iterable[Waiting], standings: Standings, ids: Sequence[int], clock: Clock) -> Self:
+    def of(cls, idle: Iterable[Waiting], judged: JudgedOps, ids: Sequence[int], clock: Clock) -> Self:
         """Every kernel is followed by a gap: only small kernels could be fewer."""
         seconds = sum(one.each_s for one in idle if one.reason.kind == LATENCY) * clock.parts
         every = small = 0.0
         for id in ids if seconds else ():
-            every += standings.launches[id]
-            small += standings.launches[id] if standings.cause[id] == LATENCY else 0.0
+            every += judged.launches[id]
+            small += judged.launches[id] if judged.cause[id] == LATENCY else 0.0
         return cls(seconds, seconds * small / every if every else 0.0)
 
 
 def _remaining(
-    standings: Standings,
+    judged: JudgedOps,
     ids: Sequence[int],
     clock: Clock,
     between: _Between,
@@ -235,20 +235,20 @@ def _remaining(
     capability: str,
 ) -> list[Finding]:
     """What is lost in ops that do nothing needless, by cause, and between kernels."""
-    predicted = [standings[id] for id in ids if id in standings.predicted] if standings.predicted else []
+    predicted = [judged[id] for id in ids if id in judged.predicted] if judged.predicted else []
     slow = slower_than_expected(predicted) if clock.measured else {}
-    alike = (standings.cause, standings.unit, standings.category, standings.multiplies)
+    alike = (judged.cause, judged.unit, judged.category, judged.multiplies)
     kind_of = {one: _kind(*one) for one in {*zip(*alike, strict=True)}}
     kind_of_each = list(map(kind_of.__getitem__, zip(*alike, strict=True)))
     groups: dict[str, list[int]] = {}
     for id in ids:
         if (kind := kind_of_each[id]) and id not in slow:
             groups.setdefault(kind, []).append(id)
-    why = partial(causes, standings=predicted, kernels=kernels, capability=capability)
-    found = _excess(standings, [(one, slow[one.id]) for one in predicted if one.id in slow], clock, kinds, why)
+    why = partial(causes, judged=predicted, kernels=kernels, capability=capability)
+    found = _excess(judged, [(one, slow[one.id]) for one in predicted if one.id in slow], clock, kinds, why)
     for kind, mine in groups.items():
-        won = _won(kind, standings, mine, launch_s, clock)
-        finding = _merged(kind, standings, mine, won, clock, between if kind == LATENCY else None, kinds)
+        won = _won(kind, judged, mine, launch_s, clock)
+        finding = _merged(kind, judged, mine, won, clock, between if kind == LATENCY else None, kinds)
         if finding is not None:
             found.append(finding)
     if LATENCY not in groups and clock.measured and between.seconds >= clock.notable_s:
@@ -260,10 +260,10 @@ def _remaining(
 
 
 def _excess(
-    standings: Standings, slow: list[tuple[Standing, float]], clock: Clock, kinds: Kinds, why: Callable[[Sequence[Standing]], list[Seen]]
+    judged: JudgedOps, slow: list[tuple[JudgedOp, float]], clock: Clock, kinds: Kinds, why: Callable[[Sequence[JudgedOp]], list[Seen]]
 ) -> list[Finding]:
     """Ops that take longer than such ops do on this chip, by the family of their prediction, the one with the most excess first."""
-    families: dict[str, list[tuple[Standing, float]]] = {}
+    families: dict[str, list[tuple[JudgedOp, float]]] = {}
     for one, seconds in slow:
         families.setdefault(one.prediction.family if one.prediction else "", []).append((one, seconds))
     found = []
@@ -277,9 +277,9 @@ def _excess(
         kind = kinds["excess"]
         worst = f"{op_name(ops[0].op)}{f' and {len(ops) - 1} more' if len(ops) > 1 else ''}"
         times = f"{ops[0].spent_s / (ops[0].spent_s - held[0][1]):.2g} times"
-        told = f"{at_place(standings, ids)}{worst} {'take' if len(ops) > 1 else 'takes'} {times}"
+        told = f"{at_place(judged, ids)}{worst} {'take' if len(ops) > 1 else 'takes'} {times}"
         left = clock.after(saving.steps_s)
-        spent = clock.of(clock.spent(standings, ids))
+        spent = clock.of(clock.spent(judged, ids))
         seen = why(ops)
         reasons = "".join(f"{one.sentence} " for one in seen)
         message = f"{told} what such ops take on this chip: {spent}. {reasons}{kind.change}: {left}."
@@ -301,28 +301,28 @@ def _kind(cause: str, unit: str | None, category: str, multiplies: bool) -> str:
     return "latency"
 
 
-def _won(kind: str, standings: Standings, ids: Sequence[int], launch_s: float, clock: Clock) -> list[float]:
+def _won(kind: str, judged: JudgedOps, ids: Sequence[int], launch_s: float, clock: Clock) -> list[float]:
     """The seconds of ops that can really be won. Small kernels can join their neighbours, but a product keeps a launch of its own."""
-    spent, floor = [standings.spent_s[id] for id in ids], [standings.floor_s[id] for id in ids]
+    spent, floor = [judged.spent_s[id] for id in ids], [judged.floor_s[id] for id in ids]
     if kind == "host-copies":
-        share = _hidden(standings, ids, clock)
+        share = _hidden(judged, ids, clock)
         return [took * share for took in spent]
     if kind == "latency":
-        kept = [standings.launches[id] * launch_s if standings.multiplies[id] else 0.0 for id in ids]
+        kept = [judged.launches[id] * launch_s if judged.multiplies[id] else 0.0 for id in ids]
         return [max(took - max(least, launch), 0.0) for took, least, launch in zip(spent, floor, kept, strict=True)]
-    category, unit = standings.category, standings.unit
+    category, unit = judged.category, judged.unit
     known = {*zip(category, unit, strict=True)}
     reachable = {(name, on): OF_CATEGORIES.get(name) or REACHABLE.get(on or "", OTHERWISE) for name, on in known}
     shares = [reachable[category[id], unit[id]] for id in ids]
     won = [left if (left := took - least / share) > 0 else 0.0 for took, least, share in zip(spent, floor, shares, strict=True)]
     # What is within the bounds of such ops takes no less.
-    fine = {id for id, one in standings.predicted.items() if is_calibrated(one) and one.high_s < CLOSE * one.time_s}
+    fine = {id for id, one in judged.predicted.items() if is_calibrated(one) and one.high_s < CLOSE * one.time_s}
     return [0.0 if id in fine else seconds for id, seconds in zip(ids, won, strict=True)] if fine else won
 
 
-def _hidden(standings: Standings, ids: Sequence[int], clock: Clock) -> float:
+def _hidden(judged: JudgedOps, ids: Sequence[int], clock: Clock) -> float:
     """The share of copies' time that could go: what they take above a good rate of their link, and what the rest of the time can hide."""
-    spent, floor = _spent_and_floor(standings, ids, clock)
+    spent, floor = _spent_and_floor(judged, ids, clock)
     least = min(floor / OTHERWISE, spent)
     rest = max(clock.each_s * clock.parts - spent, 0.0)
     return 1 - max(least - rest, 0.0) / spent if spent else 0.0
@@ -330,7 +330,7 @@ def _hidden(standings: Standings, ids: Sequence[int], clock: Clock) -> float:
 
 def _merged(
     kind_name: str,
-    standings: Standings,
+    judged: JudgedOps,
     ids: list[int],
     won: list[float],
     clock: Clock,
@@ -338,14 +338,14 @@ def _merged(
     kinds: Kinds,
 ) -> Finding | None:
     """One finding for ops that lose time to the same cause, of which so much can be won."""
-    kind = replace(kinds[kind_name], title=title_of(kind_name, kinds[kind_name], standings, ids))
-    spent, floor = _spent_and_floor(standings, ids, clock)
+    kind = replace(kinds[kind_name], title=title_of(kind_name, kinds[kind_name], judged, ids))
+    spent, floor = _spent_and_floor(judged, ids, clock)
     if not clock.measured:
         if spent < clock.notable_s:
             return None
-        longest = _most_first(ids, [standings.spent_s[id] for id in ids])
-        at = at_place(standings, longest[:LISTED])
-        message = f"{at}{subject(standings, longest)} {_are(longest, kind_name)}: at least {clock.of(spent)}."
+        longest = _most_first(ids, [judged.spent_s[id] for id in ids])
+        at = at_place(judged, longest[:LISTED])
+        message = f"{at}{subject(judged, longest)} {_are(longest, kind_name)}: at least {clock.of(spent)}."
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(longest), levers=kind.levers)
     gap_s = between.seconds if between is not None else 0.0
     if spent + gap_s - floor < clock.notable_s:
@@ -353,25 +353,25 @@ def _merged(
     saving = Saving.of(ids, won, clock, between.avoidable_s if between is not None else 0.0)
     if any(won) and not all(won):
         ids, won = list(compress(ids, won)), list(compress(won, won))
-        spent, floor = _spent_and_floor(standings, ids, clock)
+        spent, floor = _spent_and_floor(judged, ids, clock)
     worst = _most_first(ids, won)
     efficiency = percent(floor / spent) if spent else ""
     reach = "" if kind_name in ("host-copies", "latency") else f" at {efficiency} of the roofline"
     gaps = ", with the gaps between kernels" if gap_s else ""
-    told = f"{at_place(standings, worst)}{subject(standings, worst)} {_are(worst, kind_name)}{reach}: {clock.of(spent + gap_s)}{gaps}."
+    told = f"{at_place(judged, worst)}{subject(judged, worst)} {_are(worst, kind_name)}{reach}: {clock.of(spent + gap_s)}{gaps}."
     if saving.steps_s < clock.notable_s:
         message = f"{told} That is as good as such ops get; only less work helps."
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(worst), levers=())
-    kind, left = fitting(kind_name, kind, standings, ids, won), clock.after(saving.steps_s)
+    kind, left = fitting(kind_name, kind, judged, ids, won), clock.after(saving.steps_s)
     if kind_name == "host-copies":  # hidden behind other work: no less work
         without = f", {clock.left(spent)} without the copies" if saving.steps_s < spent - clock.notable_s else ""
         left = f"{clock.left(saving.steps_s)} left{without}"
     return _finding(kind_name, kind, f"{told} {kind.change}: {left}.", worst, saving, clock)
 
 
-def _spent_and_floor(standings: Standings, ids: Sequence[int], clock: Clock) -> tuple[float, float]:
+def _spent_and_floor(judged: JudgedOps, ids: Sequence[int], clock: Clock) -> tuple[float, float]:
     """The seconds of some ops, and how much of them their work needs."""
-    spent, floor = [standings.spent_s[id] for id in ids], [standings.floor_s[id] for id in ids]
+    spent, floor = [judged.spent_s[id] for id in ids], [judged.floor_s[id] for id in ids]
     if clock.shares:
         shares = [clock.share(id) for id in ids]
         spent, floor = ([seconds * share for seconds, share in zip(each, shares, strict=True)] for each in (spent, floor))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from msgspec import Struct
 
-from ..columns import Bools, Columns, Floats, place_columns
+from ..cost_columns import Bools, Columns, Floats, place_columns
 from ..lazy_rows import column
 from ..machine import Machine
 from ..op_columns import OpColumns

@@ -8,26 +8,26 @@ from ..op_columns import MANY, OpColumns, amounts_of
 from ..report import OpInfo
 from ..resource import Resource
 from .expectation import with_expectation
+from .judged_ops import JudgedOps
 from .op_info import op_info, plain_label, unneeded_info
 from .placed_ops import PlacedOps
 from .program_points import amounts, known_parts, number
-from .standing import Standings
 
 OWN = ("name", "category", "module", "scope", "location", "phase", "count", "kernels", "self_time_s", "notes")
 MEASURES = {"amounts": ("FLOP", "B", "hop"), "work": ("FLOP",), "bytes": ("B",), "hops": ("hop",)}
 
 
-def rows_of(placed: PlacedOps, standings: Standings) -> Sequence[OpInfo]:
+def rows_of(placed: PlacedOps, judged: JudgedOps) -> Sequence[OpInfo]:
     """The ops of the report, longest first: by measured time, else by the floor; those of equal time as they came."""
     weights = [floor if time_s is None else time_s for floor, time_s in zip(placed.floor_s, placed.time_s, strict=True)]
     order, ranks = _ranked(weights)
 
     def row(id: int) -> OpInfo:
-        return with_expectation(op_info(placed[id], ranks[id], standings.needed.get(id)), standings.predicted.get(id))
+        return with_expectation(op_info(placed[id], ranks[id], judged.needed.get(id)), judged.predicted.get(id))
 
     if len(order) <= MANY:
         return tuple(map(row, order))
-    return LazyRows(order, row, _Fields(placed, standings, ranks))
+    return LazyRows(order, row, _Fields(placed, judged, ranks))
 
 
 def _ranked(weights: Sequence[float]) -> tuple[list[int], list[int]]:
@@ -46,12 +46,12 @@ def _ranked(weights: Sequence[float]) -> tuple[list[int], list[int]]:
 class _Fields:
     """The fields of rows that are known without making them, by the ids of their ops; see `op_info` for the same of one."""
 
-    def __init__(self, placed: PlacedOps, standings: Standings, ranks: list[int]) -> None:
-        self._placed, self._standings = placed, standings
+    def __init__(self, placed: PlacedOps, judged: JudgedOps, ranks: list[int]) -> None:
+        self._placed, self._judged_ops = placed, judged
         self._last: tuple[Sequence[int], dict[Resource, list[Any]]] | None = None
         self._known: dict[str, Sequence[Any]] = {
             "rank": ranks,
-            "weight_s": standings.spent_s,
+            "weight_s": judged.spent_s,
             "bound": placed.bound,
             "roofs": placed.roofs,
             "time_s": placed.time_s,
@@ -82,7 +82,7 @@ class _Fields:
         if name == "dtype":
             return [one.kind if one else None for one in placed.compute]
         if name == "needed":
-            needed = {id: amounts(one.cost, "FLOP") for id, one in self._standings.needed.items()}
+            needed = {id: amounts(one.cost, "FLOP") for id, one in self._judged_ops.needed.items()}
             return [needed.get(id) for id in range(len(ops))]
         if name == "counters":
             return None if any(column(ops, name)) else [None] * len(ops)
@@ -111,7 +111,7 @@ class _Fields:
             yield None if None in parts else number(sum([part for part in parts if part]))
 
     def _lost_s(self, ids: Sequence[int]) -> Iterator[float | None]:
-        placed, needed, owns = self._placed, self._standings.needed, self._standings.own_s
+        placed, needed, owns = self._placed, self._judged_ops.needed, self._judged_ops.own_s
         selfs = column(placed.ops, "self_time_s")
         for id in ids:
             if (placed.time_s[id] is None and selfs[id] is None) or not placed.priced[id] or id in placed.blank:
@@ -129,7 +129,7 @@ class _Fields:
             yield None if serial_s is None else self._placed.expected_s(self._placed.floor_s[id], serial_s)
 
     def _unneeded(self, ids: Sequence[int]) -> Sequence[dict[str, float]]:
-        needed, nothing = self._standings.needed, dict[str, float]()
+        needed, nothing = self._judged_ops.needed, dict[str, float]()
         return [unneeded_info(needed[id]) if id in needed else nothing for id in ids] if needed else [nothing] * len(ids)
 
 

@@ -16,8 +16,8 @@ from ..workload import Recording
 from .changes import change
 from .changes.state import State
 from .finding_kinds import ASKED
+from .judged_ops import share_in_steps
 from .program_clock import clock_of
-from .standing import share_in_steps
 
 
 def with_outlook(

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from ..report import Point
 from ..units import rounded, show
-from .standing import Standings
+from .judged_ops import JudgedOps
 
 NOTABLE = 0.01  # of the time: below that nothing is worth a line
 
@@ -38,16 +38,16 @@ class Clock(Struct, frozen=True, kw_only=True):
         """The share of an op's time that findings speak of."""
         return self.shares.get(id, 1.0)
 
-    def exposed(self, standings: Standings, ids: Iterable[int]) -> float:
+    def exposed(self, judged: JudgedOps, ids: Iterable[int]) -> float:
         """The share of these ops' self times that the clock shows: ops at the same time (streams, asynchronous copies) share it."""
         if self.busy_s is None:
             return 1.0
-        spent = self.spent(standings, ids)
+        spent = self.spent(judged, ids)
         return min(self.busy_s / spent, 1.0) if spent else 1.0
 
-    def spent(self, standings: Standings, ids: Iterable[int]) -> float:
+    def spent(self, judged: JudgedOps, ids: Iterable[int]) -> float:
         """The seconds of some ops that findings speak of."""
-        return sum([standings.spent_s[id] * self.share(id) for id in ids])
+        return sum([judged.spent_s[id] * self.share(id) for id in ids])
 
     def of(self, seconds: float) -> str:
         """Some of the whole, in words: per step, on one device."""

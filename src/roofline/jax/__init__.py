@@ -24,9 +24,9 @@ from ..hlo.fusion.copies import with_copies
 from ..hlo.ir.module import HloModule
 from ..hlo.ir.platforms import Platform, platform_of
 from ..hlo.memory.peak import peak_memory
-from ..hlo.needed import reviewed_program
 from ..hlo.price.collectives import network_of
 from ..hlo.read import parse
+from ..hlo.unneeded import reviewed_program
 from ..machine import Machine
 from ..machines import load
 from ..machines.catalogue import catalogue_card

@@ -16,10 +16,10 @@ from ..hlo.fusion.reduce_scatters import with_reduce_scatters
 from ..hlo.ir.module import HloModule
 from ..hlo.ir.platforms import Platform, detect_platform, named_platform, platform_of
 from ..hlo.memory.peak import peak_memory
-from ..hlo.needed import reviewed_program
 from ..hlo.partition.one_device import devices_of, is_written_for_one_device, partitioned, shared_evenly
 from ..hlo.price.collectives import Network, network_of
 from ..hlo.price.pricing import even_share
+from ..hlo.unneeded import reviewed_program
 from ..machine import Machine
 from ..workload import Op, PeakMemory, Recording, Workload
 from .hlo_dump import read_modules, sniff

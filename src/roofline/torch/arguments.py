@@ -6,7 +6,7 @@ from typing import Any
 
 from ..dtypes import DType, dtype
 from ..errors import FormulaError
-from ..torch_ops.call import FP4_PAIR, Argument, Tensor
+from ..torch_prices.call import FP4_PAIR, Argument, Tensor
 
 
 @cache

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..torch_ops import Call
+from ..torch_prices import Call
 from .arguments import argument, described, in_schema_order, tensors_in
 from .live_memory import LiveMemory
 

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from ..cost import NOTHING, Cost
 from ..formulas.network import Network
 from ..resource import HBM, UNNAMED_WORK
-from ..torch_ops import Call, Priced, price
-from ..torch_ops.avoidable import avoidable
-from ..torch_ops.traffic import traffic
+from ..torch_prices import Call, Priced, price
+from ..torch_prices.avoidable import avoidable
+from ..torch_prices.traffic import traffic
 from ..workload import Avoidable, Op
 from .recorder import Seen
 
@@ -76,7 +76,7 @@ def op_of(seen: Seen, call: Call) -> Op:
 def label(scope: str, call: Call, number: str) -> str:
     """What a person recognises: scope, operator, shapes and number format.
 
-    >>> from roofline.torch_ops import Tensor
+    >>> from roofline.torch_prices import Tensor
     >>> label("layers/0/mlp", Call("aten::mm", args=(Tensor((8, 4)), Tensor((4, 2)))), "bf16")
     'layers/0/mlp  mm 8x4, 4x2 bf16'
     """

@@ -13,8 +13,8 @@ from ...dtypes import dtype as named
 from ...dtypes import wider
 from ...errors import FormulaError
 from ...hlo.ir.shapes import Shape
-from ...hlo.needed.kernels import Product as Found
-from ...hlo.needed.values import RENAMED
+from ...hlo.unneeded.kernels import Product as Found
+from ...hlo.unneeded.values import RENAMED
 from ...operation import Product, Streamed, width
 from ...resource import HBM, matrix
 from ...workload import Op

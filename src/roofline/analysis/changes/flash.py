@@ -6,7 +6,7 @@ same size, another. Copies that only bring their operands and results into anoth
 
 from ...cost import NOTHING, Cost
 from ...hlo.ir.module import HloModule
-from ...hlo.needed.attention import KIND as STORED
+from ...hlo.unneeded.attention import KIND as STORED
 from ...operation import Attention, Product, width
 from ...resource import HBM, matrix
 from ...workload import Op

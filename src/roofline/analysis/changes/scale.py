@@ -6,12 +6,12 @@ from math import log2
 from ...cost import Cost
 from ...errors import SourceError, UsageError, did_you_mean
 from ...hlo.ir.module import HloModule
-from ...hlo.needed.kernels import Product
 from ...hlo.price.types import Site
 from ...hlo.scaling.growth import Program, Times
 from ...hlo.scaling.hidden import Data
 from ...hlo.scaling.inputs import LAYERS, Dimension, dimension_named, dimensions_of, inputs_of, walking
 from ...hlo.scaling.scaled import scaled
+from ...hlo.unneeded.kernels import Product
 from ...operation import Collective
 from ...resource import SCALE_UP
 from .state import State

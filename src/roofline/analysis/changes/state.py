@@ -10,11 +10,11 @@ from ...calibration import Calibration
 from ...changed_times import REFORMATTED, Changed, anchored
 from ...cost import NOTHING, Cost
 from ...hlo.ir.module import HloModule
-from ...hlo.needed import Review
 from ...hlo.price.collectives import Network, network_of
 from ...hlo.price.pricing import Pricer
 from ...hlo.scaling.growth import Program
 from ...hlo.scaling.inputs import inputs_of
+from ...hlo.unneeded import Review
 from ...machine import Machine
 from ...operation import Operation
 from ...prediction import Prediction

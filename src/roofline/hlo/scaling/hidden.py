@@ -11,8 +11,8 @@ from ...cost import Amount, Cost
 from ...operation import Attention, Collective, Operation, Product, RowWise
 from ...resource import HBM
 from ..ir.module import HloModule
-from ..needed.kernels import Product as Found
-from ..needed.values import RENAMED, Value, Values
+from ..unneeded.kernels import Product as Found
+from ..unneeded.values import RENAMED, Value, Values
 
 
 class Data:

@@ -10,9 +10,9 @@ import re
 from msgspec import Struct
 
 from ..ir.module import Computation, HloModule, Instruction
-from ..needed.kernels import DOTS, product_dimensions
-from ..needed.values import RENAMED, Value, Values
 from ..partition.propagation import Key
+from ..unneeded.kernels import DOTS, product_dimensions
+from ..unneeded.values import RENAMED, Value, Values
 from .growth import Marks, Program
 
 _FLOATS = ("f", "bf")

@@ -12,9 +12,9 @@ from msgspec import Struct
 from ..ir.attributes import DotDimensions
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.shapes import Shape
-from ..needed.kernels import product_dimensions
 from ..partition.dimensions import Dimensions, Rule, reshape_rule, rule_of
 from ..partition.propagation import Key, handed_on
+from ..unneeded.kernels import product_dimensions
 
 _CUT = ("slice", "pad", "dynamic-slice", "reverse", "sort", "topk", "reduce-window", "select-and-scatter")
 _MOST_CUT = 0.5  # of a dimension: a slice that takes less of it does not grow with it

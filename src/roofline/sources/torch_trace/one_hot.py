@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ...cost import NOTHING, Cost
 from ...resource import HBM, vector
-from ...torch_ops import Tensor
+from ...torch_prices import Tensor
 from ...workload import Avoidable
 from .columns import NONE
 from .executions import Execution

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from ...formulas.network import Network
-from ...torch_ops import Call, Kernel, Priced, has_price, price
+from ...torch_prices import Call, Kernel, Priced, has_price, price
 from .calls import arguments, said_beside
 from .columns import KERNEL, MEMCPY, MEMSET, NONE, OP, Columns
 from .executions import Execution

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from ...cost import NOTHING, Cost
 from ...operation import Streamed
 from ...resource import PCIE
-from ...torch_ops import Call
-from ...torch_ops.avoidable import RECOMPUTED, avoidable
-from ...torch_ops.call import RECORD_SHAPES
-from ...torch_ops.elementwise import ELEMENTWISE
+from ...torch_prices import Call
+from ...torch_prices.avoidable import RECOMPUTED, avoidable
+from ...torch_prices.call import RECORD_SHAPES
+from ...torch_prices.elementwise import ELEMENTWISE
 from ...workload import Avoidable
 from ..parts import UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
 from ..timeline import Span, busy_in, lane

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from ...cost import Cost
 from ...resource import HBM
-from ...torch_ops import Tensor
+from ...torch_prices import Tensor
 from ...units import parse
 from ...workload import Avoidable
 from .executions import Execution

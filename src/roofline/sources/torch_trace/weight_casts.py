@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ...cost import NOTHING
-from ...torch_ops import Tensor
+from ...torch_prices import Tensor
 from ...workload import Avoidable
 from .pricing import PricedOp
 

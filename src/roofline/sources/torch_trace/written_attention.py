@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from ...cost import Cost
 from ...resource import HBM
-from ...torch_ops import Tensor
+from ...torch_prices import Tensor
 from ...workload import Avoidable
 from .executions import Execution
 from .pricing import PricedOp

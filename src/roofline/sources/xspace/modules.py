@@ -18,11 +18,11 @@ from ...hlo.ir.attributes import Metadata
 from ...hlo.ir.module import HloModule, Instruction
 from ...hlo.ir.platforms import Platform
 from ...hlo.ir.scopes import direction, scope
-from ...hlo.needed import Review
 from ...hlo.price.collectives import Network
 from ...hlo.price.pricing import Pricer
 from ...hlo.price.types import Price, Site
 from ...hlo.read.wire import unpack
+from ...hlo.unneeded import Review
 from ..parts import UNKNOWN, Subject
 from .scan import Plane, Slice, Space
 

@@ -9,8 +9,8 @@ from roofline.dtypes import DType, dtype
 from roofline.errors import UsageError
 from roofline.formulas import matmul
 from roofline.formulas.network import Network
-from roofline.torch_ops import SCALAR_TYPES, Call, Kernel, Priced, Tensor, forget, has_price, price, register
-from roofline.torch_ops.registry import known_ops
+from roofline.torch_prices import SCALAR_TYPES, Call, Kernel, Priced, Tensor, forget, has_price, price, register
+from roofline.torch_prices.registry import known_ops
 
 BF16, FP32, INT64 = dtype("bf16"), dtype("fp32"), dtype("int64")
 

@@ -1,4 +1,4 @@
-"""Where ops stand: what the time of each is compared with, and what it is lost to."""
+"""Ops beside what their times are compared with: the minimum, the expected time, and what the rest is lost to."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
@@ -13,8 +13,8 @@ from ..workload import Op
 from .needed_work import Needed
 
 
-class Standing(Struct, frozen=True):
-    """An op and where it stands: its minimum time, what its time above that is lost to, what binds it, what of it was
+class JudgedOp(Struct, frozen=True):
+    """An op with its minimum time, what its time above that is lost to, what binds it, what of it was
     needed, and how long it was expected to take."""
 
     id: int
@@ -28,8 +28,8 @@ class Standing(Struct, frozen=True):
     spent_s: float = 0.0
 
 
-class Standings:
-    """Where each op stands, in columns, by its id; ``needed`` and ``predicted`` have only those of which something is known.
+class JudgedOps:
+    """Ops with their minimum times and causes, in columns, by id; ``needed`` and ``predicted`` have only those of which something is known.
 
     ``own_s`` is the seconds that an op held its device: its self time, where the source tells nested ops apart. ``spent_s`` is the same;
     without times, its minimum, and `exposed` to the clock where ops overlap.
@@ -54,7 +54,7 @@ class Standings:
         self.own_s = [seconds or 0.0 for seconds in selfs]
         self.spent_s = [floor if seconds is None else seconds for seconds, floor in zip(selfs, floor_s, strict=True)]
 
-    def exposed(self, share: float) -> "Standings":
+    def exposed(self, share: float) -> "JudgedOps":
         """The same ops, of whose self times the clock shows this share."""
         found = copy(self)
         found.spent_s = [seconds * share for seconds in self.spent_s]
@@ -63,8 +63,8 @@ class Standings:
     def __len__(self) -> int:
         return len(self.ops)
 
-    def __getitem__(self, id: int) -> Standing:
-        return Standing(
+    def __getitem__(self, id: int) -> JudgedOp:
+        return JudgedOp(
             id,
             self.ops[id],
             self.floor_s[id],
@@ -76,7 +76,7 @@ class Standings:
             self.spent_s[id],
         )
 
-    def __iter__(self) -> Iterator[Standing]:
+    def __iter__(self) -> Iterator[JudgedOp]:
         return map(self.__getitem__, range(len(self)))
 
     def words(self, name: str) -> list[str]:
