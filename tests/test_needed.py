@@ -318,6 +318,26 @@ def test_labels_say_scope_operation_sizes_and_format() -> None:
     assert any(label.startswith("layer0/mlp  dot 8192×2048×8192 bf16") for label in labels), labels
 
 
+LAYOUT = """HloModule m
+ENTRY e {
+  a = bf16[64,32] parameter(0)
+  ROOT KERNEL, metadata={op_name="jit(f)/mlp/dot_general"}
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "what"),
+    [
+        ("c = f32[64,32] convert(a)", "convert fp32[64,32]"),
+        ("d = bf16[64,64] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={1}", "dot 64×32×64 bf16"),
+    ],
+)
+def test_only_products_are_labelled_as_products(kernel: str, what: str) -> None:
+    (op,) = reviewed_program(parse(LAYOUT.replace("KERNEL", kernel)), "gpu")
+    assert op.label == f"mlp  {what}"
+
+
 def test_a_label_without_scope_is_its_source_line() -> None:
     (op,) = ops_of(lambda x: x.T.reshape(-1) * 2, of_shape(64, 32))
     assert op.label.startswith("test_needed.py:"), op.label

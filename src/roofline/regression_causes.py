@@ -65,13 +65,20 @@ def _what(row: str) -> str:
     return row.rpartition(": ")[2]
 
 
+def _without_format(what: str) -> str:
+    """``dot 8×8×8`` of ``dot 8×8×8 bf16``: a product in another number format is still the same product."""
+    shape, _, format = what.rpartition(" ")
+    return shape if format in DTYPES else what
+
+
 def _repeated(rows: dict[str, BaselineOp], before: dict[str, BaselineOp]) -> list[str]:
-    """Products that run more often, or are new while none of the old has gone: by operation and shape, wherever they are."""
+    """Products that run more often, or are new while none of the old has gone: by operation and shape, wherever they are, in any format."""
 
     def products(of: dict[str, BaselineOp]) -> dict[str, Number]:
         counts: dict[str, Number] = {}
         for row in of.values():
-            if (what := _what(row.op)).startswith(PRODUCTS):
+            if (what := _what(row.op)).startswith(PRODUCTS) and row.flops:
+                what = _without_format(what)
                 counts[what] = counts.get(what, 0) + row.launches
         return counts
 
@@ -79,7 +86,10 @@ def _repeated(rows: dict[str, BaselineOp], before: dict[str, BaselineOp]) -> lis
     if sum(now.values()) <= sum(then.values()):
         return []
     more = sorted((what for what in now if now[what] > then.get(what, 0)), key=lambda what: then.get(what, 0) - now[what])
-    return [f"more products: {what} runs {plain(now[what])} times, {plain(then.get(what, 0))} in the baseline" for what in more[:LISTED]]
+    names = {_without_format(_what(row.op)): _what(row.op) for row in rows.values()}
+    return [
+        f"more products: {names[what]} runs {plain(now[what])} times, {plain(then.get(what, 0))} in the baseline" for what in more[:LISTED]
+    ]
 
 
 def _casts(rows: dict[str, BaselineOp], before: dict[str, BaselineOp]) -> list[str]:

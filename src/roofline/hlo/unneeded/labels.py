@@ -29,6 +29,8 @@ _PLAIN = {
     "dynamic_update_slice": "update",
     "transpose": "transpose",
 }
+_PRODUCTS = ("dot_general", "ragged_dot_general", "conv_general_dilated")  # a framework's products
+_MULTIPLYING = ("dot", "ragged-dot", "convolution", "custom-call")  # opcodes that may be one of them
 _IDLE = ("parameter", "constant", "bitcast", "tuple", "get-tuple-element")  # opcodes that do nothing
 _QUIET = ("pjit", "jit", "lambda", "main")
 
@@ -60,7 +62,13 @@ def _what(instruction: Instruction, product: Product | None, split: bool, parts:
             whole = f"{product.rows}×{product.batch * product.depth}×{product.columns}"
             return f"{_word(instruction, 'dot')} {whole} {_format(number)}, depth split in {product.batch}"
         return f"{_word(instruction, 'dot')} {product} {_format(number)}"
+    if instruction.op_name.endswith(_PRODUCTS) and not _multiplies(instruction, parts):  # a cast or a transpose made for a product
+        return f"{_main(instruction, parts)} {_sized(shape)}"
     return f"{_word(instruction, _main(instruction, parts))} {_sized(shape)}"
+
+
+def _multiplies(instruction: Instruction, parts: Iterable[Instruction]) -> bool:
+    return any(one.opcode in _MULTIPLYING for one in (instruction, *parts))
 
 
 def _word(instruction: Instruction, otherwise: str) -> str:
