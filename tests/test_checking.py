@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 import roofline as rl
-from roofline.checking import check_text
+from roofline.checking import Check, check_text, told_once
 from roofline.conditions import parse_conditions
 from roofline.errors import UsageError
 from roofline.op_filter import filtered
@@ -155,3 +155,11 @@ def test_ops_keep_their_labels_on_another_chip(file: str) -> None:
     kept = replace(found, input=replace(found.input, files=(file,)))
     (one,) = rl.check(kept, "expected step on h100 < 1 ms").broken
     assert "dot 32000×8192×2048 bf16" in one.ops[0].label
+
+
+def test_a_cause_is_told_once() -> None:
+    def broken(*causes: str) -> Check:
+        return Check(condition="launches <= 3", holds=False, found=4, allowed=3, operator="<=", causes=causes)
+
+    found = [one.causes for one in told_once([broken("cast"), broken("cast"), broken(), broken("cast", "less fusion")])]
+    assert found == [("cast",), ("as above",), (), ("less fusion",)]

@@ -55,6 +55,11 @@ def test_ops_are_matched_by_what_they_are_and_not_by_their_numbers() -> None:
     assert change_sentence(found) == "Time of all ops 4 s → 4 s: the same."
 
 
+def test_a_time_from_twice_as_long_is_told_as_a_factor() -> None:
+    found = report_changes([report(op(0, "a", 1.0))], [report(op(0, "a", 3.0))])
+    assert change_sentence(found) == "Time of all ops 1 s → 3 s: 3 times as long."
+
+
 def test_a_change_within_the_noise_of_the_runs_is_none() -> None:
     noisy = [[version(step) for step in runs] for runs in ((1.0, 1.2, 0.8), (1.05, 1.25, 0.85))]
     found = report_changes(*noisy)

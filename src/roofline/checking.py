@@ -224,7 +224,7 @@ def _causes(
     """Why, in words: findings about the ops that broke it, and what changed since the baseline."""
     changed = changes_since(report, baseline, ops) if baseline else []
     new = [one for one in _findings(report, parts) if not baseline or one.kind not in baseline.findings]
-    found = [f"{finding.kind}: {finding.message}" for finding in new]
+    found = [f"{finding.kind}: {finding.message.partition('. ')[0].rstrip('.')}" for finding in new]  # without its advice
     if quantity.name in ("peak memory", "donated memory") and not changed:
         found = [_memory(report), *found]
     return tuple(one for one in (*changed, *found) if one)[:MOST_CAUSES]
@@ -243,6 +243,17 @@ def _memory(report: Report) -> str:
     parts = ((name, getattr(memory, name)) for name in ("arguments", "outputs", "donated", "constants", "temporaries"))
     said = ", ".join(f"{name} {show(size, 'B')}" for name, size in parts if size)
     return f"{said}{'; no argument is donated' if memory.outputs and not memory.donated else ''}"
+
+
+def told_once(checks: Iterable[Check]) -> list[Check]:
+    """The same checks, for texts that tell them one after the other: a cause that was told is not told again."""
+    told: set[str] = set()
+    found = []
+    for one in checks:
+        new = tuple(cause for cause in one.causes if cause not in told)
+        told.update(new)
+        found.append(replace(one, causes=new or ("as above",)) if one.causes else one)
+    return found
 
 
 def check_text(one: Check) -> str:

@@ -93,8 +93,8 @@ def _repeated(rows: dict[str, BaselineOp], before: dict[str, BaselineOp]) -> lis
 
 
 def _casts(rows: dict[str, BaselineOp], before: dict[str, BaselineOp]) -> list[str]:
-    """Kernels that end with a cast and are new."""
-    new = [_what(key) for key in rows if key not in before and _what(key).startswith(CASTS)]
+    """Kernels that only cast, and are new."""
+    new = [_what(key) for key, row in rows.items() if key not in before and _what(key).startswith(CASTS) and not row.flops]
     return [f"cast: {_listed(new)}, not in the baseline"] if new else []
 
 

@@ -2,29 +2,23 @@
 
 from collections.abc import Iterable
 
-from ..checking import Check, OpPart, amount_text, found_text
+from ..checking import Check, OpPart, amount_text, found_text, told_once
 from .tables import PLAIN, Paper, table
 
 
 def broken_text(checks: Iterable[Check], paper: Paper = PLAIN) -> str:
     """Conditions one after the other: what was found and allowed, the ops, the causes, each cause once."""
-    told: set[str] = set()
-    texts = []
-    for check in checks:
-        new = [cause for cause in check.causes if cause not in told]
-        told.update(new)
-        texts.append("\n".join([*_found(check, paper), *(f"  why: {cause}" for cause in new or (["as above"] if check.causes else []))]))
-    return "\n\n".join(texts)
+    return "\n\n".join(_one(check, paper) for check in told_once(checks))
 
 
-def _found(check: Check, paper: Paper) -> list[str]:
+def _one(check: Check, paper: Paper) -> str:
     parts = [found_text(check)]
     if check.holds is False and check.ops:
         compared = any(part.before is not None for part in check.ops)
         headers = ["op", "baseline", "now", "change"] if compared else ["op", "now"]
         rows = [_row(part, check.ops_unit, compared) for part in check.ops]
         parts += [f"  {line}" for line in table(headers, rows, paper).splitlines()]
-    return parts
+    return "\n".join([*parts, *(f"  why: {cause}" for cause in check.causes)])
 
 
 def _row(part: OpPart, unit: str, compared: bool) -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from ..checking import Check, amount_text, check_text
+from ..checking import Check, amount_text, check_text, told_once
 from ..report_changes import Change, OpChange, ReportChanges, Spread, Trend, signed_percent
 from .markdown import markdown_table, with_escapes
 
@@ -20,7 +20,7 @@ def change_comment(found: ReportChanges, checks: Sequence[Check] = (), notes: It
     faster = [*(_line(one) for one in found.faster), *([_idle(idle)] if idle and idle.change < 0 and not idle.is_noise else [])]
     parts = [
         f"**{with_escapes(change_sentence(found))}**",
-        _list("Limits broken", [f"❌ {with_escapes(check_text(one))}" for one in broken], top=len(broken)),
+        _list("Limits broken", [f"❌ {with_escapes(check_text(one))}" for one in told_once(broken)], top=len(broken)),
         "✅ All limits hold." if checks and not broken else "",
         markdown_table(["", "before", "after", "change"], [_cells(one) for one in found.figures]),
         _list("Slower", slower, top),
@@ -46,12 +46,21 @@ def change_sentence(found: ReportChanges) -> str:
     said = f"{_WORDS[one.quantity]} {amount_text(one.before, 's')} → {amount_text(one.after, 's')}"
     if not one.change:
         return f"{said}: the same."
-    how = f"{signed_percent(one.ratio)[1:]} {'slower' if one.change > 0 else 'faster'}" if one.ratio else "slower"
+    how = _how(one)
     if one.interval is None:
         return f"{said}: {how}."
     low, high = (signed_percent(end / one.before) if one.before else "" for end in one.interval)
     runs = f"{found.runs[0]} and {found.runs[1]} runs"
     return f"{said}: {how}, {'within the noise' if one.is_noise else 'beyond the noise'} of {runs} ({low} to {high})."
+
+
+def _how(one: Change) -> str:
+    """By how much a time changed: in percent, from twice as long on as a factor."""
+    if not one.ratio:
+        return "slower"
+    if one.ratio >= 1:
+        return f"{1 + one.ratio:.3g} times as long"
+    return f"{signed_percent(one.ratio)[1:]} {'slower' if one.change > 0 else 'faster'}"
 
 
 def _cells(one: Change) -> list[str]:

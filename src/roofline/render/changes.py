@@ -50,9 +50,18 @@ def _verdict(found: Comparison) -> str:
             return "not measured on both sides"
         sides = {"step": (before.step_s, after.step_s), "run": (before.wall_s, after.wall_s)}
         was, now = sides.get(found.speedup_of or "", (before.time_s, after.time_s))
-        return f"{found.speedup:.3g}x as fast {_OF[found.speedup_of or 'ops']}: {show(was, 's')} → {show(now, 's')}"
-    ratio = f" ({before.floor_s / after.floor_s:.3g}x as fast at the roofline)" if before.floor_s is not None and after.floor_s else ""
+        return f"{speed_text(found.speedup)} {_OF[found.speedup_of or 'ops']}: {show(was, 's')} → {show(now, 's')}"
+    ratio = f" ({speed_text(before.floor_s / after.floor_s)} at the roofline)" if before.floor_s and after.floor_s else ""
     return f"{_signed(found.floor_change_s)} of minimum time{ratio}; no measured times on both sides"
+
+
+def speed_text(speedup: float) -> str:
+    """How fast something is beside how it was.
+
+    >>> speed_text(1.5), speed_text(0.25)
+    ('1.5x as fast', '4x as long')
+    """
+    return f"{speedup:.3g}x as fast" if speedup >= 1 else f"{1 / speedup:.3g}x as long"
 
 
 def folded(deltas: Iterable[Delta]) -> list[Delta]:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from ...comparison import TIME, Comparison, Delta, Side
 from ...errors import UsageError
 from ...units import show
+from ..changes import speed_text
 from ..geometry import Extent, Tick
 from .frame import Axis
 from .sheet import Sheet
@@ -43,7 +44,7 @@ def change_bars(comparison: Comparison, *, theme: str = "light", ax: Axes | None
         Entry(text="after, slower", colour=sheet.theme.compute, marker="s"),
     ]
     caption = f"Showing the {_MOST_OPS} largest of {len(changed)} changes." if len(changed) > len(shown) else ""
-    speed = f"{comparison.speedup:.3g}x as fast{_OF.get(comparison.speedup_of or '', '')}; " if comparison.speedup else ""
+    speed = f"{speed_text(comparison.speedup)}{_OF.get(comparison.speedup_of or '', '')}; " if comparison.speedup else ""
     return sheet.finish(f"{speed}{_signed(comparison.change_s)} of {comparison.basis} in all ops", legend=legend, caption=caption)
 
 
