@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { percent, plain, prefixed, show } from "../../src/roofline/render/page/static/units.js";
+import { percent, plain, prefixed, show, unbroken } from "../../src/roofline/render/page/static/units.js";
 import { VECTORS } from "./cases.mjs";
 
 test("quantities read as Python writes them", () => {
@@ -17,4 +17,8 @@ test("bare numbers and shares read as Python writes them", () => {
 
 test("axes show a prefix without a unit", () => {
   assert.deepEqual([prefixed(1e13), prefixed(1), prefixed(0)], ["10 T", "1", "0"]);
+});
+
+test("no line ends between a number and its unit", () => {
+  assert.equal(unbroken("About 4.2 ms a step on 4 H200"), "About 4.2\u00a0ms\u00a0a\u00a0step on 4\u00a0H200");
 });

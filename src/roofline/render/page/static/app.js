@@ -399,7 +399,7 @@ document.addEventListener("keydown", (event) => {
     filters.box.focus();
   }
 });
-const PAPER = { width: 960, height: 560 }; // of a printed chart, in the units of its drawing
+const PAPER = { width: 960, height: 430 }; // of a printed chart, in the units of its drawing: most leave it room on the first page
 printing.on({
   update,
   tables: [list, whole.table],

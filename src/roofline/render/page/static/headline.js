@@ -8,7 +8,7 @@ import { programRows } from "#page/program_rows.js";
 import { ownMachine, select, timedOn, totals } from "#page/rows.js";
 import { fillStack, stack, stackLegend, VISIBLE } from "#page/stack.js";
 import { meaning } from "#page/terms.js";
-import { percent, plain, show } from "#page/units.js";
+import { percent, plain, show, unbroken } from "#page/units.js";
 import { VOCABULARY } from "#page/vocabulary.js";
 
 const NOTABLE = 0.01; // of the time: smaller losses are not in the sentence
@@ -40,7 +40,7 @@ export function headline({ report, store, before = null, verdict = "" }) {
     update: (state, derived) => {
       const { theme, machine } = derived;
       const choice = chosen(report, state, derived);
-      sentence.textContent = choice.own && report.summary ? report.summary : sentenceOf(report, choice, machine);
+      sentence.textContent = unbroken(choice.own && report.summary ? report.summary : sentenceOf(report, choice, machine));
       bar.hidden = !choice.parts.length;
       const earlier = before && earlierOf(before, state, machine === ownMachine(report) ? null : machine);
       if (choice.parts.length) fillBars(bar, choice, earlier?.choice, theme);

@@ -92,3 +92,6 @@ function whole(value) {
   const near = rest > 0.5 || (rest === 0.5 && down % 2 !== 0) ? down + 1 : down;
   return near === 0 && value < 0 ? "-0" : BigInt(near).toString();
 }
+
+/** A sentence whose lines never end between a number and its unit. */
+export const unbroken = (sentence) => sentence.replace(/(\d) (?=[a-zA-Zµ])/g, "$1\u00a0").replace(/ a step\b/g, "\u00a0a\u00a0step");
