@@ -1,7 +1,6 @@
 """Ops beside what their times are compared with: the minimum, the expected time, and what the rest is lost to."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
 from functools import cached_property
 
 from msgspec import Struct
@@ -56,7 +55,7 @@ class JudgedOps:
 
     def exposed(self, share: float) -> "JudgedOps":
         """The same ops, of whose self times the clock shows this share."""
-        found = copy(self)
+        found = JudgedOps(self.ops, self.floor_s, self.cause, self.unit, self.needed, self.predicted)
         found.spent_s = [seconds * share for seconds in self.spent_s]
         return found
 

@@ -21,6 +21,7 @@ from ..resource import Resource, check_known
 from ..sources import PROFILE, PROGRAM, find
 from ..units import parse, parse_count
 from ..workload import Device
+from .streams import text_width
 
 BROKEN, NOT_KNOWN = 3, 2  # exit status of a condition that does not hold, or cannot be judged
 CHIP_VARIABLE = "ROOFLINE_CHIP"
@@ -62,7 +63,7 @@ class Parser(argparse.ArgumentParser):
             prog=f"roofline {command}",
             description=summary,
             epilog=f"example:\n  {example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=text_width() - 2),
             allow_abbrev=False,
         )
         self.command = command

@@ -4,7 +4,6 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from ..errors import OutputError, UsageError, clean
@@ -13,7 +12,7 @@ from ..render.export import Row, op_rows, to_csv, to_json, to_parquet
 from ..render.tables import Paper
 from ..report import Report
 from .options import is_markdown, is_page
-from .streams import is_closed
+from .streams import is_closed, text_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +23,7 @@ def paper() -> Paper:
     if not sys.stdout.isatty():
         return Paper()
     colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return Paper(width=get_terminal_size().columns, colour=colour, blocks="utf" in (sys.stdout.encoding or "").lower())
+    return Paper(width=text_width(), colour=colour, blocks="utf" in (sys.stdout.encoding or "").lower())
 
 
 def emit(args: argparse.Namespace, text: Callable[[Paper], str], value: object, rows: Callable[[], Sequence[Row]]) -> None:

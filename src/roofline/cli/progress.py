@@ -11,8 +11,9 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from threading import Event, Thread
 from typing import TextIO
+
+from .streams import width_of
 
 QUIET_S = 2.0
 REDRAW_S = 0.2
@@ -71,6 +72,8 @@ class _Line:
     """A line that a thread of its own redraws, so that telling costs nothing and silent work is shown too."""
 
     def __init__(self, what: str, stream: TextIO, quiet_s: float) -> None:
+        from threading import Event, Thread  # which a pipe does not need
+
         self._what, self._stream, self._quiet_s = what, stream, quiet_s
         self._began, self._told, self._shown = time.monotonic(), (0, 0), 0
         self._over = Event()
@@ -92,7 +95,7 @@ class _Line:
     def _draw(self) -> None:
         pause = self._quiet_s
         while not self._over.wait(pause):
-            text = bar(self._what, *self._told, time.monotonic() - self._began, _width(self._stream) - 1)
+            text = bar(self._what, *self._told, time.monotonic() - self._began, width_of(self._stream) - 1)
             self._write("\r" + text.ljust(self._shown))
             self._shown = max(self._shown, len(text))
             pause = REDRAW_S
@@ -107,13 +110,6 @@ class _Line:
 
 def _can_redraw(stream: TextIO) -> bool:
     try:
-        return stream.isatty() and os.environ.get("TERM") != "dumb" and _width(stream) >= NARROWEST
+        return stream.isatty() and os.environ.get("TERM") != "dumb" and width_of(stream) >= NARROWEST
     except ValueError:  # closed
         return False
-
-
-def _width(stream: TextIO) -> int:
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or 80
-    except (OSError, ValueError):
-        return 80

@@ -1,4 +1,4 @@
-"""Standard output and error of a process that may have been started without them."""
+"""Standard output and error of a process that may have been started without them, and how wide they are."""
 
 import os
 import sys
@@ -14,3 +14,17 @@ def opened_streams() -> None:
     """Standard output and error where they can be written to: a process may be started without them."""
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  for as long as the process lives
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+
+
+def width_of(stream: TextIO) -> int:
+    """The columns of a terminal, 80 where it does not say."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
+
+
+def text_width() -> int:
+    """The columns of text on standard output: ``$COLUMNS``, else those of the terminal."""
+    given = os.environ.get("COLUMNS", "")
+    return (int(given) if given.isdecimal() else 0) or width_of(sys.stdout)

@@ -6,15 +6,17 @@ computers that share a home folder each have their own.
 
 import platform
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from ..errors import MachineError, UsageError
 from ..user_folders import user_folder
 from .chip_specs import Card
-from .cpu import Cpu, this_cpu
-from .cpu_estimate import MEASURE, estimate
 from .reading import build, parse_file
+
+if TYPE_CHECKING:
+    from .cpu import Cpu
 
 FOLDER_VARIABLE = "ROOFLINE_DATA"
 GPU_NAME = "local-gpu"  # this computer's GPU, once it was measured
@@ -27,7 +29,7 @@ def data_folder() -> Path:
     return user_folder(FOLDER_VARIABLE, "data")
 
 
-def local_file(cpu: Cpu) -> Path:
+def local_file(cpu: "Cpu") -> Path:
     """Where the measurement of a CPU is kept."""
     return data_folder() / "machines" / f"{cpu.name}-{cpu.cores}-cores-{cpu.threads}-threads.toml"
 
@@ -37,8 +39,11 @@ def local_gpu_file() -> Path:
     return data_folder() / "machines" / f"gpu-{platform.node() or 'here'}.toml"
 
 
-def local_card(cpu: Cpu | None = None) -> Card:
+def local_card(cpu: "Cpu | None" = None) -> Card:
     """This computer: measured, if there is a measurement of this very CPU, else estimated, with a note."""
+    from .cpu import this_cpu  # what describes a CPU is needed for no other machine
+    from .cpu_estimate import MEASURE, estimate
+
     mine = cpu or this_cpu()
     problem = ""
     try:
@@ -51,7 +56,7 @@ def local_card(cpu: Cpu | None = None) -> Card:
     return Card(machine=replace(machine, notes=notes), where=machine.name)
 
 
-def kept_card(cpu: Cpu) -> Card | None:
+def kept_card(cpu: "Cpu") -> Card | None:
     """The measurement of this CPU; ``None`` when there is none."""
     try:
         path = local_file(cpu)

@@ -18,7 +18,6 @@ from ..errors import RooflineError, SourceError, UsageError
 from ..input_limits import limits
 from ..machine import Machine
 from ..workload import Recording
-from . import unsupported
 from .files import files_of, head_of, local_file, profiles_in, traces_in
 from .remote import Progress, is_remote
 from .samples import is_sample
@@ -76,6 +75,8 @@ def find(path: Path | str) -> Source:
         raise SourceError(f"{path}: the file is empty")
     for source in SOURCES:
         if source is TABLE:
+            from . import unsupported  # which only what no other source reads needs
+
             unsupported.check(head, path)  # which may be JSON too
         if source.load().sniff(head, path):
             return source

@@ -9,7 +9,6 @@ from ..machine import Machine
 from ..report import SCHEMA, OpInfo, Report
 from ..workload import Counters, Device, Op, Recording, Share, Step, StepsOnDevice, Workload
 from .files import all_of, head_of, local_file
-from .json_pieces import decode
 from .remote import is_remote
 
 REPORTS = (".json", ".json.gz")
@@ -23,6 +22,8 @@ def sniff(head: bytes, path: Path) -> bool:
 def read_report(path: Path) -> Report:
     """The report as it was written."""
     import msgspec
+
+    from .json_pieces import decode  # which only a report needs
 
     data = all_of(path)
     check_limit("values", sum(map(data.count, (b",", b"[", b"{"))), str(path))

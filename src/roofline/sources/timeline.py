@@ -7,7 +7,6 @@ buckets.
 from array import array
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
-from heapq import nlargest
 from itertools import accumulate, pairwise
 from operator import sub
 
@@ -93,7 +92,7 @@ def lane(span: Span, spent: Sequence[Spent], busy_ps: Sequence[int]) -> Lane:
     buckets = span.buckets
     lengths = [buckets.width_ps] * (buckets.count - 1) + [buckets.length_ps(buckets.count - 1)]
     spent = list(map(shared, spent, lengths))  # more than fits in only where the clock was turned back
-    kept = [list(one.items()) if len(one) < 2 else nlargest(MOST_OPS, one.items(), key=lambda op: (op[1], -op[0])) for one in spent]
+    kept = [sorted(one.items(), key=lambda op: (-op[1], op[0]))[:MOST_OPS] for one in spent]
     rest: dict[int, int] = {}
     for one, longest in zip(spent, kept, strict=True):
         if len(one) > len(longest):
