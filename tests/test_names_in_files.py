@@ -1,12 +1,14 @@
 """Names that come from a file are data: they move no cursor, run in no spreadsheet and are no paths."""
 
 import json
+import re
+import sys
 from pathlib import Path
 
 import msgspec
 
 import roofline
-from roofline.errors import clean
+from roofline.errors import UNSAFE, clean
 from roofline.render.export import to_csv
 from roofline.render.tables import Paper
 from roofline.render.text import report_text
@@ -39,3 +41,10 @@ def test_no_cell_and_no_header_of_a_csv_is_a_formula() -> None:
     text = to_csv([{"=header": start} for start in starts])
     assert text.splitlines()[0] == "'=header"
     assert text.count("'") == 1 + len(starts)
+
+
+def test_every_unsafe_character_is_cleaned_and_no_other() -> None:
+    """Text that Python calls printable is not searched: no unsafe character may be among it."""
+    every = "".join(map(chr, range(sys.maxunicode + 1)))
+    assert not any(character.isprintable() for character in re.findall(UNSAFE, every))
+    assert clean("\u202eµs → 3\n") == "·µs → 3\n"

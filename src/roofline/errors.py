@@ -18,9 +18,8 @@ from collections.abc import Iterable
 # Characters that move a terminal's cursor, ring its bell, or reorder or hide what is shown: controls, bidirectional marks, and
 # characters of no width. A name in a file may hold any of them. The page reads this pattern too, so it is one that JavaScript takes.
 UNSAFE = r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
-_UNSAFE = re.compile(UNSAFE)
 LONGEST = 1200  # characters of an error: names in files may be of any length
-_STYLE = re.compile(r"(\x1b\[[0-9;]*m)")
+_STYLE = r"(\x1b\[[0-9;]*m)"
 
 
 def clean(text: str, styled: bool = False) -> str:
@@ -29,9 +28,11 @@ def clean(text: str, styled: bool = False) -> str:
     >>> clean("a\x1b[2Jb")
     'a·[2Jb'
     """
+    if text.replace("\n", "").isprintable():
+        return text
     if not styled:
-        return _UNSAFE.sub("·", text)
-    return "".join(part if _STYLE.fullmatch(part) else _UNSAFE.sub("·", part) for part in _STYLE.split(text))
+        return re.sub(UNSAFE, "·", text)
+    return "".join(part if re.fullmatch(_STYLE, part) else re.sub(UNSAFE, "·", part) for part in re.split(_STYLE, text))
 
 
 def excerpt(text: str, most: int = 60) -> str:

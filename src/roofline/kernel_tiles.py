@@ -19,14 +19,10 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-_NAMES = (
-    re.compile(r"nvjet_(?:sm\d+_)?[a-z]+_(\d+)x(\d+)_\d+x\d+_"),
-    re.compile(r"tilesize(\d+)x(\d+)x\d+"),
-    re.compile(r"gemm_(?:[a-z0-9]+_)*?(\d+)x(\d+)_"),
-)
-_GENERATION = re.compile(r"\b(?:cutlass_|sm_?)(\d+)\d[a-z]?_|\b(volta|turing|ampere|hopper)_")
+_NAMES = (r"nvjet_(?:sm\d+_)?[a-z]+_(\d+)x(\d+)_\d+x\d+_", r"tilesize(\d+)x(\d+)x\d+", r"gemm_(?:[a-z0-9]+_)*?(\d+)x(\d+)_")
+_GENERATION = r"\b(?:cutlass_|sm_?)(\d+)\d[a-z]?_|\b(volta|turing|ampere|hopper)_"
 _NAMED = {"volta": 7, "turing": 7, "ampere": 8, "hopper": 9}
-_SPLIT = re.compile(r"[sS]plit[-_]?[kK][-_]?(\d+)")
+_SPLIT = r"[sS]plit[-_]?[kK][-_]?(\d+)"
 
 
 class Tile(Struct, frozen=True):
@@ -41,15 +37,15 @@ class Tile(Struct, frozen=True):
 def tile_of(kernel: str) -> Tile | None:
     """The tile of a kernel; ``None`` where its name has none."""
     for pattern in _NAMES:
-        if found := pattern.search(kernel):
-            split = _SPLIT.search(kernel)
+        if found := re.search(pattern, kernel):
+            split = re.search(_SPLIT, kernel)
             return Tile(int(found[1]), int(found[2]), int(split[1]) if split else None)
     return None
 
 
 def generation_of(kernel: str) -> int | None:
     """The major compute capability that a library's kernel is made for, where its name says so."""
-    found = _GENERATION.search(kernel)
+    found = re.search(_GENERATION, kernel)
     if found is None:
         return None
     return int(found[1]) if found[1] else _NAMED[found[2]]

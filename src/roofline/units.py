@@ -69,9 +69,9 @@ _EXAMPLES = {
     "1": "85%",
 }
 _PLAIN = re.compile(r"\s*[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?\s*")  # a bare number, the usual cell of a large table
-_NUMBER = re.compile(
-    r"\s*(?:(?P<digits>[+-]?(?:\d[\d_,]*\.?\d*|\.\d+))(?P<exponent>[eE][+-]?\d+)?|(?P<infinite>[+-]?inf(?:inity)?))\s*(?P<unit>.*?)\s*\Z",
-    re.IGNORECASE | re.DOTALL,
+_NUMBER = (
+    r"(?is)\s*(?:(?P<digits>[+-]?(?:\d[\d_,]*\.?\d*|\.\d+))(?P<exponent>[eE][+-]?\d+)?|(?P<infinite>[+-]?inf(?:inity)?))"
+    r"\s*(?P<unit>.*?)\s*\Z"
 )
 _LONGEST = 400  # characters of a quantity, its unit included
 _LONGEST_EXPONENT = len("e+308")  # longer ones are no floats, and would take for ever as exact numbers
@@ -160,7 +160,7 @@ def _split(text: str, dimension: str) -> tuple[float, int, str]:
     plain = whole.isdecimal() and (whole + rest + power).isdecimal() and bool(power) == bool(exponent)
     if plain and len(power) < _LONGEST_EXPONENT and unit in UNITS:
         return int(whole + rest) * 10 ** int(power or 0), 10 ** len(rest), unit  # "3.35 TB/s", as nearly all are written
-    match = _NUMBER.match(text)
+    match = re.match(_NUMBER, text)
     if match is None or len(match["exponent"] or "") > _LONGEST_EXPONENT:
         raise UnitError(f"{text!r} is not a quantity; write it like '{_EXAMPLES[dimension]}'")
     if match["infinite"]:

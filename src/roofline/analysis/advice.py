@@ -38,7 +38,7 @@ TOLERANCE = 1.02  # of the roof: rates and clocks are not known better than this
 ROUNDING = 1e-9  # efficiencies this close above 1 count as 1
 
 # Words for a matrix product in names and categories: dot_general, sgemm, conv2d, but not convert.
-PRODUCT = re.compile(r"(?<![a-z])(matmul|dot|[a-z]?gemm|bmm|addmm|einsum|conv(olution|\d?d)?)(?![a-z])")
+PRODUCT = r"(?<![a-z])(matmul|dot|[a-z]?gemm|bmm|addmm|einsum|conv(olution|\d?d)?)(?![a-z])"
 
 
 class Placed(Struct, frozen=True):
@@ -282,7 +282,7 @@ def vector_instead_of_matrix(one: Placed) -> Draft | None:
     placement, machine = one.placement, one.placement.machine
     if placement.unit != "vector":
         return None
-    named = PRODUCT.search(f"{one.op.name} {one.op.category}".lower())
+    named = re.search(PRODUCT, f"{one.op.name} {one.op.category}".lower())
     asked = [resource for resource in placement.cost if resource.is_arithmetic and (resource.unit == "matrix" or named)]
     billed = [resource for resource in asked if unit_of(machine, resource) == "vector" and resource.kind not in ("fp64", "int64")]
     roof = _matrix_roof(machine, billed[0].kind) if billed else None

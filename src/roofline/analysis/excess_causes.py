@@ -23,7 +23,7 @@ PADDED = 1.3  # times the elements of the result
 SMALL_TILE = 64 * 64
 MANY_TILES = 132 * 128 * 128  # elements of a result that keep every core busy with larger tiles
 EIGHT_BITS = ("int8", "fp8")
-_WITHOUT_MATRIX_UNIT = re.compile(r"simt|sgemm|gemv|gemmk1|_fp32_gemm", re.IGNORECASE)
+_WITHOUT_MATRIX_UNIT = r"(?i)simt|sgemm|gemv|gemmk1|_fp32_gemm"
 
 
 class Seen(Struct, frozen=True):
@@ -76,7 +76,7 @@ def _kernel(worst: JudgedOp, names: Mapping[int, Sequence[str]], capability: str
         return None
     for name in names.get(worst.id, ()):
         short = name.removeprefix("void ").removeprefix("cutlass::Kernel2<")[:60]
-        if product.compute not in ("fp32", "fp64") and _WITHOUT_MATRIX_UNIT.search(name):
+        if product.compute not in ("fp32", "fp64") and re.search(_WITHOUT_MATRIX_UNIT, name):
             return Seen(f"Its kernel, {short}, does not use the matrix unit.", KERNEL)
         if (made_for := generation_of(name)) and capability and made_for < int(capability.partition(".")[0]):
             said = f"Its kernel, {short}, is made for older chips, of compute capability {made_for}; this one has {capability}."

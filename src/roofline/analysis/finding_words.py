@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from heapq import nlargest
 from itertools import islice
 
 from msgspec.structs import replace
@@ -16,8 +15,7 @@ COMPILED = "fusion"  # what categories of kernels end with that a compiler made
 TRIED = 100  # ops with the most to save, for what to try
 LOOKED_AT = 10_000  # ops, the longest of those that a finding is about, whose places may be named
 LONGEST_NAME = 60  # characters of a kernel's name: templates of C++ have thousands
-_NUMBER = re.compile(r"\d+")
-_GRAPH = re.compile(r"## Call CompiledFxGraph (\w+) ##")
+_GRAPH = r"## Call CompiledFxGraph (\w+) ##"
 
 
 def count_and_longest(judged: JudgedOps, ids: Sequence[int]) -> str:
@@ -53,7 +51,7 @@ def places(judged: JudgedOps, ids: Sequence[int]) -> str:
         known_s, whole_s = (sum([judged.spent_s[id] for id in some]) for some in (placed, ids))
         if 2 * known_s < whole_s:
             return ""
-    shown = ", ".join(_first_few(map(scope.__getitem__, placed), lambda word: _NUMBER.sub("*", word), LISTED))
+    shown = ", ".join(_first_few(map(scope.__getitem__, placed), lambda word: re.sub(r"\d+", "*", word), LISTED))
     lines = _first_few(map(location.__getitem__, placed), source_line, LISTED + 1) if any(location) else []
     at = ", ".join(lines[:LISTED]) + (" …" if len(lines) > LISTED else "")
     if shown and at:
@@ -79,7 +77,7 @@ def _program(module: str) -> str:
     >>> _program("jit_step"), _program("## Call CompiledFxGraph fkak4ckkddaq2mwlccalurr53dukn3t67gdo6ryncfiwbkthxfjv ##")
     ('step', 'compiled graph fkak4c')
     """
-    found = _GRAPH.fullmatch(module)
+    found = re.fullmatch(_GRAPH, module)
     return f"compiled graph {found[1][:6]}" if found else module.removeprefix("jit_")
 
 
@@ -91,6 +89,8 @@ def fitting(name: str, kind: Kind, judged: JudgedOps, ids: Sequence[int], won: S
     """A kind with what to try for the ops that have most of the saving."""
     if not kind.compiled and not any(of == name for of, _ in OF_MOST):
         return kind
+    from heapq import nlargest  # which few findings need
+
     by_category: dict[str, float] = {}
     for seconds, id in nlargest(TRIED, zip(won, ids, strict=True)):
         category = _category(judged, id)

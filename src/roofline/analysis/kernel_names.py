@@ -21,11 +21,11 @@ Grid = tuple[int, ...] | None
 # Going on to the next launch is free, so long stretches in order win over scattered matches.
 SKIP, BACK = 2, 3
 
-_ANONYMOUS = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|\(anonymous class\))(?:::)?")
-_NAMESPACES = re.compile(r"(?:\b\w+::)+")
-_CAST = re.compile(r"\((?:\w|\s)+\)(?=-?\d)")  # (int)8, (bool)1 in template arguments
-_INTEGER = re.compile(r"(?<=\d)(?:ull|ul|u|l)\b", re.IGNORECASE)
-_NUMBERED = re.compile(r"(?:[._](?:clone|\d+|kd))+\Z")
+_ANONYMOUS = r"(?:\(anonymous namespace\)|<unnamed>|\(anonymous class\))(?:::)?"
+_NAMESPACES = r"(?:\b\w+::)+"
+_CAST = r"\((?:\w|\s)+\)(?=-?\d)"  # (int)8, (bool)1 in template arguments
+_INTEGER = r"(?i)(?<=\d)(?:ull|ul|u|l)\b"
+_NUMBERED = r"(?:[._](?:clone|\d+|kd))+\Z"
 _LITERALS = {"true": "1", "false": "0"}
 _PIECE = re.compile(r"(\d+)")
 
@@ -38,11 +38,11 @@ def named(name: str) -> str:
 def spellings(name: str) -> tuple[str, str, str, str]:
     """A kernel's name from exact to loose: as it is; without namespaces and parameters; without template arguments; without number."""
     bare = _demangled(name) if name.startswith("_Z") else name.strip()
-    bare = _without_parameters(_CAST.sub("", _ANONYMOUS.sub("", bare)))
-    bare = _NAMESPACES.sub("", bare).removeprefix("void ")
-    plain = _INTEGER.sub("", re.sub(r"\b(?:true|false)\b", lambda word: _LITERALS[word[0]], bare)).replace(" ", "")
+    bare = _without_parameters(re.sub(_CAST, "", re.sub(_ANONYMOUS, "", bare)))
+    bare = re.sub(_NAMESPACES, "", bare).removeprefix("void ")
+    plain = re.sub(_INTEGER, "", re.sub(r"\b(?:true|false)\b", lambda word: _LITERALS[word[0]], bare)).replace(" ", "")
     base = plain.partition("<")[0] or plain
-    return name, plain, base, _NUMBERED.sub("", base) or base
+    return name, plain, base, re.sub(_NUMBERED, "", base) or base
 
 
 def _without_parameters(name: str) -> str:

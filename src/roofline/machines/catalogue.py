@@ -36,7 +36,7 @@ LONGEST_NAME = 200  # characters of a name that an error repeats and that are co
 MOST_EXTENDED = 8  # machine files that extend one another
 # A slice Ng.Mgb of a GPU has N of its 7 compute slices (4 on these) and M GB in eighths of its memory: NVIDIA Multi-Instance GPU User
 # Guide, MIG device profiles.
-_SLICE = re.compile(r"(?P<chip>.+?)[ _-]+MIG[ _-]+(?P<compute>\d)g\.(?P<memory>\d+)gb(\+.*)?", re.IGNORECASE)
+_SLICE = r"(?i)(?P<chip>.+?)[ _-]+MIG[ _-]+(?P<compute>\d)g\.(?P<memory>\d+)gb(\+.*)?"
 _SLICES = {"a30": 4}
 _MEMORY_SLICES = 8
 
@@ -148,7 +148,7 @@ def _known(words: str) -> Card:
 
 def slice_of(words: str, cores: int | None = None) -> Card | None:
     """The slice of a GPU that NVIDIA's MIG makes and these words name (``NVIDIA A100-SXM4-40GB MIG 1g.5gb``), of so many SMs if known."""
-    found = _SLICE.fullmatch(words.strip())
+    found = re.fullmatch(_SLICE, words.strip()) if "mig" in words.lower() else None
     name = _find(found["chip"])[0] if found else None
     if found is None or name is None:
         return None

@@ -29,7 +29,7 @@ PLAUSIBLE = (0.8, 1.25)  # of the catalogue's figure
 SAME_CLOCK = 0.04  # variants of one chip differ by more
 DEFAULT_CHIP = "h100-sxm"
 CITATION = "the profile's own device description"
-NAMELESS = re.compile(r"((AMD |NVIDIA |Intel )?GPU|TPU)?", re.IGNORECASE)  # what a device without a name is called
+NAMELESS = ("", "gpu", "amd gpu", "nvidia gpu", "intel gpu", "tpu")  # what a device without a name is called
 DEFAULT_TPU, DEFAULT_AMD = "tpu-v5e", "mi300x"  # where no more is known than the kind or the vendor
 MARKETS = ("geforce", "laptop", "mobile", "max-q", "radeon", "instinct")  # chips with the same cores are sold under several names
 
@@ -75,7 +75,7 @@ def _hardware(device: Device) -> Hardware:
 
 
 def _is_nameless(name: str) -> bool:
-    return NAMELESS.fullmatch(name.strip()) is not None
+    return name.strip().lower() in NAMELESS
 
 
 def _named(device: Device) -> Machine | None:

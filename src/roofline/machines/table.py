@@ -10,8 +10,6 @@ from ..machine import PROVENANCES
 from ..units import parse
 from .citations import resolve
 
-_BARE = re.compile(r"[\s\d.,_eE+-]*")
-
 
 class Table(Struct, frozen=True):
     """One TOML table with its place: ``file`` and the ``path`` inside it, such as ``compute[0]``."""
@@ -102,7 +100,7 @@ class Table(Struct, frozen=True):
                 parse(f"{value} {dimension}", dimension)  # a negative or senseless number is the greater complaint
                 raise UnitError(f"{value!r} has no unit; write it like '{value} {dimension}'")
             number = parse(value, dimension)  # type: ignore[arg-type]
-            if isinstance(value, str) and _BARE.fullmatch(value):
+            if isinstance(value, str) and re.fullmatch(r"[\s\d.,_eE+-]*", value):
                 raise UnitError(f"{value!r} has no unit; write it like '{value} {dimension}'")
         except UnitError as error:
             raise self.error(key, str(error)) from None

@@ -17,25 +17,25 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# What events of the runtime (PJRT, XLA, CUDA, HIP) do, in the order in which they are asked for.
-COMPILES = re.compile(
+# What events of the runtime (PJRT, XLA, CUDA, HIP) do, as patterns, in the order in which they are asked for.
+COMPILES = (
     r"PJRT_Client_Compile|Client::Compile|CompileAndLoad|CompileInternal|backend_compile|Compiler::(?:Compile|RunBackend)|CompileToBackendResult"
     r"|Compile(?:SingleModule|ModuleToLlvmIr)|OptimizeHloModule|HLO (?:Transforms|passes)|[Aa]utotun|PTX->CUBIN|XlaCompile|FusionCompiler"
 )
-RUNS = re.compile(
+RUNS = (
     r"LoadedExecutable\w*(?:::|_)Execute|ExecuteThunks|ThunkExecutor::Execute|ExecuteHelper|Executable::Execute"
     r"|(?:cu|cuda|hip)(?:Graph)?Launch|command_buffer::"
 )
-CALLS = re.compile(
+CALLS = (
     r"PjitFunction\(|ExecuteReplicated|ParseArguments|shard_args|PythonRefManager|pmap\(|^aten::|^cu[A-Z]\w+$|Memory(?:De)?[Aa]llocation"
 )
-WAITS = re.compile(r"Buffer::Await|Block(?:Host)?Until|ToLiteral|np\.asarray\(jax\.Array\)|(?:cu|cuda|hip)\w*Synchronize")
-COPIES = re.compile(
+WAITS = r"Buffer::Await|Block(?:Host)?Until|ToLiteral|np\.asarray\(jax\.Array\)|(?:cu|cuda|hip)\w*Synchronize"
+COPIES = (
     r"DevicePut|BufferFromHost|Transfer(?:To|From)|CopyTo(?:Host|Device)|CopyRaw|[HD]2[HD] |Memcpy|Linearize|Transpose::Execute"
     r"|cuMemHostAlloc|cuMemFreeHost|Staging"
 )
-CALLBACKS = re.compile(r"(?:pure|io|debug)_callback|python_[cg]pu_callback|py_client_[cg]pu|host_callback")
-COMPILED = (re.compile(r"PjitFunction\((.*)\)"), re.compile(r"HLO Transforms:jit_(.*)"))  # who names the function that is compiled
+CALLBACKS = r"(?:pure|io|debug)_callback|python_[cg]pu_callback|py_client_[cg]pu|host_callback"
+COMPILED = (r"PjitFunction\((.*)\)", r"HLO Transforms:jit_(.*)")  # who names the function that is compiled
 
 # Functions of a framework's own Python files, by what they do.
 TRACING = ("trace_to_jaxpr", "lower_jaxpr", "lowering_to_hlo", "lower_sharding_computation", "compile_or_get_cached", "backend_compile")
@@ -61,11 +61,11 @@ LIBRARY = sys.stdlib_module_names | _words(
 )
 # Names that files of users have too. Frames have no folder: what such a file's function does tells whose it is.
 SHARED = _words("api array config core debugging dispatch func layout loops mesh path profiler tree util")
-LOADING = re.compile(r"load|batch|data|input|augment|preprocess|tokeni|sample|shuffle|collate|fetch|__next__|__getitem__", re.IGNORECASE)
+LOADING = r"(?i)load|batch|data|input|augment|preprocess|tokeni|sample|shuffle|collate|fetch|__next__|__getitem__"
 
 INSIDE = "inside"
-_FRAME = re.compile(r"\$(?P<file>\S+\.py|<[^>]*>):(?P<line>\d+) (?P<function>.*)")
-_BUILTIN = re.compile(r"\$(?P<module>\S+) (?P<function>.*)")
+_FRAME = r"\$(?P<file>\S+\.py|<[^>]*>):(?P<line>\d+) (?P<function>.*)"
+_BUILTIN = r"\$(?P<module>\S+) (?P<function>.*)"
 
 
 class Activity(Struct, frozen=True):
@@ -83,6 +83,11 @@ class Activity(Struct, frozen=True):
 
 
 NOTHING = Activity()
+
+
+def loads_data(function: str) -> bool:
+    """Whether a function, by its name, loads data."""
+    return re.search(LOADING, function) is not None
 
 
 class Frame(Struct, frozen=True):
@@ -114,15 +119,15 @@ def activity(stack: Sequence[str | Frame], users: Collection[str] = ()) -> Activ
     plain = [one if isinstance(one, str) and not frame else "" for one, frame in zip(stack, frames, strict=True)]
     if (place := _first(plain, frames, COMPILES, TRACING)) is not None:
         return _made("compile", frames[:place], detail=_compiled(plain))
-    running = max((place for place, name in enumerate(plain) if name and RUNS.search(name)), default=None)
-    if running is not None and (any(frames[running:]) or any(CALLBACKS.search(name) for name in plain[running:])):
+    running = max((place for place, name in enumerate(plain) if name and re.search(RUNS, name)), default=None)
+    if running is not None and (any(frames[running:]) or any(re.search(CALLBACKS, name) for name in plain[running:])):
         inside = _made("callback", frames[running:], detail=INSIDE)
         return inside if inside.location else _made("callback", frames)
     if (place := _first(plain, frames, WAITS, WAITING)) is not None:
         return _made("wait", frames[:place], detail=_read_back(frames[place:]))
-    if any(name and COPIES.search(name) for name in plain):
+    if any(name and re.search(COPIES, name) for name in plain):
         return _made("copy", frames)
-    if running is not None or any(name and CALLS.search(name) for name in plain):
+    if running is not None or any(name and re.search(CALLS, name) for name in plain):
         return _made("launch", frames)
     user = max((place for place, frame in enumerate(frames) if frame and frame.whose == "user"), default=-1)
     if any(frame and frame.whose == "framework" for frame in frames[user + 1 :]):
@@ -135,12 +140,12 @@ def activity(stack: Sequence[str | Frame], users: Collection[str] = ()) -> Activ
 def _frame(name: str, users: Collection[str]) -> Frame | None:
     if not name.startswith("$"):
         return None
-    if found := _FRAME.fullmatch(name):
+    if found := re.fullmatch(_FRAME, name):
         file = found["file"]
         name = file.removesuffix(".py")
         library = "framework" if name in FRAMEWORK else "library" if name in LIBRARY or name.startswith("<") else "user"
         return Frame("user" if file in users else library, f"{file}:{found['line']}", found["function"])
-    found = _BUILTIN.fullmatch(name)
+    found = re.fullmatch(_BUILTIN, name)
     return Frame("library", "", found["function"], found["module"]) if found else None
 
 
@@ -163,18 +168,16 @@ def _told_apart(frames: list[Frame | None]) -> list[Frame | None]:
             continue
         called = inside[0] if inside else None
         works = called is not None and called.whose == "library" and not called.module.startswith(("builtins", "<"))
-        if works or (LOADING.search(frame.function) and not frame.function.startswith("_")):
+        if works or (loads_data(frame.function) and not frame.function.startswith("_")):
             frames[place] = replace(frame, whose="user")
     return frames
 
 
-def _first(
-    stack: Sequence[str], frames: Sequence[Frame | None], events: "re.Pattern[str]", functions: Collection[str] | tuple[str, ...]
-) -> int | None:
+def _first(stack: Sequence[str], frames: Sequence[Frame | None], events: str, functions: Collection[str] | tuple[str, ...]) -> int | None:
     """The outermost event of a kind, or function of a framework that does the same: whole names in a set, beginnings in a tuple."""
     for place, (name, frame) in enumerate(zip(stack, frames, strict=True)):
         if frame is None:
-            if name and events.search(name):
+            if name and re.search(events, name):
                 return place
         elif frame.whose == "framework":
             done = frame.function
@@ -195,7 +198,7 @@ def _made(kind: str, frames: Sequence[Frame | None], callee: str = "", detail: s
 def _compiled(stack: Sequence[str]) -> str:
     """The function that is compiled: the last that was called, else the one that the compiler names."""
     for naming in COMPILED:
-        if names := [found[1] for name in stack if (found := naming.fullmatch(name))]:
+        if names := [found[1] for name in stack if (found := re.fullmatch(naming, name))]:
             return names[-1]
     return ""
 

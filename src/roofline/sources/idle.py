@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from ..units import parse
 from ..workload import BETWEEN_LAUNCHES
-from .host_activity import INSIDE, LOADING, Activity
+from .host_activity import INSIDE, Activity, loads_data
 from .parts import Extent, IdleKey, IdleTally, Mark, Pause, Subject
 from .xspace.scan import gaps
 from .xspace.tables import Integers
@@ -209,7 +209,7 @@ def _waited(gap: Gap, threads: Threads, seen: Sequence[Activity]) -> Activity:
 
 def _is_silent(one: Activity) -> bool:
     """Whether a function of the user's, that by its name loads no data, calls nothing that was recorded."""
-    return one.kind == "python" and bool(one.function) and not one.callee and not LOADING.search(one.function)
+    return one.kind == "python" and bool(one.function) and not one.callee and not loads_data(one.function)
 
 
 def _seen(gap: Gap, threads: Threads, instant: int) -> Activity:
@@ -244,7 +244,7 @@ def _kind(gap: Gap, seen: Activity, waited: Activity, threads: Threads, *, sever
     if seen.kind == "python" or (not seen.kind and not threads.has_frames):
         fed = data and gap.copy[0] == "in"
         read = waited.kind == "wait" or (waited.kind == "copy" and gap.copy[0] == "out")
-        loads = bool(LOADING.search(seen.function)) and seen.function != waited.function  # one that read the value handles it
+        loads = loads_data(seen.function) and seen.function != waited.function  # one that read the value handles it
         return "sync" if read and not fed and not loads else "input"
     if seen.kind in ("launch", "copy"):
         return "sync" if waited.kind == "wait" else "dispatch"

@@ -12,7 +12,6 @@ BESIDE = "name the .xplane.pb file that was written beside it"
 COUNTERS = "collect counters with: ncu --set full --csv --page raw"
 MOST_FILES = 200  # of a folder that are looked at
 
-_EVENT = re.compile(rb'"ph"\s*:\s*"[A-Za-z]"')
 _MAGIC = (
     (b"SQLite format 3\0", "an SQLite database, as nsys export writes", COUNTERS),
     (b"NVR\0", "an Nsight Compute report", "print it as CSV with: ncu --import FILE --csv --page raw"),
@@ -43,7 +42,7 @@ def recognise(head: bytes, name: str) -> tuple[str, str]:
         return "a TensorBoard event file", "profiles lie beside it, under plugins/profile"
     if head.startswith(b"\x80") and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         return "a Python pickle", ""
-    if head.lstrip()[:1] in (b"{", b"[") and (b'"traceEvents"' in head or _EVENT.search(head)):
+    if head.lstrip()[:1] in (b"{", b"[") and (b'"traceEvents"' in head or re.search(rb'"ph"\s*:\s*"[A-Za-z]"', head)):
         if b'"highres-ticks"' in head or plain.endswith(".trace.json") or "perfetto_trace" in plain:
             return "a Chrome trace of a JAX or TensorFlow profile", BESIDE
         return "a Chrome trace", PROFILE

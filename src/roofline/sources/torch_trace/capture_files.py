@@ -11,7 +11,7 @@ FOLDER, WORD = "capture_traces", "capture"
 MOST_FILES = 8
 MOST_OF_ONE_PROCESS = 64
 _NAMES = (".json", ".json.gz")
-_STAMP = re.compile(r"\.\d+\.pt\.trace\.json(\.gz)?$")
+_STAMP = r"\.\d+\.pt\.trace\.json(\.gz)?$"
 
 
 def is_capture(file: Path) -> bool:
@@ -27,6 +27,6 @@ def capture_files(path: Path | str) -> list[Path]:
     beside = [file for file in sorted(trace.parent.iterdir()) if WORD in file.name and file.is_file()]
     inside = sorted((trace.parent / FOLDER).iterdir()) if (trace.parent / FOLDER).is_dir() else []
     found = [file for file in (*beside, *inside) if file.name.endswith(_NAMES)]
-    process = _STAMP.sub("", trace.name)
+    process = re.sub(_STAMP, "", trace.name)
     of_it = [file for file in found if file.name.startswith(f"{process}.")]
     return of_it[:MOST_OF_ONE_PROCESS] or found[:MOST_FILES]

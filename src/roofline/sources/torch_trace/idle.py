@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from ..host_activity import LOADING, NOTHING, Activity, Frame, activity
+from ..host_activity import NOTHING, Activity, Frame, activity, loads_data
 from ..idle import Gap, Idle, explained, gaps_between, unexplained
 from ..parts import DevicePart
 from .columns import ANNOTATION, MEMCPY, NONE, OP, PYTHON, Integers
@@ -123,7 +123,7 @@ class _Threads:
         if stack not in self._known:
             self._known[stack] = self._activity(stack) if stack else NOTHING
         found = self._known[stack]
-        quiet = found.kind == "python" and not found.callee and not LOADING.search(found.function)
+        quiet = found.kind == "python" and not found.callee and not loads_data(found.function)
         if (quiet or (not found.kind and not self.has_frames)) and self._between_ops(line, instant // PS):
             return Activity("launch", found.function, found.location)
         return found
@@ -160,7 +160,7 @@ class _Threads:
         words = [self._word(*one) for one in stack]
         found = activity(words)
         if found.kind in ("launch", "copy") and _LOADS in words:  # ops on the host that put a batch together
-            return Activity("python", found.function, found.location, "" if LOADING.search(found.function) else _LOADS.function)
+            return Activity("python", found.function, found.location, "" if loads_data(found.function) else _LOADS.function)
         if found.kind != "wait" or found.detail:
             return found
         read = next((_READ_BACK[name] for _, number in stack if (name := str(self._names[number])) in _READ_BACK), "")

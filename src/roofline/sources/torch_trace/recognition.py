@@ -2,14 +2,14 @@
 
 import re
 
-_OWN = re.compile(
+_OWN = (
     rb'"(?:schemaVersion|deviceProperties|record_shapes|with_flops|with_stack|with_modules|profile_memory|cupti_version|cuda_driver_version'
     rb'|hip_driver_version|baseTimeNanoseconds|trace_id|distributedInfo)"\s*:'
     rb'|"cat"\s*:\s*"(?:cpu_op|python_function|cuda_runtime|cuda_driver|Operator|gpu_memcpy|gpu_user_annotation|ac2g|fwdbwd|user_annotation)"'
     rb'|"External id"|"Trace name"'
 )
-_EVENT = re.compile(rb'"ph"\s*:\s*"[A-Za-z]"')
-_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+_EVENT = rb'"ph"\s*:\s*"[A-Za-z]"'
+_EVENTS = rb'"traceEvents"\s*:\s*\['
 
 
 def looks_like_trace(head: bytes) -> bool:
@@ -17,4 +17,4 @@ def looks_like_trace(head: bytes) -> bool:
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if start[:1] not in (b"{", b"["):
         return False
-    return bool(_OWN.search(head)) and bool(_EVENTS.search(head) or _EVENT.search(head) or b'"schemaVersion"' in head)
+    return bool(re.search(_OWN, head)) and bool(re.search(_EVENTS, head) or re.search(_EVENT, head) or b'"schemaVersion"' in head)

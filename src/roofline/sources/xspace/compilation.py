@@ -4,6 +4,7 @@ A compiler tries candidate kernels on the device (autotuning), from its own thre
 the program: what is launched by a thread that compiles, while it does, is the compiler's.
 """
 
+import re
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -54,7 +55,7 @@ class Compilations(Struct, frozen=True):
 def compilations(space: Space) -> Compilations:
     """When the host compiled; a profile without a name that says so is not read for it."""
     plane = next((plane for plane in space.planes if plane.name == HOST_PLANE), None)
-    wanted = [id for id, name in plane.event_names.items() if COMPILES.search(name)] if plane else []
+    wanted = [id for id, name in plane.event_names.items() if re.search(COMPILES, name)] if plane else []
     if plane is None or not wanted:
         return Compilations()
     lines: dict[int, Sequence[int]] = {}

@@ -17,7 +17,7 @@ from .steps import HOST_PLANE, Host
 from .tables import Integers
 
 LAUNCH, _COPIED = "correlation_id", "memcpy_details"
-_SIZE = re.compile(r"\b(?:size|num_bytes):(\d+)")
+_SIZE = r"\b(?:size|num_bytes):(\d+)"
 
 
 class IdleDevice(Struct, kw_only=True):
@@ -90,7 +90,7 @@ def _add_copies(plane: Plane, rows: Rows, copies: dict[int, tuple[str, int]]) ->
     for row in compress(range(len(rows)), said.kinds):
         name = plane.event_names.get(rows.metadata_id[row], "")
         towards = "in" if "H2D" in name else "out" if "D2H" in name else ""
-        size = _SIZE.search(str(said[row])) if towards else None
+        size = re.search(_SIZE, str(said[row])) if towards else None
         if size:
             for instant in (rows.start_ps[row], rows.start_ps[row] + rows.duration_ps[row]):
                 copies[instant] = max(copies.get(instant, ("", 0)), (towards, int(size[1])), key=lambda copy: copy[1])
@@ -103,7 +103,7 @@ class _Threads:
         names = plane.event_names
         self.with_frames = "roofline capture --python"
         self.changed: Callable[[str], str] = lambda function: ""
-        runs = {id for id, name in names.items() if RUNS.search(name) and "ecut" in name}
+        runs = {id for id, name in names.items() if "ecut" in name and re.search(RUNS, name)}
         instants = {instant for gap in gaps for instant in (gap.begin, *gap.samples)}
         instants |= {gap.launched for gap in gaps if gap.launched is not None}
         at = array("q", sorted(instants))

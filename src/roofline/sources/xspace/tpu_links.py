@@ -13,11 +13,11 @@ from ...dtypes import dtype
 from ...errors import FormulaError
 
 LINK, HOP = "ici", "ici/hop"
-_ARRAY = re.compile(r"\b([a-z][a-z0-9]*)\[([\d,]*)\]")
-_IOTA_GROUPS = re.compile(r"replica_groups=\[(\d+(?:,\d+)*)\]<=")
-_GROUPS = re.compile(r"replica_groups=\{\{([\d,]*)\}")
-_TARGETS = re.compile(r"source_target_pairs=\{(.*?)\}\}")
-_PAIR = re.compile(r"(\d+),(\d+)")
+_ARRAY = r"\b([a-z][a-z0-9]*)\[([\d,]*)\]"
+_IOTA_GROUPS = r"replica_groups=\[(\d+(?:,\d+)*)\]<="
+_GROUPS = r"replica_groups=\{\{([\d,]*)\}"
+_TARGETS = r"source_target_pairs=\{(.*?)\}\}"
+_PAIR = r"(\d+),(\d+)"
 
 
 def collective_cost(opcode: str, text: str) -> Cost | None:
@@ -53,12 +53,12 @@ def group_size(kind: str, text: str) -> int | None:
     (2, 3)
     """
     if kind == "collective-permute":
-        targets = _TARGETS.search(text)
-        return None if targets is None else 1 + any(source != target for source, target in _PAIR.findall(targets[1]))
-    iota = _IOTA_GROUPS.search(text)
+        targets = re.search(_TARGETS, text)
+        return None if targets is None else 1 + any(source != target for source, target in re.findall(_PAIR, targets[1]))
+    iota = re.search(_IOTA_GROUPS, text)
     if iota is not None:
         return prod(int(side) for side in iota[1].split(",")[1:])
-    listed = _GROUPS.search(text)
+    listed = re.search(_GROUPS, text)
     return len(listed[1].split(",")) if listed is not None and listed[1] else None
 
 
@@ -66,7 +66,7 @@ def operand_bytes(opcode: str, text: str) -> int:
     """The bytes of an instruction's operands, from their shapes."""
     operands = text.partition(f" {opcode}(")[2].partition("), ")[0]
     total = 0
-    for name, dims in _ARRAY.findall(operands):
+    for name, dims in re.findall(_ARRAY, operands):
         try:
             total += dtype(name).bytes(prod(int(dim) for dim in dims.split(",") if dim))
         except FormulaError:
