@@ -23,7 +23,7 @@ from ..idle import source_files
 from ..parts import UNKNOWN, DevicePart, Extent, Lane, Mark, Share, Subject, Tally
 from ..timeline import Span, spans, with_host
 from .compilation import changed_shapes
-from .idle import IdleDevice, explain
+from .idle import IdleDevice, explain, look
 from .modules import CONTROL, Place, Program, Programs, plain
 from .program_runs import MOST_RUNS, TELLING
 from .scan import Plane, Progress, Rows, RowsOf, Space, read_rows, union
@@ -104,8 +104,8 @@ def read_cpus(
         spent = _spend(mine)
         rows, steps = _rows(mine, spent), _extents(mine, spent, cut_off)
         bounds = array("q", [at for event in mine for at in (event.begin_ps, event.end_ps)])
-        waiting = IdleDevice(busy=union([memoryview(bounds)])[0], steps=steps, users=source_files(rows))
-        (idle,) = explain(space, [waiting], host, lambda function: changed_shapes(programs, function))
+        waiting = IdleDevice(busy=union([memoryview(bounds)])[0], steps=steps)
+        (idle,) = explain(look(space, [waiting], host), source_files(rows), lambda function: changed_shapes(programs, function))
         parts.append(
             DevicePart(
                 plane=f"{HOST_PLANE} device {device}",

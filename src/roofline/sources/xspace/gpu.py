@@ -18,7 +18,7 @@ from .commands import launching
 from .compilation import Compilations, changed_shapes
 from .extents import extents
 from .graphs import Graph, Resolved, Seen, resolve
-from .idle import IdleDevice, explain
+from .idle import IdleDevice, explain, look
 from .kernels import LAUNCH, Key, keys_of, requests, together, tried_apart
 from .modules import Place, Program, Programs
 from .peaks import gpu_hardware, gpu_name, gpu_rates, ordinal
@@ -64,11 +64,9 @@ def read_gpus(
     if unmarked.spans:
         notes += _count_runs(devices, unmarked, host)
     parts = [device.part() for device in devices]
-    waiting = [
-        IdleDevice(busy=device.busy, steps=part.steps, streams=device.lines, users=source_files(part.rows))
-        for device, part in zip(devices, parts, strict=True)
-    ]
-    idle = explain(space, waiting, host, lambda function: changed_shapes(programs, function))
+    waiting = [IdleDevice(busy=device.busy, steps=part.steps, streams=device.lines) for device, part in zip(devices, parts, strict=True)]
+    users = source_files(subject for part in parts for subject in part.rows)
+    idle = explain(look(space, waiting, host), users, lambda function: changed_shapes(programs, function))
     parts = [replace(part, idle=mine.reasons) for part, mine in zip(parts, idle, strict=True)]
     if timeline:
         parts = _with_lanes(space, devices, parts, warm())

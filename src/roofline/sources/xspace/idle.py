@@ -3,7 +3,7 @@
 import re
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import compress
 
@@ -21,7 +21,7 @@ _SIZE = r"\b(?:size|num_bytes):(\d+)"
 
 
 class IdleDevice(Struct, kw_only=True):
-    """One device: when it was busy (begin, end, begin, end, …), its steps, its streams, and files of the user's.
+    """One device: when it was busy (begin, end, begin, end, …), its steps and its streams.
 
     ``launch`` is the stat of events on its streams that says as what the host launched them.
     """
@@ -29,23 +29,36 @@ class IdleDevice(Struct, kw_only=True):
     busy: Integers
     steps: Mapping[Mark, Extent] = field(default_factory=dict)
     streams: Sequence[Line] = ()
-    users: Collection[str] = ()
     launch: str = LAUNCH
 
 
-def explain(space: Space, devices: Sequence[IdleDevice], host: Host, changed: Callable[[str], str] = lambda function: "") -> list[Idle]:
-    """The reasons of each device's idle time; ``changed`` says in which shapes the programs differ that a function was compiled to."""
+class Waits(Struct):
+    """The gaps of some devices, and what the threads of the host did in them, where the profile has any."""
+
+    gaps: list[list[Gap]] = field(default_factory=list)
+    threads: "_Threads | None" = None
+
+
+def look(space: Space, devices: Sequence[IdleDevice], host: Host) -> Waits:
+    """Reads what a profile says of the idle time of its devices."""
     plane = next((plane for plane in space.planes if plane.name == HOST_PLANE), None)
-    looked = [gaps_between(device.busy, device.steps, len(devices)) for device in devices]
-    if plane is None or not any(line.length for line in plane.lines):
-        return [unexplained(gaps) for gaps in looked]
-    launches = _Launches(host)
-    for device, gaps in zip(devices, looked, strict=True):
-        _neighbours(space, device, gaps, launches)
-    every = [gap for gaps in looked for gap in gaps]
-    threads = _Threads(space, plane, every, {name for device in devices for name in device.users})
-    threads.changed = cache(changed)
-    return [explained(gaps, threads, several=len(devices) > 1) for gaps in looked]
+    found = Waits([gaps_between(device.busy, device.steps, len(devices)) for device in devices])
+    if plane is not None and any(line.length for line in plane.lines):
+        _find_neighbours(space, devices, found.gaps, _Launches(host))
+        found.threads = _Threads(space, plane, [gap for gaps in found.gaps for gap in gaps])
+    return found
+
+
+def explain(waits: Waits, users: Collection[str], changed: Callable[[str], str] = lambda function: "") -> list[Idle]:
+    """The reasons of each device's idle time.
+
+    ``users`` are files of the user's; ``changed`` says in which shapes the programs differ that a function was compiled to.
+    """
+    threads = waits.threads
+    if threads is None:
+        return [unexplained(gaps) for gaps in waits.gaps]
+    threads.users, threads.changed = users, cache(changed)
+    return [explained(gaps, threads, several=len(waits.gaps) > 1) for gaps in waits.gaps]
 
 
 class _Launches:
@@ -64,16 +77,25 @@ class _Launches:
         return found
 
 
-def _neighbours(space: Space, device: IdleDevice, gaps: Sequence[Gap], launches: _Launches) -> None:
-    """Finds the work on either side of each gap: the launch of the work that ended it, and the copies there."""
-    if not device.streams or not gaps:
-        return
-    at = array("q", sorted({instant for gap in gaps for instant in (gap.begin - 1, gap.end)}))
+def _find_neighbours(space: Space, devices: Sequence[IdleDevice], gaps: Sequence[Sequence[Gap]], launches: _Launches) -> None:
+    """Finds the work on either side of each gap of each device."""
+    asked = []
+    for device, mine in zip(devices, gaps, strict=True):
+        at = array("q", sorted({instant for gap in mine for instant in (gap.begin - 1, gap.end)}))
+        asked.append([RowsOf(line=line, stats=(device.launch, _COPIED), at=at) for line in device.streams if mine])
+    tables = iter(read_rows(space, [request for requests in asked for request in requests]))
+    for device, mine, requests in zip(devices, gaps, asked, strict=True):
+        if requests:
+            _add_neighbours(space, mine, [next(tables) for _ in requests], device.launch, launches)
+
+
+def _add_neighbours(space: Space, gaps: Sequence[Gap], tables: Iterable[Rows], launched: str, launches: _Launches) -> None:
+    """To the gaps of a device: the launch of the work that ended each, and the copies on either side."""
     after: dict[int, int] = {}
     copies: dict[int, tuple[str, int]] = {}
     ends = {gap.end for gap in gaps}
-    for rows in read_rows(space, [RowsOf(line=line, stats=(device.launch, _COPIED), at=at) for line in device.streams]):
-        launch = rows.stats[device.launch]
+    for rows in tables:
+        launch = rows.stats[launched]
         after.update((start, id) for row, start in enumerate(rows.start_ps) if start in ends and isinstance(id := launch[row], int))
         _add_copies(space.plane_of(rows.line), rows, copies)
     found = launches.find(set(after.values()))
@@ -99,9 +121,10 @@ def _add_copies(plane: Plane, rows: Rows, copies: dict[int, tuple[str, int]]) ->
 class _Threads:
     """What each thread of the host did at some instants."""
 
-    def __init__(self, space: Space, plane: Plane, gaps: Sequence[Gap], users: Collection[str]) -> None:
+    def __init__(self, space: Space, plane: Plane, gaps: Sequence[Gap]) -> None:
         names = plane.event_names
         self.with_frames = "roofline capture --python"
+        self.users: Collection[str] = ()
         self.changed: Callable[[str], str] = lambda function: ""
         runs = {id for id, name in names.items() if "ecut" in name and re.search(RUNS, name)}
         instants = {instant for gap in gaps for instant in (gap.begin, *gap.samples)}
@@ -111,7 +134,7 @@ class _Threads:
         lines = {rows.line.row: rows for rows in read_rows(space, [RowsOf(line=line, at=at) for line in plane.lines if line.length])}
         said = {line: sum(id in calls for id in rows.metadata_id) for line, rows in lines.items()}
         self._stacks = cache(lambda line: stacks(lines[line], at, runs) if line in lines else Stacks())  # few threads are asked about
-        self._activity = cache(lambda stack: activity([names.get(id, "") for id in stack], users))
+        self._activity = cache(lambda stack: activity([names.get(id, "") for id in stack], self.users))
         self.driver = max(said, key=lambda line: (said[line], -line), default=None)
         self.has_frames = any(name.startswith("$") for name in names.values())
 

@@ -5,11 +5,14 @@ are part of their chip: what runs on them has rows of its own.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from ...errors import SourceError
 from ...machine import Machine
 from ..parts import NAME_LOST, UNKNOWN, DevicePart, Instance, Share, Subject, Tally
 from ..timeline import spans, with_host
@@ -17,7 +20,7 @@ from .extents import extents
 from .peaks import ordinal, tpu_name, tpu_rates
 from .scan import NO_STEP, Buckets, Line, Pair, Plane, Progress, Space, Totals, TotalsOf, read_totals, union
 from .timeline import lanes
-from .tpu_idle import on_device_clock, tpu_idle
+from .tpu_idle import look_between_runs, on_device_clock, tpu_idle
 from .tpu_ops import TpuOp, link, needs_program, paired, subject, tpu_op, weight
 from .tpu_steps import DeviceSteps, device_steps
 
@@ -40,15 +43,23 @@ def read_tpus(
         if sparse and chip in chips:
             chips[chip].append(_Core(space, plane, modules, sparse=True))
     ready = [[core for core in cores if core.line is not None] for cores in chips.values()]
-    steps, instances, notes = device_steps(space, [cores[0].plane for cores in ready if cores])
+    planes = tuple(cores[0].plane for cores in ready if cores)
+    steps, instances, notes = device_steps(space, planes)
     asked = [(core, core.request(steps, alone=len(cores) == 1)) for cores in ready for core in cores]
-    for (core, _), totals in zip(asked, read_totals(space, [request for _, request in asked], progress=progress), strict=True):
+    look = cache(partial(look_between_runs, space, steps))
+
+    def look_ahead() -> None:
+        with suppress(SourceError):  # it is raised below, after errors in operations
+            look(planes)
+
+    tables = read_totals(space, [request for _, request in asked], progress=progress, meanwhile=look_ahead)
+    for (core, _), totals in zip(asked, tables, strict=True):
         core.totals = totals
         notes += totals.notes
     chips_read = [cores for cores in ready if any(core.totals for core in cores)]
     parts = [_part(cores, steps) for cores in chips_read]
     devices = [(cores[0].plane, part) for cores, part in zip(chips_read, parts, strict=True)]
-    waits = tpu_idle(space, devices, steps)
+    waits = tpu_idle(look(tuple(plane for plane, _ in devices)), parts)  # seen ahead, unless a core ran nothing
     parts = [replace(part, idle=idle.reasons) for part, idle in zip(parts, waits, strict=True)]
     if timeline:
         parts = _with_lanes(space, chips_read, parts)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ..idle import Idle, Reasons, source_files
 from ..parts import DevicePart, Extent, Pause
-from .idle import IdleDevice, explain
+from .idle import IdleDevice, Waits, explain, look
 from .scan import Plane, RowsOf, Space, read_rows
 from .steps import HOST_PLANE, Host, Launches
 from .tpu_steps import DeviceSteps, programs_of
@@ -20,21 +20,28 @@ DRIFT = 0.01  # of the time that clocks may differ by; more is no drift
 _GIVEN, _TAKEN, _ENQUEUES = "_p", "_c", "EnqueueProgram"
 
 
-def tpu_idle(space: Space, devices: Sequence[tuple[Plane, DevicePart]], steps: DeviceSteps) -> list[Idle]:
-    """The reasons of each device's idle time, none where nothing tells."""
+def look_between_runs(space: Space, steps: DeviceSteps, planes: Sequence[Plane]) -> Waits | None:
+    """What a profile says of the time between runs on each device; nothing where the host recorded no launches."""
     host = _launches(space)
     if not host.launches:
-        return [Idle() for _ in devices]
+        return None
     asked = []
-    ran = steps.programs or programs_of(space, [plane for plane, _ in devices])
-    for plane, part in devices:
+    ran = steps.programs or programs_of(space, planes)
+    for plane in planes:
         programs = ran.get(plane.name)
         spans = {mark: Extent(begin, end, 0) for begin, end, mark in steps.spans.get(plane.name, ())}
         busy = programs.intervals if programs else memoryview(array("q"))
         streams = [programs.line] if programs else []
-        asked.append(IdleDevice(busy=busy, steps=spans, streams=streams, users=source_files(part.rows), launch=_TAKEN))
-    found = explain(space, asked, host)
-    for idle, (_, part) in zip(found, devices, strict=True):
+        asked.append(IdleDevice(busy=busy, steps=spans, streams=streams, launch=_TAKEN))
+    return look(space, asked, host)
+
+
+def tpu_idle(waits: Waits | None, parts: Sequence[DevicePart]) -> list[Idle]:
+    """The reasons of each device's idle time, none where nothing tells."""
+    if waits is None:
+        return [Idle() for _ in parts]
+    found = explain(waits, source_files(subject for part in parts for subject in part.rows))
+    for idle, part in zip(found, parts, strict=True):
         idle.reasons = _at_most(idle.reasons, part.wall_ps - part.busy_ps)
     return found
 
