@@ -1,6 +1,7 @@
 """Timelines: what each device did when, bucket by bucket, of which the sums are those of the whole."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from roofline.sources import read, timeline
 from roofline.sources.packing import pack, unpack
 from roofline.sources.parts import DevicePart, Extent, IdleKey, Pause, Subject, Tally
 from roofline.sources.timeline import BUCKETS, MOST_OPS, Span, lane, spans, typical, with_host
+from roofline.sources.xspace import timeline as of_tables
 from roofline.sources.xspace.recording import read_part
 from roofline.sources.xspace.scan import Buckets, Totals, TotalsOf, open_bytes, read_totals
 from roofline.workload import Lane, Op, Recording, Workload
@@ -214,6 +216,39 @@ def test_each_device_has_a_lane_up_to_a_number_and_a_note_says_what_is_left_out(
     fewer = read(tmp_path / "host.xplane.pb", timeline=True)
     assert [lane.device for lane in fewer.timeline] == [0, 1]
     assert "the timeline shows the first 2 devices; 1 more are left out" in fewer.notes
+
+
+def three_gpus() -> list[Plane]:
+    return [gpu([kernel("k", place * US, US, correlation_id=place + 1)], number=place) for place in range(3)]
+
+
+def three_tpus() -> list[Plane]:
+    clock = {"device_offset_ps": 0, "device_duration_ps": US}
+    return [Plane(f"/device:TPU:{place}", [Line("XLA Ops", [Event("%f = f32[8]{0} fusion()", 0, US, clock)])]) for place in range(3)]
+
+
+@pytest.mark.parametrize("planes", [three_gpus, three_tpus])
+def test_timelines_are_made_for_the_devices_alone_that_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planes: Callable[[], list[Plane]]
+) -> None:
+    """A small file may name hundreds of devices, of which each would take a thousand buckets."""
+    made = list[Span]()
+
+    def counted(span: Span, *rest: Any) -> Any:
+        made.append(span)
+        return lane(span, *rest)
+
+    monkeypatch.setattr(of_tables, "lane", counted)
+    monkeypatch.setattr(timeline, "MOST_LANES", 2)
+    part = read_part(write(tmp_path, planes()), timeline=True)
+    assert [len(device.lanes) for device in part.devices] == [1, 1, 0]
+    assert len(made) == 2
+
+
+def test_cpu_devices_beyond_those_shown_have_no_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline, "MOST_LANES", 3)
+    part = read_part(DATA / "cpu" / "jax_four.xplane.pb.gz", timeline=True)
+    assert [bool(device.lanes) for device in part.devices] == [True, True, True, False]
 
 
 def test_many_devices_list_fewer_ops_of_a_bucket() -> None:

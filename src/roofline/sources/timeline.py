@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import sub
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from .parts import PICOSECOND, DevicePart, IdleKey, Instance, Lane, Mark, Part, 
 BUCKETS = 1_000
 MOST_OPS = 8  # of a bucket that are kept one by one
 MOST_LANES = 64  # devices whose timelines are kept
+T = TypeVar("T")
 Spent = Mapping[int, int]  # picoseconds by operation, which is its place among the rows of its device
 
 
@@ -116,6 +118,16 @@ def shared(spent: Spent, busy_ps: int) -> Spent:
     return spent if total <= busy_ps else {op: time_ps * busy_ps // total for op, time_ps in spent.items()}
 
 
+def with_timeline(devices: Sequence[T]) -> Sequence[T]:
+    """Those of a host's devices whose timelines are kept: the others' need not be made."""
+    return devices[:MOST_LANES]
+
+
+def with_lanes(parts: Sequence[DevicePart], lanes: Sequence[tuple[Lane, ...]]) -> list[DevicePart]:
+    """A host's devices, the first of them with their lanes."""
+    return [*(replace(part, lanes=mine) for part, mine in zip(parts, lanes, strict=False)), *parts[len(lanes) :]]
+
+
 def with_host(lanes: Sequence[Lane], pauses: Sequence[Pause]) -> tuple[Lane, ...]:
     """Lanes with what the host did in each bucket in which the device was idle."""
     reasons = tuple(dict.fromkeys(pause.reason for pause in pauses))
@@ -197,5 +209,6 @@ def in_seconds(
 
 def left_out(parts: Sequence[Part]) -> list[str]:
     """A note on the devices whose timelines are not kept."""
-    left = sum(bool(device.lanes) for device in [device for part in parts for device in part.devices][MOST_LANES:])
+    shown = [any(one.lanes for one in part.devices) for part in parts for _ in part.devices]
+    left = sum(shown[MOST_LANES:])
     return [f"the timeline shows the first {MOST_LANES} devices; {left} more are left out"] if left else []

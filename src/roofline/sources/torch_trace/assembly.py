@@ -14,7 +14,7 @@ from ...units import percent
 from ...workload import Hardware
 from ..merging import warm_up
 from ..parts import DevicePart, Mark, Part
-from ..timeline import spans, with_host
+from ..timeline import spans, with_host, with_lanes, with_timeline
 from .columns import NONE
 from .compilations import capturing_steps, compiled_steps
 from .context import Contexts
@@ -97,9 +97,8 @@ class _Reader:
         capturing = capturing_steps(self.launches, self.names, self.steps, list(columns.captured))
         if timeline:
             shown = spans(devices, warm_up(len(self.steps.names), compiled, capturing))
-            devices = [
-                replace(part, lanes=with_host(one.lanes(shown), mine.pauses)) for one, part, mine in zip(rows, devices, idle, strict=True)
-            ]
+            lanes = [with_host(one.lanes(shown), mine.pauses) for one, mine in zip(with_timeline(rows), idle, strict=False)]
+            devices = with_lanes(devices, lanes)
         begun = int(self.steps.begins[0]) * PS if len(self.steps.begins) else None
         return Part(
             file=self.trace.name,

@@ -17,11 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from ..idle import source_files
 from ..parts import UNKNOWN, DevicePart, Extent, Lane, Mark, Share, Subject, Tally
-from ..timeline import Span, spans, with_host
+from ..timeline import Span, spans, with_host, with_lanes, with_timeline
 from .compilation import changed_shapes
 from .idle import IdleDevice, explain, look
 from .modules import CONTROL, Place, Program, Programs, plain
@@ -95,7 +94,7 @@ def read_cpus(
     notes = [] if host.annotations else _make_steps(host, runs, events)
     cut_off = _mark_runs(space, plane, host, runs) if not notes else set[Mark]()
     cut_off |= {run.mark for run in runs if run.mark is not None and not run.ended}
-    parts, pauses = [], []
+    parts, waits = [], []
     by_device: dict[int, list[_Event]] = {}
     for event in events:
         by_device.setdefault(event.thunk.device, []).append(event)
@@ -120,13 +119,12 @@ def read_cpus(
                 idle=idle.reasons,
             )
         )
-        pauses.append(idle.pauses)
+        waits.append(idle)
     if timeline:
         shown = spans(parts)
-        parts = [
-            replace(part, lanes=with_host(_lanes(by_device[part.ordinal], shown, part.rows), mine))
-            for part, mine in zip(parts, pauses, strict=True)
-        ]
+        first = zip(with_timeline(parts), waits, strict=False)
+        found = [with_host(_lanes(by_device[part.ordinal], shown, part.rows), idle.pauses) for part, idle in first]
+        parts = with_lanes(parts, found)
     return parts, host, [*host.notes, *notes, *(note for rows in tables for note in rows.notes)]
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ...errors import SourceError
 from ..idle import source_files
 from ..parts import NAME_LOST, UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
-from ..timeline import Span, spans, with_host
+from ..timeline import Span, spans, with_host, with_lanes, with_timeline
 from .commands import launching
 from .compilation import Compilations, changed_shapes
 from .extents import extents
@@ -69,8 +69,8 @@ def read_gpus(
     idle = explain(look(space, waiting, host), users, lambda function: changed_shapes(programs, function))
     parts = [replace(part, idle=mine.reasons) for part, mine in zip(parts, idle, strict=True)]
     if timeline:
-        parts = _with_lanes(space, devices, parts, warm())
-        parts = [replace(part, lanes=with_host(part.lanes, mine.pauses)) for part, mine in zip(parts, idle, strict=True)]
+        found = _lanes(space, with_timeline(devices), parts, warm())
+        parts = with_lanes(parts, [with_host(lanes, mine.pauses) for lanes, mine in zip(found, idle, strict=False)])
     return parts, notes
 
 
@@ -83,16 +83,13 @@ def _count_runs(devices: "Sequence[_Device]", unmarked: Stretches, host: Host) -
     return [found.note] if found.note else []
 
 
-def _with_lanes(space: Space, devices: "Sequence[_Device]", parts: Sequence[DevicePart], warm: Collection[Mark]) -> list[DevicePart]:
-    """The devices with their timelines, for which their streams are read once more."""
+def _lanes(space: Space, devices: "Sequence[_Device]", parts: Sequence[DevicePart], warm: Collection[Mark]) -> list[tuple[Lane, ...]]:
+    """The timelines of the first devices, for which their streams are read once more."""
     shown = spans(parts, warm)
     buckets = tuple(span.buckets for span in shown)
     asked = [request for device in devices for request in requests(device.plane, None, [totals.line for totals in device.tables], buckets)]
     tables = iter(read_totals(space, asked))
-    return [
-        replace(part, lanes=device.lanes(shown, [next(tables) for _ in device.tables], part.rows))
-        for device, part in zip(devices, parts, strict=True)
-    ]
+    return [device.lanes(shown, [next(tables) for _ in device.tables], part.rows) for device, part in zip(devices, parts, strict=False)]
 
 
 def _price_ahead(programs: Programs, host: Host) -> None:

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from ...errors import SourceError
 from ...machine import Machine
-from ..parts import NAME_LOST, UNKNOWN, DevicePart, Instance, Share, Subject, Tally
-from ..timeline import spans, with_host
+from ..parts import NAME_LOST, UNKNOWN, DevicePart, Instance, Lane, Share, Subject, Tally
+from ..timeline import spans, with_host, with_lanes, with_timeline
 from .extents import extents
 from .peaks import ordinal, tpu_name, tpu_rates
 from .scan import NO_STEP, Buckets, Line, Pair, Plane, Progress, Space, Totals, TotalsOf, read_totals, union
@@ -62,9 +62,11 @@ def read_tpus(
     waits = tpu_idle(look(tuple(plane for plane, _ in devices)), parts)  # seen ahead, unless a core ran nothing
     parts = [replace(part, idle=idle.reasons) for part, idle in zip(parts, waits, strict=True)]
     if timeline:
-        parts = _with_lanes(space, chips_read, parts)
-        pauses = [on_device_clock(idle.pauses, plane, part, steps) for idle, (plane, part) in zip(waits, devices, strict=True)]
-        parts = [replace(part, lanes=with_host(part.lanes, mine)) for part, mine in zip(parts, pauses, strict=True)]
+        found = _lanes(space, with_timeline(chips_read), parts)
+        pauses = [
+            on_device_clock(idle.pauses, plane, part, steps) for idle, (plane, part) in zip(waits, with_timeline(devices), strict=False)
+        ]
+        parts = with_lanes(parts, [with_host(lanes, mine) for lanes, mine in zip(found, pauses, strict=True)])
     return parts, instances, [*notes, *(note for core, _ in asked for note in core.notes), *modules.notes]
 
 
@@ -259,17 +261,17 @@ def _part(cores: Sequence[_Core], steps: DeviceSteps) -> DevicePart:
     )
 
 
-def _with_lanes(space: Space, chips: Sequence[Sequence[_Core]], parts: Sequence[DevicePart]) -> list[DevicePart]:
-    """The devices with their timelines, for which their operations are read once more."""
+def _lanes(space: Space, chips: Sequence[Sequence[_Core]], parts: Sequence[DevicePart]) -> list[tuple[Lane, ...]]:
+    """The timelines of the first devices, for which their operations are read once more."""
     shown = spans(parts)
     buckets = tuple(span.buckets for span in shown)
     asked = [core.bucket_request(buckets, alone=len(cores) == 1) for cores in chips for core in cores]
     tables = iter(read_totals(space, asked))
     found = []
-    for cores, part in zip(chips, parts, strict=True):
+    for cores, part in zip(chips, parts, strict=False):
         places = {subject: place for place, subject in enumerate(part.rows)}
         owners = [[places[subject] for subject in core.subjects()] for core in cores]
-        found.append(replace(part, lanes=lanes(shown, [next(tables) for _ in cores], owners)))
+        found.append(lanes(shown, [next(tables) for _ in cores], owners))
     return found
 
 
