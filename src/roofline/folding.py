@@ -7,13 +7,13 @@ execution of each does the same work. Times and amounts are summed.
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from functools import partial
+from itertools import chain, compress, count
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .lazy_rows import ABSENT, LazyRows, by_key, column, entries, take, unsorted
+from .lazy_rows import ABSENT, LazyRows, at, by_key, column, entries, take, unsorted
 from .op_columns import MANY
 from .report import Amounts, CounterInfo, FoldInfo, OpInfo, Report
 from .selection import Words, chosen_devices, narrow, per_device, per_step, stem
@@ -34,8 +34,7 @@ class Fold(Struct, frozen=True):
 def fold(ops: Sequence[OpInfo]) -> tuple[Fold, ...]:
     """Ops with those that do the same work as one, longest first."""
     ids, groups = column(ops, "id"), _alike(ops)
-    folded = {place for alike in groups for place in alike}
-    leaders, members = _longest_first(ops, groups, [place for place in range(len(ops)) if place not in folded])
+    leaders, members = _longest_first(ops, groups, _others(groups, len(ops)))
     each = [members.get(leader, [leader]) for leader in leaders]
     return tuple([Fold(_sum(take(ops, alike)), tuple([ids[place] for place in alike])) for alike in each])
 
@@ -78,32 +77,40 @@ def _longest_first(ops: Sequence[OpInfo], groups: Iterable[list[int]], alone: It
     for leader, alike in members.items():
         totals = (_total([seconds[place] for place in alike]) for seconds in kinds)
         longest[leader] = next((total for total in totals if total is not None), 0.0)
-    leaders = sorted([*members, *alone], key=ranks.__getitem__)
+    leaders = [*members, *alone]
     if len(leaders) > MANY:
         from .many_rows import longest_first  # numpy, which only very many ops need
 
-        return [leaders[place] for place in longest_first([longest[leader] for leader in leaders])], members
+        return list(at(leaders, longest_first(at(longest, leaders), at(ranks, leaders)))), members
+    leaders.sort(key=ranks.__getitem__)
     return sorted(leaders, key=longest.__getitem__, reverse=True), members
+
+
+def _others(groups: Iterable[Iterable[int]], count: int) -> list[int]:
+    """The places, of so many, that are in none of the groups."""
+    alone = [True] * count
+    for place in chain.from_iterable(groups):
+        alone[place] = False
+    return list(compress(range(count), alone))
 
 
 def _alike(ops: Sequence[OpInfo]) -> list[list[int]]:
     """The places of ops that do the same work as others, together."""
-    some = _similar(ops) if len(ops) > MANY else range(len(ops))
-    part = take(ops, some)
-    counts = column(part, "count")
-    keys = [*map(partial(column, part), _SAME), *(_rounded(amounts, counts) for amounts in entries(part, "amounts").values())]
-    like = _together(zip(*[key for key in keys if len({*key}) > 1], strict=True), len(part))
-    places = [place for group in like for place in group]
-    groups = [number for number, group in enumerate(like) for _ in group]
-    found = _together(zip(groups, _starred(take(part, places)), strict=True), len(places))
-    return [[some[places[one]] for one in group] for group in found]
+    places, work = _same_work(ops)
+    found = _together(zip(work, _starred(take(ops, places)), strict=True), len(places))
+    return [[places[one] for one in group] for group in found]
 
 
-def _similar(ops: Sequence[OpInfo]) -> Sequence[int]:
-    """The places of the ops, of very many, that may do the same work as another."""
-    from .many_rows import similar_rows  # numpy, which only very many ops need
+def _same_work(ops: Sequence[OpInfo]) -> tuple[list[int], list[int]]:
+    """The places of ops of the same kind and amounts as others, one kind after another, and a number for the kind of each."""
+    words, amounts, counts = [column(ops, name) for name in _SAME], entries(ops, "amounts").values(), column(ops, "count")
+    if len(ops) > MANY:
+        from .many_rows import same_rows  # numpy, which only very many ops need
 
-    return similar_rows(map(partial(column, ops), _SAME), entries(ops, "amounts").values(), column(ops, "count"))
+        return same_rows(words, amounts, counts)
+    keys = [*words, *(_rounded(each, counts) for each in amounts)]
+    like = _together(zip(*[key for key in keys if len({*key}) > 1], strict=True), len(ops))
+    return [place for group in like for place in group], [number for number, group in enumerate(like) for _ in group]
 
 
 def _rounded(amounts: Sequence[float | None], counts: Sequence[float]) -> list[str | None]:
@@ -125,14 +132,12 @@ def _together(keys: Iterable[Hashable], count: int) -> list[list[int]]:
 def _folded_rows(report: Report) -> Sequence[OpInfo]:
     """All ops of a report as its folds have them, longest first; a report without folds, or with those of other ops, is folded anew."""
     ops = unsorted(report.ops)
-    places = {id: place for place, id in enumerate(column(ops, "id"))}
+    places = dict(zip(column(ops, "id"), count(), strict=False))
     if not report.folds or not all(id in places for one in report.folds for id in one.ops):
         groups = _alike(ops)
     else:
         groups = [[places[id] for id in one.ops] for one in report.folds]
-    folded = {place for alike in groups for place in alike}
-    alone = [place for id in column(report.ops, "id") if (place := places[id]) not in folded]
-    leaders, members = _longest_first(ops, groups, alone)
+    leaders, members = _longest_first(ops, groups, _others(groups, len(ops)))
     if not isinstance(ops, LazyRows):
         return tuple([_sum(take(ops, members.get(leader, [leader]))) for leader in leaders])
 
@@ -307,6 +312,8 @@ def table_rows(
     return TableRows(
         rows=rows,
         per=per,
-        whole_s=sum([weight_s for weight_s, category in zip(weights, categories, strict=True) if category not in left_out]),
+        whole_s=sum(
+            [weight_s for weight_s, category in zip(weights, categories, strict=True) if category not in left_out] if left_out else weights
+        ),
         devices=devices,
     )

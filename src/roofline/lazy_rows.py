@@ -7,11 +7,12 @@
 ((2+4j), [0, 1, 4], [1.0, 2.0])
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
 Row = TypeVar("Row")
+Value = TypeVar("Value")
 Entries = dict[str, list[Any]]
 Columns = Callable[[str, Sequence[int]], "list[Any] | Entries | None"]
 ABSENT: Any = object()  # the entry of a row that lacks the key
@@ -57,9 +58,9 @@ class LazyRows(Sequence[Row]):
     def __reduce__(self) -> tuple[Any, ...]:
         return tuple, (tuple(self),)
 
-    def take(self, indices: Iterable[int]) -> "LazyRows[Row]":
+    def take(self, indices: Sequence[int]) -> "LazyRows[Row]":
         """Some of the rows, by their indices."""
-        return LazyRows([self._places[index] for index in indices], self._make, self._columns)
+        return self if indices == range(len(self)) else LazyRows(at(self._places, indices), self._make, self._columns)
 
     @cached_property
     def unsorted(self) -> "LazyRows[Row]":
@@ -95,9 +96,20 @@ def unsorted(rows: Sequence[Row]) -> Sequence[Row]:
     return rows.unsorted if isinstance(rows, LazyRows) else rows
 
 
-def take(rows: Sequence[Row], indices: Iterable[int]) -> Sequence[Row]:
+def take(rows: Sequence[Row], indices: Sequence[int]) -> Sequence[Row]:
     """Some rows, by their indices."""
     return rows.take(indices) if isinstance(rows, LazyRows) else [rows[index] for index in indices]
+
+
+def at(values: Sequence[Value], places: Sequence[int]) -> Sequence[Value]:
+    """The values at some places; of all places, the values themselves.
+
+    >>> at("roof", [0, 3]), at("roof", range(4))
+    (['r', 'f'], 'roof')
+    """
+    if places == range(len(values)):
+        return values
+    return places if values == range(len(values)) else list(map(values.__getitem__, places))  # type: ignore[return-value]
 
 
 def entries(rows: Sequence[Any], name: str) -> Entries:

@@ -9,27 +9,35 @@ from numpy.typing import NDArray
 from .lazy_rows import ABSENT
 
 Codes = NDArray[np.int64]
-CLOSE = 1.1e-5  # numbers with the same six significant digits differ by 1e-5 of them at most
+DIGITS = 6  # significant digits in which amounts per execution are the same
+NEARLY = 1e-6  # of the last digit: closer than that to the middle between two, a float does not tell which is nearer
 _UNKNOWN, _NONE = -2.0, -1.0  # stand for an unknown and an absent amount, which are like themselves alone
+_EXPONENTS = 1000  # more than floats have
 
 
-def similar_rows(words: Iterable[Sequence[Hashable]], amounts: Iterable[Sequence[Any]], counts: Sequence[float]) -> list[int]:
-    """The rows, by their places, that another has the same words as and nearly the same amounts per execution.
+def same_rows(
+    words: Iterable[Sequence[Hashable]], amounts: Iterable[Sequence[Any]], counts: Sequence[float]
+) -> tuple[list[int], list[int]]:
+    """The places of rows that another has the same words as and the same amounts per execution, and a number for each kind of row.
 
-    >>> similar_rows([["dot", "dot", "copy"]], [[10.0, 20.0001, 10.0]], [1, 2, 1])
-    [0, 1]
+    >>> same_rows([["dot", "dot", "copy"]], [[10.0, 20.0, 10.0]], [1, 2, 1])
+    ([0, 1], [0, 0])
     """
     runs = np.array(counts, dtype=np.float64)
     runs[runs == 0] = 1.0
-    group = np.zeros(len(runs), dtype=np.int64)
-    for code in [_word_codes(words, len(runs)), *(_amount_codes(each, runs) for each in amounts)]:
-        _, group = np.unique(group * (code.max(initial=0) + 1) + code, return_inverse=True)
-    return np.flatnonzero(np.bincount(group)[group] > 1).tolist()
+    kind = _word_codes(words, len(runs))
+    for each in amounts:
+        _, code = np.unique(_amount_codes(each, counts, runs), return_inverse=True)
+        _, kind = np.unique(kind * (code.max(initial=0) + 1) + code, return_inverse=True)
+    order = kind.argsort(kind="stable")
+    places = order[np.bincount(kind)[kind[order]] > 1]
+    return places.tolist(), kind[places].tolist()
 
 
-def longest_first(seconds: Sequence[float]) -> list[int]:
-    """The places of seconds, the longest first, those of equal length as they came."""
-    return np.argsort(-np.array(seconds), kind="stable").tolist()  # type: ignore[no-any-return]
+def longest_first(seconds: Sequence[float], ranks: Sequence[int] | None = None) -> list[int]:
+    """The places of seconds, the longest first, those of equal length by rank, or as they came."""
+    shortest = -np.array(seconds)
+    return (shortest.argsort(kind="stable") if ranks is None else np.lexsort((ranks, shortest))).tolist()  # type: ignore[no-any-return]
 
 
 def ranks_of(order: Sequence[int]) -> list[int]:
@@ -48,16 +56,42 @@ def _word_codes(words: Iterable[Sequence[Hashable]], count: int) -> Codes:
     differing = [each for each in words if len({*each}) > 1]
     if not differing:
         return np.zeros(count, dtype=np.int64)
-    codes = {row: code for code, row in enumerate({*zip(*differing, strict=True)})}
+    codes = {row: code for code, row in enumerate(dict.fromkeys(zip(*differing, strict=True)))}
     return np.array(list(map(codes.__getitem__, zip(*differing, strict=True))), dtype=np.int64)
 
 
-def _amount_codes(amounts: Sequence[Any], runs: NDArray[np.float64]) -> Codes:
-    """A number for each run of amounts in which every one is close to the next."""
-    values = np.array([_UNKNOWN if amount is None else _NONE if amount is ABSENT else amount for amount in amounts], dtype=np.float64)
-    np.divide(values, runs, out=values, where=values > 0)
-    order = values.argsort()
-    ordered = values[order]
-    codes = np.zeros(len(values), dtype=np.int64)
-    codes[order[1:]] = np.cumsum(ordered[1:] > ordered[:-1] + CLOSE * np.abs(ordered[:-1]))
+def _amount_codes(amounts: Sequence[Any], counts: Sequence[float], runs: NDArray[np.float64]) -> Codes:
+    """A number for each amount per execution; those that are the same when written with few digits have the same."""
+    is_plain = {*map(type, amounts)} <= {int, float}
+    values = np.array(amounts if is_plain else [_stand_in(amount) for amount in amounts], dtype=np.float64)
+    codes = np.minimum(values, 0).astype(np.int64)
+    places = np.flatnonzero(values > 0)
+    each = values[places] / runs[places]
+    with np.errstate(all="ignore"):  # what is out of range here is written out below
+        exponent = np.floor(np.log10(each))
+        digits = each / 10.0 ** (exponent - (DIGITS - 1))
+        is_sure = (digits >= 10 ** (DIGITS - 1)) & (digits < 10**DIGITS - 1) & (np.abs(digits % 1 - 0.5) > NEARLY)
+    codes[places[is_sure]] = _code(exponent[is_sure], np.rint(digits[is_sure]))
+    unsure = places[~is_sure].tolist()
+    written = [amounts[place] / (counts[place] or 1) for place in unsure]
+    known = {amount: _written_code(amount) for amount in {*written}}
+    codes[unsure] = [known[amount] for amount in written]
     return codes
+
+
+def _stand_in(amount: Any) -> float:
+    return _UNKNOWN if amount is None else _NONE if amount is ABSENT else amount  # type: ignore[no-any-return]
+
+
+def _written_code(amount: float) -> int:
+    """The number of one amount, from its digits as they are written.
+
+    >>> _written_code(1234.5678) == _code(3, 123457)
+    True
+    """
+    digits, _, exponent = f"{float(amount):.{DIGITS - 1}e}".partition("e")
+    return int(_code(int(exponent), int(digits.replace(".", "")))) if exponent else 0  # 0 is infinite
+
+
+def _code(exponent: Any, digits: Any) -> Any:
+    return (exponent + _EXPONENTS) * 10**DIGITS + digits

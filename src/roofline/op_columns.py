@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from .cost import Amount, Cost
-from .lazy_rows import ABSENT, LazyRows
+from .lazy_rows import ABSENT, LazyRows, at
 from .resource import Resource
 from .workload import Op
 
@@ -33,7 +33,7 @@ class OpColumns(LazyRows[Op]):
         """The cost of some of the ops together."""
         known, unknown = [], set()
         for resource, amounts in self.amounts.items():
-            mine = amounts if places == range(len(amounts)) else [amounts[place] for place in places]
+            mine = at(amounts, places)
             if parts := [amount for amount in mine if amount]:
                 known.append((resource, reduce(add, parts)))
             if None in mine:
@@ -69,7 +69,7 @@ class OpColumns(LazyRows[Op]):
             partly = [amounts for amounts in self.amounts.values() if None in amounts]
             return [all(amounts[place] is not None for amounts in partly) for place in places] if partly else [True] * len(places)
         if name in self.fields:
-            return list(_some(self.fields[name], places))
+            return list(at(self.fields[name], places))
         return [_USUAL[name]] * len(places) if name in _USUAL else None
 
 
@@ -78,13 +78,13 @@ def multiplies(ops: Sequence[Op]) -> list[bool]:
     if not isinstance(ops, OpColumns):
         return [any(resource.unit == "matrix" for resource, _ in op.cost.amounts) for op in ops]
     matrix = [amounts for resource, amounts in ops.amounts.items() if resource.unit == "matrix"]
-    return [any(each) for each in zip(*matrix, strict=True)] if matrix else [False] * len(ops)
+    return list(map(any, zip(*matrix, strict=True))) if matrix else [False] * len(ops)
 
 
 def amounts_of(ops: Sequence[Op], places: Sequence[int]) -> dict[Resource, list[Any]]:
     """The amounts of some ops by resource: ``None`` where one is not wholly known, `ABSENT` where an op does not use it."""
     if isinstance(ops, OpColumns):
-        return {resource: _used(_some(amounts, places)) for resource, amounts in ops.amounts.items()}
+        return {resource: _used(at(amounts, places)) for resource, amounts in ops.amounts.items()}
     found: dict[Resource, list[Any]] = {}
     for row, place in enumerate(places):
         for resource, amount in ops[place].cost.items():
@@ -97,13 +97,8 @@ def amounts_of(ops: Sequence[Op], places: Sequence[int]) -> dict[Resource, list[
 def known_amounts(ops: Sequence[Op], resource: Resource, places: Sequence[int]) -> list[float]:
     """The known amounts of some ops on a resource."""
     if isinstance(ops, OpColumns):
-        return [float(amount or 0) for amount in _some(ops.amounts[resource], places)] if resource in ops.amounts else [0.0] * len(places)
+        return [float(amount or 0) for amount in at(ops.amounts[resource], places)] if resource in ops.amounts else [0.0] * len(places)
     return [float(ops[place].cost.known(resource)) for place in places]
-
-
-def _some(values: Sequence[Any], places: Sequence[int]) -> Sequence[Any]:
-    """The values at some places."""
-    return values if places == range(len(values)) else list(map(values.__getitem__, places))
 
 
 def _used(amounts: Sequence[Amount | None]) -> list[Any]:

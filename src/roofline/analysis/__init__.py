@@ -1,6 +1,8 @@
 """Analysis: a recording compared with a machine's limits. The command line and every other entry point call this."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress, count
+from operator import not_
 from pathlib import Path
 from typing import Any, cast
 
@@ -180,7 +182,8 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
 
 def _of_ops(recording: Recording, name: str) -> Iterable[tuple[int, Any]]:
     """The parts of each op, with its id."""
-    return ((id, part) for id, parts in enumerate(column(recording.workload.ops, name)) for part in parts)
+    of_each = column(recording.workload.ops, name)
+    return ((id, part) for id, parts in enumerate(of_each) for part in parts) if any(of_each) else ()
 
 
 def _idle(recording: Recording) -> tuple[IdleInfo, ...]:
@@ -232,7 +235,7 @@ def _predictions(recording: Recording, machine: Machine, calibration: Calibratio
 
 def _judged_ops(placed: PlacedOps, machine: Machine, corrections: Corrections, predicted: Mapping[int, Prediction]) -> JudgedOps:
     """Each op beside its minimum and its expected time."""
-    wasteful = [id for id, reasons in enumerate(column(placed.ops, "avoidable")) if reasons]
+    wasteful = compress(count(), column(placed.ops, "avoidable"))
     minimum_s = MinimumTimes(machine, corrections)
     needs = {id: least for id in wasteful if (least := needed(placed.ops[id], placed.floor_s[id], minimum_s))}
     return JudgedOps(placed.ops, placed.floor_s, placed.causes, placed.unit, needs, predicted)
@@ -249,7 +252,7 @@ def _advice(
         names=column(placed.ops, "name"),
         times=placed.time_s,
         unrated=placed.unrated,
-        unpriced=[id for id, priced in enumerate(placed.priced) if not priced],
+        unpriced=list(compress(count(), map(not_, placed.priced))),
         machine=machine,
         count=len(judged),
         time_s=clock.whole_s if clock.measured else 0.0,

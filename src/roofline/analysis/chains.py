@@ -7,6 +7,7 @@ exchanged bytes of n − 1 are spared.
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import compress
 
 from ..cost import Cost
 from ..lazy_rows import column, take
@@ -22,8 +23,8 @@ KIND = "unfused-chain"
 def unfused_chains(judged: JudgedOps, ids: Sequence[int], steps: int) -> list[tuple[JudgedOp, Avoidable]]:
     """The ops, of some of a run of so many steps, that exchange arrays with other programs, and what each would cost in one program."""
     ops = take(judged.ops, ids)
-    exchanging = zip(ids, column(ops, "takes"), column(ops, "gives"), strict=True)
-    candidates = [judged[id] for id, takes, gives in exchanging if takes and gives and judged.cause[id] == MEMORY]
+    exchanging = list(compress(ids, column(ops, "takes")))
+    candidates = [one for one in map(judged.__getitem__, exchanging) if one.op.gives and one.cause == MEMORY]
     given = Counter(array for one in candidates for array in one.op.gives)
     taken = Counter(array for one in candidates for array in one.op.takes)
     linked = [one for one in candidates if any(array in given for array in one.op.takes) or any(array in taken for array in one.op.gives)]

@@ -13,7 +13,7 @@ from typing import Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..lazy_rows import column, take
+from ..lazy_rows import at, column, take
 from ..machine import LATENCY, Machine
 from ..machines.architectures import capability_of
 from ..op_columns import MANY
@@ -93,7 +93,7 @@ def _avoidable(judged: JudgedOps, ids: Sequence[int], steps: int, machine: Machi
     avoidable = column(judged.ops, "avoidable")
     minimum_s = MinimumTimes(machine, corrections)
     cases: dict[tuple[str, str], Case] = {}
-    for one in [judged[id] for id in ids if avoidable[id] or id in chains]:
+    for one in [judged[id] for id in ids if avoidable[id] or id in chains] if chains or any(avoidable) else ():
         if one.cause == LATENCY:
             continue
         reasons = [reason for reason in one.op.avoidable if reason.kind] + ([chains[one.id]] if one.id in chains else [])
@@ -303,17 +303,16 @@ def _kind(cause: str, unit: str | None, category: str, multiplies: bool) -> str:
 
 def _won(kind: str, judged: JudgedOps, ids: Sequence[int], launch_s: float, clock: Clock) -> list[float]:
     """The seconds of ops that can really be won. Small kernels can join their neighbours, but a product keeps a launch of its own."""
-    spent, floor = [judged.spent_s[id] for id in ids], [judged.floor_s[id] for id in ids]
+    spent, floor = at(judged.spent_s, ids), at(judged.floor_s, ids)
     if kind == "host-copies":
         share = _hidden(judged, ids, clock)
         return [took * share for took in spent]
     if kind == "latency":
         kept = [judged.launches[id] * launch_s if judged.multiplies[id] else 0.0 for id in ids]
         return [max(took - max(least, launch), 0.0) for took, least, launch in zip(spent, floor, kept, strict=True)]
-    category, unit = judged.category, judged.unit
-    known = {*zip(category, unit, strict=True)}
-    reachable = {(name, on): OF_CATEGORIES.get(name) or REACHABLE.get(on or "", OTHERWISE) for name, on in known}
-    shares = [reachable[category[id], unit[id]] for id in ids]
+    alike = at(judged.category, ids), at(judged.unit, ids)
+    reachable = {(name, on): OF_CATEGORIES.get(name) or REACHABLE.get(on or "", OTHERWISE) for name, on in {*zip(*alike, strict=True)}}
+    shares = map(reachable.__getitem__, zip(*alike, strict=True))
     won = [left if (left := took - least / share) > 0 else 0.0 for took, least, share in zip(spent, floor, shares, strict=True)]
     # What is within the bounds of such ops takes no less.
     fine = {id for id, one in judged.predicted.items() if is_calibrated(one) and one.high_s < CLOSE * one.time_s}
@@ -343,9 +342,9 @@ def _merged(
     if not clock.measured:
         if spent < clock.notable_s:
             return None
-        longest = _most_first(ids, [judged.spent_s[id] for id in ids])
-        at = at_place(judged, longest[:LISTED])
-        message = f"{at}{subject(judged, longest)} {_are(longest, kind_name)}: at least {clock.of(spent)}."
+        longest = _most_first(ids, at(judged.spent_s, ids))
+        place = at_place(judged, longest[:LISTED])
+        message = f"{place}{subject(judged, longest)} {_are(longest, kind_name)}: at least {clock.of(spent)}."
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(longest), levers=kind.levers)
     gap_s = between.seconds if between is not None else 0.0
     if spent + gap_s - floor < clock.notable_s:
@@ -371,7 +370,7 @@ def _merged(
 
 def _spent_and_floor(judged: JudgedOps, ids: Sequence[int], clock: Clock) -> tuple[float, float]:
     """The seconds of some ops, and how much of them their work needs."""
-    spent, floor = [judged.spent_s[id] for id in ids], [judged.floor_s[id] for id in ids]
+    spent, floor = at(judged.spent_s, ids), at(judged.floor_s, ids)
     if clock.shares:
         shares = [clock.share(id) for id in ids]
         spent, floor = ([seconds * share for seconds, share in zip(each, shares, strict=True)] for each in (spent, floor))
@@ -383,7 +382,7 @@ def _most_first(ids: Sequence[int], seconds: Sequence[float]) -> list[int]:
     if len(ids) > MANY:
         from ..many_rows import longest_first  # numpy, which only very many ops need
 
-        return [ids[place] for place in longest_first(seconds)]
+        return list(at(ids, longest_first(seconds)))
     return [ids[place] for place in sorted(range(len(ids)), key=seconds.__getitem__, reverse=True)]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..lazy_rows import ABSENT, Entries, LazyRows, column, take
+from ..lazy_rows import ABSENT, Entries, LazyRows, at, column, take
 from ..op_columns import MANY, OpColumns, amounts_of
 from ..report import OpInfo
 from ..resource import Resource
@@ -70,7 +70,7 @@ class _Fields:
         if name not in self._known and (made := self._whole(name)) is not None:
             self._known[name] = made
         values = self._known.get(name)
-        return None if values is None else list(values if ids == range(len(values)) else map(values.__getitem__, ids))
+        return None if values is None else list(at(values, ids))
 
     def _whole(self, name: str) -> Sequence[Any] | None:
         """A field of all rows."""
@@ -78,12 +78,12 @@ class _Fields:
         if name in OWN or name == "own_label":
             return column(ops, name.removeprefix("own_"))
         if name == "floor_s":
-            return [None if id in placed.blank else floor for id, floor in enumerate(placed.floor_s)]
+            return [None if id in placed.blank else floor for id, floor in enumerate(placed.floor_s)] if placed.blank else placed.floor_s
         if name == "dtype":
             return [one.kind if one else None for one in placed.compute]
         if name == "needed":
             needed = {id: amounts(one.cost, "FLOP") for id, one in self._judged_ops.needed.items()}
-            return [needed.get(id) for id in range(len(ops))]
+            return list(map(needed.get, range(len(ops))))
         if name == "counters":
             return None if any(column(ops, name)) else [None] * len(ops)
         if name == "known":

@@ -5,6 +5,7 @@ from typing import Self
 
 from msgspec import Struct
 
+from ..lazy_rows import at
 from ..report import Point
 from ..units import rounded, show
 from .judged_ops import JudgedOps
@@ -38,16 +39,17 @@ class Clock(Struct, frozen=True, kw_only=True):
         """The share of an op's time that findings speak of."""
         return self.shares.get(id, 1.0)
 
-    def exposed(self, judged: JudgedOps, ids: Iterable[int]) -> float:
+    def exposed(self, judged: JudgedOps, ids: Sequence[int]) -> float:
         """The share of these ops' self times that the clock shows: ops at the same time (streams, asynchronous copies) share it."""
         if self.busy_s is None:
             return 1.0
         spent = self.spent(judged, ids)
         return min(self.busy_s / spent, 1.0) if spent else 1.0
 
-    def spent(self, judged: JudgedOps, ids: Iterable[int]) -> float:
+    def spent(self, judged: JudgedOps, ids: Sequence[int]) -> float:
         """The seconds of some ops that findings speak of."""
-        return sum([judged.spent_s[id] * self.share(id) for id in ids])
+        spent = at(judged.spent_s, ids)
+        return sum([seconds * self.share(id) for id, seconds in zip(ids, spent, strict=True)] if self.shares else spent)
 
     def of(self, seconds: float) -> str:
         """Some of the whole, in words: per step, on one device."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from ..cost import Amount, Cost, part_of, tidy
-from ..lazy_rows import column, take
+from ..lazy_rows import at, column, take
 from ..machine import Machine
 from ..op_columns import MANY, OpColumns
 from ..placement import Corrections, hold, place
@@ -97,7 +97,7 @@ def _total(recording: Recording, every: JudgedOps, whole: bool) -> _Part:
     least = {id: needed.floor_s for id, needed in every.needed.items()}
     return _Part(
         work=_whole_work(every, kept),
-        floors_s=sum([every.floor_s[id] for id in kept]),
+        floors_s=sum(at(every.floor_s, kept)),
         time_s=wall,
         busy_s=busy,
         losses=None if wall is None else _losses(every, kept, least, wall, busy),
@@ -113,11 +113,8 @@ def _losses(every: JudgedOps, kept: Sequence[int], least: Mapping[int, float], w
         return lose(((every.own_s[id], every.floor_s[id], every.cause[id], least.get(id)) for id in kept), wall_s, busy_s)
     from .many_seconds import lose_many  # numpy, which only very many ops need
 
-    own_s, floor_s, cause = every.own_s, every.floor_s, every.cause
-    if len(kept) < len(every):
-        own_s, floor_s, cause = [own_s[id] for id in kept], [floor_s[id] for id in kept], [cause[id] for id in kept]
     needed = {place: least[id] for place, id in enumerate(kept) if id in least} if least else {}
-    return lose_many(own_s, floor_s, cause, needed, wall_s, busy_s)
+    return lose_many(at(every.own_s, kept), at(every.floor_s, kept), at(every.cause, kept), needed, wall_s, busy_s)
 
 
 def _less(seconds: float | None, fed_s: float) -> float | None:

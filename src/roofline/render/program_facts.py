@@ -1,6 +1,7 @@
 """What is known of the whole program besides its findings and ops, as labels and short sentences."""
 
 from collections.abc import Sequence
+from itertools import compress, count
 
 from ..lazy_rows import column, take, unsorted
 from ..report import OpInfo, Point, Report
@@ -49,7 +50,8 @@ def machine_line(report: Report, ops: Sequence[OpInfo]) -> str:
 def _op_times(ops: Sequence[OpInfo], devices: int) -> str:
     """What the times of ops are, and whether they count the same moments twice."""
     means = f"means over {devices} devices" if devices > 1 else ""
-    pairs = zip(column(unsorted(ops), "time_s"), column(unsorted(ops), "self_time_s"), strict=True)
+    times, selfs = (column(unsorted(ops), name) for name in ("time_s", "self_time_s"))
+    pairs = zip(times, selfs, strict=True) if any(selfs) else ()
     known = [(whole, own) for whole, own in pairs if whole is not None and own is not None]
     whole_s, own_s = (sum([pair[place] for pair in known]) for place in (0, 1))
     if not own_s or whole_s < OVERLAPPING * own_s:
@@ -94,7 +96,7 @@ def _unneeded(total: Point, ops: Sequence[OpInfo]) -> str:
     """The work that the model did not need, by class: the share of FLOP, or of bytes for ops that did no needless FLOP."""
     found: dict[tuple[str, str], float] = {}
     ops = unsorted(ops)
-    wasteful = take(ops, [place for place, unneeded in enumerate(column(ops, "unneeded")) if unneeded])
+    wasteful = take(ops, list(compress(count(), column(ops, "unneeded"))))
     for work, needed, unneeded in zip(*(column(wasteful, name) for name in ("work", "needed", "unneeded")), strict=True):
         least = sum(amount or 0 for amount in (work if needed is None else needed).values())
         unit = "FLOP" if least < sum(amount or 0 for amount in work.values()) else "bytes"

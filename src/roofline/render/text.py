@@ -1,9 +1,10 @@
 """Reports as text, for a terminal or a pipe."""
 
 from collections.abc import Sequence
+from itertools import count
 
 from ..folding import TableRows, table_rows
-from ..lazy_rows import column, unsorted
+from ..lazy_rows import at, column, unsorted
 from ..report import Expected, Finding, OpInfo, Report
 from ..resource import bound_words
 from ..selection import Group
@@ -219,14 +220,14 @@ def fine_line(report: Report) -> str:
     if not fine:
         return ""
     ids, weights, floors = (column(unsorted(report.ops), name) for name in ("id", "weight_s", "floor_s"))
-    places = {id: place for place, id in enumerate(ids)}
+    places = dict(zip(ids, count(), strict=False))
     whole = sum(weights)
     said = []
     for finding in fine:
-        mine = [places[id] for id in finding.ops if id in places]
-        spent = sum([weights[place] for place in mine])
+        mine = [place for place in map(places.get, finding.ops) if place is not None]
+        spent = sum(at(weights, mine))
         if spent > FINE * whole:
-            reached = percent(sum([floors[place] or 0.0 for place in mine]) / spent)
+            reached = percent(sum(filter(None, at(floors, mine))) / spent)
             said.append(f"{finding.title} ({percent(spent / whole)} of op time, at {reached} of the roofline)")
     return f"Little to gain in {', '.join(said)}." if said else ""
 
