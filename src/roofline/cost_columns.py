@@ -4,7 +4,8 @@ The scalar law in `placement` is the definition; `place_columns` applies it to t
 amounts and times are marked in masks beside the arrays, never as NaN inside them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -94,8 +95,14 @@ class PlacedColumns(Struct, frozen=True, kw_only=True):
             each = np.where(times == 0, 1.0, times)
         small = self.columns.timed & (self.floor_s / each < latency) & (self.columns.time_s / each < LATENCY_TIMES * latency)
         small &= ~self.undecided
-        units = [*self.units, None]
-        return [LATENCY if tiny else units[unit] for tiny, unit in zip(small.tolist(), self.longest.tolist(), strict=True)]
+        return words_of([*self.units, LATENCY, None], np.where(small, -2, self.longest))
+
+
+def words_of(words: Sequence[Any], places: NDArray[np.intp]) -> list[Any]:
+    """The word at each place; −1 is the last."""
+    made = np.empty(len(words), dtype=object)
+    made[:] = words
+    return made[places].tolist()  # type: ignore[no-any-return]
 
 
 def place_columns(columns: Columns, machine: Machine, corrections: Corrections = IDEAL) -> PlacedColumns:

@@ -9,6 +9,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import count
 from typing import Any, TypeVar, overload
 
 Row = TypeVar("Row")
@@ -110,6 +111,18 @@ def at(values: Sequence[Value], places: Sequence[int]) -> Sequence[Value]:
     if places == range(len(values)):
         return values
     return places if values == range(len(values)) else list(map(values.__getitem__, places))  # type: ignore[return-value]
+
+
+def places_of(values: Sequence[int], wanted: Sequence[int]) -> Sequence[int]:
+    """Where each of the values is that are wanted, without those that are nowhere.
+
+    >>> places_of([7, 5, 6], [6, 8, 7]), places_of([0, 1, 2], [2, 0])
+    ([2, 0], [2, 0])
+    """
+    if values == [*range(len(values))] and min(wanted, default=0) >= 0 and max(wanted, default=-1) < len(values):
+        return wanted  # the usual ids of ops are their places
+    places = dict(zip(values, count(), strict=False))
+    return [place for place in map(places.get, wanted) if place is not None]
 
 
 def entries(rows: Sequence[Any], name: str) -> Entries:

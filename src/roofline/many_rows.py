@@ -36,8 +36,8 @@ def same_rows(
 
 def longest_first(seconds: Sequence[float], ranks: Sequence[int] | None = None) -> list[int]:
     """The places of seconds, the longest first, those of equal length by rank, or as they came."""
-    shortest = -np.array(seconds)
-    return (shortest.argsort(kind="stable") if ranks is None else np.lexsort((ranks, shortest))).tolist()  # type: ignore[no-any-return]
+    keys = [-np.array(seconds)] if ranks is None else [np.array(ranks), -np.array(seconds)]
+    return np.lexsort(keys).tolist()  # type: ignore[no-any-return]
 
 
 def ranks_of(order: Sequence[int]) -> list[int]:
@@ -63,7 +63,10 @@ def _word_codes(words: Iterable[Sequence[Hashable]], count: int) -> Codes:
 def _amount_codes(amounts: Sequence[Any], counts: Sequence[float], runs: NDArray[np.float64]) -> Codes:
     """A number for each amount per execution; those that are the same when written with few digits have the same."""
     is_plain = {*map(type, amounts)} <= {int, float}
-    values = np.array(amounts if is_plain else [_stand_in(amount) for amount in amounts], dtype=np.float64)
+    values = np.array(
+        amounts if is_plain else [_UNKNOWN if amount is None else _NONE if amount is ABSENT else amount for amount in amounts],
+        dtype=np.float64,
+    )
     codes = np.minimum(values, 0).astype(np.int64)
     places = np.flatnonzero(values > 0)
     each = values[places] / runs[places]
@@ -77,10 +80,6 @@ def _amount_codes(amounts: Sequence[Any], counts: Sequence[float], runs: NDArray
     known = {amount: _written_code(amount) for amount in {*written}}
     codes[unsure] = [known[amount] for amount in written]
     return codes
-
-
-def _stand_in(amount: Any) -> float:
-    return _UNKNOWN if amount is None else _NONE if amount is ABSENT else amount  # type: ignore[no-any-return]
 
 
 def _written_code(amount: float) -> int:

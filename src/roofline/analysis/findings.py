@@ -8,6 +8,7 @@ kernels reach, not to the roof. Like ops are merged before anything is left out.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import compress
+from operator import truediv
 from typing import Self
 
 from msgspec import Struct
@@ -240,10 +241,9 @@ def _remaining(
     alike = (judged.cause, judged.unit, judged.category, judged.multiplies)
     kind_of = {one: _kind(*one) for one in {*zip(*alike, strict=True)}}
     kind_of_each = list(map(kind_of.__getitem__, zip(*alike, strict=True)))
-    groups: dict[str, list[int]] = {}
-    for id in ids:
-        if (kind := kind_of_each[id]) and id not in slow:
-            groups.setdefault(kind, []).append(id)
+    usual = [id for id in ids if id not in slow] if slow else ids
+    kind_of_usual = at(kind_of_each, usual)
+    groups = {kind: list(compress(usual, map(kind.__eq__, kind_of_usual))) for kind in dict.fromkeys(kind_of_usual) if kind}
     why = partial(causes, judged=predicted, kernels=kernels, capability=capability)
     found = _excess(judged, [(one, slow[one.id]) for one in predicted if one.id in slow], clock, kinds, why)
     for kind, mine in groups.items():
@@ -308,15 +308,19 @@ def _won(kind: str, judged: JudgedOps, ids: Sequence[int], launch_s: float, cloc
         share = _hidden(judged, ids, clock)
         return [took * share for took in spent]
     if kind == "latency":
-        kept = [judged.launches[id] * launch_s if judged.multiplies[id] else 0.0 for id in ids]
-        return [max(took - max(least, launch), 0.0) for took, least, launch in zip(spent, floor, kept, strict=True)]
+        launches = zip(at(judged.launches, ids), at(judged.multiplies, ids), strict=True)
+        return _above(spent, map(max, floor, [number * launch_s if is_product else 0.0 for number, is_product in launches]))
     alike = at(judged.category, ids), at(judged.unit, ids)
     reachable = {(name, on): OF_CATEGORIES.get(name) or REACHABLE.get(on or "", OTHERWISE) for name, on in {*zip(*alike, strict=True)}}
-    shares = map(reachable.__getitem__, zip(*alike, strict=True))
-    won = [left if (left := took - least / share) > 0 else 0.0 for took, least, share in zip(spent, floor, shares, strict=True)]
+    won = _above(spent, map(truediv, floor, map(reachable.__getitem__, zip(*alike, strict=True))))
     # What is within the bounds of such ops takes no less.
     fine = {id for id, one in judged.predicted.items() if is_calibrated(one) and one.high_s < CLOSE * one.time_s}
     return [0.0 if id in fine else seconds for id, seconds in zip(ids, won, strict=True)] if fine else won
+
+
+def _above(spent: Iterable[float], least: Iterable[float]) -> list[float]:
+    """What each takes above the least it could."""
+    return [left if (left := took - needed) > 0 else 0.0 for took, needed in zip(spent, least, strict=True)]
 
 
 def _hidden(judged: JudgedOps, ids: Sequence[int], clock: Clock) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from msgspec import Struct
 
-from ..cost_columns import Bools, Columns, Floats, place_columns
+from ..cost_columns import Bools, Columns, Floats, place_columns, words_of
 from ..lazy_rows import column
 from ..machine import Machine
 from ..op_columns import OpColumns
@@ -41,26 +41,26 @@ def place_many(ops: Sequence[Op], machine: Machine) -> Many | None:
     rated = list(ceilings)
     if not rated or len(resources) > _BITS:
         return None
-    times = column(ops, "time_s")
-    timed = np.array([time_s is not None for time_s in times])
-    time_s = np.array([time_s or 0.0 for time_s in times])
+    time_s = np.array(column(ops, "time_s"), dtype=np.float64)  # an unknown one is a NaN
+    timed = ~np.isnan(time_s)
+    time_s[~timed] = 0.0
     launches = np.array(column(ops, "launches"), dtype=np.float64)
     placed = place_columns(Columns(resources, amounts, np.zeros_like(amounts, dtype=np.bool_), time_s, timed, launches), machine)
     used = amounts > 0
     alone |= used[rated].any(axis=0) & (placed.floor_s == 0)  # too little for a float
-    units = [*placed.units, None]
     bits = (used[rated] * np.left_shift(1, np.array(rated))[:, None]).sum(axis=0)
-    roofs = {key: tuple(sorted({ceilings[row].resource.name for row in rated if key >> row & 1})) for key in np.unique(bits).tolist()}
+    keys, key_of_each = np.unique(bits, return_inverse=True)
+    roofs = [tuple(sorted({ceilings[row].resource.name for row in rated if key >> row & 1})) for key in keys.tolist()]
     unrated: dict[int, tuple[Resource, ...]] = {}
     for row in sorted({*range(len(resources))} - {*rated}):
         for id in np.flatnonzero(used[row] & ~alone).tolist():
             unrated[id] = (*unrated.get(id, ()), resources[row])
     return Many(
         floor_s=placed.floor_s.tolist(),
-        unit=[units[unit] for unit in placed.longest.tolist()],
+        unit=words_of([*placed.units, None], placed.longest),
         bound=placed.bound,
         compute=_heaviest(resources, amounts, [row for row in rated if resources[row].is_compute], machine.rate),
-        roofs=[roofs[key] for key in bits.tolist()],
+        roofs=words_of(roofs, key_of_each),
         times={unit: seconds.tolist() for unit, seconds in zip(placed.units, placed.times, strict=True)},
         unrated=unrated,
         idle=np.flatnonzero((bits == 0) & ~alone).tolist(),
@@ -74,8 +74,7 @@ def _heaviest(resources: Sequence[Resource], amounts: Floats, rows: list[int], r
         return [None] * amounts.shape[1]
     seconds = np.array([amounts[row] / rate(resources[row]) for row in rows])
     longest = np.where(seconds.any(axis=0), seconds.argmax(axis=0), -1)
-    words = [*(resources[row] for row in rows), None]
-    return [words[place] for place in longest.tolist()]
+    return words_of([*(resources[row] for row in rows), None], longest)
 
 
 def _amounts(ops: Sequence[Op]) -> tuple[tuple[Resource, ...], Floats, Bools]:

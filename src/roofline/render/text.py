@@ -1,10 +1,9 @@
 """Reports as text, for a terminal or a pipe."""
 
 from collections.abc import Sequence
-from itertools import count
 
 from ..folding import TableRows, table_rows
-from ..lazy_rows import at, column, unsorted
+from ..lazy_rows import at, column, places_of, unsorted
 from ..report import Expected, Finding, OpInfo, Report
 from ..resource import bound_words
 from ..selection import Group
@@ -220,11 +219,10 @@ def fine_line(report: Report) -> str:
     if not fine:
         return ""
     ids, weights, floors = (column(unsorted(report.ops), name) for name in ("id", "weight_s", "floor_s"))
-    places = dict(zip(ids, count(), strict=False))
     whole = sum(weights)
     said = []
     for finding in fine:
-        mine = [place for place in map(places.get, finding.ops) if place is not None]
+        mine = places_of(ids, finding.ops)
         spent = sum(at(weights, mine))
         if spent > FINE * whole:
             reached = percent(sum(filter(None, at(floors, mine))) / spent)

@@ -34,7 +34,8 @@ class Source(Struct, frozen=True, kw_only=True):
 
     The module has ``sniff(head, path)``, which recognises a file by its first bytes, and ``read(path, target)``. With ``hosts``, several
     files can be the hosts of one run, and it has ``read_part`` (of one file) and ``merge`` instead. With ``needs_machine``, what it reads
-    depends on the machine: a program that was not compiled is fused for it.
+    depends on the machine: a program that was not compiled is fused for it. Where reading takes much that recognising does not, ``sniff``
+    is in the module ``recogniser``.
     """
 
     name: str
@@ -43,15 +44,21 @@ class Source(Struct, frozen=True, kw_only=True):
     module: str
     hosts: bool = False
     needs_machine: bool = False
+    recogniser: str = ""
 
     def load(self) -> Any:
         """Its module."""
         return import_module(f"{__name__}.{self.module}")
 
+    def recognises(self, head: bytes, path: Path | str) -> bool:
+        """Whether a file with these first bytes is of this kind."""
+        module = import_module(f"{__name__}.{self.recogniser or self.module}")
+        return bool(module.sniff(head, path))
+
 
 PROFILE = Source(name="xspace", title="profiles", kind="profile", module="xspace.recording", hosts=True)
 TRACE = Source(name="torch", title="PyTorch profiler traces", kind="profile", module="torch_trace.recording", hosts=True)
-PROGRAM = Source(name="program", title="HLO programs", kind="program", module="programs", needs_machine=True)
+PROGRAM = Source(name="program", title="HLO programs", kind="program", module="programs", needs_machine=True, recogniser="hlo_dump")
 TABLE = Source(name="table", title="tables of ops", kind="table", module="table")
 # In order: the first that recognises a file reads it.
 SOURCES = (
@@ -78,7 +85,7 @@ def find(path: Path | str) -> Source:
             from . import unsupported  # which only what no other source reads needs
 
             unsupported.check(head, path)  # which may be JSON too
-        if source.load().sniff(head, path):
+        if source.recognises(head, path):
             return source
     raise SourceError(f"{path}: unknown format; roofline reads {', '.join(source.title for source in SOURCES)}")
 

@@ -4,6 +4,7 @@ import codecs
 import csv
 import io
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
@@ -16,15 +17,24 @@ from .files import HEAD_BYTES, all_of
 from .json_pieces import check_rows_end
 
 Cell = str | float | int | None
-Words = Callable[[Iterable[str]], Iterable[str]]
+Take = Callable[[Sequence[str]], Iterable[Cell]]
+How = Callable[[str], Take]
 PARQUET_MAGIC = b"PAR1"
 _AT_ONCE = 1000  # rows: few enough to be moved into columns while they are in the processor's cache
 _ODD = ("", "#")  # beginnings of lines that may be no rows
+INFINITE = float("inf")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold
 
 
-def columns_of(path: Path) -> Mapping[str, Sequence[Cell]]:
-    """The cells of each column by its header, words without blanks around them; one that a row lacks is empty."""
+def _never(header: str) -> bool:
+    return False
+
+
+def columns_of(path: Path, holds_numbers: Callable[[str], bool] = _never) -> Mapping[str, Sequence[Cell]]:
+    """The cells of each column by its header, words without blanks around them; one that a row lacks is empty.
+
+    ``holds_numbers`` says of a header whether its cells may be numbers: those of a CSV are, where they are plain ones.
+    """
     data = all_of(path)
     if data.startswith(PARQUET_MAGIC):
         return _parquet(data, path)
@@ -38,23 +48,24 @@ def columns_of(path: Path) -> Mapping[str, Sequence[Cell]]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SourceError(f"{path}: not UTF-8 text at byte {error.start:,}; save the table as UTF-8") from None
-    return _json(text, path) if is_json else _csv(text, path)
+    return _json(text, path) if is_json else _csv(text, path, holds_numbers)
 
 
-def _csv(text: str, path: Path) -> Mapping[str, Sequence[Cell]]:
+def _csv(text: str, path: Path, holds_numbers: Callable[[str], bool]) -> Mapping[str, Sequence[Cell]]:
     first = text.partition("\n")[0]
     delimiter = max(",;\t", key=first.count)
-    words = partial(_words, is_guarded="'" in text)
-    return _unquoted_csv(text, delimiter, words) or _any_csv(text, delimiter, words, path)
+    how = partial(_how, is_guarded="'" in text, holds_numbers=holds_numbers)
+    return _unquoted_csv(text, delimiter, how) or _any_csv(text, delimiter, how, path)
 
 
-def _any_csv(text: str, delimiter: str, words: Words, path: Path) -> dict[str, list[str]]:
+def _any_csv(text: str, delimiter: str, how: How, path: Path) -> dict[str, list[Cell]]:
     """A CSV of any kind: with quotes, comments and blank lines."""
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
     rows: list[list[str]] = []
     try:
         headers = [header.strip() for header in next(lines, [])]
-        columns: list[list[str]] = [[] for _ in headers]
+        columns: list[list[Cell]] = [[] for _ in headers]
+        taken = list(map(how, headers))
         most, width, count = limits().rows, len(headers), 0
         for cells in lines:
             if len(cells) != width or not cells or cells[0][:1] in _ODD or cells[0].isspace():
@@ -67,43 +78,68 @@ def _any_csv(text: str, delimiter: str, words: Words, path: Path) -> dict[str, l
             if count > most:
                 raise too_much("rows", str(path))
             if len(rows) == _AT_ONCE:
-                _move(rows, columns, words)
+                _move(rows, columns, taken)
     except csv.Error as error:
         raise SourceError(f"{path}: line {lines.line_num}: {error}") from None
-    _move(rows, columns, words)
+    _move(rows, columns, taken)
     return dict(zip(headers, columns, strict=True)) if count else {}
 
 
-def _move(rows: list[list[str]], columns: list[list[str]], words: Words) -> None:
+def _move(rows: list[list[str]], columns: list[list[Cell]], taken: list[Take]) -> None:
     """Move rows into columns."""
-    for column, cells in zip(columns, zip(*rows, strict=True), strict=bool(rows)):
-        column.extend(words(cells))
+    for column, take, cells in zip(columns, taken, zip(*rows, strict=True), strict=bool(rows)):
+        column.extend(take(cells))
     rows.clear()
 
 
-def _unquoted_csv(text: str, delimiter: str, words: Words) -> dict[str, list[str]] | None:
+def _unquoted_csv(text: str, delimiter: str, how: How) -> dict[str, list[Cell]] | None:
     """A CSV that has a row on each line and no quotes, as most large ones do, in half the time; ``None`` of any other."""
     text = text.replace("\r\n", "\n")
     if '"' in text or "\r" in text:
         return None
     header, *rows = text.removesuffix("\n").split("\n")
     headers = [word.strip() for word in header.split(delimiter)]
-    if not 0 < len(rows) <= limits().rows or {*map(str.count, rows, repeat(delimiter))} != {len(headers) - 1}:
+    width = len(headers)
+    if not 0 < len(rows) <= limits().rows or {*map(str.count, rows, repeat(delimiter))} != {width - 1}:
         return None
-    columns: list[list[str]] = [[] for _ in headers]
+    columns: list[list[Cell]] = [[] for _ in headers]
+    taken = list(map(how, headers))
     for start in range(0, len(rows), _AT_ONCE):
         cells = delimiter.join(rows[start : start + _AT_ONCE]).split(delimiter)
-        for place, column in enumerate(columns):
-            column.extend(words(cells[place :: len(headers)]))
-    first = columns[0]
-    is_odd = "" in first or any(map(str.startswith, first, repeat("#"))) or max(map(len, rows)) > csv.field_size_limit()
-    return None if is_odd else dict(zip(headers, columns, strict=True))
+        first = list(map(str.strip, cells[::width]))
+        if "" in first or any(map(str.startswith, first, repeat("#"))):
+            return None
+        for place, (column, take) in enumerate(zip(columns, taken, strict=True)):
+            column.extend(take(cells[place::width]))
+    return None if max(map(len, rows)) > csv.field_size_limit() else dict(zip(headers, columns, strict=True))
 
 
-def _words(cells: Iterable[str], is_guarded: bool) -> Iterable[str]:
-    """Cells without blanks around them, and without apostrophes that keep spreadsheets from running them."""
+def _how(header: str, is_guarded: bool, holds_numbers: Callable[[str], bool]) -> Take:
+    """How the cells of a column are taken: few at once, while they are in the processor's cache."""
+    if holds_numbers(header):
+        return partial(_numbers, is_guarded=is_guarded)
+    return partial(_words, is_guarded=is_guarded, is_shared=header.lower() != "name")
+
+
+def _numbers(cells: Sequence[str], is_guarded: bool) -> Iterable[Cell]:
+    """Cells as numbers, if all of them are plain ones."""
+    try:
+        numbers = list(map(float, cells))
+    except ValueError:
+        return _words(cells, is_guarded)
+    # The sum of numbers that hold a NaN is one, and less than nothing.
+    return numbers if min(numbers, default=0) >= 0 and sum(numbers) < INFINITE else _words(cells, is_guarded)
+
+
+def _words(cells: Iterable[str], is_guarded: bool, is_shared: bool = True) -> Iterable[str]:
+    """Cells without blanks around them, and without apostrophes that keep spreadsheets from running them.
+
+    Rows share most words, but seldom their names.
+    """
     words = map(str.strip, cells)
-    return map(_plain, words) if is_guarded else words
+    if is_guarded:
+        words = map(_plain, words)
+    return map(sys.intern, words) if is_shared else words
 
 
 def _plain(cell: str) -> str:

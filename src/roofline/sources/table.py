@@ -16,7 +16,6 @@ In ``time``, ``flops`` and ``bytes`` an empty cell is unknown; in a resource's o
 """
 
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, compress
 from pathlib import Path
@@ -31,7 +30,7 @@ from ..lazy_rows import column
 from ..machine import Machine
 from ..op_columns import MANY, OpColumns
 from ..resource import HBM, MEMORY_UNITS, UNNAMED_WORK, Resource, named
-from ..units import parse
+from ..units import parse, parse_plain
 from ..workload import COST_PROVENANCES, Coverage, Op, Recording, Share, StepsOnDevice, Workload
 from .rows import PARQUET_MAGIC, Cell, columns_of
 
@@ -39,7 +38,8 @@ WORDS = ("name", "category", "module", "scope", "location", "phase")
 NUMBERS = ("count", "kernels")
 SAME_OP = ("module", "scope", "name", "category", "location")  # rows that agree in these are of one op
 TIMES = ("time", "self_time")
-PLAIN = (*WORDS, *NUMBERS, *TIMES, "flops", "bytes", "unit", "dtype", "provenance", "step", "device")
+QUANTITIES = (*NUMBERS, *TIMES, "flops", "bytes", "step", "device")
+PLAIN = (*WORDS, *QUANTITIES, "unit", "dtype", "provenance")
 ALIASES = {
     "op": "name",
     "kernel": "name",
@@ -86,7 +86,7 @@ def sniff(head: bytes, path: Path) -> bool:
 
 def read(path: Path, target: Machine | None = None) -> Recording:
     """A table as a recording; errors name the row and the column."""
-    cells = columns_of(path)
+    cells = columns_of(path, _holds_numbers)
     count = len(next(iter(cells.values()), ()))
     if not count:
         raise SourceError(f"{path}: the table has no rows")
@@ -167,6 +167,12 @@ def _is_resource(name: str) -> bool:
     return unit.removesuffix(".read").removesuffix(".write") in MEMORY_UNITS or Resource(name).is_link
 
 
+def _holds_numbers(header: str) -> bool:
+    """Whether the cells of a column are quantities, and those without a unit are in base units."""
+    name, (_, unit) = _plain(header), _name_and_unit(header)
+    return not unit and (name in QUANTITIES or (name not in (*PLAIN, *ANSWERS) and ":" not in name and _is_resource(name)))
+
+
 class Table(Struct, frozen=True):
     """The cells of a table by header, its columns by field, and what was found wrong: the number of the row, and the words."""
 
@@ -183,9 +189,7 @@ class Table(Struct, frozen=True):
         cells = self.cells[column.header]
         if {*map(type, cells)} != {str}:
             cells = ["" if cell is None else str(cell) for cell in cells]
-        words = cast(Sequence[str], cells)
-        # Rows share most words, but seldom their names.
-        return list(words) if name == "name" else list(map(sys.intern, words))
+        return list(cast(Sequence[str], cells))
 
     def numbers(self, name: str, dimension: str) -> list[float | None]:
         """A column of quantities in base units; ``None`` where a cell is empty or says unknown, or the table has no such column."""
@@ -204,12 +208,18 @@ class Table(Struct, frozen=True):
         return [0.0 if isinstance(cell, str) and not cell.strip() else number for cell, number in zip(cells, numbers, strict=True)]
 
     def _quantities(self, cells: Sequence[Cell], column: Column, dimension: str) -> list[float | None]:
-        """Cells in base units, each different word read once; what is wrong with one is said of its first row."""
+        """Cells in base units; what is wrong with one is said of its first row."""
         if {*map(type, cells)} != {str}:
             return [self._number(row, cell, column, dimension) for row, cell in enumerate(cells, start=1)]
-        first = dict(zip(reversed(cells), range(len(cells), 0, -1), strict=True))  # the row that comes last in it is the first
-        known = {cell: self._number(row, cell, column, dimension) for cell, row in first.items()}
-        return list(map(known.__getitem__, cells))
+        words = cast(Sequence[str], cells)
+        numbers = parse_plain(words, dimension, column.unit)
+        known: dict[str, float | None] = {}
+        for place in [place for place, number in enumerate(numbers) if number is None]:
+            word = words[place]
+            if word not in known:
+                known[word] = self._number(place + 1, word, column, dimension)
+            numbers[place] = known[word]
+        return numbers
 
     def _number(self, row: int, cell: Cell, column: Column, dimension: str) -> float | None:
         try:
@@ -221,10 +231,11 @@ class Table(Struct, frozen=True):
 
 def _plain_numbers(cells: Sequence[Cell], column: Column) -> list[float | None] | None:
     """A column that holds nothing but bare numbers, as nearly all of a large table do; ``None`` for any other."""
-    if column.unit or not {*map(type, cells)} <= {int, float, str}:
+    types = {*map(type, cells)}
+    if column.unit or not types <= {int, float, str}:
         return None
     try:
-        numbers = list(map(float, cells))  # type: ignore[arg-type]  # none is None
+        numbers = cast(list[float], cells) if types == {float} else list(map(float, cells))  # type: ignore[arg-type]  # none is None
     except (ValueError, OverflowError):
         return None
     # The sum of numbers that hold a NaN is one, and less than nothing.
