@@ -115,10 +115,9 @@ class Cost(Struct, frozen=True):
     def bytes(self, level: Resource | str = HBM) -> Amount | None:
         """Bytes over one memory level or link: all its traffic, so ``vmem`` sums ``vmem.read`` and ``vmem.write``."""
         unit = level.name if isinstance(level, Resource) else level
-        units = (unit, f"{unit}.")
-        if self.unknown and any(_moves(resource, *units) for resource in self.unknown):
+        if self.unknown and any(moves(resource, unit) for resource in self.unknown):
             return None
-        return sum([amount for resource, amount in self.amounts if _moves(resource, *units)])
+        return sum([amount for resource, amount in self.amounts if moves(resource, unit)])
 
     def intensity(self, level: Resource | str = HBM) -> float | None:
         """FLOP per byte over one memory level or link; ``None`` when it is unknown or no byte crosses there."""
@@ -128,9 +127,9 @@ class Cost(Struct, frozen=True):
         return float(flops / moved)
 
 
-def _moves(resource: Resource, unit: str, parts: str) -> bool:
+def moves(resource: Resource, unit: str) -> bool:
     """Whether a resource counts the bytes of a unit, or of a part of it."""
-    return (resource.unit == unit or resource.unit.startswith(parts)) and resource.measure == "B"
+    return (resource.unit == unit or resource.unit.startswith(f"{unit}.")) and resource.measure == "B"
 
 
 def _name(held: tuple[Resource, Amount]) -> str:

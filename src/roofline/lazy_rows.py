@@ -7,7 +7,7 @@
 ((2+4j), [0, 1, 4], [1.0, 2.0])
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import count
 from typing import Any, TypeVar, overload
@@ -23,13 +23,21 @@ class LazyRows(Sequence[Row]):
     """A sequence whose rows are made when they are asked for.
 
     ``places`` are those of its rows, in order: ``make`` makes the row at a place, and ``columns`` gives one field of the rows at some
-    places, a field that is a mapping by its keys, or ``None`` for a field that takes the rows themselves.
+    places, a field that is a mapping by its keys, or ``None`` for a field that takes the rows themselves. ``make_all`` makes the rows at
+    some places, where that is faster than one by one.
     """
 
-    def __init__(self, places: Sequence[int], make: Callable[[int], Row], columns: Columns) -> None:
+    def __init__(
+        self,
+        places: Sequence[int],
+        make: Callable[[int], Row],
+        columns: Columns,
+        make_all: "Callable[[Sequence[int]], Iterable[Row]] | None" = None,
+    ) -> None:
         self._places = places
         self._make = make
         self._columns = columns
+        self._make_all = make_all
         self._made: tuple[Row, ...] | None = None
         self._kept: dict[str, list[Any]] = {}
 
@@ -42,12 +50,12 @@ class LazyRows(Sequence[Row]):
     def __getitem__(self, index: slice) -> "LazyRows[Row]": ...
     def __getitem__(self, index: int | slice) -> "Row | LazyRows[Row]":
         if isinstance(index, slice):
-            return LazyRows(self._places[index], self._make, self._columns)
+            return self._at(self._places[index])
         return self._make(self._places[index]) if self._made is None else self._made[index]
 
     def __iter__(self) -> Iterator[Row]:
         if self._made is None:
-            self._made = tuple(map(self._make, self._places))
+            self._made = tuple(self._make_all(self._places) if self._make_all else map(self._make, self._places))
         return iter(self._made)
 
     def __eq__(self, other: object) -> bool:
@@ -61,12 +69,15 @@ class LazyRows(Sequence[Row]):
 
     def take(self, indices: Sequence[int]) -> "LazyRows[Row]":
         """Some of the rows, by their indices."""
-        return self if indices == range(len(self)) else LazyRows(at(self._places, indices), self._make, self._columns)
+        return self if indices == range(len(self)) else self._at(at(self._places, indices))
+
+    def _at(self, places: Sequence[int]) -> "LazyRows[Row]":
+        return LazyRows(places, self._make, self._columns, self._make_all)
 
     @cached_property
     def unsorted(self) -> "LazyRows[Row]":
         """The same rows in the order of their places, in which columns cost least."""
-        return LazyRows(range(len(self)), self._make, self._columns) if len(self) == max(self._places, default=-1) + 1 else self
+        return self._at(range(len(self))) if len(self) == max(self._places, default=-1) + 1 else self
 
     def column(self, name: str) -> list[Any]:
         """One field of all rows, which is kept: not to be changed."""
@@ -77,8 +88,7 @@ class LazyRows(Sequence[Row]):
     def _column(self, name: str) -> list[Any]:
         found = self._columns(name, self._places)
         if isinstance(found, dict):
-            each = zip(*found.values(), strict=True) if found else [()] * len(self)
-            return [{key: value for key, value in zip(found, values, strict=True) if value is not ABSENT} for values in each]
+            return mappings(found, len(self))
         return [getattr(row, name) for row in self] if found is None else found
 
     def entries(self, name: str) -> Entries:
@@ -133,6 +143,12 @@ def entries(rows: Sequence[Any], name: str) -> Entries:
     [1]
     """
     return rows.entries(name) if isinstance(rows, LazyRows) else by_key(column(rows, name))
+
+
+def mappings(found: Entries, count: int) -> list[dict[str, Any]]:
+    """The entries of so many rows as a mapping each, without those that are `ABSENT`."""
+    each = zip(*found.values(), strict=True) if found else [()] * count
+    return [{key: value for key, value in zip(found, values, strict=True) if value is not ABSENT} for values in each]
 
 
 def by_key(rows: Sequence[Mapping[str, Any]]) -> Entries:

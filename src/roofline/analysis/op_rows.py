@@ -1,6 +1,7 @@
 """The rows of a report, one an op, longest first: few at once, of very many each when it is asked for."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from ..lazy_rows import ABSENT, Entries, LazyRows, at, column, take
@@ -11,6 +12,7 @@ from .expectation import with_expectation
 from .judged_ops import JudgedOps
 from .op_info import op_info, plain_label, unneeded_info
 from .placed_ops import PlacedOps
+from .plain_rows import plain_rows
 from .program_points import amounts, known_parts, number
 
 OWN = ("name", "category", "module", "scope", "location", "phase", "count", "kernels", "self_time_s", "notes")
@@ -27,7 +29,14 @@ def rows_of(placed: PlacedOps, judged: JudgedOps) -> Sequence[OpInfo]:
 
     if len(order) <= MANY:
         return tuple(map(row, order))
-    return LazyRows(order, row, _Fields(placed, judged, ranks))
+    fields = _Fields(placed, judged, ranks)
+
+    def rows(ids: Sequence[int]) -> Iterable[OpInfo]:
+        plain = [id for id in placed.plain(ids) if id not in judged.needed and id not in judged.predicted]
+        made = dict(zip(plain, plain_rows(placed, plain, partial(fields, ids=plain)), strict=True))
+        return (made.get(id) or row(id) for id in ids)
+
+    return LazyRows(order, row, fields, rows)
 
 
 def _ranked(weights: Sequence[float]) -> tuple[list[int], list[int]]:

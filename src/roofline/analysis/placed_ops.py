@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from ..lazy_rows import column
 from ..machine import Machine
 from ..op_columns import MANY, OpColumns, known_amounts
-from ..placement import Corrections, Placement, hold
+from ..placement import IDEAL, Corrections, Placement, hold
 from ..resource import HBM, Resource
 from ..workload import Op
 from .advice import ROUNDING, Placed, doubt, faster_memories
@@ -50,6 +50,12 @@ class PlacedOps:
         """One op, placed by itself."""
         op = self.ops[id]
         return Placed(id, op, self._alone.get(id) or self._held(op))
+
+    def plain(self, ids: Iterable[int]) -> list[int]:
+        """Those of some ops of which these columns say all: ops in columns that were placed from arrays, on rated resources alone."""
+        if not isinstance(self.ops, OpColumns) or self._corrections != IDEAL:
+            return []
+        return [id for id in ids if id not in self._alone and id not in self.unrated]
 
     @property
     def causes(self) -> list[str]:
