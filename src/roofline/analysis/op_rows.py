@@ -32,9 +32,9 @@ def rows_of(placed: PlacedOps, judged: JudgedOps) -> Sequence[OpInfo]:
     fields = _Fields(placed, judged, ranks)
 
     def rows(ids: Sequence[int]) -> Iterable[OpInfo]:
-        plain = [id for id in placed.plain(ids) if id not in judged.needed and id not in judged.predicted]
+        plain = [id for id in placed.plain(ids) if id not in judged.needed]
         made = dict(zip(plain, plain_rows(placed, plain, partial(fields, ids=plain)), strict=True))
-        return (made.get(id) or row(id) for id in ids)
+        return (with_expectation(made[id], judged.predicted.get(id)) if id in made else row(id) for id in ids)
 
     return LazyRows(order, row, fields, rows)
 

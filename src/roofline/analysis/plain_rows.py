@@ -13,7 +13,7 @@ from .placed_ops import PlacedOps
 # The fields that are columns already.
 _KNOWN = (
     *("id", "rank", "name", "category", "module", "scope", "location", "phase", "label", "count", "kernels", "time_s", "self_time_s"),
-    *("flops", "dtype", "floor_s", "serial_s", "expected_s", "bound", "lost_s", "roofs", "notes"),
+    *("flops", "dtype", "floor_s", "bound", "lost_s", "roofs", "notes"),
 )
 _TIME, _FLOPS, _FLOOR = (_KNOWN.index(name) for name in ("time_s", "flops", "floor_s"))
 _SECONDS = itemgetter(1)
@@ -23,10 +23,11 @@ def plain_rows(placed: PlacedOps, ids: Sequence[int], field: Callable[[str], Any
     """The rows of ops of which the columns say all (`PlacedOps.plain`), by their ids; ``field`` gives a field of all of them."""
     works, moved_bytes, hops, times = (mappings(field(name), len(ids)) for name in ("work", "bytes", "hops", "times"))
     main_memory = [name for name in field("bytes") if moves(named(name), HBM.name)]
-    ridges = {compute: _ridge(placed, compute) for compute in {*placed.compute}}
+    computes = at(placed.compute, ids)
+    ridges = {compute: _ridge(placed, compute) for compute in {*computes}}
     origins = zip(*(at(column(placed.ops, f"{name}_provenance"), ids) for name in ("work", "bytes")), strict=True)
     known = zip(*map(field, _KNOWN), strict=True)
-    each = zip(known, works, moved_bytes, hops, times, at(placed.unit, ids), at(placed.compute, ids), origins, strict=True)
+    each = zip(known, works, moved_bytes, hops, times, at(placed.unit, ids), computes, origins, strict=True)
     for row, work, moved, hop, seconds, unit, compute, (of_work, of_bytes) in each:
         time_s, flops, floor_s = row[_TIME], row[_FLOPS], row[_FLOOR]
         levels = {level: amount for level, amount in moved.items() if amount is not None}
@@ -45,6 +46,8 @@ def plain_rows(placed: PlacedOps, ids: Sequence[int], field: Callable[[str], Any
             bandwidth={level: amount / time_s for level, amount in levels.items()} if time_s else {},
             ridge=ridges[compute],
             attainable=flops / floor_s if flops and unit else None,
+            serial_s=None if floor_s is None else sum(longest_first.values()),
+            expected_s=floor_s,  # nothing is corrected
             efficiency=floor_s / time_s if time_s and unit else None,
             times=longest_first,
             utilization={unit: busy_s / time_s for unit, busy_s in longest_first.items()} if time_s else {},
