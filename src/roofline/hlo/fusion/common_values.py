@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from ..ir.equality import EACH_ITS_OWN, is_equal
 from ..ir.module import Computation, HloModule
-from .inlining import busy_computations, computations_that_run, has_effect, without_dead_code
+from ..ir.shapes import Shape
+from .inlining import busy_computations, computations_that_run, with_effects, without_dead_code
 
 _KEPT_APART = EACH_ITS_OWN | {"opt-barrier"}
 _NO_ARITHMETIC = frozenset(("convert", "bitcast", "bitcast-convert", "broadcast", "reshape", "transpose", "slice"))
@@ -26,33 +27,29 @@ def with_common_values(module: HloModule) -> HloModule:
 
 
 def _merged(module: HloModule, computation: Computation, busy: set[int]) -> Computation:
-    ordered = {before for instruction in computation.instructions for before in instruction.control}
+    apart = with_effects(computation, busy).union(*(one.control for one in computation.instructions if one.control))
     alike: dict[object, list[int]] = {}  # by what is quickly compared
     same: dict[int, int] = {}  # an instruction, and the first that makes the same value
     merged: dict[int, int] = {}  # those of them that are used instead
     constant: set[int] = set()
+    shapes: dict[int, Shape] = {}  # instructions share their shapes: each is compared with the others once
+    first_of: dict[Shape, Shape] = {}
     for index, instruction in enumerate(computation.instructions):
-        if instruction.opcode in _KEPT_APART or instruction.control or index in ordered or has_effect(instruction, busy):
+        if instruction.opcode in _KEPT_APART or instruction.control or index in apart:
             continue
         if constant.issuperset(instruction.operands):  # a constant itself has none
             constant.add(index)
+        shape = shapes.get(id(instruction.shape))
+        if shape is None:
+            shape = shapes[id(instruction.shape)] = first_of.setdefault(instruction.shape, instruction.shape)
         operands = tuple([same.get(operand, operand) for operand in instruction.operands]) if same else instruction.operands
         literal = instruction.literal if instruction.opcode == "constant" else None
-        earlier = alike.setdefault((instruction.opcode, instruction.shape, operands, literal), [])
-        first = next((one for one in earlier if is_equal(module, computation[one], instruction)), None)
+        earlier = alike.setdefault((instruction.opcode, id(shape), operands, literal), [])
+        first = next((one for one in earlier if is_equal(module, computation[one], instruction)), None) if earlier else None
         if first is None:
             earlier.append(index)
             continue
         same[index] = first
         if index not in constant and instruction.opcode not in _NO_ARITHMETIC:
             merged[index] = first
-    if not merged:
-        return computation
-    instructions = [
-        replace(one, operands=tuple([merged.get(operand, operand) for operand in one.operands]))
-        if any(operand in merged for operand in one.operands)
-        else one
-        for one in computation.instructions
-    ]
-    root = merged.get(computation.root, computation.root)
-    return without_dead_code(replace(computation, instructions=tuple(instructions), root=root), busy)
+    return without_dead_code(computation, busy, merged) if merged else computation

@@ -29,7 +29,7 @@ effects. The arithmetic stays the same but for what rule 2 repeats, which is cou
 compiled (scheduled, or with fusions) is left as it is, so fusing twice is fusing once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from heapq import heapify, heappop, heappush
 
 from msgspec import Struct, field
@@ -89,11 +89,12 @@ class Names(Struct):
 
 
 class _Maker:
-    """Puts computations together, and keeps names apart."""
+    """Puts computations together, and keeps names apart. Equal kernels, as of equal layers, call one computation."""
 
     def __init__(self, module: HloModule) -> None:
         self.module = module
         self.computations = list(module.computations)
+        self.bodies: dict[Hashable, int] = {}
         self.titles = Names({computation.name for computation in module})
         running = set(computations_that_run(module))
         self.names = Names({one.name for number, each in enumerate(module) if number not in running for one in each})
@@ -119,13 +120,13 @@ class _Maker:
         """Appends a fusion and, when it has several results, its elements."""
         members = sorted(group.members)
         hero = _hero(computation, group, members)
-        body, outside = self.body(computation, group, members, hero)
-        self.computations.append(body)
+        outside = tuple(dict.fromkeys([one for member in members for one in computation[member].operands if one not in group.members]))
+        number = self.body(computation, group, members, outside, hero)
         made = Made(hero.dialect.where)
         raw = {"kind": _KINDS[group.kind], "metadata": hero.metadata}
-        calls = (Call("calls", len(self.computations) - 1),)
-        operands = tuple(where[value] for value in outside)
-        shape = body.root_instruction.shape
+        calls = (Call("calls", number),)
+        operands = tuple([where[value] for value in outside])
+        shape = self.computations[number].root_instruction.shape
         name = self.names.fresh(f"{group.kind}_{hero.opcode.replace('-', '_')}_fusion")
         instructions.append(Instruction(name, "fusion", shape, operands, calls, (), hero.place, raw, made))
         outputs = sorted(group.outputs)
@@ -143,31 +144,47 @@ class _Maker:
                 )
             )
 
-    def body(self, computation: Computation, group: Group, members: list[int], hero: Instruction) -> tuple[Computation, tuple[int, ...]]:
-        """The computation of a fusion, and the values from outside that are its parameters."""
-        old, inside = computation.instructions, group.members
-        outside = tuple(dict.fromkeys([operand for member in members for operand in old[member].operands if operand not in inside]))
+    def body(self, computation: Computation, group: Group, members: list[int], outside: tuple[int, ...], hero: Instruction) -> int:
+        """The computation of a fusion, by its number; ``outside`` are the values that its parameters stand for."""
+        old, outputs = computation.instructions, sorted(group.outputs)
+        where = {value: place for place, value in enumerate((*outside, *members))}
+        operands = [tuple([where[operand] for operand in old[member].operands]) for member in members]
+        key = (
+            tuple([id(old[value].shape) for value in outside]),  # instructions share their shapes
+            tuple([_form(old[member]) for member in members]),
+            tuple(operands),
+            tuple([where[output] for output in outputs]),
+        )
+        names = [self.names.fresh(old[member].name) for member in members]
+        known = self.bodies.get(key)
+        if known is not None:
+            return known
         place, made = old[members[0]].place, Made(old[members[0]].dialect.where)
         instructions: list[Instruction] = []
-        where: dict[int, int] = {}
 
         def put(name: str, opcode: str, shape: Shape, operands: tuple[int, ...], raw: dict[str, object]) -> None:
             instructions.append(Instruction(self.names.fresh(name), opcode, shape, operands, (), (), place, raw, made))
 
         for number, taken in enumerate(outside):
-            where[taken] = number
             put(f"param_{number}", "parameter", old[taken].shape, (), {"parameter_number": number})
-        for member in members:
-            where[member] = len(instructions)
-            operands = tuple([where[operand] for operand in old[member].operands])
-            instructions.append(replace(old[member], name=self.names.fresh(old[member].name), operands=operands))
-        outputs = sorted(group.outputs)
+        for member, name, taking in zip(members, names, operands, strict=True):
+            instructions.append(replace(old[member], name=name, operands=taking))
         if len(outputs) > 1:
             shapes = tuple([old[output].shape for output in outputs])
-            put("tuple", "tuple", tuple_of(shapes), tuple(where[output] for output in outputs), {})
+            put("tuple", "tuple", tuple_of(shapes), tuple([where[output] for output in outputs]), {})
         root = where[outputs[0]] if len(outputs) == 1 else len(instructions) - 1
         title = self.titles.fresh(f"fused_{hero.opcode.replace('-', '_')}")
-        return Computation(name=title, instructions=tuple(instructions), root=root, parameters=tuple(range(len(outside)))), outside
+        self.computations.append(
+            Computation(name=title, instructions=tuple(instructions), root=root, parameters=tuple(range(len(outside))))
+        )
+        self.bodies[key] = len(self.computations) - 1
+        return len(self.computations) - 1
+
+
+def _form(instruction: Instruction) -> Hashable:
+    """What an instruction does to its operands, equal for those that do the same; instructions share their shapes and attributes."""
+    attributes = instruction.dialect.unread(instruction.raw)
+    return instruction.opcode, id(instruction.shape), instruction.calls, id(instruction) if attributes is None else attributes
 
 
 def _hero(computation: Computation, group: Group, members: list[int]) -> Instruction:

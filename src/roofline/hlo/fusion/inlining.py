@@ -51,7 +51,7 @@ def inlined(module: HloModule, *, keeps_shardings: bool = False) -> HloModule:
     busy: set[int] = set()
     room = max(ROOM, GROWTH * sum(map(len, done)))
     for number in callees_first(module):
-        if any(has_effect(instruction, busy) for instruction in done[number].instructions):
+        if with_effects(done[number], busy):
             busy.add(number)
         if number in running:
             written, room = _written_out(done, number, room, keeps_shardings)
@@ -220,49 +220,57 @@ def _is_sharding_mark(computation: Computation, instruction: Instruction) -> boo
     )
 
 
-def without_dead_code(computation: Computation, busy: set[int]) -> Computation:
-    """The computation without instructions that neither its result nor the outside world needs; parameters stay."""
-    live = {computation.root, *computation.parameters}
-    live |= {index for index, instruction in enumerate(computation.instructions) if has_effect(instruction, busy)}
+def without_dead_code(computation: Computation, busy: set[int], instead: Mapping[int, int] | None = None) -> Computation:
+    """The computation without instructions that neither its result nor the outside world needs; parameters stay.
+
+    ``instead`` are instructions whose values others give, which are used in their place.
+    """
+    instructions = computation.instructions
+    instead = instead or {}
+    root = instead.get(computation.root, computation.root)
+    live = {root, *computation.parameters, *with_effects(computation, busy)}
     waiting = list(live)
     while waiting:
-        instruction = computation[waiting.pop()]
-        for needed in (*instruction.operands, *instruction.control):
+        instruction = instructions[waiting.pop()]
+        for needed in (*instruction.operands, *instruction.control) if instruction.control else instruction.operands:
+            needed = instead.get(needed, needed)
             if needed not in live:
                 live.add(needed)
                 waiting.append(needed)
-    if len(live) == len(computation):
+    if len(live) == len(instructions) and not instead:
         return computation
     kept = sorted(live)
     where = {old: new for new, old in enumerate(kept)}
-    instructions = tuple(
-        replace(
-            computation[index],
-            operands=tuple(where[operand] for operand in computation[index].operands),
-            control=tuple(where[before] for before in computation[index].control),
-        )
-        for index in kept
-    )
-    parameters = tuple(where[parameter] for parameter in computation.parameters)
-    return replace(computation, instructions=instructions, root=where[computation.root], parameters=parameters)
+    where |= {old: where[first] for old, first in instead.items() if first in where}
+    new = []
+    for index in kept:
+        old = instructions[index]
+        operands = tuple([where[operand] for operand in old.operands])
+        control = tuple([where[before] for before in old.control]) if old.control else ()
+        same = operands == old.operands and control == old.control
+        new.append(old if same else replace(old, operands=operands, control=control))
+    parameters = tuple([where[parameter] for parameter in computation.parameters])
+    return replace(computation, instructions=tuple(new), root=where[root], parameters=parameters)
 
 
 def busy_computations(module: HloModule) -> set[int]:
     """The computations that do more than compute their value."""
     busy: set[int] = set()
     for number in callees_first(module):
-        if any(has_effect(instruction, busy) for instruction in module.computations[number].instructions):
+        if with_effects(module.computations[number], busy):
             busy.add(number)
     return busy
 
 
-def has_effect(instruction: Instruction, busy: set[int]) -> bool:
-    """Whether an instruction does more than compute its value, itself or in one of the ``busy`` computations it runs."""
-    if instruction.opcode == "custom-call":
-        return instruction.flag("custom_call_has_side_effect")
-    if instruction.opcode in _EFFECTS:
-        return True
-    return bool(instruction.calls) and any(call.computation in busy for call in instruction.calls)
+def with_effects(computation: Computation, busy: set[int]) -> set[int]:
+    """The instructions that do more than compute their value, themselves or in one of the ``busy`` computations they run."""
+    return {
+        index
+        for index, one in enumerate(computation.instructions)
+        if one.opcode in _EFFECTS
+        or (one.opcode == "custom-call" and one.flag("custom_call_has_side_effect"))
+        or (busy and one.opcode != "custom-call" and any(call.computation in busy for call in one.calls))
+    }
 
 
 def _counted(loops: Loops, number: int, instruction: Instruction) -> Instruction:

@@ -18,6 +18,9 @@ class Made(Struct, frozen=True):
     def names(self, raw: object) -> tuple[str, ...]:
         return tuple(raw) if isinstance(raw, dict) else ()
 
+    def unread(self, raw: object) -> None:
+        return None
+
     def place(self, place: int) -> str:
         return f"line {place:,}"
 
@@ -38,6 +41,9 @@ class Amended(Struct, frozen=True):
     def names(self, raw: object) -> tuple[str, ...]:
         before, new = _halves(raw)
         return tuple(dict.fromkeys((*self.base.names(before), *new)))
+
+    def unread(self, raw: object) -> None:
+        return None
 
     def place(self, place: int) -> str:
         return self.base.place(place)

@@ -5,7 +5,7 @@ costs little more than its own bytes. Operands, roots and called computations ar
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -44,6 +44,9 @@ class Dialect(Protocol):
 
     def names(self, raw: object) -> tuple[str, ...]:
         """The attributes that are present."""
+
+    def unread(self, raw: object) -> Hashable | None:
+        """All attributes but the metadata as they were written: equal ones say the same. ``None`` where they would have to be read."""
 
     def place(self, place: int) -> str:
         """Where an instruction stands, for an error message."""

@@ -92,6 +92,9 @@ class ProtoDialect(Struct, frozen=True):
         assert isinstance(raw, bytes)
         return tuple([name for name in (*PLAIN, *MADE, "backend_config") if self._written(raw, name) is not None])
 
+    def unread(self, raw: object) -> None:
+        return None
+
     def place(self, place: int) -> str:
         return f"byte {place:,}"
 

@@ -42,6 +42,11 @@ class StableDialect(Struct, frozen=True):
         assert isinstance(raw, dict)
         return tuple(raw)
 
+    def unread(self, raw: object) -> tuple[tuple[str, object], ...] | None:
+        assert isinstance(raw, dict)
+        said = tuple([item for item in raw.items() if item[0] != "metadata"])
+        return None if any(isinstance(value, dict) for _, value in said) else said
+
     def place(self, place: int) -> str:
         return f"{self.unit} {place:,}"
 

@@ -69,6 +69,9 @@ class TextDialect(Struct, frozen=True):
         found = _names(text)
         return (*found, "metadata") if metadata else found
 
+    def unread(self, raw: object) -> str | None:
+        return raw[0] if isinstance(raw, tuple) else None
+
     def place(self, place: int) -> str:
         return f"line {place:,}"
 

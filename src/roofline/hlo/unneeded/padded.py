@@ -20,6 +20,7 @@ _RESHAPES = frozenset(("reshape", "bitcast"))
 _WRITTEN = {"dynamic-update-slice": 1, "scatter": 2}  # what writes into its first operand, and which operand it writes
 _FILLS = frozenset(("pad", "concatenate", *_WRITTEN))
 _DEEPEST = 40
+Key = tuple[str, int, str]  # of a value
 Shares = dict[int, float]  # of each axis that was filled up, the share of it that was there before
 
 
@@ -27,7 +28,7 @@ def padded_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The products of a computation with dimensions that were filled up, and what they would cost without."""
     if kernels.module.opcodes.isdisjoint(_FILLS):
         return
-    seen: dict[tuple[str, int], Shares] = {}
+    seen: dict[Key, Shares] = {}
     for index, found in kernels.products.items():
         cost = kernels.costs[index]
         left, right = (_filled(kernels.values, side, seen) for side in (found.left, found.right))
@@ -47,17 +48,17 @@ def padded_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, factor=1 / needed)
 
 
-def _filled(values: Values, value: Value, seen: dict[tuple[str, int], Shares], depth: int = 0) -> Shares:
+def _filled(values: Values, value: Value, seen: dict[Key, Shares], depth: int = 0) -> Shares:
     """The axes of a value that were padded, followed through other products and elementwise operations."""
     made = values.made_by(value)
-    key = (made.computation.name, made.index)
+    key = made.key
     if key not in seen:
         seen[key] = {}
         seen[key] = _looked_at(values, made, seen, depth) if depth < _DEEPEST else {}
     return seen[key]
 
 
-def _looked_at(values: Values, made: Value, seen: dict[tuple[str, int], Shares], depth: int) -> Shares:
+def _looked_at(values: Values, made: Value, seen: dict[Key, Shares], depth: int) -> Shares:
     if made.opcode == "pad":
         return _less(values.operand(made, 0).shape.dims, made.shape.dims)
     if made.opcode in _WRITTEN and _is_constant(values, values.operand(made, 0)):
@@ -136,7 +137,7 @@ def _groups(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[list[
         yield old, new
 
 
-def _of_product(values: Values, found: Product, seen: dict[tuple[str, int], Shares], depth: int) -> Shares:
+def _of_product(values: Values, found: Product, seen: dict[Key, Shares], depth: int) -> Shares:
     """The filled axes of a product's result: its batch, the free axes of its left operand, then those of its right."""
     left, right = (_filled(values, side, seen, depth + 1) for side in (found.left, found.right))
     axes = [left.get(axis) for axis in (*found.dims.lhs_batch, *_free(found.left, found.dims.lhs_contracting, found.dims.lhs_batch))]

@@ -39,6 +39,11 @@ class Value(Struct, frozen=True):
     def opcode(self) -> str:
         return self.computation.instructions[self.index].opcode
 
+    @property
+    def key(self) -> tuple[str, int, str]:
+        """Its place in the program: several fusions may call one computation."""
+        return self.computation.name, self.index, self.inside[-1][1].name if self.inside else ""
+
 
 class Values:
     """The values of one program."""
@@ -117,10 +122,10 @@ class Values:
     def behind(self, value: Value, stop: frozenset[str], most: int = 200) -> Iterator[Value]:
         """Every instruction behind a value, nearest first, down to those of ``stop``, which are given and not passed."""
         waiting = deque([value])
-        seen: set[tuple[str, int]] = set()
+        seen: set[tuple[str, int, str]] = set()
         while waiting and len(seen) < most:
             value = self.made_by(waiting.popleft())
-            key = (value.computation.name, value.index)
+            key = value.key
             if key in seen:
                 continue
             seen.add(key)
