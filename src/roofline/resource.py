@@ -8,6 +8,7 @@ hardware; amounts on one unit add up, units overlap.
 import re
 from collections.abc import Iterable
 from functools import cache, total_ordering
+from typing import ClassVar
 
 from .dtypes import DTYPES, DType, dtype
 from .errors import UnitError, UsageError, did_you_mean
@@ -35,9 +36,16 @@ class Resource:
     # What follows from the name is worked out once: programs ask millions of times.
     __slots__ = ("is_arithmetic", "is_compute", "is_link", "is_memory", "kind", "measure", "name", "unit")
 
+    _KNOWN: ClassVar[dict[str, "Resource"]] = {}  # one object a name, compared by identity: costs look resources up millions of times
+
+    def __new__(cls, name: str) -> "Resource":
+        known = cls._KNOWN.get(name) if isinstance(name, str) else None
+        return known or super().__new__(cls)
+
     def __init__(self, name: str) -> None:
         if not isinstance(name, str) or not _SPELLING.fullmatch(name):
             raise UnitError(f"{name!r} is not a resource; write one like 'matrix/bf16', 'hbm' or 'ici/hop'")
+        self._KNOWN[name] = self
         self.name = name
         self.unit, _, self.kind = name.partition("/")
         self.is_compute = self.unit in COMPUTE_UNITS
@@ -51,14 +59,11 @@ class Resource:
         """What its rate is counted in: ``FLOP/s``, ``B/s`` or ``hop/s``."""
         return f"{self.measure}/s"
 
-    def __eq__(self, other: object) -> bool:
-        return self.name == other.name if isinstance(other, Resource) else NotImplemented
-
     def __lt__(self, other: "Resource") -> bool:
         return self.name < other.name
 
-    def __hash__(self) -> int:
-        return hash(self.name)
+    def __reduce__(self) -> tuple[type["Resource"], tuple[str]]:
+        return Resource, (self.name,)
 
     def __repr__(self) -> str:
         return f"Resource({self.name!r})"

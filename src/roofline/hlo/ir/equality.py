@@ -17,9 +17,15 @@ def is_equal(module: HloModule, one: Instruction, other: Instruction) -> bool:
         return False
     if one.opcode == "custom-call" and one.backend_config_text != other.backend_config_text:
         return False
-    if _said(one) != _said(other) or len(one.calls) != len(other.calls):
+    if not _say_the_same(one, other) or len(one.calls) != len(other.calls):
         return False
     return all(_is_equal_body(module, ours.computation, theirs.computation) for ours, theirs in zip(one.calls, other.calls, strict=True))
+
+
+def _say_the_same(one: Instruction, other: Instruction) -> bool:
+    """Whether the attributes of two instructions say the same; those that are written in the same words do."""
+    words = one.dialect.unread(one.raw)
+    return (words is not None and words == other.dialect.unread(other.raw)) or _said(one) == _said(other)
 
 
 def _said(instruction: Instruction) -> list[tuple[str, str]]:

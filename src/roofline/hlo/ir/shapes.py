@@ -86,7 +86,7 @@ class Layout(Struct, frozen=True, kw_only=True):
         return "{" + _joined(self.minor_to_major) + (":" + marks if marks else "") + "}"
 
 
-class Shape(Struct, frozen=True, dict=True):  # dict: for its cached properties; instructions share their shapes
+class Shape(Struct, frozen=True, dict=True, cache_hash=True):  # dict: for its cached properties; instructions share their shapes
     """The shape of a value: an array (``dtype`` and ``dims``), a tuple (``parts``), a token or an opaque handle.
 
     ``dims`` holds upper bounds where ``dynamic`` says so, and `UNBOUNDED` where there is none.

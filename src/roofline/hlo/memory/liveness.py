@@ -8,7 +8,7 @@ loop, branch or call holds of its own comes on top of what is live around it.
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ..ir.callgraph import in_order
 from ..ir.module import Computation, HloModule, Instruction
@@ -46,26 +46,25 @@ class _Slot(Struct, eq=False):
     It costs nothing where the caller has it already, for its own array or for the result.
     """
 
-    values: list[Value]
     over: Value | None = None
+    values: list[Value] = field(default_factory=list)
+    bytes: int = 0
+    end: int = -1
     is_free: bool = False
     is_result: bool = False
+
+    def add(self, value: Value) -> None:
+        """Puts an array in it, after the others."""
+        self.values.append(value)
+        self.bytes, self.end = max(self.bytes, value.bytes), max(self.end, value.last)
 
     def fits(self, before: Value | None, value: Value) -> bool:
         """Whether its arrays and another after them can all be where a parameter was."""
         return before is None or self.over is before or before.last < (self.start if self.values else value.made)
 
     @property
-    def bytes(self) -> int:
-        return max(value.bytes for value in self.values)
-
-    @property
     def start(self) -> int:
         return self.values[0].made
-
-    @property
-    def end(self) -> int:
-        return max(value.last for value in self.values)
 
     def occupant(self, time: int) -> Value | None:
         """The array in it at a time."""
@@ -81,6 +80,7 @@ class Liveness:
         places = {path: place for place, path in enumerate(paths(self.values[module.entry].root))}
         self._donated = {places[path]: leaf for leaf, path in self.values.donated.items() if path in places}
         self._held: dict[tuple[int, str], Held] = {}
+        self._over: dict[int, frozenset[int]] = {}
         self._elementwise: dict[tuple[object, ...], frozenset[int]] = {}  # by the form of a body, which layers repeat
 
     def held(self, number: int, role: str = "call") -> Held:
@@ -142,16 +142,16 @@ class Liveness:
             if found.computation[value.index].opcode == "constant":
                 continue  # part of the program
             taken = self._taken_over(found, number, value, gone)
-            slot = slots.get(id(taken)) or _Slot([], over=taken)
+            slot = slots.get(id(taken)) or _Slot(taken)
             if id(value) in results:
                 # A result is written to the caller's memory, if an argument that is there is no longer needed.
                 before = self._replaced(found, number, role, results[id(value)])
-                fits = [one for one in (slot, _Slot([])) if one.fits(before, value)]
+                fits = [one for one in (slot, _Slot()) if one.fits(before, value)]
                 slot = fits[0] if fits else slot
                 slot.is_free, slot.is_result = bool(fits), before is None
             if not slot.values:
                 made.append(slot)
-            slot.values.append(value)
+            slot.add(value)
             slots[id(value)] = slot
         return made
 
@@ -191,11 +191,13 @@ class Liveness:
 
     def _written_over(self, number: int) -> frozenset[int]:
         """The parameters of a fused body that its result may be written over: updated in place, or used elementwise alone."""
-        body = self.module.computations[number]
-        form = (body.root, body.parameters, *[(one.opcode, one.operands) for one in body.instructions])
-        if form not in self._elementwise:
-            self._elementwise[form] = frozenset([*in_place_parameters(body), *_elementwise_parameters(body)])
-        return self._elementwise[form]
+        if number not in self._over:
+            body = self.module.computations[number]
+            form = (body.root, body.parameters, *[(one.opcode, one.operands) for one in body.instructions])
+            if form not in self._elementwise:
+                self._elementwise[form] = frozenset([*in_place_parameters(body), *_elementwise_parameters(body)])
+            self._over[number] = self._elementwise[form]
+        return self._over[number]
 
 
 def _elementwise_parameters(body: Computation) -> list[int]:

@@ -42,7 +42,9 @@ _OPERAND = re.compile(r"%([^\s,(){}\[\]]+)")
 _UNSIGNED = re.compile(r"(?:\A|[,\]})/])\s*+[A-Za-z_][\w.\-#]*+\s*+(?:,|\Z)")
 _NAME = re.compile(r"%?([^\s,{}%\"=]+)")
 _ROLE = re.compile(rf"[,\s](?:{'|'.join(ROLES)})=")
+_ONLY_CALL = re.compile(r"(?:, \w+=(?:\w++|\{[\d,]*+\}))*+, (calls|to_apply)=%([\w.\-]++)(?=,|\Z)")  # after attributes of the usual kind
 _BETWEEN = re.compile(r"// -----\s*\Z")  # between the modules of a file for tests
+_HEADER = re.compile(r"(ENTRY )?%([^\s,(){}\[\]=%\"]+) \([^\"/]*\) -> [^\"/]* \{\Z")  # as XLA prints it: `%name (x: f32[4]) -> f32[4] {`
 _SECTIONS = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _ENTRY = re.compile(r'\s*(\d+)\s+(?:"(.*)"|\{(.*)\})\s*\Z')
 
@@ -205,15 +207,12 @@ class _Reader:
 
     def computation(self, number: int) -> int:
         """One computation, from its header to its closing brace; the number of the line after it."""
-        found: list[tuple[bool, str]] = []
-
-        def header(scanner: Scanner) -> int:
-            is_entry, name, end = scanner.header()
-            found[:] = [(is_entry, name)]
-            return end
-
-        number = self.onward(number, header)
-        ((is_entry, name),) = found
+        usual = None if self.loose else _HEADER.match(self.lines[number])
+        if usual is not None and usual[0].count("{") == usual[0].count("}") + 1 and usual[0].count("(") == usual[0].count(")"):
+            number += 1
+            is_entry, name = usual[1] is not None, usual[2]
+        else:
+            number, is_entry, name = self.header(number)
         draft = _Draft(intern(name), self.line)
         if is_entry:
             if self.entry is not None:
@@ -223,6 +222,19 @@ class _Reader:
         if is_entry:
             self.entry = len(self.drafts) - 1
         return number
+
+    def header(self, number: int) -> tuple[int, bool, str]:
+        """The header of a computation: the number of the line where its instructions begin, whether it is the entry, and its name."""
+        found: list[tuple[bool, str]] = []
+
+        def header(scanner: Scanner) -> int:
+            is_entry, name, end = scanner.header()
+            found[:] = [(is_entry, name)]
+            return end
+
+        number = self.onward(number, header)
+        ((is_entry, name),) = found
+        return number, is_entry, name
 
     def whole(self, draft: _Draft, number: int) -> int:
         """A computation's instructions from a line on, to its closing brace; the number of the line after it."""
@@ -553,6 +565,9 @@ def _calls(rest: str) -> tuple[tuple[str, str], ...]:
     last = -1
     for match in _ROLE.finditer(rest):
         last = match.end()
+    only = _ONLY_CALL.match(rest)
+    if only is not None and only.start(2) == last + 1:
+        return ((ROLES[only[1]], only[2]),)
     found: list[tuple[str, str]] = []
     if last >= 0:
         for role, start, end in attributes_of(rest):

@@ -201,9 +201,19 @@ _KEPT: dict[str, Callable[[str], object]] = {
 }
 
 
+# As XLA prints nearly all of it: without escapes, in this order.
+_USUAL_METADATA = re.compile(
+    r'\{op_name="([^"\\]*+)"(?: source_file="([^"\\]*+)")?(?: source_line=(\d{1,9}))?(?: source_\w+=\d+)*+(?: stack_frame_id=(\d{1,9}))?\}'
+)
+
+
 @lru_cache(maxsize=_REMEMBERED)
 def parse_metadata(text: str) -> Metadata:
     """``{op_name="jit(f)/dot_general" source_file="m.py" source_line=3 stack_frame_id=7}``"""
+    usual = _USUAL_METADATA.fullmatch(text)
+    if usual is not None:
+        name, file, line, frame = usual.groups("")
+        return Metadata(op_name=name, source_file=file, source_line=int(line or 0), stack_frame_id=int(frame or 0))
     found = _METADATA.findall(braced(text))
     if any(unclosed for _, _, _, unclosed in found):
         raise Malformed(f"unterminated string in {excerpt(text)}")

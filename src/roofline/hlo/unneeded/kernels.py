@@ -20,6 +20,7 @@ from .values import Value, Values
 _LIBRARY = ("__cublas$gemm", "__cublas$lt$matmul", "__cublas$lt$matmul$f8", "__cublas$lt$matmul$mx")
 _RUN = ("while", "conditional", "call")  # their work has instructions of its own
 DOTS = ("dot", "ragged-dot", "scaled-dot")
+_MAY_MULTIPLY = frozenset((*DOTS, "custom-call"))
 
 
 class Product(Struct, frozen=True, kw_only=True):
@@ -53,6 +54,7 @@ class Kernels:
         self.costs = dict(self._priced())
         self._places = {id(instruction): index for index, instruction in enumerate(self.computation.instructions)}
         self._products: dict[int, Product | None] = {}
+        self._inside: dict[str, tuple[int, ...]] = {}  # where the bodies of fusions may have products
         self.splits: dict[int, bool] = {}  # whether a batched product is one whose depth was split, as far as that was asked
 
     @property
@@ -62,8 +64,21 @@ class Kernels:
     def product(self, index: int) -> Product | None:
         """The product that a kernel computes; of several in one the largest."""
         if index not in self._products:
-            self._products[index] = _product_of(self.values, self.computation, index)
+            self._products[index] = self._product(index)
         return self._products[index]
+
+    def _product(self, index: int) -> Product | None:
+        instruction = self.computation.instructions[index]
+        body = self.values.body(instruction)
+        if body is None:
+            return product(self.values, Value(self.computation, index)) if instruction.opcode in _MAY_MULTIPLY else None
+        places = self._inside.get(body.name)
+        if places is None:
+            places = tuple([place for place, one in enumerate(body.instructions) if one.opcode in _MAY_MULTIPLY])
+            self._inside[body.name] = places
+        inside = ((self.computation, instruction),)
+        found = [made for place in places if (made := product(self.values, Value(body, place, inside)))]
+        return max(found, key=lambda one: one.flops, default=None)
 
     @cached_property
     def products(self) -> dict[int, Product]:
@@ -92,40 +107,31 @@ class Kernels:
                 yield index, cost
 
 
-def _product_of(values: Values, computation: Computation, index: int) -> Product | None:
-    kernel = Value(computation, index)
-    body = values.body(kernel.instruction)
-    if body is None:
-        return product(values, kernel)
-    inside = ((computation, kernel.instruction),)
-    found = [
-        made
-        for place, instruction in enumerate(body.instructions)
-        if instruction.opcode in (*DOTS, "custom-call") and (made := product(values, Value(body, place, inside)))
-    ]
-    return max(found, key=lambda one: one.flops, default=None)
-
-
 def product(values: Values, made: Value) -> Product | None:
     instruction = made.instruction
     dims = product_dimensions(instruction)
     if dims is None or len(instruction.operands) < 2:
         return None
     left, right = values.operand(made, 0), values.operand(made, 1)
-    ours, theirs = left.shape.dims, right.shape.dims
+    sizes = _sizes(dims, left.shape.dims, right.shape.dims)
+    if sizes is None:
+        return None
+    batch, rows, depth, columns = sizes
+    return Product(left=left, right=right, made=made, dims=dims, batch=batch, rows=rows, depth=depth, columns=columns)
+
+
+@lru_cache(maxsize=256)  # a program repeats its products for each layer
+def _sizes(dims: DotDimensions, ours: tuple[int, ...], theirs: tuple[int, ...]) -> tuple[int, int, int, int] | None:
+    """Batch, rows, depth and columns of a product; ``None`` where its dimension numbers do not fit its operands."""
     named = [(axis, ours) for axis in (*dims.lhs_contracting, *dims.lhs_batch)]
     named += [(axis, theirs) for axis in (*dims.rhs_contracting, *dims.rhs_batch)]
     if any(axis >= len(sizes) for axis, sizes in named):
         return None
-    return Product(
-        left=left,
-        right=right,
-        made=made,
-        dims=dims,
-        batch=prod(ours[axis] for axis in dims.lhs_batch),
-        rows=prod(size for axis, size in enumerate(ours) if axis not in (*dims.lhs_contracting, *dims.lhs_batch)),
-        depth=prod(ours[axis] for axis in dims.lhs_contracting),
-        columns=prod(size for axis, size in enumerate(theirs) if axis not in (*dims.rhs_contracting, *dims.rhs_batch)),
+    return (
+        prod(ours[axis] for axis in dims.lhs_batch),
+        prod(size for axis, size in enumerate(ours) if axis not in (*dims.lhs_contracting, *dims.lhs_batch)),
+        prod(ours[axis] for axis in dims.lhs_contracting),
+        prod(size for axis, size in enumerate(theirs) if axis not in (*dims.rhs_contracting, *dims.rhs_batch)),
     )
 
 

@@ -16,7 +16,7 @@ from ...ir.shapes import Shape
 from ...read.backend_config import backend_config, parse_config
 from ..types import Price, Site
 from .lawn41 import solve_triangle
-from .padding import extents
+from .padding import sizes as real_sizes
 from .products import accumulator, check_dimensions, dimensions, each, free, multiply_adds, pointwise, precision_of, sizes, unit
 from .registry import call
 from .settings import Config, flag, integers, real, section, word
@@ -34,7 +34,7 @@ def gemm(site: Site) -> Price:
     """D = α·A·B + β·C, then an epilogue: 2 · batch · m · n · k FLOP on the matrix unit, the rest on the vector unit."""
     instruction = site.instruction
     left, right, made = operand(site, 0), operand(site, 1), output(site)
-    ours, theirs = (tuple(extent.size for extent in extents(site, number)) for number in (0, 1))
+    ours, theirs = real_sizes(site, 0), real_sizes(site, 1)
     of_fp8 = instruction.custom_call_target == "__cublas$lt$matmul$f8"
     work, said = _product(instruction.backend_config_text, of_fp8, left, right, made, ours, theirs, site.platform)
     return priced(site, work, "matmul", said, PADDED if ours != left.dims or theirs != right.dims else "")

@@ -59,6 +59,13 @@ class _Value(Struct, frozen=True):
         return shape if self.part is None or self.part >= len(shape.parts) else shape.parts[self.part]
 
 
+def sizes(site: Site, number: int) -> tuple[int, ...]:
+    """How much of an operand along each dimension is not padding that the compiler added."""
+    if "pad" not in site.module.opcodes and number < len(site.instruction.operands):
+        return site.computation[site.instruction.operands[number]].shape.dims
+    return tuple([extent.size for extent in extents(site, number)])
+
+
 def extents(site: Site, number: int) -> Extents:
     """What of an operand is not padding that the compiler added."""
     value: _Value | None = _Value(site.computation, site.instruction).operand(number)

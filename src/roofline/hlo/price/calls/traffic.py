@@ -5,6 +5,7 @@ to it.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from ....cost import Cost
 from ....errors import FormulaError
@@ -20,6 +21,11 @@ _SCRATCH = ("s8", "u8")
 
 def traffic_of(operands: Iterable[Shape], results: Iterable[Shape], platform: Platform) -> Cost:
     """Every array of the operands read and every one of the results written once; unknown where a dimension has no bound."""
+    return _traffic(tuple(operands), tuple(results), platform)
+
+
+@lru_cache(maxsize=1_000)  # a program repeats its calls for each layer
+def _traffic(operands: tuple[Shape, ...], results: tuple[Shape, ...], platform: Platform) -> Cost:
     amounts: dict[Resource, int] = {}
     unknown: dict[Resource, None] = {}
     for shapes, access in ((operands, "read"), (results, "write")):
