@@ -198,18 +198,21 @@ def _hero(computation: Computation, group: Group, members: list[int]) -> Instruc
 
 def _schedule(computation: Computation, groups: tuple[Group, ...]) -> Iterator[Group | int]:
     """Kernels and lone instructions, each after those it needs; in the program's order where that leaves a choice."""
+    instructions = computation.instructions
     writer: dict[int, Group | int] = {}
     inside = {member for group in groups for member in group.members}
-    nodes: list[Group | int] = [*groups, *(index for index in range(len(computation)) if index not in inside)]
+    nodes: list[Group | int] = [*groups, *(index for index in range(len(instructions)) if index not in inside)]
     for node in nodes:
         for output in node.outputs if isinstance(node, Group) else (node,):
             writer[output] = node
     needs: dict[Group | int, set[Group | int]] = {}
     leads: dict[Group | int, list[Group | int]] = {node: [] for node in nodes}
     for node in nodes:
-        members = node.members if isinstance(node, Group) else {node}
-        read = {value for member in members for value in (*computation[member].operands, *computation[member].control)} - members
-        needs[node] = {writer[value] for value in read}
+        if isinstance(node, Group):  # whose members nothing else orders
+            read = set().union(*[instructions[member].operands for member in node.members]) - node.members
+            needs[node] = {writer[value] for value in read}
+        else:
+            needs[node] = {writer[value] for value in (*instructions[node].operands, *instructions[node].control)}
         for before in needs[node]:
             leads[before].append(node)
     parameters = set(computation.parameters)

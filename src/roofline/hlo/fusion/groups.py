@@ -102,6 +102,9 @@ class _Grouping:
     def place(self, index: int) -> None:
         """Assigns one instruction, whose users are assigned already, to kernels."""
         instruction = self.instructions[index]
+        if (group := self._only_taker(index)) is not None:
+            self._add(group, index)
+            return
         fits, outside = self._takers(index)
         takers = [group for group, fit in fits.items() if fit]
         if instruction.opcode in VIEWS or (self.cuts.least[index] == 0 and self.traits[index].is_cheap):
@@ -126,6 +129,16 @@ class _Grouping:
             self._repeat(index, takers)
         else:
             self._store(index, takers)
+
+    def _only_taker(self, index: int) -> Group | None:
+        """The kernel that takes a value in as it is: the only one that uses it, and one that takes any loop. So it is of most values."""
+        users = self.users[index]
+        if len(users) != 1 or index == self.computation.root or not self.traits[index].is_loop:
+            return None
+        homes = self.homes[users[0]]
+        if len(homes) != 1 or homes[0].kind not in _SHARED or homes[0].needs_memory or not self._has_room(homes[0], index):
+            return None
+        return homes[0]
 
     def _takers(self, index: int) -> tuple[dict[Group, Fit], bool]:
         """How each kernel of an instruction's users can fuse it, and whether its value is also needed in memory."""
@@ -181,10 +194,13 @@ class _Grouping:
             group.lines = (dims, reduce.dimensions)
 
     def _add(self, group: Group, index: int) -> None:
-        group.members.add(index)
-        group.inputs.discard(index)
-        group.inputs |= self._new_inputs(group, index)
-        group.needs_memory |= self.instructions[index].opcode in _NEEDS_MEMORY
+        members, inputs, instruction = group.members, group.inputs, self.instructions[index]
+        members.add(index)
+        inputs.discard(index)
+        for operand in instruction.operands:
+            if operand not in members and (self.cuts.least[operand] or self.fixed[operand]):
+                inputs.add(operand)
+        group.needs_memory |= instruction.opcode in _NEEDS_MEMORY
         self.homes[index].append(group)
 
     def _new_inputs(self, group: Group, index: int) -> set[int]:
@@ -221,16 +237,21 @@ class _Grouping:
             return [member for member in members if index in self.instructions[member].operands]
         return [user for user in users if user in members]
 
+    def _has_room(self, group: Group, index: int) -> bool:
+        """Whether a kernel with one more instruction has no more operands and repeated work than one may have."""
+        if group.repeated >= self.rules.most_repeated:
+            return False
+        held = len(group.inputs) + len(group.outputs)
+        if held + len(self.instructions[index].operands) <= self.rules.most_operands:
+            return True
+        added = len(self._new_inputs(group, index) - group.inputs)
+        return not added or added + held <= self.rules.most_operands
+
     def _fit(self, group: Group, index: int) -> Fit:
         """As what an instruction can join a kernel that uses its value; nothing when it cannot."""
         instruction = self.instructions[index]
-        if group.repeated >= self.rules.most_repeated:
+        if not self._has_room(group, index):
             return ""
-        held = len(group.inputs) + len(group.outputs)
-        if held + len(instruction.operands) > self.rules.most_operands:
-            added = len(self._new_inputs(group, index) - group.inputs)
-            if added and added + held > self.rules.most_operands:
-                return ""
         users = self._users_in(group, index) if group.needs_memory or group.kind == "product" else []
         for user in users:
             if self.instructions[user].opcode in _NEEDS_MEMORY and index in self._in_memory(self.instructions[user]):
@@ -265,7 +286,7 @@ class _Grouping:
             return table if user.shape.elements > self.instructions[table[0]].shape.elements else ()
         return updated(user)
 
-    def _reached(self, group: Group, index: int) -> Iterator[int]:
+    def _reached(self, group: Group, index: int) -> set[int]:
         """The members of a kernel that depend on a value."""
         seen: set[int] = set()
         waiting = [index]
@@ -274,7 +295,7 @@ class _Grouping:
                 if user not in seen:
                     seen.add(user)
                     waiting.append(user)
-                    yield user
+        return seen
 
     def _reduction_fit(self, group: Group, index: int) -> Fit:
         """A reduction before its use: row by row on chip, or as the last step before elementwise work on its own result."""
@@ -308,10 +329,10 @@ class _Grouping:
             return False
         if any(self.instructions[member].opcode in ("gather", "concatenate", "pad") for member in group.members):
             return False
-        reached = list(self._reached(group, index))
+        reached = self._reached(group, index)
         if any(self.instructions[one].shape.elements != size or not self._stores(index, self.instructions[one]) for one in reached):
             return False
-        return group.outputs <= set(reached) and len(self._extras(group, index)) <= self.rules.most_extras
+        return group.outputs <= reached and len(self._extras(group, index)) <= self.rules.most_extras
 
     def _stores(self, product: int, one: Instruction) -> bool:
         """Whether a product can do this to its result: views and turns of the matrix need no more than other numbers in its call."""
@@ -448,12 +469,11 @@ class _Grouping:
         for value, users in enumerate(self.users):
             if not users or (len(users) == 1 and len(self.homes[users[0]]) < 2):
                 continue
-            elements = self.instructions[value].shape.elements if self.instructions[value].shape.is_bounded else 0
-            readers = dict.fromkeys(home for user in users for home in self.homes[user] if value in home.inputs)
+            shape = self.instructions[value].shape
+            elements = shape.elements if shape.is_bounded else 0
+            homes = [home for user in users for home in self.homes[user] if home.space == elements and home.kind in _SHARED]
             kept: list[Group] = []
-            for group in readers:
-                if group.space != elements or group.kind not in _SHARED:
-                    continue
+            for group in dict.fromkeys([home for home in homes if value in home.inputs]) if len(homes) > 1 else ():
                 for earlier in kept:
                     crowd = len(earlier.inputs | group.inputs | earlier.outputs | group.outputs)
                     if crowd <= self.rules.most_operands and self._alike(earlier, group) and not self._waits(earlier, group):

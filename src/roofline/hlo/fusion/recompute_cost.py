@@ -42,10 +42,12 @@ class Cuts:
 
     def remade(self, index: int) -> int:
         """Bytes that computing a value takes, its operands being made from as little as they can."""
-        operands, least = set(self.instructions[index].operands), self.least
-        if self.instructions[index].opcode in TAKES:
-            return self.effort(index) + sum([self.needed(index, operand) for operand in operands])
-        return self.effort(index) + sum([least[operand] for operand in operands])
+        instruction, least = self.instructions[index], self.least
+        if instruction.opcode in TAKES:
+            return self.effort(index) + sum([self.needed(index, operand) for operand in set(instruction.operands)])
+        if len(instruction.operands) == 1:
+            return self.effort(index) + least[instruction.operands[0]]
+        return self.effort(index) + sum([least[operand] for operand in set(instruction.operands)])
 
     def needed(self, index: int, operand: int) -> int:
         """Bytes that computing a value reads of one operand, or of what that is made from."""

@@ -147,9 +147,13 @@ def reduced_dims(computation: Computation, reduce: Instruction) -> tuple[int, ..
 
 def rows_of(computation: Computation, reduce: Instruction) -> int | None:
     """How many rows a reduction of the minor dimensions has; ``None`` when it reduces others."""
-    dims = reduced_dims(computation, reduce)
-    kept = len(dims) - len(reduce.dimensions)
-    return prod(dims[:kept]) if sorted(reduce.dimensions) == list(range(kept, len(dims))) else None
+    return _minor_rows(reduced_dims(computation, reduce), reduce.dimensions)
+
+
+@lru_cache(maxsize=1_000)
+def _minor_rows(dims: tuple[int, ...], reduced: tuple[int, ...]) -> int | None:
+    kept = len(dims) - len(reduced)
+    return prod(dims[:kept]) if sorted(reduced) == list(range(kept, len(dims))) else None
 
 
 def row_bytes(computation: Computation, reduce: Instruction, rows: int) -> float:
