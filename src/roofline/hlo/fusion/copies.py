@@ -70,9 +70,10 @@ def _needed(values: ValuesOf, number: int) -> list[_Use]:
     """The uses in one computation that need an array of their own."""
     found, computation = values[number], values.module.computations[number]
     uses: list[_Use] = []
+    in_place: dict[int, list[int]] = {}  # the parameters that bodies update, which several fusions may call
     for time, index in enumerate(found.order):
-        instruction = computation[index]
-        for operand in _written_over(values.module, instruction):
+        instruction = computation.instructions[index]
+        for operand in _written_over(values.module, instruction, in_place):
             value = found.trees[operand]
             if isinstance(value, Value) and (value.last > time or values.must_stay(number, value)):
                 uses.append(_Use(index, operand))
@@ -81,13 +82,18 @@ def _needed(values: ValuesOf, number: int) -> list[_Use]:
     return uses + (_returned(values, found) if number == values.module.entry else [])
 
 
-def _written_over(module: HloModule, instruction: Instruction) -> tuple[int, ...]:
+def _written_over(module: HloModule, instruction: Instruction, in_place: dict[int, list[int]]) -> tuple[int, ...]:
     """The operands that an instruction updates in place."""
     if instruction.opcode != "fusion" or not instruction.calls:
         return updated(instruction)
-    body = module.computations[instruction.calls[0].computation]
+    number = instruction.calls[0].computation
+    body = module.computations[number]
+    if number not in in_place:
+        in_place[number] = in_place_parameters(body)
+    if not in_place[number]:
+        return ()
     given = dict(zip(body.parameters, instruction.operands, strict=False))
-    return tuple(dict.fromkeys(given[parameter] for parameter in in_place_parameters(body) if parameter in given))
+    return tuple(dict.fromkeys(given[parameter] for parameter in in_place[number] if parameter in given))
 
 
 def _changed(values: ValuesOf, number: int, index: int) -> list[_Use]:

@@ -302,7 +302,7 @@ class _Grouping:
         computation, reduce = self.computation, self.instructions[index]
         if group.kind not in _SHARED or not reduce.shape.is_array:
             return ""
-        reached = [computation[member] for member in self._reached(group, index)]
+        reached = [self.instructions[member] for member in self._reached(group, index)]
         rows = self._rows(index)
         if (
             rows is not None

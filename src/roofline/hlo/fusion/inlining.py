@@ -240,8 +240,11 @@ def without_dead_code(computation: Computation, busy: set[int], instead: Mapping
     if len(live) == len(instructions) and not instead:
         return computation
     kept = sorted(live)
-    where = {old: new for new, old in enumerate(kept)}
-    where |= {old: where[first] for old, first in instead.items() if first in where}
+    where = [-1] * len(instructions)
+    for place, index in enumerate(kept):
+        where[index] = place
+    for index, first in instead.items():
+        where[index] = where[first]
     new = []
     for index in kept:
         old = instructions[index]

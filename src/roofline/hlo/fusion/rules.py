@@ -181,13 +181,13 @@ def keeps_rows(computation: Computation, instruction: Instruction, rows: int) ->
     """Whether each row of the result needs nothing but the same row of the operands."""
     dims = instruction.shape.dims
     here = major(dims, rows)
+    if instruction.opcode in ELEMENTWISE or instruction.opcode in VIEWS:
+        return here is not None
     if instruction.opcode == "reduce":
         before = major(reduced_dims(computation, instruction), rows)
         return instruction.shape.is_array and before is not None and all(axis >= before for axis in instruction.dimensions)
     if here is None:
         return False
-    if instruction.opcode in ELEMENTWISE or instruction.opcode in VIEWS:
-        return True
     if instruction.opcode == "broadcast":
         source = computation[instruction.operands[0]].shape.dims
         count = major(source, rows)

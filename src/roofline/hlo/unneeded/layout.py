@@ -22,7 +22,7 @@ def layout_copies(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         instruction = kernels.computation[index]
         body = kernels.values.body(instruction)
         parts = body.instructions if body is not None else (instruction,)
-        if body is not None and not {one.opcode for one in parts} <= _ALLOWED:
+        if body is not None and not kernels.values.opcodes(body) <= _ALLOWED:
             continue
         turned = max((one.shape.elements for one in parts if one.opcode in _MOVES), default=0)
         if turned and 2 * turned >= instruction.shape.elements:

@@ -63,10 +63,11 @@ def _turned_bytes(kernels: Kernels, instruction: Instruction) -> int:
 def _streams(kernels: Kernels, instruction: Instruction) -> bool:
     """Whether a kernel does the same to every element, so that its time follows from its traffic: it neither sorts, scatters nor
     transforms, and if it reduces, then not to so little that most of the chip is idle."""
-    parts = kernels.values.body(instruction) or (instruction,)
-    if any(one.opcode in _IRREGULAR for one in parts):
+    body = kernels.values.body(instruction)
+    opcodes = {instruction.opcode} if body is None else kernels.values.opcodes(body)
+    if not opcodes.isdisjoint(_IRREGULAR):
         return False
-    if all(one.opcode != "reduce" for one in parts):
+    if "reduce" not in opcodes:
         return True
     read = sum(shape.elements for operand in instruction.operands for shape in kernels.computation[operand].shape.leaves if shape.is_array)
     return sum(shape.elements for shape in instruction.shape.leaves if shape.is_array) * _REDUCED > read

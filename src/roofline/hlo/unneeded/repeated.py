@@ -19,11 +19,14 @@ _SUMMED = frozenset((*DOTS, "reduce"))
 
 def repeated_operands(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The kernels that repeat the largest array they read for a sum of products, with how often."""
+    known: dict[str, int] = {}  # several kernels may have one body
     for index, cost in kernels.costs.items():
         body = kernels.values.body(kernels.computation[index])
-        if body is None or not any(one.opcode in _SUMMED for one in body.instructions):
+        if body is None or _SUMMED.isdisjoint(kernels.values.opcodes(body)):
             continue
-        times = _repeated(body)
+        if body.name not in known:
+            known[body.name] = _repeated(body)
+        times = known[body.name]
         if times >= 2:
             why = f"reads an array {times} times, repeated for a product"
             yield index, Avoidable(kind=KIND, instead=cost, why=why)

@@ -51,6 +51,7 @@ class Values:
     def __init__(self, module: HloModule) -> None:
         self.module = module
         self._users: dict[str, dict[int, list[int]]] = {}
+        self._opcodes: dict[str, frozenset[str]] = {}
 
     def users(self, computation: Computation, index: int) -> list[int]:
         """The instructions of a computation that take a value."""
@@ -61,6 +62,13 @@ class Values:
                 for operand in dict.fromkeys(instruction.operands):
                     known.setdefault(operand, []).append(place)
         return known.get(index, [])
+
+    def opcodes(self, computation: Computation) -> frozenset[str]:
+        """The opcodes in a computation."""
+        known = self._opcodes.get(computation.name)
+        if known is None:
+            known = self._opcodes[computation.name] = frozenset([one.opcode for one in computation.instructions])
+        return known
 
     def operand(self, value: Value, number: int) -> Value:
         """An operand of a value's instruction."""
