@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,9 @@ FORMS = {
 @pytest.fixture(autouse=True)
 def small_sections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sections, "LEAST_BYTES", 4000)
+    monkeypatch.setattr(sections, "LEAST_COPIED_BYTES", 4000)
+    monkeypatch.setattr(sections, "AHEAD_BYTES", 1000)
+    monkeypatch.setattr(sections, "may_copy", lambda: False)
     monkeypatch.setattr(reading, "processors", lambda: 3)
 
 
@@ -52,7 +56,7 @@ def test_sections_make_up_the_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     path.write_bytes(FORMS[form])
     asked = in_this_process(monkeypatch)
     together = merge([read_part(path)])
-    assert len(asked) == 3
+    assert len(asked) == 2  # this process reads the first one
     assert together == merge([read_part(path, shared=True)])  # one of several files is read by one process
     assert together.coverage.priced_s == together.coverage.busy_s
 
@@ -64,7 +68,7 @@ def test_sections_of_a_gzipped_trace_make_up_the_trace(tmp_path: Path, monkeypat
     path.write_bytes(gzip.compress(FORMS[form]))
     asked = in_this_process(monkeypatch)
     together = merge([read_part(path)])
-    assert [type(one) for one in asked] == [sections.PackedSection] * 3
+    assert [type(one) for one in asked] == [sections.PackedSection] * 2
     assert together == merge([read_part(path, shared=True)])
 
 
@@ -80,8 +84,10 @@ def test_a_gzipped_trace_that_is_cut_off_is_left_to_one_process(tmp_path: Path, 
     assert merge([read_part(path)]) == merge([read_part(path, shared=True)])
 
 
-def test_other_processes_read_the_other_sections(tmp_path: Path) -> None:
+@pytest.mark.parametrize("copied", [False, pytest.param(True, marks=pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork"))])
+def test_other_processes_read_the_other_sections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied: bool) -> None:
     path = tmp_path / "trace.json"
+    monkeypatch.setattr(sections, "may_copy", lambda: copied)
     path.write_bytes(FORMS["as Kineto writes"])
     assert len(sections_of(path, path.stat().st_size, 2)) == 2
     found = reading._together(str(path), sections_of(path, path.stat().st_size, 2), path.stat().st_size, None)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from ...errors import SourceError
+from .joining import absorb
 from .properties import rank_of
 from .reading import Trace, read_trace
 
@@ -18,7 +19,7 @@ def with_captures(trace: Trace, files: list[Path]) -> list[str]:
             continue
         ranks = rank_of(trace.head), rank_of(other.head)
         if None in ranks or ranks[0] == ranks[1]:
-            trace.columns.absorb(other.columns)
+            absorb(trace.columns, other.columns)
             used.append(file.name)
     if used:
         notes.append(f"captures of graphs are from {used[0]}" + (f" and {len(used) - 1} more beside it" if len(used) > 1 else ""))

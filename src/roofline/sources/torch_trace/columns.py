@@ -6,14 +6,13 @@ are three tables. Times are whole nanoseconds since the first event.
 
 from array import array
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from .events import EXTRA, NOT_SAID, Args, Event, ExactEvent
 
-Integers = NDArray[np.int64]
+if TYPE_CHECKING:
+    from .arrays import Integers  # numpy, which those who only read events do without
+
 OP, ANNOTATION, PYTHON = 0, 1, 2  # kinds of the host's events
 KERNEL, MEMCPY, MEMSET = 0, 1, 2  # kinds of the devices' events
 NONE = -1
@@ -36,7 +35,8 @@ _WANTED = (*HOST, *LAUNCHES, *DEVICE)
 _FAR_NS = 2**62  # beyond which a time stamp cannot be meant
 _FAR_US = _FAR_NS // 1000
 _NO_ARGS = Args()
-_LONG = ("start", "length", "sequence", "correlation", "device")  # columns of 64 bits; numbers of things need no more than 32
+_TIMES = ("start", "length")
+_LONG = ("sequence", "correlation", "device")  # columns of 64 bits; numbers of things need no more than 32
 _JOIN = b"\0".join
 
 
@@ -49,18 +49,25 @@ class Numbered(dict[Any, int]):
 
 
 class Table:
-    """Columns that grow, read as arrays when all is there."""
+    """Columns that grow, read as arrays when all is there.
+
+    Times are kept as they were told, microseconds with decimals, until whole nanoseconds are added to them or they are read.
+    """
 
     def __init__(self, *names: str) -> None:
-        self._columns = {name: array("q" if name in _LONG else "b" if name == "kind" else "i") for name in names}
+        self._columns = {name: array("d" if name in _TIMES else "q" if name in _LONG else "b" if name == "kind" else "i") for name in names}
 
-    def extend(self, **columns: "list[int] | Integers") -> None:
+    def extend(self, **columns: "array[Any] | list[int] | Integers") -> None:
         for name, values in columns.items():
             column = self._columns[name]
-            if isinstance(values, np.ndarray):
-                column.frombytes(values.astype(column.typecode).tobytes())
-            else:
+            if isinstance(values, list):
                 column += array(column.typecode, values)
+            elif isinstance(values, array) and values.typecode == column.typecode:
+                column += values
+            else:
+                if column.typecode == "d":
+                    column = self._columns[name] = array("q", _numbers(name, column).tobytes())
+                column.frombytes((_numbers(name, values) if isinstance(values, array) else values).astype(column.typecode).tobytes())
 
     @property
     def names(self) -> list[str]:
@@ -69,18 +76,32 @@ class Table:
     def __len__(self) -> int:
         return max(map(len, self._columns.values()), default=0)
 
-    def array(self, name: str) -> Integers:
+    def array(self, name: str) -> "Integers":
         """A column as it is now. While it is used, the table cannot grow."""
-        return np.frombuffer(self._columns[name], self._columns[name].typecode)
+        return _numbers(name, self._columns[name])
 
-    def take(self, name: str) -> Integers:
+    def take(self, name: str) -> "Integers":
         """A column, which the table then no longer has: arrays that are sorted would be there twice."""
-        column = self._columns.pop(name)
+        return _numbers(name, self._columns.pop(name))
+
+
+def _numbers(name: str, column: "array[Any]") -> "Integers":
+    """The numbers of a column, times in whole nanoseconds; what cannot be a time becomes 0."""
+    import numpy as np
+
+    if column.typecode != "d":
         return np.frombuffer(column, column.typecode)
+    with np.errstate(over="ignore"):  # what overflows cannot be a time either
+        times = np.frombuffer(column, float) * 1000
+    times[~(np.abs(times) < _FAR_NS)] = 0
+    if name == "length":
+        times[times < 0] = 0
+    whole: Integers = np.rint(times).astype(np.int64)
+    return whole
 
 
-_HOST = ("thread", "start", "length", "name", "kind", "arguments", "sequence", "extra")
-_LAUNCHES = ("thread", "start", "length", "name", "correlation", "extra")
+HOST_COLUMNS = ("thread", "start", "length", "name", "kind", "arguments", "sequence", "extra")
+LAUNCH_COLUMNS = ("thread", "start", "length", "name", "correlation", "extra")
 
 
 class Columns:
@@ -91,8 +112,8 @@ class Columns:
         self.arguments, self.extras, self.queues, self.kernels = Numbered(), Numbered(), Numbered(), Numbered()
         self.captured: set[int] = set()  # threads of other recordings
         self.allocated, self.reserved = 0, 0  # the most bytes at once on a device
-        self.host = Table(*_HOST)
-        self.launches = Table(*_LAUNCHES)
+        self.host = Table(*HOST_COLUMNS)
+        self.launches = Table(*LAUNCH_COLUMNS)
         self.device = Table("device", "queue", "start", "length", "kernel", "correlation", "extra")
 
     def __len__(self) -> int:
@@ -109,66 +130,8 @@ class Columns:
         tables = [table for table in (self.host, self.launches) if len(table)]
         return max((int(table.array("start").max() + table.array("length").max()) for table in tables), default=0)
 
-    def absorb(self, other: "Columns") -> None:
-        """Take over what another recording of the program launched without running it: the captures of graphs, with the ops around them.
-
-        Its threads stay apart from those here, its time lies before. Its annotations are no steps of this recording.
-        """
-        names, arguments, extras = (
-            np.array([*(mine[one] for one in theirs), NONE])
-            for mine, theirs in ((self.names, other.names), (self.arguments, other.arguments), (self.extras, other.extras))
-        )
-        self._take_memory(other)  # a replay works in the memory that was allocated while its graph was captured
-        threads = np.array([self.threads["captured", *thread] for thread in other.threads], np.int64)
-        self.captured.update(threads.tolist())
-        shift = self.begin() - other.end() - 1
-        host = {name: other.host.take(name) for name in _HOST}
-        kept = host["kind"] != ANNOTATION
-        self.host.extend(
-            thread=threads[host["thread"]][kept],
-            start=host["start"][kept] + shift,
-            length=host["length"][kept],
-            name=names[host["name"]][kept],
-            kind=host["kind"][kept],
-            arguments=arguments[host["arguments"]][kept],
-            sequence=np.full(int(kept.sum()), NONE),
-            extra=extras[host["extra"]][kept],
-        )
-        calls = {name: other.launches.take(name) for name in _LAUNCHES}
-        silent = ~np.isin(calls["correlation"], other.device.take("correlation"))
-        self.launches.extend(
-            thread=threads[calls["thread"]][silent],
-            start=calls["start"][silent] + shift,
-            length=calls["length"][silent],
-            name=names[calls["name"]][silent],
-            correlation=np.full(int(silent.sum()), NONE),
-            extra=extras[calls["extra"]][silent],
-        )
-
-    def append(self, other: "Columns") -> None:
-        """Take over everything of another section of the same trace."""
-        names, threads, grids, arguments, extras, queues = (
-            np.array([*(mine[one] for one in theirs), NONE])  # the last one for NONE itself
-            for mine, theirs in (
-                (self.names, other.names),
-                (self.threads, other.threads),
-                (self.grids, other.grids),
-                (self.arguments, other.arguments),
-                (self.extras, other.extras),
-                (self.queues, other.queues),
-            )
-        )
-        kernels = np.array(
-            [*(self.kernels[int(names[name]), kind, int(grids[grid]), moved] for name, kind, grid, moved in other.kernels), NONE]
-        )
-        new = {"name": names, "thread": threads, "arguments": arguments, "extra": extras, "queue": queues, "kernel": kernels}
-        self._take_memory(other)
-        for mine, theirs in ((self.host, other.host), (self.launches, other.launches), (self.device, other.device)):
-            for column in mine.names:
-                values = theirs.take(column)
-                mine.extend(**{column: new[column][values] if column in new else values})
-
-    def _take_memory(self, other: "Columns") -> None:
+    def take_memory(self, other: "Columns") -> None:
+        """Remember the most bytes at once of another recording, if they are more."""
         self.allocated, self.reserved = max(self.allocated, other.allocated), max(self.reserved, other.reserved)
 
     def add(self, events: Sequence[Event]) -> None:
@@ -196,78 +159,73 @@ class Columns:
                 setattr(self, field, bytes)
 
     def _add_host(self, events: list[Event], kind: int) -> None:
-        names, threads = self.names, self.threads
-        nothing = np.full(len(events), NONE)
-        said = {"arguments": nothing, "sequence": nothing, "extra": nothing} if kind == PYTHON else self._said(events)
-        starts, lengths = _times(events)
-        self.host.extend(
-            thread=[threads[event.pid, event.tid] for event in events],
-            start=starts,
-            length=lengths,
-            name=[names[event.name] for event in events],
-            kind=np.full(len(events), kind),
-            **said,
-        )
+        self.host.extend(**self._called(events), kind=array("b", [kind]) * len(events), **self._said(events, kind))
 
-    def _said(self, events: list[Event]) -> dict[str, list[int]]:
+    def _called(self, events: list[Event]) -> dict[str, Any]:
+        """When events of threads were, where, and what they are called."""
+        names, threads = self.names, self.threads
+        starts, lengths = _times(events)
+        return {
+            "thread": [threads[event.pid, event.tid] for event in events],
+            "start": starts,
+            "length": lengths,
+            "name": [names[event.name] for event in events],
+        }
+
+    def _said(self, events: list[Event], kind: int) -> dict[str, list[int]]:
         """The arguments of ops, their sequence numbers, and what else they say."""
-        arguments, sequences, extras = [], [], []
-        numbered = self.arguments
-        for event in events:
-            args = event.args
-            if args is None:
-                args = _NO_ARGS
-            sequence = args.sequence
-            sequences.append(NONE if sequence is None else sequence)
-            if args.types is NOT_SAID:
-                arguments.append(NONE)
-            else:
-                arguments.append(numbered[_JOIN((args.dims, args.types, args.strides, args.concrete))])
-            if args.collective is NOT_SAID and args.kernel_hash is NOT_SAID and args.kernel_file is NOT_SAID:
-                extras.append(NONE)
-            else:
-                extras.append(self._extra(args))
-        return {"arguments": arguments, "sequence": sequences, "extra": extras}
+        if kind == PYTHON:
+            return dict.fromkeys(("arguments", "sequence", "extra"), [NONE] * len(events))
+        numbered, none = self.arguments, NOT_SAID
+        said = [event.args or _NO_ARGS for event in events]
+        return {
+            "arguments": [NONE if one.types is none else numbered[_JOIN((one.dims, one.types, one.strides, one.concrete))] for one in said],
+            "sequence": [NONE if (number := one.sequence) is None else number for one in said],
+            "extra": [
+                NONE if one.collective is none and one.kernel_hash is none and one.kernel_file is none else self._extra(one) for one in said
+            ],
+        }
 
     def _extra(self, args: Args) -> int:
         """The number of what an event says beside its arguments."""
         return self.extras[tuple((name, bytes(said)) for field, name in EXTRA.items() if (said := getattr(args, field)) is not NOT_SAID)]
 
     def _add_launches(self, events: list[Event]) -> None:
-        correlations, extras = [], []
-        for event in events:
-            args = event.args
-            correlations.append(NONE if args is None or args.correlation is None else args.correlation)
-            if args is None or (args.kernel is None and args.kind is None and args.bytes is None and args.size is None):
-                extras.append(NONE)
-            else:  # HIP says what it launches and copies here
-                extras.append(self.extras["launch", str(args.kernel or ""), str(args.kind or ""), _whole(args.bytes, args.size)])
-        starts, lengths = _times(events)
+        said = [event.args or _NO_ARGS for event in events]
         self.launches.extend(
-            thread=[self.threads[event.pid, event.tid] for event in events],
-            start=starts,
-            length=lengths,
-            name=[self.names[event.name] for event in events],
-            correlation=correlations,
-            extra=extras,
+            **self._called(events),
+            correlation=[NONE if (number := one.correlation) is None else number for one in said],
+            extra=[
+                NONE if one.kernel is None and one.kind is None and one.bytes is None and one.size is None else self._launched(one)
+                for one in said
+            ],
         )
 
+    def _launched(self, args: Args) -> int:
+        """The number of what HIP says at a launch: what it launches and copies."""
+        return self.extras["launch", str(args.kernel or ""), str(args.kind or ""), _whole(args.bytes, args.size)]
+
     def _add_device(self, events: list[Event], kind: int) -> None:
-        devices, queues, kernels, correlations, extras = [], [], [], [], []
-        names, grids, numbered = self.names, self.grids, self.kernels
-        for event in events:
-            args = event.args or _NO_ARGS
-            device = event.pid if args.device is None else args.device
-            devices.append(device if isinstance(device, int) and abs(device) < _FAR_NS else 0)
-            queues.append(self.queues[event.tid if args.stream is None else args.stream])
-            correlations.append(NONE if args.correlation is None else args.correlation)
-            grid = NONE if args.grid is NOT_SAID else grids[bytes(args.grid)]
-            moved = NONE if kind == KERNEL else _whole(args.bytes, args.size)
-            kernels.append(numbered[names[event.name], kind, grid, moved])
-            extras.append(NONE if args.collective is NOT_SAID else self._extra(args))
+        names, grids, numbered, queues, none = self.names, self.grids, self.kernels, self.queues, NOT_SAID
+        said = [event.args or _NO_ARGS for event in events]
+        devices = [event.pid if args.device is None else args.device for event, args in zip(events, said, strict=True)]
         starts, lengths = _times(events)
         self.device.extend(
-            device=devices, queue=queues, start=starts, length=lengths, kernel=kernels, correlation=correlations, extra=extras
+            device=[device if isinstance(device, int) and abs(device) < _FAR_NS else 0 for device in devices],
+            queue=[queues[event.tid if args.stream is None else args.stream] for event, args in zip(events, said, strict=True)],
+            start=starts,
+            length=lengths,
+            kernel=[
+                numbered[
+                    names[event.name],
+                    kind,
+                    NONE if args.grid is none else grids[bytes(args.grid)],
+                    NONE if kind == KERNEL else _whole(args.bytes, args.size),
+                ]
+                for event, args in zip(events, said, strict=True)
+            ],
+            correlation=[NONE if (number := args.correlation) is None else number for args in said],
+            extra=[NONE if args.collective is none else self._extra(args) for args in said],
         )
 
 
@@ -281,15 +239,9 @@ def _whole(*said: int | str | None) -> int:
     return NONE
 
 
-def _times(events: Sequence[Event]) -> tuple[Integers, Integers]:
-    """Begins and lengths in nanoseconds; what cannot be a time becomes 0."""
-    if isinstance(events[0], ExactEvent):
-        begins = [int(event.ts * 1000) if abs(event.ts) < _FAR_US else 0 for event in events]  # a Decimal, exactly
-        lengths = [int(event.dur * 1000) if 0 <= event.dur < _FAR_US else 0 for event in events]
-        return np.array(begins, np.int64), np.array(lengths, np.int64)
-    with np.errstate(over="ignore"):  # what overflows cannot be a time either
-        begun = np.array([event.ts for event in events], float) * 1000
-        lasted = np.array([event.dur for event in events], float) * 1000
-    begun[~(np.abs(begun) < _FAR_NS)] = 0
-    lasted[(lasted < 0) | (lasted >= _FAR_NS)] = 0
-    return np.rint(begun).astype(np.int64), np.rint(lasted).astype(np.int64)
+def _times(events: Sequence[Event]) -> "tuple[array[Any], array[Any]]":
+    """Begins and lengths: of events with exact times in whole nanoseconds (0 for what cannot be a time), else as they were told."""
+    if isinstance(events[0], ExactEvent):  # Decimals
+        begins = [int(event.ts * 1000) if abs(event.ts) < _FAR_US else 0 for event in events]
+        return array("q", begins), array("q", [int(event.dur * 1000) if 0 <= event.dur < _FAR_US else 0 for event in events])
+    return array("d", [event.ts for event in events]), array("d", [event.dur for event in events])

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec import Struct, field
 
-from .columns import NONE, Integers
+from .arrays import Integers
+from .columns import NONE
 from .linking import Work
 
 Key = tuple[int, int, int]  # the op, or the launch where there is no op or a graph was launched; and the device

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from .columns import KERNEL, MEMCPY, MEMSET, NONE, OP, Integers
+from .arrays import Integers
+from .columns import KERNEL, MEMCPY, MEMSET, NONE, OP
 from .host import Host, Launches
 from .linking import Work
 

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from .columns import ANNOTATION, NONE, OP, Columns, Integers
+from .arrays import Integers
+from .columns import ANNOTATION, NONE, OP, Columns
 
 ROUNDING_NS = 1_000  # by which an event may seem to outlast the one around it
 

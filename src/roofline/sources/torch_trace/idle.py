@@ -11,7 +11,8 @@ from msgspec import Struct
 from ..host_activity import NOTHING, Activity, Frame, activity, loads_data
 from ..idle import Gap, Idle, explained, gaps_between, unexplained
 from ..parts import DevicePart
-from .columns import ANNOTATION, MEMCPY, NONE, OP, PYTHON, Integers
+from .arrays import Integers
+from .columns import ANNOTATION, MEMCPY, NONE, OP, PYTHON
 from .compilations import compiles
 from .context import users_line
 from .host import Host, Launches

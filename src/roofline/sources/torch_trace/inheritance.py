@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from .columns import NONE, Integers
+from .arrays import Integers
+from .columns import NONE
 from .host import Host
 from .linking import Work
 

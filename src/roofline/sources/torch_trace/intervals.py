@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .columns import Integers
+from .arrays import Integers
 
 
 def uncovered(start: Integers, end: Integers) -> Integers:

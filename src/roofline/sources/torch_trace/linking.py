@@ -7,7 +7,8 @@ events, and names the wrong op without a sign.
 import numpy as np
 from msgspec import Struct
 
-from .columns import NONE, OP, Columns, Integers
+from .arrays import Integers
+from .columns import NONE, OP, Columns
 from .host import Host, Launches
 
 

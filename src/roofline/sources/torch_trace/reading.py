@@ -1,7 +1,6 @@
 """A trace file into columns: read a few megabytes at a time, each event decoded once."""
 
 import os
-import pickle
 from collections.abc import Callable
 from mmap import mmap
 from pathlib import Path
@@ -14,7 +13,7 @@ from ..pipes import opened_path
 from .chunks import Chunks, blocks
 from .columns import Columns
 from .events import Head
-from .sections import Section, processors, read_sections, sections_of
+from .sections import Section, processors, read_sections, sections_of, send
 
 Progress = Callable[[int, int], None]
 
@@ -35,8 +34,12 @@ def read_trace(
     salvage: bool = False,
     progress: Progress | None = None,
     alone: bool = True,
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> Trace:
-    """A trace from its file, or from its bytes where those are in memory; a large one by several processes, unless ``alone``."""
+    """A trace from its file, or from its bytes where those are in memory; a large one by several processes, unless ``alone``.
+
+    ``meanwhile`` is called while other processes may still be reading.
+    """
     if data is not None:
         return _read(str(path), data, len(data), salvage, progress)
     try:
@@ -44,17 +47,22 @@ def read_trace(
         with open(place, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             sections = [] if alone else sections_of(place, size, processors())
-            if sections and (found := _together(str(path), sections, size, progress)) is not None:
+            if sections and (found := _together(str(path), sections, size, progress, meanwhile)) is not None:
                 return found
             return _read(str(path), file, size, salvage, progress)
     except OSError as error:
         raise SourceError(f"{path}: cannot read: {error.strerror or error}") from None
 
 
-def _together(name: str, sections: list[Section], size: int, progress: Progress | None) -> Trace | None:
+def _together(
+    name: str, sections: list[Section], size: int, progress: Progress | None, meanwhile: Callable[[], object] = lambda: None
+) -> Trace | None:
     """A trace of several sections, or ``None`` if they do not make up one."""
+    from .joining import append
+
     first: Trace | None = None
-    for number, section in enumerate(read_sections(sections), start=1):
+    here = (lambda done, of: progress(done * size // of // len(sections), size)) if progress else None
+    for number, section in enumerate(read_sections(sections, lambda one: whole(one, here), meanwhile), start=1):
         if section is None:
             return None
         if progress:
@@ -62,7 +70,7 @@ def _together(name: str, sections: list[Section], size: int, progress: Progress 
         if first is None:
             first = section
             continue
-        first.columns.append(section.columns)
+        append(first.columns, section.columns)
         for field in Head.__struct_fields__:
             if (said := getattr(section.head, field)) is not None:
                 setattr(first.head, field, said)
@@ -72,10 +80,10 @@ def _together(name: str, sections: list[Section], size: int, progress: Progress 
     return first
 
 
-def whole(section: Section) -> Trace | None:
+def whole(section: Section, progress: Progress | None = None) -> Trace | None:
     """What a section says, if nothing is wrong with it."""
     try:
-        found = _read(section.path, section, section.end - section.begin, False, None)
+        found = _read(section.path, section, section.end - section.begin, False, progress)
     except SourceError:
         return None
     return None if found.notes else found
@@ -85,9 +93,7 @@ def answer_section(section: Section) -> None:
     """What a helper does: read its section. Nothing else may write where it answers."""
     with open(os.dup(1), "wb") as answers:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        pickler = pickle.Pickler(answers, pickle.HIGHEST_PROTOCOL)
-        pickler.fast = True  # else both sides remember the bytes of every column until the last: 50 MB more each for a trace of 1 GB
-        pickler.dump(whole(section))
+        send(whole(section), answers)
 
 
 def _read(name: str, source: object, size: int, salvage: bool, progress: Progress | None) -> Trace:

@@ -31,14 +31,20 @@ def read_part(
     progress: Callable[[int, int], None] | None = None,
 ) -> Part:
     """What one trace says, or its ``data`` where those are in memory already."""
-    from .assembly import part_of  # numpy, which recognising a file does not need
-    from .captures import with_captures
     from .reading import read_trace
 
-    trace = read_trace(path, data, salvage=salvage, progress=progress, alone=shared)
+    trace = read_trace(path, data, salvage=salvage, progress=progress, alone=shared, meanwhile=_import_the_rest)
+    from .assembly import part_of  # numpy, which recognising a file does not need
+    from .captures import with_captures
+
     if _replays_unknown_graphs(trace.columns.names):
         trace.notes += with_captures(trace, capture_files(path))
     return part_of(trace, target, timeline=timeline)
+
+
+def _import_the_rest() -> None:
+    """What a trace that was read needs next."""
+    from . import assembly, captures  # noqa: F401
 
 
 def beside(path: Path | str) -> tuple[tuple[str, int, int], ...]:

@@ -13,7 +13,8 @@ import numpy as np
 
 from ...units import parse
 from ..idle import Gap
-from .columns import OP, Integers
+from .arrays import Integers
+from .columns import OP
 from .host import Host, Launches
 
 _NS = parse("1 ns", "s")

@@ -22,8 +22,9 @@ from ...workload import Avoidable
 from ..parts import UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
 from ..timeline import Span, busy_in, lane
 from .all_experts import all_experts
+from .arrays import Integers
 from .calls import label
-from .columns import KERNEL, MEMCPY, NONE, Integers, Numbered
+from .columns import KERNEL, MEMCPY, NONE, Numbered
 from .context import NOWHERE, Context, Contexts
 from .executions import Execution
 from .intervals import covered, merged, uncovered

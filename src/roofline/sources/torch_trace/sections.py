@@ -1,15 +1,17 @@
-"""A large trace read by several processes of this machine, each a section of the file that is a trace by itself.
+"""A trace read by several processes of this machine, each a section of the file that is a trace by itself.
 
-Decoding is most of the work and has one processor a process. Whatever is odd (a cut that is none, damage, a helper that fails) is left to
-one process that reads the whole file.
+Decoding is most of the work and has one processor a process. This process reads the first section; helpers, which are copies of it where
+the system can copy it or else other interpreters, read the others. Whatever is odd (a cut that is none, damage, a helper that fails) is
+left to one process that reads the whole file.
 """
 
 import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,9 @@ from ...errors import SourceError
 from ...units import parse
 from .chunks import CUT, GZIP, blocks
 
-LEAST_BYTES = int(parse("128 MiB", "B"))  # of a section: a helper takes as long to start as to read a fifth of that
+LEAST_BYTES = int(parse("128 MiB", "B"))  # of a section: another interpreter takes as long to start as to read a fifth of that
+LEAST_COPIED_BYTES = int(parse("6 MiB", "B"))  # the same where a helper is a copy of this process
+AHEAD_BYTES = int(parse("8 MiB", "B"))  # that a helper reads while this process imports what it needs next
 MOST = 4
 AROUND_BYTES = int(parse("1 MiB", "B"))  # in which the border of two sections is looked for
 UNPACKING = 0.25  # the time that it takes to unpack bytes, of that to decode them
@@ -25,6 +29,9 @@ _PROGRAM = (
     "import pickle, sys; sys.path[:], section = pickle.load(sys.stdin.buffer); "
     "from roofline.sources.torch_trace.reading import answer_section; answer_section(section)"
 )
+
+
+Read = Callable[["Section"], Any]
 
 
 class Section:
@@ -102,28 +109,24 @@ class PackedSection(Section):
 
 def sections_of(path: Path, size: int, processors: int) -> list[Section]:
     """The sections of a file; none if it is not worth it, or not to be cut."""
-    count = min(processors, MOST, size // LEAST_BYTES)
     with open(path, "rb") as file:
         head = file.read(AROUND_BYTES).lstrip()
         if head.startswith(GZIP):
             return _packed_sections(path, head, size, processors)
-        if count < 2 or not sys.executable:
-            return []
-        begins, ends = [0], []
-        for number in range(1, count):
-            begin = number * size // count
-            file.seek(begin)
+        ends = _ends(size, processors, 0.0)
+        begins, cuts = [0], []
+        for end in ends[:-1]:
+            file.seek(end)
             found = CUT.search(file.read(AROUND_BYTES))
             if found is None:
                 return []
-            ends.append(begin + found.start())  # the comma between is in neither
-            begins.append(begin + found.end())
-    bare = head.startswith(b"[")
-    before, after = (b"[", b"]") if bare else (b'{"traceEvents":[', b"]}")
-    limits = zip(begins, [*ends, size], strict=True)
+            cuts.append(end + found.start())  # the comma between is in neither
+            begins.append(end + found.end())
+    before, after = _around(head)
+    limits = zip(begins, [*cuts, size], strict=True)
     return [
-        Section(str(path), begin, end, before if number else b"", after if number < count - 1 else b"")
-        for number, (begin, end) in enumerate(limits)
+        Section(str(path), begin, end, before if number else b"", after if number < len(ends) - 1 else b"")
+        for number, (begin, end) in enumerate(limits if len(ends) > 1 else ())
     ]
 
 
@@ -132,17 +135,41 @@ def _packed_sections(path: Path, head: bytes, size: int, processors: int) -> lis
     with open(path, "rb") as file:
         file.seek(max(0, size - 4))
         unpacked = int.from_bytes(file.read(4), "little")  # its size, modulo 4 GiB: the last section has the rest
-    count = min(processors, MOST, unpacked // LEAST_BYTES)
-    if count < 2 or not sys.executable:
-        return []
-    parts = [(1 + UNPACKING) ** -number for number in range(1, count + 1)]
-    borders = [0, *(int(unpacked * sum(parts[:number]) / sum(parts)) for number in range(1, count)), unpacked]
-    bare = next(blocks(head, str(path), True, lambda done: None, []), b"").lstrip().startswith(b"[")
-    before, after = (b"[", b"]") if bare else (b'{"traceEvents":[', b"]}")
+    ends = _ends(unpacked, processors, UNPACKING)
+    before, after = _around(next(blocks(head, str(path), True, lambda done: None, []), b"").lstrip())
     return [
-        PackedSection(str(path), borders[number], borders[number + 1], before if number else b"", after if number < count - 1 else b"")
-        for number in range(count)
+        PackedSection(str(path), begin, end, before if begin else b"", after if end < unpacked else b"")
+        for begin, end in zip([0, *ends], ends if len(ends) > 1 else (), strict=False)
     ]
+
+
+def _around(head: bytes) -> tuple[bytes, bytes]:
+    """What makes events of a trace that begins so a trace."""
+    return (b"[", b"]") if head.startswith(b"[") else (b'{"traceEvents":[', b"]}")
+
+
+def _ends(size: int, processors: int, unpacking: float) -> list[int]:
+    """Where sections end that take equally long to read, if to unpack a byte takes ``unpacking`` of the time that decoding it does."""
+    least = LEAST_COPIED_BYTES if may_copy() else LEAST_BYTES
+    count = max(1, min(processors, MOST, size // least))
+
+    def after(time: float) -> list[float]:
+        ends = [(time - AHEAD_BYTES) / (1 + unpacking)]
+        while len(ends) < count:
+            ends.append(ends[-1] + (time - unpacking * ends[-1]) / (1 + unpacking))
+        return ends
+
+    none, one = after(0)[-1], after(1)[-1]
+    ends = after((size - none) / (one - none))
+    return [size] if count == 1 or ends[0] <= 0 else [*map(int, ends[:-1]), size]
+
+
+def may_copy() -> bool:
+    """Whether this process can be copied without harm: on Linux, as long as it has one thread."""
+    try:
+        return len(os.listdir("/proc/self/task")) == 1
+    except OSError:
+        return False
 
 
 class Helper:
@@ -153,14 +180,15 @@ class Helper:
             [sys.executable, "-c", _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         pickle.dump((sys.path, section), self._process.stdin)
         self._process.stdin.close()
+        self._answers = self._process.stdout
 
     def answer(self) -> Any:
         """What it read, or ``None`` if it could not."""
-        assert self._process.stdout is not None
         try:
-            return pickle.load(self._process.stdout)
+            return pickle.load(self._answers)
         except (EOFError, pickle.UnpicklingError):
             return None
 
@@ -168,18 +196,53 @@ class Helper:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        self._answers.close()
 
 
-def read_sections(sections: list[Section]) -> Iterator[Any]:
-    """What helpers make of the sections, in their order; ``None`` for one that could not be read.
+class Copy(Helper):
+    """A helper that is a copy of this process."""
 
-    This process reads none of them: the memory that decoding takes would stay with it.
+    def __init__(self, section: Section, read: Read) -> None:
+        ours, theirs = os.pipe()
+        self._number = os.fork()
+        if not self._number:
+            try:
+                os.close(ours)
+                with open(theirs, "wb") as answers:
+                    send(read(section), answers)
+            finally:
+                os._exit(0)  # whatever happened: nothing else of this process is to be done twice
+        os.close(theirs)
+        self._answers = open(ours, "rb")  # noqa: SIM115  closed at its end
+
+    def end(self) -> None:
+        self._answers.close()
+        try:
+            if os.waitpid(self._number, os.WNOHANG) == (0, 0):
+                os.kill(self._number, signal.SIGKILL)
+                os.waitpid(self._number, 0)
+        except ChildProcessError:  # the program that uses this package waits for all of its children itself
+            pass
+
+
+def send(found: Any, answers: Any) -> None:
+    """Pickles what a helper read."""
+    pickler = pickle.Pickler(answers, pickle.HIGHEST_PROTOCOL)
+    pickler.fast = True  # else both sides remember the bytes of every column until the last: 50 MB more each for a trace of 1 GB
+    pickler.dump(found)
+
+
+def read_sections(sections: list[Section], read: Read, meanwhile: Callable[[], object]) -> Iterator[Any]:
+    """What is read of the sections, in their order, the first here; ``None`` for one that could not be read.
+
+    ``meanwhile`` is called while helpers may still be reading.
     """
     helpers: list[Helper] = []
+    copied = may_copy()
     try:
-        helpers += [Helper(section) for section in sections]
+        helpers += [Copy(section, read) if copied else Helper(section) for section in sections[1:]]
+        yield read(sections[0])
+        meanwhile()
         yield from (helper.answer() for helper in helpers)
     except OSError:  # no room for another process
         yield None

@@ -11,7 +11,8 @@ import numpy as np
 from msgspec import Struct
 
 from ..parts import Instance, numbered
-from .columns import ANNOTATION, NONE, OP, Integers
+from .arrays import Integers
+from .columns import ANNOTATION, NONE, OP
 from .host import Host
 
 LEAST_SHARE = 0.5  # of all launches that annotations have to cover to be steps

@@ -1,0 +1,6 @@
+"""Columns as arrays."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]

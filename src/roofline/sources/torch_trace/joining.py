@@ -1,0 +1,66 @@
+"""Columns of several recordings made one: of the sections of a trace, and of a trace and the captures of its graphs."""
+
+import numpy as np
+
+from .columns import ANNOTATION, HOST_COLUMNS, LAUNCH_COLUMNS, NONE, Columns
+
+
+def append(columns: Columns, other: Columns) -> None:
+    """Takes over everything of another section of the same trace."""
+    names, threads, grids, arguments, extras, queues = (
+        np.array([*(mine[one] for one in theirs), NONE])  # the last one for NONE itself
+        for mine, theirs in (
+            (columns.names, other.names),
+            (columns.threads, other.threads),
+            (columns.grids, other.grids),
+            (columns.arguments, other.arguments),
+            (columns.extras, other.extras),
+            (columns.queues, other.queues),
+        )
+    )
+    kernels = np.array(
+        [*(columns.kernels[int(names[name]), kind, int(grids[grid]), moved] for name, kind, grid, moved in other.kernels), NONE]
+    )
+    new = {"name": names, "thread": threads, "arguments": arguments, "extra": extras, "queue": queues, "kernel": kernels}
+    columns.take_memory(other)
+    for mine, theirs in ((columns.host, other.host), (columns.launches, other.launches), (columns.device, other.device)):
+        for column in mine.names:
+            values = theirs.take(column)
+            mine.extend(**{column: new[column][values] if column in new else values})
+
+
+def absorb(columns: Columns, other: Columns) -> None:
+    """Takes over what another recording of the program launched without running it: the captures of graphs, with the ops around them.
+
+    Its threads stay apart from those here, its time lies before. Its annotations are no steps of this recording.
+    """
+    names, arguments, extras = (
+        np.array([*(mine[one] for one in theirs), NONE])
+        for mine, theirs in ((columns.names, other.names), (columns.arguments, other.arguments), (columns.extras, other.extras))
+    )
+    columns.take_memory(other)  # a replay works in the memory that was allocated while its graph was captured
+    threads = np.array([columns.threads["captured", *thread] for thread in other.threads], np.int64)
+    columns.captured.update(threads.tolist())
+    shift = columns.begin() - other.end() - 1
+    host = {name: other.host.take(name) for name in HOST_COLUMNS}
+    kept = host["kind"] != ANNOTATION
+    columns.host.extend(
+        thread=threads[host["thread"]][kept],
+        start=host["start"][kept] + shift,
+        length=host["length"][kept],
+        name=names[host["name"]][kept],
+        kind=host["kind"][kept],
+        arguments=arguments[host["arguments"]][kept],
+        sequence=np.full(int(kept.sum()), NONE),
+        extra=extras[host["extra"]][kept],
+    )
+    calls = {name: other.launches.take(name) for name in LAUNCH_COLUMNS}
+    silent = ~np.isin(calls["correlation"], other.device.take("correlation"))
+    columns.launches.extend(
+        thread=threads[calls["thread"]][silent],
+        start=calls["start"][silent] + shift,
+        length=calls["length"][silent],
+        name=names[calls["name"]][silent],
+        correlation=np.full(int(silent.sum()), NONE),
+        extra=extras[calls["extra"]][silent],
+    )
