@@ -18,7 +18,7 @@ from ...units import parse
 from .events import DOCUMENT, EVENTS, EXACT_EVENTS, HEAD, Event, Head
 
 CHUNK_BYTES = int(parse("2 MiB", "B"))
-TAIL_BYTES = tuple(int(parse(size, "B")) for size in ("4 KiB", "64 KiB"))  # of a chunk in which its last event is looked for first
+TAIL_BYTES = int(parse("4 KiB", "B"))  # of a chunk in which its last event is looked for first, then in 16 times as many
 MOST_HEAD_BYTES = int(parse("64 MiB", "B"))  # before the events
 MOST_UNPACKED_BYTES = int(parse("16 GiB", "B"))  # of a gzipped trace, unless --max size is more; none is held at once
 MOST_CHUNKS = 4  # that are joined when one does not decode
@@ -199,8 +199,8 @@ class Chunks:
 
 def _last_cut(text: bytearray) -> int | None:
     """Where the comma before the last event of a text is."""
-    tails = [(CUT, len(text) - size) for size in TAIL_BYTES if size < len(text)]
-    for pattern, begin in (*tails, (CUT, 0), (_ANY_CUT, 0)):
+    tails = (max(0, len(text) - size) for size in (TAIL_BYTES, 16 * TAIL_BYTES, len(text)))
+    for pattern, begin in (*((CUT, tail) for tail in tails), (_ANY_CUT, 0)):
         cut = None
         for found in pattern.finditer(text, begin):
             cut = found
