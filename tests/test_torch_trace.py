@@ -89,6 +89,14 @@ def test_work_like_nothing_that_was_recorded_stays_unattributed(tmp_path: Path) 
     assert (report.coverage.busy_s or 0) - (report.coverage.attributed_s or 0) == pytest.approx(10e-6)
 
 
+def test_work_without_a_launch_is_not_that_of_another_device(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    trace.ran("lost", 10, 3, 99)
+    trace.run("other", launched=5, start=40, dur=3, device=-1)  # the first launch, by no op, for a device whose number is a word for none
+    part = read_part(trace.write(tmp_path / "trace.json"))
+    assert {device.ordinal: device.busy_ps for device in part.devices} == {0: 3_000_000, -1: 3_000_000}
+
+
 def test_of_launches_with_one_correlation_id_the_last_before_the_work_counts(tmp_path: Path) -> None:
     trace = TorchTrace()
     for start, shape in ((0, (8, 8)), (100, (16, 16))):

@@ -35,7 +35,8 @@ def executions_of(work: Work, marks: Integers, twins: Integers, captured: Mappin
     ``twins`` are the events that inherited ones repeat, ``captured`` the ops that the events of a graph's replay were captured from, where
     that was recorded, ``replayed`` whether a graph launched an event.
     """
-    found: dict[Key | int, Execution] = {}  # by the op, where only that tells, by the launch below zero; else by both
+    # By the op, where only that tells, by the launch below zero; else by both, and by the event itself where it has no launch.
+    found: dict[Key | tuple[int] | int, Execution] = {}
     lost: dict[tuple[int, int], tuple[Key, Execution]] = {}  # the inherited execution that each queue is in
     columns = (work.device, work.queue, work.launch, work.op, marks, twins, replayed)
     inherited: list[Execution] = []
@@ -53,7 +54,7 @@ def executions_of(work: Work, marks: Integers, twins: Integers, captured: Mappin
             continue
         own = captured.get(event, NONE) if graph else op
         if launch == NONE:
-            place: Key | int = (NONE, event, NONE)
+            place: Key | tuple[int] | int = (event,)  # like no other, whatever numbers launches and devices have
         elif alone and not graph:
             place = own if own != NONE else -2 - launch
         else:
