@@ -233,6 +233,35 @@ def test_what_runs_only_outside_of_steps_is_no_finding() -> None:
     assert [finding.ops for finding in report.findings if finding.kind == "memory"] == [(0,)]
 
 
+def test_findings_speak_of_the_steady_steps() -> None:
+    # The copy took 50 s in the step that compiled and 14 s in the steady one, where 10 s is the least; the tuning ran in the first only.
+    shares = (Share(key=0, count=1, time_s=50.0), Share(key=1, count=1, time_s=14.0))
+    copy = an_op("copy", {"hbm": 200}, 64.0, count=2, by_step=shares)
+    tuning = an_op("tuning", {"hbm": 100}, 90.0, by_step=(Share(key=0, count=1, time_s=90.0),))
+    steps = (
+        Step(key=0, time_s=140.0, device_seconds=140.0, busy_s=140.0, compiled=True, steady=False),
+        Step(key=1, time_s=14.0, device_seconds=14.0, busy_s=14.0),
+    )
+    (finding,) = [one for one in report_on(copy, tuning, steps=steps).findings if one.kind == "memory"]
+    assert finding.ops == (0,)
+    assert "14 s of 14 s per step" in finding.message
+
+
+@pytest.mark.parametrize(("large_s", "saved"), [(20e-6, True), (200e-6, False)])
+def test_a_few_small_kernels_between_large_ones_promise_nothing(large_s: float, saved: bool) -> None:
+    large, small = an_op("dot", {"matrix/bf16": 95 * large_s}, large_s), an_op("add", {"hbm": 1e-9}, 5e-6)
+    (finding,) = [one for one in report_on(large, small).findings if one.kind == "latency"]
+    assert bool(finding.saving_s) == saved
+
+
+@pytest.mark.parametrize(("large_s", "location", "told"), [(10.0, "", True), (100.0, "", False), (100.0, "train.py:7", True)])
+def test_the_compilers_own_changes_of_layout_are_told_where_they_cost_much(large_s: float, location: str, told: bool) -> None:
+    fewer = Avoidable(kind="layout-copies", instead=NOTHING, unneeded="layout")
+    turned = an_op("transpose", {"hbm": 20}, 2.0, avoidable=(fewer,), location=location)
+    found = report_on(turned, an_op("dot", {"matrix/bf16": 90 * large_s}, large_s)).findings
+    assert ("layout-copies" in {one.kind for one in found}) == told
+
+
 def test_findings_come_by_what_a_step_saves() -> None:
     # The copy saves more in a step, the product more in the run, as most of its time is before the steps.
     copy, product = _in_both("copy", {"hbm": 200}, 14.0), _in_both("dot", {"matrix/bf16": 300}, 2.0, outside_s=200.0)

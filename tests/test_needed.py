@@ -260,13 +260,17 @@ ENTRY %main (cache: bf16[16,32,4096,128], new: bf16[16,32,1,128]) -> bf16[16,32,
 
 
 @pytest.mark.parametrize(
-    ("alias", "kinds"), [("", {"missing-donation"}), (", input_output_alias={ {}: (0, {}, may-alias) }", {"layout-copies"})]
+    ("alias", "layout", "kinds"),
+    [
+        ("", "3,2,1,0", {"missing-donation"}),
+        (", input_output_alias={ {}: (0, {}, may-alias) }", "3,2,1,0", set()),
+        (", input_output_alias={ {}: (0, {}, may-alias) }", "3,1,2,0", {"layout-copies"}),
+    ],
 )
-def test_an_argument_copied_for_want_of_donation(alias: str, kinds: set[str]) -> None:
-    found = reasons(list(reviewed_program(parse(COPIED.replace("ALIAS", alias)), "gpu")))
-    assert set(found) == kinds
-    (op,) = next(iter(found.values()))
-    assert op.name == "copy.1"
+def test_an_argument_copied_for_want_of_donation_or_to_change_its_layout(alias: str, layout: str, kinds: set[str]) -> None:
+    program = COPIED.replace("ALIAS", alias).replace("{3,2,1,0} parameter(0)\n  %new", f"{{{layout}}} parameter(0)\n  %new")
+    found = reasons(list(reviewed_program(parse(program), "gpu")))
+    assert {(kind, op.name) for kind, ops in found.items() for op in ops} == {(kind, "copy.1") for kind in kinds}
 
 
 EXPERTS = """HloModule jit_f, is_scheduled=true

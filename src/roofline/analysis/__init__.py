@@ -247,7 +247,7 @@ def _advice(
     """Hand formulas are explained one by one; of a program, what is in doubt, and what there is to win."""
     if recording.format == "formula" or not made:
         return advise([placed[id] for id in range(len(judged))], machine)
-    clock = clock_of(made)
+    clock = clock_of(made, recording.steps)
     program = Program(
         names=column(placed.ops, "name"),
         times=placed.time_s,

@@ -42,6 +42,8 @@ OF_CATEGORIES = {"attention": 0.55, "sort": 0.08, "fft": 0.2}
 OTHERWISE = 0.85
 FEW_PROGRAMS = 2  # in a step: with fewer there is nothing to compile together
 CLOSE = 1.7  # times the expected time: an upper bound below that says how good such an op gets
+# Of the time: a few small kernels between large ones, or a layout that the compiler changes for a product, cost no less in another program.
+INHERENT = 0.05
 ODD = 0.6  # of the roof: a product above it does not suffer from its sizes
 # What is said of one op, and of several.
 WORDS = {
@@ -65,17 +67,22 @@ class Case(Struct):
         """What they could spare together."""
         return Saving.of([one.id for one, _, _ in self.ops], [saving for _, saving, _ in self.ops], clock)
 
+    def is_worth_a_line(self, clock: Clock) -> bool:
+        """Whether they could spare enough: more where the compiler changes layouts and no line of the program asks for it."""
+        is_compilers = self.kind == "layout-copies" and not any(one.op.location for one, _, _ in self.ops)
+        return self.saving(clock).steps_s >= clock.of_parts(INHERENT if is_compilers else NOTABLE)
+
 
 def diagnose(judged: JudgedOps, recording: Recording, machine: Machine, clock: Clock, corrections: Corrections = IDEAL) -> list[Finding]:
     """What there is to win, by kind: work that could be avoided, idle time, and distance to what good kernels reach."""
     ids: Sequence[int] = range(len(judged))
     if clock.per:
-        clock = replace(clock, shares={id: share_in_steps(op) for id, op in enumerate(judged.ops)})
+        clock = replace(clock, shares={id: share_in_steps(op, clock.steps) for id, op in enumerate(judged.ops)})
         ids = [id for id in ids if clock.share(id)]
     if (share := clock.exposed(judged, ids)) < 1:
         judged = judged.exposed(share)
     cases = _avoidable(judged, ids, len(recording.steps), machine, corrections)
-    kept = [case for case in cases if case.saving(clock).steps_s >= clock.notable_s]
+    kept = [case for case in cases if case.is_worth_a_line(clock)]
     taken = {one.id for case in kept for one, _, _ in case.ops}
     kinds = kinds_for(recording.format)
     found = [_told(case, judged, clock, kinds) for case in kept]
@@ -203,7 +210,7 @@ def _recording(idle: Sequence[Waiting], profiler_s: float, clock: Clock) -> str:
     """What the profiler took of some idle time itself, as a sentence."""
     if profiler_s < NOTABLE * clock.each_s:
         return ""
-    events = sum(one.reason.recorded for one in idle) / clock.parts
+    events = sum(one.reason.recorded * one.each_s / one.reason.time_s for one in idle if one.reason.time_s)
     took = f"About {show(rounded(profiler_s, 2), 's')} of that is the profiler's own, which recorded {rounded(events, 2):,.0f} events"
     return f"{took} of the host{clock.per}. "
 
@@ -362,7 +369,7 @@ def _merged(
     reach = "" if kind_name in ("host-copies", "latency") else f" at {efficiency} of the roofline"
     gaps = ", with the gaps between kernels" if gap_s else ""
     told = f"{at_place(judged, worst)}{subject(judged, worst)} {_are(worst, kind_name)}{reach}: {clock.of(spent + gap_s)}{gaps}."
-    if saving.steps_s < clock.notable_s:
+    if saving.steps_s < (clock.of_parts(INHERENT) if kind_name == LATENCY else clock.notable_s):
         message = f"{told} That is as good as such ops get; only less work helps."
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(worst), levers=())
     kind, left = fitting(kind_name, kind, judged, ids, won), clock.after(saving.steps_s)

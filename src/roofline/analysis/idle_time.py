@@ -40,10 +40,11 @@ def waiting(recording: Recording, parts: float) -> list[Waiting]:
         return [Waiting(reason, reason.time_s / parts, reason.time_s) for reason in recording.idle]
     recurring = _recurring(steps, recording.steps)
     count, devices = len(recurring), max(len(recording.devices), 1)
+    every = devices * sum(step.complete for step in recording.steps)
     found = []
     for reason in recording.idle:
         each = sum(share.time_s for share in reason.by_step if share.key in recurring) / count / devices
-        found.append(Waiting(reason, each, min(each * parts, reason.time_s)))
+        found.append(Waiting(reason, each, min(each * every, reason.time_s)))
     return found
 
 

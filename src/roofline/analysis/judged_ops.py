@@ -1,6 +1,6 @@
 """Ops beside what their times are compared with: the minimum, the expected time, and what the rest is lost to."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from msgspec import Struct
@@ -99,6 +99,6 @@ class JudgedOps:
         return multiplies(self.ops)
 
 
-def share_in_steps(op: Op) -> float:
-    """The share of an op's time that lies in steps."""
-    return min(sum([share.time_s for share in op.by_step]) / op.time_s, 1.0) if op.time_s else 0.0
+def share_in_steps(op: Op, steps: Container[int | None]) -> float:
+    """The share of an op's time that lies in these steps."""
+    return min(sum([share.time_s for share in op.by_step if share.key in steps]) / op.time_s, 1.0) if op.time_s else 0.0

@@ -27,7 +27,7 @@ def with_outlook(
     asked = {ASKED[finding.kind] for finding in findings if finding.kind in ASKED and finding.saving_s}
     if not asked or not calibration.families or not points:
         return findings
-    clock = clock_of(points)
+    clock = clock_of(points, recording.steps)
     if not clock.measured:
         return findings
     programs = _programs(recording, machine)
@@ -37,7 +37,7 @@ def with_outlook(
         change(state, words.split())
         changed = state.changed()
         ops = recording.workload.ops
-        shares = {index: share_in_steps(ops[index]) if clock.per else 1.0 for index in changed}
+        shares = {index: share_in_steps(ops[index], clock.steps) if clock.per else 1.0 for index in changed}
         before = sum((ops[index].time_s or 0.0) * shares[index] for index in changed)
         after = sum(new.time_s * shares[index] for index, new in changed.items())
         held = [(index, new, shares[index]) for index, new in changed.items()]

@@ -8,6 +8,8 @@ from msgspec import Struct
 from ..lazy_rows import at
 from ..report import Point
 from ..units import rounded, show
+from ..workload import Step
+from .idle_time import averaged
 from .judged_ops import JudgedOps
 
 NOTABLE = 0.01  # of the time: below that nothing is worth a line
@@ -17,14 +19,16 @@ class Clock(Struct, frozen=True, kw_only=True):
     """The time that findings speak of.
 
     ``whole_s`` is the run in device-seconds, or the minimum time of a program that did not run; ``each_s`` is one step on one device, or
-    the run on one, and there are ``parts`` of them. ``busy_s`` is the device-seconds of all parts in which anything ran. ``shares`` has
-    how much of each op's time lies in steps, by its id: findings speak of that. ``least_s`` is the minimum of one of the parts.
+    the run on one, and there are ``parts`` of them. ``steps`` are the keys of the steps that the average is over, and findings speak of.
+    ``busy_s`` is the device-seconds of all parts in which anything ran. ``shares`` has how much of each op's time lies in those steps, by
+    its id. ``least_s`` is the minimum of one of the parts.
     """
 
     whole_s: float
     each_s: float
     parts: float = 1
     per: str = ""
+    steps: frozenset[int | None] = frozenset()
     measured: bool = True
     busy_s: float | None = None
     shares: Mapping[int, float] = {}
@@ -33,7 +37,11 @@ class Clock(Struct, frozen=True, kw_only=True):
     @property
     def notable_s(self) -> float:
         """The seconds from which something is worth a line."""
-        return NOTABLE * self.each_s * self.parts
+        return self.of_parts(NOTABLE)
+
+    def of_parts(self, share: float) -> float:
+        """A share of the time of all parts."""
+        return share * self.each_s * self.parts
 
     def share(self, id: int) -> float:
         """The share of an op's time that findings speak of."""
@@ -67,15 +75,16 @@ class Clock(Struct, frozen=True, kw_only=True):
         return max(self.each_s - seconds / self.parts, 0.0)
 
 
-def clock_of(points: Sequence[Point]) -> Clock:
-    """The clock of a program: its average step where it has steps, else its run."""
+def clock_of(points: Sequence[Point], recorded: Iterable[Step]) -> Clock:
+    """The clock of a program: its average step where it has steps, else its run. Steps of the warm-up do not count."""
+    keys = frozenset(step.key for step in averaged(recorded))
     whole = [point for point in points if point.infeed_outfeed]
     total = next(point for point in whole if point.scope == "total")
     if not total.time_s:
         least = total.floors_s or total.floor_s or 0.0
         return Clock(whole_s=least, each_s=least, measured=False)
     seconds = total.device_seconds or total.time_s
-    steps = [point for point in whole if point.scope == "step"]
+    steps = [point for point in whole if point.scope == "step" and point.step in keys]
     average = next((point for point in whole if point.scope == "average"), None)
     if average is None or not average.time_s or not steps:
         return Clock(
@@ -83,7 +92,7 @@ def clock_of(points: Sequence[Point]) -> Clock:
         )
     parts = sum((point.device_seconds or 0.0) / point.time_s for point in steps if point.time_s)
     least_s = average.at_roof_s or 0.0
-    return Clock(whole_s=seconds, each_s=average.time_s, parts=parts, per=" per step", busy_s=_busy(steps), least_s=least_s)
+    return Clock(whole_s=seconds, each_s=average.time_s, parts=parts, per=" per step", steps=keys, busy_s=_busy(steps), least_s=least_s)
 
 
 def _busy(points: Iterable[Point]) -> float | None:

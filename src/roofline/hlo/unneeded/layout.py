@@ -1,10 +1,15 @@
-"""Kernels that only change the layout of an array: transposes and copies that move every byte and compute nothing."""
+"""Kernels that only change the layout of an array: transposes and copies that move every byte and compute nothing.
+
+A copy that keeps the layout is none of them: the compiler makes it where a buffer is written while its old value is still needed.
+"""
 
 from collections.abc import Iterator
 
 from ...cost import NOTHING
 from ...resource import HBM
 from ...workload import Avoidable
+from ..ir.module import Computation, Instruction
+from ..ir.shapes import Shape
 from .kernels import Kernels
 
 KIND, CLASS = "layout-copies", "layout"
@@ -24,6 +29,21 @@ def layout_copies(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         parts = body.instructions if body is not None else (instruction,)
         if body is not None and not kernels.values.opcodes(body) <= _ALLOWED:
             continue
-        turned = max((one.shape.elements for one in parts if one.opcode in _MOVES), default=0)
+        within = body if body is not None else kernels.computation
+        turned = max((one.shape.elements for one in parts if _turns(within, one)), default=0)
         if turned and 2 * turned >= instruction.shape.elements:
             yield index, Avoidable(kind=KIND, instead=NOTHING, why="moves arrays only to change their layout", unneeded=CLASS)
+
+
+def _turns(computation: Computation, instruction: Instruction) -> bool:
+    """Whether an instruction puts the elements of an array in another order."""
+    if instruction.opcode != "copy" or not instruction.operands:
+        return instruction.opcode in _MOVES
+    return _order(computation[instruction.operands[0]].shape) != _order(instruction.shape)
+
+
+def _order(shape: Shape) -> tuple[object, ...]:
+    """The dimensions of an array from minor to major, without those of size 1, and its tiles."""
+    layout = shape.layout
+    order = layout.minor_to_major if layout is not None and layout.minor_to_major else range(len(shape.dims) - 1, -1, -1)
+    return (*(axis for axis in order if shape.dims[axis] != 1), layout.tiles if layout is not None else ())
