@@ -74,6 +74,11 @@ def test_what_passes_over_its_data_several_times_reaches_less(category: str, rea
     assert finding.saving_s == pytest.approx(20 - 1 / reach)
 
 
+def test_a_factorisation_whose_steps_wait_for_each_other_promises_nothing() -> None:
+    (finding,) = report_on(an_op("cholesky", {"matrix/bf16": 10}, 20.0, category="linear algebra")).findings
+    assert finding.saving_s is None
+
+
 def test_idle_time_comes_with_what_the_host_did() -> None:
     waited = IdleReason(kind="input", activity="time.sleep, called from load_batch", location="data.py:17", time_s=6.0, gaps=3)
     report = report_on(an_op("dot", {"matrix/bf16": 200}, 2.0), wall_s=8.0, idle=(waited,))

@@ -241,6 +241,26 @@ def test_products_of_odd_sizes() -> None:
     assert "odd-sizes" not in even
 
 
+@pytest.mark.parametrize(("layers", "told"), [(0, True), (3, False)])
+def test_a_few_products_in_fp32_among_narrow_ones_are_wide_on_purpose(layers: int, told: bool) -> None:
+    def routed(x: Any, router: Any, weights: Any) -> Any:
+        for _ in range(layers):
+            x = jax.nn.relu(x @ weights)
+        return x.astype("float32") @ router
+
+    found = reasons(ops_of(routed, of_shape(8192, 1024), of_shape(1024, 64, dtype="float32"), of_shape(1024, 1024)))
+    assert ("wide-format" in found) == told
+
+
+@pytest.mark.parametrize(("tokens", "told"), [(1, True), (1024, False)])
+def test_logits_of_the_last_token_are_no_small_batch(tokens: int, told: bool) -> None:
+    def prefill(x: Any, weights: Any, head: Any) -> Any:
+        return (x @ weights).reshape(8, tokens, 1024)[:, -1] @ head
+
+    found = reasons(ops_of(prefill, of_shape(8 * tokens, 1024), of_shape(1024, 1024), of_shape(1024, 32768)))
+    assert ("low-batch" in found) == told
+
+
 COPIED = """HloModule jit_decode, is_scheduled=trueALIAS
 
 %fused (p0: bf16[16,32,4096,128], p1: bf16[16,32,1,128]) -> bf16[16,32,4096,128] {

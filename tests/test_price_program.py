@@ -58,6 +58,28 @@ def test_ops_carry_scope_source_line_and_category() -> None:
     assert (attention.work_provenance, attention.bytes_provenance) == ("compiler", "compiler")
 
 
+def test_a_fusion_around_a_sort_is_a_sort() -> None:
+    text = """HloModule m, is_scheduled=true
+
+%less (a: f32[], b: f32[]) -> pred[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %lt = pred[] compare(%a, %b), direction=LT
+}
+
+%sorted (p: f32[8,4096]) -> f32[8,4096] {
+  %p = f32[8,4096]{1,0} parameter(0)
+  ROOT %sort = f32[8,4096]{1,0} sort(%p), dimensions={1}, to_apply=%less
+}
+
+ENTRY %main (x: f32[8,4096]) -> f32[8,4096] {
+  %x = f32[8,4096]{1,0} parameter(0)
+  ROOT %fusion = f32[8,4096]{1,0} fusion(%x), kind=kCustom, calls=%sorted
+}
+"""
+    assert [op.category for op in program(parse_text(text), "gpu")] == ["sort"]
+
+
 def test_an_asynchronous_operation_is_one_op_where_it_starts() -> None:
     names = {op.name for op in program(capture("scan"))}
     assert "fusion-start.4" in names

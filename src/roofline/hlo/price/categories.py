@@ -9,6 +9,7 @@ from .types import Site
 _SIGNS = {
     "matmul": frozenset(("dot", "ragged-dot", "scaled-dot")),
     "convolution": frozenset(("convolution",)),
+    "sort": frozenset(("sort", "topk")),
 }
 _WORDS = {
     **dict.fromkeys(ELEMENTWISE | {"map"}, "elementwise"),

@@ -1,6 +1,6 @@
 """The kernels of a computation, and the products among them: dots, fusions around one, and library calls."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property, lru_cache
 from math import prod
 
@@ -21,6 +21,7 @@ _LIBRARY = ("__cublas$gemm", "__cublas$lt$matmul", "__cublas$lt$matmul$f8", "__c
 _RUN = ("while", "conditional", "call")  # their work has instructions of its own
 DOTS = ("dot", "ragged-dot", "scaled-dot")
 _MAY_MULTIPLY = frozenset((*DOTS, "custom-call"))
+_FEW = 0.05
 
 
 class Product(Struct, frozen=True, kw_only=True):
@@ -84,6 +85,10 @@ class Kernels:
     def products(self) -> dict[int, Product]:
         """The kernels that cost something and compute a product."""
         return {index: found for index in self.costs if (found := self.product(index)) is not None}
+
+    def are_few(self, ids: Collection[int]) -> bool:
+        """Whether some products are next to nothing of the FLOP of all: what the others do says what the program is like."""
+        return sum(self.products[id].flops for id in ids) < _FEW * sum(found.flops for found in self.products.values())
 
     def place(self, instruction: Instruction) -> int:
         """The index of an instruction of the computation."""

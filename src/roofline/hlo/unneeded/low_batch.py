@@ -26,9 +26,12 @@ _MOST_LOOKS = 2_000  # values behind an operand
 def low_batches(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The products of few rows whose bytes are nearly all weights. Eight times the rows would take about the same time.
 
-    Then each row has an eighth of the bytes, and as many FLOP as before.
+    Then each row has an eighth of the bytes, and as many FLOP as before. A few such products among large ones are no small batch: logits
+    of the last of many tokens.
     """
     loop = _Loop.around(kernels)
+    few = [index for index, found in kernels.products.items() if min(found.rows, found.columns) <= FEW_ROWS]
+    is_small = not kernels.are_few(few)
     for index, found in kernels.products.items():
         if found.batch > 1 and not is_split(kernels, index, found.batch):
             continue
@@ -36,7 +39,7 @@ def low_batches(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         for weights, rows in ((found.right, found.rows), (found.left, found.columns)):
             other = found.left if weights is found.right else found.right
             again = rows <= FEW_IN_LOOPS and loop is not None and loop.repeats(weights, other)
-            if (rows <= FEW_ROWS or again) and _are_weights(kernels.values, weights, cost, loop if again else None):
+            if ((is_small and rows <= FEW_ROWS) or again) and _are_weights(kernels.values, weights, cost, loop if again else None):
                 why = f"reads {show(weights.shape.bytes, 'B')} of weights for {rows} row{'s' if rows > 1 else ''}"
                 why += " in each iteration of a loop" if again else ""
                 yield index, Avoidable(kind=KIND, instead=_shared(cost), why=why)

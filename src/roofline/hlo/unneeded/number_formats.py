@@ -18,17 +18,19 @@ _ACCELERATORS = ("gpu", "tpu")
 
 
 def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The products that run in a wide format, and the kernels that only widen their operands."""
+    """The products that run in a wide format, and the kernels that only widen their operands.
+
+    A few products of fp32 numbers among many of narrow ones, such as the router of experts, are wide on purpose.
+    """
     values, computation, platform = kernels.values, kernels.computation, kernels.platform
     if platform not in _ACCELERATORS:
         return
     wide: set[int] = set()
     widened: dict[int, None] = {}
-    for index, found in kernels.products.items():
-        cost = kernels.costs[index]
-        unit = next((resource for resource, _ in cost.amounts if resource.unit == "matrix" and resource.kind in _WIDE), None)
-        if unit is None:
-            continue
+    units = {index: unit for index in kernels.products if (unit := _wide_unit(kernels.costs[index])) is not None}
+    is_exception = kernels.are_few(units)
+    for index, unit in units.items():
+        found, cost = kernels.products[index], kernels.costs[index]
         narrow = [_narrow(values, side) for side in (found.left, found.right)]
         if all(narrow):
             name = max((side.shape.number for side in narrow if side), key=lambda number: number.bits)
@@ -41,6 +43,8 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         elif unit.kind == "fp64":
             into, said, needed = default_unit(dtype("fp32"), platform), "multiplies in fp64", ""
             less = int(cost.known(HBM)) // 2
+        elif is_exception:
+            continue
         else:
             into, said, needed = default_unit(dtype("bf16"), platform), f"multiplies fp32 numbers (in {unit.kind}), which bf16 halves", ""
             less = int(cost.known(HBM)) // 2
@@ -64,6 +68,10 @@ def fp64_kernels(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         shapes = [leaf for one in (instruction, *kernels.computation.operands(instruction)) for leaf in one.shape.leaves]
         less = sum(leaf.bytes for leaf in shapes if leaf.is_array and leaf.dtype == "f64") // 2
         yield index, Avoidable(kind=KIND, instead=_instead(cost, wide[0], vector("fp32"), less), why="computes in fp64")
+
+
+def _wide_unit(cost: Cost) -> Resource | None:
+    return next((resource for resource, _ in cost.amounts if resource.unit == "matrix" and resource.kind in _WIDE), None)
 
 
 @lru_cache(maxsize=256)  # a program repeats its products for each layer
