@@ -48,6 +48,15 @@ def test_an_embedding_by_one_hot_rows_could_be_a_gather() -> None:
     assert reason.instead.flops == 0
 
 
+def test_one_hot_rows_are_found_where_other_dimensions_have_the_size_of_the_table() -> None:
+    def total(tables: Any, ids: Any) -> Any:
+        return jnp.einsum("bfv,fvd->bfd", jax.nn.one_hot(ids, 4096, dtype="bfloat16"), tables).astype("float32").sum()
+
+    found = reasons(ops_of(jax.value_and_grad(total), of_shape(16, 4096, 128), of_shape(4096, 16, dtype="int32")))
+    words = {reason.why.rpartition("where ")[2] for op in found["one-hot-product"] for reason in op.avoidable if "multiplies" in reason.why}
+    assert words == {"a gather would do", "a scatter-add would do"}
+
+
 def test_the_gradient_of_a_one_hot_product_could_be_a_scatter() -> None:
     def total(table: Any, ids: Any, weights: Any) -> Any:
         return ((jax.nn.one_hot(ids, 32000, dtype="bfloat16") @ table) @ weights).astype("float32").sum()
@@ -291,6 +300,27 @@ def test_an_argument_copied_for_want_of_donation_or_to_change_its_layout(alias: 
     program = COPIED.replace("ALIAS", alias).replace("{3,2,1,0} parameter(0)\n  %new", f"{{{layout}}} parameter(0)\n  %new")
     found = reasons(list(reviewed_program(parse(program), "gpu")))
     assert {(kind, op.name) for kind, ops in found.items() for op in ops} == {(kind, "copy.1") for kind in kinds}
+
+
+@pytest.mark.parametrize("choose", ["argmax", "top_k"])
+def test_experts_whose_results_are_gathered_after_all_were_computed(choose: str) -> None:
+    def switch(x: Any, router: Any, up: Any, down: Any) -> Any:
+        scores = x @ router
+        choice = jnp.argmax(scores, -1) if choose == "argmax" else jax.lax.top_k(scores, 1)[1][:, 0]
+        every = jax.vmap(lambda u, d: jax.nn.relu(x @ u) @ d)(up, down)
+        return jnp.take_along_axis(every, choice[None, :, None], 0)[0]
+
+    found = reasons(ops_of(switch, of_shape(4096, 1024), of_shape(1024, 16), of_shape(16, 1024, 2048), of_shape(16, 2048, 1024)))
+    assert [reason.factor for op in found["dense-experts"] for reason in op.avoidable if reason.kind == "dense-experts"] == [16, 16]
+
+
+def test_experts_with_tokens_of_their_own_are_not_dense() -> None:
+    def switch(x: Any, router: Any, up: Any) -> Any:
+        order = jnp.argsort(jnp.argmax(x @ router, -1))
+        made = jnp.einsum("etd,edf->etf", x[order].reshape(16, 256, 1024), up).reshape(4096, 2048)
+        return jnp.zeros_like(made).at[order].set(made)
+
+    assert "dense-experts" not in reasons(ops_of(switch, of_shape(4096, 1024), of_shape(1024, 16), of_shape(16, 1024, 2048)))
 
 
 EXPERTS = """HloModule jit_f, is_scheduled=true

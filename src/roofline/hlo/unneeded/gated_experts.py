@@ -1,10 +1,12 @@
-"""Experts computed for every token by plain products, whose results are then multiplied by gates that are nearly all zero.
+"""Experts computed for every token by plain products, of whose results nearly all are then left out.
 
-A gate for each token and expert is zero but for the chosen ones if it is made of what a top-k chose: the expert's number compared with the
-chosen ones (one-hot), scores compared with the smallest that was chosen, or a scatter to the chosen places.
+They are multiplied by gates, or the chosen ones are gathered. A gate for each token and expert is zero but for the chosen ones if it is
+made of what a top-k or an argmax chose: the expert's number compared with the chosen ones (one-hot), scores compared with the smallest
+that was chosen, or a scatter to the chosen places.
 """
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from msgspec import Struct
 
@@ -16,9 +18,9 @@ from .kernels import Kernels, Product
 from .one_hot import position
 from .values import LAYOUT, Value, Values
 
-_CHOOSING = frozenset(("sort", "topk", "custom-call"))
-_GATES = frozenset(("compare", "scatter"))
-_STOP = frozenset(("parameter", "constant", "iota", "dot", *_CHOOSING))
+_CHOOSING = frozenset(("sort", "topk", "custom-call", "reduce"))
+_GATES = frozenset(("compare", "scatter", "gather"))
+_STOP = frozenset(("parameter", "constant", "iota", "dot", "sort", "topk", "custom-call"))
 _TOP_K = ("topk", "top_k", "selectk", "sort")
 _COMPARED = ("EQ", "GE", "GT", "LE", "LT")
 _MOST_LOOKS = 60
@@ -97,10 +99,22 @@ def _choices(kernels: Kernels, groups: set[int]) -> Iterator[tuple[int, int, int
         if body is not None:
             inside = [Value(body, index, ((computation, kernel),)) for index in range(len(body))]
         for made in inside:
+            if made.opcode == "gather":
+                yield from _gathered(values, made, groups)
+                continue
             for count in groups & set(made.shape.dims if made.shape.is_array else ()):
                 top = _chosen(values, made, count)
                 if top is not None:
                     yield count, made.shape.elements // count, top
+
+
+def _gathered(values: Values, made: Value, groups: set[int]) -> Iterator[tuple[int, int, int]]:
+    """The same of a gather that takes the results of the chosen experts out of those of all."""
+    rows = made.shape.elements // max(prod(made.instruction.integers("slice_sizes")), 1)
+    for count in groups & set(values.operand(made, 0).shape.dims):
+        top = _top(values, values.operand(made, 1), count)
+        if top is not None:
+            yield count, rows, top
 
 
 def _chosen(values: Values, made: Value, groups: int) -> int | None:
@@ -125,6 +139,8 @@ def _top(values: Values, value: Value, groups: int) -> int | None:
     kept = groups
     for one in values.behind(value, _STOP, most=_MOST_LOOKS):
         size = one.shape.dims[-1] if one.shape.is_array and one.shape.dims else groups
+        if one.opcode == "reduce" and one.instruction.shape.is_tuple and groups in values.operand(one, 0).shape.dims:
+            return 1  # an argmax
         if one.opcode in _CHOOSING and _chooses(one):
             kept = min(size, kept) if size < groups else kept  # a sort keeps all, of which some are sliced off
             return kept if kept < groups else None

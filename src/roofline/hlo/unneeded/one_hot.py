@@ -9,6 +9,7 @@ from ...cost import NOTHING, Cost
 from ...resource import HBM, vector
 from ...workload import Avoidable
 from ..ir.module import Computation
+from .axes import axis_behind
 from .kernels import Kernels, Product
 from .values import RENAMED, Value, Values
 
@@ -45,7 +46,7 @@ def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 def one_hot_axis(values: Values, value: Value) -> int | None:
     """The dimension along which one element of each row is one; ``None`` if a value is not one-hot.
 
-    A change of layout on the way moves the dimension: it is found again by its size, which no other dimension may have.
+    A change of layout on the way moves the dimension: it is found again by its size, or where several have that, by following each.
     """
     made = values.origin(value)
     if made.opcode == "select":
@@ -59,8 +60,25 @@ def one_hot_axis(values: Values, value: Value) -> int | None:
             continue
         size = counted[0].shape.dims[counted[1]]
         places = [axis for axis, length in enumerate(value.shape.dims) if length == size]
+        if len(places) > 1:
+            places = [axis for axis in places if _counts(values, value, axis, counter)]
         return places[0] if len(places) == 1 else None
     return None
+
+
+def _counts(values: Values, value: Value, axis: int, counter: Value) -> bool:
+    """Whether a dimension of a one-hot matrix is that of the iota that was compared."""
+    here = axis_behind(values, value, axis, RENAMED)
+    if here is not None and (made := values.origin(value)).opcode == "select":
+        here = axis_behind(values, values.operand(made, 0), here, RENAMED)
+    for _ in range(64):
+        if here is None:
+            return False
+        here, counter = axis_behind(values, counter, here, _SPREAD), values.origin(counter, _SPREAD)
+        if counter.opcode == "iota":
+            return here == (counter.instruction.integer("iota_dimension") or 0)
+        counter = values.operand(counter, 0)
+    return False
 
 
 def position(values: Values, value: Value) -> tuple[Value, int] | None:
