@@ -250,6 +250,17 @@ def test_products_of_odd_sizes() -> None:
     assert "odd-sizes" not in even
 
 
+@pytest.mark.parametrize(
+    ("channels", "dtype", "kinds"), [(128, "bfloat16", set()), (129, "bfloat16", {"odd-sizes"}), (128, "float32", {"wide-format"})]
+)
+def test_convolutions_in_fp32_or_with_odd_channels(channels: int, dtype: str, kinds: set[str]) -> None:
+    def net(x: Any, kernel: Any) -> Any:
+        return jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    args = of_shape(64, 56, 56, channels, dtype=dtype), of_shape(3, 3, channels, channels, dtype=dtype)
+    assert set(reasons(ops_of(net, *args))) == kinds
+
+
 @pytest.mark.parametrize(("layers", "told"), [(0, True), (3, False)])
 def test_a_few_products_in_fp32_among_narrow_ones_are_wide_on_purpose(layers: int, told: bool) -> None:
     def routed(x: Any, router: Any, weights: Any) -> Any:
@@ -314,7 +325,7 @@ def test_experts_whose_results_are_gathered_after_all_were_computed(choose: str)
     assert [reason.factor for op in found["dense-experts"] for reason in op.avoidable if reason.kind == "dense-experts"] == [16, 16]
 
 
-def test_experts_with_tokens_of_their_own_are_not_dense() -> None:
+def test_a_switch_that_sorts_its_tokens_is_not_dense() -> None:
     def switch(x: Any, router: Any, up: Any) -> Any:
         order = jnp.argsort(jnp.argmax(x @ router, -1))
         made = jnp.einsum("etd,edf->etf", x[order].reshape(16, 256, 1024), up).reshape(4096, 2048)

@@ -45,6 +45,14 @@ class Product(Struct, frozen=True, kw_only=True):
         return f"{self.batch}×({size})" if self.batch > 1 else size
 
 
+class Convolution(Struct, frozen=True):
+    """A convolution: its two operands, and how many channels its kernel takes and makes."""
+
+    left: Value
+    right: Value
+    channels: tuple[int, int]
+
+
 class Kernels:
     """The kernels of one computation: what each costs once, and its product."""
 
@@ -86,9 +94,17 @@ class Kernels:
         """The kernels that cost something and compute a product."""
         return {index: found for index in self.costs if (found := self.product(index)) is not None}
 
+    @cached_property
+    def convolutions(self) -> dict[int, Convolution]:
+        """The kernels that cost something and are a convolution."""
+        found = {index: _convolution(self.values, Value(self.computation, index)) for index in self.costs}
+        return {index: one for index, one in found.items() if one is not None}
+
     def are_few(self, ids: Collection[int]) -> bool:
         """Whether some products are next to nothing of the FLOP of all: what the others do says what the program is like."""
-        return sum(self.products[id].flops for id in ids) < _FEW * sum(found.flops for found in self.products.values())
+        every = {*self.products, *self.convolutions}
+        mine, all_of_them = (sum(float(self.costs[id].flops or 0) for id in those) for those in (ids, every))
+        return mine < _FEW * all_of_them
 
     def place(self, instruction: Instruction) -> int:
         """The index of an instruction of the computation."""
@@ -138,6 +154,17 @@ def _sizes(dims: DotDimensions, ours: tuple[int, ...], theirs: tuple[int, ...]) 
         prod(ours[axis] for axis in dims.lhs_contracting),
         prod(size for axis, size in enumerate(theirs) if axis not in (*dims.rhs_contracting, *dims.rhs_batch)),
     )
+
+
+def _convolution(values: Values, made: Value) -> Convolution | None:
+    instruction = made.instruction
+    labels = instruction.convolution if instruction.opcode in ("convolution", "custom-call") else None
+    if labels is None or len(instruction.operands) < 2:
+        return None
+    left, right = values.operand(made, 0), values.operand(made, 1)
+    kernel = made.shape if instruction.custom_call_target == "__cudnn$convBackwardFilter" else right.shape
+    axes = (labels.kernel_input_feature, labels.kernel_output_feature)
+    return Convolution(left, right, (kernel.dims[axes[0]], kernel.dims[axes[1]])) if max(axes) < len(kernel.dims) else None
 
 
 def product_dimensions(instruction: Instruction) -> DotDimensions | None:

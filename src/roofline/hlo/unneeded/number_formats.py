@@ -9,7 +9,7 @@ from ...resource import HBM, Resource, vector
 from ...workload import Avoidable
 from ..ir.module import Computation
 from ..price.contractions import default_unit
-from .kernels import Kernels
+from .kernels import Convolution, Kernels, Product
 from .values import LAYOUT, Value, Values
 
 KIND, CLASS = "wide-format", "wide"
@@ -18,7 +18,7 @@ _ACCELERATORS = ("gpu", "tpu")
 
 
 def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The products that run in a wide format, and the kernels that only widen their operands.
+    """The products and convolutions that run in a wide format, and the kernels that only widen their operands.
 
     A few products of fp32 numbers among many of narrow ones, such as the router of experts, are wide on purpose.
     """
@@ -27,10 +27,11 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         return
     wide: set[int] = set()
     widened: dict[int, None] = {}
-    units = {index: unit for index in kernels.products if (unit := _wide_unit(kernels.costs[index])) is not None}
+    multiplying: dict[int, Product | Convolution] = {**kernels.convolutions, **kernels.products}
+    units = {index: unit for index in multiplying if (unit := _wide_unit(kernels.costs[index])) is not None}
     is_exception = kernels.are_few(units)
     for index, unit in units.items():
-        found, cost = kernels.products[index], kernels.costs[index]
+        found, cost = multiplying[index], kernels.costs[index]
         narrow = [_narrow(values, side) for side in (found.left, found.right)]
         if all(narrow):
             name = max((side.shape.number for side in narrow if side), key=lambda number: number.bits)
