@@ -261,6 +261,17 @@ def test_convolutions_in_fp32_or_with_odd_channels(channels: int, dtype: str, ki
     assert set(reasons(ops_of(net, *args))) == kinds
 
 
+@pytest.mark.parametrize(
+    ("between", "names"), [(lambda s: s / 8192, 2), (lambda s: s, 2), (lambda s: jnp.exp(s), 0), (lambda s: jnp.tril(s), 0)]
+)
+def test_linear_attention_in_the_order_that_makes_it_quadratic(between: Callable[[Any], Any], names: int) -> None:
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        return jnp.einsum("hqk,khe->qhe", between(jnp.einsum("qhd,khd->hqk", q, k)), v)
+
+    head = of_shape(8192, 16, 64)
+    assert len(reasons(ops_of(attend, head, head, head)).get("product-order", ())) == names
+
+
 @pytest.mark.parametrize(("layers", "told"), [(0, True), (3, False)])
 def test_a_few_products_in_fp32_among_narrow_ones_are_wide_on_purpose(layers: int, told: bool) -> None:
     def routed(x: Any, router: Any, weights: Any) -> Any:
