@@ -134,3 +134,18 @@ def test_an_annotation_that_outlasts_a_call_is_not_inside_of_it(tmp_path: Path) 
         trace.run("gemm", launched=at + 11, start=at + 15, dur=50)
     (op,) = [op for op in analyze(trace.write(tmp_path / "trace.json")).ops if op.name == "aten::mm"]
     assert (op.scope, op.count) == ("Net_0", 4)
+
+
+@pytest.mark.parametrize(("host_us", "reason"), [(5000, "compile"), (1000, "dispatch")])
+def test_plans_that_cudnn_builds_for_new_shapes_are_compilation(tmp_path: Path, host_us: int, reason: str) -> None:
+    trace = TorchTrace()
+    for step in range(4):
+        at = 10_000 * step
+        trace.annotation(f"ProfilerStep#{step}", at, 9_990)
+        trace.frame("model.py(35): forward", at + 1, 9_980)
+        trace.op("aten::_cudnn_attention_forward", at + 2, host_us, [(1, 8, 100 + step, 64)])
+        trace.run("cudnn_sdpa", launched=at + host_us, start=at + host_us + 2, dur=9_990 - host_us)
+    report = analyze(trace.write(tmp_path / "trace.json"))
+    assert report.idle[0].reason == reason
+    said = [one.message for one in report.findings if one.kind == "idle-compile"]
+    assert [("cuDNN for _cudnn_attention_forward" in message) for message in said] == [True] * (reason == "compile")

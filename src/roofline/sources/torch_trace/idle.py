@@ -40,6 +40,8 @@ _READ_BACK = {
 
 LOOK_BACK = 16  # events before an instant, of which the last one to end is looked for
 BETWEEN_OPS = 200_000  # nanoseconds that Python may take from one op to the next
+_PLANNED = re.compile(r"aten::_?(?:cudnn|miopen)_|aten::_\w+_(?:cudnn|miopen)_")
+PLANS = 2_000_000  # nanoseconds from which on the host's part of such an op builds a plan: with one at hand it takes microseconds
 
 
 class Waiting(Struct):
@@ -124,10 +126,24 @@ class _Threads:
         if stack not in self._known:
             self._known[stack] = self._activity(stack) if stack else NOTHING
         found = self._known[stack]
+        if found.kind == "launch" and (planned := self._planned(line, instant // PS)):
+            return Activity("compile", found.function, found.location, detail=planned)
         quiet = found.kind == "python" and not found.callee and not loads_data(found.function)
         if (quiet or (not found.kind and not self.has_frames)) and self._between_ops(line, instant // PS):
             return Activity("launch", found.function, found.location)
         return found
+
+    def _planned(self, line: int, instant: int) -> str:
+        """The plan of kernels that a thread builds for shapes that are new to cuDNN or MIOpen, in words; nothing if it does not."""
+        host, (first, last) = self._host, self._host.bounds[line]
+        place = first + int(np.searchsorted(host.start[first:last], instant, side="right")) - 1
+        for one in host.around(place if place >= first else NONE):
+            if host.kind[one] == OP and host.end[one] > instant:
+                name = str(self._names[host.name[one]])
+                library = _PLANNED.match(name) if host.end[one] - host.start[one] >= PLANS else None
+                spoken = "MIOpen" if library and "miopen" in name else "cuDNN"
+                return f"a plan of {spoken} for {name.removeprefix('aten::')}" if library else ""
+        return ""
 
     def _between_ops(self, line: int, instant: int) -> bool:
         """Whether a thread is between two ops that follow each other closely: in Python that launches."""
