@@ -6,7 +6,7 @@ import pytest
 
 from roofline.analysis import analyze
 from roofline.report import Report
-from torch_writer import TorchTrace
+from torch_writer import BACKWARD, TorchTrace
 
 
 def launched_late(frames: int, tmp_path: Path) -> Report:
@@ -149,3 +149,18 @@ def test_plans_that_cudnn_builds_for_new_shapes_are_compilation(tmp_path: Path, 
     assert report.idle[0].reason == reason
     said = [one.message for one in report.findings if one.kind == "idle-compile"]
     assert [("cuDNN for _cudnn_attention_forward" in message) for message in said] == [True] * (reason == "compile")
+
+
+@pytest.mark.parametrize(("pause", "reason"), [(300, "dispatch"), (800, "input")])
+def test_code_that_nobody_recorded_launches_where_ops_of_any_thread_are_close(tmp_path: Path, pause: int, reason: str) -> None:
+    trace = TorchTrace()
+    for step in range(3):
+        at = 3000 * step
+        trace.annotation(f"ProfilerStep#{step}", at, 2990)
+        trace.op("aten::mm", at + 1, 5, [(8, 4), (4, 2)])
+        trace.run("gemm", launched=at + 2, start=at + 5, dur=1000)
+        trace.op("aten::mm", at + 900, 100, [(8, 4), (4, 2)], thread=BACKWARD)
+        trace.run("gemm", launched=at + 910, start=at + 1005, dur=5, thread=BACKWARD)
+        trace.op("aten::add_", at + 1000 + pause, 5, [(8, 4), (8, 4)])
+        trace.run("add", launched=at + 1002 + pause, start=at + 1005 + pause, dur=1980 - pause)
+    assert analyze(trace.write(tmp_path / "trace.json")).idle[0].reason == reason

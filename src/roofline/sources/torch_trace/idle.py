@@ -40,6 +40,7 @@ _READ_BACK = {
 
 LOOK_BACK = 16  # events before an instant, of which the last one to end is looked for
 BETWEEN_OPS = 200_000  # nanoseconds that Python may take from one op to the next
+UNSEEN = 500_000  # where its calls were not recorded, such as those of hooks, of backward() and of optimizers
 _PLANNED = re.compile(r"aten::_?(?:cudnn|miopen)_|aten::_\w+_(?:cudnn|miopen)_")
 PLANS = 2_000_000  # nanoseconds from which on the host's part of such an op builds a plan: with one at hand it takes microseconds
 
@@ -111,6 +112,8 @@ class _Threads:
         self.has_frames = bool((host.kind == PYTHON).any())
         telling = host.kind == (PYTHON if self.has_frames else ANNOTATION if (host.kind == ANNOTATION).any() else OP)
         telling &= ~np.isin(host.thread, list(captured))
+        seen = np.isin(host.kind, (OP, ANNOTATION)) & np.isin(host.thread, np.setdiff1d(launches.thread, list(captured)))
+        self._starts, self._ends = np.sort(host.start[seen]), np.sort(host.end[seen])
         counts = np.bincount(host.thread[telling], minlength=1)
         self.driver: int | None = int(np.argmax(counts))
 
@@ -146,7 +149,13 @@ class _Threads:
         return ""
 
     def _between_ops(self, line: int, instant: int) -> bool:
-        """Whether a thread is between two ops that follow each other closely: in Python that launches."""
+        """Whether a thread is between two ops that follow each other closely: in Python that launches.
+
+        Where its calls were not recorded, that thread may wait for the one that runs the backward pass.
+        """
+        if not self.has_frames:
+            ended, begun = int(np.searchsorted(self._ends, instant, side="right")), int(np.searchsorted(self._starts, instant))
+            return ended > 0 and begun < len(self._starts) and int(self._starts[begun] - self._ends[ended - 1]) < UNSEEN
         first, last = self._host.bounds[line]
         place = first + int(np.searchsorted(self._host.start[first:last], instant, side="right"))
         if place in (first, last):
