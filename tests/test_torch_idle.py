@@ -164,3 +164,27 @@ def test_code_that_nobody_recorded_launches_where_ops_of_any_thread_are_close(tm
         trace.op("aten::add_", at + 1000 + pause, 5, [(8, 4), (8, 4)])
         trace.run("add", launched=at + 1002 + pause, start=at + 1005 + pause, dur=1980 - pause)
     assert analyze(trace.write(tmp_path / "trace.json")).idle[0].reason == reason
+
+
+@pytest.mark.parametrize("place", ["serve.py(18): sample", "serve.py(30): keep"])
+def test_copies_are_told_with_the_wait_of_the_function_that_makes_them(tmp_path: Path, place: str) -> None:
+    trace = TorchTrace()
+    for step in range(4):
+        at = 3000 * step
+        trace.annotation(f"ProfilerStep#{step}", at, 2990)
+        trace.op("aten::mm", at + 2, 5, [(64, 1000), (1000, 8)])
+        trace.run("gemm", launched=at + 3, start=at + 5, dur=50)
+        trace.frame(place, at + 10, 1190)
+        trace.op("aten::copy_", at + 40, 1100, [(2 << 20,), (2 << 20,)], dtype="float")
+        call = trace.launch(at + 50, "cudaMemcpyAsync", dur=1060)
+        trace.ran("Memcpy DtoH (Device -> Pageable)", at + 55, 1050, call, cat="gpu_memcpy", bytes=8 << 20)
+        trace.frame("serve.py(18): sample", at + 1201, 1700)
+        trace.launch(at + 1202, "cudaStreamSynchronize", dur=1)
+        trace.frame("<built-in method argmax of numpy.ndarray object at 0x7f>", at + 1210, 1650)
+    found = {one.kind: one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.saving_s}
+    if place.startswith("serve.py(30)"):
+        assert found["host-copies"].saving_per_step_s == pytest.approx(1.05e-3, rel=0.05)
+        return
+    assert "host-copies" not in found
+    assert found["idle-sync"].saving_per_step_s == pytest.approx(2.9e-3, rel=0.1)
+    assert "The copies there take another 1.05 ms" in found["idle-sync"].message

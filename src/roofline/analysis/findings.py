@@ -23,6 +23,7 @@ from ..report import Finding
 from ..resource import PCIE, named
 from ..units import percent, rounded, show
 from ..workload import BETWEEN_LAUNCHES, Avoidable, KernelUse, Op, Recording
+from .awaited_copies import with_their_copies
 from .chains import unfused_chains
 from .excess_causes import Seen, causes
 from .expectation import is_calibrated, slower_than_expected
@@ -93,7 +94,7 @@ def diagnose(judged: JudgedOps, recording: Recording, machine: Machine, clock: C
     left = [id for id in ids if id not in taken] if taken else ids
     between = _Between.of(idle, judged, ids, clock)
     found += _remaining(judged, left, clock, between, machine.launch_latency_s, kinds, recording.kernels, capability_of(machine))
-    return found
+    return with_their_copies(found, idle, judged, clock)
 
 
 def _avoidable(judged: JudgedOps, ids: Sequence[int], steps: int, machine: Machine, corrections: Corrections) -> list[Case]:
