@@ -7,7 +7,10 @@ from msgspec.structs import replace
 
 import roofline as rl
 from roofline.analysis.expectation import expectation
+from roofline.analysis.modelled_program import modelled
 from roofline.analysis.replaced_program import replaced
+from roofline.hlo.read import parse
+from roofline.hlo.unneeded import reviewed_program
 from roofline.jax import record
 from roofline.machines import load
 from roofline.machines.calibrations import calibration_for
@@ -163,3 +166,48 @@ def test_the_bounds_of_a_function_know_that_the_host_may_be_late() -> None:
     late = replace(before, steps=(Step(key=0, time_s=busy + 4e-3, busy_s=busy),))
     quick = total(replaced(late, record(layer, H200)(*arguments(4096)), H200, "layer"))
     assert quick.expected.low_s < quick.time_s - 4e-3 < quick.time_s + 4e-3 < quick.expected.high_s
+
+
+TWO_KERNELS = """HloModule jit_softened, is_scheduled=true
+
+%first (p: f32[8192,4096]) -> f32[8192,4096] {
+  %p = f32[8192,4096]{1,0} parameter(0)
+  ROOT %tanh = f32[8192,4096]{1,0} tanh(%p)
+}
+
+%second (q: f32[8192,4096]) -> f32[8192,4096] {
+  %q = f32[8192,4096]{1,0} parameter(0)
+  ROOT %twice = f32[8192,4096]{1,0} add(%q, %q)
+}
+
+ENTRY %main (x: f32[8192,4096]) -> f32[8192,4096] {
+  %x = f32[8192,4096]{1,0} parameter(0)
+  %stored = f32[8192,4096]{1,0} fusion(%x), kind=kLoop, calls=%first
+  ROOT %made = f32[8192,4096]{1,0} fusion(%stored), kind=kLoop, calls=%second
+}
+"""
+
+
+def test_what_a_compiler_stores_beyond_the_model_goes_over_to_the_function() -> None:
+    def softened(x):
+        y = jax.numpy.tanh(x)
+        return y + y
+
+    module = parse(TWO_KERNELS.encode(), "two")
+    ops = tuple(replace(op, time_s=1e-4) for op in reviewed_program(module, "gpu").ops)
+    before = Recording(format="xspace", workload=Workload(ops), coverage=Coverage(wall_s=2e-4, run_s=2e-4, busy_s=2e-4))
+    function = record(softened, H200)(jax.ShapeDtypeStruct((8192, 4096), jax.numpy.float32))
+    assert len(function.workload.ops) == 1  # the model makes one kernel of what the compiler made two
+    report = replaced(before, function, H200, "softened", {module.name: module})
+    assert total(report).time_s == pytest.approx(2e-4)
+    assert total(replaced(before, function, H200, "softened")).time_s == pytest.approx(1e-4)
+
+
+def test_what_a_compiled_program_computes_twice_stays_twice() -> None:
+    text = TWO_KERNELS.replace("add(%q, %q)", "tanh(%q)").replace("fusion(%stored)", "fusion(%x)")
+    again = text.replace("ROOT %made", "%made").replace("\n}\n", "\n  ROOT %both = f32[8192,4096]{1,0} add(%stored, %made)\n}\n")
+    module = parse((text[: text.index("ENTRY")] + again[again.index("ENTRY") :]).encode(), "twice")
+    ops = tuple(replace(op, time_s=1e-4) for op in reviewed_program(module, "gpu").ops)
+    before = Recording(format="xspace", workload=Workload(ops))
+    functions = [float(op.cost.known("vector/transcendental")) * runs for op, runs in modelled(before, {module.name: module}, (), "gpu")]
+    assert sum(functions) == 2 * 8192 * 4096

@@ -1,7 +1,9 @@
 """What if another program took the place of the one that was measured.
 
 Its ops are matched to the measured ones by scope and kind. A group that both have is anchored on its measured time, as an op that changes
-is; ops of a scope that was not there take what such ops take here, if any were measured; the others take their expected time.
+is; ops of a scope that was not there take what such ops take here, if any were measured; the others take their expected time. Where
+the other program is fused by roofline's model, so is the measured one for what is expected of it: what its compiler stores and copies
+beyond that is in the measured times, and goes over to the other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,17 +13,21 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..changed_times import DISPATCH, FIRST_WAIT_S, REFORMATTED, anchored, bounds, host_wait_s
+from ..hlo.ir.module import HloModule
+from ..hlo.ir.platforms import platform_of
 from ..machine import Machine
 from ..machines.calibrations import calibration_for
-from ..operation import Product, Streamed
+from ..operation import Product, RowWise, Streamed
 from ..prediction import Prediction
 from ..report import Expected, OpInfo, Report
 from ..units import rounded, show
 from ..workload import Coverage, IdleReason, Op, Recording, Step, Workload
 from . import assemble
 from .expectation import expectation
+from .modelled_program import modelled, share_of_step
 
 TRANSPOSE = "transpose"  # what is taken element by element says nothing about other streams
+STREAMED = "streamed"  # kernels that stream: which of them a compiler makes one, each does otherwise
 Kind = str
 Group = tuple[str, Kind]  # a scope and a kind of op
 
@@ -35,13 +41,13 @@ class _Total(Struct):
     family: str = ""
     formats: set[str] = field(default_factory=set)  # of products
 
-    def add(self, seconds: float, found: Prediction, op: Op) -> None:
+    def add(self, found: Prediction, op: Op, times: float = 1.0) -> None:
+        """An op that is expected so many times."""
         self.family = found.family
         if isinstance(op.operation, Product):
             self.formats.add(op.operation.compute)
-        self.measured_s += seconds
-        self.expected_s += found.time_s
-        self.floor_s += found.terms.get("floor", 0.0)
+        self.expected_s += found.time_s * times
+        self.floor_s += found.terms.get("floor", 0.0) * times
 
     @property
     def prediction(self) -> Prediction:
@@ -60,10 +66,15 @@ class _Timed(Struct, frozen=True):
     found: Prediction
 
 
-def replaced(measured: Recording, program: Recording, machine: Machine, name: str) -> Report:
-    """The report on one step of another program, by the measured times of the one whose place it takes."""
+def replaced(
+    measured: Recording, program: Recording, machine: Machine, name: str, programs: Mapping[str, HloModule] | None = None
+) -> Report:
+    """The report on one step of another program, by the measured times of the one whose place it takes.
+
+    ``programs`` are those that were measured, if the other one is fused by roofline's model and not compiled.
+    """
     steps = [step for step in measured.steps if step.steady and step.complete and step.followed] or list(measured.steps)
-    before = _groups(measured, machine, steps)
+    before = _groups(measured, machine, steps, programs or {})
     timed, unknown = _anchored(program.workload.ops, before, machine)
     busy = sum(one.time_s for one in timed)
     step_s, busy_s = _step(measured, steps)
@@ -96,32 +107,34 @@ def replaced(measured: Recording, program: Recording, machine: Machine, name: st
 def _kind(op: Op) -> Kind:
     if isinstance(op.operation, Streamed) and op.operation.kind == TRANSPOSE:
         return TRANSPOSE
-    return type(op.operation).__name__ if op.operation is not None else "other"
+    return STREAMED if op.operation is None or isinstance(op.operation, Streamed | RowWise) else type(op.operation).__name__
 
 
-def _share(op: Op, steps: Sequence[Step]) -> float:
-    """The part of an op's executions that one of these steps has on average, on one device."""
-    if not steps or not op.by_step or not op.time_s:
-        return 1.0 / max(len(steps), 1)
-    keys = {step.key for step in steps}
-    return sum(share.time_s for share in op.by_step if share.key in keys) / op.time_s / len(steps)
-
-
-def _groups(measured: Recording, machine: Machine, steps: Sequence[Step]) -> dict[Group, _Total]:
-    """The measured ops of one step by scope and kind; under the scope ``*`` all of a kind."""
+def _groups(measured: Recording, machine: Machine, steps: Sequence[Step], programs: Mapping[str, HloModule]) -> dict[Group, _Total]:
+    """The measured ops of one step by scope and kind, with what is expected of them; under the scope ``*`` all of a kind."""
     calibration = calibration_for(machine).for_kernels()
     devices = max(len(measured.devices), 1)
     found: dict[Group, _Total] = {}
-    for op in measured.workload:
+
+    def expect(op: Op, times: float) -> bool:
         predicted = expectation(op, machine, calibration)
-        own = (op.time_s or 0.0) if op.self_time_s is None else op.self_time_s
-        if predicted is None or not own:
-            continue
-        share = _share(op, steps) / devices
-        scaled = replace(predicted, time_s=predicted.time_s * share, terms={key: term * share for key, term in predicted.terms.items()})
-        for group in ((op.scope, _kind(op)), ("*", _kind(op))):
-            found.setdefault(group, _Total()).add(own * share, scaled, op)
-    return found
+        if predicted is None:
+            return False
+        for total in totals(op):
+            total.add(predicted, op, times)
+        return True
+
+    def totals(op: Op) -> list[_Total]:
+        return [found.setdefault((scope, _kind(op)), _Total()) for scope in (op.scope, "*")]
+
+    for op, times in modelled(measured, programs, steps, platform_of(machine)):
+        expect(op, times)
+    for op in measured.workload:
+        share = share_of_step(op, steps) / devices
+        if expect(op, 0.0 if op.module in programs else share):
+            for total in totals(op):
+                total.measured_s += share * ((op.time_s or 0.0) if op.self_time_s is None else op.self_time_s)
+    return {group: total for group, total in found.items() if total.measured_s and total.expected_s}
 
 
 def _anchored(ops: Iterable[Op], before: Mapping[Group, _Total], machine: Machine) -> tuple[list[_Timed], list[str]]:
@@ -131,7 +144,7 @@ def _anchored(ops: Iterable[Op], before: Mapping[Group, _Total], machine: Machin
     after: dict[Group, _Total] = {}
     for op, found in predictions:
         if found is not None:
-            after.setdefault((op.scope, _kind(op)), _Total()).add(0.0, found, op)
+            after.setdefault((op.scope, _kind(op)), _Total()).add(found, op)
     timed: list[_Timed] = []
     unknown = [op.name for op, found in predictions if found is None and op.cost.amounts]
     for op, found in predictions:

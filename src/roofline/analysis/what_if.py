@@ -37,7 +37,7 @@ def what_if(source: Report | str | Path, changes: Sequence[str] | str, machine: 
     """
     words = changes.split() if isinstance(changes, str) else list(changes)
     before, chip = measured_source(source, machine)
-    programs, calibration = programs_behind(before, chip, _path(source)), calibration_for(chip).for_kernels()
+    programs, calibration = programs_behind(before, chip, path_of(source)), calibration_for(chip).for_kernels()
 
     def after(some: Sequence[str]) -> Report:
         state = State(before, dict(programs), chip, calibration)
@@ -49,7 +49,7 @@ def what_if(source: Report | str | Path, changes: Sequence[str] | str, machine: 
 
 def measured_source(source: Report | str | Path, machine: Machine | str | None = None) -> tuple[Recording, Machine]:
     """A profile or program, or that of a report, every op with a time, and the machine it ran on."""
-    path = _path(source)
+    path = path_of(source)
     target = load(machine) if isinstance(machine, str) else machine
     recording = read(path, target or (lambda: machine_for(())))
     chip = target or machine_for(recording.devices)
@@ -79,7 +79,8 @@ def _main(report: Report) -> Point | None:
     return next((one for one in whole if one.scope == "average"), next((one for one in whole if one.scope == "total"), None))
 
 
-def _path(source: Report | str | Path) -> str:
+def path_of(source: Report | str | Path) -> str:
+    """The file of a profile or program, or the one that a report was made from."""
     if not isinstance(source, Report):
         return str(source)
     if len(source.input.files) != 1:

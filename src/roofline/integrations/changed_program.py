@@ -7,12 +7,12 @@ from typing import Any
 
 from .. import jax, torch
 from ..analysis.replaced_program import replaced
-from ..analysis.what_if import measured_source
+from ..analysis.what_if import measured_source, path_of
 from ..analysis.what_if import what_if as change_words
 from ..errors import UsageError
 from ..machine import Machine
 from ..report import Report
-from ..workload import Recording
+from ..sources.embedded import programs_behind
 
 
 def what_if(
@@ -39,19 +39,11 @@ def what_if(
     if changes:
         raise UsageError("what_if: give changes or a program, not both")
     before, chip = measured_source(source, machine)
-    recording = _record(program, chip, backward)(*args, **dict(kwargs or {}))
-    return replaced(before, recording, chip, getattr(program, "__name__", type(program).__name__))
-
-
-def _record(program: Callable[..., Any], machine: Machine, backward: bool) -> Callable[..., Recording]:
-    """One call of a function of either framework."""
-
-    def recording(*args: Any, **kwargs: Any) -> Recording:
-        if _is_torch(program, (*args, *kwargs.values())):
-            return torch.record(program, machine, backward=backward)(*args, **kwargs)
-        return jax.record(program, machine, copies=True)(*args, **kwargs)
-
-    return recording
+    name, named = getattr(program, "__name__", type(program).__name__), dict(kwargs or {})
+    if _is_torch(program, (*args, *named.values())):
+        return replaced(before, torch.record(program, chip, backward=backward)(*args, **named), chip, name)
+    programs = {} if jax.is_compiled_for(chip) else programs_behind(before, chip, path_of(source))
+    return replaced(before, jax.record(program, chip, copies=True)(*args, **named), chip, name, programs)
 
 
 def _is_torch(program: Callable[..., Any], values: Sequence[Any]) -> bool:

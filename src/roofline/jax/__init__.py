@@ -176,6 +176,11 @@ def _machine(chip: str | Machine | None) -> Machine:
     return machine.per_device() if machine.devices > 1 else machine
 
 
+def is_compiled_for(machine: Machine) -> bool:
+    """Whether functions are compiled for a machine by the compiler here, not fused by roofline's model."""
+    return _backend(require_jax()) == platform_of(machine)
+
+
 def _backend(jax: Any) -> str:
     """The platform JAX runs on: cpu, gpu or tpu."""
     name = str(jax.default_backend())

@@ -56,7 +56,7 @@ def fuse(module: HloModule, platform: Platform, rules: Rules | None = None) -> H
     if module.is_scheduled or any(instruction.opcode == "fusion" for computation in module for instruction in computation):
         return module
     chosen = rules or RULES[platform]
-    flat = with_common_values(inlined(module))
+    flat = inlined(module) if chosen.repeats else with_common_values(inlined(module))
     if chosen.copies:
         names = Names({one.name for computation in flat for one in computation})
         flat = with_operands_in_order(flat, computations_that_run(flat), names.fresh)

@@ -41,7 +41,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     conversion) with one, or ``none``. ``results`` says which kernels store several values: ``any``, those that do not go row by row
     (``not rows``), or none (``one`` each). ``small_bytes`` is up to where even costly work is repeated rather than stored.
     ``most_operands`` bounds operands and results of one kernel, ``most_repeated`` the instructions in it that other kernels compute too.
-    ``copies`` is whether operands are copied that a library cannot take as they lie, ``widens`` whether products widen operands of 8 bits.
+    ``copies`` is whether operands are copied that a library cannot take as they lie, ``widens`` whether products widen operands of 8 bits,
+    ``repeats`` whether equal values stay apart: of a compiled program those that are there twice are meant to be.
     """
 
     row_bytes: float = parse("64 KiB", "B")
@@ -53,6 +54,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     most_repeated: int = 256
     copies: bool = False
     widens: bool = False
+    repeats: bool = False
 
     def store(self, opcode: str) -> bool:
         """Whether a product can do this to its result."""

@@ -52,11 +52,12 @@ def _turned_bytes(kernels: Kernels, instruction: Instruction) -> int:
     if not instruction.shape.is_array or instruction.shape.number.bits != NARROW or len(instruction.operands) != 1:
         return 0
     body = kernels.values.body(instruction)
-    parts = [one for one in body if one.opcode != "parameter"] if body else [instruction]
+    parts = [one for one in body if one.opcode not in ("parameter", "bitcast")] if body else [instruction]
     if len(parts) != 1 or parts[0].opcode not in ("copy", "transpose"):
         return 0
-    axis, before = instruction.shape.minor_axis, kernels.computation[instruction.operands[0]].shape
-    order = parts[0].integers("dimensions") if parts[0].opcode == "transpose" else ()
+    turned, axis = parts[0], parts[0].shape.minor_axis
+    before = (body or kernels.computation)[turned.operands[0]].shape
+    order = turned.integers("dimensions") if turned.opcode == "transpose" else ()
     return instruction.shape.elements if (order[axis] if axis < len(order) else axis) != before.minor_axis else 0
 
 

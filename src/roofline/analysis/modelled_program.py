@@ -1,0 +1,49 @@
+"""The programs that were measured as roofline's own model of fusion has them: on the same footing as a function that nobody compiled.
+
+A compiler stores more than the model does, in layouts that the model does not know of. What its kernels took, over what the model
+expects of its own, says how much longer a function takes than the model expects of it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from msgspec.structs import replace
+
+from ..hlo.fusion.compiler_model import RULES, fuse
+from ..hlo.fusion.copies import with_copies
+from ..hlo.fusion.decompiling import decompiled
+from ..hlo.ir.module import Computation, HloModule
+from ..hlo.ir.platforms import Platform
+from ..hlo.unneeded import reviewed_program
+from ..workload import Op, Recording, Step
+
+
+def modelled(
+    measured: Recording, programs: Mapping[str, HloModule], steps: Sequence[Step], platform: Platform
+) -> Iterator[tuple[Op, float]]:
+    """The ops that the model makes of the programs behind a profile, and how often one step runs each of these programs."""
+    library = platform == "gpu"
+    rules = replace(RULES[platform], copies=library, widens=library, repeats=True)
+    for module in programs.values():
+        entry = [op for op in measured.workload if op.module == module.name and (module.place(op.name) or (-1, 0))[0] == module.entry]
+        runs = median([op.count * share_of_step(op, steps) for op in entry] or [0.0]) / max(len(measured.devices), 1)
+        if runs:
+            again = with_copies(fuse(_in_any_order(decompiled(module)), platform, rules), platform)
+            yield from ((op, runs) for op in reviewed_program(again, platform).ops)
+
+
+def _in_any_order(module: HloModule) -> HloModule:
+    """A program without the order that its compiler gave to what does not depend on each other."""
+
+    def free(computation: Computation) -> Computation:
+        return replace(computation, instructions=tuple(replace(one, control=()) if one.control else one for one in computation))
+
+    return replace(module, computations=tuple(map(free, module.computations)))
+
+
+def share_of_step(op: Op, steps: Sequence[Step]) -> float:
+    """The part of an op's executions that one of these steps has on average."""
+    if not steps or not op.by_step or not op.time_s:
+        return 1.0 / max(len(steps), 1)
+    keys = {step.key for step in steps}
+    return sum(share.time_s for share in op.by_step if share.key in keys) / op.time_s / len(steps)
