@@ -74,7 +74,7 @@ def test_a_dimension_is_followed_through_joined_dimensions_and_weights_stay() ->
 def test_weights_are_told_from_data() -> None:
     program = Program(parse(LAYER.encode(), "layer"))
     assert {one.name for one in inputs_of(program) if one.is_weight} == {"table", "bias", "w"}
-    assert {one.name: one.size for one in dimensions_of(program)} == {"vocabulary": 100, "batch": 4, "sequence": 8}
+    assert {one.name: one.size for one in dimensions_of(program)} == {"vocabulary": 100, "hidden": 16, "batch": 4, "sequence": 8}
 
 
 LOOP = """
@@ -322,12 +322,73 @@ def test_weights_that_are_joined_and_the_state_kept_with_them_are_no_data() -> N
     program = Program(parse(JOINED.encode(), "step"))
     assert {one.name for one in inputs_of(program) if one.is_weight} == {"gate", "up", "m"}
     found = {one.name: one.size for one in dimensions_of(program)}
-    assert found == {"batch": 4, "sequence": 64}  # though a state of an optimizer has a dimension of that size too
+    assert found == {"hidden": 16, "batch": 4, "sequence": 64}  # though a state of an optimizer has a dimension of that size too
+
+
+WIDTHS = """
+HloModule block, is_scheduled=true
+
+ENTRY %main (x: bf16[4,8,16], qkv: bf16[16,48], o: bf16[16,16], up: bf16[16,64], down: bf16[64,10]) -> bf16[32,10] {
+  %x = bf16[4,8,16]{2,1,0} parameter(0), metadata={op_name="x"}
+  %qkv = bf16[16,48]{1,0} parameter(1), metadata={op_name="qkv"}
+  %o = bf16[16,16]{1,0} parameter(2), metadata={op_name="o"}
+  %up = bf16[16,64]{1,0} parameter(3), metadata={op_name="up"}
+  %down = bf16[64,10]{1,0} parameter(4), metadata={op_name="down"}
+  %flat = bf16[32,16]{1,0} reshape(%x)
+  %h = bf16[32,16]{1,0} exponential(%flat)
+  %all = bf16[32,48]{1,0} dot(%h, %qkv), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %v = bf16[32,16]{1,0} slice(%all), slice={[0:32], [32:48]}
+  %a = bf16[32,16]{1,0} dot(%v, %o), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %u = bf16[32,64]{1,0} dot(%a, %up), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %d = bf16[32,10]{1,0} dot(%u, %down), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+
+def test_the_hidden_width_is_what_one_weight_makes_and_another_takes() -> None:
+    program = Program(parse(WIDTHS.encode(), "block"))
+    dimension = dimension_named(program, "hidden")
+    assert dimension is not None
+    after = {one.name: one.shape.dims for one in scaled(program, dimension.marks, 2).entry_computation}
+    assert [after[name] for name in ("qkv", "o", "up", "down")] == [(16, 96), (32, 32), (32, 128), (128, 10)]
+    assert after["all"] == (32, 96)
+    assert after["v"] == (32, 32)
+    assert after["x"] == (4, 8, 16)  # nothing makes it
+
+
+CONVOLUTIONS = """
+HloModule net, is_scheduled=true
+
+ENTRY %main (x: bf16[8,14,14,8], a: bf16[8,3,3,8], b: bf16[8,3,3,8]) -> (bf16[8,14,14,8], bf16[8,3,3,8]) {
+  %x = bf16[8,14,14,8]{3,2,1,0} parameter(0), metadata={op_name="x"}
+  %a = bf16[8,3,3,8]{3,2,1,0} parameter(1), metadata={op_name="a"}
+  %b = bf16[8,3,3,8]{3,2,1,0} parameter(2), metadata={op_name="b"}
+  %f = (bf16[8,14,14,8]{3,2,1,0}, u8[0]{0}) custom-call(%x, %a), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_o01i->b01f, \
+custom_call_target="__cudnn$convForward"
+  %y = bf16[8,14,14,8]{3,2,1,0} get-tuple-element(%f), index=0
+  %i = (bf16[8,14,14,8]{3,2,1,0}, u8[0]{0}) custom-call(%y, %b), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_o01i->b01f, \
+custom_call_target="__cudnn$convBackwardInput"
+  %g = bf16[8,14,14,8]{3,2,1,0} get-tuple-element(%i), index=0
+  %k = (bf16[8,3,3,8]{3,2,1,0}, u8[0]{0}) custom-call(%y, %g), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_o01i->b01f, \
+custom_call_target="__cudnn$convBackwardFilter"
+  %w = bf16[8,3,3,8]{3,2,1,0} get-tuple-element(%k), index=0
+  ROOT %both = (bf16[8,14,14,8], bf16[8,3,3,8]) tuple(%g, %w)
+}
+"""
+
+
+def test_a_batch_of_images_grows_and_kernels_of_convolutions_stay() -> None:
+    program = Program(parse(CONVOLUTIONS.encode(), "net"))  # as many images as features: only the labels tell them apart
+    assert {one.name for one in inputs_of(program) if one.is_weight} == {"a", "b"}
+    dimension = dimension_named(program, "batch")
+    assert dimension is not None
+    after = {one.name: one.shape.dims for one in scaled(program, dimension.marks, 4).entry_computation}
+    assert [after[name] for name in ("x", "y", "g", "a", "b", "w")] == [(32, 14, 14, 8)] * 3 + [(8, 3, 3, 8)] * 3
 
 
 def test_a_stack_that_a_loop_walks_along_is_of_layers() -> None:
     program = Program(parse(LOOP.encode(), "loop"))
-    assert {one.name: one.size for one in dimensions_of(program)} == {"layers": 8, "batch": 4}
+    assert {one.name: one.size for one in dimensions_of(program)} == {"layers": 8, "hidden": 16, "batch": 4}
     dimension = dimension_named(program, "layers")
     assert dimension is not None
     assert {program.module.computations[number].name for number in walking(program, dimension)} == {"body"}

@@ -40,7 +40,7 @@ CHANGES: dict[str, tuple[Callable[[State, Words], None], str, str]] = {
     "scale": (
         scale,
         "scale DIM=xN",
-        "a dimension N times as large (4, 1/2): batch, sequence, experts, layers, vocabulary, or tok[0]",
+        "a dimension N times as large (4, 1/2): batch, sequence, hidden, experts, layers, vocabulary, tok[0]",
     ),
     "shard": (shard, "shard DIM=N", "a dimension of the inputs spread over N devices, with the all-reduces that this needs"),
     "dtype": (dtype, "dtype [SCOPE=]FORMAT", "products in another number format: fp8, bf16, fp16, tf32, or int8-weights"),

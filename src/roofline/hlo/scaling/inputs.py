@@ -2,7 +2,8 @@
 
 Weights are inputs that products take as they are, tables that are looked up, and the state that is kept with them; the others are data.
 The first dimension of the data that no weight has is the ``batch``, the next one the ``sequence``; the first of weights that are stacks of
-matrices is the ``experts``, of those that a loop walks along the ``layers``; the rows of tables that are looked up are the ``vocabulary``.
+matrices is the ``experts``, of those that a loop walks along the ``layers``; the rows of tables that are looked up are the ``vocabulary``;
+what one weight makes and another takes is the ``hidden`` width: of the residual stream, of all heads together, and between two products.
 """
 
 import re
@@ -14,6 +15,7 @@ from ..partition.propagation import Key
 from ..unneeded.kernels import DOTS, product_dimensions
 from ..unneeded.values import RENAMED, Value, Values
 from .growth import Marks, Program
+from .links import convolution_arrays
 
 _FLOATS = ("f", "bf")
 MATRIX = 2  # dimensions of a matrix
@@ -59,13 +61,21 @@ def inputs_of(program: Program) -> tuple[Input, ...]:
 
 
 def _weights(program: Program) -> set[int]:
-    """The arguments that are weights: what loops walk along, tables that data look up in, operands of products with something computed."""
+    """The arguments that are weights, with the state that is kept with them."""
+    weights = _own_weights(program)
+    return weights | _kept_with(program, weights)
+
+
+def _own_weights(program: Program) -> set[int]:
+    """What loops walk along, tables that data look up in, kernels of convolutions, operands of products with something computed."""
     module = program.module
     values = Values(module)
     weights = _walked(module) | _tables(module, values)
     for computation, inside in _bodies(module):
         for index, one in enumerate(computation.instructions):
             value = Value(computation, index, inside)
+            if one.convolution is not None and (kernel := _kernel(one)) is not None:
+                weights |= set(_arguments(module, values, values.operand(value, kernel)))
             if (one.opcode in DOTS or one.opcode == "custom-call") and (dims := product_dimensions(one)) is not None:
                 sides = [_arguments(module, values, values.operand(value, number)) for number in (0, 1)]
                 for mine, others in (sides, sides[::-1]):
@@ -73,7 +83,13 @@ def _weights(program: Program) -> set[int]:
                     for side in mine:
                         if side not in weights and _is_weight(program, values, side, other, bool(dims.lhs_batch)):
                             weights.add(side)
-    return weights | _kept_with(program, weights)
+    return weights
+
+
+def _kernel(one: Instruction) -> int | None:
+    """Which operand of a convolution is its kernel; the gradient of a kernel has none."""
+    place = convolution_arrays(one)[1] if one.opcode == "custom-call" else 1
+    return place if place < len(one.operands[:2]) else None
 
 
 def _tables(module: HloModule, values: Values) -> set[int]:
@@ -221,6 +237,8 @@ def dimensions_of(program: Program) -> tuple[Dimension, ...]:
         marks = program.grown(like)
         found.append(Dimension(name, number, _reached(inputs, marks), marks))
         seen |= {(one.key, place) for one, place in found[-1].inputs}
+    if hidden := _hidden(program, inputs, {place for one in found for place in _places(one)}):
+        found.append(hidden)
     for place in range(max((len(one.dims) for one in inputs), default=0)):
         for one in inputs:
             if one.is_weight or place >= len(one.dims) or (one.key, place) in seen or not names:
@@ -240,6 +258,31 @@ def dimensions_of(program: Program) -> tuple[Dimension, ...]:
             if not any(other.is_weight for other, _ in together):
                 found.append(Dimension(names.pop(0), one.dims[place], together, marks))
     return tuple(found)
+
+
+def _hidden(program: Program, inputs: tuple[Input, ...], taken: set[tuple[Key, int]]) -> Dimension | None:
+    """The widths of the model: the dimensions that one weight makes and another takes, but for those that have names."""
+    own = _own_weights(program)
+    matrices = [one for one in inputs if one.key[1] in own and len(one.dims) >= MATRIX]
+    seeds: list[tuple[Input, int]] = []
+    seen = set(taken)
+    for one in matrices:
+        for axis in range(len(one.dims) - MATRIX, len(one.dims)):
+            if (one.key, axis) in seen:
+                continue
+            together = _reached(inputs, program.grown([(one.key, axis)]))
+            places = {(other.key, place) for other, place in together}
+            seen |= places
+            if not places & taken and sum(key[1] in own for key, _ in places) > 1:
+                seeds.append((one, axis))
+    if not seeds:
+        return None
+    marks = program.grown((one.key, axis) for one, axis in seeds)
+    return Dimension("hidden", seeds[0][0].dims[seeds[0][1]], _reached(inputs, marks), marks)
+
+
+def _places(dimension: Dimension) -> list[tuple[Key, int]]:
+    return [(one.key, axis) for one, axis in dimension.inputs]
 
 
 def _reached(inputs: tuple[Input, ...], marks: Marks) -> tuple[tuple[Input, int], ...]:

@@ -9,7 +9,7 @@ from math import prod
 
 from msgspec import Struct
 
-from ..ir.attributes import DotDimensions
+from ..ir.attributes import ConvolutionDimensions, DotDimensions
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.shapes import Shape
 from ..partition.dimensions import Dimensions, Rule, reshape_rule, rule_of
@@ -18,6 +18,7 @@ from ..unneeded.kernels import product_dimensions
 
 _CUT = ("slice", "pad", "dynamic-slice", "reverse", "sort", "topk", "reduce-window", "select-and-scatter")
 _MOST_CUT = 0.5  # of a dimension: a slice that takes less of it does not grow with it
+_GRADIENTS = {"convBackwardInput": (2, 1, 0), "convBackwardFilter": (0, 2, 1)}  # inputs, kernel and outputs among operands and result
 _ALIKE = ("opt-barrier", "domain", "copy", "copy-start", "copy-done", "all-reduce-start", "all-reduce-done", "add-dependency")
 
 
@@ -48,6 +49,8 @@ def _links(module: HloModule, number: int, computation: Computation, index: int,
         yield from _by_place([(number, one.operands[1], 0), (number, index, 0)], [computation[one.operands[1]].shape, one.shape])
     elif (dims := product_dimensions(one)) is not None and one.opcode == "custom-call":
         yield from _product(number, computation, index, one, dims)
+    elif one.opcode == "custom-call" and one.convolution is not None:
+        yield from _convolution(number, computation, index, one, one.convolution)
     elif one.opcode == "custom-call":
         yield from _library(number, computation, index, one)
     elif (rule := rule_of(computation, one)) is not None:
@@ -106,6 +109,16 @@ def _cut(number: int, computation: Computation, index: int, one: Instruction) ->
         for part, after in enumerate(one.shape.leaves):
             if before.rank == after.rank:
                 yield from _by_place([(number, operand, 0), (number, index, part)], [before, after], share=_MOST_CUT)
+                if one.opcode == "slice":
+                    yield from _thirds(number, operand, index, before, one)
+
+
+def _thirds(number: int, operand: int, index: int, before: Shape, one: Instruction) -> Iterator[Link]:
+    """Queries, keys or values of all three in one array: if they grow, so does the whole."""
+    for axis, (whole, part) in enumerate(zip(before.dims, one.shape.dims, strict=True)):
+        if part > 1 and whole == 3 * part and one.slices[axis].start % part == 0:
+            dims = [tuple(factors if place == axis else () for place in range(before.rank)) for factors in ((0, 1), (1,))]
+            yield Link((((number, operand, 0), dims[0]), ((number, index, 0), dims[1])), (3, part))
 
 
 def _by_place(keys: list[Key], shapes: list[Shape], share: float = 1.0) -> Iterator[Link]:
@@ -151,6 +164,34 @@ def _product(number: int, computation: Computation, index: int, one: Instruction
     arrays = [((number, one.operands[0], 0), ours), ((number, one.operands[1], 0), theirs), ((number, index, 0), result)]
     arrays += [((number, operand, 0), result) for operand in one.operands[2:] if computation[operand].shape.dims == made.dims]
     yield Link(tuple((key, tuple(each)) for key, each in arrays), tuple(sizes))
+
+
+def convolution_arrays(one: Instruction) -> tuple[int, int, int]:
+    """Which arrays of a library's convolution are its inputs, kernel and outputs: 0 and 1 are its operands, 2 is what it makes."""
+    return next((places for word, places in _GRADIENTS.items() if word in one.custom_call_target), (0, 1, 2))
+
+
+def _convolution(number: int, computation: Computation, index: int, one: Instruction, dims: ConvolutionDimensions) -> Iterator[Link]:
+    """A library's convolution or a gradient of one; what it adds to the result has the result's dimensions."""
+    made = next(iter(one.shape.leaves))
+    given = [(number, one.operands[0], 0), (number, one.operands[1], 0), (number, index, 0)]
+    shapes = [computation[one.operands[0]].shape, computation[one.operands[1]].shape, made]
+    (inputs, source), (kernel, taps), (outputs, result) = ((given[place], shapes[place]) for place in convolution_arrays(one))
+    alike = [((inputs, source, dims.input_batch), (outputs, result, dims.output_batch))]
+    if one.feature_group_count == 1:
+        alike.append(((inputs, source, dims.input_feature), (kernel, taps, dims.kernel_input_feature)))
+        alike.append(((outputs, result, dims.output_feature), (kernel, taps, dims.kernel_output_feature)))
+    for before, after in zip(dims.input_spatial, dims.output_spatial, strict=True):
+        if min(sizes := (source.dims[before], result.dims[after])) >= _MOST_CUT * max(sizes) > 1:
+            alike.append(((inputs, source, before), (outputs, result, after)))
+    for pair in alike:
+        arrays = ((key, tuple((0,) if place == axis else () for place in range(shape.rank))) for key, shape, axis in pair)
+        _, shape, axis = pair[0]
+        yield Link(tuple(arrays), (shape.dims[axis],))
+    for operand in one.operands[2:]:
+        shape = computation[operand].shape
+        if shape.is_array and shape.dims == made.dims:
+            yield Link(tuple(((number, each, 0), tuple((place,) for place in range(made.rank))) for each in (operand, index)), made.dims)
 
 
 def _library(number: int, computation: Computation, index: int, one: Instruction) -> Iterator[Link]:
