@@ -14,11 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import roofline
+from roofline.abandoned_files import hold
 from roofline.cli import main
 from roofline.cost import Cost
 from roofline.errors import SourceError, UsageError
 from roofline.hlo.price.calls import forget_call
 from roofline.machines import load
+from roofline.output_files import UNFINISHED
 from roofline.sources import cache as caching
 from roofline.sources.cache import SUFFIX, Cache, cache_folder, fingerprint, key_of
 from roofline.sources.packing import pack, unpack
@@ -225,12 +227,15 @@ def test_the_least_recently_used_goes_when_the_folder_is_full(tmp_path: Path) ->
 
 
 def test_what_a_killed_writer_left_is_swept_up(kept: Cache) -> None:
-    old, young = (kept.inner / f"{number * 64}.x.unfinished" for number in "12")
-    for path in (old, young):
+    abandoned, held = (kept.inner / f".{number * 64}{SUFFIX}.7{UNFINISHED}" for number in "12")
+    for path in (abandoned, held):
         path.write_bytes(b"roofl")
-    os.utime(old, (0, 0))
-    kept.put(KEY, part())
-    assert (old.exists(), young.exists()) == (False, True)
+    with held.open("r+b") as file:
+        hold(file.fileno())
+        kept.put(KEY, part())
+        assert (abandoned.exists(), held.exists()) == (False, True)
+    assert kept.clear() == 1
+    assert list(kept.inner.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_used_is_an_empty_cache_unless_it_was_named(profile: str, tmp_path: Path) -> None:

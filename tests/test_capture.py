@@ -88,7 +88,7 @@ def test_a_script_runs_as_it_would_and_its_report_follows(tmp_path: Path, writte
     assert "a word" in done.stderr
     (file,) = profiles(tmp_path)
     assert file.relative_to(tmp_path).parts[:3] == ("run", "plugins", "profile")
-    assert list((tmp_path / "run").glob(".capture-*")) == []  # nothing half-done stays
+    assert list((tmp_path / "run").glob(".*")) == []  # nothing half-done stays
     report = report_in(tmp_path)
     assert products(report) == STEPS
     assert len([point for point in report["points"] if point["scope"] == "step" and point["infeed_outfeed"]]) == STEPS

@@ -11,6 +11,7 @@ import pytest
 
 import roofline as rl
 from roofline import output_files
+from roofline.abandoned_files import hold
 from roofline.baselines import baseline_of
 from roofline.cli import main
 from roofline.errors import OutputError
@@ -18,10 +19,11 @@ from roofline.machines.catalogue import card
 from roofline.machines.writing import keep
 from roofline.output_files import write_file
 from roofline.sources.baseline_json import write_baseline
+from roofline.staging import staging_folder
 
 pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX, where another test imported it, warns of any fork
 
-CALLS = ("open", "write", "fsync", "link", "replace", "close", "fchmod", "dup", "unlink")
+CALLS = ("open", "write", "fsync", "link", "replace", "close", "fchmod", "unlink", "listdir")
 OLD, NEW = b"old " * 1000, b"new " * 5000
 TABLE = "name,time,hbm,matrix/bf16\ncopy,14,100,5\n"
 
@@ -63,11 +65,49 @@ def test_a_kill_at_any_call_leaves_the_old_file_or_the_new_one(tmp_path: Path, b
             os._exit(0)
         _, status = os.waitpid(child, 0)
         assert (target.read_bytes() if target.exists() else None) in (before, NEW)
+        if unnamed and before is None:  # a new file gets its own name at once
+            assert {*tmp_path.iterdir()} <= {target}
         if not os.WIFSIGNALED(status):
             break
+        write_file(target, OLD)
+        assert list(tmp_path.iterdir()) == [target]  # whatever the killed writer left is gone
     assert at > 8  # of which some were writes
     assert target.read_bytes() == NEW
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_draft_that_another_writer_works_on_stays(tmp_path: Path) -> None:
+    target, draft = tmp_path / "report.json", tmp_path / f".report.json.1{output_files.UNFINISHED}"
+    others = [tmp_path / f".other.json.1{output_files.UNFINISHED}", tmp_path / ".report.json.1.unfinished", tmp_path / ".report.json.bak"]
+    for path in (target, draft, *others):
+        path.write_bytes(OLD)
+    with draft.open("r+b") as held:
+        hold(held.fileno())
+        write_file(target, NEW)
+        assert draft.exists()
+    write_file(target, NEW)
+    assert {*tmp_path.iterdir()} == {target, *others}
+
+
+def test_a_name_as_long_as_names_can_be_is_written_twice(tmp_path: Path) -> None:
+    target = tmp_path / ("模" * 83 + ".json")  # 254 bytes
+    for data in (OLD, NEW):
+        write_file(target, data)
+        assert target.read_bytes() == data
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_staging_folder_goes_at_the_end_or_with_the_next_one(tmp_path: Path) -> None:
+    child = os.fork()
+    if not child:
+        with staging_folder(tmp_path) as made:
+            (made / "trace.json").write_text("{")
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert len(list(tmp_path.iterdir())) == 1
+    with staging_folder(tmp_path) as first, staging_folder(tmp_path) as second:
+        assert {*tmp_path.iterdir()} == {first, second}  # both in use, and the killed one's gone
+    assert list(tmp_path.iterdir()) == []
 
 
 def write_with(option: str) -> Callable[[Path], object]:

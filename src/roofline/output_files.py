@@ -1,23 +1,31 @@
 """Writing files: whole or not at all.
 
 The bytes go to a file beside the target, which takes its place when they are complete and on the disk: a full disk, an interrupt or a
-kill leaves the old file as it was. Where the system can, the new file has no name until then, so that nothing is left over either.
+kill leaves the old file as it was. Where the system can, the new file has no name until it is complete. Then only a kill between naming
+it and replacing an older file leaves a file over (``.NAME.NUMBER.roofline-unfinished``), which the next write of that target removes.
 """
 
 import errno
 import os
+import re
 import stat
 from pathlib import Path
 
+from .abandoned_files import HAS_LOCKS, hold, remove_abandoned
 from .errors import OutputError
 
 _PIECE = 2**24  # bytes of one write call
-_LONGEST = 200  # characters of the target's name in that of its draft
+_LONGEST = 200  # bytes of the target's name in that of its draft
+UNFINISHED = ".roofline-unfinished"
 _UNSUPPORTED = (errno.EISDIR, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)  # what systems say that have no files without a name
+_NO_LINKS = (*_UNSUPPORTED, errno.ENOENT, errno.EPERM, errno.EXDEV)
 
 
-def write_file(path: str | Path, data: bytes) -> None:
-    """Bytes as a file that replaces what was there. A pipe or a device is written to as it is."""
+def write_file(path: str | Path, data: bytes, *, sync: bool = True) -> None:
+    """Bytes as a file that replaces what was there. A pipe or a device is written to as it is.
+
+    Without ``sync`` a power failure may leave a part of them.
+    """
     try:
         target = os.path.realpath(path)  # of a link, the file it leads to is replaced
         mode = _mode(target)
@@ -26,9 +34,15 @@ def write_file(path: str | Path, data: bytes) -> None:
                 raise IsADirectoryError(None, "is a folder")
             _write(os.open(target, os.O_WRONLY), data)
         else:
-            _replace(target, data, mode)
+            _replace(target, data, mode, sync)
     except (OSError, ValueError) as error:  # the latter for names that no file can have
         raise OutputError(f"{path}: cannot write: {getattr(error, 'strerror', None) or error}") from None
+
+
+def remove_unfinished(folder: str | Path, name: str = "") -> None:
+    """Remove what killed writers left in a folder, of one target or of all."""
+    own = re.escape(_start(name)) if name else r"\..*\."
+    remove_abandoned(folder, re.compile(rf"{own}\d+{re.escape(UNFINISHED)}", re.DOTALL))
 
 
 def _mode(path: str) -> int | None:
@@ -38,54 +52,90 @@ def _mode(path: str) -> int | None:
         return None
 
 
-def _replace(target: str, data: bytes, mode: int | None) -> None:
+def _start(name: str) -> str:
+    return f".{os.fsdecode(os.fsencode(name)[:_LONGEST])}."
+
+
+def _replace(target: str, data: bytes, mode: int | None, sync: bool) -> None:
     """A new file in place of a plain one, with its permissions."""
     if mode is not None and not os.access(target, os.W_OK):
         raise PermissionError(None, "Permission denied")
-    draft = os.path.join(os.path.dirname(target), f".{os.path.basename(target)[:_LONGEST]}.{os.getpid()}.unfinished")
+    folder, name = os.path.split(target)
+    remove_unfinished(folder, name)
+    draft = os.path.join(folder, f"{_start(name)}{int.from_bytes(os.urandom(6))}{UNFINISHED}")
     try:
-        _remove(draft)  # of a process with the same number that was killed
-        if not _link_unnamed(draft, data, mode):
-            _fill(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), data, mode)
-        os.replace(draft, target)
+        if not _replace_by_unnamed(target, draft, data, mode, sync):
+            _replace_by_named(target, draft, data, mode, sync)
     except BaseException:
         _remove(draft)
         raise
 
 
-def _link_unnamed(draft: str, data: bytes, mode: int | None) -> bool:
-    """The bytes as a file that gets its name when it is complete; false where the system has no such files."""
+def _replace_by_unnamed(target: str, draft: str, data: bytes, mode: int | None, sync: bool) -> bool:
+    """By a file that gets its name when it is complete; false where the system has no such files."""
     if not hasattr(os, "O_TMPFILE"):
         return False
     try:
-        file = os.open(os.path.dirname(draft), os.O_WRONLY | os.O_TMPFILE, 0o666)
+        file = os.open(os.path.dirname(target), os.O_WRONLY | os.O_TMPFILE, 0o666)
     except OSError as error:
         if error.errno in _UNSUPPORTED:
             return False
         raise
-    linked = os.dup(file)
     try:
-        _fill(file, data, mode)
-        # The folder's number makes Python follow the link to the file; the path is absolute, so it is not looked at otherwise.
-        os.link(f"/proc/self/fd/{linked}", draft, src_dir_fd=linked, follow_symlinks=True)
+        hold(file)
+        _fill(file, data, mode, sync)
+        if mode is None:
+            try:
+                _link(file, target)
+                return True
+            except FileExistsError:  # by now
+                pass
+        _link(file, draft)
+        os.replace(draft, target)
     except OSError as error:
-        if error.errno in (*_UNSUPPORTED, errno.ENOENT, errno.EPERM, errno.EXDEV):
+        if error.errno in _NO_LINKS:
             return False
         raise
     finally:
-        os.close(linked)
+        os.close(file)
     return True
 
 
-def _fill(file: int, data: bytes, mode: int | None) -> None:
-    """Writes all bytes of a new file to the disk and closes it."""
+def _link(file: int, name: str) -> None:
+    # The folder's number makes Python follow the link to the file; the path is absolute, so it is not looked at otherwise.
+    os.link(f"/proc/self/fd/{file}", name, src_dir_fd=file, follow_symlinks=True)
+
+
+def _replace_by_named(target: str, draft: str, data: bytes, mode: int | None, sync: bool) -> None:
+    """By a file that has a name from the start."""
+    file = _open_held(draft)
     try:
-        if mode is not None and hasattr(os, "fchmod"):
-            os.fchmod(file, stat.S_IMODE(mode))
-        _write_all(file, data)
-        os.fsync(file)
+        _fill(file, data, mode, sync)
+        if HAS_LOCKS:
+            os.replace(draft, target)
     finally:
         os.close(file)
+    if not HAS_LOCKS:  # Windows renames no open file
+        os.replace(draft, target)
+
+
+def _open_held(draft: str) -> int:
+    """A new file that is held; again where another writer took it for abandoned before it was."""
+    while True:
+        file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        hold(file)
+        if os.fstat(file).st_nlink:
+            return file
+        os.close(file)
+
+
+def _fill(file: int, data: bytes, mode: int | None, sync: bool) -> None:
+    """Writes all bytes of a new file to the disk."""
+    if mode is not None and hasattr(os, "fchmod"):
+        os.fchmod(file, stat.S_IMODE(mode))
+    _write_all(file, data)
+    if sync:
+        os.fsync(file)
 
 
 def _write(file: int, data: bytes) -> None:

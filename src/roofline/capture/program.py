@@ -17,8 +17,9 @@ from typing import IO, Any
 from msgspec import Struct
 
 from ..errors import RooflineError, UsageError
+from ..staging import staging_folder
 from .hook import roofline_hook as hook
-from .run_folder import collect, staging_folder
+from .run_folder import collect
 from .why_nothing import why_nothing
 
 HOOK = Path(hook.__file__).parent
@@ -63,10 +64,8 @@ def profile(
 
     Processes of a process are recorded too. Standard streams, exit status and signals are the program's own.
     """
-    staging = staging_folder(folder)
     asked = window or Window()
     settings = {
-        "folder": str(staging.resolve()),
         "delay_s": asked.delay_s,
         "duration_s": asked.duration_s,
         "skip": asked.skip,
@@ -74,12 +73,10 @@ def profile(
         "from_start": asked.from_start,
         "python": asked.python,
     }
-    try:
-        status = _run(runnable(command), environment(os.environ, settings), stdout)
+    with staging_folder(folder) as staging:
+        status = _run(runnable(command), environment(os.environ, {"folder": str(staging.resolve()), **settings}), stdout)
         said = [json.loads(file.read_text("utf-8")) for file in sorted(staging.glob("*/status.json"))]
         run, files = collect(staging, folder, name)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
     notes = tuple(dict.fromkeys(note for one in said for note in one["notes"]))
     missing = "" if files else why_nothing(command, status, said, delayed=bool(asked.delay_s), skipping=bool(asked.skip))
     return Profiled(status=status, folder=run, files=files, notes=notes, missing=missing)

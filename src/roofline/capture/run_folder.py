@@ -1,14 +1,13 @@
 """Where captures are: ``FOLDER/plugins/profile/RUN``, one file a process, where TensorBoard looks for profiles of JAX and PyTorch."""
 
 import json
+import os
 import re
-import tempfile
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
 from ..sources.torch_trace.capture_files import FOLDER as CAPTURE_TRACES
 from ..torch.trace_files import PROFILES, pack, trace_name, worker_name
 from .hook.roofline_hook_torch import TRACE
@@ -45,11 +44,17 @@ def _moved(file: Path, run: Path) -> Path:
     while True:
         target = run / (f"{host}{XPLANE}" if number == 1 else f"{host}.{number}{XPLANE}")
         try:
-            target.touch(exist_ok=False)  # the name is taken from here on
+            os.link(file, target)  # as one step, so that no other capture has the name and no kill leaves an empty file
         except FileExistsError:
             number += 1
             continue
-        return file.replace(target)
+        except OSError:  # a file system without links
+            if target.exists():
+                number += 1
+                continue
+            return file.replace(target)
+        file.unlink()
+        return target
 
 
 def _packed(file: Path, run: Path, said: Mapping[str, Any]) -> Path:
@@ -69,12 +74,3 @@ def _unused_time(runs: Path) -> str:
         number += 1
         name = f"{now}_{number}"
     return name
-
-
-def staging_folder(folder: Path) -> Path:
-    """A folder for profiles that are not complete, on the file system that they will stay on."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix=".capture-", dir=folder))
-    except OSError as error:
-        raise UsageError(f"{folder}: cannot write the profile: {error.strerror}") from None

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from ..errors import RooflineError, UsageError
 from ..machine import Machine
 from ..report import Report
 from ..sources import read
+from ..staging import staging_folder
 from .hook import roofline_hook_jax as jax_hook
 from .hook import roofline_hook_torch as torch_hook
 from .hook.roofline_hook_torch_profiler import options
-from .run_folder import collect, staging_folder
+from .run_folder import collect
 
 Files = tuple[Path, tuple[Path, ...]]
 
@@ -94,21 +96,20 @@ def _start_jax(root: Path, name: str | None) -> Callable[[], Files]:
     from ..jax import require_jax
 
     jax = require_jax()
-    staging = staging_folder(root)
+    stack = ExitStack()
+    staging = stack.enter_context(staging_folder(root))
     jax_hook.settle(jax)
     try:
         jax_hook.start(jax, str(staging))
     except RuntimeError as error:
-        shutil.rmtree(staging, ignore_errors=True)
+        stack.close()
         raise UsageError(f"cannot start JAX's profiler (it records one profile at a time): {error}") from None
 
     def stop() -> Files:
-        try:
+        with stack:
             jax_hook.settle(jax)
             jax.profiler.stop_trace()
             return collect(staging, root, name)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
 
     return stop
 
@@ -119,7 +120,8 @@ def _start_torch(root: Path, name: str | None) -> Callable[[], Files]:
     from ..torch.trace_files import write_trace
 
     torch: Any = require_torch()
-    staging_folder(root).rmdir()  # can it be written?
+    with staging_folder(root):  # can it be written?
+        pass
     torch_hook.settle(torch)
     profiler: Any = torch.profiler.profile(**options(torch))
     try:

@@ -14,13 +14,15 @@ import stat
 import tempfile
 import time
 import zlib
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
 from msgspec import Struct
 
-from ..errors import UsageError
+from ..errors import OutputError, UsageError
+from ..output_files import remove_unfinished, write_file
 from ..units import parse
 from ..user_folders import user_folder
 from .packing import pack, unpack
@@ -29,13 +31,12 @@ from .parts import Part
 FOLDER_VARIABLE = "ROOFLINE_CACHE"
 MAGIC = b"roofline.part/1\n"
 INNER = "roofline-profiles"  # the folder inside the cache folder that has the entries, and nothing else of anyone's
-SUFFIX, UNFINISHED = ".roofline-part", ".unfinished"
-_OWN_NAME = re.compile(rf"[0-9a-f]{{64}}({re.escape(SUFFIX)}|\.\w+{re.escape(UNFINISHED)})")
+SUFFIX = ".roofline-part"
+_OWN_NAME = re.compile(rf"[0-9a-f]{{64}}{re.escape(SUFFIX)}")
 MOST_BYTES = int(parse("256 MiB", "B"))
 # Fetching and hashing takes 1.6 ns a byte, looking up 0.01 s; reading 1.6 (TPU) to 3 ns (GPU), and 0.1 to 1 s for the programs of a file.
 # So what is worth keeping is what is mostly programs. (Measured on captures of both, with SHA-256 in hardware.)
 LARGEST_BYTES = int(parse("16 MB", "B"))
-ABANDONED_S = parse("1 h", "s")  # after which an unfinished entry is one whose writer was killed
 COMPILED = (".so", ".pyd")
 LOADED_S = time.time()  # about when this process read the source files
 _CHECKSUM_BYTES = sha256().digest_size
@@ -119,21 +120,14 @@ class Cache(Struct, frozen=True):
     def put(self, key: str, part: Part) -> None:
         """Keep a part. The entry appears whole, in place of one that was there."""
         body = zlib.compress(pack(part), 1)
-        unfinished = None
-        try:
+        with suppress(OSError, OutputError):
             self._make()
-            with tempfile.NamedTemporaryFile(dir=self.inner, prefix=f"{key}.", suffix=UNFINISHED, delete=False) as file:
-                unfinished = Path(file.name)
-                file.write(MAGIC + _checksum(key, body) + body)
-            os.replace(unfinished, self._path(key))
+            write_file(self._path(key), MAGIC + _checksum(key, body) + body, sync=False)  # its checksum shows what a power failure cut
             self._shrink()
-        except OSError:
-            if unfinished is not None:
-                _remove(unfinished)
 
     def entries(self) -> list[tuple[Path, int, float]]:
         """Every entry with its bytes and the time it was last used, in seconds since 1970; the least recent first."""
-        return sorted(self._files(SUFFIX), key=lambda entry: entry[2])
+        return sorted(self._files(), key=lambda entry: entry[2])
 
     def listing(self) -> CacheListing:
         """What the cache holds."""
@@ -142,8 +136,8 @@ class Cache(Struct, frozen=True):
 
     def clear(self) -> int:
         """Forget everything; how many entries that were."""
-        gone = [path for path, _, _ in self._files(SUFFIX, UNFINISHED) if _remove(path)]
-        return sum(path.suffix == SUFFIX for path in gone)
+        remove_unfinished(self.inner)
+        return sum(_remove(path) for path, _, _ in self._files())
 
     @property
     def inner(self) -> Path:
@@ -156,11 +150,11 @@ class Cache(Struct, frozen=True):
     def _make(self) -> None:
         self.inner.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def _files(self, *suffixes: str) -> list[tuple[Path, int, float]]:
+    def _files(self) -> list[tuple[Path, int, float]]:
         """The cache's own files: by their names and by how they begin."""
         found = []
         try:
-            paths = [path for path in self.inner.iterdir() if path.suffix in suffixes and _OWN_NAME.fullmatch(path.name)]
+            paths = [path for path in self.inner.iterdir() if _OWN_NAME.fullmatch(path.name)]
         except OSError:
             return []
         for path in paths:
@@ -181,9 +175,7 @@ class Cache(Struct, frozen=True):
                 break
             _remove(path)
             excess -= size
-        for path, _, when in self._files(UNFINISHED):
-            if time.time() - when > ABANDONED_S:
-                _remove(path)
+        remove_unfinished(self.inner)
 
 
 def key_of(content: object, *options: object) -> str:
@@ -199,10 +191,9 @@ def _checksum(key: str, body: bytes) -> bytes:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether a file begins as entries do, as far as it was written."""
+    """Whether a file begins as entries do."""
     with path.open("rb") as file:
-        head = file.read(len(MAGIC))
-    return head == MAGIC or (path.suffix == UNFINISHED and MAGIC.startswith(head))
+        return file.read(len(MAGIC)) == MAGIC
 
 
 def _remove(path: Path) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import OutputError
+from ..staging import staging_folder
 from ..units import parse
 
 PROFILES = Path("plugins") / "profile"  # where TensorBoard looks for runs
@@ -39,14 +40,12 @@ def write_trace(profiler: Any, root: Path, name: str | None) -> Path:
     """Writes what a profiler recorded into a run folder of its own; the file."""
     worker = worker_name()
     try:
-        run = run_folder(root, name, worker)
-        run.mkdir(parents=True, exist_ok=True)
-        draft = run / f".{worker}.json"
-        try:
+        with staging_folder(root) as staging:
+            draft = staging / "trace.json"
             profiler.export_chrome_trace(str(draft))
+            run = run_folder(root, name, worker)
+            run.mkdir(parents=True, exist_ok=True)
             return pack(draft, run / trace_name(worker))
-        finally:
-            draft.unlink(missing_ok=True)
     except OSError as error:
         raise OutputError(f"{root}: cannot write the trace: {error.strerror or error}") from None
 
@@ -85,11 +84,12 @@ def _world_size() -> int:
 
 
 def pack(source: Path, target: Path, unfinished: str = "") -> Path:
-    """Gzips a trace; a step that was ``unfinished`` when the recording ended is not called a step any more."""
+    """Gzips a trace beside it and moves that; a step that was ``unfinished`` when the recording ended is not called a step any more."""
     old, new = f'"{unfinished}"'.encode(), f'"{unfinished} (unfinished)"'.encode()
-    with source.open("rb") as plain, gzip.open(target, "wb", compresslevel=FAST) as packed:
+    draft = source.with_name(f"{source.name}.gz")
+    with source.open("rb") as plain, gzip.open(draft, "wb", compresslevel=FAST) as packed:
         while lines := plain.readlines(CHUNK):
             chunk = b"".join(lines)
             packed.write(chunk.replace(old, new) if unfinished else chunk)
     source.unlink()
-    return target
+    return draft.replace(target)

@@ -1,0 +1,46 @@
+"""Folders for profiles that are not complete, beside the place where they will be."""
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from .abandoned_files import HAS_LOCKS, hold, remove_abandoned
+from .errors import UsageError
+
+_START = ".roofline-staging-"
+
+
+@contextmanager
+def staging_folder(folder: Path) -> Iterator[Path]:
+    """A folder inside another that goes at the end; those of processes that were killed go before."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if HAS_LOCKS:
+            remove_abandoned(folder, re.compile(rf"{re.escape(_START)}\w+"), shutil.rmtree, os.O_RDONLY | os.O_DIRECTORY)
+        made, held = _held_folder(folder)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot write the profile: {error.strerror}") from None
+    try:
+        yield made
+    finally:
+        if held is not None:
+            os.close(held)
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _held_folder(folder: Path) -> tuple[Path, int | None]:
+    """A new folder and its number; again where another process took it for abandoned before it was held."""
+    while True:
+        made = Path(tempfile.mkdtemp(prefix=_START, dir=folder))
+        if not HAS_LOCKS:
+            return made, None
+        with suppress(FileNotFoundError):
+            held = os.open(made, os.O_RDONLY)
+            hold(held)
+            if made.exists():
+                return made, held
+            os.close(held)
