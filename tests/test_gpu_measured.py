@@ -10,7 +10,7 @@ import pytest
 
 from roofline.cli import main
 from roofline.errors import MachineError
-from roofline.machines import gpu_measured, load
+from roofline.machines import gpu_measured, gpu_plan, load
 from roofline.machines.calibrations import calibration_for
 from roofline.machines.catalogue import card as look_up
 from roofline.machines.catalogue import read_card
@@ -145,6 +145,62 @@ def test_a_held_rate_is_work_over_time_however_long_power_control_slows_it_down(
     held = next(each for each in card.sustained if each.what == "bf16 products held")
     assert held.rate == pytest.approx(14 / ((14 - slow) / 700e12 + slow / 600e12))
     assert "p50 700" in held.note if slow == 5 else "p50 600" in held.note
+
+
+@pytest.mark.parametrize("slow", [5, 9])
+def test_held_products_of_zeros_are_work_over_time_too(slow: int) -> None:
+    rates = [900e12] * (14 - slow) + [700e12] * slow
+    card = gpu_card(H200, ANSWERS | {"product/bf16/held/zeros": {"rates": rates, "how": "zeros, held"}}, SAID)
+    roof = card.machine.ceiling("matrix/bf16")
+    assert roof is not None
+    held = next(each for each in roof.others if each.citation.startswith("zeros, held"))
+    assert held.value == pytest.approx(14 / ((14 - slow) / 900e12 + slow / 700e12))
+
+
+class FakeWorker:
+    """Answers as an H200 would, and takes ten seconds for each."""
+
+    def __init__(self, clock: list[float]) -> None:
+        self.clock, self.asked = clock, dict[str, Any]()
+
+    def ask(self, request: dict[str, Any]) -> None:
+        self.asked = request
+
+    def answer(self) -> dict[str, Any]:
+        self.clock[0] += 10
+        return answer(self.asked)
+
+
+def test_a_quick_measurement_on_a_slow_computer_makes_a_machine_of_what_it_had_time_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(gpu_plan.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(gpu_plan.time, "sleep", lambda _: None)
+    kept = FinishedExperiments(tmp_path / "gpu.toml", {})
+    worker: Any = FakeWorker(clock)
+    found = gpu_plan.run_plan(worker, kept, plan({**H200, "framework": "jax 1"}, quick=True), lambda done, total: None, until=15.0)
+    machine = gpu_card(H200, found["answers"], SAID).machine
+    assert machine.rate("hbm") == pytest.approx(4.3e12)
+    assert machine.launch_floor_s == pytest.approx(2.2e-6)
+    bf16, fp16 = machine.ceiling("matrix/bf16"), machine.ceiling("matrix/fp16")
+    assert (bf16 is not None, fp16 is not None) == (True, False)
+    assert any("experiments were left out, for the time was up" in note for note in machine.notes)
+    assert not any("no products in" in note for note in machine.notes)
+
+
+@pytest.mark.jax
+def test_what_a_try_through_jax_takes_besides_its_calls_is_found_and_left_out() -> None:
+    pytest.importorskip("jax")
+    from roofline.machines.jax_experiments import JaxDevice, wait_of
+
+    assert wait_of(lambda calls: 0.5e-3 + 0.8e-3 * calls) == pytest.approx(0.5e-3)
+    device = JaxDevice("cpu")
+    device._wait_s = 0.5e-3
+    device.each = lambda work, tries, calls: [(0.5e-3 + 0.8e-3 * calls) / calls] * tries  # type: ignore[method-assign]
+    assert device.timed(lambda: None, 2, 6) == pytest.approx([0.8e-3] * 2)
+    device._wait_s = 1.0  # longer than the try: then it was not that
+    assert device.timed(lambda: None, 1, 6) == pytest.approx([(0.5e-3 + 0.8e-3 * 6) / 12])
 
 
 def test_fp32_products_are_a_lower_ceiling_of_the_vector_unit_where_the_chip_has_no_fp32_matrix_unit(written: Path) -> None:

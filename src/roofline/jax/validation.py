@@ -20,7 +20,7 @@ from . import analyze, require_jax
 from .comparison import Shape, jax_format
 
 TRIES, LEAST_S, MOST_CALLS = 7, 0.01, 1000
-SHORT = 20  # launches: a time below that says little of the bound
+SHORT, SHORT_CALLS = 20, 3  # launches, or calls of a function that does nothing: a time below that says little of the bound
 FACTOR = 1.5  # between the measured and the predicted change of the time
 
 
@@ -36,8 +36,9 @@ def validate(function: Callable[..., Any], *, chip: str | Machine | None = None,
         report, wider = analyze(function, chip=chip)(*args), _doubled(jax, args, batch)
         more = analyze(function, chip=chip)(*wider)
         times = seconds(jax, run, args), seconds(jax, run, wider)
-        found = validate_report(report, lever=_lever(report, more, *times))
-        checks = tuple(_program_time(report, times[0]) if one.name == TIMES else one for one in found.checks)
+        call_s = seconds(jax, jax.jit(lambda x: x + 1), [jax.numpy.zeros(())])
+        found = validate_report(report, lever=_lever(report, more, *times, call_s))
+        checks = tuple(_program_time(report, times[0], call_s) if one.name == TIMES else one for one in found.checks)
         return replace(found, source=getattr(function, "__name__", "function"), checks=checks)
 
     return checked
@@ -85,8 +86,8 @@ def _doubled(jax: Any, args: Sequence[Any], batch: Sequence[int]) -> list[Any]:
     return [jax.numpy.concatenate([each, each]) if number in batch else each for number, each in enumerate(args)]
 
 
-def _program_time(report: Report, took: float) -> AcceptanceCheck:
-    """The measured time of the whole function against its minimum and its serial time."""
+def _program_time(report: Report, took: float, call_s: float) -> AcceptanceCheck:
+    """The measured time of the whole function against its minimum and its serial time; ``call_s`` is what any call takes the host."""
     total, launch = report.total, float(report.machine.launch_latency_s or 0.0)
     least, serial = (total.floor_s if total else None) or 0.0, sum((op.serial_s or 0.0) / SUSTAINED + launch for op in report.ops)
     expected = f"between {show(least * BELOW, 's', 3)} and {LONGEST:g} times {show(serial, 's', 3)}"
@@ -98,7 +99,7 @@ def _program_time(report: Report, took: float) -> AcceptanceCheck:
     notes = []
     if took > LONGEST * serial:
         words = f"{plain(took / serial, 3)} times its serial time: the host's time to call it is included, or bytes are missing"
-        if estimated or took < SHORT * max(launch, LEAST_S / MOST_CALLS):
+        if estimated or took < max(SHORT * launch, SHORT_CALLS * call_s):
             notes.append(words)
         else:
             problems.append(Problem(input="clock", message=words))
@@ -107,8 +108,8 @@ def _program_time(report: Report, took: float) -> AcceptanceCheck:
     return made_check(TIMES, expected, show(took, "s", 3), problems, notes)
 
 
-def _lever(before: Report, after: Report, first_s: float, second_s: float) -> AcceptanceCheck:
-    """Whether the time follows the minimum time when the batch is doubled."""
+def _lever(before: Report, after: Report, first_s: float, second_s: float, call_s: float) -> AcceptanceCheck:
+    """Whether the time follows the minimum time when the batch is doubled; ``call_s`` is what any call takes the host."""
     least = [(one.total.floor_s if one.total else None) or 0.0 for one in (before, after)]
     bound = before.total.bound if before.total else None
     saw = f"{plain(second_s / first_s, 3)} times the time ({show(first_s, 's', 3)}, then {show(second_s, 's', 3)})"
@@ -118,6 +119,9 @@ def _lever(before: Report, after: Report, first_s: float, second_s: float) -> Ac
     expected = f"{plain(factor, 3)} times the time with a doubled batch ({bound}-bound)"
     if first_s < SHORT * float(before.machine.launch_latency_s or 0.0):
         return made_check(LEVER, expected, saw, notes=("too short to tell: mostly launches; use a larger batch",), told=False)
+    if first_s < SHORT_CALLS * call_s:
+        note = f"too short to tell: any call takes the host {show(call_s, 's', 2)}; use larger arguments"
+        return made_check(LEVER, expected, saw, notes=(note,), told=False)
     if 1 / FACTOR < second_s / first_s / factor < FACTOR:
         return made_check(LEVER, expected, saw)
     slow = second_s / first_s > factor

@@ -19,7 +19,7 @@ from ..workload import Device, Hardware
 from .catalogue import catalogue_card
 from .chip_specs import Card, Spec, Sustained, Sweep
 from .detection import of_device
-from .gpu_plan import BIG, LAUNCHES, SMALL, Tell, plan, rates, run_plan
+from .gpu_plan import BIG, LATE, LAUNCHES, QUICK_S, SMALL, Tell, plan, rates, run_plan
 from .gpu_worker_process import FinishedExperiments, Worker
 from .local import MEASURED
 from .measurement import spread_of
@@ -36,7 +36,7 @@ def measure_gpu(target: Path, *, quick: bool = False, kind: str = "gpu", framewo
     with Worker(kind, framework) as worker:
         kept = FinishedExperiments(target, {"quick": quick, **worker.device})
         resumed = len(kept.answers)
-        found = run_plan(worker, kept, plan(worker.device, quick), tell)
+        found = run_plan(worker, kept, plan(worker.device, quick), tell, until=began + QUICK_S if quick else math.inf)
         device = worker.device
     said = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -131,9 +131,9 @@ def _products(answers: Mapping[str, Any], chip: Machine | None) -> tuple[list[Ce
         rate = spread_of(found["rates"])
         if (mode, values) == ("burst", "random") and resource.unit == "matrix":
             zeros = [
-                Figure(spread_of(other["rates"]).p50, f"{other['how']}: median", "zeros take less power")
-                for key in (f"{number}/burst/zeros", f"{number}/held/zeros")
-                for _, other in rates(answers, f"product/{key}")
+                Figure(middle(other["rates"]), f"{other['how']}: {word}", "zeros take less power")
+                for key, middle, word in (("burst", median, "median"), ("held", harmonic_mean, "work over time"))
+                for _, other in rates(answers, f"product/{number}/{key}/zeros")
             ]
             ceilings.append(_ceiling(resource.name, found, others=zeros))
         elif values == "random":  # held, or on the vector unit
@@ -142,8 +142,8 @@ def _products(answers: Mapping[str, Any], chip: Machine | None) -> tuple[list[Ce
             limit = f"matrix product, {limit}" if mode == "held" and resource.unit != "matrix" else limit
             note = f"p5 {show(rate.p5, 'FLOP/s', 4)}, p50 {show(rate.p50, 'FLOP/s', 4)}, p95 {show(rate.p95, 'FLOP/s', 4)}"
             # Power control makes a chip alternate between two rates about once a second, so a median is one or the other.
-            middle = harmonic_mean(found["rates"]) if mode == "held" else rate.p50
-            lower.append(Sustained(what=what, rate=middle, per="FLOP/s", resource=resource, limit=limit, citation=found["how"], note=note))
+            usual = harmonic_mean(found["rates"]) if mode == "held" else rate.p50
+            lower.append(Sustained(what=what, rate=usual, per="FLOP/s", resource=resource, limit=limit, citation=found["how"], note=note))
     return ceilings, lower
 
 
@@ -267,9 +267,11 @@ def _notes(ceilings: Sequence[Ceiling], chip: Machine | None, answers: Mapping[s
                 f"{show(paper.rate, each.resource.per)}: kept as measured; the datasheet assumes a lower clock, "
                 "or a cache held part of the data"
             )
-    lacking = [key for key, found in answers.items() if "absent" in found and key.endswith("burst/random")]
+    lacking = [key for key, found in answers.items() if found.get("absent", LATE) != LATE and key.endswith("burst/random")]
     if lacking:
         notes.append(f"this device or its library has no products in {', '.join(key.split('/')[1] for key in lacking)}")
+    if late := sum(found.get("absent") == LATE for found in answers.values()):
+        notes.append(f"{late} of {len(answers)} experiments were left out, for the time was up: measure without --quick")
     return notes
 
 

@@ -24,6 +24,9 @@ BIG = parse("1 GiB", "B")  # working sets that no cache holds
 SMALL = ("product", "add", "norm")
 LOADED = 0.6  # of a held product, after which the driver is asked for clock and power
 LAUNCHES = ("graph", "stream", "sync", "round trip")
+QUICK_S = parse("16 s", "s")  # after which a quick measurement starts no further experiment, but the needed ones
+LATE = "no time left"
+NEEDED = ("product/bf16/burst/random", "small/", "launch/", "vector/fp32")  # of a quick measurement, with large reads, before all others
 
 Plan = dict[str, dict[str, Any]]
 Tell = Callable[[int, int], None]
@@ -65,7 +68,11 @@ def plan(device: Mapping[str, Any], quick: bool) -> Plan:
             found[words] = {"name": "host", "direction": direction, "pinned": pinned, "seconds": brief / 2}
     if device.get("count", 1) > 1:
         found["peer"] = {"name": "peer", "seconds": brief}
-    return found
+    return found if not quick else dict(sorted(found.items(), key=lambda each: not _is_needed(*each)))
+
+
+def _is_needed(key: str, request: Mapping[str, Any]) -> bool:
+    return key.startswith(NEEDED) or (key.startswith("stream/read/") and request["size"] >= BIG)
 
 
 def shapes(cores: int) -> list[list[int]]:
@@ -84,12 +91,18 @@ def sizes(first: float, last: float, steps: float) -> list[int]:
     return [int(first * 2 ** (step / steps)) for step in range(count + 1)]
 
 
-def run_plan(worker: Worker, kept: FinishedExperiments, wanted: Plan, tell: Tell) -> dict[str, Any]:
-    """The answers of all experiments, those kept included; ``conditions`` has what the driver said before and while it worked."""
+def run_plan(worker: Worker, kept: FinishedExperiments, wanted: Plan, tell: Tell, until: float = math.inf) -> dict[str, Any]:
+    """The answers of all experiments, those kept included; ``conditions`` has what the driver said before and while it worked.
+
+    ``until`` is the time (`time.monotonic`) after which only those are started that a machine file needs.
+    """
     before = conditions()
     under_load: dict[str, str] = {}
+    late: dict[str, dict[str, Any]] = {}
     for done, (key, request) in enumerate(wanted.items()):
-        if key not in kept.answers and (reason := _lacking(key, kept.answers)):
+        if key not in kept.answers and time.monotonic() > until and not _is_needed(key, request):
+            late[key] = {"absent": LATE}
+        elif key not in kept.answers and (reason := _lacking(key, kept.answers)):
             kept.add(key, {"absent": reason})
         elif key not in kept.answers:
             worker.ask(_settled(key, request, kept.answers))
@@ -98,7 +111,7 @@ def run_plan(worker: Worker, kept: FinishedExperiments, wanted: Plan, tell: Tell
                 under_load = conditions()
             kept.add(key, worker.answer())
         tell(done + 1, len(wanted))
-    return {"conditions": before, "under load": under_load, "answers": dict(kept.answers)}
+    return {"conditions": before, "under load": under_load, "answers": {**kept.answers, **late}}
 
 
 def _settled(key: str, request: Mapping[str, Any], answers: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 """Experiments on an accelerator through JAX, where PyTorch is not installed: TPUs, and GPUs with JAX alone.
 
-JAX has no events, so a try is several calls that are sent off together, by the host's clock from the first to the end of the last.
+JAX has no events, so a try is several calls that are sent off together, by the host's clock from the first to the end of the last, less
+what the start of the first and the wait for the last take: of two tries, one of twice as many calls, that is what is left over.
 """
 
 import time
 from collections.abc import Callable, Sequence
+from statistics import median
 from typing import Any
 
 import jax
@@ -13,7 +15,8 @@ import jax.numpy as jnp
 from ..units import parse
 from .gpu_conditions import conditions
 
-TRY_S, HELD_TRY_S = parse("5 ms", "s"), parse("25 ms", "s")  # waiting for a try to end leaves a gap, which matters where work goes on
+TRY_S, HELD_TRY_S = parse("15 ms", "s"), parse("100 ms", "s")  # waiting for a try to end leaves a gap, which matters where work goes on
+WAITS, WAIT_CALLS = 15, 10  # tries that tell how long a wait is, and calls in each
 MOST_CALLS, FEW, WARM_UP = 1000, 3, 2
 REST_S = parse("120 ms", "s")
 CHAIN = 128  # operations on each element
@@ -41,6 +44,7 @@ class JaxDevice:
         CONFIG.update("jax_enable_x64", True)
         self.device = found[0]
         self.count = len(found)
+        self._wait_s: float | None = None
 
     def describe(self) -> dict[str, Any]:
         found: dict[str, Any] = {"framework": f"jax {jax.__version__}", "device": self.device.device_kind, "count": self.count}
@@ -79,6 +83,18 @@ class JaxDevice:
             times.append((time.perf_counter() - began) / calls)
         return times
 
+    def timed(self, work: Work, tries: int, calls: int) -> list[float]:
+        """The same without the wait at the end of each try; never less than half, should that have been short."""
+        return [max(each - self._wait() / calls, each / 2) for each in self.each(work, tries, calls)]
+
+    def _wait(self) -> float:
+        """Seconds of a try that are no call's: until the first starts, and until the host sees that the last has ended."""
+        if self._wait_s is None:
+            run, source = jax.jit(lambda x: x + 1), jnp.ones(COPY // WORD // (1 if self.device.platform != "cpu" else 64), jnp.float32)
+            self.each(lambda: run(source), 1, WARM_UP)
+            self._wait_s = wait_of(lambda calls: self.each(lambda: run(source), 1, calls)[0] * calls)
+        return self._wait_s
+
     def _calls(self, work: Work, try_s: float = TRY_S) -> int:
         self.each(work, 1, WARM_UP)
         return max(1, min(MOST_CALLS, round(try_s / min(self.each(work, FEW, 1)))))
@@ -90,7 +106,7 @@ class JaxDevice:
             if rest_s:
                 time.sleep(rest_s)
                 self.each(work, 1, WARM_UP)
-            times += self.each(work, 1, calls)
+            times += self.timed(work, 1, calls)
         return times
 
     def product(
@@ -109,7 +125,7 @@ class JaxDevice:
         for shape in shapes:
             work = self._product(number, shape, zeros)
             calls = self._calls(work)
-            rate = 2.0 * shape[0] * shape[1] * shape[2] / min(self.each(work, FEW, calls))
+            rate = 2.0 * shape[0] * shape[1] * shape[2] / min(self.timed(work, FEW, calls))
             if best is None or rate > best[0]:
                 best = rate, work, shape
         assert best is not None
@@ -237,3 +253,12 @@ class JaxDevice:
                 numpy.asarray(fresh)
             times.append(time.perf_counter() - began)
         return {"rates": [COPY / each for each in times], "how": f"copies {'from' if direction == 'in' else 'to'} pageable host memory"}
+
+
+def wait_of(time_of: Callable[[int], float]) -> float:
+    """What a try takes besides its calls, from pairs of tries of which one has twice the calls.
+
+    >>> wait_of(lambda calls: 0.5 + 0.1 * calls)
+    0.5
+    """
+    return max(0.0, median(2 * time_of(WAIT_CALLS) - time_of(2 * WAIT_CALLS) for _ in range(WAITS)))
