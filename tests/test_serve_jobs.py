@@ -208,6 +208,36 @@ def test_slow_files_never_block_the_next(monkeypatch: pytest.MonkeyPatch, bad: i
     jobs.close()
 
 
+def test_slow_files_that_were_asked_for_later_do_not_all_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # One worker, so two places: both taken by slow jobs when a good one and six more slow ones are asked for.
+    monkeypatch.setattr(workers, "TURN_S", 0.3)
+    monkeypatch.setattr(workers, "TICK_S", 0.01)
+    log = tmp_path / "begun"
+    jobs = Jobs(talking(f"with open({str(log)!r}, 'a') as log: log.write(request['path'] + ' ')\n{BAD_SLEEPS}"))
+    for number in range(2):
+        jobs.report(a_run(f"bad{number}"))
+    until(lambda: log.exists() and len(log.read_text().split()) == 2, "both places to be taken")
+    good = jobs.report(a_run("good"))
+    for number in range(2, 8):
+        jobs.report(a_run(f"bad{number}"))
+    assert good.outcome.result(30).body == b"fine\n"
+    assert log.read_text().split().index("good") <= 4  # by turns with the newest
+    jobs.close()
+
+
+def test_the_job_that_progresses_least_makes_room_and_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "TURN_S", 0.3)
+    said = "print('progress', {'fast': 0.9, 'bomb': 0.0}.get(request['path'], 1), file=sys.stderr, flush=True)"
+    jobs = Jobs(talking(f"{said}\nimport time\nif request['path'] != 'good': time.sleep(600)\nprint('fine')"))
+    fast, bomb = jobs.report(a_run("fast")), jobs.report(a_run("bomb"))
+    until(lambda: fast.progress == 0.9 and bomb.process is not None, "both being read")
+    assert jobs.report(a_run("good")).outcome.result(30).body == b"fine\n"
+    assert (fast.turns, bomb.turns) == (0, 1)
+    assert fast.process is not None
+    assert os.getpriority(os.PRIO_PROCESS, fast.process.pid) == workers.LOWEST_PRIORITY
+    jobs.close()
+
+
 def test_a_job_that_made_room_begins_again_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Three that need half a second each, a turn of 0.1 s and one worker: turns of 0.1, 0.4 and 1.6 s are enough for all.
     monkeypatch.setattr(workers, "TURN_S", 0.1)

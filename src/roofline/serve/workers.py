@@ -5,8 +5,9 @@ as JSON, on its standard output. On standard error it says ``progress 0.43`` now
 Its exit status is 0, 1 for what it said, or ``ENOMEM`` when memory ran out.
 Its standard input stays open as long as the server lives; a worker that sees its end has lost the server, and ends too.
 
-The job asked for last comes first. None waits long for a slow one: a job that has had its turn no longer counts, so another starts beside
-it, up to twice the number of workers; then the slowest is stopped and begins again later, with a turn four times as long.
+The job asked for last comes first, and by turns the one that has waited longest. None waits long for slow ones: a job that has had its
+turn gives way to the others on the processor and no longer counts, so another starts beside it, up to twice the number of workers; then
+those that progress least are stopped, as many as wait, and begin again later, with a turn four times as long.
 """
 
 import json
@@ -34,6 +35,7 @@ LONGER = 4.0  # times the turn, after each time that a job was stopped in favour
 TICK_S = 0.1  # between two looks at the jobs that are running
 CHECK_EVERY_S = 0.25  # between two looks at their memory and files
 POSTPONED = "postponed"
+LOWEST_PRIORITY = 19
 DEATHS = 2  # of its workers, before a job fails; the first may have been an accident
 _PROGRESS = re.compile(r"progress (\d(?:\.\d*)?)\s*\Z")
 _SUMMARY = re.compile(r"summary (\{.*\})\s*\Z")
@@ -69,6 +71,7 @@ class Job(Struct, kw_only=True, eq=False):
     deaths: int = 0
     since: float = 0.0
     process: subprocess.Popen[bytes] | None = None
+    gives_way: bool = False
     ending: str = ""
 
     @property
@@ -86,6 +89,10 @@ class Job(Struct, kw_only=True, eq=False):
         """Whether it has run as long as it may before others, which were themselves stopped so often."""
         return now - self.since >= TURN_S * LONGER ** max(self.turns, turns)
 
+    def speed(self, now: float) -> float:
+        """How much of it is done a second."""
+        return (self.progress or 0.0) / max(TICK_S, now - self.since)
+
 
 class Workers:
     """The processes that work on jobs, ``count`` at a time or a few more; ``done`` is called with each job and its outcome."""
@@ -97,6 +104,7 @@ class Workers:
         self._begun, self._done = begun, done
         self._waiting: list[Job] = []
         self._running: list[Job] = []
+        self._newest_next = True
         self._changed, self._closed = Condition(), False
         self._thread = Thread(target=self._schedule, name="roofline-jobs", daemon=True)
         self._thread.start()
@@ -104,6 +112,7 @@ class Workers:
     def add(self, job: Job) -> None:
         with self._changed:
             self._waiting.append(job)
+            self._newest_next = True
             self._changed.notify()
 
     def cancel(self, job: Job, why: str) -> None:
@@ -138,6 +147,9 @@ class Workers:
                 for job in self._running:
                     if now - job.since > self._limits.time_s:
                         self._end(job, f"took longer than {self._limits.time_s:g} s; raise the limit with --job-time")
+                    if self._waiting and not job.gives_way and job.process is not None and job.has_had_its_turn(now):
+                        job.gives_way = True
+                        _give_way(job.process)
                 while self._waiting and self._has_room(now):
                     self._start(self._take())
                 running = [job for job in self._running if job.process is not None]
@@ -161,23 +173,25 @@ class Workers:
                     self._end(job, why)
 
     def _has_room(self, now: float) -> bool:
-        """Whether another job may start; when slow ones fill all places, the slowest is told to make room for one that is not."""
+        """Whether another job may start; when slow ones fill all places, some are told to make room for those that are not."""
         slow = [job for job in self._running if job.has_had_its_turn(now)]
         if len(self._running) < self._count or (slow and len(self._running) < 2 * self._count):
             return True
-        # One at a time: who makes room is still among the running until its process has ended.
-        if slow and not any(job.ending == POSTPONED for job in self._running):
-            slowest = min(slow, key=lambda job: job.since)
-            if slowest.has_had_its_turn(now, self._waiting[self._first()].turns):
-                self._end(slowest, POSTPONED)
+        turns = min(job.turns for job in self._waiting)
+        wanted = sum(job.turns == turns for job in self._waiting)
+        wanted -= sum(job.ending == POSTPONED for job in self._running)  # who makes room is there until its process has ended
+        for job in sorted(slow, key=lambda job: job.speed(now))[: max(0, wanted)]:
+            if job.ending == "" and job.has_had_its_turn(now, turns):
+                self._end(job, POSTPONED)
         return False
 
-    def _first(self) -> int:
-        """The place in the queue of the job that is next: of those stopped least often, the one asked for last."""
-        return max(range(len(self._waiting)), key=lambda place: (-self._waiting[place].turns, place))
-
     def _take(self) -> Job:
-        return self._waiting.pop(self._first())
+        """The next job: of those stopped least often, the one asked for last and the one asked for first by turns."""
+        turns = min(job.turns for job in self._waiting)
+        places = [place for place, job in enumerate(self._waiting) if job.turns == turns]
+        chosen = places[-1] if self._newest_next else places[0]
+        self._newest_next = not self._newest_next
+        return self._waiting.pop(chosen)
 
     def _start(self, job: Job) -> None:
         job.since, job.progress = time.monotonic(), 0.0
@@ -205,7 +219,7 @@ class Workers:
             job.deaths += outcome.died
             again = not self._closed and (outcome.error == POSTPONED or (outcome.died and job.deaths < DEATHS))
             if again:
-                job.turns, job.progress, job.ending = job.turns + (outcome.error == POSTPONED), None, ""
+                job.turns, job.progress, job.ending, job.gives_way = job.turns + (outcome.error == POSTPONED), None, "", False
                 self._waiting.insert(0, job)  # after those that were asked for since
             self._changed.notify_all()
         if not again:
@@ -280,6 +294,13 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
                 os.killpg(process.pid, signal.SIGKILL)
             else:
                 process.kill()
+
+
+def _give_way(process: subprocess.Popen[bytes]) -> None:
+    """Have a process and those that it started run only where no other wants to."""
+    if hasattr(os, "setpriority"):
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PGRP, process.pid, LOWEST_PRIORITY)
 
 
 def _name(number: int) -> str:
