@@ -14,7 +14,8 @@ from roofline.serve import jobs as jobs_module
 from roofline.serve import memory, workers
 from roofline.serve.jobs import Jobs
 from roofline.serve.memory import memory_of_groups
-from roofline.serve.workers import Limits
+from roofline.serve.processor_time import processor_time_of_groups
+from roofline.serve.workers import Job, Limits
 from roofline.sources.runs import Run
 
 SLEEP = "print('progress 0.5', file=sys.stderr, flush=True)\nimport time\ntime.sleep(600)"
@@ -223,6 +224,35 @@ def test_slow_files_that_were_asked_for_later_do_not_all_come_first(tmp_path: Pa
     assert good.outcome.result(30).body == b"fine\n"
     assert log.read_text().split().index("good") <= 4  # by turns with the newest
     jobs.close()
+
+
+def test_a_turn_is_processor_time_where_the_system_tells_it() -> None:
+    job = Job(key="a", since=100.0, processor_s=0.1)
+    assert not job.has_had_its_turn(102.0)  # which was kept waiting by others
+    job.processor_s = 0.6
+    assert job.has_had_its_turn(102.0)
+    assert not job.has_had_its_turn(102.0, turns=1)  # others that had a turn already wait for one four times as long
+    job.processor_s = 0.0
+    assert job.has_had_its_turn(105.0)  # it may sleep
+    job.processor_s = None
+    assert job.has_had_its_turn(100.6)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells it")
+def test_processor_time_is_that_of_a_process_and_of_those_it_started() -> None:
+    busy = "import time; end = time.process_time() + 0.2\nwhile time.process_time() < end: pass\nprint(flush=True)\ntime.sleep(600)"
+    parent = f"import subprocess, sys; made = subprocess.Popen([sys.executable, '-c', {busy!r}]); exec({busy!r})"
+    made = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, start_new_session=True)
+    assert made.stdout is not None
+    try:
+        made.stdout.readline()
+        made.stdout.readline()
+        assert 0.4 <= processor_time_of_groups({made.pid})[made.pid] < 5
+    finally:
+        os.killpg(made.pid, signal.SIGKILL)
+        made.wait()
+        made.stdout.close()
+    assert processor_time_of_groups(set()) == {}
 
 
 def test_the_job_that_progresses_least_makes_room_and_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:

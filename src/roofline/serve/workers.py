@@ -7,7 +7,8 @@ Its standard input stays open as long as the server lives; a worker that sees it
 
 The job asked for last comes first, and by turns the one that has waited longest. None waits long for slow ones: a job that has had its
 turn gives way to the others on the processor and no longer counts, so another starts beside it, up to twice the number of workers; then
-those that progress least are stopped, as many as wait, and begin again later, with a turn four times as long.
+those that progress least are stopped, at most half of them at once, and begin again later, with a turn four times as long. A turn is
+processor time where the system tells it: on a busy computer a small job may take seconds.
 """
 
 import json
@@ -29,8 +30,10 @@ from msgspec import Struct, field
 from ..errors import clean
 from ..units import show
 from .memory import memory_of_groups
+from .processor_time import processor_time_of_groups
 
 TURN_S = 0.5  # before another job may start beside this one
+STARVED = 8.0  # times the turn: time that ends it, however little of the processor it had
 LONGER = 4.0  # times the turn, after each time that a job was stopped in favour of others
 TICK_S = 0.1  # between two looks at the jobs that are running
 CHECK_EVERY_S = 0.25  # between two looks at their memory and files
@@ -70,6 +73,7 @@ class Job(Struct, kw_only=True, eq=False):
     turns: int = 0
     deaths: int = 0
     since: float = 0.0
+    processor_s: float | None = None
     process: subprocess.Popen[bytes] | None = None
     gives_way: bool = False
     ending: str = ""
@@ -87,7 +91,8 @@ class Job(Struct, kw_only=True, eq=False):
 
     def has_had_its_turn(self, now: float, turns: int = 0) -> bool:
         """Whether it has run as long as it may before others, which were themselves stopped so often."""
-        return now - self.since >= TURN_S * LONGER ** max(self.turns, turns)
+        turn_s, took = TURN_S * LONGER ** max(self.turns, turns), now - self.since
+        return took >= turn_s and (self.processor_s is None or self.processor_s >= turn_s or took >= STARVED * turn_s)
 
     def speed(self, now: float) -> float:
         """How much of it is done a second."""
@@ -164,8 +169,10 @@ class Workers:
         limit = self._limits.memory
         leaders = {job: process.pid for job in running if (process := job.process) is not None}
         used = memory_of_groups(set(leaders.values())) if limit is not None else {}
+        spent = processor_time_of_groups(set(leaders.values()))
         for job in running:
             why = _gone(job)
+            job.processor_s = spent.get(leaders.get(job, 0))
             if limit is not None and used.get(leaders.get(job, 0), 0) > limit:
                 why = _too_large(limit)
             if why:
@@ -178,9 +185,9 @@ class Workers:
         if len(self._running) < self._count or (slow and len(self._running) < 2 * self._count):
             return True
         turns = min(job.turns for job in self._waiting)
-        wanted = sum(job.turns == turns for job in self._waiting)
+        wanted = min(self._count, sum(job.turns == turns for job in self._waiting))
         wanted -= sum(job.ending == POSTPONED for job in self._running)  # who makes room is there until its process has ended
-        for job in sorted(slow, key=lambda job: job.speed(now))[: max(0, wanted)]:
+        for job in sorted(slow, key=lambda job: (job.speed(now), -(job.processor_s or 0.0)))[: max(0, wanted)]:
             if job.ending == "" and job.has_had_its_turn(now, turns):
                 self._end(job, POSTPONED)
         return False
@@ -194,7 +201,7 @@ class Workers:
         return self._waiting.pop(chosen)
 
     def _start(self, job: Job) -> None:
-        job.since, job.progress = time.monotonic(), 0.0
+        job.since, job.progress, job.processor_s = time.monotonic(), 0.0, 0.0
         self._running.append(job)
         self._begun()
         Thread(target=self._work, args=(job,), daemon=True).start()
