@@ -13,6 +13,7 @@ from roofline.analysis.acceptance import Validation
 from roofline.cli import main
 from roofline.machine import Machine
 from roofline.machines.detection import machine_for
+from roofline.operation import Convolution
 from roofline.report import OpInfo, Report
 from roofline.resource import Resource
 from roofline.workload import Avoidable, Coverage, Device, Op, Recording, Share, Step, Workload
@@ -84,6 +85,41 @@ def moved(recording: Recording, where: Callable[[Resource], str]) -> Recording:
         return replace(op, cost=total)
 
     return changed(recording, move)
+
+
+CONVOLUTIONS = """HloModule convolutions
+
+ENTRY main {
+  x = bf16[32,56,56,64]{3,2,1,0} parameter(0)
+  w = bf16[3,3,16,128]{3,2,1,0} parameter(1)
+  wide = bf16[1,1,128,256]{3,2,1,0} parameter(2)
+  first = bf16[32,56,56,128]{3,2,1,0} convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f, feature_group_count=4
+  ROOT second = bf16[32,28,28,256]{3,2,1,0} convolution(first, wide), window={size=1x1 stride=2x2}, dim_labels=b01f_01io->b01f
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("factor", "input_"),
+    [
+        (lambda r: 2 if r.is_compute else 1, "FLOP"),
+        (lambda r: 0.5 if r.is_compute else 1, "FLOP"),
+        (lambda r: 1 if r.is_compute else 0.5, "bytes"),
+    ],
+    ids=["doubled FLOP", "halved FLOP", "halved bytes"],
+)
+def test_wrong_counts_of_convolutions_are_found(factor: Callable[[Resource], float], input_: str, tmp_path: Path) -> None:
+    (tmp_path / "program.hlo").write_text(CONVOLUTIONS)
+    machine = machine_for((Device(id=0, name="NVIDIA H200"),))
+    clean = changed(rl.read(tmp_path / "program.hlo"), lambda op: replace(op, time_s=1.4 * rl.place(op.cost, machine).floor_s))
+    sizes = [op.operation for op in clean.workload]
+    # 56 x 56 outputs with 3 x 3 taps meet (3 x 56 - 2)^2 inputs; 16 channels of a group make 128; then 28 x 28 outputs with one tap each.
+    assert sizes == [
+        Convolution(batch=32, features=16 * 128, pairs=166**2, bytes=2 * (32 * 56 * 56 * 192 + 9 * 16 * 128)),
+        Convolution(batch=32, features=128 * 256, pairs=28**2, bytes=2 * (32 * 28 * 28 * 384 + 128 * 256)),
+    ]
+    assert input_ not in wrong(rl.validate(assemble(clean, machine)))
+    assert input_ in wrong(rl.validate(assemble(scaled(clean, factor), machine)))
 
 
 def with_ops(report: Report, change: Callable[[OpInfo], OpInfo]) -> Report:

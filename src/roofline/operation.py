@@ -52,6 +52,24 @@ class Product(Struct, frozen=True, kw_only=True, tag="product"):
         return float(self.batch) * (left * m * k + right * max(float(self.groups), 1.0) * k * n + out * m * n)
 
 
+class Convolution(Struct, frozen=True, kw_only=True, tag="convolution"):
+    """A convolution or a gradient of one: for each of ``batch`` images, ``pairs`` of an output and a tap whose input exists, and in each
+    the product of ``features``, input channels of a group times output channels.
+
+    ``bytes`` is that of its arrays, once each, without inputs that a stride steps over; ``None`` where other ops are in the kernel.
+    """
+
+    batch: Amount
+    features: Amount
+    pairs: Amount
+    bytes: Amount | None = None
+    compute: str = "bf16"
+
+    @property
+    def flops(self) -> float:
+        return 2.0 * float(self.batch) * float(self.features) * float(self.pairs)
+
+
 class Attention(Struct, frozen=True, kw_only=True, tag="attention"):
     """Attention in one kernel, of ``queries`` tokens over ``keys`` in each of ``batch`` sequences; scores stay on chip.
 
@@ -110,4 +128,4 @@ class Collective(Struct, frozen=True, kw_only=True, tag="collective"):
     link: str = ""
 
 
-Operation = Product | Attention | RowWise | Streamed | Collective
+Operation = Product | Convolution | Attention | RowWise | Streamed | Collective

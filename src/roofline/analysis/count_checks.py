@@ -19,6 +19,7 @@ USUAL = (0.6, 1.67)  # measured over expected time of products, at the median
 FAMILIES = ("products", "grouped")
 SLOW_SIZES = "odd-sizes"  # the finding about products whose sizes a matrix unit does not load well
 NAMED = 3  # ops in a message
+CONVOLUTION = "convolution"  # the category
 
 
 def classification(report: Report) -> AcceptanceCheck:
@@ -62,7 +63,7 @@ def _wrong_counts(op: OpInfo, has_matrix_unit: bool) -> Iterator[tuple[tuple[str
         if not matrix and has_matrix_unit and vector > (1 - EXACT) * needed:
             yield ("unit", "products are counted on the vector unit, but run on the matrix unit"), 0.0
         elif matrix and abs(flops / needed - 1) > EXACT:
-            yield ("FLOP", "those of the shapes, 2·m·n·k"), flops / needed
+            yield ("FLOP", f"those of the shapes{'' if op.category == CONVOLUTION else ', 2·m·n·k'}"), flops / needed
         for name in matrix:
             if not name.startswith(wanted):  # several passes of a format are a kind of their own: bf16x3
                 yield ("format", f"counted in {name.partition('/')[2]}, but the operands are {wanted.partition('/')[2]}"), 0.0

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ..cost import Amount, Cost
 from ..ledger import Ledger
-from ..operation import Product, width
+from ..operation import Convolution, Product, width
 from ..report import CounterInfo, LedgerRow, Number, OpInfo
 from ..resource import HBM, matrix
 from ..workload import Op
@@ -67,13 +67,16 @@ def op_info(one: Placed, rank: int, needed: Needed | None = None) -> OpInfo:
 
 
 def by_shape(op: Op) -> dict[str, Number]:
-    """FLOP of a product and bytes of its arrays, from its sizes; of other ops the arrays they read and write."""
+    """FLOP of a product or convolution and bytes of its arrays, from its sizes; of other ops the arrays they read and write."""
     if isinstance(op.operation, Product):
         product, count = op.operation, float(op.count)
         moved = product.bytes
         if product.m == product.n and product.left == product.right and not product.groups:  # both operands may be one array
             moved -= width(product.right) * float(product.batch * product.k * product.n)
         return {matrix(product.compute).name: product.flops * count, HBM.name: moved * count}
+    if isinstance(op.operation, Convolution):
+        found = {matrix(op.operation.compute).name: op.operation.flops * float(op.count)}
+        return found if op.operation.bytes is None else {**found, HBM.name: float(op.operation.bytes) * float(op.count)}
     if op.takes and op.gives:
         return {HBM.name: sum(array.bytes for array in (*op.takes, *op.gives)) * op.count}
     return {}

@@ -11,12 +11,12 @@ from typing import Any
 
 from ..cost import Cost
 from ..errors import RooflineError
-from ..operation import Attention, Collective, Product, RowWise, Streamed
+from ..operation import Attention, Collective, Convolution, Product, RowWise, Streamed
 from ..resource import Resource
 from ..workload import Array, Avoidable, Hardware
 from .parts import DevicePart, Extent, IdleKey, IdleTally, Instance, Lane, Launched, Part, Share, Subject, Tally
 
-OPERATIONS = (Attention, Collective, Product, RowWise, Streamed)
+OPERATIONS = (Attention, Collective, Convolution, Product, RowWise, Streamed)
 MADE = (
     Array,
     Avoidable,

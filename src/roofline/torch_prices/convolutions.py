@@ -13,6 +13,9 @@ from ..errors import FormulaError
 from ..formulas import Axis, convolution
 from ..formulas.chains import POINTWISE
 from ..formulas.convolution import Direction
+from ..operation import Convolution as BySize
+from ..operation import Operation
+from ..resource import HBM
 from ..workload import COUNTED
 from .call import Call, Priced, Tensor
 from .product_formats import product_format
@@ -69,6 +72,14 @@ class Convolution(Struct, frozen=True, kw_only=True):
     out_channels: int
     groups: int
     axes: tuple[Axis, ...]
+
+    def operation(self, products: int, cost: Cost, compute: str) -> Operation | None:
+        """What it is by its sizes, with as many products as there are gradients."""
+        if not products:
+            return None
+        features = self.in_channels // self.groups * self.out_channels * products
+        taps = prod(axis.taps for axis in self.axes)
+        return BySize(batch=self.batch, features=features, pairs=taps, bytes=cost.known(HBM), compute=compute)
 
     def cost(self, direction: Direction, activations: str, weights: str, result: str, compute: str) -> Cost:
         """Its work and bytes in one direction."""
@@ -160,7 +171,14 @@ def forward(call: Call) -> Priced | None:
     if "add_relu" in call.op:
         cost += pointwise_work(prod(shape), POINTWISE["add"].flops, 0, number) + traffic((call.tensor(2),))
     counted = 2 * shape[0] * prod(w.shape) * prod(x.shape[2 - len(w.shape) :] if transposed else shape[2:])
-    return Priced(cost=cost, category=CONVOLUTION, dtype=number.rate, by_convention={"flop_counter": counted}, notes=(*notes, NO_PADDING))
+    return Priced(
+        cost=cost,
+        category=CONVOLUTION,
+        dtype=number.rate,
+        by_convention={"flop_counter": counted},
+        notes=(*notes, NO_PADDING),
+        operation=found.operation(1, cost, number.rate),
+    )
 
 
 @op("aten::convolution_backward", "aten::convolution_backward_overrideable")
@@ -189,4 +207,11 @@ def backward(call: Call) -> Priced | None:
     if wants_bias:
         channels = dy.shape[-spatial - 1]
         cost += pointwise_work(max(0, dy.elements - channels), 1, 0, number) + traffic((dy,), (Tensor((channels,), dy.dtype),))
-    return Priced(cost=cost, category=CONVOLUTION, dtype=number.rate, by_convention={"flop_counter": counted}, notes=(*notes, NO_PADDING))
+    return Priced(
+        cost=cost,
+        category=CONVOLUTION,
+        dtype=number.rate,
+        by_convention={"flop_counter": counted},
+        notes=(*notes, NO_PADDING),
+        operation=found.operation(wants_x + wants_w, cost, number.rate),
+    )

@@ -51,6 +51,12 @@ def ragged_dot(site: Site, inner: Inner) -> Work:
 
 def convolution(site: Site, inner: Inner) -> Work:
     """2 · batch/batch groups · in/feature groups · out · valid taps FLOP; multiplications by padding and holes are left out."""
+    left, right = site.operands[:2]
+    return product(site, 2 * prod(convolution_sizes(site)), left.shape, right.shape)
+
+
+def convolution_sizes(site: Site) -> tuple[int, int, int]:
+    """Images, input channels of a group times output channels, and pairs of an output and a tap whose input exists."""
     instruction = site.instruction
     left, right = site.operands[:2]
     labels = instruction.convolution
@@ -62,14 +68,8 @@ def convolution(site: Site, inner: Inner) -> Work:
         pairs(side, source[place], result[out])
         for side, place, out in zip(window, labels.input_spatial, labels.output_spatial, strict=True)
     )
-    flops = (
-        2
-        * (source[labels.input_batch] // instruction.batch_group_count)
-        * (source[labels.input_feature] // instruction.feature_group_count)
-        * result[labels.output_feature]
-        * taps
-    )
-    return product(site, flops, left.shape, right.shape)
+    images = source[labels.input_batch] // instruction.batch_group_count
+    return images, source[labels.input_feature] // instruction.feature_group_count * result[labels.output_feature], taps
 
 
 def product(site: Site, flops: int, left: Shape, right: Shape) -> Work:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from msgspec.structs import replace
 
 from ...cost import Amount, Cost
-from ...operation import Attention, Collective, Operation, Product, RowWise
+from ...operation import Attention, Collective, Convolution, Operation, Product, RowWise
 from ...resource import HBM
 from ..ir.module import HloModule
 from ..unneeded.kernels import Product as Found
@@ -53,6 +53,8 @@ class Data:
             return replace(made, m=made.m * times) if left or not right else replace(made, n=made.n * times)
         if isinstance(made, Attention):
             return replace(made, batch=made.batch * times)
+        if isinstance(made, Convolution):
+            return replace(made, batch=made.batch * times, bytes=None)
         if isinstance(made, RowWise):
             return replace(made, rows=made.rows * times)
         return replace(made, bytes=made.bytes * Fraction(times)) if isinstance(made, Collective) else made

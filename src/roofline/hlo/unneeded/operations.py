@@ -2,13 +2,17 @@
 
 from ...cost import Cost
 from ...errors import FormulaError, SourceError
-from ...operation import Attention, Collective, Operation, Product, Streamed
+from ...operation import Attention, Collective, Convolution, Operation, Product, Streamed
+from ...resource import HBM
 from ..ir.module import Instruction
+from ..price.calls.cudnn import BACKWARD_FILTER, BACKWARD_INPUT, FORWARD
+from ..price.calls.cudnn import convolution_sizes as called_convolution_sizes
 from ..price.calls.fmha import attention_of
 from ..price.calls.traffic import Misfit
 from ..price.collectives import group_size
+from ..price.contractions import convolution_sizes
 from ..price.types import Site
-from .kernels import Kernels
+from .kernels import DOTS, Kernels
 from .kernels import Product as Found
 
 _IRREGULAR = (
@@ -27,6 +31,8 @@ _IRREGULAR = (
 )
 _REDUCED = 64  # a reduction to fewer than one element in this many does not stream
 NARROW = 8  # bits of elements that are transposed one by one
+_PARTIAL = ("slice", "dynamic-slice", "gather", "while", "conditional")  # of which a fusion may need a part of a result
+CONVOLUTION, CONVOLUTION_CALLS = "convolution", (*FORWARD, BACKWARD_INPUT, BACKWARD_FILTER)
 _EXCHANGES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
@@ -36,6 +42,8 @@ def operation(kernels: Kernels, index: int, cost: Cost) -> Operation | None:
     product = kernels.product(index)
     if product is not None:
         return _product(product, cost)
+    if (found := _convolution(kernels, instruction, cost)) is not None:
+        return found
     if instruction.opcode == "custom-call":
         return _attention(kernels, index, instruction)
     if (kind := instruction.opcode.removesuffix("-start")) in _EXCHANGES:
@@ -87,6 +95,30 @@ def _product(found: Found, cost: Cost) -> Product:
         out=formats[2],
         compute=compute,
     )
+
+
+def _convolution(kernels: Kernels, instruction: Instruction, cost: Cost) -> Convolution | None:
+    """A convolution: alone, as a library call, or the only product of a fusion that needs all of its result."""
+    computation, made, alone = kernels.computation, instruction, True
+    if body := kernels.values.body(instruction):
+        inner = [one for one in body.instructions if one.opcode in (CONVOLUTION, *DOTS)]
+        if len(inner) != 1 or any(one.opcode in _PARTIAL for one in body.instructions):
+            return None
+        computation, made, alone = body, inner[0], False
+    is_call = made.opcode == "custom-call" and made.custom_call_target in CONVOLUTION_CALLS
+    if (made.opcode != CONVOLUTION and not is_call) or not made.operands:
+        return None
+    site = Site(kernels.module, computation, made, kernels.platform)
+    number = site.operands[0].shape.number
+    compute = next((resource.kind for resource, _ in cost.amounts if resource.unit == "matrix"), number.rate)
+    if number.name.startswith("complex"):  # four products for one
+        return None
+    try:
+        batch, features, pairs = (called_convolution_sizes if is_call else convolution_sizes)(site)
+    except (Misfit, SourceError, FormulaError, IndexError, ValueError):
+        return None
+    moved = cost.known(HBM) if alone and HBM not in cost.unknown else None
+    return Convolution(batch=batch, features=features, pairs=pairs, bytes=moved, compute=compute)
 
 
 def _attention(kernels: Kernels, index: int, instruction: Instruction) -> Attention | None:

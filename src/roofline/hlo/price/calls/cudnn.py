@@ -61,36 +61,51 @@ class _Convolution(Struct, frozen=True):
         return any(extent.size < size for shape, found in parts for extent, size in zip(found, shape.dims, strict=True))
 
 
-@call("__cudnn$convForward", "__cudnn$convBiasActivationForward", "__cudnn$convForwardGraph")
+FORWARD = ("__cudnn$convForward", "__cudnn$convBiasActivationForward", "__cudnn$convForwardGraph")
+BACKWARD_INPUT, BACKWARD_FILTER = "__cudnn$convBackwardInput", "__cudnn$convBackwardFilter"
+
+
+@call(*FORWARD)
 def forward(site: Site) -> Price:
     """Inputs and a kernel make outputs; then scales, a bias, a side input and an activation for each of them."""
-    source, kernel, result = operand(site, 0), operand(site, 1), output(site)
-    return _convolution(site, _Convolution(source, kernel, result, extents(site, 0), extents(site, 1), whole(result)))
+    return _convolution(site)
 
 
-@call("__cudnn$convBackwardInput")
+@call(BACKWARD_INPUT)
 def backward_input(site: Site) -> Price:
     """The gradient of the outputs and the kernel make the gradient of the inputs, of which the program may keep a slice."""
-    source, kernel, result = output(site), operand(site, 1), operand(site, 0)
-    return _convolution(site, _Convolution(source, kernel, result, kept(site), extents(site, 1), extents(site, 0)))
+    return _convolution(site)
 
 
-@call("__cudnn$convBackwardFilter")
+@call(BACKWARD_FILTER)
 def backward_filter(site: Site) -> Price:
     """The inputs and the gradient of the outputs make the gradient of the kernel."""
-    source, kernel, result = operand(site, 0), output(site), operand(site, 1)
-    return _convolution(site, _Convolution(source, kernel, result, extents(site, 0), whole(kernel), extents(site, 1)))
+    return _convolution(site)
 
 
-def _convolution(site: Site, arrays: _Convolution) -> Price:
-    labels = site.instruction.convolution
+def _arrays(site: Site) -> _Convolution:
+    first, second, made = operand(site, 0), operand(site, 1), output(site)
+    if site.instruction.custom_call_target == BACKWARD_INPUT:
+        return _Convolution(made, second, first, kept(site), extents(site, 1), extents(site, 0))
+    if site.instruction.custom_call_target == BACKWARD_FILTER:
+        return _Convolution(first, made, second, extents(site, 0), whole(made), extents(site, 1))
+    return _Convolution(first, second, made, extents(site, 0), extents(site, 1), whole(made))
+
+
+def convolution_sizes(site: Site) -> tuple[int, int, int]:
+    """Of a call of a convolution: images, input channels of a group times output channels, and pairs of an output and a tap."""
+    arrays, labels = _arrays(site), site.instruction.convolution
     if labels is None:
         raise Misfit("a convolution without dim_labels")
     _check(site, labels, arrays)
+    return _batch(labels, arrays), _features(site, labels, arrays), _taps(site, labels, arrays)
+
+
+def _convolution(site: Site) -> Price:
+    arrays = _arrays(site)
     made = prod(extent.size for extent in arrays.in_result)
     resource = unit_of(site, operand(site, 0).number, operand(site, 1).number)
-    macs = _batch(labels, arrays) * _features(site, labels, arrays) * _taps(site, labels, arrays)
-    work = Cost.of({resource: multiply_adds(operand(site, 0).number) * macs}) + _epilogue(site, made)
+    work = Cost.of({resource: multiply_adds(operand(site, 0).number) * prod(convolution_sizes(site))}) + _epilogue(site, made)
     notes = (TF32 if resource.kind == "tf32" else "", PADDED if arrays.is_cut else f"{COUNTED}without multiplications by padding")
     return priced(site, work, "convolution", *notes)
 
