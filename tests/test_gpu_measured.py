@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+import roofline as rl
+from roofline.calibration import Calibration
 from roofline.cli import main
 from roofline.errors import MachineError
 from roofline.machines import gpu_measured, gpu_plan, load
@@ -21,6 +23,7 @@ from roofline.machines.gpu_worker_process import FinishedExperiments, Worker
 from roofline.machines.local import local_gpu_file
 from roofline.machines.plateaus import plateaus
 from roofline.machines.writing import keep
+from roofline.prediction import predict
 
 MIB = 2**20
 H200 = {"framework": "torch 2", "device": "NVIDIA H200", "cores": 132, "memory": 150109880320, "l2": 60 * MIB, "capability": "9.0"}
@@ -345,3 +348,17 @@ def test_a_measured_machine_predicts_the_same_rates_from_its_own_roof_and_floor(
     assert ours.values["compute"] * measured.rate("matrix/bf16") == pytest.approx(theirs.values["compute"] * chip.rate("matrix/bf16"))
     assert ours.values["memory"] * measured.rate("hbm") == pytest.approx(theirs.values["memory"] * chip.rate("hbm"))
     assert mine.floor_s == measured.launch_floor_s
+
+
+def test_what_a_measured_machine_sustains_is_used_and_named_where_no_calibration_is(written: Path) -> None:
+    measured, chip = load(str(written)), load("h200-sxm")
+    product, copy = rl.Cost.of({"matrix/bf16": 1e13}), rl.Cost.of({"hbm": 1e10})
+    nothing = Calibration(name="none")
+    # Held products run at 0.85 of the median burst, 0.84 of the roof; copies at 4.0 of 4.3 TB/s.
+    for cost, seconds in ((product, 1e13 / (0.85 * 830e12)), (copy, 1e10 / 4.0e12)):
+        mine, paper = predict(None, cost, measured, nothing), predict(None, cost, chip, nothing)
+        assert mine is not None
+        assert paper is not None
+        assert mine.time_s == pytest.approx(seconds, rel=0.01)
+        assert "sustained rates and floor as measured on this machine" in mine.evidence
+        assert "measured" not in paper.evidence

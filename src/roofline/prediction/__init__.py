@@ -24,6 +24,7 @@ from .terms import Estimate, Hardware
 __all__ = ["Prediction", "predict"]
 
 SUSTAINED = {"matrix": 0.75, "vector": 0.6, "hbm": 0.8}  # of the peaks, where nothing else is known
+MEASURED_LIMITS = ("held", "matrix product")  # of a machine that was measured: what products sustain
 OTHERWISE = 0.7
 
 
@@ -65,12 +66,13 @@ def predict(
         found = _sustained(placed, calibration, kernels)
     seconds = max(found.seconds, least)
     low, high = _interval(family, calibration, placed)
+    measured = family is None and any(_measured_share(placed, unit) for unit, _ in placed.times)
     return Prediction(
         time_s=seconds * count,
         low_s=max(seconds * low, least) * count,
         high_s=max(seconds * high, least) * count,
         terms={name: term * count for name, term in found.terms.items() if term},
-        evidence=_evidence(family, calibration),
+        evidence=_evidence(family, calibration, measured),
         family=family.family if family else "",
         borrowed=bool(calibration.borrowed),
     )
@@ -129,8 +131,19 @@ def _collective(operation: Collective, machine: Machine, calibration: Calibratio
 def _sustained(placed: Placement, calibration: Calibration, kernels: float) -> Estimate:
     """Any op: its resources at the share of their rates that programs sustain, overlapped, and a launch for each kernel."""
     floor = (placed.machine.launch_latency_s if calibration.floor_s is None else calibration.floor_s) * kernels
-    terms = {unit: seconds / SUSTAINED.get(unit, OTHERWISE) for unit, seconds in placed.times}
+    terms = {unit: seconds / (_measured_share(placed, unit) or SUSTAINED.get(unit, OTHERWISE)) for unit, seconds in placed.times}
     return Estimate(floor + max(terms.values(), default=0.0), {"floor": floor, **terms})
+
+
+def _measured_share(placed: Placement, unit: str) -> float | None:
+    """The share of its measured rate that a unit sustains: products held for seconds, copies of main memory; ``None`` if not measured."""
+    machine = placed.machine
+    shares = []
+    for roof in machine.ceilings:
+        if roof.provenance == "measured" and roof.resource.unit == unit and roof.resource in placed.roofs:
+            shares += [limit.fraction for limit in machine.limits if limit.resource == roof.resource and limit.name in MEASURED_LIMITS]
+            shares += [other.value / roof.rate for other in roof.others if roof.resource == HBM and other.citation.startswith("copy")]
+    return min(1.0, *shares) if shares else None
 
 
 def regime_of(placed: Placement) -> str:
@@ -147,10 +160,11 @@ def _interval(family: Family | None, calibration: Calibration, placed: Placement
     return (low**BORROWED, high**BORROWED) if calibration.borrowed else (low, high)
 
 
-def _evidence(family: Family | None, calibration: Calibration) -> str:
+def _evidence(family: Family | None, calibration: Calibration, measured: bool) -> str:
     if family is None:
         of = f"no calibration of this family for {calibration.name}" if calibration.families else "no calibration for this chip"
-        return f"{of}: sustained rates and a launch, so a wide interval"
+        rates = "sustained rates and floor as measured on this machine" if measured else "sustained rates and a launch"
+        return f"{of}: {rates}, so a wide interval"
     return _fitted(calibration.borrowed, family.source, family.rows, family.timed, calibration.floor_s is not None)
 
 
