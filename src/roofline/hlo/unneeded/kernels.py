@@ -9,7 +9,7 @@ from msgspec import Struct
 from ...cost import NOTHING, Cost
 from ...errors import SourceError
 from ..ir.attributes import DotDimensions
-from ..ir.module import Computation, Instruction
+from ..ir.module import Instruction
 from ..price.calls.products import dimensions
 from ..price.calls.settings import section
 from ..price.pricing import Pricer
