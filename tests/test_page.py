@@ -12,13 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline import chip, compare
-from roofline.analysis import price
+from roofline.analysis import analyze, price
 from roofline.cli import main
+from roofline.cost import Cost
 from roofline.formulas import matmul
 from roofline.render.export import to_json
+from roofline.render.page import large_reports
 from roofline.render.page.html import Live, escaped, live_policy, modules, page, part, unescaped
 from roofline.render.page.report_page import catalogue, comparison_page, report_page, title_of
 from roofline.report import InputInfo, MachineInfo, OpInfo, Report
+from roofline.workload import Op, Recording, Workload
 
 HOSTILE = ["</script><script>alert(1)</script>", "<!--<script>", "\"'`", "\u202eleft\u202c", "x" * 10_000, "]]>", "\u2028"]
 
@@ -203,3 +206,22 @@ def test_the_command_line_compares_two_reports_in_one_page(tmp_path: Path) -> No
 def test_a_command_without_a_page_refuses_one_before_it_works(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["chips", "-o", "chips.html"]) == 2
     assert "not a figure format; use .svg, .png, .pdf" in capsys.readouterr().err
+
+
+def test_a_page_of_very_many_ops_has_the_longest_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_reports, "MOST_OPS", 2)
+    ops = [Op(name=f"copy.{number}", cost=Cost.of({"hbm": 10.0}), time_s=float(number)) for number in (1, 2, 3, 4)]
+    report = analyze(Recording(workload=Workload(tuple(ops)), format="table"), "h100")
+    held = json.loads(Elements(report_page(report)).block("report"))
+    assert [op["name"] for op in held["ops"]] == ["copy.4", "copy.3"]
+    # 4 + 3 of 1 + 2 + 3 + 4 seconds.
+    assert held["input"]["notes"][-1].startswith("the page has the longest 2 of 4 ops, 70% of the time of all; --json")
+    assert {op for finding in held["findings"] for op in finding["ops"]} <= {2, 3}
+    assert all({*fold["ops"]} <= {2, 3} for fold in held["folds"])
+    assert held["points"][0]["time_s"] == 10.0  # the program is whole
+
+
+def test_a_page_of_few_ops_has_the_report_as_it_is() -> None:
+    report = matmuls("fusion.1")
+    assert large_reports.shortened(report) is report
+    assert large_reports.left_out(report) == ""

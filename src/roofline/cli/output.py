@@ -55,9 +55,12 @@ def emit_report(
     """A report everywhere the options ask for it, its chart, page or ``markdown`` included, which has the report's own rows by default."""
     emit(args, text, report, rows or (lambda: op_rows(report.ops)))
     if args.output and is_page(args.output):
+        from ..render.page.large_reports import left_out
         from ..render.page.report_page import report_page  # 10 ms with what it imports
 
         write_page(args, report_page(report))
+        if said := left_out(report):
+            talk(said)
     elif args.output and is_markdown(args.output):
         from ..render.markdown import to_markdown
 

@@ -12,11 +12,12 @@ from ...report import Report
 from ..export import to_json
 from .data import catalogue_json
 from .html import Live, page
+from .large_reports import shortened
 
 
 def report_page(report: Report, *, title: str | None = None, live: Live | None = None) -> str:
-    """The page of one report."""
-    return page(to_json(report), title=title or title_of(report), catalogue=catalogue(), live=live)
+    """The page of one report; of very many ops it has the longest."""
+    return page(to_json(shortened(report)), title=title or title_of(report), catalogue=catalogue(), live=live)
 
 
 def comparison_page(

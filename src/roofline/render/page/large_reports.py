@@ -1,0 +1,52 @@
+"""Reports of very many ops as a browser can show them within seconds: the longest ops, and a note that says so."""
+
+from collections.abc import Container
+
+from msgspec.structs import replace
+
+from ...lazy_rows import column, unsorted
+from ...report import LaneInfo, Report
+from ...units import percent
+
+MOST_OPS = 20_000  # 36 MB, which a browser opens and sorts within seconds; ten times as many take a minute
+
+
+def left_out(report: Report) -> str:
+    """What a page leaves out of a report; nothing of most."""
+    count = len(report.ops)
+    if count <= MOST_OPS:
+        return ""
+    weights = column(unsorted(report.ops), "weight_s")
+    whole_s, shown_s = sum(weights), sum(column(report.ops[:MOST_OPS], "weight_s"))
+    share = f", {percent(shown_s / whole_s)} of the time of all" if whole_s else ""
+    return f"the page has the longest {MOST_OPS:,} of {count:,} ops{share}; --json, --csv and --parquet have every op"
+
+
+def shortened(report: Report) -> Report:
+    """The report that a page has: the same one, or one without its shortest ops, of which only the program's totals tell."""
+    note = left_out(report)
+    if not note:
+        return report
+    kept = tuple(report.ops[:MOST_OPS])
+    ids = {op.id for op in kept}
+    return replace(
+        report,
+        input=replace(report.input, notes=(*report.input.notes, note)),
+        ops=kept,
+        by_step=tuple([share for share in report.by_step if share.op in ids]),
+        by_device=tuple([share for share in report.by_device if share.op in ids]),
+        by_step_and_device=tuple([share for share in report.by_step_and_device if share.op in ids]),
+        findings=tuple([replace(one, ops=tuple([op for op in one.ops if op in ids])) for one in report.findings]),
+        timeline=tuple([_lane(lane, ids) for lane in report.timeline]),
+        folds=tuple([fold for fold in report.folds if ids.issuperset(fold.ops)]),
+    )
+
+
+def _lane(lane: LaneInfo, ids: Container[int]) -> LaneInfo:
+    """What a device did, with some ops alone."""
+    buckets = [
+        [(op, seconds) for op, seconds in zip(ops, times, strict=True) if op in ids]
+        for ops, times in zip(lane.ops, lane.ops_s, strict=True)
+    ]
+    ops, times = (tuple([tuple([one[place] for one in bucket]) for bucket in buckets]) for place in (0, 1))
+    return replace(lane, ops=ops, ops_s=times)
