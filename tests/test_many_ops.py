@@ -6,12 +6,13 @@ from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from roofline import analysis, folding, placement
+from roofline import analysis, folding, many_rows, placement
 from roofline.analysis import assemble, findings, op_rows, placed_ops, program_points
 from roofline.analysis.many_ops import place_many
 from roofline.analysis.placed_ops import PlacedOps
@@ -209,3 +210,30 @@ def test_every_view_of_ops_in_columns_is_the_same(words: str, tmp_path: Path, ca
     with everything_in_columns():
         assert main(command) == 0
     assert capsys.readouterr() == expected
+
+
+AMOUNTS = st.one_of(
+    st.floats(0, 1e300),
+    st.integers(0, 10**30),
+    st.sampled_from(
+        [None, 1.0, 1e9, 999999.5, 9999995.0, 1234565, 1234575, 12345.65, 1e-300, 5e-324, 0.1, 1e22, 123456, 123456.4999999999]
+    ),
+    st.sampled_from([123456.5, 123456.49999999999, 1e5, 99999.95, 99999.94999999]),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(AMOUNTS, st.sampled_from([0, 1, 3, 7.5])), min_size=1))
+def test_rows_have_the_same_code_where_their_amounts_are_written_alike(rows: list[tuple[float | None, float]]) -> None:
+    amounts, counts = [amount for amount, _ in rows], [count for _, count in rows]
+    codes = many_rows._amount_codes(amounts, counts, np.array([count or 1.0 for count in counts])).tolist()
+    words = folding._rounded(amounts, counts)
+    pairs = [*zip(words, codes, strict=True)]
+    assert len({*pairs}) == len({*words}) == len({*codes})
+
+
+def test_rows_with_the_same_words_and_digits_are_of_one_kind() -> None:
+    words = [["dot", "dot", "copy", "dot"]]
+    # 10 and 20 in two executions are 10 each; 10.00001 differs from 10 in the seventh digit, 10.001 in the fifth.
+    amounts = [[10.0, 20.0, 10.0, 10.001], [10.00001, 20.0, 10.0, 10.0]]
+    assert many_rows.same_rows(words, amounts, [1, 2, 1, 1]) == ([0, 1], [0, 0])

@@ -12,6 +12,7 @@ Codes = NDArray[np.int64]
 DIGITS = 6  # significant digits in which amounts per execution are the same
 NEARLY = 1e-6  # of the last digit: closer than that to the middle between two, a float does not tell which is nearer
 _UNKNOWN, _NONE = -2.0, -1.0  # stand for an unknown and an absent amount, which are like themselves alone
+_INFINITE = -3
 _EXPONENTS = 1000  # more than floats have
 
 
@@ -89,7 +90,7 @@ def _written_code(amount: float) -> int:
     True
     """
     digits, _, exponent = f"{float(amount):.{DIGITS - 1}e}".partition("e")
-    return int(_code(int(exponent), int(digits.replace(".", "")))) if exponent else 0  # 0 is infinite
+    return int(_code(int(exponent), int(digits.replace(".", "")))) if exponent else _INFINITE
 
 
 def _code(exponent: Any, digits: Any) -> Any:
