@@ -90,7 +90,9 @@ def _written_code(amount: float) -> int:
     True
     """
     digits, _, exponent = f"{float(amount):.{DIGITS - 1}e}".partition("e")
-    return int(_code(int(exponent), int(digits.replace(".", "")))) if exponent else _INFINITE
+    if not exponent:
+        return _INFINITE
+    return int(_code(int(exponent), int(digits.replace(".", "")))) if amount else 0
 
 
 def _code(exponent: Any, digits: Any) -> Any:
