@@ -20,6 +20,7 @@ from roofline.hlo.ir.module import Call, HloModule, Instruction
 from roofline.hlo.read import parse, parse_all
 from roofline.hlo.read.backend_config import backend_config, known_trip_count
 from roofline.hlo.read.text import parse_text
+from roofline.hlo.read.text_attributes import parse_metadata
 
 
 def entry(*lines: str, before: str = "", header: str = "HloModule m") -> HloModule:
@@ -538,3 +539,23 @@ ENTRY main {
 """
     program = parse(text, "m.hlo")
     assert program.location(program.entry_computation.root_instruction) == "/src/model.py:7"
+
+
+@pytest.mark.parametrize(
+    "header", ["%f (p: (f32[4]{0}, s32[])) -> f32[4]{0} {", "f {", " %f(p: f32[4]) -> f32[4] {", "%f (p: f32[4]) -> f32[4] { // x"]
+)
+def test_headers_of_computations_read_alike_however_they_are_spelt(header: str) -> None:
+    read = parse_text(f"HloModule m\n{header}\n p = f32[4]{{0}} parameter(0)\n ROOT q = f32[4]{{0}} negate(p)\n}}\n", "m.hlo")
+    assert [(one.name, [inner.place for inner in one]) for one in read] == [("f", [3, 4])]
+
+
+def test_a_header_with_a_bracket_left_open_is_an_error() -> None:
+    with pytest.raises(SourceError, match="line 2"):
+        parse_text("HloModule m\n%f (p: (f32[4], s32[]) -> f32[4] {\n p = f32[4] parameter(0)\n}\n", "m.hlo")
+
+
+@pytest.mark.parametrize(
+    "inside", ['op_name="jit(f)/a" source_file="/a b/m.py" source_line=3 source_end_line=4 stack_frame_id=7', 'op_name="x"']
+)
+def test_metadata_in_the_usual_order_read_like_any_other(inside: str) -> None:
+    assert parse_metadata(f"{{{inside}}}") == parse_metadata(f"{{ {inside} }}")  # a blank makes it unusual

@@ -1,5 +1,8 @@
 """Resources know their unit and what they are counted in."""
 
+import copy
+import pickle
+
 import pytest
 
 from roofline.errors import UnitError
@@ -42,3 +45,7 @@ def test_number_formats_name_the_roof_they_run_under() -> None:
 def test_a_misspelt_resource_is_refused(name: object) -> None:
     with pytest.raises(UnitError, match="is not a resource"):
         Resource(name)  # type: ignore[arg-type]
+
+
+def test_a_resource_is_one_object_however_it_was_made() -> None:
+    assert Resource("hbm") is Resource("hbm") is copy.deepcopy(Resource("hbm")) is pickle.loads(pickle.dumps(Resource("hbm")))

@@ -22,7 +22,8 @@ from ..ir.shapes import Shape, parse_shape, whole
 from .freeform_text import ROLES, Inline, Instructions, Scanner, Unfinished, Written, operand_names
 from .lexing import Balance, attributes_of, closing, find_attribute, split, unquote, without_line_comment
 from .shape_inference import infer_shape
-from .text_attributes import braced, parse_aliases, parse_frontend_attributes, parse_metadata, read_attribute, read_literal
+from .text_attributes import braced, parse_aliases, parse_frontend_attributes
+from .text_dialect import TextDialect
 from .text_frames import read_frames
 
 # A tuple's shape ends at the first ')' that an opcode follows; once found there it stays (an atomic group), or a ')' in a string
@@ -50,37 +51,6 @@ _ENTRY = re.compile(r'\s*(\d+)\s+(?:"(.*)"|\{(.*)\})\s*\Z')
 
 
 _PLAIN, _PARAMETER, _CONSTANT, _CALLER = range(4)
-
-
-class TextDialect(Struct, frozen=True):
-    """Attributes of HLO text: an instruction keeps what follows its operands, its metadata apart (`_parted`)."""
-
-    where: str
-
-    def attribute(self, raw: object, name: str) -> object | None:
-        text, metadata = raw if isinstance(raw, tuple) else (str(raw), "")
-        if metadata and name == "metadata":
-            return parse_metadata(metadata)
-        if name != "literal":
-            return read_attribute(text, name)
-        found = find_attribute(text, name)
-        return None if found is None else read_literal(text[slice(*found)])
-
-    def names(self, raw: object) -> tuple[str, ...]:
-        text, metadata = raw if isinstance(raw, tuple) else (str(raw), "")
-        found = _names(text)
-        return (*found, "metadata") if metadata else found
-
-    def unread(self, raw: object) -> str | None:
-        return raw[0] if isinstance(raw, tuple) else None
-
-    def place(self, place: int) -> str:
-        return f"line {place:,}"
-
-
-@lru_cache(maxsize=1_000)
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name for name, _, _ in attributes_of(text) if name not in ("literal", "parameter_number"))
 
 
 class _Draft(Struct):
