@@ -207,6 +207,7 @@ def test_a_step_that_captures_a_graph_is_warm_up_with_those_before_it(tmp_path: 
         return [(step.compiled, step.steady) for step in report_of(trace, tmp_path).steps]
 
     assert steps(5, captures=1) == [(False, False), (False, False), *[(False, True)] * 3]
+    assert steps(7, captures=3) == [*[(False, False)] * 4, *[(False, True)] * 3]  # after three steps without a graph
     assert steps(3, captures=2) == [(False, True)] * 3  # no step is left that could be the usual one
 
 

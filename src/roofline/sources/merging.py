@@ -29,12 +29,13 @@ from .timeline import in_seconds, left_out
 def warm_up(steps: int, compiled: Collection[Mark], capturing: Collection[Mark] = ()) -> set[Mark]:
     """The steps that belong to the warm-up: those that compiled before the first that did not, unless more than half of all compiled.
 
-    A step in which a graph was captured belongs to it, and so do those before, which ran without the graph: in the first half of all.
+    A step in which a graph was captured belongs to it, and so do those before, which ran without the graph, if at least a third of all
+    come after it: those replay it.
 
-    >>> sorted(warm_up(6, [0, 1, 4])), sorted(warm_up(4, [0, 1, 2])), sorted(warm_up(6, [], [1, 5]))
-    ([0, 1], [], [0, 1])
+    >>> sorted(warm_up(6, [0, 1, 4])), sorted(warm_up(4, [0, 1, 2])), sorted(warm_up(6, [], [1, 5])), len(warm_up(9, [], [4]))
+    ([0, 1], [], [0, 1], 5)
     """
-    before = max((mark + 1 for mark in capturing if 2 * (mark + 1) <= steps), default=0)
+    before = max((mark + 1 for mark in capturing if 3 * (steps - mark - 1) >= steps), default=0)
     compiling = takewhile(lambda mark: mark in compiled, range(steps)) if 2 * len(compiled) <= steps else ()
     return {*range(before), *compiling}
 
