@@ -292,6 +292,46 @@ def test_logits_of_the_last_token_are_no_small_batch(tokens: int, told: bool) ->
     assert ("low-batch" in found) == told
 
 
+def test_the_gradients_of_results_that_are_not_used_are_zeros() -> None:
+    def loss(table: Any, x: Any, where: Any) -> Any:
+        logits = (x @ table.T)[where]
+        return jax.nn.logsumexp(logits.astype("float32"), -1).sum()
+
+    args = of_shape(32000, 1024), of_shape(8192, 1024), of_shape(1024, dtype="int32")
+    found = [op for op in reasons(ops_of(jax.grad(loss, argnums=(0, 1)), *args))["unused-results"] if op.category == "matmul"]
+    assert len(found) == 3
+    assert {reason.factor for op in found for reason in op.avoidable} == {8}
+
+
+TAKEN = """HloModule m, is_scheduled=true
+
+%take (p: bf16[8192,4096], i: s32[1024,1]) -> bf16[1024,4096] {
+  %p = bf16[8192,4096]{1,0} parameter(0)
+  %i = s32[1024,1]{1,0} parameter(1)
+  ROOT %g = bf16[1024,4096]{1,0} gather(%p, %i), DIMS, slice_sizes={1,4096}
+}
+
+ENTRY %main (x: bf16[8192,1024], w: bf16[1024,4096], i: s32[1024,1], j: s32[1024,1]) -> (bf16[1024,4096], bf16[1024,4096]) {
+  %x = bf16[8192,1024]{1,0} parameter(0)
+  %w = bf16[1024,4096]{1,0} parameter(1)
+  %i = s32[1024,1]{1,0} parameter(2)
+  %j = s32[1024,1]{1,0} parameter(3)
+  %dot = bf16[8192,4096]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %a = bf16[1024,4096]{1,0} fusion(%dot, %i), kind=kLoop, calls=%take
+  %b = bf16[1024,4096]{1,0} fusion(%dot, %SECOND), kind=kLoop, calls=%take
+  ROOT %both = (bf16[1024,4096], bf16[1024,4096]) tuple(%a, %b)
+}
+"""
+
+
+@pytest.mark.parametrize(("second", "factor"), [("i", 8), ("j", 4)])
+def test_what_two_kernels_take_at_the_same_places_is_used_once(second: str, factor: int) -> None:
+    dims = "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1"
+    program = parse(TAKEN.replace("DIMS", dims).replace("SECOND", second))
+    (op,) = reasons(list(reviewed_program(program, "gpu")))["unused-results"]
+    assert [reason.factor for reason in op.avoidable] == [factor]
+
+
 COPIED = """HloModule jit_decode, is_scheduled=trueALIAS
 
 %fused (p0: bf16[16,32,4096,128], p1: bf16[16,32,1,128]) -> bf16[16,32,4096,128] {

@@ -38,7 +38,7 @@ from .product_order import costly_orders
 from .recomputed import recomputed
 from .repeated import repeated_operands
 from .tile_padding import padded_tiles
-from .unused import unused_results
+from .unused import unused_gradients, unused_results
 from .values import Value, Values
 
 __all__ = ["Review", "reviewed_program"]
@@ -53,6 +53,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     stored_attention,
     wide_products,
     fp64_kernels,
+    unused_gradients,
     padded_products,
     unused_results,
     duplicates,

@@ -2,24 +2,56 @@
 
 from collections.abc import Iterator
 
+from ...cost import NOTHING as FREE
 from ...workload import Avoidable
 from ..ir.module import Computation, Instruction
+from ..ir.scopes import direction
 from ..ir.shapes import Shape
 from ..price.bodies import Bodies, Path
 from ..price.demand import SELECTIVE, needs
 from ..price.index_sets import NOTHING, WHOLE, Region, count, joined
-from .kernels import Kernels
+from .kernels import Kernels, Product
+from .values import Value, Values
 
 KIND, CLASS = "unused-results", "unused"
 _MOST_USED = 0.75  # of a result: above that nothing is reported
+_ONE_ARRAY = 3  # operands of a scatter: the array, the places, the updates
 _WHOLE_OPERANDS = ("custom-call", "while", "conditional", "call", "all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 _IN_PARTS = ("get-tuple-element", "tuple", "fusion")
 _ORDERING = frozenset(("sort", "topk", "custom-call"))  # all of what they order has to be looked at, however little is kept
+_INDICES = frozenset(("s32", "s64", "u32", "u64"))
 _Demand = dict[Path, Region]
 
 
 def unused_results(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The kernels of a program's entry of whose results a part is never used."""
+    for index, used in _shares_used(kernels):
+        why, factor = f"computes results of which {used:.0%} are used", 1 / used if used else None
+        yield index, Avoidable(kind=KIND, instead=kernels.costs[index] * used, why=why, unneeded=CLASS, factor=factor)
+
+
+def unused_gradients(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The products with the gradients of results of which a part is used, zero but for that part, and the kernels that fill them."""
+    scattered = [(index, made) for index, found in kernels.products.items() for made in _scattered(kernels.values, found)]
+    if not scattered:
+        return
+    products = {
+        Value(kernels.computation, index).shape.elements: used for index, used in _shares_used(kernels) if index in kernels.products
+    }
+    filled: dict[int, None] = {}
+    for index, made in scattered:
+        used = products.get(made.shape.elements)
+        if used is None:
+            continue
+        why, factor = f"multiplies the gradients of results of which {used:.0%} are used", 1 / used if used else None
+        yield index, Avoidable(kind=KIND, instead=kernels.costs[index] * used, why=why, unneeded=CLASS, factor=factor)
+        filled.update(dict.fromkeys(_fillers(kernels, made)))
+    for index in filled:
+        yield index, Avoidable(kind=KIND, instead=FREE, why="fills up the gradients of results that are not used", unneeded=CLASS)
+
+
+def _shares_used(kernels: Kernels) -> Iterator[tuple[int, float]]:
+    """The kernels of a program's entry that compute more than is used, each with the share that is."""
     if not kernels.are_in_entry:
         return
     bodies, computation = kernels.pricer.bodies, kernels.computation
@@ -29,8 +61,25 @@ def unused_results(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             continue
         used = _used(computation[index].shape, wanted)
         if used < _MOST_USED:
-            why = f"computes results of which {used:.0%} are used"
-            yield index, Avoidable(kind=KIND, instead=cost * used, why=why, unneeded=CLASS, factor=1 / used if used else None)
+            yield index, used
+
+
+def _scattered(values: Values, found: Product) -> Iterator[Value]:
+    """The operands of a product that a scatter of gradients filled in part."""
+    for side in (found.left, found.right):
+        made = values.origin(side)
+        if made.opcode != "scatter" or len(made.instruction.operands) != _ONE_ARRAY or direction(made.instruction.op_name) != "backward":
+            continue
+        if values.operand(made, 2).shape.elements <= _MOST_USED * made.shape.elements:
+            yield made
+
+
+def _fillers(kernels: Kernels, scatter: Value) -> Iterator[int]:
+    """The kernels that scatter gradients, and that make the zeros around them."""
+    for one in (scatter, kernels.values.origin(kernels.values.operand(scatter, 0))):
+        place = kernels.holding(one)
+        if place in kernels.costs and one.opcode in ("scatter", "broadcast"):
+            yield place
 
 
 def _is_whole(shape: Shape, wanted: _Demand) -> bool:
@@ -66,6 +115,7 @@ def _demands(bodies: Bodies, number: int) -> dict[int, _Demand]:
     """What is needed of each instruction's result, users before producers."""
     computation = bodies.module.computations[number]
     demands: dict[int, _Demand] = {computation.root: {(): WHOLE}}
+    seen: set[tuple[int, Path, Region, frozenset[int]]] = set()
     for index in reversed(bodies.order(number)):
         wanted = demands.get(index)
         if not wanted:
@@ -77,8 +127,18 @@ def _demands(bodies: Bodies, number: int) -> dict[int, _Demand]:
             continue
         for operand, path, region in _needed(bodies, computation, index, wanted):
             held = demands.setdefault(operand, {})
-            held[path] = joined(held.get(path, NOTHING), region)
+            same = operand, path, region, _places(computation, index)
+            if same not in seen:
+                held[path] = joined(held.get(path, NOTHING), region)
+                seen.add(same)
     return demands
+
+
+def _places(computation: Computation, index: int) -> frozenset[int]:
+    """The whole numbers that an instruction takes: two that need as much of an array at the same places need the same of it."""
+    instruction = computation[index]
+    found = frozenset(place for place in instruction.operands if computation[place].shape.dtype in _INDICES)
+    return found or frozenset((~index,))
 
 
 def _needed(bodies: Bodies, computation: Computation, index: int, wanted: _Demand) -> Iterator[tuple[int, Path, Region]]:
