@@ -68,7 +68,7 @@ def test_what_is_as_good_as_it_gets_promises_nothing() -> None:
     assert "as good as such ops get" in finding.message
 
 
-@pytest.mark.parametrize(("category", "reach"), [("loop fusion", 0.9), ("fft", 0.12), ("sort", 0.04)])
+@pytest.mark.parametrize(("category", "reach"), [("loop fusion", 0.9), ("convolution", 0.6), ("fft", 0.12), ("sort", 0.04)])
 def test_what_passes_over_its_data_several_times_reaches_less(category: str, reach: float) -> None:
     (finding,) = report_on(an_op("kernel", {"hbm": 10}, 40.0, category=category)).findings
     assert finding.saving_s == pytest.approx(40 - 1 / reach)
