@@ -37,6 +37,11 @@ def test_without_many_events_nearly_all_of_it_is(tmp_path: Path) -> None:
     assert finding.saving_per_step_s == pytest.approx(950e-6 - 60e-6, rel=0.05)
 
 
+def test_the_profiler_takes_no_more_than_half_of_the_hosts_time(tmp_path: Path) -> None:
+    (finding,) = [one for one in launched_late(39, tmp_path).findings if one.kind == "idle-dispatch"]  # 84 µs of 100 by their number
+    assert finding.saving_per_step_s == pytest.approx(950e-6 - 500e-6, rel=0.1)
+
+
 def test_idle_time_that_only_the_profiler_makes_promises_nothing(tmp_path: Path) -> None:
     trace = TorchTrace()
     for step in range(4):
@@ -188,3 +193,40 @@ def test_copies_are_told_with_the_wait_of_the_function_that_makes_them(tmp_path:
     assert "host-copies" not in found
     assert found["idle-sync"].saving_per_step_s == pytest.approx(2.9e-3, rel=0.1)
     assert "The copies there take another 1.05 ms" in found["idle-sync"].message
+
+
+@pytest.mark.parametrize("launches", [False, True])
+def test_operators_that_compute_on_the_host_prepare_the_input(tmp_path: Path, launches: bool) -> None:
+    trace = TorchTrace()
+    for step in range(4):
+        at = 10_000 * step
+        trace.annotation(f"ProfilerStep#{step}", at, 9_990)
+        trace.op("aten::normal_", at + 10, 4_000, [(4096, 2048)])
+        if launches:
+            trace.launch(at + 20)
+        trace.op("aten::copy_", at + 4_100, 500, [(4096, 2048), (4096, 2048)])
+        call = trace.launch(at + 4_110, "cudaMemcpyAsync", dur=480)
+        trace.ran("Memcpy HtoD (Pageable -> Device)", at + 4_112, 470, call, cat="gpu_memcpy", bytes=16 << 20)
+        trace.op("aten::mm", at + 4_700, 5, [(8, 4), (4, 2)])
+        trace.run("gemm", launched=at + 4_701, start=at + 4_705, dur=5_200)
+    longest = analyze(trace.write(tmp_path / "trace.json")).idle[0]
+    assert (longest.reason == "input") == (not launches)
+    assert ("normal_" in longest.activity) == (not launches)
+
+
+def test_a_value_that_is_handled_on_the_host_and_sent_back_is_read_back(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for step in range(4):
+        at = 10_000 * step
+        trace.annotation(f"ProfilerStep#{step}", at, 9_990)
+        trace.frame("train.py(7): clip", at + 1, 9_900)
+        trace.op("aten::mm", at + 2, 5, [(8, 4), (4, 2)])
+        trace.run("gemm", launched=at + 3, start=at + 5, dur=500)
+        for at_us, way, size in ((at + 600, "DtoH (Device -> Pageable)", 8 << 20), (at + 5_000, "HtoD (Pageable -> Device)", 16 << 20)):
+            trace.op("aten::copy_", at_us, 400, [(2048, 2048), (2048, 2048)])
+            call = trace.launch(at_us + 10, "cudaMemcpyAsync", dur=380)
+            trace.ran(f"Memcpy {way}", at_us + 12, 370, call, cat="gpu_memcpy", bytes=size)
+        trace.op("aten::clamp", at + 1_010, 3_900, [(2048, 2048)])
+        trace.run("gemm", launched=at + 5_500, start=at + 5_510, dur=4_400)
+    longest = analyze(trace.write(tmp_path / "trace.json")).idle[0]
+    assert (longest.reason, longest.location) == ("sync", "train.py:7")

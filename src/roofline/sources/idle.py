@@ -35,7 +35,8 @@ class Gap(Struct):
     """A gap of a device: its begin and end, the time and the number of gaps it stands for, the step it began in, and the first of them.
 
     ``launched`` is when and on which line the host launched the work that ended it, ``before`` what that line launched before that, and
-    ``copy`` the larger of the copies to or from the host on either side of it, as a direction and bytes. ``silent`` is how much of it the
+    ``copy`` the larger of the copies to or from the host on either side of it, as a direction and bytes; ``fetched`` is whether the one
+    before it brought data to the host. ``silent`` is how much of it the
     host spent in a function of the user's that called nothing. ``recording`` is how much of it the profiler took to record the ``recorded``
     events of the host that led to its end.
     """
@@ -50,6 +51,7 @@ class Gap(Struct):
     line: int | None = None
     before: int | None = None
     copy: tuple[str, int] = ("", 0)
+    fetched: bool = False
     silent: int = 0
     recording: int = 0
     recorded: int = 0
@@ -242,8 +244,8 @@ def _kind(gap: Gap, seen: Activity, waited: Activity, threads: Threads, *, sever
     if _is_silent(seen) and waited.kind == "launch" and gap.length <= 2 * WAKE_UP_PS:
         return "sync" if gap.silent >= SHORT_PS else "dispatch"  # a wait between two launches, or what Python needs for the next
     if seen.kind == "python" or (not seen.kind and not threads.has_frames):
-        fed = data and gap.copy[0] == "in"
-        read = waited.kind == "wait" or (waited.kind == "copy" and gap.copy[0] == "out")
+        fed = data and gap.copy[0] == "in" and not gap.fetched
+        read = waited.kind == "wait" or (waited.kind == "copy" and (gap.copy[0] == "out" or gap.fetched))
         loads = loads_data(seen.function) and seen.function != waited.function  # one that read the value handles it
         return "sync" if read and not fed and not loads else "input"
     if seen.kind in ("launch", "copy"):

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from ..host_activity import NOTHING, Activity, Frame, activity, loads_data
-from ..idle import Gap, Idle, explained, gaps_between, unexplained
+from ..idle import LARGE_COPY, Gap, Idle, explained, gaps_between, unexplained
 from ..parts import DevicePart
 from .arrays import Integers
 from .columns import ANNOTATION, MEMCPY, NONE, OP, PYTHON
@@ -42,6 +42,8 @@ LOOK_BACK = 16  # events before an instant, of which the last one to end is look
 BETWEEN_OPS = 200_000  # nanoseconds that Python may take from one op to the next
 UNSEEN = 500_000  # where its calls were not recorded, such as those of hooks, of backward() and of optimizers
 _PLANNED = re.compile(r"aten::_?(?:cudnn|miopen)_|aten::_\w+_(?:cudnn|miopen)_")
+_COMPUTED = re.compile(r"aten::(?!(?:new_)?empty|resize|set_|detach|record_stream)")  # those wait for memory, if they take long
+COMPUTES = 200_000  # nanoseconds from which on an op that launches nothing computes on the host: others take microseconds
 PLANS = 2_000_000  # nanoseconds from which on the host's part of such an op builds a plan: with one at hand it takes microseconds
 
 
@@ -90,6 +92,7 @@ def _neighbours(device: int, gaps: Sequence[Gap], work: Work, launches: Launches
                 gap.before = int(launches.start[launch - 1]) * PS
         copies = [_copy(work, names, event) for event in (before, after)]
         gap.copy = max(copies, key=lambda copy: copy[1], default=("", 0))
+        gap.fetched = copies[0][0] == "out" and copies[0][1] >= LARGE_COPY
 
 
 def _copy(work: Work, names: Sequence[Any], event: int) -> tuple[str, int]:
@@ -129,24 +132,33 @@ class _Threads:
         if stack not in self._known:
             self._known[stack] = self._activity(stack) if stack else NOTHING
         found = self._known[stack]
-        if found.kind == "launch" and (planned := self._planned(line, instant // PS)):
-            return Activity("compile", found.function, found.location, detail=planned)
+        if found.kind in ("launch", "copy") and (own := self._own_work(line, instant // PS)):
+            kind, word = own
+            callee, detail = (word, "") if kind == "python" else ("", word)
+            return Activity(kind, found.function, found.location, callee, detail)
         quiet = found.kind == "python" and not found.callee and not loads_data(found.function)
         if (quiet or (not found.kind and not self.has_frames)) and self._between_ops(line, instant // PS):
             return Activity("launch", found.function, found.location)
         return found
 
-    def _planned(self, line: int, instant: int) -> str:
-        """The plan of kernels that a thread builds for shapes that are new to cuDNN or MIOpen, in words; nothing if it does not."""
+    def _own_work(self, line: int, instant: int) -> tuple[str, str] | None:
+        """What a long op does on the host itself: it builds a plan for shapes that are new to cuDNN or MIOpen, or computes there.
+
+        One that computes launches nothing. With the kind of activity, in words.
+        """
         host, (first, last) = self._host, self._host.bounds[line]
         place = first + int(np.searchsorted(host.start[first:last], instant, side="right")) - 1
-        for one in host.around(place if place >= first else NONE):
-            if host.kind[one] == OP and host.end[one] > instant:
-                name = str(self._names[host.name[one]])
-                library = _PLANNED.match(name) if host.end[one] - host.start[one] >= PLANS else None
-                spoken = "MIOpen" if library and "miopen" in name else "cuDNN"
-                return f"a plan of {spoken} for {name.removeprefix('aten::')}" if library else ""
-        return ""
+        inner = next(
+            (one for one in host.around(place if place >= first else NONE) if host.kind[one] == OP and host.end[one] > instant), NONE
+        )
+        if inner == NONE or host.end[inner] - host.start[inner] < COMPUTES:
+            return None
+        name, begin, end = str(self._names[host.name[inner]]), int(host.start[inner]), int(host.end[inner])
+        if _PLANNED.match(name):
+            library = "MIOpen" if "miopen" in name else "cuDNN"
+            return ("compile", f"a plan of {library} for {name.removeprefix('aten::')}") if end - begin >= PLANS else None
+        called = np.searchsorted(self._launches.start[slice(*self._bounds[line])], (begin, end))
+        return ("python", name.removeprefix("aten::")) if _COMPUTED.match(name) and called[0] == called[1] else None
 
     def _between_ops(self, line: int, instant: int) -> bool:
         """Whether a thread is between two ops that follow each other closely: in Python that launches.
