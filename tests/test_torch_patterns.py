@@ -172,3 +172,17 @@ def test_products_of_all_tokens_with_each_expert(
     if factor:
         assert f"computes all 4 experts for every token, of which it uses {chosen}, {factor} times the needed work" in mine[0].message
         assert "800 µs of" in mine[0].message, "the products of four experts and their gradients"
+
+
+def test_conversions_inside_of_convolutions_are_layout_copies(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for step in range(3):
+        at = 1000 * step
+        trace.annotation(f"ProfilerStep#{step}", at, 990)
+        trace.op("aten::cudnn_convolution", at + 2, 20, [(32, 64, 56, 56), (64, 64, 3, 3)], values=["[1, 1]", "[1, 1]", "[1, 1]", "1"])
+        trace.run("cudnn::nchwToNhwcKernel<__nv_bfloat16>", launched=at + 3, start=at + 30, dur=100)
+        trace.run("sm90_xmma_fprop_implicit_gemm_bf16bf16", launched=at + 5, start=at + 130, dur=700)
+        trace.run("cudnn::nhwcToNchwKernel<__nv_bfloat16>", launched=at + 7, start=at + 830, dur=100)
+    (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "layout-copies"]
+    assert found.saving_per_step_s == pytest.approx(200e-6, rel=0.02)
+    assert "channels" in found.message

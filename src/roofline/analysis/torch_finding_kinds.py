@@ -87,6 +87,11 @@ TORCH_GROUPS = {
         "Run it as one kernel, with fused=True",
         levers=(_OPTIMIZER, "torch.compile of the optimizer's step"),
     ),
+    ("layout-copies", "channels"): Kind(
+        "the tensors that convolutions convert to channels last and back",
+        "Keep channels last everywhere",
+        levers=("model.to(memory_format=torch.channels_last), and the same for its input: convolutions, norms and pools then keep it",),
+    ),
     ("wide-format", "casts"): Kind(
         "the weights that are cast again in every step",
         "Keep a bf16 copy of the weights",

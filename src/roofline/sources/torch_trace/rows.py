@@ -24,6 +24,7 @@ from ..timeline import Span, busy_in, lane
 from .all_experts import all_experts
 from .arrays import Integers
 from .calls import label
+from .channel_order import channels_first, converted_shares
 from .columns import KERNEL, MEMCPY, NONE, Numbered
 from .context import NOWHERE, Context, Contexts
 from .executions import Execution
@@ -109,6 +110,8 @@ class DeviceRows:
             (id(priced), id(self._context(one))): reason for (one, priced), reason in all_experts(in_order, self._context, self._sequence)
         }
         self._forward = {id(priced) for one, priced in in_order if self._is_kept(one)}
+        lengths = (work.end - work.start).data
+        self._turned = converted_shares(in_order, lambda event: str(prices.names[prices.kernel(event)[0]]), lengths.__getitem__)
         self._weights = weight_shapes({id(priced): priced for _, priced in self._executions}.values())
 
     def _is_kept(self, one: Execution) -> bool:
@@ -130,6 +133,7 @@ class DeviceRows:
             *alone,
             *((AGAIN,) if again else ()),
             *weight_cast(priced, self._weights),
+            *channels_first(priced, self._turned.get(id(priced), 0.0)),
             *self._scores.get(id(priced), ()),
             *(reason for reason in found if reason),
             *unfused(priced, self._spared.get(id(priced), 0.0)),

@@ -1,0 +1,37 @@
+"""Convolutions that turn their tensors: cuDNN computes with channels last, and converts those that have them first and back."""
+
+import re
+from collections.abc import Callable, Iterable
+
+from ...workload import Avoidable
+from .executions import Execution
+from .pricing import PricedOp
+
+_CONVERTS = re.compile(r"n(?:c(?:d?hw|x))To_?n(?:d?hwc|xc)|n(?:d?hwc|xc)To_?nc(?:d?hw|x)", re.IGNORECASE)
+WHY = "leaves channels first, which convolutions convert to channels last and back"
+
+
+def converted_shares(
+    executions: Iterable[tuple[Execution, PricedOp]], name: Callable[[int], str], time: Callable[[int], int]
+) -> dict[int, float]:
+    """Of each priced op, by its identity, the share of its time in kernels that convert layouts.
+
+    ``name`` is that of an event's kernel, ``time`` how long it took.
+    """
+    whole, turned = dict[int, int](), dict[int, int]()
+    for one, priced in executions:
+        if len(one.events) < 2:
+            continue
+        for event in one.events:
+            whole[id(priced)] = whole.get(id(priced), 0) + time(event)
+            if _CONVERTS.search(name(event)):
+                turned[id(priced)] = turned.get(id(priced), 0) + time(event)
+    return {key: spent / whole[key] for key, spent in turned.items() if whole[key]}
+
+
+def channels_first(priced: PricedOp, share: float) -> tuple[Avoidable, ...]:
+    """What an op would cost without the conversions, which take a share of its time."""
+    cost = priced.priced.cost
+    if cost is None or not 0 < share < 1:
+        return ()
+    return (Avoidable(kind="layout-copies", instead=cost * (1 - share), why=WHY, group="channels"),)
