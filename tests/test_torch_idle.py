@@ -230,3 +230,18 @@ def test_a_value_that_is_handled_on_the_host_and_sent_back_is_read_back(tmp_path
         trace.run("gemm", launched=at + 5_500, start=at + 5_510, dur=4_400)
     longest = analyze(trace.write(tmp_path / "trace.json")).idle[0]
     assert (longest.reason, longest.location) == ("sync", "train.py:7")
+
+
+def test_a_finding_names_every_place_that_has_a_good_part_of_the_wait(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for step in range(4):
+        at = 1000 * step
+        trace.annotation(f"ProfilerStep#{step}", at, 999)
+        for place, (name, begin, dur) in enumerate((("forward", 0, 600), ("average", 601, 370), ("log", 972, 25))):
+            trace.frame(f"train.py({place + 1}): {name}", at + begin, dur)
+            trace.op("aten::mm", at + begin + dur - 15, 10, [(8, 4), (4, 2)])
+            trace.run("gemm", launched=at + begin + dur - 10, start=at + begin + dur - 8, dur=5)
+            trace.op("aten::add", at + begin + 1, dur - 18, [(8, 4), (4, 2)])
+            trace.launch(at + begin + 2)
+    (finding,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-dispatch"]
+    assert "in forward (train.py:1, train.py:2)." in finding.message

@@ -42,6 +42,7 @@ REACHABLE = {"hbm": 0.9, "matrix": 0.8, "vector": 0.7}
 # several times; the steps of a factorisation or a solve wait for each other, whatever the chip could do meanwhile.
 OF_CATEGORIES = {"attention": 0.55, "convolution": 0.6, "sort": 0.04, "fft": 0.12, "linear algebra": 0.001}
 OTHERWISE = 0.85
+GOOD_PART = 0.1  # of the longest: a place that is worth a look too
 FEW_PROGRAMS = 2  # in a step: with fewer there is nothing to compile together
 CLOSE = 1.7  # times the expected time: an upper bound below that says how good such an op gets
 # Of the time: a few small kernels between large ones, or a layout that the compiler changes for a product, cost no less in another program.
@@ -186,7 +187,7 @@ def _idle(idle: Iterable[Waiting], clock: Clock, kinds: Kinds) -> list[Finding]:
         name = f"idle-{kind_name}" if f"idle-{kind_name}" in kinds else "idle"
         kind = UNSEEN_CODE if longest.activity.startswith(BETWEEN_LAUNCHES) else kinds[name]
         said = kind.phrase.format(activity=longest.activity or "code that the profile does not show")
-        at = f" ({source_line(longest.location)})" if longest.location else ""
+        at = f" ({_lines(mine)})" if longest.location else ""
         profiler_s = sum(one.each_s * one.recording for one in mine)
         told = f"The device is idle {clock.of(each * clock.parts)}: {said}{at}. {_recording(mine, profiler_s, clock)}"
         won, whole = each - profiler_s, sum(one.whole_s * (1 - one.recording) for one in mine)
@@ -206,6 +207,17 @@ def _idle(idle: Iterable[Waiting], clock: Clock, kinds: Kinds) -> list[Finding]:
             )
         )
     return found
+
+
+def _lines(idle: Iterable[Waiting]) -> str:
+    """Where the host was, by their time: the line of the longest reason first, and others that have a good part of it."""
+    seconds: dict[str, float] = {}
+    for one in idle:
+        if one.reason.location:
+            seconds[one.reason.location] = seconds.get(one.reason.location, 0.0) + one.each_s
+    ordered = sorted(seconds, key=lambda line: -seconds[line])
+    kept = [line for line in ordered if seconds[line] >= GOOD_PART * seconds[ordered[0]]]
+    return ", ".join(map(source_line, kept[:LISTED]))
 
 
 def _recording(idle: Sequence[Waiting], profiler_s: float, clock: Clock) -> str:
