@@ -27,6 +27,10 @@ EVENTS = {"traceEvents": [{"name": "k", "ph": "X", "ts": 1, "dur": 2, "pid": 0, 
             "a TensorBoard event file",
         ),
         ("memory.pickle", b"\x80\x04\x95\0", "a Python pickle"),
+        ("x.json.zst", b"\x28\xb5\x2f\xfd\x04\0abc", "packed by Zstandard, which roofline does not read; unpack it with: zstd -d FILE"),
+        ("host.xplane.pb.xz", b"\xfd7zXZ\0\0\x04", "packed by xz"),
+        ("ops.csv.bz2", b"BZh91AY&SY", "packed by bzip2"),
+        ("ops.csv.lz4", b"\x04\x22\x4d\x18", "packed by LZ4"),
     ],
 )
 def test_the_error_says_what_a_file_is(tmp_path: Path, name: str, data: bytes, what: str) -> None:

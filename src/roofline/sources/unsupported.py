@@ -10,12 +10,17 @@ from .files import files_below, head_of
 PROFILE = "record with jax.profiler and name its .xplane.pb file"
 BESIDE = "name the .xplane.pb file that was written beside it"
 COUNTERS = "collect counters with: ncu --set full --csv --page raw"
+UNPACK = "unpack it with: {} FILE; gzip is read as it is"
 MOST_FILES = 200  # of a folder that are looked at
 
 _MAGIC = (
     (b"SQLite format 3\0", "an SQLite database, as nsys export writes", COUNTERS),
     (b"NVR\0", "an Nsight Compute report", "print it as CSV with: ncu --import FILE --csv --page raw"),
     (b"PK\x03\x04", "a zip archive", "unpack it and name the file inside"),
+    (b"\x28\xb5\x2f\xfd", "packed by Zstandard", UNPACK.format("zstd -d")),
+    (b"\xfd7zXZ\0", "packed by xz", UNPACK.format("xz -d")),
+    *((b"BZh%d1AY&SY" % level, "packed by bzip2", UNPACK.format("bzip2 -d")) for level in range(1, 10)),
+    (b"\x04\x22\x4d\x18", "packed by LZ4", UNPACK.format("lz4 -d")),
     (b"\x89HDF\r\n", "an HDF5 file", ""),
     (b"\x93NUMPY", "a NumPy array", ""),
 )
