@@ -285,6 +285,20 @@ def test_a_missing_collective(h200: Machine) -> None:
     assert wrong(rl.validate(without_bytes, h200)) == {"communication"}
 
 
+def test_a_missing_collective_of_a_real_run_on_four_chips() -> None:
+    path = SHARED / "third_party" / "tpu_v6e_psum.xplane.pb"
+    if not path.exists():
+        pytest.skip("needs ../shared/data")
+    clean = rl.read(path)
+    chip = machine_for(clean.devices)
+    exchanges = {op.name for op in clean.workload if op.category == "all-reduce"}
+    assert exchanges
+    gone = replace(clean, workload=Workload(tuple(op for op in clean.workload if op.name not in exchanges)))
+    assert wrong(rl.validate(gone, chip)) == {"communication"}
+    without_bytes = moved(clean, lambda resource: "hbm" if resource.is_link and resource.unit == "ici" else resource.name)
+    assert "communication" in wrong(rl.validate(without_bytes, chip))
+
+
 def test_a_link_rate_that_is_not_the_datasheets(h200: Machine) -> None:
     slow = replace(h200, ceilings=tuple(replace(one, rate=one.rate / 8) if one.resource.name == "nvlink" else one for one in h200.ceilings))
     assert wrong(rl.validate(two_devices(), slow)) == {"communication", "peak"}  # bits taken for bytes
