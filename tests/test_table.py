@@ -243,3 +243,11 @@ def test_an_unknown_amount_in_one_step_leaves_the_sum_unknown(tmp_path: Path) ->
 def test_a_wrong_cell_is_said_of_its_first_row(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="row 2: column 'time': '3 GB' is in B, not in s"):
         ops_of(tmp_path, "name,time\na,1 ms\nb,3 GB\nc,1 ms\nd,3 GB\n")
+
+
+def test_lines_of_json_with_words_that_only_python_reads_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "ops.jsonl"
+    path.write_text('{"name": "a", "time": 1, "bytes": NaN}\n{"name": " b\\ud800 ", "time": "2 ms", "bytes": 7}\n')
+    first, second = read(path).workload.ops
+    assert (first.name, first.time_s, first.cost["hbm"]) == ("a", 1.0, None)
+    assert (second.name, second.time_s, second.cost["hbm"]) == ("b\ufffd", 0.002, 7)

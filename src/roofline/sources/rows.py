@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -165,9 +165,9 @@ def _json(text: str, path: Path) -> Mapping[str, Sequence[Cell]]:
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise SourceError(f"{path}: not a table; a JSON table is a list of objects, one per op, or an object with such a list under 'ops'")
     check_limit("rows", len(rows), str(path))
-    headers = dict.fromkeys(header for row in rows for header in row)
+    headers = dict.fromkeys(chain.from_iterable(rows))
     check_limit("values", len(rows) * len(headers), str(path))
-    return {_whole(header): [_cell(row.get(header, ""), number, path) for number, row in enumerate(rows, 1)] for header in headers}
+    return {_whole(header): _cells([row.get(header, "") for row in rows], header, path) for header in headers}
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def _json_lines(text: str, path: Path) -> list[Any]:
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:
-                rows.append(json.loads(line))
+                rows.append(_json_line(line) or json.loads(line))
             except RecursionError:
                 raise SourceError(f"{path}: line {number:,}: JSON nested too deeply to be a table") from None
             except json.JSONDecodeError:
@@ -190,6 +190,24 @@ def _json_lines(text: str, path: Path) -> list[Any]:
             except ValueError:
                 raise SourceError(f"{path}: line {number:,}: a number has more digits than any quantity") from None
     return rows
+
+
+def _json_line(line: str) -> Any:
+    """A line of JSON as msgspec reads it, which takes a third of the time; ``None`` for what it does not (NaN, half characters)."""
+    try:
+        return msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        return None
+
+
+def _cells(values: list[Any], header: str, path: Path) -> list[Cell]:
+    """The cells of a column of a JSON table."""
+    types = {*map(type, values)}
+    if types <= {int, float, type(None)}:
+        return values
+    if types == {str}:
+        return list(_words(map(str.strip, map(_whole, values)), is_guarded=False, is_shared=header.lower() != "name"))
+    return [_cell(value, row, path) for row, value in enumerate(values, 1)]
 
 
 def _cell(value: object, row: int, path: Path) -> Cell:
