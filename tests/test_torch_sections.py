@@ -3,6 +3,8 @@
 import gzip
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -98,6 +100,22 @@ def test_other_processes_read_the_other_sections(tmp_path: Path, monkeypatch: py
         map(len, (alone.host, alone.launches, alone.device))
     )
     assert set(found.columns.names) == set(alone.names)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads of a process are told by Linux alone")
+def test_the_process_is_copied_before_it_has_threads(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(FORMS["on one line"])
+    program = f"""if True:
+        import os
+        from roofline.sources.torch_trace import reading, recording, sections
+        sections.LEAST_COPIED_BYTES, sections.AHEAD_BYTES, reading.processors = 4000, 1000, lambda: 2
+        copy, copies = os.fork, []
+        os.fork = lambda: copies.append(copy()) or copies[-1]
+        recording.read_part({str(path)!r})
+        print(len(copies))
+    """
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "1\n"
 
 
 def test_what_is_odd_is_left_to_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,8 +58,6 @@ def _together(
     name: str, sections: list[Section], size: int, progress: Progress | None, meanwhile: Callable[[], object] = lambda: None
 ) -> Trace | None:
     """A trace of several sections, or ``None`` if they do not make up one."""
-    from .joining import append
-
     first: Trace | None = None
     here = (lambda done, of: progress(done * size // of // len(sections), size)) if progress else None
     for number, section in enumerate(read_sections(sections, lambda one: whole(one, here), meanwhile), start=1):
@@ -70,6 +68,8 @@ def _together(
         if first is None:
             first = section
             continue
+        from .joining import append  # numpy, whose threads would have kept this process from being copied
+
         append(first.columns, section.columns)
         for field in Head.__struct_fields__:
             if (said := getattr(section.head, field)) is not None:
