@@ -7,9 +7,8 @@ The trace is one of three training steps on an H200, repeated: each copy later i
 CPU seconds are told beside those on the clock, since other programs may run. With ``--tracelens`` a Python in which TraceLens is
 installed (from its repository: the package of that name on PyPI is another project) makes its report of the same file, in the same run.
 
-For 62 MB, on two cores of a busy computer: 1.9 CPU seconds and 69 MB, TraceLens (August 2026) 24.9 CPU seconds and 1.03 GB, 13 times as
-many. 0.7 of the 1.9 are for starting and for what does not depend on the size. For 1 GB, by two processes: 25 CPU seconds and 281 MB in
-all, gzipped 27 CPU seconds and 271 MB.
+For 62 MB, by two processes on two cores of a busy computer: 1.5 CPU seconds and 66 MB in the larger process, TraceLens (August 2026)
+27.8 CPU seconds and 1.03 GB, 19 times as many. For 1 GB: 18 CPU seconds, and 316 MB in all.
 """
 
 import argparse
