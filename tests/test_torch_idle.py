@@ -37,9 +37,9 @@ def test_without_many_events_nearly_all_of_it_is(tmp_path: Path) -> None:
     assert finding.saving_per_step_s == pytest.approx(950e-6 - 60e-6, rel=0.05)
 
 
-def test_the_profiler_takes_no_more_than_half_of_the_hosts_time(tmp_path: Path) -> None:
+def test_the_profiler_takes_no_more_than_two_thirds_of_the_hosts_time(tmp_path: Path) -> None:
     (finding,) = [one for one in launched_late(39, tmp_path).findings if one.kind == "idle-dispatch"]  # 84 µs of 100 by their number
-    assert finding.saving_per_step_s == pytest.approx(950e-6 - 500e-6, rel=0.1)
+    assert finding.saving_per_step_s == pytest.approx(950e-6 - 650e-6, rel=0.1)
 
 
 def test_idle_time_that_only_the_profiler_makes_promises_nothing(tmp_path: Path) -> None:
@@ -245,3 +245,26 @@ def test_a_finding_names_every_place_that_has_a_good_part_of_the_wait(tmp_path: 
             trace.launch(at + begin + 2)
     (finding,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-dispatch"]
     assert "in forward (train.py:1, train.py:2)." in finding.message
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_host_that_would_be_ahead_of_the_device_shortens_the_gaps_after(tmp_path: Path, waits: bool) -> None:
+    # Forty calls of Python (82 µs with the op's launch, 65 by what is most) before a gap of 20 µs, then none before one of 60 µs.
+    trace = TorchTrace()
+    for step in range(4):
+        at = 1000 * step
+        trace.annotation(f"ProfilerStep#{step}", at, 999)
+        trace.frame("train.py(1): step", at, 999)
+        for pair in range(5):
+            first, second = at + 200 * pair, at + 200 * pair + 100
+            for number in range(40):
+                trace.frame("train.py(9): helper", first + 2 * number, 1)
+            trace.op("aten::mm", first + 82, 10, [(8, 4), (4, 2)])
+            trace.run("gemm", launched=first + 90, start=first + 92, dur=50)
+            if waits:
+                trace.launch(first + 95, "cudaStreamSynchronize", dur=1)
+            trace.op("aten::add", second + 1, 98, [(8, 4), (8, 4)])
+            trace.run("add", launched=second + 98, start=second + 99, dur=70)
+    report = analyze(trace.write(tmp_path / "trace.json"))
+    own = sum(one.recording_s or 0 for one in report.idle) / sum(one.time_s for one in report.idle if one.reason != "latency")
+    assert (own > 0.6) == (not waits)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from ..host_activity import NOTHING, Activity, Frame, activity, loads_data
+from ..host_activity import NOTHING, WAITS, Activity, Frame, activity, loads_data
 from ..idle import LARGE_COPY, Gap, Idle, explained, gaps_between, unexplained
 from ..parts import DevicePart
 from .arrays import Integers
@@ -69,10 +69,11 @@ def explain(
     looked = [gaps_between((one.busy * PS).data, one.part.steps, len(devices)) for one in devices]
     if not len(launches.start) or not len(host.start):
         return [unexplained(gaps) for gaps in looked]
+    waits = [number for number, name in enumerate(names) if isinstance(name, str) and re.search(WAITS, name)]
     for one, gaps in zip(devices, looked, strict=True):
         _neighbours(one.number, gaps, work, launches, names)
         if not on_cpu:
-            tell_recording(gaps, host, launches, captured, PS)
+            tell_recording(gaps, host, launches, captured, PS, waits)
     threads = _Threads(host, launches, names, captured)
     return [explained(gaps, threads, several=len(devices) > 1) for gaps in looked]
 
