@@ -356,6 +356,58 @@ def test_the_hidden_width_is_what_one_weight_makes_and_another_takes() -> None:
     assert after["x"] == (4, 8, 16)  # nothing makes it
 
 
+ONE_TOKEN = """
+HloModule decode, is_scheduled=true
+
+%row (table: bf16[100,16], tok: s32[1]) -> bf16[1,16] {
+  %table = bf16[100,16]{1,0} parameter(0)
+  %tok = s32[1]{0} parameter(1)
+  %at = s32[] bitcast(%tok)
+  %zero = s32[] constant(0)
+  ROOT %taken = bf16[1,16]{1,0} dynamic-slice(%table, %at, %zero), dynamic_slice_sizes={1,16}
+}
+
+ENTRY %main (table: bf16[100,16], gains: bf16[2,16], w: bf16[16,64], cache: bf16[1,8,64], tok: s32[1]) -> bf16[1,8,64] {
+  %table = bf16[100,16]{1,0} parameter(0), metadata={op_name="table"}
+  %gains = bf16[2,16]{1,0} parameter(1), metadata={op_name="layers[0]['gains']"}
+  %w = bf16[16,64]{1,0} parameter(2), metadata={op_name="layers[0]['w']"}
+  %cache = bf16[1,8,64]{2,1,0} parameter(3), metadata={op_name="cache"}
+  %tok = s32[1]{0} parameter(4), metadata={op_name="tok"}
+  %x = bf16[1,16]{1,0} fusion(%table, %tok), kind=kLoop, calls=%row
+  %y = bf16[1,64]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %all = bf16[1,8,64]{2,1,0} broadcast(%y), dimensions={0,2}
+  ROOT %new = bf16[1,8,64]{2,1,0} add(%cache, %all)
+}
+"""
+
+
+def test_of_one_token_the_table_is_no_data_nor_is_what_lies_beside_weights() -> None:
+    program = Program(parse(ONE_TOKEN.encode(), "decode"))
+    assert {one.name for one in inputs_of(program) if not one.is_weight} == {"cache", "tok"}
+    batch = dimension_named(program, "batch")
+    assert batch is not None
+    assert batch.is_hidden
+    assert {one.name for one, _ in batch.inputs} == {"cache", "tok"}
+
+
+PAIRED = """
+HloModule step, is_scheduled=true
+
+ENTRY %main (kv: bf16[2,3,2,8], x: bf16[2,8]) -> bf16[2,3,2,8] {
+  %kv = bf16[2,3,2,8]{3,2,1,0} parameter(0), metadata={op_name="kv"}
+  %x = bf16[2,8]{1,0} parameter(1), metadata={op_name="x"}
+  %all = bf16[2,3,2,8]{3,2,1,0} broadcast(%x), dimensions={2,3}
+  ROOT %new = bf16[2,3,2,8]{3,2,1,0} add(%kv, %all)
+}
+"""
+
+
+def test_keys_and_values_in_one_array_are_no_batch_of_two() -> None:
+    batch = dimension_named(Program(parse(PAIRED.encode(), "step")), "batch")
+    assert batch is not None
+    assert [(one.name, axis) for one, axis in batch.inputs] == [("kv", 2), ("x", 0)]
+
+
 CONVOLUTIONS = """
 HloModule net, is_scheduled=true
 

@@ -9,6 +9,7 @@ what one weight makes and another takes is the ``hidden`` width: of the residual
 import re
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..ir.module import Computation, HloModule, Instruction
 from ..partition.propagation import Key
@@ -57,7 +58,15 @@ def inputs_of(program: Program) -> tuple[Input, ...]:
                 name = re.sub(r"\s", "", one.op_name) or one.name or f"argument{number}"
                 small = leaf.dtype.startswith(_FLOATS) and leaf.rank < 2
                 found.append(Input(name, (module.entry, index, part), leaf.dims, index in weights or small))
-    return tuple(found)
+    # What lies beside weights in one container is of the layer too: stacked gains, tables of positions.
+    beside = {_container(one.name) for one in found if one.key[1] in weights} - {""}
+    floats = {index for index in entry.parameters if entry[index].shape.dtype.startswith(_FLOATS)}
+    return tuple(replace(one, is_weight=True) if one.key[1] in floats and _container(one.name) in beside else one for one in found)
+
+
+def _container(name: str) -> str:
+    """The list or dictionary that an argument lies in, by its name: ``layers[0]`` of ``layers[0]['gain']``."""
+    return name[: name.rindex("[")] if name.endswith("]") else ""
 
 
 def _weights(program: Program) -> set[int]:
@@ -98,23 +107,34 @@ def _tables(module: HloModule, values: Values) -> set[int]:
     for computation, inside in _bodies(module):
         for index, one in enumerate(computation.instructions):
             value = Value(computation, index, inside)
-            if one.opcode == "gather" and _looked_up(module, values, value):
+            if (one.opcode == "gather" or _is_row(computation, one)) and _looked_up(module, values, value):
                 found |= set(_arguments(module, values, values.operand(value, 0)))
     return {table for table in found if module.entry_computation[table].shape.dtype.startswith(_FLOATS)}
 
 
+def _is_row(computation: Computation, one: Instruction) -> bool:
+    """Whether one row of a matrix is taken, as compilers write a gather of one."""
+    return one.opcode == "dynamic-slice" and one.shape.rank == MATRIX and one.shape.dims == (1, computation[one.operands[0]].shape.dims[1])
+
+
 def _kept_with(program: Program, weights: set[int]) -> set[int]:
-    """The arguments that have weights' dimensions alone, as the state of an optimizer has."""
+    """The arguments that have the shape of a weight and its dimensions, as the state of an optimizer has."""
     entry, number = program.module.entry_computation, program.module.entry
     arrays = {(number, index, part): leaf for index in entry.parameters for part, leaf in enumerate(entry[index].shape.leaves)}
-    seeds = [(key, axis) for key, leaf in arrays.items() if key[1] in weights and leaf.is_array for axis in range(leaf.rank)]
+    others = {
+        key: leaf.dims
+        for key, leaf in arrays.items()
+        if key[1] not in weights and leaf.is_array and leaf.rank >= MATRIX and leaf.dtype.startswith(_FLOATS)
+    }
+    shapes = set(others.values())
+    seeds = [(key, axis) for key, leaf in arrays.items() if key[1] in weights and leaf.dims in shapes for axis in range(leaf.rank)]
+    like = {leaf.dims for key, leaf in arrays.items() if key[1] in weights}
     marks = program.grown(seeds) if seeds else {}
     found = set()
-    for key, leaf in arrays.items():
-        if leaf.is_array and leaf.rank >= MATRIX and leaf.dtype.startswith(_FLOATS):
-            held = marks.get(key, ())
-            if held and all(mine or size == 1 for mine, size in zip(held, leaf.dims, strict=True)):
-                found.add(key[1])
+    for key, dims in others.items():
+        held = marks.get(key, ())
+        if dims in like and held and all(mine or size == 1 for mine, size in zip(held, dims, strict=True)):
+            found.add(key[1])
     return found
 
 
@@ -186,9 +206,9 @@ def _bodies(module: HloModule) -> list[tuple[Computation, tuple[tuple[Computatio
 
 
 def _looked_up(module: HloModule, values: Values, gather: Value) -> bool:
-    """Whether whole numbers among the arguments say which rows are taken."""
+    """Whether an array of whole numbers among the arguments says which rows are taken."""
     behind = values.behind(values.operand(gather, 1), frozenset(("parameter", "sort", "reduce", "custom-call", "while")))
-    return any(one.opcode == "parameter" and one.computation is module.entry_computation for one in behind)
+    return any(one.opcode == "parameter" and one.computation is module.entry_computation and one.shape.rank > 0 for one in behind)
 
 
 def _is_kept(program: Program, argument: int) -> bool:
@@ -239,25 +259,40 @@ def dimensions_of(program: Program) -> tuple[Dimension, ...]:
         seen |= {(one.key, place) for one, place in found[-1].inputs}
     if hidden := _hidden(program, inputs, {place for one in found for place in _places(one)}):
         found.append(hidden)
+    data = [one for one in inputs if not one.is_weight]
     for place in range(max((len(one.dims) for one in inputs), default=0)):
-        for one in inputs:
-            if one.is_weight or place >= len(one.dims) or (one.key, place) in seen or not names:
+        while names and (here := [one for one in data if place < len(one.dims) and (one.key, place) not in seen]):
+            if names[0] == "batch" and place == 0 and any(one.dims[0] == 1 and len(one.dims) > 1 for one in here):
+                together = tuple((one, 0) for one in data if one.dims[:1] == (1,))
+                found.append(Dimension(names.pop(0), 1, together, {}, True))
+                seen |= {(one.key, 0) for one, _ in together}
                 continue
-            if one.dims[place] == 1:
-                if place == 0 and names[0] == "batch" and len(one.dims) > 1:
-                    together = tuple((other, 0) for other in inputs if not other.is_weight and len(other.dims) > 1 and other.dims[0] == 1)
-                    found.append(Dimension(names.pop(0), 1, together, {}, True))
-                    seen |= {(other.key, 0) for other, _ in together}
-                continue
-            like = [
-                (each.key, place) for each in inputs if not each.is_weight and each.dims[place : place + 1] == one.dims[place : place + 1]
-            ]
-            marks = program.grown(like)
-            together = _reached(inputs, marks)
-            seen |= {(other.key, axis) for other, axis in together}
-            if not any(other.is_weight for other, _ in together):
-                found.append(Dimension(names.pop(0), one.dims[place], together, marks))
+            seen |= {(one.key, place) for one in here if one.dims[place] == 1}
+            if largest := _together(program, inputs, [one for one in here if one.dims[place] > 1], place):
+                marks = program.grown((one.key, place) for one in largest)
+                together = _reached(inputs, marks)
+                seen |= {(one.key, axis) for one, axis in together}
+                if not any(one.is_weight for one, _ in together):
+                    found.append(Dimension(names.pop(0), largest[0].dims[place], together, marks))
     return tuple(found)
+
+
+def _together(program: Program, inputs: tuple[Input, ...], data: list[Input], place: int) -> list[Input]:
+    """Of some data those whose dimension in one place moves together: what is linked with the most of them, and others of its size.
+
+    Others that have another dimension linked with it are of that size by chance.
+    """
+    groups: list[tuple[Input, set[Key]]] = []
+    seen: set[Key] = set()
+    for one in data:
+        if one.key not in seen:
+            reached = _reached(inputs, program.grown([(one.key, place)]))
+            groups.append((one, {other.key for other, _ in reached}))
+            seen |= {other.key for other, axis in reached if axis == place}
+    if not groups:
+        return []
+    first, linked = max(groups, key=lambda group: len(group[1]))
+    return [first, *(one for one, _ in groups if one is not first and one.dims[place] == first.dims[place] and one.key not in linked)]
 
 
 def _hidden(program: Program, inputs: tuple[Input, ...], taken: set[tuple[Key, int]]) -> Dimension | None:
