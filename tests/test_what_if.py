@@ -499,3 +499,16 @@ def test_a_slow_first_step_says_little_about_the_host() -> None:
     slower = Changed(time_s=4.5e-3, low_s=4.5e-3, high_s=4.5e-3, cost=Cost.of({"hbm": 1}))
     assert [step.time_s for step in applied(recording, {0: slower}).steps] == pytest.approx([2e-3, 2e-3, 2e-3])
     assert [step.time_s for step in applied(recording, {}).steps] == pytest.approx(times)
+
+
+def test_in_one_graph_only_the_first_step_waits_for_its_dispatch() -> None:
+    work = tuple(Share(key=key, count=1, time_s=1e-3) for key in range(3))
+    op = Op(name="a", cost=Cost.of({"hbm": 1}), time_s=3e-3, count=3, by_step=work)
+    waits = tuple(Share(key=key, count=1, time_s=5e-4) for key in range(3))
+    idle = tuple(IdleReason(kind=kind, activity="f", time_s=1.5e-3, gaps=3, by_step=waits) for kind in ("dispatch", "latency", "input"))
+    steps = tuple(Step(key=key, time_s=2.5e-3, busy_s=1e-3) for key in range(3))
+    recording = Recording(format="xspace", workload=Workload((op,)), steps=steps, idle=idle)
+    after = applied(recording, {}, one_graph=True)
+    assert [step.time_s for step in after.steps] == pytest.approx([2e-3, 1.5e-3, 1.5e-3])
+    assert {one.kind: one.time_s for one in after.idle} == {"dispatch": 5e-4, "input": 1.5e-3}
+    assert [step.time_s for step in applied(recording, {}, no_idle=True).steps] == pytest.approx([1e-3] * 3)

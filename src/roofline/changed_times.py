@@ -86,11 +86,14 @@ def applied(
 
     Where most steps wait for dispatch, a step is the longer of host and device, so that this idle time shrinks as device time grows, and
     grows as it shrinks; the host takes as long as in the typical step, less the launches that are gone. Other idle time stays. ``no_idle``
-    leaves none, ``one_graph`` none of dispatch and launches.
+    leaves none, ``one_graph`` none of dispatch and launches but for the dispatch of the first step.
     """
     ops = tuple(changed_op(op, changed[index]) if index in changed else op for index, op in enumerate(recording.workload.ops))
     devices = max(len(recording.devices), 1)
-    gone = {} if not (no_idle or one_graph) else _removed(recording.idle, None if no_idle else ("dispatch", "latency"), devices)
+    idle = recording.idle
+    if no_idle or one_graph:
+        idle = () if no_idle else _in_one_graph(recording)
+    gone = _removed(recording.idle, idle, devices)
     pairs: list[tuple[Op | None, Op]] = [(old, new) for old, new in zip(recording.workload.ops, ops, strict=True) if old is not new]
     pairs += [(None, op) for op in added]
     launches = _launches((*ops, *added)) / max(_launches(recording.workload.ops), 1)
@@ -102,9 +105,6 @@ def applied(
         for step in recording.steps
     )
     spent = sum(_own(new) - (_own(old) if old else 0.0) for old, new in pairs)
-    idle = recording.idle
-    if no_idle or one_graph:
-        idle = tuple(one for one in idle if not (no_idle or one.kind in ("dispatch", "latency")))
     saved = sum(one.time_s for one in recording.idle) - sum(one.time_s for one in idle)
     return replace(
         recording, workload=Workload((*ops, *added)), steps=steps, idle=idle, coverage=_coverage(recording, spent, saved), timeline=()
@@ -145,13 +145,25 @@ def changed_op(op: Op, new: Changed) -> Op:
     )
 
 
-def _removed(idle: tuple[IdleReason, ...], kinds: tuple[str, ...] | None, devices: int) -> dict[int, float]:
+def _in_one_graph(recording: Recording) -> tuple[IdleReason, ...]:
+    """The idle time without that of launches and dispatch, but for the first step's, which nothing hides."""
+    first = recording.steps[0].key if recording.steps else None
+    left = []
+    for one in recording.idle:
+        shares = tuple(share for share in one.by_step if share.key == first)
+        if one.kind == DISPATCH and shares:
+            left.append(replace(one, time_s=sum(share.time_s for share in shares), by_step=shares))
+        elif one.kind not in (DISPATCH, "latency"):
+            left.append(one)
+    return tuple(left)
+
+
+def _removed(before: tuple[IdleReason, ...], after: tuple[IdleReason, ...], devices: int) -> dict[int, float]:
     """The idle seconds of each step that go away, on one device."""
     gone: dict[int, float] = {}
-    for one in idle:
-        if kinds is None or one.kind in kinds:
-            for share in one.by_step:
-                gone[share.key] = gone.get(share.key, 0.0) + share.time_s / devices
+    for idle, sign in ((before, 1), (after, -1)) if before is not after else ():
+        for share in (share for one in idle for share in one.by_step):
+            gone[share.key] = gone.get(share.key, 0.0) + sign * share.time_s / devices
     return gone
 
 
