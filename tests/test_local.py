@@ -17,7 +17,7 @@ from roofline.machine import Spread
 from roofline.machines import load
 from roofline.machines.catalogue import read_card
 from roofline.machines.cpu import Cache, Cpu, this_cpu
-from roofline.machines.cpu_experiments import cpu_experiments, sweep_sizes, working_sets
+from roofline.machines.cpu_experiments import STREAM_PARTS, cpu_experiments, sweep_sizes, working_sets
 from roofline.machines.cpu_measured import card_of, measure_cpu
 from roofline.machines.detection import of_device
 from roofline.machines.lint import lint
@@ -221,7 +221,10 @@ def test_working_sets_lie_inside_their_level_and_outside_the_inner_one() -> None
     sizes = {level: {size for at, _, size in working_sets(CPU) if at == level} for level in ("l1", "l2", "hbm")}
     assert sizes["l1"] == {0.375 * 2**15, 0.75 * 2**15}
     assert sizes["l2"] == {2**16, 0.375 * 2**20, 0.75 * 2**20}  # a core's L1 has 32 KiB
-    assert sizes["hbm"] == {2**25}  # a thread's half of 64 MiB, which is more than four times the last cache
+    assert sizes["hbm"] == {2**25}  # a thread's half of 64 MiB, which is more than twelve times the last cache
+    large = replace(CPU, caches=(*CPU.caches, Cache(level=3, bytes=300 * 2**20, count=1)), memory_bytes=2**37)
+    (stream,) = {size for at, _, size in working_sets(large) if at == "hbm"}
+    assert stream * large.threads / STREAM_PARTS > 300 * 2**20  # what one try writes cannot all stay in the last cache
     assert {size for at, _, size in working_sets(replace(CPU, memory_bytes=2**24)) if at == "hbm"} == {2**20}  # an eighth of memory
 
 

@@ -29,7 +29,7 @@ REST_S = parse("2 ms", "s")  # between tries
 MOST_AT_ONCE = 100  # times more repeats than before: a first try is mostly overhead
 WAKE_NS = 100_000  # until a thread has woken, each
 LEAST_STREAM = parse("64 MiB", "B")
-STREAM_PARTS = 8
+STREAM_CACHES, STREAM_PARTS = 12, 8  # last caches in the working set of main memory, and parts of it that tries take in turn
 UNKNOWN_CACHE = parse("64 MiB", "B")  # a last-level cache of unknown size
 PRODUCTS_S = (parse("5 ms", "s"), parse("50 ms", "s"))  # about what products take: short ones find quiet moments, long ones start up less
 SIDES = (512, 8192)
@@ -90,7 +90,8 @@ def cpu_experiments(cpu: Cpu) -> Iterator[CpuExperiments]:
 def working_sets(cpu: Cpu) -> list[tuple[str, str, float]]:
     """What to stream through: memory level, pattern, and bytes of each thread.
 
-    A cache's working sets are shares of it, and twice what the next inner one holds; main memory's is four times the last cache.
+    A cache's working sets are shares of it, and twice what the next inner one holds; main memory's is twelve times the last cache, as
+    STREAM asks for with three arrays, so that even the part that one try takes is more than that cache can hold back.
     """
     found = []
     inner = 0.0
@@ -101,7 +102,7 @@ def working_sets(cpu: Cpu) -> list[tuple[str, str, float]]:
         inner = max(inner, share)
     last = max((held.total for held in cpu.caches), default=UNKNOWN_CACHE)
     most = cpu.memory_bytes / 8 if cpu.memory_bytes else float("inf")
-    stream = min(max(4 * last, LEAST_STREAM), most) / cpu.threads
+    stream = min(max(STREAM_CACHES * last, LEAST_STREAM), most) / cpu.threads
     return [("hbm", pattern, stream) for pattern in PATTERNS] + found
 
 
