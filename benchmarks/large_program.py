@@ -7,8 +7,8 @@ fusions; with the fusions and library calls of a compiled program; one chain of 
 Every command runs in a process of its own, beside a bare pass over the same bytes that only splits them into lines.
 
 The goals: a program of 200,000 instructions in 8 s and 800 MB, a table of 200,000 rows in 3 s.
-Seen of a CSV of 200,000 rows (20 MB), on a machine that takes 1.74 s for 5 million `x += i * i` in Python: 3.8 s of CPU time and 267 MB, of
-which 1 s is the start; as JSON Lines (41 MB) 6.7 s, with units in each cell 6 s, with `--json` (286 MB) 19 s.
+Seen once of a CSV of 200,000 rows (20 MB), on a machine that took 1.74 s for 5 million `x += i * i` in Python: 3.8 s of CPU and 267 MB;
+with a unit in each cell 6 s.
 """
 
 import csv
