@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from roofline import analyze
+from roofline.analysis.changes import change
 from roofline.analysis.changes.fuse import held_back_s, outside
+from roofline.analysis.changes.state import State
 from roofline.analysis.what_if import what_if
 from roofline.changed_times import Changed, anchored, applied, bounds, host_wait_s
 from roofline.cli import main
@@ -512,3 +514,12 @@ def test_in_one_graph_only_the_first_step_waits_for_its_dispatch() -> None:
     assert [step.time_s for step in after.steps] == pytest.approx([2e-3, 1.5e-3, 1.5e-3])
     assert {one.kind: one.time_s for one in after.idle} == {"dispatch": 5e-4, "input": 1.5e-3}
     assert [step.time_s for step in applied(recording, {}, no_idle=True).steps] == pytest.approx([1e-3] * 3)
+
+
+def test_without_scopes_of_layers_the_whole_forward_pass_is_computed_again() -> None:
+    ops = tuple(Op(name=name, cost=Cost.of({"hbm": 1e6}), time_s=1e-5, phase=name[:-1]) for name in ("forward1", "forward2", "backward1"))
+    machine = load("h200")
+    state = State(Recording(format="xspace", workload=Workload(ops)), {}, machine, calibration_for(machine).for_kernels())
+    change(state, ["remat", "on"])
+    assert [one.beside.name for one in state.added] == ["forward1", "forward2"]
+    assert any("no layers" in note for note in state.notes)

@@ -33,8 +33,12 @@ def _again(state: State) -> None:
         layer = next((word for word in op.scope.split("/") if re.search(r"\d", word)), "")
         if op.phase == "forward" and layer:
             layers.setdefault(layer, []).append(op)
-    if not layers or not any(op.phase == "backward" for _, op in state):
-        state.notes.append("remat on: this program has no gradients, or no layers by their scopes")
+    if not any(op.phase == "backward" for _, op in state):
+        state.notes.append("remat on: this program has no gradients")
+        return
+    if not layers:
+        layers[""] = [op for _, op in state if op.phase == "forward"]
+        state.notes.append("remat on: this program has no layers by their scopes, so the whole forward pass but for its last product")
     for ops in layers.values():
         module = state.module_of(ops[0])
         products = [op for op in ops if isinstance(op.operation, Product)]
