@@ -209,6 +209,20 @@ def test_times_of_another_unit(scan: Recording, h200: Machine, factor: float) ->
     assert "clock" in wrong(rl.validate(told))
 
 
+def test_one_slow_kernel_is_no_wrong_clock(scan: Recording, h200: Machine) -> None:
+    ops = assemble(scan, h200).ops
+    slow = ops[0].name
+
+    def longer(op: Op) -> Op:
+        factor = 50 if op.name == slow else 1
+        return replace(op, time_s=(op.time_s or 0) * factor, self_time_s=(op.self_time_s or 0) * factor)
+
+    times = next(one for one in rl.validate(changed(scan, longer), h200).checks if one.name == "time bounds")
+    problem = next(one for one in times.problems if "serial time" in one.message)
+    assert (problem.input, problem.ops) == ("bytes", (ops[0].id,))
+    assert "slow kernels" in problem.message
+
+
 def test_a_wrong_device_count(scan: Recording, h200: Machine) -> None:
     twice = replace(scan, devices=(*scan.devices, replace(scan.devices[0], id=99)))
     assert wrong(rl.validate(twice, h200)) == {"devices"}

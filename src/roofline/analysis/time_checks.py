@@ -36,11 +36,12 @@ def time_bounds(report: Report) -> AcceptanceCheck:
     if not timed or not busy:
         return made_check(TIMES, expected, "no measured times", told=False)
     below, excused = _below(report, timed)
-    serial = sum((op.serial_s or 0.0) / SUSTAINED + _launches(op) * (report.machine.launch_latency_s or 0.0) for op in timed)
-    above = [op for op in timed if op.weight_s > (op.serial_s or 0.0) / SUSTAINED + _launches(op) * _launch(report)]
+    bounds = {op.id: (op.serial_s or 0.0) / SUSTAINED + _launches(op) * _launch(report) for op in timed}
+    serial = sum(bounds.values())
+    above = [op for op in timed if op.weight_s > bounds[op.id]]
     share = sum(op.weight_s for op in below) / busy
     saw = f"{percent(share)} below; the program at {plain(busy / serial, 3)} times its serial time" if serial else f"{percent(share)} below"
-    slow = list(_too_slow(busy / serial)) if serial and busy > LONGEST * serial else []
+    slow = list(_too_slow(timed, bounds)) if serial and busy > LONGEST * serial else []
     estimated = _is_estimated(report) and busy < LONGEST * LONGEST * serial
     problems = [
         *(_too_fast(below, share) if share > BELOW_SHARE else ()),
@@ -115,7 +116,16 @@ def _cause_of_speed(bound: str, factor: float) -> tuple[str, str]:
     return "communication", "the link is faster than its rate here, or its bytes are counted twice"
 
 
-def _too_slow(ratio: float) -> Iterator[Problem]:
+def _too_slow(timed: Sequence[OpInfo], bounds: Mapping[int, float]) -> Iterator[Problem]:
+    """A program beyond its serial time: a few ops of which most of that comes, else the clock."""
+    ratio = sum(op.weight_s for op in timed) / sum(bounds.values())
+    slow = sorted((op for op in timed if op.weight_s > LONGEST * bounds[op.id]), key=lambda op: -op.weight_s)
+    others = [op for op in timed if op.weight_s <= LONGEST * bounds[op.id]]
+    if len(slow) < len(others) and sum(op.weight_s for op in others) <= LONGEST / 2 * sum(bounds[op.id] for op in others):
+        slowly = f"{_named(slow)}: so slow for their work that the program takes {plain(ratio, 3)} times its serial time"
+        cause = "the rest is near its own: slow kernels, or bytes that were not counted"
+        yield Problem(input="bytes", message=f"{slowly}; {cause}", ops=tuple(op.id for op in slow))
+        return
     if ratio > THOUSAND[0] / LONGEST:
         cause = "times of the wrong unit (milliseconds read as microseconds, or the like)"
     else:
