@@ -218,17 +218,17 @@ KINDS: dict[str, Kind] = {
     ),
     "memory": Kind(
         "the memory-bound kernels",
-        "At 90% of the bandwidth",
+        "At the bandwidth that good kernels reach",
         levers=("fuse neighbours, so that intermediates never reach memory", "store narrower number formats"),
     ),
     "products": Kind(
         "the products",
-        "At 80% of the peak",
+        "At the rate that good kernels reach",
         levers=("sizes in multiples of the tile; more rows than the chip has units", "the vendor's kernel, or an autotuned one"),
     ),
     "compute": Kind(
         "the compute-bound kernels that are no products",
-        "At 70% of the peak",
+        "At the rate that good kernels reach",
         levers=("check number formats and transcendental functions",),
     ),
     "communication": Kind(
