@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -193,11 +194,13 @@ def test_a_quick_measurement_on_a_slow_computer_makes_a_machine_of_what_it_had_t
 
 
 @pytest.mark.jax
-def test_what_a_try_through_jax_takes_besides_its_calls_is_found_and_left_out() -> None:
+def test_what_a_try_through_jax_takes_besides_its_calls_is_found_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("jax")
+    from roofline.machines import jax_experiments
     from roofline.machines.jax_experiments import JaxDevice, wait_of
 
     assert wait_of(lambda calls: 0.5e-3 + 0.8e-3 * calls) == pytest.approx(0.5e-3)
+    monkeypatch.setattr(jax_experiments, "CONFIG", SimpleNamespace(update=lambda name, value: None))  # tests share this process
     device = JaxDevice("cpu")
     device._wait_s = 0.5e-3
     device.each = lambda work, tries, calls: [(0.5e-3 + 0.8e-3 * calls) / calls] * tries  # type: ignore[method-assign]

@@ -165,9 +165,9 @@ def _ends(size: int, processors: int, unpacking: float) -> list[int]:
 
 
 def may_copy() -> bool:
-    """Whether this process can be copied without harm: on Linux, as long as it has one thread."""
+    """Whether this process can be copied without harm: on Linux, as long as it has one thread, and no JAX, which warns of any copy."""
     try:
-        return len(os.listdir("/proc/self/task")) == 1
+        return len(os.listdir("/proc/self/task")) == 1 and "jax" not in sys.modules
     except OSError:
         return False
 
