@@ -1,5 +1,7 @@
 """Kinds of findings: the headline of each, the change that helps, and where to start. `docs/findings.md` has a section on each."""
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 
@@ -14,6 +16,9 @@ class Kind(Struct, frozen=True):
     phrase: str = ""
     levers: tuple[str, ...] = ()
     compiled: tuple[str, ...] = ()
+
+
+Kinds = Mapping[str, Kind]  # by their names
 
 
 # What helps against an excess, by what the profile shows of it.

@@ -6,9 +6,11 @@ from itertools import islice
 
 from msgspec.structs import replace
 
+from ..report import Finding
 from ..workload import Op
 from .finding_kinds import OF_MOST, Kind
 from .judged_ops import JudgedOps
+from .program_clock import Clock, Saving
 
 LISTED = 3  # places that are named
 COMPILED = "fusion"  # what categories of kernels end with that a compiler made
@@ -115,3 +117,17 @@ def title_of(name: str, kind: Kind, judged: JudgedOps, ids: Sequence[int]) -> st
     if not any(attention):
         return kind.title
     return "the attention kernels" if all(attention) else "the products and attention kernels"
+
+
+def with_saving(name: str, kind: Kind, message: str, ids: Iterable[int], saving: Saving, clock: Clock) -> Finding:
+    """A finding with its saving, and what would be left after it."""
+    return Finding(
+        kind=name,
+        title=kind.title,
+        message=message,
+        ops=tuple(ids),
+        saving_s=saving.whole_s,
+        saving_per_step_s=saving.steps_s / clock.parts if clock.per else None,
+        levers=kind.levers,
+        after_s=max(clock.whole_s - saving.whole_s, 0.0),
+    )

@@ -13,6 +13,8 @@ from .idle_time import averaged
 from .judged_ops import JudgedOps
 
 NOTABLE = 0.01  # of the time: below that nothing is worth a line
+# Of the time: a few small kernels between large ones, or a layout that the compiler changes for a product, cost no less in another program.
+INHERENT = 0.05
 
 
 class Clock(Struct, frozen=True, kw_only=True):

@@ -1,0 +1,90 @@
+"""Findings about work that could be avoided: what each op would spare without it, like ops merged."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from ..lazy_rows import column
+from ..machine import LATENCY, Machine
+from ..placement import Corrections, MinimumTimes
+from ..report import Finding
+from ..workload import Avoidable
+from .chains import unfused_chains
+from .finding_kinds import Kinds
+from .finding_words import at_place, count_and_longest, with_saving
+from .judged_ops import JudgedOp, JudgedOps
+from .losses import MEMORY
+from .program_clock import INHERENT, NOTABLE, Clock, Saving
+from .reachable import REACHABLE
+from .torch_finding_kinds import TORCH_GROUPS
+
+ODD = 0.6  # of the roof: a product above it does not suffer from its sizes
+
+
+class Case(Struct):
+    """Ops with one reason, and what each of them could spare."""
+
+    kind: str
+    group: str = ""
+    ops: list[tuple[JudgedOp, float, Avoidable | None]] = []
+
+    def saving(self, clock: Clock) -> Saving:
+        """What they could spare together."""
+        return Saving.of([one.id for one, _, _ in self.ops], [saving for _, saving, _ in self.ops], clock)
+
+    def is_worth_a_line(self, clock: Clock) -> bool:
+        """Whether they could spare enough: more where the compiler changes layouts and no line of the program asks for it."""
+        is_compilers = self.kind == "layout-copies" and not any(one.op.location for one, _, _ in self.ops)
+        return self.saving(clock).steps_s >= clock.of_parts(INHERENT if is_compilers else NOTABLE)
+
+
+def avoidable_cases(judged: JudgedOps, ids: Sequence[int], steps: int, machine: Machine, corrections: Corrections) -> list[Case]:
+    """Ops by what would spare the most of each. What takes its launch takes no less with less work."""
+    chains = {one.id: reason for one, reason in unfused_chains(judged, ids, steps)}
+    avoidable = column(judged.ops, "avoidable")
+    minimum_s = MinimumTimes(machine, corrections)
+    cases: dict[tuple[str, str], Case] = {}
+    for one in [judged[id] for id in ids if avoidable[id] or id in chains] if chains or any(avoidable) else ():
+        if one.cause == LATENCY:
+            continue
+        reasons = [reason for reason in one.op.avoidable if reason.kind] + ([chains[one.id]] if one.id in chains else [])
+        if not reasons:
+            continue
+        options = [(_spared(one, reason, minimum_s), reason) for reason in reasons]
+        saving, reason = max(options, key=lambda option: option[0])
+        if saving > 0:
+            cases.setdefault((reason.kind, reason.group), Case(reason.kind, reason.group, [])).ops.append((one, saving, reason))
+    return list(cases.values())
+
+
+def _spared(one: JudgedOp, reason: Avoidable, minimum_s: MinimumTimes) -> float:
+    """The seconds of an op that would be spared: its time in proportion to the minimum times with and without."""
+    if not one.floor_s:
+        return one.spent_s
+    if reason.kind == "odd-sizes":
+        return max(one.spent_s - one.floor_s / REACHABLE["matrix"], 0.0) if one.floor_s < ODD * one.spent_s else 0.0
+    if reason.kind == "repeated-operand":
+        return max(one.spent_s - one.floor_s / REACHABLE["hbm"], 0.0) if one.floor_s < ODD * one.spent_s else 0.0
+    if reason.kind == "low-batch" and one.cause != MEMORY:
+        return 0.0
+    floor = minimum_s(reason.instead if one.op.count == 1 else reason.instead * one.op.count)
+    if reason.kind == "wide-format" and not any(resource.unit == "matrix" for resource, _ in one.op.cost.amounts):
+        return max(one.spent_s - floor / REACHABLE["vector"], 0.0)  # its functions (tanh, exp) take many more FLOP than are counted
+    return one.spent_s * max(1 - floor / one.floor_s, 0.0)
+
+
+def told(case: Case, judged: JudgedOps, clock: Clock, kinds: Kinds) -> Finding:
+    """A finding about work that could be avoided."""
+    kind = TORCH_GROUPS.get((case.kind, case.group), kinds[case.kind])
+    case.ops.sort(key=lambda held: -held[1])
+    ids = [one.id for one, _, _ in case.ops]
+    reason = case.ops[0][2]
+    why = kind.phrase or (reason.why if reason else "")
+    factor = f", {reason.factor:.3g} times the needed work" if reason and reason.factor else ""
+    saving = case.saving(clock)
+    spent = clock.of(clock.spent(judged, ids))
+    place = at_place(judged, ids)
+    program = f"{place}the program" if place else "The program"
+    seen = f"{program} {why}{factor}: {spent} in {count_and_longest(judged, ids)}."
+    message = f"{seen} {kind.change}: {clock.after(saving.steps_s)}."
+    return with_saving(case.kind, kind, message, ids, saving, clock)

@@ -1,0 +1,42 @@
+"""Findings about ops that take longer than such ops do on this chip."""
+
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from ..report import Finding
+from .excess_causes import Seen
+from .finding_kinds import Kinds
+from .finding_words import at_place, op_name, with_saving
+from .judged_ops import JudgedOp, JudgedOps
+from .program_clock import Clock, Saving
+
+
+def excess_findings(
+    judged: JudgedOps, slow: list[tuple[JudgedOp, float]], clock: Clock, kinds: Kinds, why: Callable[[Sequence[JudgedOp]], list[Seen]]
+) -> list[Finding]:
+    """Ops that take longer than such ops do on this chip, by the family of their prediction, the one with the most excess first."""
+    families: dict[str, list[tuple[JudgedOp, float]]] = {}
+    for one, seconds in slow:
+        families.setdefault(one.prediction.family if one.prediction else "", []).append((one, seconds))
+    found = []
+    for held in families.values():
+        saving = Saving.of([one.id for one, _ in held], [seconds for _, seconds in held], clock)
+        if saving.steps_s < clock.notable_s:
+            continue
+        held.sort(key=lambda each: -each[1])
+        ops = [one for one, _ in held]
+        ids = [one.id for one in ops]
+        kind = kinds["excess"]
+        worst = f"{op_name(ops[0].op)}{f' and {len(ops) - 1} more' if len(ops) > 1 else ''}"
+        times = f"{ops[0].spent_s / (ops[0].spent_s - held[0][1]):.2g} times"
+        told = f"{at_place(judged, ids)}{worst} {'take' if len(ops) > 1 else 'takes'} {times}"
+        left = clock.after(saving.steps_s)
+        spent = clock.of(clock.spent(judged, ids))
+        seen = why(ops)
+        reasons = "".join(f"{one.sentence} " for one in seen)
+        message = f"{told} what such ops take on this chip: {spent}. {reasons}{kind.change}: {left}."
+        if seen:
+            kind = replace(kind, levers=tuple(one.lever for one in seen))
+        found.append(with_saving("excess", kind, message, ids, saving, clock))
+    return found

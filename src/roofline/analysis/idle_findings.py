@@ -1,0 +1,81 @@
+"""Findings about time in which the device waited, by what it waited for."""
+
+from collections.abc import Iterable, Sequence
+
+from ..lazy_rows import column
+from ..machine import LATENCY
+from ..report import Finding
+from ..units import rounded, show
+from ..workload import BETWEEN_LAUNCHES, Op
+from .finding_kinds import UNSEEN_CODE, Kinds
+from .finding_words import LISTED, source_line
+from .idle_time import Waiting
+from .program_clock import NOTABLE, Clock
+
+GOOD_PART = 0.1  # of the longest: a place that is worth a look too
+
+
+def programs_per_step(ops: Sequence[Op], steps: int) -> float:
+    """How many programs a step runs: each runs as often as the op that it runs least often."""
+    runs: dict[str, float] = {}
+    for module, count in zip(column(ops, "module"), column(ops, "count"), strict=True):
+        if module:
+            runs[module] = min(count, runs.get(module, count))
+    return sum(runs.values()) / max(steps, 1)
+
+
+def idle_findings(idle: Iterable[Waiting], clock: Clock, kinds: Kinds) -> list[Finding]:
+    """Findings about time in which the device waited, one for each kind of reason."""
+    by_kind: dict[str, list[Waiting]] = {}
+    for one in idle:
+        if one.reason.kind != LATENCY:
+            by_kind.setdefault(one.reason.kind, []).append(one)
+    found = []
+    for kind_name, mine in by_kind.items():
+        each = sum(one.each_s for one in mine)
+        if each < NOTABLE * clock.each_s:
+            continue
+        longest = max(mine, key=lambda one: one.each_s).reason
+        name = f"idle-{kind_name}" if f"idle-{kind_name}" in kinds else "idle"
+        kind = UNSEEN_CODE if longest.activity.startswith(BETWEEN_LAUNCHES) else kinds[name]
+        said = kind.phrase.format(activity=longest.activity or "code that the profile does not show")
+        at = f" ({_lines(mine)})" if longest.location else ""
+        profiler_s = sum(one.each_s * one.recording for one in mine)
+        told = f"The device is idle {clock.of(each * clock.parts)}: {said}{at}. {_recording(mine, profiler_s, clock)}"
+        won, whole = each - profiler_s, sum(one.whole_s * (1 - one.recording) for one in mine)
+        if won < NOTABLE * clock.each_s:
+            message = f"{told}Without the profiler next to nothing of it is left."
+            found.append(Finding(kind=name, title=kind.title, message=message, levers=()))
+            continue
+        found.append(
+            Finding(
+                kind=name,
+                title=kind.title,
+                message=f"{told}{kind.change}: {clock.after(won * clock.parts)}.",
+                saving_s=whole,
+                saving_per_step_s=won if clock.per else None,
+                levers=kind.levers,
+                after_s=max(clock.whole_s - whole, 0.0),
+            )
+        )
+    return found
+
+
+def _lines(idle: Iterable[Waiting]) -> str:
+    """Where the host was, by their time: the line of the longest reason first, and others that have a good part of it."""
+    seconds: dict[str, float] = {}
+    for one in idle:
+        if one.reason.location:
+            seconds[one.reason.location] = seconds.get(one.reason.location, 0.0) + one.each_s
+    ordered = sorted(seconds, key=lambda line: -seconds[line])
+    kept = [line for line in ordered if seconds[line] >= GOOD_PART * seconds[ordered[0]]]
+    return ", ".join(map(source_line, kept[:LISTED]))
+
+
+def _recording(idle: Sequence[Waiting], profiler_s: float, clock: Clock) -> str:
+    """What the profiler took of some idle time itself, as a sentence."""
+    if profiler_s < NOTABLE * clock.each_s:
+        return ""
+    events = sum(one.reason.recorded * one.each_s / one.reason.time_s for one in idle if one.reason.time_s)
+    took = f"About {show(rounded(profiler_s, 2), 's')} of that is the profiler's own, which recorded {rounded(events, 2):,.0f} events"
+    return f"{took} of the host{clock.per}. "

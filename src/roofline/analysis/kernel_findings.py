@@ -1,0 +1,196 @@
+"""Findings about kernels that do nothing needless: the distance to what good kernels reach, by cause, and the gaps between them."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import compress
+from operator import truediv
+from typing import Self
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..lazy_rows import at
+from ..machine import LATENCY
+from ..op_columns import MANY
+from ..report import Finding
+from ..resource import PCIE, named
+from ..units import percent
+from ..workload import KernelUse
+from .excess_causes import causes
+from .excess_findings import excess_findings
+from .expectation import is_calibrated, slower_than_expected
+from .finding_kinds import Kinds
+from .finding_words import LISTED, at_place, fitting, subject, title_of, with_saving
+from .idle_time import Waiting
+from .judged_ops import JudgedOps
+from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
+from .program_clock import INHERENT, Clock, Saving
+from .reachable import OF_CATEGORIES, OTHERWISE, REACHABLE
+
+CLOSE = 1.7  # times the expected time: an upper bound below that says how good such an op gets
+# What is said of one op, and of several.
+WORDS = {
+    "memory": ("is memory-bound", "are memory-bound"),
+    "products": ("is compute-bound", "are compute-bound"),
+    "compute": ("is compute-bound", "are compute-bound"),
+    "communication": ("is communication-bound", "are communication-bound"),
+    "latency": ("does less work than its launch takes", "do less work than their launches take"),
+    "host-copies": ("moves data between host and device", "move data between host and device"),
+}
+
+
+class Between(Struct, frozen=True):
+    """Idle time between kernels that follow each other closely, and the part of it next to those that take no longer than a launch."""
+
+    seconds: float
+    avoidable_s: float
+
+    @classmethod
+    def of(cls, idle: Iterable[Waiting], judged: JudgedOps, ids: Sequence[int], clock: Clock) -> Self:
+        """Every kernel is followed by a gap: only small kernels could be fewer."""
+        seconds = sum(one.each_s for one in idle if one.reason.kind == LATENCY) * clock.parts
+        every = small = 0.0
+        for id in ids if seconds else ():
+            every += judged.launches[id]
+            small += judged.launches[id] if judged.cause[id] == LATENCY else 0.0
+        return cls(seconds, seconds * small / every if every else 0.0)
+
+
+def kernel_findings(
+    judged: JudgedOps,
+    ids: Sequence[int],
+    clock: Clock,
+    between: Between,
+    launch_s: float,
+    kinds: Kinds,
+    kernels: Sequence[KernelUse],
+    capability: str,
+) -> list[Finding]:
+    """What is lost in ops that do nothing needless, by cause, and between kernels."""
+    predicted = [judged[id] for id in ids if id in judged.predicted] if judged.predicted else []
+    slow = slower_than_expected(predicted) if clock.measured else {}
+    alike = (judged.cause, judged.unit, judged.category, judged.multiplies)
+    kind_of = {one: _kind(*one) for one in {*zip(*alike, strict=True)}}
+    kind_of_each = list(map(kind_of.__getitem__, zip(*alike, strict=True)))
+    usual = [id for id in ids if id not in slow] if slow else ids
+    kind_of_usual = at(kind_of_each, usual)
+    groups = {kind: list(compress(usual, map(kind.__eq__, kind_of_usual))) for kind in dict.fromkeys(kind_of_usual) if kind}
+    why = partial(causes, judged=predicted, kernels=kernels, capability=capability)
+    found = excess_findings(judged, [(one, slow[one.id]) for one in predicted if one.id in slow], clock, kinds, why)
+    for kind, mine in groups.items():
+        won = _won(kind, judged, mine, launch_s, clock)
+        finding = _merged(kind, judged, mine, won, clock, between if kind == LATENCY else None, kinds)
+        if finding is not None:
+            found.append(finding)
+    if LATENCY not in groups and clock.measured and between.seconds >= clock.notable_s:
+        message = (
+            f"Between kernels the device is idle {clock.of(between.seconds)}. That is as good as launches get; only fewer kernels help."
+        )
+        found.append(Finding(kind=LATENCY, title=kinds[LATENCY].title, message=message))
+    return found
+
+
+def _kind(cause: str, unit: str | None, category: str, multiplies: bool) -> str:
+    if cause == UNPRICED or category == "autotuning":  # what a compiler tried is no work of the program
+        return ""
+    if cause == COMMUNICATION:
+        return "host-copies" if unit and named(unit).unit.partition(".")[0] == PCIE.name else "communication"
+    if cause == MEMORY:
+        return "memory"
+    if cause == COMPUTE:
+        return "products" if unit == "matrix" or multiplies else "compute"
+    return "latency"
+
+
+def _won(kind: str, judged: JudgedOps, ids: Sequence[int], launch_s: float, clock: Clock) -> list[float]:
+    """The seconds of ops that can really be won. Small kernels can join their neighbours, but a product keeps a launch of its own."""
+    spent, floor = at(judged.spent_s, ids), at(judged.floor_s, ids)
+    if kind == "host-copies":
+        share = _hidden(judged, ids, clock)
+        return [took * share for took in spent]
+    if kind == "latency":
+        launches = zip(at(judged.launches, ids), at(judged.multiplies, ids), strict=True)
+        return _above(spent, map(max, floor, [number * launch_s if is_product else 0.0 for number, is_product in launches]))
+    alike = at(judged.category, ids), at(judged.unit, ids)
+    reachable = {(name, on): OF_CATEGORIES.get(name) or REACHABLE.get(on or "", OTHERWISE) for name, on in {*zip(*alike, strict=True)}}
+    won = _above(spent, map(truediv, floor, map(reachable.__getitem__, zip(*alike, strict=True))))
+    # What is within the bounds of such ops takes no less.
+    fine = {id for id, one in judged.predicted.items() if is_calibrated(one) and one.high_s < CLOSE * one.time_s}
+    return [0.0 if id in fine else seconds for id, seconds in zip(ids, won, strict=True)] if fine else won
+
+
+def _above(spent: Iterable[float], least: Iterable[float]) -> list[float]:
+    """What each takes above the least it could."""
+    return [left if (left := took - needed) > 0 else 0.0 for took, needed in zip(spent, least, strict=True)]
+
+
+def _hidden(judged: JudgedOps, ids: Sequence[int], clock: Clock) -> float:
+    """The share of copies' time that could go: what they take above a good rate of their link, and what the rest of the time can hide."""
+    spent, floor = _spent_and_floor(judged, ids, clock)
+    least = min(floor / OTHERWISE, spent)
+    rest = max(clock.each_s * clock.parts - spent, 0.0)
+    return 1 - max(least - rest, 0.0) / spent if spent else 0.0
+
+
+def _merged(
+    kind_name: str,
+    judged: JudgedOps,
+    ids: list[int],
+    won: list[float],
+    clock: Clock,
+    between: Between | None,
+    kinds: Kinds,
+) -> Finding | None:
+    """One finding for ops that lose time to the same cause, of which so much can be won."""
+    kind = replace(kinds[kind_name], title=title_of(kind_name, kinds[kind_name], judged, ids))
+    spent, floor = _spent_and_floor(judged, ids, clock)
+    if not clock.measured:
+        if spent < clock.notable_s:
+            return None
+        longest = _most_first(ids, at(judged.spent_s, ids))
+        place = at_place(judged, longest[:LISTED])
+        message = f"{place}{subject(judged, longest)} {_are(longest, kind_name)}: at least {clock.of(spent)}."
+        return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(longest), levers=kind.levers)
+    gap_s = between.seconds if between is not None else 0.0
+    if spent + gap_s - floor < clock.notable_s:
+        return None
+    saving = Saving.of(ids, won, clock, between.avoidable_s if between is not None else 0.0)
+    if any(won) and not all(won):
+        ids, won = list(compress(ids, won)), list(compress(won, won))
+        spent, floor = _spent_and_floor(judged, ids, clock)
+    worst = _most_first(ids, won)
+    efficiency = percent(floor / spent) if spent else ""
+    reach = "" if kind_name in ("host-copies", "latency") else f" at {efficiency} of the roofline"
+    gaps = ", with the gaps between kernels" if gap_s else ""
+    told = f"{at_place(judged, worst)}{subject(judged, worst)} {_are(worst, kind_name)}{reach}: {clock.of(spent + gap_s)}{gaps}."
+    if saving.steps_s < (clock.of_parts(INHERENT) if kind_name == LATENCY else clock.notable_s):
+        message = f"{told} That is as good as such ops get; only less work helps."
+        return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(worst), levers=())
+    kind, left = fitting(kind_name, kind, judged, ids, won), clock.after(saving.steps_s)
+    if kind_name == "host-copies":  # hidden behind other work: no less work
+        without = f", {clock.left(spent)} without the copies" if saving.steps_s < spent - clock.notable_s else ""
+        left = f"{clock.left(saving.steps_s)} left{without}"
+    return with_saving(kind_name, kind, f"{told} {kind.change}: {left}.", worst, saving, clock)
+
+
+def _spent_and_floor(judged: JudgedOps, ids: Sequence[int], clock: Clock) -> tuple[float, float]:
+    """The seconds of some ops, and how much of them their work needs."""
+    spent, floor = at(judged.spent_s, ids), at(judged.floor_s, ids)
+    if clock.shares:
+        shares = [clock.share(id) for id in ids]
+        spent, floor = ([seconds * share for seconds, share in zip(each, shares, strict=True)] for each in (spent, floor))
+    return sum(spent), sum(map(min, floor, spent))
+
+
+def _most_first(ids: Sequence[int], seconds: Sequence[float]) -> list[int]:
+    """Ops by their seconds, the most first, those of equal time as they came."""
+    if len(ids) > MANY:
+        from ..many_rows import longest_first  # numpy, which only very many ops need
+
+        return list(at(ids, longest_first(seconds)))
+    return [ids[place] for place in sorted(range(len(ids)), key=seconds.__getitem__, reverse=True)]
+
+
+def _are(ids: Sequence[int], kind: str) -> str:
+    one, several = WORDS[kind]
+    return one if len(ids) == 1 else several
