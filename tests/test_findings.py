@@ -140,6 +140,16 @@ def test_one_program_that_gives_what_it_takes_is_no_chain() -> None:
     assert "unfused-chain" not in {one.kind for one in report_on(update, steps=steps).findings}
 
 
+def test_kernels_of_one_program_that_update_arrays_alike_are_no_chain() -> None:
+    array = (Array("fp32[50]", 100),)
+    steps = tuple(Step(key=key, time_s=100.0) for key in (0, 1))
+    updates = [
+        an_op(f"sub.{i}", {"hbm": 400}, 50.0, count=2, module="jit_update", takes=array, gives=array, by_step=_both_steps())
+        for i in range(4)
+    ]
+    assert "unfused-chain" not in {one.kind for one in report_on(*updates, steps=steps).findings}
+
+
 def test_a_launch_does_not_get_shorter_with_less_work() -> None:
     fewer = Avoidable(kind="layout-copies", instead=NOTHING, unneeded="layout")
     tiny = an_op("copy", {"hbm": 1e-6}, 5e-6, avoidable=(fewer,))

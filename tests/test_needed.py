@@ -1,5 +1,6 @@
 """Which of a program's work could be avoided, and what its kernels are called, on functions with one such decision each."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -95,6 +96,22 @@ def test_attention_that_stores_its_scores(causal: bool) -> None:
         (first, *_) = found["masked-attention"]
         half = next(one for one in first.avoidable if one.kind == "masked-attention")
         assert 2 * half.instead["matrix/bf16"] == first.cost["matrix/bf16"]
+
+
+def test_scores_of_grouped_heads_are_found_in_every_shape_that_they_are_stored_in() -> None:
+    # One product makes the scores of all 4 query heads that share a head of keys: its 2048 rows are 4 x 512 in the arrays behind it.
+    def grouped(q: Any, k: Any, v: Any) -> Any:
+        scores = jnp.einsum("bgrqd,bgkd->bgrqk", q, k).astype("float32")
+        turned = jnp.swapaxes(jnp.swapaxes(scores, 2, 3), 3, 4).astype(q.dtype)
+        weights = jax.nn.softmax(jnp.moveaxis(jax.lax.optimization_barrier(turned), -1, 2).astype("float32"), -1).astype(q.dtype)
+        return jnp.einsum("bgrqk,bgkd->bgrqd", weights, v)
+
+    keys = of_shape(8, 4, 512, 64)
+    ops = ops_of(grouped, of_shape(8, 4, 4, 512, 64), keys, keys)
+    stored = reasons(ops)["stored-attention"]
+    large = [op for op in ops if float(op.cost[HBM]) > 8 * 16 * 512 * 512 * 2]
+    assert large
+    assert all(op in stored for op in large)
 
 
 def test_decoding_one_token_stores_no_large_scores() -> None:
@@ -649,6 +666,12 @@ def test_what_the_compiler_computes_again_rather_than_keep_is_not_the_authors(na
     assert set(reasons(list(reviewed_program(parse(AGAIN.replace("OTHER", name)), "gpu")))) == kinds
 
 
+def test_a_copy_that_the_compiler_makes_twice_is_not_the_authors() -> None:
+    copies = AGAIN.replace("fusion(%x), kind=kLoop, calls=%relu", "copy(%x)")
+    assert set(reasons(list(reviewed_program(parse(re.sub(r", metadata=.*", "", copies)), "gpu")))) == set()
+    assert "duplicated-work" in reasons(list(reviewed_program(parse(copies), "gpu")))
+
+
 def test_buffers_that_are_filled_alike_are_not_the_same_work() -> None:
     def zeros(x: Any) -> Any:
         return jax.lax.fori_loop(0, 3, lambda _, held: (held[0] + x, held[1] - x), (jnp.zeros_like(x), jnp.zeros_like(x)))
@@ -659,6 +682,14 @@ def test_buffers_that_are_filled_alike_are_not_the_same_work() -> None:
 def test_the_place_of_the_largest_needs_its_value_too() -> None:
     found = reasons(ops_of(lambda x: x.argmax(-1), of_shape(8192, 4096, dtype="float32")))
     assert "unused-results" not in found
+
+
+def test_a_share_below_a_percent_is_not_called_nothing() -> None:
+    def last(x: Any, up: Any) -> Any:
+        return jax.lax.optimization_barrier(x @ up)[-8:]
+
+    (reason,) = [one for op in ops_of(last, of_shape(8192, 1024), of_shape(1024, 4096)) for one in op.avoidable if one.unneeded == "unused"]
+    assert "0.098% are used" in reason.why
 
 
 def fingerprints(function: Callable[..., Any], *args: Any) -> list[str]:

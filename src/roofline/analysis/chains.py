@@ -13,11 +13,20 @@ from ..cost import Cost
 from ..lazy_rows import column, take
 from ..resource import HBM
 from ..units import plain
-from ..workload import Avoidable
+from ..workload import Avoidable, Op
 from .judged_ops import JudgedOp, JudgedOps
 from .losses import MEMORY
 
 KIND = "unfused-chain"
+
+
+def programs_per_step(ops: Sequence[Op], steps: int) -> float:
+    """How many programs a step runs: each runs as often as the op that it runs least often."""
+    runs: dict[str, float] = {}
+    for module, count in zip(column(ops, "module"), column(ops, "count"), strict=True):
+        if module:
+            runs[module] = min(count, runs.get(module, count))
+    return sum(runs.values()) / max(steps, 1)
 
 
 def unfused_chains(judged: JudgedOps, ids: Sequence[int], steps: int) -> list[tuple[JudgedOp, Avoidable]]:
@@ -28,7 +37,7 @@ def unfused_chains(judged: JudgedOps, ids: Sequence[int], steps: int) -> list[tu
     given = Counter(array for one in candidates for array in one.op.gives)
     taken = Counter(array for one in candidates for array in one.op.takes)
     linked = [one for one in candidates if any(array in given for array in one.op.takes) or any(array in taken for array in one.op.gives)]
-    executions = sum(one.op.count for one in linked) / max(steps, 1)
+    executions = programs_per_step([one.op for one in linked], steps)
     if executions < 2:
         return []
     spared = (executions - 1) / executions

@@ -17,8 +17,9 @@ from ..report import Finding
 from ..workload import Recording
 from .avoidable_work import avoidable_cases, told
 from .awaited_copies import with_their_copies
+from .chains import programs_per_step
 from .finding_kinds import KINDS, ONE_PROGRAM
-from .idle_findings import idle_findings, programs_per_step
+from .idle_findings import idle_findings
 from .idle_time import waiting
 from .judged_ops import JudgedOps, share_in_steps
 from .kernel_findings import Between, kernel_findings

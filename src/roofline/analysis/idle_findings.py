@@ -2,26 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 
-from ..lazy_rows import column
 from ..machine import LATENCY
 from ..report import Finding
 from ..units import rounded, show
-from ..workload import BETWEEN_LAUNCHES, Op
+from ..workload import BETWEEN_LAUNCHES
 from .finding_kinds import UNSEEN_CODE, Kinds
 from .finding_words import LISTED, source_line
 from .idle_time import Waiting
 from .program_clock import NOTABLE, Clock
 
 GOOD_PART = 0.1  # of the longest: a place that is worth a look too
-
-
-def programs_per_step(ops: Sequence[Op], steps: int) -> float:
-    """How many programs a step runs: each runs as often as the op that it runs least often."""
-    runs: dict[str, float] = {}
-    for module, count in zip(column(ops, "module"), column(ops, "count"), strict=True):
-        if module:
-            runs[module] = min(count, runs.get(module, count))
-    return sum(runs.values()) / max(steps, 1)
 
 
 def idle_findings(idle: Iterable[Waiting], clock: Clock, kinds: Kinds) -> list[Finding]:

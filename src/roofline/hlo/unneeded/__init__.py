@@ -138,7 +138,7 @@ class Review:
     def _has_products(self) -> bool:
         kernels = self._of(self.module.entry)
         loops = any(one.opcode == "while" for one in kernels.computation)
-        return loops or any(kernels.product(index) for index in kernels.costs)
+        return loops or bool(kernels.products or kernels.convolutions)
 
     def reviewed(self, found: Executed) -> Op:
         """The op of an instruction with its label and what of its work could be avoided."""

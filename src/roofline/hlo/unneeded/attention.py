@@ -4,7 +4,7 @@ Two products with a softmax between them: the first makes scores, one for each p
 keeps them on chip. Gradients touch arrays of the same size.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -38,7 +38,15 @@ class Scores(Struct, frozen=True):
         """Whether an array has a place for each score."""
         if not shape.is_array or shape.elements != self.elements:
             return False
-        return self.queries in shape.dims and self.keys in shape.dims
+        return _is_product_of_some(shape.dims, self.queries * self.keys) and any(size in shape.dims for size in (self.queries, self.keys))
+
+
+def _is_product_of_some(sizes: Sequence[int], wanted: int) -> bool:
+    """Whether some dimensions have so many elements together: grouped heads split the queries of one product into two dimensions."""
+    made = {1}
+    for size in sizes:
+        made |= {one * size for one in made if one * size <= wanted}
+    return wanted in made
 
 
 def stored_attention(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:

@@ -31,6 +31,8 @@ def duplicates(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _is_cloned(kernels: Kernels, first: int, index: int) -> bool:
-    """Whether the compiler itself computes an elementwise value again rather than keep it: one operation of the program became both."""
+    """Whether the compiler itself makes a value again rather than keep it: by a copy of its own, or one operation became both."""
     one, other = (kernels.computation[place] for place in (first, index))
+    if other.opcode == "copy" and not other.op_name:
+        return True
     return bool(one.op_name) and one.op_name == other.op_name and index not in kernels.products

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from ...cost import NOTHING as FREE
+from ...units import percent
 from ...workload import Avoidable
 from ..ir.module import Computation, Instruction
 from ..ir.scopes import direction
@@ -26,7 +27,7 @@ _Demand = dict[Path, Region]
 def unused_results(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The kernels of a program's entry of whose results a part is never used."""
     for index, used in _shares_used(kernels):
-        why, factor = f"computes results of which {used:.0%} are used", 1 / used if used else None
+        why, factor = f"computes results of which {percent(used)} are used", 1 / used if used else None
         yield index, Avoidable(kind=KIND, instead=kernels.costs[index] * used, why=why, unneeded=CLASS, factor=factor)
 
 
@@ -43,7 +44,7 @@ def unused_gradients(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         used = products.get(made.shape.elements)
         if used is None:
             continue
-        why, factor = f"multiplies the gradients of results of which {used:.0%} are used", 1 / used if used else None
+        why, factor = f"multiplies the gradients of results of which {percent(used)} are used", 1 / used if used else None
         yield index, Avoidable(kind=KIND, instead=kernels.costs[index] * used, why=why, unneeded=CLASS, factor=factor)
         filled.update(dict.fromkeys(_fillers(kernels, made)))
     for index in filled:
