@@ -452,6 +452,35 @@ def test_a_program_on_the_cpu_has_its_innermost_ops_as_work() -> None:
     assert {op.location for op in report.ops if op.name == "aten::addmm"} == {"train.py:7"}
 
 
+def test_a_convolution_on_the_cpu_is_work_with_what_it_calls(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    image, filters = (2, 4, 10, 10), (8, 4, 3, 3)
+    window = ["[1, 1]", "[1, 1]", "[1, 1]", "1"]
+    for step in range(3):  # in one step the copy takes longer than the rest
+        at, copied = 1000 * step, 300 if step == 1 else 10
+        trace.annotation(f"ProfilerStep#{step}", at, 900)
+        trace.op("aten::conv2d", at + 1, 400, [image, filters, (8,)], dtype="float", values=window)
+        trace.op("aten::convolution", at + 2, 398, [image, filters, (8,)], dtype="float", values=[*window[:3], "False", "[0, 0]", "1"])
+        trace.op("aten::mkldnn_convolution", at + 3, 390, [image, filters, (8,)], dtype="float", values=window)
+        trace.op("aten::empty", at + 4, 2)
+        trace.op("aten::contiguous", at + 8, copied + 2, [image], dtype="float")
+        trace.op("aten::copy_", at + 9, copied, [image, image], dtype="float")
+        flags = [*window[:3], "True", "[0, 0]", "1", "False", "False", "True", "True"]  # transposed; the last one allows tf32
+        trace.op("aten::_convolution", at + 450, 40, [image, (4, 8, 3, 3), (8,)], dtype="float", values=flags)
+        trace.op("aten::mm", at + 500, 50, [(8, 4), (4, 2)], dtype="float")
+        trace.op("aten::resolve_conj", at + 501, 1, [(8, 4)], dtype="float")
+        trace.op("aten::relu", at + 600, 100, [image], dtype="float")
+        trace.op("aten::clamp_min", at + 601, 90, [image], dtype="float", values=["0"])
+    report = analyze(trace.write(tmp_path / "t.json"), "h200")
+    seconds = {op.name: (op.count, round(op.self_time_s * 1e6)) for op in report.ops}
+    lengths = {"aten::mkldnn_convolution": 390, "aten::_convolution": 40, "aten::mm": 50, "aten::clamp_min": 90}
+    assert seconds == {name: (3, 3 * length) for name, length in lengths.items()}
+    convolution = next(op for op in report.ops if op.name == "aten::mkldnn_convolution")
+    # Of 3x3 taps, those at an edge of 10 pixels lie outside: 28 of 30 on each axis.
+    assert convolution.work["matrix/fp32"] == 3 * 2 * 2 * 8 * 4 * 28 * 28
+    assert not any("tf32" in note for op in report.ops for note in op.notes)
+
+
 def test_a_gpu_program_without_device_events_is_refused(tmp_path: Path) -> None:
     trace = TorchTrace()
     trace.op("aten::mm", 0, 5, [(8, 4), (4, 2)])

@@ -27,6 +27,7 @@ def product_format(call: Call, *operands: Tensor, allow_tf32: bool = False) -> t
     names = [kernel.name for kernel in call.kernels]
     if any(_TF32.search(name) for name in names):
         return dtype("tf32"), (TF32,)
-    if any(_FP32.search(name) for name in names) or not (allow_tf32 or call.extra.get("allow_tf32")):
+    on_host = call.op in names  # where an op is its own kernel, and there is no tf32
+    if on_host or any(_FP32.search(name) for name in names) or not (allow_tf32 or call.extra.get("allow_tf32")):
         return own, ()
     return dtype("tf32"), (ALLOWED,)

@@ -1,9 +1,18 @@
-"""Programs that ran on the CPU alone: there the ops themselves are the work, each on its thread."""
+"""Programs that ran on the CPU alone: there the ops themselves are the work, each on its thread.
+
+Ops call others: some only that (`conv2d`, `linear`), some work themselves beside what they call (a convolution copies its input, a norm
+allocates its result). So the work is an op that calls no other work; a product or convolution that calls no other product; and an op that
+has a price, where those that call the same have half of their time or more to themselves.
+"""
 
 import re
+from collections.abc import Mapping
 
 import numpy as np
+from msgspec import Struct
 
+from ...torch_prices import has_price
+from .arrays import Integers
 from .columns import KERNEL, NONE, OP, Columns
 from .host import Host, Launches
 from .linking import Work
@@ -12,20 +21,18 @@ from .linking import Work
 _NO_WORK = re.compile(
     r"aten::(?:empty\w*|new_empty\w*|resize_\w*|set_|as_strided_?|view|view_as|_unsafe_view|reshape|_reshape_alias|alias|t|transpose_?|permute"
     r"|expand|expand_as|slice|select|narrow|unsqueeze_?|squeeze_?|detach_?|unbind|split\w*|chunk|item|_local_scalar_dense|is_nonzero|to|lift_fresh"
-    r"|size|stride|result_type|can_cast|_has_\w*|unfold|movedim|flatten|contiguous|linear|matmul)"
+    r"|size|stride|result_type|can_cast|_has_\w*|unfold|movedim|flatten|unflatten|contiguous|linear|matmul|resolve_conj|resolve_neg|conj|mT|mH"
+    r"|numpy_T|adjoint|swapaxes|swapdims|diagonal|real|view_as_real|view_as_complex|broadcast_to|broadcast_tensors|_nnpack_available)"
     r"|detach_?|autograd::.*|\w+Backward\d*|torch::autograd::.*|ProfilerStep.*|Optimizer\..*|record_param_comms|enumerate\(.*"
     r"|TorchDynamo .*|Pregraph bytecode|AOTDispatcher .*|Torch-Compiled Region.*|CompiledFunction\w*|## Call .*"
 )
+# Products and convolutions, each with its gradients.
+_MULTIPLIES = re.compile(r"(?:aten|mkldnn|onednn)::(?:\w*conv\w*|\w*mm|mv|addmv|dot|vdot|\w*attention\w*|mkldnn_linear\w*|mkldnn_rnn\w*)")
 
 
 def work_on_cpu(columns: Columns, host: Host) -> tuple[Launches, Work]:
-    """The innermost ops as work of one device, each its own launch."""
-    ops = host.kind == OP
-    inner = host.nearest(host.parent[ops], OP)
-    outer = np.zeros(len(host.kind), bool)
-    outer[inner[inner != NONE]] = True
-    idle = [number for name, number in columns.names.items() if isinstance(name, str) and _NO_WORK.fullmatch(name)]
-    places = np.flatnonzero(ops & ~outer & (host.end > host.start) & ~np.isin(host.name, idle))
+    """The ops that work, as work of one device, each its own launch."""
+    places = _working(host, columns)
     places = places[np.argsort(host.start[places], kind="stable")]
     kernels = [columns.kernels[int(name), KERNEL, NONE, NONE] for name in host.name[places]]
     nothing = np.full(len(places), NONE)
@@ -49,3 +56,63 @@ def work_on_cpu(columns: Columns, host: Host) -> tuple[Launches, Work]:
         kernels=np.array(list(columns.kernels) or [(NONE,) * 4], np.int64),
     )
     return launches, work
+
+
+def _working(host: Host, columns: Columns) -> Integers:
+    """The places of the ops that work themselves."""
+    ops = np.flatnonzero(host.kind == OP)
+    around = dict(zip(ops.tolist(), host.nearest(host.parent[ops], OP).tolist(), strict=True))
+    alike = _alike(around, host, columns)
+    works: set[int] = set()
+    parts: set[int] = set()
+    for place, outer in around.items():  # what an op calls comes after it
+        if outer in works or outer in parts:
+            parts.add(place)
+        elif alike[place].is_work:
+            works.add(place)
+    return np.array(sorted(works), np.int64)
+
+
+class _Alike(Struct):
+    """Ops of one name that call ops of the same names: their nanoseconds, and those of what may be work in what they call.
+
+    ``multiplies`` is whether they are products by their name, ``products`` whether any that they call is one.
+    """
+
+    may: bool
+    priced: bool
+    multiplies: bool
+    products: bool
+    length: int = 0
+    inside: int = 0
+
+    @property
+    def is_work(self) -> bool:
+        if not self.may or not self.inside:
+            return self.may
+        return not self.products and (self.multiplies or (self.priced and 2 * self.inside <= self.length))
+
+
+def _alike(around: Mapping[int, int], host: Host, columns: Columns) -> dict[int, _Alike]:
+    """Of each op those like it. ``around`` has the op around each, in order of time, outer ones first."""
+    names = {number: name for name, number in columns.names.items() if isinstance(name, str)}
+    no_work = {number for number, name in names.items() if _NO_WORK.fullmatch(name)}
+    multiplying = {number for number, name in names.items() if _MULTIPLIES.fullmatch(name)}
+    name_of, lengths = host.name.data, (host.end - host.start).data
+    inside: dict[int, int] = {}
+    called: dict[int, set[int]] = {}  # names
+    found: dict[int, _Alike] = {}
+    kinds: dict[tuple[int, frozenset[int]], _Alike] = {}
+    for place in reversed(around):
+        number, length, theirs = name_of[place], lengths[place], called.pop(place, set[int]())
+        key = (number, frozenset(theirs))
+        if key not in kinds:
+            name = names.get(number, "")
+            kinds[key] = _Alike(number not in no_work, has_price(name), number in multiplying, bool(theirs & multiplying))
+        found[place] = mine = kinds[key]
+        within = inside.pop(place, 0)
+        mine.length, mine.inside = mine.length + length, mine.inside + within
+        outer = around[place]
+        inside[outer] = inside.get(outer, 0) + (length if mine.may else within)
+        called.setdefault(outer, set()).update(theirs, (number,))
+    return found
