@@ -112,7 +112,26 @@ def test_a_baseline_that_is_missing_is_an_error() -> None:
         ("stp < 3 ms", "at 'stp' (character 1): no such quantity; did you mean 'step'?"),
         ("step < 3 mss", "at '3 mss' (character 8)"),
         ("step", "no comparison"),
-        ("hbm of bogus>3 < 3 GB", "at 'bogus>3' (character 8): filter, character 1: unknown field"),
+        ("hbm of bogus>3 < 3 GB", "at 'bogus>3' (character 8): unknown field"),
+        ("hbm of (attn or bogus:x) < 3 GB", "at 'bogus:x' (character 17): unknown field"),  # the word, not the whole filter
+        ("flops of lop:x < 3 GFLOP", "at 'lop:x' (character 10)"),  # not the 'lop' of 'flops'
+        ("hbm of step:3 < 3 GB", "at 'step:3' (character 8): step is a field of the page only"),
+        ("hbm of (attn < 3 GB", "at '(attn' (character 8): the parenthesis is not closed"),
+        ('hbm of "attn < 3 GB', "at '\"attn' (character 8): the quote is not closed"),
+        ("hbm of < 3 GB", "at 'of' (character 5): nothing after it"),
+        ("expected step on < 3 ms", "at 'on' (character 15): nothing after it"),
+        ("expected step on h10 < 3 ms", "at 'h10': no machine named 'h10'; did you mean 'h100-sxm'?"),
+        ("step < 3 ms and", "at 'and' (character 13): nothing after it"),
+        ("and step < 3 ms", "at 'and' (character 1): nothing before it"),
+        ("step < 3 ms and and run < 3 ms", "at 'and' (character 17): nothing before it"),
+        ("step < 3 ms or mfu > 3%", "at 'or' (character 13): conditions are joined by 'and'"),
+        ("step < 3 ms < 4 ms", "at '<' (character 13): one comparison is enough"),
+        ("hbm of a < 3 GB or mfu > 3%", "at '<' (character 10): one comparison is enough"),
+        ("hbm of a and b < 3 GB", "goes into parentheses"),
+        ("flops == basline", "at 'basline' (character 10): 'basline' is not an amount; did you mean 'baseline'?"),
+        ("step < inf s", "at 'inf s' (character 8): not a finite amount"),
+        ("mfu > 45", "at '45' (character 7): mfu is a ratio, 1 is 100%; write '45%' or '4,500%'"),  # else it would never hold
+        ("excess < 5", "at '5' (character 10): write '5%' of the step, or a time like '5 ms'"),  # else it would always hold
         ("no finding dense-expert", "did you mean 'dense-experts'?"),
         ("hbm < 3 ms", "is in s, not in B"),
         ("step < 5%", "is a whole"),
@@ -163,3 +182,10 @@ def test_a_cause_is_told_once() -> None:
 
     found = [one.causes for one in told_once([broken("cast"), broken("cast"), broken(), broken("cast", "less fusion")])]
     assert found == [("cast",), ("as above",), (), ("less fusion",)]
+
+
+@pytest.mark.parametrize(
+    "text", ["step < 3 s, and run < 3 s", "step < 3 s; and run < 3 s", "step < 3 s and run < 3 s;", "step < 3 s,\nrun < 3 s"]
+)
+def test_conditions_are_joined_as_people_write_them(text: str) -> None:
+    assert [one.text for one in parse_conditions(text)] == ["step < 3 s", "run < 3 s"]

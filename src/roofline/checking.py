@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from .baselines import ROUNDING, Baseline, BaselineOp, kind_of
 from .conditions import Condition, Quantity, parse_conditions
-from .errors import UsageError
+from .errors import MachineError, UsageError
 from .op_filter import COMPARE
 from .quantities import amount_of, counted_ops, whole_of
 from .regression_causes import changes_since
@@ -114,7 +114,10 @@ def _check(
     if quantity.on:
         if on_chip is None:
             raise UsageError(f"condition {condition.text!r}: this report cannot be analysed for another chip")
-        report = on_chip(quantity.on)
+        try:
+            report = on_chip(quantity.on)
+        except MachineError as error:
+            raise UsageError(f"condition {condition.text!r}, at {quantity.on!r}: {error}") from None
         ops = counted_ops(report)
     amount = amount_of(report, quantity, ops)
     measured = quantity.is_measured
@@ -124,7 +127,8 @@ def _check(
     before = {**baseline.work, **baseline.quantities}.get(quantity.text) if baseline and condition.of_baseline else None
     file = baseline.file if baseline else ""
     if condition.of_baseline and before is None:
-        raise UsageError(f"condition {condition.text!r}: the baseline {file} has no {quantity.text!r}; write it again with --update")
+        named = f"the baseline {file}" if file else "the baseline"
+        raise UsageError(f"condition {condition.text!r}: {named} has no {quantity.text!r}; write it again with --update")
     whole = whole_of(report, quantity, ops) if condition.of_whole else 1
     if whole is None:
         return replace(said, found=amount.value, why="the whole that the percentage is of is not known")

@@ -10,15 +10,16 @@ report. A text that cannot be read is an error that names the word.
 """
 
 import re
+from math import isfinite
 from typing import NoReturn
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from .errors import RooflineError, UnitError, UsageError, did_you_mean, excerpt
-from .op_filter import parse_filter
+from .op_filter import FilterError, parse_filter
 from .resource import Resource, check_known
-from .units import parse, parse_count
+from .units import parse, parse_count, plain
 
 # quantity -> (its dimension, whether it is measured)
 QUANTITIES: dict[str, tuple[str, bool]] = {
@@ -56,13 +57,16 @@ ALIASES = {
     "step time": "step",
     "run time": "run",
 }
+SHARES = ("excess", "lost", "idle")  # times that may be a percentage of the step
 WHOLE_ONLY = ("step", "run", "expected step", "peak memory", "donated memory", "idle", "mfu", "hfu", "findings")  # not of some ops
 LONGEST = 2000  # characters of a condition
 _OPERATOR = re.compile(r"<=|>=|==|!=|[<>=]")
 _BASELINE = re.compile(
     r"(?:(?P<factor>[\d.,_]+)\s*(?P<unit>x|%|\*|×)?\s*(?:of\s+)?)?baseline(?:\s*(?P<sign>[+-])\s*(?P<more>[\d.,_]+)\s*%)?", re.IGNORECASE
 )
-_SEPARATOR = re.compile(r"[;\n]|,\s+|\s+and\s+", re.IGNORECASE)
+_BARE = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)  # a number without a unit
+_QUOTES = ('"', "/")
+_SEPARATOR = re.compile(r"(?:[;\n]|,\s)\s*(?:and(?=\s))?|(?:^|\s+)and(?=\s|$)", re.IGNORECASE)
 
 
 # `time +5%` of two reports: at most 5% more; `mfu -2%`: at most 2% less
@@ -151,7 +155,9 @@ def split_conditions(text: str) -> list[str]:
         if part.strip():
             parts.append(part.strip())
         elif found and found[0].strip().lower() == "and":
-            raise UsageError(f"condition {excerpt(text)}: nothing before 'and' (character {found.start() + 2})")
+            _wrong(text, "and", hidden.lower().index("and", found.start()), "nothing before it")
+        if found and not text[found.end() :].strip() and "and" in found[0].lower():
+            _wrong(text, "and", hidden.lower().index("and", found.start()), "nothing after it")
         start = found.end() if found else end
     if not parts:
         raise UsageError("condition: empty; write one like 'step < 30 ms'")
@@ -160,18 +166,25 @@ def split_conditions(text: str) -> list[str]:
 
 def _hidden(text: str) -> str:
     """The text with dots for what is in parentheses, quotes and regular expressions."""
-    made, depth, quote = [], 0, ""
+    return _covered(text)[0]
+
+
+def _covered(text: str) -> tuple[str, int | None]:
+    """The text with dots for what is in parentheses and quotes, and where one of these begins that has no end."""
+    made, depth, quote, opened = [], 0, "", 0
     for place, letter in enumerate(text):
         inside = depth or quote
         if quote:
             quote = "" if letter == quote and text[place - 1] != "\\" else quote
         elif letter == '"' or (letter == "/" and (not place or text[place - 1] in " (:=") and "/" in text[place + 1 :]):
             quote = inside = letter
+            opened = opened if depth else place
         elif letter in "()":
+            opened = place if letter == "(" and not depth else opened
             depth = max(depth + (1 if letter == "(" else -1), 0)
             inside = True
         made.append("." if inside else letter)
-    return "".join(made)
+    return "".join(made), opened if depth or quote else None
 
 
 def _wrong(text: str, word: str, at: int, message: str) -> NoReturn:
@@ -181,14 +194,18 @@ def _wrong(text: str, word: str, at: int, message: str) -> NoReturn:
 def _condition(text: str, kinds: tuple[str, ...]) -> Condition:
     if re.match(r"no\b", text, re.IGNORECASE):
         return _absence(text, kinds)
-    hidden = _hidden(text)
+    hidden, opened = _covered(text)
+    if opened is not None:
+        _wrong(text, text[opened:].split()[0], opened, f"the {'quote' if text[opened] in _QUOTES else 'parenthesis'} is not closed")
     signs = list(_OPERATOR.finditer(hidden))
     apart = [one for one in signs if hidden[max(one.start() - 1, 0)].isspace()]
     has_filter = re.search(r"\sof\s", hidden, re.IGNORECASE)
     chosen = (apart or signs)[-1:] if has_filter else signs[:1]
     if not chosen:
-        _wrong(text, text.split()[-1], text.rindex(text.split()[-1]), "no comparison; write one like 'step < 30 ms'")
+        hint = "; a filter with 'and' or commas goes into parentheses" if has_filter else ""
+        _wrong(text, text.split()[-1], text.rindex(text.split()[-1]), f"no comparison; write one like 'step < 30 ms'{hint}")
     sign = chosen[0]
+    _check_single(text, hidden, sign, signs)
     left, right = text[: sign.start()].rstrip(), text[sign.end() :].strip()
     if not right:
         _wrong(text, sign[0], sign.start(), "nothing to compare with; write it like 'step < 30 ms'")
@@ -196,6 +213,18 @@ def _condition(text: str, kinds: tuple[str, ...]) -> Condition:
     number, of_baseline, of_whole = _limit(text, right, text.rindex(right), quantity)
     operator = "==" if sign[0] == "=" else sign[0]
     return Condition(text=text, quantity=quantity, operator=operator, number=number, of_baseline=of_baseline, of_whole=of_whole)
+
+
+def _check_single(text: str, hidden: str, sign: re.Match[str], signs: list[re.Match[str]]) -> None:
+    """Refuse a second comparison: conditions are joined by "and", and those of a filter have no spaces."""
+    either = re.search(r"\sor\s", hidden[sign.end() :], re.IGNORECASE)
+    if either:
+        _wrong(text, "or", sign.end() + either.start() + 1, "conditions are joined by 'and'; 'or' is for the ops after 'of'")
+    spaced = [one for one in signs if hidden[one.end() : one.end() + 1].isspace() and hidden[max(one.start() - 1, 0)].isspace()]
+    others = [one for one in signs if one.start() > sign.start()] or [one for one in spaced if one.start() < sign.start()]
+    if others:
+        hint = "; of a filter, write it without spaces: time>1%" if others[0].start() < sign.start() else ""
+        _wrong(text, others[0][0], others[0].start(), f"one comparison is enough; join conditions by 'and'{hint}")
 
 
 def _absence(text: str, kinds: tuple[str, ...]) -> Condition:
@@ -217,16 +246,19 @@ def _quantity(text: str, left: str) -> Quantity:
     name = ALIASES.get(said, said)
     if not name:
         _wrong(text, text.split()[0], 0, "no quantity before it; write it like 'step < 30 ms'")
+    if (last := left.split()[-1]).lower() in ("of", "on"):
+        _wrong(text, last, left.rindex(last), f"nothing after it; {'name ops: hbm of attn' if last.lower() == 'of' else 'name a chip'}")
     of, on = ((words["of"] or "").strip(), words["on"] or "") if words else ("", "")
     if name not in QUANTITIES and not (name.endswith("/s") and name[:-2].isidentifier()):
         _check_resource(text, name)
-    if of:
+    if of and words:
         if name in WHOLE_ONLY:
-            _wrong(text, of, text.lower().index(of.lower()), f"{name} is of the whole program; leave out 'of …'")
+            _wrong(text, of, words.start("of"), f"{name} is of the whole program; leave out 'of …'")
         try:
             parse_filter(of)
-        except UsageError as error:
-            _wrong(text, of, text.index(of), str(error))
+        except FilterError as error:
+            at = min(error.at, len(of) - 1)
+            _wrong(text, of[at:].split()[0].rstrip(")") or ")", words.start("of") + at, error.reason)
     if on and QUANTITIES.get(name, ("", False))[1]:
         _wrong(text, on, text.rindex(on), f"{name} is measured here; write 'expected step on {on}' or 'minimum time on {on}'")
     return Quantity(name=name, of=of, on=on)
@@ -253,14 +285,28 @@ def _limit(text: str, right: str, at: int, quantity: Quantity) -> tuple[float, b
         except UnitError as error:
             _wrong(text, right, at, str(error))
         return factor * (1 - more if match["sign"] == "-" else 1 + more), True, False
-    dimension = quantity.dimension
     try:
-        if right.endswith("%"):
-            if dimension != "1" and not quantity.of and quantity.name not in ("excess", "lost", "idle"):
-                _wrong(text, right, at, f"{quantity.name} is a whole; a percentage needs 'of …', or 'baseline + {right}'")
-            return parse(right, "1"), False, dimension != "1"
-        if not dimension:
-            return (0.0 if right == "0" else parse_count(right)), False, False
-        return parse(right, dimension), False, False
+        number, of_whole = _amount(text, right, at, quantity)
     except UnitError as error:
-        _wrong(text, right, at, str(error))
+        meant = next((hint for word in right.split() if (hint := did_you_mean(word, ["baseline"]))), "")
+        _wrong(text, right, at, f"{excerpt(right)} is not an amount{meant}" if meant else str(error))
+    if not isfinite(number):
+        _wrong(text, right, at, "not a finite amount")
+    return number, False, of_whole
+
+
+def _amount(text: str, right: str, at: int, quantity: Quantity) -> tuple[float, bool]:
+    """The number of a limit without a baseline, and whether it is a part of the whole report's."""
+    dimension = quantity.dimension
+    if right.endswith("%"):
+        if dimension != "1" and not quantity.of and quantity.name not in SHARES:
+            _wrong(text, right, at, f"{quantity.name} is a whole; a percentage needs 'of …', or 'baseline + {right}'")
+        return parse(right, "1"), dimension != "1"
+    number = float(right) if _BARE.fullmatch(right) else None
+    if number and quantity.name in SHARES:
+        _wrong(text, right, at, f"write '{right}%' of the step, or a time like '{right} ms'")
+    if number and number > 1 and dimension == "1":
+        _wrong(text, right, at, f"{quantity.name} is a ratio, 1 is 100%; write '{right}%' or '{plain(100 * number)}%'")
+    if not dimension:
+        return (0.0 if right == "0" else parse_count(right)), False
+    return parse(right, dimension), False

@@ -83,6 +83,14 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
 }
 
 
+class FilterError(UsageError):
+    """A filter that cannot be read: the ``reason``, and ``at`` which of its characters, counted from 0."""
+
+    def __init__(self, reason: str, at: int) -> None:
+        super().__init__(f"filter, character {at + 1}: {reason}")
+        self.reason, self.at = reason, at
+
+
 class _Token(NamedTuple):
     kind: str
     at: int
@@ -118,7 +126,7 @@ def parse_filter(text: str) -> Test:
 
 
 def _wrong(message: str, at: int) -> NoReturn:
-    raise UsageError(f"filter, character {at + 1}: {message}")
+    raise FilterError(message, at)
 
 
 def _tokens(text: str) -> list[_Token]:
@@ -206,6 +214,8 @@ def _condition(token: _Token) -> Test:
     name = ALIASES.get(token.text.lower(), token.text.lower())
     if name in NUMBERS:
         return _number_test(name, token)
+    if name in ("step", "device"):
+        _wrong(f"{name} is a field of the page only", token.at)
     if name not in TEXTS:
         _wrong(f"unknown field {token.text!r}{did_you_mean(name, FIELDS) or '; fields: ' + ', '.join(FIELDS)}", token.at)
     if token.operator[0] in "<>":
