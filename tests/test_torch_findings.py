@@ -98,6 +98,29 @@ def test_weights_that_autocast_casts_in_every_step_are_named(tmp_path: Path) -> 
     assert found.saving_s == pytest.approx(3 * 100e-6, rel=0.01)
 
 
+def test_casts_under_autocast_take_their_share_of_the_launches(tmp_path: Path) -> None:
+    """A small layer in a program that launches too slowly: of five launches, the casts of weight, bias and operand go with autocast."""
+    weight, rows = (512, 256), (64, 256)
+
+    def layer(trace: TorchTrace, at: float) -> None:
+        for place, shape in enumerate((rows, weight, (512,))):
+            strides = [[shape[-1], 1][-len(shape) :]] * 2
+            args = {"Input Dims": [list(shape)] * 2, "Input type": ["c10::BFloat16", "float"], "Input Strides": strides}
+            trace.add("cpu_op", "aten::copy_", at + 150 * place, 5, 100, 1, {"External id": 1, **args, "Concrete Inputs": ["", ""]})
+            trace.run("copy", launched=at + 150 * place + 1, start=at + 150 * place + 5, dur=10)
+        trace.op("aten::addmm", at + 450, 5, [(512,), rows, weight[::-1]], strides=[(1,), (256, 1), (1, 256)])
+        trace.run("gemm", launched=at + 451, start=at + 455, dur=5)
+        trace.op("aten::gelu", at + 600, 5, [(64, 512)])
+        trace.run("gelu", launched=at + 601, start=at + 605, dur=2)
+
+    report = steps_of(layer, tmp_path, steps=4)
+    casts, launches = finding(report, "wide-format", "autocast"), finding(report, "idle-dispatch")
+    assert "Their launches, for which the device waits, take another" in casts.message
+    assert len(casts.ops) == 3
+    assert casts.saving_per_step_s == pytest.approx((launches.saving_per_step_s or 0) * 3 / 2 + 30e-6, rel=0.01)
+    assert report.findings.index(casts) < report.findings.index(launches)
+
+
 def test_advice_about_pytorch_speaks_of_pytorch() -> None:
     assert kinds_for("xspace") is KINDS
     words = re.compile(r"\bjax|jnp\.|\blax\.|\bjit|Pallas|astype|preferred_element_type")

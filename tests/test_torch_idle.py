@@ -268,3 +268,27 @@ def test_a_host_that_would_be_ahead_of_the_device_shortens_the_gaps_after(tmp_pa
     report = analyze(trace.write(tmp_path / "trace.json"))
     own = sum(one.recording_s or 0 for one in report.idle) / sum(one.time_s for one in report.idle if one.reason != "latency")
     assert (own > 0.6) == (not waits)
+
+
+@pytest.mark.parametrize(("launches", "reads", "first"), [(8, 6, "sync"), (60, 1, "dispatch")])
+def test_launches_between_reads_in_a_row_wait_for_the_reads(tmp_path: Path, launches: int, reads: int, first: str) -> None:
+    # Each launch takes the host 50 µs; after some of them a value is read, as by .item() in every layer or x[mask] in a loop.
+    trace, at = TorchTrace(), 0.0
+    for step in range(4):
+        begin = at
+        for _ in range(reads):
+            for _ in range(launches):
+                trace.op("aten::mm", at + 1, 48, [(8, 4), (4, 2)])
+                trace.run("gemm", launched=at + 45, start=at + 48, dur=2)
+                at += 50
+            trace.frame("model.py(3): check", at + 1, 38)
+            trace.op("aten::item", at + 2, 36, [()])
+            trace.op("aten::_local_scalar_dense", at + 3, 34, [()])
+            call = trace.launch(at + 4, "cudaMemcpyAsync")
+            trace.ran("Memcpy DtoH (Device -> Pageable)", at + 10, 1, call, cat="gpu_memcpy", bytes=4)
+            trace.launch(at + 6, "cudaStreamSynchronize", dur=10)
+            at += 40
+        trace.annotation(f"ProfilerStep#{step}", begin, at - begin - 1)
+    findings = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.saving_s and one.kind.startswith("idle")]
+    assert findings[0].kind == f"idle-{first}"
+    assert ("check, which calls item() on a device value (model.py:3)" in findings[0].message) == (first == "sync")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from ..cost import NOTHING
 from ..lazy_rows import column
 from ..machine import LATENCY, Machine
 from ..placement import Corrections, MinimumTimes
@@ -38,16 +39,18 @@ class Case(Struct):
         return self.saving(clock).steps_s >= clock.of_parts(INHERENT if is_compilers else NOTABLE)
 
 
-def avoidable_cases(judged: JudgedOps, ids: Sequence[int], steps: int, machine: Machine, corrections: Corrections) -> list[Case]:
-    """Ops by what would spare the most of each. What takes its launch takes no less with less work."""
+def avoidable_cases(
+    judged: JudgedOps, ids: Sequence[int], steps: int, machine: Machine, corrections: Corrections, *, launched_singly: bool
+) -> list[Case]:
+    """Ops by what would spare the most of each. What takes its launch takes no less with less work, but none if it is spared whole."""
     chains = {one.id: reason for one, reason in unfused_chains(judged, ids, steps)}
     avoidable = column(judged.ops, "avoidable")
     minimum_s = MinimumTimes(machine, corrections)
     cases: dict[tuple[str, str], Case] = {}
     for one in [judged[id] for id in ids if avoidable[id] or id in chains] if chains or any(avoidable) else ():
-        if one.cause == LATENCY:
-            continue
         reasons = [reason for reason in one.op.avoidable if reason.kind] + ([chains[one.id]] if one.id in chains else [])
+        if one.cause == LATENCY:
+            reasons = [reason for reason in reasons if launched_singly and reason.instead == NOTHING]
         if not reasons:
             continue
         options = [(_spared(one, reason, minimum_s), reason) for reason in reasons]

@@ -24,6 +24,7 @@ from .idle_time import waiting
 from .judged_ops import JudgedOps, share_in_steps
 from .kernel_findings import Between, kernel_findings
 from .program_clock import Clock
+from .spared_launches import with_spared_launches
 from .torch_finding_kinds import kinds_for
 
 FEW_PROGRAMS = 2  # in a step: with fewer there is nothing to compile together
@@ -37,10 +38,10 @@ def diagnose(judged: JudgedOps, recording: Recording, machine: Machine, clock: C
         ids = [id for id in ids if clock.share(id)]
     if (share := clock.exposed(judged, ids)) < 1:
         judged = judged.exposed(share)
-    cases = avoidable_cases(judged, ids, len(recording.steps), machine, corrections)
+    kinds = kinds_for(recording.format)
+    cases = avoidable_cases(judged, ids, len(recording.steps), machine, corrections, launched_singly=kinds is not KINDS)
     kept = [case for case in cases if case.is_worth_a_line(clock)]
     taken = {one.id for case in kept for one, _, _ in case.ops}
-    kinds = kinds_for(recording.format)
     found = [told(case, judged, clock, kinds) for case in kept]
     idle = waiting(recording, clock.parts)
     is_few = clock.per and kinds is KINDS and programs_per_step(take(judged.ops, ids), len(recording.steps)) < FEW_PROGRAMS
@@ -48,4 +49,5 @@ def diagnose(judged: JudgedOps, recording: Recording, machine: Machine, clock: C
     left = [id for id in ids if id not in taken] if taken else ids
     between = Between.of(idle, judged, ids, clock)
     found += kernel_findings(judged, left, clock, between, machine.launch_latency_s, kinds, recording.kernels, capability_of(machine))
-    return with_their_copies(found, idle, judged, clock)
+    found = with_their_copies(found, idle, judged, clock)
+    return with_spared_launches(found, judged, ids, clock) if kinds is not KINDS else found

@@ -38,7 +38,7 @@ class Gap(Struct):
     ``copy`` the larger of the copies to or from the host on either side of it, as a direction and bytes; ``fetched`` is whether the one
     before it brought data to the host. ``silent`` is how much of it the
     host spent in a function of the user's that called nothing. ``recording`` is how much of it the profiler took to record the ``recorded``
-    events of the host that led to its end.
+    events of the host that led to its end. ``read`` is when the host reads a value back next, where it does so again and again.
     """
 
     begin: int
@@ -55,6 +55,7 @@ class Gap(Struct):
     silent: int = 0
     recording: int = 0
     recorded: int = 0
+    read: int | None = None
     samples: Sequence[int] = ()
 
     @property
@@ -183,6 +184,9 @@ def _said(gap: Gap, threads: Threads, *, several: bool) -> list[IdleKey]:
     waited = _waited(gap, threads, seen)
     first = _kind(gap, seen[0], waited, threads, several=several)
     kinds = [first] * len(seen) if _alike(seen) else [_kind(gap, one, waited, threads, several=several) for one in seen]
+    if gap.read is not None and "dispatch" in kinds:  # the host cannot get ahead of the device until it stops reading
+        kinds = ["sync" if kind == "dispatch" else kind for kind in kinds]
+        waited = _seen(gap, threads, gap.read)
     if _alike(kinds):
         return [_key(kinds[0], gap, seen, waited, threads)] * len(kinds)
     counted = Counter(kinds).most_common()

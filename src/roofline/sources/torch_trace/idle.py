@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,8 @@ _READ_BACK = {
 }
 
 
+OFTEN, CLOSE = 4, 32  # waits for the device in a row, and launches from one to the next: the host never gets ahead there
+HELD_UP = 4  # launches that a read takes the host's time of
 LOOK_BACK = 16  # events before an instant, of which the last one to end is looked for
 BETWEEN_OPS = 200_000  # nanoseconds that Python may take from one op to the next
 UNSEEN = 500_000  # where its calls were not recorded, such as those of hooks, of backward() and of optimizers
@@ -74,6 +76,7 @@ def explain(
         _neighbours(one.number, gaps, work, launches, names)
         if not on_cpu:
             tell_recording(gaps, host, launches, captured, PS, waits)
+            _tell_reads(gaps, work, launches, waits)
     threads = _Threads(host, launches, names, captured)
     return [explained(gaps, threads, several=len(devices) > 1) for gaps in looked]
 
@@ -94,6 +97,45 @@ def _neighbours(device: int, gaps: Sequence[Gap], work: Work, launches: Launches
         copies = [_copy(work, names, event) for event in (before, after)]
         gap.copy = max(copies, key=lambda copy: copy[1], default=("", 0))
         gap.fetched = copies[0][0] == "out" and copies[0][1] >= LARGE_COPY
+
+
+def _tell_reads(gaps: Iterable[Gap], work: Work, launches: Launches, waits: Collection[int]) -> None:
+    """Tells of each gap that ends among waits for the device which follow each other closely when the next of them ends."""
+    places = np.flatnonzero(np.isin(launches.name, list(waits)))
+    places = places[np.argsort(launches.start[places], kind="stable")]
+    if len(places) < OFTEN:
+        return
+    starts = launches.start[places]
+    launched = np.searchsorted(np.sort(launches.start[np.unique(work.launch[work.launch != NONE])]), starts)  # before each wait
+    often = _often(np.diff(launched).tolist())
+    for gap in gaps:
+        after = int(np.searchsorted(starts, (gap.launched or 0) // PS))
+        if gap.launched is not None and after < len(places) and often[after]:
+            gap.read = int(launches.end[places[after]] - 1) * PS
+
+
+def _often(between: Sequence[int]) -> list[bool]:
+    """Of waits with so many launches between them, whether each belongs to many in a row.
+
+    Many in a row hold up a few launches more until the next, those of the next step.
+
+    >>> _often([2, 2, 2, 12, 2, 2, 2, 90])
+    [False, True, True, True, True, True, True, True, False]
+    """
+    runs: list[list[int]] = [[0]]
+    for place, launched in enumerate(between, start=1):
+        if launched <= CLOSE:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    found = [False] * (len(between) + 1)
+    for run, after in zip(runs, [*runs[1:], []], strict=True):
+        if len(run) >= OFTEN:
+            for place in run[1:]:
+                found[place] = True
+            if after and between[after[0] - 1] <= HELD_UP * len(run):
+                found[after[0]] = True
+    return found
 
 
 def _copy(work: Work, names: Sequence[Any], event: int) -> tuple[str, int]:

@@ -33,7 +33,7 @@ from .linking import Work
 from .one_hot import one_hot_products
 from .pricing import PricedOp, Prices
 from .unfused import spared_bytes, unfused
-from .weight_casts import weight_cast, weight_shapes
+from .weight_casts import operand_casts, weight_cast, weight_shapes
 from .written_attention import written_attention
 
 PS = 1000  # in a nanosecond
@@ -113,6 +113,7 @@ class DeviceRows:
         lengths = (work.end - work.start).data
         self._turned = converted_shares(in_order, lambda event: str(prices.names[prices.kernel(event)[0]]), lengths.__getitem__)
         self._weights = weight_shapes({id(priced): priced for _, priced in self._executions}.values())
+        self._operands = operand_casts(in_order, self._weights)
 
     def _is_kept(self, one: Execution) -> bool:
         """Whether a backward pass may need what an execution made."""
@@ -132,7 +133,7 @@ class DeviceRows:
         return (
             *alone,
             *((AGAIN,) if again else ()),
-            *weight_cast(priced, self._weights),
+            *weight_cast(priced, self._weights, self._operands),
             *channels_first(priced, self._turned.get(id(priced), 0.0)),
             *self._scores.get(id(priced), ()),
             *(reason for reason in found if reason),

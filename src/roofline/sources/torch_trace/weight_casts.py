@@ -1,13 +1,18 @@
-"""Casts of weights: under autocast, fp32 weights are cast to the narrow format of their products again in every step."""
+"""Casts of weights: under autocast, fp32 weights are cast to the narrow format of their products again in every step.
 
-from collections.abc import Iterable
+So are their biases, and what norms and losses make in fp32 before it enters the next product: with weights in the narrow format, none of
+these is there.
+"""
+
+from collections.abc import Iterable, Sequence
 
 from ...cost import NOTHING
 from ...torch_prices import Tensor
 from ...workload import Avoidable
+from .executions import Execution
 from .pricing import PricedOp
 
-# Where products have their weights.
+# Where products have their weights, and their biases.
 WEIGHTS = {
     "aten::mm": (1,),
     "aten::addmm": (2,),
@@ -16,31 +21,66 @@ WEIGHTS = {
     "aten::miopen_convolution": (1,),
     "aten::convolution": (1,),
 }
+BIASES = {"aten::addmm": 0, "aten::linear": 2, "aten::convolution": 2}
+NEXT = 4  # executions from the cast of an operand to its product: casts of weight and bias come between
 NARROW_BITS, WIDE = 16, "fp32"
+WHY = "casts fp32 weights to a narrow format again in every step, as autocast does"
+
+Shapes = frozenset[tuple[int, ...]]
 
 
-def weight_shapes(ops: Iterable[PricedOp]) -> frozenset[tuple[int, ...]]:
+def weight_shapes(ops: Iterable[PricedOp]) -> Shapes:
     """The shapes of the weights of products in 16 bits, as they lie in memory: a linear layer's is transposed where it is used."""
     found = set()
     for priced in ops:
         for place in WEIGHTS.get(priced.name, ()):
-            weight = priced.args[place] if place < len(priced.args) else None
-            if isinstance(weight, Tensor) and weight.dtype is not None and weight.dtype.bits == NARROW_BITS:
+            weight = _narrow(priced, place)
+            if weight is not None:
                 turned = weight.strides is not None and len(weight.strides) == 2 and weight.strides[0] == 1 < weight.shape[0]
                 if turned:
                     found.add(weight.shape[::-1])
                 elif len(weight.shape) > 2:
                     found.add(weight.shape)
+        bias = _narrow(priced, BIASES[priced.name]) if priced.name in BIASES else None
+        if bias is not None and len(bias.shape) == 1:
+            found.add(bias.shape)
     return frozenset(found)
 
 
-def weight_cast(priced: PricedOp, weights: frozenset[tuple[int, ...]]) -> tuple[Avoidable, ...]:
-    """A cast of a weight to the format of its product."""
-    tensors = [one for one in priced.args if isinstance(one, Tensor)]
-    if priced.name != "aten::copy_" or len(tensors) != 2 or tensors[0].shape not in weights:
+def operand_casts(ordered: Sequence[tuple[Execution, PricedOp]], weights: Shapes) -> set[int]:
+    """The casts of what a product multiplies, by the identity of the priced op, in a program that casts weights too."""
+    casts = [(place, priced) for place, (_, priced) in enumerate(ordered) if _is_cast(priced)]
+    if not any(len(priced.args[0].shape) > 1 and priced.args[0].shape in weights for _, priced in casts):
+        return set()
+    found = set()
+    for place, cast in casts:
+        products = [priced for _, priced in ordered[place + 1 : place + 1 + NEXT] if priced.name in WEIGHTS]
+        if any(_takes(product, cast.args[0]) for product in products):
+            found.add(id(cast))
+    return found
+
+
+def _takes(product: PricedOp, tensor: Tensor) -> bool:
+    """Whether a product has an operand of a tensor's size and format."""
+    return any(isinstance(one, Tensor) and one.elements == tensor.elements and one.dtype == tensor.dtype for one in product.args)
+
+
+def weight_cast(priced: PricedOp, weights: Shapes, operands: set[int]) -> tuple[Avoidable, ...]:
+    """A cast of a weight, or of what it is multiplied by, to the format of its product."""
+    if not _is_cast(priced) or not (priced.args[0].shape in weights or id(priced) in operands):
         return ()
-    target, source = tensors[0].dtype, tensors[1].dtype
-    if target is None or source is None or target.bits != NARROW_BITS or source.name != WIDE:
-        return ()
-    why = "casts fp32 weights to a narrow format again in every step, as autocast does"
-    return (Avoidable(kind="wide-format", instead=NOTHING, why=why, unneeded="wide", group="casts"),)
+    return (Avoidable(kind="wide-format", instead=NOTHING, why=WHY, unneeded="wide", group="casts"),)
+
+
+def _narrow(priced: PricedOp, place: int) -> Tensor | None:
+    """An argument of an op, if it is a tensor in 16 bits."""
+    found = priced.args[place] if place < len(priced.args) else None
+    return found if isinstance(found, Tensor) and found.dtype is not None and found.dtype.bits == NARROW_BITS else None
+
+
+def _is_cast(priced: PricedOp) -> bool:
+    """Whether an op casts fp32 to 16 bits."""
+    target, source = priced.args[:2] if priced.name == "aten::copy_" and len(priced.args) > 1 else (None, None)
+    if not isinstance(target, Tensor) or not isinstance(source, Tensor) or target.dtype is None or source.dtype is None:
+        return False
+    return target.dtype.bits == NARROW_BITS and source.dtype.name == WIDE
