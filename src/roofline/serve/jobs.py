@@ -50,12 +50,12 @@ class Jobs:
         if earlier is not None and earlier.key != run.version and not earlier.outcome.done():
             self._workers.cancel(earlier, CHANGED)
         request = {"verb": "analyze", "path": str(run.path), "kind": run.kind, "files": [str(file) for file in run.files]}
-        return self._job(Job(key=run.version, request=request, files=run.files))
+        return self._job(Job(key=run.version, request=request, size=run.bytes, files=run.files))
 
     def comparison(self, key: str, names: tuple[str, str], before: bytes, after: bytes) -> Job:
         """The comparison of two reports."""
         request = {"verb": "compare", "names": names, "lengths": [len(before), len(after)]}
-        return self._job(Job(key=key, request=request, blobs=(before, after)))
+        return self._job(Job(key=key, request=request, size=len(before) + len(after), blobs=(before, after)))
 
     def cancel(self, key: str) -> None:
         """Stop working on a job, whether it has begun or not."""

@@ -5,10 +5,10 @@ as JSON, on its standard output. On standard error it says ``progress 0.43`` now
 Its exit status is 0, 1 for what it said, or ``ENOMEM`` when memory ran out.
 Its standard input stays open as long as the server lives; a worker that sees its end has lost the server, and ends too.
 
-The job asked for last comes first, and by turns the one that has waited longest. None waits long for slow ones: a job that has had its
-turn gives way to the others on the processor and no longer counts, so another starts beside it, up to twice the number of workers; then
-those that progress least are stopped, at most half of them at once, and begin again later, with a turn four times as long. A turn is
-processor time where the system tells it: on a busy computer a small job may take seconds.
+Each worker has two places, one for new jobs, the smallest first, and one for slow jobs. A new job that has had its turn, half a second of
+processor time, is slow: it goes on in a free place for slow jobs, or where it is until a new job wants the place. Then it is stopped, waits
+for a place among the slow, and begins again. So does a slow job when another waits; each time its turn is four times as long. Besides, slow
+jobs give way to new ones on the processor.
 """
 
 import json
@@ -32,9 +32,9 @@ from ..units import show
 from .memory import memory_of_groups
 from .processor_time import processor_time_of_groups
 
-TURN_S = 0.5  # before another job may start beside this one
-STARVED = 8.0  # times the turn: time that ends it, however little of the processor it had
-LONGER = 4.0  # times the turn, after each time that a job was stopped in favour of others
+TURN_S = 0.5  # of processor time, before a job may be stopped for another
+LONGER = 4.0  # times the turn, after each time that a job was stopped for another
+ASLEEP = 20.0  # times the turn: time that ends it, however little of the processor it had; a busy computer may give it a tenth
 TICK_S = 0.1  # between two looks at the jobs that are running
 CHECK_EVERY_S = 0.25  # between two looks at their memory and files
 POSTPONED = "postponed"
@@ -65,11 +65,14 @@ class Job(Struct, kw_only=True, eq=False):
     key: str
     request: dict[str, Any] = field(default_factory=dict)
     blobs: tuple[bytes, ...] = ()
+    size: int = 0
     files: tuple[Path, ...] = ()
     outcome: "Future[Outcome]" = field(default_factory=Future)
     progress: float | None = None
     summary: dict[str, Any] = field(default_factory=dict)
-    # How it fares with the workers: how often it was stopped for others and lost its worker, since when it runs, and why it is to end.
+    # How it fares with the workers: whether it has a place among the slow, how often it was stopped for another and lost its worker,
+    # since when it runs, and why it is to end.
+    slow: bool = False
     turns: int = 0
     deaths: int = 0
     since: float = 0.0
@@ -89,18 +92,18 @@ class Job(Struct, kw_only=True, eq=False):
     def error(self) -> str | None:
         return self.outcome.result().error if self.outcome.done() else None
 
-    def has_had_its_turn(self, now: float, turns: int = 0) -> bool:
-        """Whether it has run as long as it may before others, which were themselves stopped so often."""
-        turn_s, took = TURN_S * LONGER ** max(self.turns, turns), now - self.since
-        return took >= turn_s and (self.processor_s is None or self.processor_s >= turn_s or took >= STARVED * turn_s)
+    def has_had_its_turn(self, now: float) -> bool:
+        """Whether it may be stopped for another."""
+        return self.has_had(TURN_S * LONGER**self.turns, now)
 
-    def speed(self, now: float) -> float:
-        """How much of it is done a second."""
-        return (self.progress or 0.0) / max(TICK_S, now - self.since)
+    def has_had(self, time_s: float, now: float) -> bool:
+        """Whether it had so much of the processor, where the system tells it: on a busy computer a small job may take seconds."""
+        took = now - self.since
+        return took >= time_s and (self.processor_s is None or self.processor_s >= time_s or took >= ASLEEP * time_s)
 
 
 class Workers:
-    """The processes that work on jobs, ``count`` at a time or a few more; ``done`` is called with each job and its outcome."""
+    """The processes that work on jobs, for each of ``count`` workers one or two; ``done`` is called with each job and its outcome."""
 
     def __init__(
         self, command: Sequence[str], count: int, limits: Limits, *, begun: Callable[[], None], done: Callable[[Job, Outcome], None]
@@ -109,7 +112,6 @@ class Workers:
         self._begun, self._done = begun, done
         self._waiting: list[Job] = []
         self._running: list[Job] = []
-        self._newest_next = True
         self._changed, self._closed = Condition(), False
         self._thread = Thread(target=self._schedule, name="roofline-jobs", daemon=True)
         self._thread.start()
@@ -117,7 +119,6 @@ class Workers:
     def add(self, job: Job) -> None:
         with self._changed:
             self._waiting.append(job)
-            self._newest_next = True
             self._changed.notify()
 
     def cancel(self, job: Job, why: str) -> None:
@@ -152,11 +153,15 @@ class Workers:
                 for job in self._running:
                     if now - job.since > self._limits.time_s:
                         self._end(job, f"took longer than {self._limits.time_s:g} s; raise the limit with --job-time")
-                    if self._waiting and not job.gives_way and job.process is not None and job.has_had_its_turn(now):
-                        job.gives_way = True
-                        _give_way(job.process)
-                while self._waiting and self._has_room(now):
-                    self._start(self._take())
+                    if not job.slow and job.has_had_its_turn(now):
+                        job.slow = len(self._among(slow=True)) < self._count
+                for slow in (False, True):
+                    while (waiting := [job for job in self._waiting if job.slow == slow]) and self._has_place(slow, now):
+                        self._start(min(waiting, key=lambda job: (job.turns, job.size)))
+                old = [job for job in self._running if job.has_had(TURN_S, now)]
+                if len(old) < len(self._running):
+                    for job in old:
+                        _give_way(job)
                 running = [job for job in self._running if job.process is not None]
                 if now < look_at or not running:
                     self._changed.wait(TICK_S if self._running or self._waiting else None)
@@ -179,28 +184,22 @@ class Workers:
                 with self._changed:
                     self._end(job, why)
 
-    def _has_room(self, now: float) -> bool:
-        """Whether another job may start; when slow ones fill all places, some are told to make room for those that are not."""
-        slow = [job for job in self._running if job.has_had_its_turn(now)]
-        if len(self._running) < self._count or (slow and len(self._running) < 2 * self._count):
+    def _among(self, *, slow: bool) -> list[Job]:
+        """The jobs that have a place, among the slow or the new."""
+        return [job for job in self._running if job.slow == slow]
+
+    def _has_place(self, slow: bool, now: float) -> bool:
+        """Whether a job may start. When there is no place for it, one that has had its turn is stopped."""
+        others = self._among(slow=slow)
+        if len(others) < self._count:
             return True
-        turns = min(job.turns for job in self._waiting)
-        wanted = min(self._count, sum(job.turns == turns for job in self._waiting))
-        wanted -= sum(job.ending == POSTPONED for job in self._running)  # who makes room is there until its process has ended
-        for job in sorted(slow, key=lambda job: (job.speed(now), -(job.processor_s or 0.0)))[: max(0, wanted)]:
-            if job.ending == "" and job.has_had_its_turn(now, turns):
-                self._end(job, POSTPONED)
+        finished = [job for job in others if job.has_had_its_turn(now)]
+        if finished and not any(job.ending for job in others):  # such a one has its place until its process has ended
+            self._end(min(finished, key=lambda job: job.since), POSTPONED)
         return False
 
-    def _take(self) -> Job:
-        """The next job: of those stopped least often, the one asked for last and the one asked for first by turns."""
-        turns = min(job.turns for job in self._waiting)
-        places = [place for place, job in enumerate(self._waiting) if job.turns == turns]
-        chosen = places[-1] if self._newest_next else places[0]
-        self._newest_next = not self._newest_next
-        return self._waiting.pop(chosen)
-
     def _start(self, job: Job) -> None:
+        self._waiting.remove(job)
         job.since, job.progress, job.processor_s = time.monotonic(), 0.0, 0.0
         self._running.append(job)
         self._begun()
@@ -226,8 +225,10 @@ class Workers:
             job.deaths += outcome.died
             again = not self._closed and (outcome.error == POSTPONED or (outcome.died and job.deaths < DEATHS))
             if again:
-                job.turns, job.progress, job.ending, job.gives_way = job.turns + (outcome.error == POSTPONED), None, "", False
-                self._waiting.insert(0, job)  # after those that were asked for since
+                postponed = outcome.error == POSTPONED
+                job.slow, job.turns = job.slow or postponed, job.turns + postponed
+                job.progress, job.ending, job.gives_way = None, "", False
+                self._waiting.append(job)
             self._changed.notify_all()
         if not again:
             self._done(job, outcome)
@@ -235,10 +236,8 @@ class Workers:
     def _run(self, job: Job) -> Outcome:
         if why := _gone(job):
             return Outcome(error=why)
-        # A group of its own, so that the processes it may start end with it.
-        process = subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-        )
+        # A group of its own, so that the processes it may start end with it. No session: Linux weighs priorities only within one.
+        process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0)
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -303,11 +302,12 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
                 process.kill()
 
 
-def _give_way(process: subprocess.Popen[bytes]) -> None:
-    """Have a process and those that it started run only where no other wants to."""
-    if hasattr(os, "setpriority"):
+def _give_way(job: Job) -> None:
+    """Have the process of a job, and those that it started, run only where no other wants to."""
+    if job.process is not None and not job.gives_way and hasattr(os, "setpriority"):
+        job.gives_way = True
         with suppress(OSError):
-            os.setpriority(os.PRIO_PGRP, process.pid, LOWEST_PRIORITY)
+            os.setpriority(os.PRIO_PGRP, job.process.pid, LOWEST_PRIORITY)
 
 
 def _name(number: int) -> str:
