@@ -1,4 +1,4 @@
-"""Property tests run on shared, busy machines: no deadlines, and slow generation is no failure. No test touches the user's files."""
+"""Property tests run on shared, busy machines: no deadlines, and slow generation is not a failure. No test touches the user's files."""
 
 import shutil
 from collections.abc import Iterator

@@ -53,7 +53,7 @@ def slow_fields(data: bytes, at: int, end: int) -> Iterator[Field]:
 def slow_unpack(plan: str, data: bytes, start: int = 0, end: int | None = None) -> tuple[object, ...]:
     """What `roofline.hlo.read.wire.unpack` gives, from its definition."""
     stop = len(data) if end is None else end
-    list(slow_fields(data, start, stop))  # a plan that asks for nothing still refuses what is no message
+    list(slow_fields(data, start, stop))  # a plan that asks for nothing still refuses what is not a message
     return tuple(_column(column, data, start, stop) for column in _columns(plan))
 
 

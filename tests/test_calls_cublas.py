@@ -121,7 +121,7 @@ OUT = 512 * 256
         ({"beta": "0.5"}, 2, 0),  # times β, plus C
         ({"alpha_real": "2"}, 1, 0),
         ({"epilogue": '"BIAS"'}, 1, 0),
-        ({"epilogue": '"RELU"'}, 0, 0),  # a comparison is no FLOP
+        ({"epilogue": '"RELU"'}, 0, 0),  # a comparison is not FLOP
         ({"epilogue": '"BIAS_RELU"'}, 1, 0),
         ({"epilogue": '"GELU"'}, 8, 1),  # the tanh form
         ({"epilogue": '"BIAS_GELU"'}, 9, 1),

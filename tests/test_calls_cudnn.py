@@ -73,7 +73,7 @@ OUT = 8 * 28 * 28 * 128
 @pytest.mark.parametrize(
     ("call", "each"),
     [
-        ("cudnn-conv-bias-activation.9", 1),  # a bias; a comparison is no FLOP
+        ("cudnn-conv-bias-activation.9", 1),  # a bias; a comparison is not FLOP
         ("cudnn-conv-bias-activation.11", 2),  # a bias of zeros and a side input
     ],
 )

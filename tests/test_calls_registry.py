@@ -126,7 +126,7 @@ def test_sorting_and_selecting_move_bytes_and_compare() -> None:
     found = price("(f32[64,16], s32[64,16])", "f32[64,4096]", "TopK")
     assert (found.cost.flops, found.cost["hbm"]) == (0, 64 * 4096 * 4 + 64 * 16 * 8)
     sort = calls("sorting")["custom-call.6"]
-    # A million keys and values of 4 bytes each, in and out; the workspace is no traffic.
+    # A million keys and values of 4 bytes each, in and out; the workspace is not traffic.
     assert (sort.cost.flops, sort.cost["hbm"], sort.category) == (0, 4 * 4 * 1_000_000, "sort")
 
 

@@ -1,4 +1,4 @@
-"""Compilation is a phase of its own: its steps are marked, and what the compiler tried on the device is no work of the program."""
+"""Compilation is a phase of its own: its steps are marked, and what the compiler tried on the device is not work of the program."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def stepped(folder: Path, compiled: set[int], steps: int = 4) -> Recording:
         (set(), [True, True, True, True], 0),
         ({0}, [False, True, True, True], 50e-6),
         ({0, 1}, [False, False, True, True], 100e-6),
-        ({2}, [True, True, True, True], 0),  # after a steady step it is no warm-up
+        ({2}, [True, True, True, True], 0),  # after a steady step it is not a warm-up
         ({0, 2}, [False, True, True, True], 50e-6),
         ({0, 1, 2}, [True, True, True, True], 0),  # nor where most steps compile
     ],

@@ -96,7 +96,7 @@ def test_the_highest_clock_comes_first_and_the_counters_last(tmp_path: Path) -> 
 
 def test_arm_cores_are_named_by_their_part(tmp_path: Path) -> None:
     cpu = from_linux(tree(tmp_path, GRAVITON), range(4))
-    assert (cpu.model, cpu.vendor, cpu.clock_source) == ("Neoverse V1", "Arm", "assumed")  # BogoMIPS is no clock there
+    assert (cpu.model, cpu.vendor, cpu.clock_source) == ("Neoverse V1", "Arm", "assumed")  # BogoMIPS is not a clock there
 
 
 def test_macos_tells_the_same() -> None:

@@ -66,7 +66,7 @@ def test_what_holds_too_much_is_refused_with_the_option_that_raises_the_limit(na
     data, said, option = BOMBS[name]
     path = tmp_path / "bomb"
     path.write_bytes(gzip.compress(data) if packed else data)
-    with pytest.raises(SourceError, match=rf"bomb: .*{said}; if the file is to be trusted, raise the limit: --max {option}=\d+\Z"):
+    with pytest.raises(SourceError, match=rf"bomb: .*{said}; if you trust the file, raise the limit: --max {option}=\d+\Z"):
         read(path)
 
 

@@ -1,4 +1,4 @@
-"""Names that come from a file are data: they move no cursor, run in no spreadsheet and are no paths."""
+"""Names that come from a file are data: they move no cursor, run in no spreadsheet and are not paths."""
 
 import json
 import re

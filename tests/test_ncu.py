@@ -130,7 +130,7 @@ def test_matrix_flop_of_a_training_step_are_those_of_its_shapes() -> None:
     layers = 2 * tokens * 4 * (4 * width * width + 2 * width * wide)
     assert cost(TORCH, "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_bias_TNT")["matrix/bf16"] == layers
     products = sum(op.cost.known("matrix/bf16") for op in read(TORCH).workload if op.name.startswith("nvjet"))
-    # Tiles that do not divide a product are filled up: a little more is done than was asked for.
+    # Tiles that do not divide a product are padded: a little more is computed than was asked for.
     assert 1 < products / (3 * (layers + 2 * tokens * width * words)) < 1.005
 
 

@@ -318,7 +318,7 @@ def test_bodies_that_differ_only_in_what_they_apply_count_that() -> None:
     body = """  %z@ = f32[] constant(0)
   ROOT %s@ = f32[] reduce(%p0@, %z@), dimensions={0}, to_apply=%RULE"""
     one, two = both(body.replace("%RULE", "%add"), body.replace("%RULE", "%most"), "f32[]", "f32[10]{0}")
-    # Nine additions; comparisons are no FLOP.
+    # Nine additions; comparisons are not FLOP.
     assert (one.cost["vector/fp32"], two.cost["vector/fp32"]) == (9, 0)
 
 

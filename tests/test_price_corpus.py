@@ -123,7 +123,7 @@ def _windows(site: Site, taps: int, source: tuple[int, ...], result: tuple[int, 
 
 
 def each(one: Frozen) -> list[tuple[Site, Cost, tuple[float, float, float]]]:
-    """The instructions of a program that are no fusions: where they stand, their cost, and XLA's figures."""
+    """The instructions of a program that are not fusions: where they stand, their cost, and XLA's figures."""
     prices, found = pricer(one.module), []
     for name, figures in one.xla.items():
         place = one.module.find(name)

@@ -576,6 +576,4 @@ def test_the_server_reads_up_to_the_limits_that_it_is_given(tmp_path: Path) -> N
     (tmp_path / "ops.csv").write_text("name,time,hbm\na,1,1\nb,1,1\n")
     with client(tmp_path / "ops.csv", worker=words) as server:
         (row,) = runs(server).values()
-        assert (
-            "more than 1 rows; if the file is to be trusted, raise the limit: --max rows=2" in server.get(str(row["json"])).json()["error"]
-        )
+        assert "more than 1 rows; if you trust the file, raise the limit: --max rows=2" in server.get(str(row["json"])).json()["error"]

@@ -202,7 +202,7 @@ def test_dense_elements_are_written_as_text_has_them(kind: str, raw: bytes, elem
 def test_values_are_written_as_text_has_them() -> None:
     value = {"a": [1, True, Bare("@f")], "odd name": 'say "x"', "b": {"c": 0.5}}
     assert written(value) == '{a = [1, true, @f], "odd name" = "say \\22x\\22", b = {c = 5.000000e-01}}'
-    assert quoted("\udcff") == '"\\FF"'  # a byte that is no text
+    assert quoted("\udcff") == '"\\FF"'  # a byte that is not text
     assert dense_list(Typed("1", "tensor<2xi64>")) == [1, 1]
 
 

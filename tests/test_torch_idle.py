@@ -28,8 +28,8 @@ def test_the_time_in_which_the_profiler_records_is_not_to_be_won(tmp_path: Path)
     # Per launch one op (4 µs), its launch and twenty calls of Python (2 µs each): 46 of 95 µs of idle time, but for the first gap.
     (finding,) = [one for one in launched_late(20, tmp_path).findings if one.kind == "idle-dispatch"]
     assert finding.saving_per_step_s == pytest.approx(950e-6 - 460e-6, rel=0.05)
-    assert "About 450 µs of that is the profiler's own" in finding.message
-    assert "220 events of the host per step" in finding.message
+    assert "About 450 µs of that is profiler overhead" in finding.message
+    assert "220 host events per step" in finding.message
 
 
 def test_without_many_events_nearly_all_of_it_is(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def small_sections(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[sections.Section]:
-    """Helpers that are no processes; the sections that they read."""
+    """Helpers that are not processes; the sections that they read."""
     asked: list[sections.Section] = []
 
     class Here(sections.Helper):

@@ -53,7 +53,7 @@ def anchored(measured_s: float | None, before: Prediction | None, after: Predict
     if measured_s is None or before is None or not before.time_s:
         return after.time_s, after.low_s, after.high_s
     ratio = (measured_s / before.time_s) ** (1.0 if before.family in STREAMS else DECAY**doublings)
-    if before.terms.get("floor", 0.0) > SMALL * before.time_s:  # what it took longer is no share of the work it will do
+    if before.terms.get("floor", 0.0) > SMALL * before.time_s:  # what it took longer is not a share of the work it will do
         ratio = max(after.time_s + measured_s - before.time_s, 0.5 * after.time_s) / after.time_s
     return after.time_s * ratio, after.low_s * ratio, after.high_s * ratio
 

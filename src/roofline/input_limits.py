@@ -73,4 +73,4 @@ def excess(name: str) -> str:
     """What such an error says, without the place."""
     limit: int = getattr(_current, name)
     what = f"larger than {limit:,} bytes" if name == "size" else f"more than {limit:,} {name}"
-    return f"{what}; if the file is to be trusted, raise the limit: --max {name}={2 * limit}"
+    return f"{what}; if you trust the file, raise the limit: --max {name}={2 * limit}"

@@ -192,7 +192,7 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
         return self._resolved[asked]
 
     def _lacks(self, product: str) -> bool:
-        """Whether work runs on the vector unit: it is no product, or no matrix unit of this machine has the product's format."""
+        """Whether work runs on the vector unit: it is not a product, or no matrix unit of this machine has the product's format."""
         if not product.startswith("matrix/"):
             return True
         if self.rates_matrix:

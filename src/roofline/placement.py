@@ -96,7 +96,7 @@ class Placement(Struct, frozen=True, kw_only=True):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether nothing that is known and rated gives a time, so that ``floor_s`` is no minimum but a blank."""
+        """Whether nothing that is known and rated gives a time, so that ``floor_s`` is blank, not a minimum."""
         return not self.times and bool(self.unrated or self.unknown)
 
     @property

@@ -19,7 +19,7 @@ from .units import percent, plain
 
 SCHEMA = "roofline.changes/1"
 ROUNDING = 1e-9
-NOTABLE = 0.01  # of an amount: less is no reason
+NOTABLE = 0.01  # of an amount: a smaller change is not given as a reason
 # Student's t for 95%, two-sided, by degrees of freedom; 1.96 in the limit
 _T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09, 2.09)
 _T_LIMIT = 1.96

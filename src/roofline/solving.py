@@ -345,7 +345,7 @@ def _sides(cost: Cost, machine: Machine, compute: Resource | str | None, level: 
 def _longest(cost: Cost, resources: Sequence[Resource], machine: Machine, asked: str) -> _Side:
     """The unit among these resources that takes the longest; none of them takes no time on what was asked for."""
     units: dict[str, _Side] = {}
-    # Transcendentals are no FLOP, but where a unit does nothing else they are its work.
+    # Transcendentals are not FLOP, but where a unit does nothing else they are its work.
     bare = not any(resource.is_arithmetic for resource in resources)
     for resource in resources:
         rate, amount = Fraction(machine.rate(resource)), Fraction(cost.known(resource))

@@ -78,7 +78,7 @@ _NUMBER = (
 _IN_UNITS = f"{string.ascii_letters}{string.whitespace}/%µμ"
 _SURELY = 1e-290  # above it, floats have all their digits, and so has what they are scaled to
 _LONGEST = 400  # characters of a quantity, its unit included
-_LONGEST_EXPONENT = len("e+308")  # longer ones are no floats, and would take for ever as exact numbers
+_LONGEST_EXPONENT = len("e+308")  # longer ones are not floats, and would take for ever as exact numbers
 
 
 def _units() -> dict[str, tuple[str, int, int]]:

@@ -214,7 +214,7 @@ class Step(Struct, frozen=True, kw_only=True):
     steps that are ``steady``, complete (the recording did not cut them off) and ``followed`` by another.
 
     ``compiled`` is whether the host compiled in it. Steps that did are the warm-up, and not steady, until the first that did not; a
-    compilation after that is no warm-up, nor is one if more than half of the steps compile.
+    compilation after that is not a warm-up, nor is one if more than half of the steps compile.
     """
 
     key: int

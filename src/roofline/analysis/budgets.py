@@ -39,7 +39,7 @@ def check(
 def check_change(before: Sequence[Report], after: Sequence[Report], limits: Sequence[Condition], file: str = "before") -> BudgetCheck:
     """Compare runs of a later version with those of an earlier one, which is the baseline; the run with the median amount stands for all.
 
-    What several runs of one version differ by is no change: a broken limit holds if the difference is within their noise.
+    What several runs of one version differ by is not a change: a broken limit holds if the difference is within their noise.
     """
     return BudgetCheck(checks=tuple(_of_runs(before, after, one, file) for one in limits))
 

@@ -180,7 +180,7 @@ def _names(counted: Counter[str]) -> str:
 def scaled(recording: Recording) -> Recording:
     """The recording with the counters of each op as totals over all its launches, like the modelled amounts, each saying so.
 
-    An op of which some kernel was never counted loses its counters: a part is no total.
+    An op of which some kernel was never counted loses its counters: a part is not a total.
     """
     return replace(recording, workload=Workload(tuple(_scaled(op) for op in recording.workload)))
 

@@ -141,7 +141,7 @@ KINDS: dict[str, Kind] = {
         ),
     ),
     "padding": Kind(
-        "the products of matrices that were filled up with zeros",
+        "the products of padded matrices",
         "Multiply what is there",
         levers=(
             "pad to the next multiple of 64 or 128 only, or sort examples by length",
@@ -232,7 +232,7 @@ KINDS: dict[str, Kind] = {
         levers=("sizes in multiples of the tile; more rows than the chip has units", "the vendor's kernel, or an autotuned one"),
     ),
     "compute": Kind(
-        "the compute-bound kernels that are no products",
+        "the compute-bound kernels that are not products",
         "At the rate that good kernels reach",
         levers=("check number formats and transcendental functions",),
     ),

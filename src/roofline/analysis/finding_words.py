@@ -112,7 +112,7 @@ def _category(judged: JudgedOps, id: int) -> str:
 
 
 def title_of(name: str, kind: Kind, judged: JudgedOps, ids: Sequence[int]) -> str:
-    """What some ops are called together: kernels of attention are no plain products."""
+    """What some ops are called together: kernels of attention are not plain products."""
     attention = [judged.category[id] == "attention" for id in ids] if name == "products" else []
     if not any(attention):
         return kind.title

@@ -34,7 +34,7 @@ def idle_findings(idle: Iterable[Waiting], clock: Clock, kinds: Kinds) -> list[F
         told = f"The device is idle {clock.of(each * clock.parts)}: {said}{at}. {_recording(mine, profiler_s, clock)}"
         won, whole = each - profiler_s, sum(one.whole_s * (1 - one.recording) for one in mine)
         if won < NOTABLE * clock.each_s:
-            message = f"{told}Without the profiler next to nothing of it is left."
+            message = f"{told}Without the profiler almost none of it would remain."
             found.append(Finding(kind=name, title=kind.title, message=message, levers=()))
             continue
         found.append(
@@ -67,5 +67,5 @@ def _recording(idle: Sequence[Waiting], profiler_s: float, clock: Clock) -> str:
     if profiler_s < NOTABLE * clock.each_s:
         return ""
     events = sum(one.reason.recorded * one.each_s / one.reason.time_s for one in idle if one.reason.time_s)
-    took = f"About {show(rounded(profiler_s, 2), 's')} of that is the profiler's own, which recorded {rounded(events, 2):,.0f} events"
-    return f"{took} of the host{clock.per}. "
+    took = f"About {show(rounded(profiler_s, 2), 's')} of that is profiler overhead: it recorded {rounded(events, 2):,.0f} host events"
+    return f"{took}{clock.per}. "

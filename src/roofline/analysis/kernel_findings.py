@@ -84,14 +84,14 @@ def kernel_findings(
             found.append(finding)
     if LATENCY not in groups and clock.measured and between.seconds >= clock.notable_s:
         message = (
-            f"Between kernels the device is idle {clock.of(between.seconds)}. That is as good as launches get; only fewer kernels help."
+            f"Between kernels the device is idle {clock.of(between.seconds)}. Launches take no less on this chip; only fewer kernels help."
         )
         found.append(Finding(kind=LATENCY, title=kinds[LATENCY].title, message=message))
     return found
 
 
 def _kind(cause: str, unit: str | None, category: str, multiplies: bool) -> str:
-    if cause == UNPRICED or category == "autotuning":  # what a compiler tried is no work of the program
+    if cause == UNPRICED or category == "autotuning":  # what a compiler tried is not work of the program
         return ""
     if cause == COMMUNICATION:
         return "host-copies" if unit and named(unit).unit.partition(".")[0] == PCIE.name else "communication"
@@ -164,7 +164,7 @@ def _merged(
     gaps = ", with the gaps between kernels" if gap_s else ""
     told = f"{at_place(judged, worst)}{subject(judged, worst)} {_are(worst, kind_name)}{reach}: {clock.of(spent + gap_s)}{gaps}."
     if saving.steps_s < (clock.of_parts(INHERENT) if kind_name == LATENCY else clock.notable_s):
-        message = f"{told} That is as good as such ops get; only less work helps."
+        message = f"{told} Such ops run no faster on this chip; only less work helps."
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(worst), levers=())
     kind, left = fitting(kind_name, kind, judged, ids, won), clock.after(saving.steps_s)
     if kind_name == "host-copies":  # hidden behind other work: no less work

@@ -55,7 +55,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _page(name: str) -> str:
-    """Refuse a name that is no page's before anything is measured."""
+    """Refuse an output name without .html before anything is measured."""
     if not name.endswith(PAGES):
         raise UsageError(f"{name}: the page needs a name that ends in .html")
     return name

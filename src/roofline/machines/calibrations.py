@@ -173,7 +173,7 @@ def _interval(table: Table, key: str) -> Interval:
         raise table.error(key, f"unknown regime; one of {', '.join((*REGIMES, 'any'))}")
     good = isinstance(value, list) and len(value) == 2 and all(isinstance(one, (int, float)) for one in value)
     if not good or not 0 < value[0] <= 1 <= value[1] <= _LARGEST:  # type: ignore[index]
-        raise table.error(key, f"{value!r} is no interval round 1; write it like [0.85, 1.2], measured over predicted")
+        raise table.error(key, f"{value!r} is not an interval around 1; write it like [0.85, 1.2], measured over predicted")
     return float(value[0]), float(value[1])  # type: ignore[index]
 
 

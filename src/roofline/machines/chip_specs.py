@@ -15,7 +15,7 @@ class Opinion(Struct, frozen=True):
 
 
 class Spec(Struct, frozen=True, kw_only=True):
-    """A fact that is no rate: a clock, a number of cores, a pod's size. Quantities keep the unit they were written with."""
+    """A fact that is not a rate: a clock, a number of cores, a pod's size. Quantities keep the unit they were written with."""
 
     name: str
     value: str | int | float

@@ -233,7 +233,7 @@ def _host(answers: Mapping[str, Any], chip: Machine | None) -> list[Ceiling]:
 
 
 def _specs(answers: Mapping[str, Any]) -> list[Spec]:
-    """Launches, synchronisation, the smallest ops and copies between devices: figures that are no ceilings."""
+    """Launches, synchronisation, the smallest ops and copies between devices: figures that are not ceilings."""
     words = {
         "graph": "null kernel in a graph",
         "stream": "null kernel launched alone",

@@ -88,7 +88,7 @@ class JaxDevice:
         return [max(each - self._wait() / calls, each / 2) for each in self.each(work, tries, calls)]
 
     def _wait(self) -> float:
-        """Seconds of a try that are no call's: until the first starts, and until the host sees that the last has ended."""
+        """Seconds of a try outside of its calls: until the first starts, and until the host sees that the last has ended."""
         if self._wait_s is None:
             run, source = jax.jit(lambda x: x + 1), jnp.ones(COPY // WORD // (1 if self.device.platform != "cpu" else 64), jnp.float32)
             self.each(lambda: run(source), 1, WARM_UP)

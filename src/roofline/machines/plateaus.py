@@ -1,7 +1,7 @@
 """Plateaus of a sweep over working-set sizes: the memory levels of a device as its bandwidth shows them.
 
 The rates, in logarithms, are cut into the stretches of constant rate that fit them best, each stretch at a price, so that noise makes no
-level. A stretch that is slower than a later, larger one is no level but a start-up cost, and one that is not flat is the way between two
+level. A stretch that is slower than a later, larger one is not a level but a start-up cost, and one that is not flat is the way between two
 levels. A level holds working sets up to the size at which the rate is half-way, in logarithms, to that of the next level.
 
 That is right for caches that give up what was used longest ago: a set that is read again and again fits, or all of it is lost. Others,
@@ -19,7 +19,7 @@ PRICE = 0.02  # of another stretch, in squared logarithms: three sizes that are 
 LEAST = 3  # sizes in a stretch
 APART = 1.25  # by how much a level must be faster than the one behind it
 HALF = 0.5  # of a working set
-STEEP = 0.25  # logarithm of the change of the rate for each doubling of the size, from where a stretch is no level
+STEEP = 0.25  # logarithm of the change of the rate for each doubling of the size, from where a stretch is not a level
 
 
 class Plateau(Struct, frozen=True):

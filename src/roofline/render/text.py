@@ -57,7 +57,7 @@ def report_text(
 def op_notes(ops: Sequence[OpInfo]) -> list[str]:
     """The caveats of some ops, each once with the ops it is about, the first few of them.
 
-    How an op was counted is no caveat: that is in the report and among the page's details.
+    How an op was counted is not a caveat: that is in the report and among the page's details.
     """
     about: dict[str, list[str]] = {}
     each = column(ops, "notes")
@@ -209,12 +209,12 @@ def predicted_text(finding: Finding) -> str:
 
 
 def is_fine(finding: Finding) -> bool:
-    """Whether a finding says that its ops are as good as such ops get."""
+    """Whether a finding says that its ops cannot run faster on this chip."""
     return finding.saving_s is None and not finding.levers and bool(finding.title) and bool(finding.ops)
 
 
 def fine_line(report: Report) -> str:
-    """What is as good as such ops get, in one line, so that nobody spends a day on it."""
+    """Kinds of ops that cannot run faster on this chip, in one line."""
     fine = [finding for finding in report.findings if is_fine(finding)]
     if not fine:
         return ""

@@ -45,7 +45,7 @@ def profiles_in(folder: Path | str) -> list[str]:
 def traces_in(folder: Path | str) -> list[str]:
     """The PyTorch traces of a run's ranks: those that torch.profiler named for TensorBoard, else JSON files of the folder by content.
 
-    What was recorded while graphs were captured is no rank of its own.
+    What was recorded while graphs were captured is not a rank of its own.
     """
     below = [file for file in files_below(folder) if file.name.endswith(TRACES)]
     here = sorted(file for file in Path(folder).iterdir() if file.name.endswith((".json", ".json.gz")))

@@ -114,7 +114,7 @@ class Metrics:
         self._read: dict[str, Fraction | None] = {}
 
     def word(self, name: str) -> str:
-        """A cell that is no number."""
+        """A cell that is not a number."""
         return self._entry.cells.get(name, ("", ""))[1]
 
     def get(self, name: str) -> Fraction | None:

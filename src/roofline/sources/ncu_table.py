@@ -198,7 +198,7 @@ def _scale(word: str) -> Fraction | None:
 def writes_decimal_commas(cells: Iterable[str]) -> bool:
     """Whether some number cannot be read with thousands commas, and every one with decimal commas. Else commas mean thousands.
 
-    Words are no numbers, and decide nothing.
+    Words are not numbers, and decide nothing.
 
     >>> writes_decimal_commas(["9,00", "1.234"]), writes_decimal_commas(["1,234", "5"]), writes_decimal_commas(["9,00", "1.25"])
     (True, False, False)

@@ -270,5 +270,5 @@ def _is_inside(path: Path, folders: Sequence[str] | None) -> bool:
 
 
 def _digest(*words: str) -> str:
-    # Names of files may be bytes that are no text; of a file of Windows, half a character.
+    # Names of files may be bytes that are not text; of a file of Windows, half a character.
     return blake2s("\0".join(words).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

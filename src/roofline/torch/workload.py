@@ -17,7 +17,7 @@ UNPRICED = "no price for this operator: register one with roofline.register_op"
 AGAIN = Avoidable(
     kind="recomputation",
     instead=NOTHING,
-    why="computes parts of the forward pass again in the backward pass",
+    why="recomputes parts of the forward pass in the backward pass",
     unneeded="recomputed",
     group="checkpoint",
 )

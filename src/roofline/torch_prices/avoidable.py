@@ -11,7 +11,7 @@ from ..workload import Avoidable
 from .call import Call, Priced, Tensor
 
 _COPIES = ("aten::contiguous", "aten::clone", "aten::copy_")
-RECOMPUTED = "computes again in the backward pass what the forward pass did"
+RECOMPUTED = "recomputes the forward pass in the backward pass"
 # Formats of products for which a narrower one would do, and that one: tf32 has the range of fp32 and is used by default elsewhere.
 NARROWER = {"fp32": "tf32", "fp64": "fp32"}
 
@@ -53,7 +53,7 @@ def _odd(priced: Priced) -> Avoidable | None:
     if not odd or min(sizes) <= SMALL:
         return None
     words = " and ".join(str(size) for size in dict.fromkeys(odd))
-    why = f"multiplies matrices of sizes ({words}) that are no multiple of {step}"
+    why = f"multiplies matrices of sizes ({words}) that are not a multiple of {step}"
     return Avoidable(kind="odd-sizes", instead=priced.cost, why=why)
 
 

@@ -1,7 +1,7 @@
 """Elementwise operators: operands read at their own size, the broadcast result written, FLOP by the operator.
 
 In-place calls (``add_``) read and write the first operand. A tensor beyond the schema's own operands is the ``out`` of an out variant.
-Comparisons and logic write truth values and are no FLOP.
+Comparisons and logic write truth values and are not FLOP.
 """
 
 from msgspec import Struct

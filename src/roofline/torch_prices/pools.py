@@ -38,7 +38,7 @@ def _window(call: Call, x: Tensor, axes: int, dilation: int | None, ceil: int) -
 
 @op("aten::max_pool2d_with_indices", "aten::max_pool3d_with_indices", "aten::avg_pool2d", "aten::avg_pool3d", "aten::avg_pool1d")
 def pool(call: Call) -> Priced | None:
-    """Maxima compare, which is no FLOP, and write 64-bit indices besides; averages add up a window."""
+    """Maxima compare, which is not FLOP, and write 64-bit indices besides; averages add up a window."""
     x = call.tensor(0)
     axes = next(axes for axes in (1, 2, 3) if f"pool{axes}d" in call.op)
     if x is None or len(x.shape) <= axes:

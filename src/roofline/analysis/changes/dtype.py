@@ -1,7 +1,7 @@
 """``dtype [SCOPE=]FORMAT``: products in another number format, with the conversions and changes of layout that this needs.
 
 Operands of products take their bytes in the new format, and so do the kernels that make them: a fused kernel writes it in the same pass.
-What a library's product makes, or an argument that is no weight, is converted by a kernel of its own. A whole program in a 16-bit format
+What a library's product makes, or an argument that is not a weight, is converted by a kernel of its own. A whole program in a 16-bit format
 has all its fp32 arrays in it, so nothing is converted. Products of 8-bit floats take both
 operands with the contracted dimension last: XLA transposes an operand that lies otherwise, element by element.
 """

@@ -109,7 +109,7 @@ def is_cheap(instruction: Instruction) -> bool:
 
 
 def is_fixed(instruction: Instruction) -> bool:
-    """Whether it is no part of any other kernel, and takes no other instruction into its own."""
+    """Whether it is not part of any other kernel, and takes no other instruction into its own."""
     shape = instruction.shape
     if not all(leaf.is_array and leaf.is_bounded and not leaf.is_dynamic for leaf in shape.leaves) or instruction.control:
         return True

@@ -137,7 +137,7 @@ def reversed_range(side: range, size: int) -> range:
 
 
 def reshaped(box: Box, before: Dims, after: Dims) -> Box | None:
-    """The box in an array of the same elements in the same order under other dimensions; ``None`` where it is no box there.
+    """The box in an array of the same elements in the same order under other dimensions; ``None`` where it is not a box there.
 
     >>> reshaped((range(4, 8), range(16)), (8, 16), (2, 64))
     (range(1, 2), range(0, 64))

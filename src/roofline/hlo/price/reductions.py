@@ -1,6 +1,6 @@
 """Opcodes that gather many elements into few, or apply a computation of their own: reductions, windows, scans, sorts, transforms.
 
-A reduction applies its computation once for every element that disappears. Comparisons are no FLOP, here as everywhere: a sort or a
+A reduction applies its computation once for every element that disappears. Comparisons are not FLOP, here as everywhere: a sort or a
 maximum moves data only.
 """
 

@@ -49,7 +49,7 @@ def skip(text: str, position: int) -> int:
 
 
 def end_of_nest(text: str, position: int) -> int:
-    """Past the bracket at ``position`` and all it holds; arrows are no brackets, strings are skipped."""
+    """Past the bracket at ``position`` and all it holds; arrows are not brackets, strings are skipped."""
     stack: list[str] = []
     for match in _NESTED.finditer(text, position):
         mark = match[0]

@@ -211,7 +211,7 @@ class _Reader(Struct):
         if isolated and self.version >= _ISOLATED_SECTIONS:
             code, data = cursor.section()
             if code != _IR:
-                raise Malformed("an isolated region of the bytecode is no section of operations")
+                raise Malformed("an isolated region of the bytecode is not a section of operations")
             cursor = Cursor(data)
         if encoding >> 1 > len(cursor.data):
             raise Malformed("the bytecode has more regions than bytes")
@@ -277,7 +277,7 @@ def read_bytecode(data: bytes) -> Bytecode:
 
 
 def _strings(cursor: Cursor) -> list[str]:
-    """The table of strings: their lengths, last first, then their characters. Bytes that are no UTF-8 become surrogates."""
+    """The table of strings: their lengths, last first, then their characters. Bytes that are not UTF-8 become surrogates."""
     sizes = cursor.numbers()[::-1]
     return [cursor.take(size)[:-1].decode("utf-8", "surrogateescape") for size in sizes]
 

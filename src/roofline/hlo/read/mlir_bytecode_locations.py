@@ -49,5 +49,5 @@ def _name(bytecode: Bytecode, cursor: Cursor) -> str:
     entry = at(bytecode.attributes, cursor.number())
     inner = Cursor(entry.data)
     if inner.number() != _STRING:
-        raise Malformed("a location whose name is no string")
+        raise Malformed("a location whose name is not a string")
     return quoted(at(bytecode.strings, inner.number()))

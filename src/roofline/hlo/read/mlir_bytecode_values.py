@@ -154,7 +154,7 @@ class Values:
 
 
 def tensor_parts(kind: str) -> tuple[tuple[int, ...], str]:
-    """The sizes (`DYNAMIC` for ``?``) and the element type of ``tensor<4x?xf32, encoding>``; a type that is no tensor has no sizes.
+    """The sizes (`DYNAMIC` for ``?``) and the element type of ``tensor<4x?xf32, encoding>``; a type that is not a tensor has no sizes.
 
     >>> tensor_parts("tensor<4x8xf32>"), tensor_parts("tensor<16x!tt.ptr<f32>>"), tensor_parts("i32")
     (((4, 8), 'f32'), ((16,), '!tt.ptr<f32>'), ((), 'i32'))

@@ -10,7 +10,7 @@ class Bare(str):
 
 
 def printable_text(text: str) -> str:
-    """Text whose surrogates, bytes that are no UTF-8, are spelled out."""
+    """Text whose surrogates, bytes that are not UTF-8, are spelled out."""
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
@@ -33,7 +33,7 @@ def written(value: object) -> str:
 
 
 def printable(value: object) -> object:
-    """A value whose strings have no bytes in them that are no text."""
+    """A value whose strings have no bytes in them that are not text."""
     if isinstance(value, str):
         return printable_text(value) if not value.isascii() else value
     if isinstance(value, list):

@@ -551,7 +551,7 @@ def _calls(rest: str) -> tuple[tuple[str, str], ...]:
 def _called(role: str, value: str) -> list[str]:
     names = braced(value) if value.startswith("{") else value
     if "=" in names:
-        raise Malformed(f"{role} holds what is no computation: {excerpt(names)}")
+        raise Malformed(f"{role} holds what is not a computation: {excerpt(names)}")
     return [name.strip().lstrip("%") for name in names.split(",") if name.strip()]
 
 

@@ -29,7 +29,7 @@ def missing_donations(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         number = entry.parameters.index(source.index)
         if number not in donated and _updated_in_place(values, entry, index):
             name = source.instruction.op_name or f"argument {number}"
-            why = f"copies {name} whole, which is then updated in place"
+            why = f"copies all of {name}, which is then updated in place"
             yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS)
 
 

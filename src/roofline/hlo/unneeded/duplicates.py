@@ -26,7 +26,7 @@ def duplicates(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             continue
         same[index] = first
         if index in kernels.costs and instruction.operands and not _is_cloned(kernels, first, index):  # without any it fills a buffer
-            why = f"computes again what {computation[first].name} did"
+            why = f"computes the same values as {computation[first].name}"
             yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS)
 
 

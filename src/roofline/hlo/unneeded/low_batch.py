@@ -26,7 +26,7 @@ _MOST_LOOKS = 2_000  # values behind an operand
 def low_batches(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The products of few rows whose bytes are nearly all weights. Eight times the rows would take about the same time.
 
-    Then each row has an eighth of the bytes, and as many FLOP as before. A few such products among large ones are no small batch: logits
+    Then each row has an eighth of the bytes, and as many FLOP as before. A few such products among large ones are not a small batch: logits
     of the last of many tokens.
     """
     loop = _Loop.around(kernels)

@@ -35,7 +35,7 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         narrow = [_narrow(values, side) for side in (found.left, found.right)]
         if all(narrow):
             name = max((side.shape.number for side in narrow if side), key=lambda number: number.bits)
-            into, said, needed = default_unit(name, platform), f"multiplies in {unit.kind} what was {name}", CLASS
+            into, said, needed = default_unit(name, platform), f"multiplies {name} operands in {unit.kind}", CLASS
             less = sum(
                 side.shape.bytes - origin.shape.bytes for side, origin in zip((found.left, found.right), narrow, strict=True) if origin
             )
@@ -47,7 +47,8 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         elif is_exception:
             continue
         else:
-            into, said, needed = default_unit(dtype("bf16"), platform), f"multiplies fp32 numbers (in {unit.kind}), which bf16 halves", ""
+            into, needed = default_unit(dtype("bf16"), platform), ""
+            said = f"multiplies fp32 operands (in {unit.kind}), which take twice the bytes of bf16"
             less = int(cost.known(HBM)) // 2
         wide.add(index)
         yield index, Avoidable(kind=KIND, instead=_instead(cost, unit, into, less), why=said, unneeded=needed)

@@ -11,7 +11,7 @@ _SMALL = 64
 
 
 def odd_sizes(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The products and convolutions with a size that is no multiple of a load, where it is large enough to be padded at little cost."""
+    """The products and convolutions with a size that is not a multiple of a load, where it is large enough to be padded at little cost."""
     products = [(index, one.left, (one.rows, one.depth, one.columns), "matrices of sizes") for index, one in kernels.products.items()]
     convolutions = [(index, one.left, one.channels, "channels") for index, one in kernels.convolutions.items()]
     for index, left, sizes, what in products + convolutions:
@@ -21,5 +21,5 @@ def odd_sizes(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         odd = [size for size in sizes if size % step and size > _SMALL]
         if odd and min(sizes) > _SMALL:
             word = " and ".join(str(size) for size in dict.fromkeys(odd))
-            why = f"multiplies {what} ({word}) that are no multiple of {step}"
+            why = f"multiplies {what} ({word}) that are not a multiple of {step}"
             yield index, Avoidable(kind=KIND, instead=kernels.costs[index], why=why)

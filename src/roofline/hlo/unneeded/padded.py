@@ -1,6 +1,6 @@
-"""Products of matrices that the program filled up: rows, columns or depth that it added itself.
+"""Products of matrices that the program padded: rows, columns or depth that it added itself.
 
-Arrays are filled up by `pad`, by joining them with a constant, or by writing them into an array of one.
+Arrays are padded by `pad`, by concatenating them with a constant, or by writing them into a constant array.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,11 +21,11 @@ _WRITTEN = {"dynamic-update-slice": 1, "scatter": 2}  # what writes into its fir
 _FILLS = frozenset(("pad", "concatenate", *_WRITTEN))
 _DEEPEST = 40
 Key = tuple[str, int, str]  # of a value
-Shares = dict[int, float]  # of each axis that was filled up, the share of it that was there before
+Shares = dict[int, float]  # of each padded axis, the share of it that is data
 
 
 def padded_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The products of a computation with dimensions that were filled up, and what they would cost without."""
+    """The products of a computation with padded dimensions, and what they would cost without the padding."""
     if kernels.module.opcodes.isdisjoint(_FILLS):
         return
     seen: dict[Key, Shares] = {}
@@ -44,7 +44,7 @@ def padded_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         spared = sum(side.shape.bytes * (1 - share) for side, share in parts if side.shape.is_array)
         amounts = {resource: amount * needed if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
         amounts[HBM] = max(amounts.get(HBM, 0) - spared, 0)
-        why = f"multiplies matrices that were filled up ({found}, of which {needed:.0%} is data)"
+        why = f"multiplies padded matrices ({found}, of which {needed:.0%} is data)"
         yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, factor=1 / needed)
 
 

@@ -28,5 +28,5 @@ def recomputed(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         if _BY_ORDER in instruction.op_name or (".remat" in instruction.name and _BY_COMPILER.search(instruction.name)):
             stored = 0 if kernels.are_in_entry else _PASSES * sum(leaf.bytes for leaf in instruction.shape.leaves if leaf.is_array)
             instead = Cost.of({HBM: stored}) if stored else NOTHING
-            why = "computes again in the backward pass what the forward pass did"
+            why = "recomputes the forward pass in the backward pass"
             yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS)

@@ -1,4 +1,4 @@
-"""Tiles that are filled up: a TPU keeps arrays in tiles of 8 by 128 elements, and moves whole ones however little of them is data."""
+"""Padded tiles: a TPU keeps arrays in tiles of 8 by 128 elements, and moves whole ones however little of them is data."""
 
 from collections.abc import Iterator
 

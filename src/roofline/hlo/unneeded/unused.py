@@ -48,7 +48,7 @@ def unused_gradients(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         yield index, Avoidable(kind=KIND, instead=kernels.costs[index] * used, why=why, unneeded=CLASS, factor=factor)
         filled.update(dict.fromkeys(_fillers(kernels, made)))
     for index in filled:
-        yield index, Avoidable(kind=KIND, instead=FREE, why="fills up the gradients of results that are not used", unneeded=CLASS)
+        yield index, Avoidable(kind=KIND, instead=FREE, why="pads the gradients of unused results with zeros", unneeded=CLASS)
 
 
 def _shares_used(kernels: Kernels) -> Iterator[tuple[int, float]]:

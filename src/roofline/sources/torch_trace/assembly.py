@@ -88,7 +88,7 @@ class _Reader:
             part = one.part("CPU" if self.on_cpu else f"GPU {one.number}", name, hardware, self._complete(), self.marks)
             if self.on_cpu:
                 for tally in part.rows.values():
-                    tally.launched.clear()  # ops are no kernels that counters could tell of
+                    tally.launched.clear()  # ops are not kernels that counters could tell of
             devices.append(part if rank is None or len(numbers) > 1 else replace(part, ordinal=rank))
         waiting = [Waiting(one.number, one.busy, part) for one, part in zip(rows, devices, strict=True)]
         idle = explain(waiting, work, self.host, self.launches, self.names, columns.captured, on_cpu=self.on_cpu)

@@ -52,9 +52,7 @@ def blocks(data: bytes | mmap | BinaryIO, name: str, salvage: bool, told: Callab
             return
         unpacked += len(block)
         if unpacked > most:
-            raise SourceError(
-                f"{name}: unpacks to more than {most:,} bytes; if it is to be trusted, raise the limit: --max size={2 * most}"
-            )
+            raise SourceError(f"{name}: unpacks to more than {most:,} bytes; if you trust it, raise the limit: --max size={2 * most}")
         yield block
         waiting = unpack.unconsumed_tail
         if unpack.eof and unpack.unused_data.startswith(GZIP):  # a file of several members

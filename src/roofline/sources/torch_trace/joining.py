@@ -32,7 +32,7 @@ def append(columns: Columns, other: Columns) -> None:
 def absorb(columns: Columns, other: Columns) -> None:
     """Takes over what another recording of the program launched without running it: the captures of graphs, with the ops around them.
 
-    Its threads stay apart from those here, its time lies before. Its annotations are no steps of this recording.
+    Its threads stay apart from those here, its time lies before. Its annotations are not steps of this recording.
     """
     names, arguments, extras = (
         np.array([*(mine[one] for one in theirs), NONE])

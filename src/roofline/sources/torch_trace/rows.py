@@ -42,7 +42,7 @@ MOST_IN_ORDER = 100_000  # executions among which chains are looked for
 MOST_IN_STEP = 500  # launches of one kernel by one operation in a step that are told apart
 GRAPH = "graph replay"
 NO_CAPTURE = "the capture of this graph was not recorded: profile the step that captures it, in this trace or another"
-NO_LAUNCH = "its launch was not recorded, and nothing that was recorded is like it"
+NO_LAUNCH = "its launch was not recorded, and no recorded kernel matches it"
 UNPRICED = "unpriced: record with "
 EAGER = Streamed(kind="eager")
 NO_OP = "no PyTorch op launched it"

@@ -1,6 +1,6 @@
 """Compilations: when the host compiled, which steps that fell into, and what the compiler ran on the devices to choose kernels.
 
-A compiler tries candidate kernels on the device (autotuning), from its own threads or from the thread that compiles. They are no work of
+A compiler tries candidate kernels on the device (autotuning), from its own threads or from the thread that compiles. They are not work of
 the program: what is launched by a thread that compiles, while it does, is the compiler's.
 """
 

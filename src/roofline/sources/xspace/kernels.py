@@ -24,7 +24,7 @@ _BY = (
 )
 _DERIVED = range(0xDEADBEEF - 2**32, 0xDEADBEEF - 2**32 + 390)  # ids of lines that tools add when they convert a profile
 _NOT_STREAMS = re.compile(r"Steps|Launch Stats|XLA (Modules|Ops)\b.*|Framework .*|Source code\b.*|CUPTI overhead|_counters_|.* - from #\d+")
-# Events on streams that are no work of the device.
+# Events on streams that are not work of the device.
 _NOT_WORK = re.compile(r"MemoryAlloc|MemoryFree|MemoryResidency|UnifiedMemory|Overhead|BUFFER_FLUSH|CudaGraph\b.*")
 _SIZE = re.compile(r"\b(?:size|num_bytes):(\d+)")
 _GRID = re.compile(r"\bgrid:(\d+),(\d+),(\d+)")

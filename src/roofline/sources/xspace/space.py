@@ -352,7 +352,7 @@ def _unpack(packed: bytes | bytearray | mmap.mmap, name: str) -> tuple[bytearray
             at += len(piece) - len(stream.unused_data)
             if len(out) > limit:
                 said = f"decompresses to more than {limit:,} bytes, implausible for its size"
-                raise SourceError(f"{name}: {said}; if it is to be trusted, raise the limit: --max size={2 * limit}")
+                raise SourceError(f"{name}: {said}; if you trust it, raise the limit: --max size={2 * limit}")
             if stream.eof:
                 stream = zlib.decompressobj(GZIP_WINDOW)
                 while packed[at : at + 1] == b"\0":  # archives may be padded

@@ -16,7 +16,7 @@ from .scan import Plane, RowsOf, Space, read_rows
 from .steps import HOST_PLANE, Host, Launches
 from .tpu_steps import DeviceSteps, programs_of
 
-DRIFT = 0.01  # of the time that clocks may differ by; more is no drift
+DRIFT = 0.01  # of the time that clocks may differ by; more is not drift
 _GIVEN, _TAKEN, _ENQUEUES = "_p", "_c", "EnqueueProgram"
 
 

@@ -42,7 +42,7 @@ _HOST_SPACE = "S(5)"
 
 
 class TpuOp(Struct, frozen=True, kw_only=True):
-    """An instruction as a TPU's metadata describes it. ``opcode`` is HLO's, or the category where the name is no HLO text."""
+    """An instruction as a TPU's metadata describes it. ``opcode`` is HLO's, or the category where the name is not HLO text."""
 
     id: int
     name: str

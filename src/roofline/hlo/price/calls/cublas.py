@@ -1,7 +1,7 @@
 """cuBLAS and cuBLASLt (hipBLAS and hipBLASLt answer to the same names): products, grouped and scaled ones, triangular solves.
 
 FLOP = 2 · batch · m · n · k from the dimension numbers in the configuration, without the zeros that the compiler padded with; the
-epilogue runs on the vector unit; the workspace at the end of the result is no traffic.
+epilogue runs on the vector unit; the workspace at the end of the result is not traffic.
 """
 
 from functools import lru_cache
@@ -96,7 +96,7 @@ def block_scaled(site: Site) -> Price:
     """A product of operands with one scale a block along the contraction, their last dimension: 2 · elements of the result · k FLOP."""
     left, right, result = operand(site, 0), operand(site, 1), output(site)
     if left.rank < 2 or right.rank < 2 or left.dims[-1] != right.dims[-1]:
-        raise Misfit(f"{left} and {right} do not meet along their last dimensions")
+        raise Misfit(f"{left} and {right} differ in size along their last dimensions")
     resource, said = unit(left.number, right.number, {}, site.platform)
     return priced(site, Cost.of({resource: 2 * result.elements * left.dims[-1]}), "matmul", said)
 
@@ -106,7 +106,7 @@ def triangular_solve(site: Site) -> Price:
     """X of A·X = B or X·A = B with A triangular, n x n: n² FLOP for each right-hand side."""
     triangle, right = operand(site, 0), operand(site, 1)
     if triangle.rank < 2 or right.rank < 2:
-        raise Misfit(f"{triangle} is no stack of matrices")
+        raise Misfit(f"{triangle} is not a batch of matrices")
     left = flag(backend_config(site.instruction), "left_side")
     columns = right.dims[-1] if left else right.dims[-2]
     each_one = solve_triangle(triangle.dims[-1], columns).flops(complex_numbers=right.number.name.startswith("complex"))

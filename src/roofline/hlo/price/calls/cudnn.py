@@ -235,13 +235,13 @@ def recurrent(site: Site) -> Price:
     shift = 3 if backward else 0  # the gradients of the outputs come first
     x, state = operand(site, shift), operand(site, shift + 1)
     if x.rank != 3 or state.rank != 3:
-        raise Misfit(f"{x} and {state} are no sequences and states")
+        raise Misfit(f"{x} and {state} are not a sequence and a state")
     batch, steps, inputs = x.dims
     stacked, _, hidden = state.dims
     made = operand(site, 0) if backward else output(site)
     directions = made.dims[-1] // hidden if hidden else 0
     if directions not in (1, 2) or stacked % directions:
-        raise Misfit(f"{made} and {state} disagree about directions")
+        raise Misfit(f"{made} and {state} have different numbers of directions")
     layers = stacked // directions
     widths = inputs + (layers - 1) * hidden * directions + layers * hidden
     passes = 2 if backward else 1

@@ -89,7 +89,7 @@ def _pages(site: Site) -> int:
     """Pages of keys that a sequence has: the third dimension of the page tables, the last two operands."""
     table = operand(site, len(site.operands) - 2)
     if table.rank != 4:
-        raise Misfit(f"{table} is no table of pages")
+        raise Misfit(f"{table} is not a page table")
     return table.dims[2]
 
 

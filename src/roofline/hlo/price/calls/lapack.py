@@ -104,7 +104,7 @@ def _applied(site: Site, matrices: Shape) -> lawn41.Count:
 
 def _square(shape: Shape) -> tuple[int, int]:
     if shape.rank < 2:
-        raise Misfit(f"{shape} is no matrix")
+        raise Misfit(f"{shape} is not a matrix")
     return shape.dims[-2], shape.dims[-1]
 
 
@@ -139,7 +139,7 @@ def tridiagonal(site: Site) -> Price:
     """Tridiagonal systems, one a row of the diagonals: elimination, then each right-hand side, on the vector unit."""
     diagonal, right = operand(site, 1), operand(site, 3)
     if not diagonal.rank or right.rank <= diagonal.rank - 1:
-        raise Misfit(f"{diagonal} and {right} are no tridiagonal systems")
+        raise Misfit(f"{diagonal} and {right} are not a tridiagonal system")
     columns = right.elements // diagonal.elements if diagonal.elements else 0
     number = diagonal.number
     each = lawn41.solve_tridiagonal(diagonal.dims[-1], columns).flops(complex_numbers=number.name.startswith("complex"))

@@ -40,7 +40,7 @@ def matmul(site: Site) -> Price:
     config = section(backend_config(site.instruction), "onednn_matmul_config")
     left, right = operand(site, 0), operand(site, 1)
     if left.rank < 1 or (flag(config, "transpose_a") and left.rank < 2):
-        raise Misfit(f"{left} is no matrix")
+        raise Misfit(f"{left} is not a matrix")
     depth = left.dims[-2] if flag(config, "transpose_a") else left.dims[-1]
     resource, said = unit(left.number, right.number, {}, site.platform)
     work = Cost.of({resource: multiply_adds(left.number) * output(site).elements * depth}) + _fused(site, config)

@@ -227,7 +227,7 @@ def _cuts(site: Site, value: int, rank: int) -> list[tuple[range, ...]] | None:
 
 
 def _inside(module: HloModule, fusion: Instruction, value: int) -> list[Instruction]:
-    """The slices that a fusion takes of one of its operands; none when it is no fusion, or needs more of it than slices."""
+    """The slices that a fusion takes of one of its operands; none when it is not a fusion, or needs more of it than slices."""
     called = fusion.called("calls")
     if fusion.opcode != "fusion" or len(called) != 1:
         return []

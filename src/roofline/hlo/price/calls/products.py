@@ -35,7 +35,7 @@ def check_dimensions(dims: DotDimensions, left: Shape, right: Shape, extra: tupl
     pairs = ((dims.lhs_contracting, dims.rhs_contracting), (dims.lhs_batch, dims.rhs_batch))
     for ours, theirs in pairs:
         if [left.dims[axis] for axis in ours] != [right.dims[axis] for axis in theirs]:
-            raise Misfit(f"{left} and {right} do not meet along dimensions {ours} and {theirs}")
+            raise Misfit(f"{left} and {right} differ in size along the contracting dimensions {ours} and {theirs}")
 
 
 def free(rank: int, *taken: tuple[int, ...]) -> tuple[int, ...]:

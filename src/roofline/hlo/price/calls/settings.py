@@ -35,7 +35,7 @@ def integers(config: Config, name: str) -> tuple[int, ...]:
     """A list of whole numbers of a configuration; absent is empty."""
     found = config.get(name, [])
     if not isinstance(found, list):
-        raise Misfit(f"{name} is no list")
+        raise Misfit(f"{name} is not a list")
     return tuple(whole(item) for item in found)
 
 

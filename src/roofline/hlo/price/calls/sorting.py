@@ -1,4 +1,4 @@
-"""Sorting, selecting and scanning by libraries: comparisons, which are no FLOP, and for scans one addition per element."""
+"""Sorting, selecting and scanning by libraries: comparisons, which are not FLOP, and for scans one addition per element."""
 
 from ....cost import NOTHING, Cost
 from ....resource import vector

@@ -17,7 +17,7 @@ def product(site: Site) -> Price:
     """A sparse matrix times a vector or matrix: operand 0 holds the stored elements, operand 3 the dense side."""
     stored, dense = operand(site, 0), operand(site, 3)
     if dense.rank not in (1, 2):
-        raise Misfit(f"{dense} is no vector and no matrix")
+        raise Misfit(f"{dense} is neither a vector nor a matrix")
     columns = prod(dense.dims[1:])
     work = Cost.of({vector(accumulator(stored.number)): multiply_adds(stored.number) * stored.elements * columns})
     return priced(site, work, "matmul", "indices are known only at run time: the dense side is counted once")

@@ -2,7 +2,7 @@
 
 Counted: floating-point arithmetic, transcendentals, products (``tt.dot``) and reductions, for every element of the blocks they work
 on, lanes that a mask turns off included. Integer arithmetic computes addresses and is not counted. An operation that is not in
-the tables, a branch, or a loop whose bounds are no constants makes the whole kernel's arithmetic unknown.
+the tables, a branch, or a loop whose bounds are not constants makes the whole kernel's arithmetic unknown.
 """
 
 import re
@@ -171,7 +171,7 @@ def _product(operation: Operation) -> Cost:
         raise Misfit("a product without three operands")
     left, right, result = (kind for _, kind in operation.operands[:3])
     if len(left.shape) < 2 or len(right.shape) < 2 or left.shape[-1] != right.shape[-2]:
-        raise Misfit("a product of blocks that do not meet")
+        raise Misfit("a product of blocks with different inner dimensions")
     return Cost.of({_unit(operation, left.element, right.element): 2 * result.elements * left.shape[-1]})
 
 

@@ -11,7 +11,7 @@ import { total } from "#page/groups.js";
 import { ownMachine, per } from "#page/rows.js";
 import { VOCABULARY } from "#page/vocabulary.js";
 
-export const NEEDED = "needed"; // the part of a time that is no loss
+export const NEEDED = "needed"; // the part of a time that is not a loss
 const LEAST = 1e-6; // of the time: less than this is rounding
 
 /** The cause that an op's time above its minimum is lost to, as `losses.cause_of`. */

@@ -5,7 +5,7 @@ import { VOCABULARY } from "#page/vocabulary.js";
 
 const NUMBERING = new RegExp(VOCABULARY.numbering);
 
-/** What rows can be grouped by; the key "" is no grouping. */
+/** What rows can be grouped by; the key "" means no grouping. */
 export const GROUPINGS = [["", "no grouping"], ["fold", "equal work"], ...VOCABULARY.groupings].map(([key, title]) => ({ key, title }));
 
 /** A name without the numbering that tells copies of one op apart. */

@@ -58,7 +58,7 @@ export function machine(info) {
     const [link] = name.split(".");
     return link !== name && resource(name).isLink && rated.has(link) ? { ...rated.get(link), resource: name } : null;
   };
-  // Whether work runs on the vector unit: it is no product, or no matrix unit of this machine has the product's format.
+  // Whether work runs on the vector unit: it is not a product, or no matrix unit of this machine has the product's format.
   const hasMatrix = info.ceilings.some((one) => resource(one.resource).unit === "matrix");
   const lacks = (name) => {
     if (resource(name).unit !== "matrix") return true;
