@@ -6,10 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 import roofline as rl
+from roofline.analysis.budgets import finding_names
 from roofline.checking import Check, check_text, told_once
 from roofline.conditions import parse_conditions
 from roofline.errors import UsageError
+from roofline.finding_causes import BYTES, DISTANCE, KERNELS, MEMORY
 from roofline.op_filter import filtered
+from roofline.render.budgets import broken_text
 from roofline.report import Finding, Point, Report
 from roofline.sources.baseline_json import read_baseline, write_baseline
 from roofline.workload import PeakMemory
@@ -189,3 +192,51 @@ def test_a_cause_is_told_once() -> None:
 )
 def test_conditions_are_joined_as_people_write_them(text: str) -> None:
     assert [one.text for one in parse_conditions(text)] == ["step < 3 s", "run < 3 s"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "causes"),
+    [
+        ("flops < 1 FLOP", ["padding"]),  # a wide format does not add FLOP, and waiting adds neither FLOP nor bytes
+        ("hbm < 1 B", ["wide-format", "padding"]),
+        ("minimum time < 1 s", ["wide-format", "padding"]),
+        ("launches < 1", ["idle-dispatch"]),
+        ("step < 1 s", ["idle-dispatch", "wide-format", "padding"]),
+        ("mfu > 90%", ["idle-dispatch", "wide-format", "padding"]),
+        ("time of a < 1 s", ["wide-format", "padding"]),  # the time of ops has no waiting in it
+        ("idle < 1%", ["idle-dispatch"]),
+        ("hbm of b < 1 B", []),  # of other ops
+    ],
+)
+def test_only_findings_about_the_quantity_are_its_cause(condition: str, causes: list[str]) -> None:
+    about = {"idle-dispatch": (), "wide-format": (0,), "padding": (0,), "memory": (0, 1)}
+    findings = tuple(Finding(kind=kind, message=kind, ops=ops) for kind, ops in about.items())
+    ops = tuple(op(id, name, 4.0, 2.0, flops=5, bytes={"hbm": 20}) for id, name in enumerate("ab"))
+    found = report(*ops, points=(Point(scope="total", time_s=10.0, mfu=0.5, lost={"idle": 2.0}),), findings=findings)
+    (one,) = rl.check(found, condition).checks
+    assert [cause.partition(":")[0] for cause in one.causes] == causes
+
+
+def test_every_kind_of_cause_is_a_kind_of_finding() -> None:
+    assert {*DISTANCE, *BYTES, *KERNELS, *MEMORY} <= set(finding_names())
+
+
+def test_ops_with_one_label_are_one_entry() -> None:
+    ops = [op(id, f"fusion.{id}", None, 1.0, bytes={"hbm": 10}, label="layers  add bf16[8]") for id in range(3)]
+    other = op(3, "dot", None, 1.0, bytes={"hbm": 20}, label="dot 8×8×8 bf16")
+    widens = Finding(kind="wide-format", message="widens", ops=(2,))  # of the third of them, which is not shown by itself
+    found = rl.check(report(*ops, other, findings=(widens,)), "hbm < 1 B and launches < 1")
+    by_bytes, by_launches = (check_text(one) for one in found.checks)
+    assert "ops: layers  add bf16[8] (30 B in 3 ops), dot 8×8×8 bf16 (20 B); why: wide-format" in by_bytes
+    assert "ops: layers  add bf16[8] (3), dot 8×8×8 bf16 (1)" in by_launches
+    assert "layers  add bf16[8] (3 ops)  30 B" in broken_text(found.checks)
+
+
+def test_memory_of_pytorch_is_not_said_to_lack_donation() -> None:
+    memory = PeakMemory(peak_bytes=10, arguments=6, outputs=4, method="x")
+    said = {}
+    for format in ("jax", "torch"):
+        found = program(memory=memory)
+        (one,) = rl.check(replace(found, input=replace(found.input, format=format)), "peak memory < 1 B").checks
+        said[format] = one.causes
+    assert said == {"jax": ("arguments 6 B, outputs 4 B; no argument is donated",), "torch": ("arguments 6 B, outputs 4 B",)}

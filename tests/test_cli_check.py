@@ -18,6 +18,9 @@ def product(x, w):
 def twice(x, w):
     with jax.named_scope("mlp"):
         return x @ w + (x[::-1] @ w)
+
+class Layer:
+    product = staticmethod(product)
 """
 SHAPES = ["--args", "64x128", "128x256", "--chip", "h100"]
 
@@ -115,6 +118,7 @@ def test_a_baseline_never_replaces_an_input(file: str, capsys: pytest.CaptureFix
 def test_a_function_is_checked_by_the_shapes_of_its_arguments(layer: str, capsys: pytest.CaptureFixture[str]) -> None:
     # 2 · 64 · 128 · 256 FLOP
     assert main(["check", f"{layer}:product", *SHAPES, "--require", "flops = 4194304 FLOP", "--baseline", "b.json", "--update"]) == 0
+    assert main(["check", f"{layer}:Layer.product", *SHAPES, "--require", "flops == baseline", "--baseline", "b.json"]) == 0
     assert main(["check", f"{layer}:twice", *SHAPES, "--require", "hbm of mlp* == baseline", "--baseline", "b.json"]) == 2
     assert "the baseline b.json has no 'hbm of mlp*'; write it again with --update" in capsys.readouterr().err
     assert main(["check", f"{layer}:twice", *SHAPES, "--require", "matrix/bf16 <= 1.2x baseline", "--baseline", "b.json"]) == 3
@@ -124,7 +128,9 @@ def test_a_function_is_checked_by_the_shapes_of_its_arguments(layer: str, capsys
 @pytest.mark.jax
 def test_wrong_functions_and_arguments_are_one_line(layer: str, capsys: pytest.CaptureFixture[str]) -> None:
     for words, said in [
-        ([f"{layer}:nothing"], "cannot be loaded"),
+        ([f"{layer}:prodct"], "no 'prodct' in layer"),
+        ([f"{layer}:Layer.prodct"], "no 'prodct' in Layer; did you mean 'product'?"),
+        (["nowhere:product"], "cannot be loaded: No module named 'nowhere'"),
         ([f"{layer}:product", "--args", "64x128"], "missing 1 required positional argument"),
         ([f"{layer}:product", "--args", "64x128", "3x5"], "dot_general"),
         ([f"{layer}:product", "--args", "64y"], "not a shape"),

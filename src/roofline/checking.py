@@ -13,22 +13,21 @@ from msgspec.structs import replace
 from .baselines import ROUNDING, Baseline, BaselineOp, kind_of
 from .conditions import Condition, Quantity, parse_conditions
 from .errors import MachineError, UsageError
+from .finding_causes import explaining
 from .op_filter import COMPARE
 from .quantities import amount_of, counted_ops, whole_of
 from .regression_causes import changes_since
-from .report import Finding, Number, OpInfo, Report
+from .report import Number, OpInfo, Report
 from .units import percent, plain, show
 
 MOST_OPS = 10  # of those that broke a condition
 MOST_CAUSES = 3
 EXACT = 1e-9  # what rounding makes of equal amounts
-# Findings about the distance to the roofline, which most programs have; the others are causes.
-DISTANCE = ("memory", "products", "compute", "communication", "latency", "excess", "low-batch")
 _TIMED = ("step", "run", "time", "mfu", "hfu")  # quantities whose parts are the measured times of ops
 
 
 class OpPart(Struct, frozen=True, kw_only=True):
-    """What one op has of a quantity; ``before`` is what ops of its kind had in the baseline, ``None`` without one.
+    """What ``count`` ops with one label have of a quantity, the first of them ``id``; ``before`` is what they had in the baseline.
 
     Of a ratio it is what the ratio is over: seconds of an efficiency, bytes of an intensity.
     """
@@ -37,6 +36,7 @@ class OpPart(Struct, frozen=True, kw_only=True):
     label: str
     amount: Number
     before: Number | None = None
+    count: int = 1
 
 
 class Check(Struct, frozen=True, kw_only=True):
@@ -138,7 +138,9 @@ def _check(
     causes: tuple[str, ...] = ()
     if not holds:
         parts = _parts(amount.by_op, quantity, baseline)
-        causes = _causes(report, quantity, baseline, ops, parts)
+        shown = {part.label for part in parts}
+        ids = [op.id for op, _ in amount.by_op if shown & {kind_of(op), op.label or op.name}]
+        causes = _causes(report, quantity, baseline, ops, ids)
     return replace(
         said,
         holds=holds,
@@ -165,28 +167,33 @@ def _absence(report: Report, condition: Condition) -> Check:
     """Whether findings of a kind, or of any, are there."""
     found = [finding for finding in report.findings if not condition.absent or finding.kind == condition.absent]
     labels = {op.id: op for op in report.ops}
-    ids = list(dict.fromkeys(id for finding in found for id in finding.ops if id in labels))
+    ids = dict.fromkeys(id for finding in found for id in finding.ops if id in labels)
     return Check(
         condition=condition.text,
         holds=not found,
         found=len(found),
         allowed=0,
         operator="==",
-        ops=tuple(OpPart(id=id, label=_label(labels[id]), amount=1) for id in ids[:MOST_OPS]),
+        ops=_by_label((labels[id], 1) for id in ids),
         causes=tuple(f"{finding.kind}: {finding.message}" for finding in found[:MOST_CAUSES]),
     )
 
 
-def _label(op: OpInfo) -> str:
-    return op.label or op.name
+def _by_label(by_op: Iterable[tuple[OpInfo, Number]]) -> tuple[OpPart, ...]:
+    """The parts of ops, those with the same label as one: layers repeat, and their names say nothing more."""
+    found: dict[str, OpPart] = {}
+    for op, part in by_op:
+        label = op.label or op.name
+        one = found.get(label)
+        found[label] = replace(one, amount=one.amount + part, count=one.count + 1) if one else OpPart(id=op.id, label=label, amount=part)
+    return tuple(sorted(found.values(), key=lambda one: -one.amount)[:MOST_OPS])
 
 
 def _parts(by_op: Sequence[tuple[OpInfo, Number]], quantity: Quantity, baseline: Baseline | None) -> tuple[OpPart, ...]:
     """The ops that have the most of a quantity; with a baseline those that grew, if the baseline knows what they had."""
     before = _before(quantity, baseline)
-    largest = tuple(OpPart(id=op.id, label=_label(op), amount=part) for op, part in by_op[:MOST_OPS])
     if before is None:
-        return largest
+        return _by_label(by_op)
     now: dict[str, Number] = {}
     for op, part in by_op:
         now[kind_of(op)] = now.get(kind_of(op), 0) + part
@@ -195,7 +202,7 @@ def _parts(by_op: Sequence[tuple[OpInfo, Number]], quantity: Quantity, baseline:
         for kind, op in reversed({kind_of(op): op for op, _ in reversed(by_op)}.items())
         if now[kind] > before.get(kind, 0) * (1 + ROUNDING)
     ]
-    return tuple(sorted(grown, key=lambda one: (one.before or 0) - one.amount)[:MOST_OPS]) or largest
+    return tuple(sorted(grown, key=lambda one: (one.before or 0) - one.amount)[:MOST_OPS]) or _by_label(by_op)
 
 
 def _before(quantity: Quantity, baseline: Baseline | None) -> dict[str, Number] | None:
@@ -222,22 +229,15 @@ def _of_row(name: str, levels: set[str]) -> Callable[[BaselineOp], Number] | Non
     return kept.get(name)
 
 
-def _causes(
-    report: Report, quantity: Quantity, baseline: Baseline | None, ops: tuple[OpInfo, ...], parts: tuple[OpPart, ...]
-) -> tuple[str, ...]:
-    """Why, in words: findings about the ops that broke it, and what changed since the baseline."""
+def _causes(report: Report, quantity: Quantity, baseline: Baseline | None, ops: tuple[OpInfo, ...], ids: Iterable[int]) -> tuple[str, ...]:
+    """Why, in words: findings about the ops with these ids, which broke it, and what changed since the baseline."""
     changed = changes_since(report, baseline, ops) if baseline else []
-    new = [one for one in _findings(report, parts) if not baseline or one.kind not in baseline.findings]
+    told = explaining(report.findings, quantity, ids)
+    new = [one for one in told if not baseline or one.kind not in baseline.findings]
     found = [f"{finding.kind}: {finding.message.partition('. ')[0].rstrip('.')}" for finding in new]  # without its advice
     if quantity.name in ("peak memory", "donated memory") and not changed:
         found = [_memory(report), *found]
     return tuple(one for one in (*changed, *found) if one)[:MOST_CAUSES]
-
-
-def _findings(report: Report, parts: tuple[OpPart, ...]) -> list[Finding]:
-    ids = {part.id for part in parts}
-    told = [one for one in report.findings if one.kind not in DISTANCE]
-    return [one for one in told if not ids or not one.ops or ids & set(one.ops)]
 
 
 def _memory(report: Report) -> str:
@@ -246,7 +246,12 @@ def _memory(report: Report) -> str:
         return ""
     parts = ((name, getattr(memory, name)) for name in ("arguments", "outputs", "donated", "constants", "temporaries"))
     said = ", ".join(f"{name} {show(size, 'B')}" for name, size in parts if size)
-    return f"{said}{'; no argument is donated' if memory.outputs and not memory.donated else ''}"
+    return f"{said}{'; no argument is donated' if memory.outputs and not memory.donated and not _is_torch(report) else ''}"
+
+
+def _is_torch(report: Report) -> bool:
+    """Whether it is on a program of PyTorch, which has no donation."""
+    return "torch" in report.input.format
 
 
 def told_once(checks: Iterable[Check]) -> list[Check]:
@@ -293,7 +298,10 @@ _WORDS = {"<": "less than", "<=": "at most", ">": "more than", ">=": "at least",
 
 def _part_text(part: OpPart, one: Check) -> str:
     if part.before is None:
-        return part.label if one.operator == "==" and one.unit == "" else f"{part.label} ({amount_text(part.amount, one.ops_unit)})"
+        among = f"{part.count} ops" if part.count > 1 and (one.ops_unit or part.amount != part.count) else ""
+        amount = "" if one.operator == "==" and one.unit == "" else amount_text(part.amount, one.ops_unit)
+        said = " in ".join(filter(None, (amount, among)))
+        return f"{part.label} ({said})" if said else part.label
     return f"{part.label} ({'new, ' if not part.before else ''}+{amount_text(part.amount - part.before, one.ops_unit)})"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
+from ..errors import UsageError, did_you_mean
 from ..integrations.functions import Shape
 
 _SHAPE = re.compile(r"(?:(?P<format>\w+)\[)?(?P<sizes>[\dx, ]*)\]?")
@@ -26,17 +26,23 @@ def shape(text: str) -> Shape:
 
 
 def load_function(command: str, name: str) -> Callable[..., Any]:
-    """The function that MODULE:FUNCTION names, from the current folder or the installed packages."""
+    """The function that MODULE:FUNCTION or MODULE:CLASS.FUNCTION names, from the current folder or the installed packages."""
     module, colon, function = name.partition(":")
     if not colon:
         raise UsageError(f"{command}: {name!r} is not a function name; write MODULE:FUNCTION")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        found = getattr(importlib.import_module(module), function)
+        found: Any = importlib.import_module(module)
     except Exception as error:  # whatever the user's module raises
-        raise UsageError(f"{command}: {name!r} cannot be loaded: {error or type(error).__name__}") from None
+        said = (str(error).splitlines() or [""])[0] or type(error).__name__
+        raise UsageError(f"{command}: {name!r} cannot be loaded: {said}") from None
     finally:
         sys.path.pop(0)
+    for part in function.split("."):
+        inside = found
+        if (found := getattr(inside, part, None)) is None:
+            hint = did_you_mean(part, (one for one in dir(inside) if callable(getattr(inside, one, None))))
+            raise UsageError(f"{command}: {name!r}: no {part!r} in {getattr(inside, '__name__', part)}{hint}")
     if not callable(found):
         raise UsageError(f"{command}: {name!r} is not a function")
     return found  # type: ignore[no-any-return]

@@ -24,6 +24,6 @@ def _one(check: Check, paper: Paper) -> str:
 def _row(part: OpPart, unit: str, compared: bool) -> list[str]:
     now = amount_text(part.amount, unit)
     if not compared:
-        return [part.label, now]
+        return [f"{part.label} ({part.count} ops)" if part.count > 1 else part.label, now]
     before = part.before or 0
     return [part.label, amount_text(before, unit) if before else "new", now, f"+{amount_text(part.amount - before, unit)}"]
