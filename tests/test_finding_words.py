@@ -48,7 +48,7 @@ def test_host_code_that_the_profile_does_not_show_is_not_called_the_next_batch()
     ("fields", "said"),
     [
         ({"category": "optimizer"}, "moments"),
-        ({"category": "input fusion", "label": "moe.py:7  scatter-add bf16[8,8]"}, "sort the indices"),
+        ({"category": "input fusion", "label": "mlp.py:7  sum bf16[8]"}, "a vector of ones"),
         ({"category": "gather"}, "gather whole rows"),
         ({"category": "loop fusion"}, "fuse neighbours"),
     ],

@@ -54,11 +54,11 @@ def test_time_is_the_minimum_of_needed_work_and_losses() -> None:
 
 
 def test_small_ops_are_merged_before_any_is_left_out() -> None:
-    # A hundred ops of 0.3% of the time each lose a third of theirs to memory; none alone would be worth a line.
-    small = [an_op(f"fusion.{i}", {"hbm": 2}, 0.3) for i in range(100)]
+    # A hundred ops of 0.4% of the time each lose half of theirs to memory; none alone would be worth a line.
+    small = [an_op(f"fusion.{i}", {"hbm": 2}, 0.4) for i in range(100)]
     (finding,) = [one for one in report_on(*small, an_op("dot", {"matrix/bf16": 7000}, 70.0)).findings if one.kind == "memory"]
     assert len(finding.ops) == 100
-    assert finding.saving_s == pytest.approx(100 * (0.3 - 0.2 / 0.9))
+    assert finding.saving_s == pytest.approx(100 * (0.4 - 0.2 / 0.9), rel=1e-4)
 
 
 def test_what_is_as_good_as_it_gets_promises_nothing() -> None:
@@ -68,10 +68,31 @@ def test_what_is_as_good_as_it_gets_promises_nothing() -> None:
     assert "run no faster on this chip" in finding.message
 
 
-@pytest.mark.parametrize(("category", "reach"), [("loop fusion", 0.9), ("convolution", 0.6), ("fft", 0.12), ("sort", 0.04)])
+@pytest.mark.parametrize(("category", "reach"), [("loop fusion", 0.9), ("convolution", 0.15), ("fft", 0.12), ("sort", 0.04)])
 def test_what_passes_over_its_data_several_times_reaches_less(category: str, reach: float) -> None:
     (finding,) = report_on(an_op("kernel", {"hbm": 10}, 40.0, category=category)).findings
-    assert finding.saving_s == pytest.approx(40 - 1 / reach)
+    assert finding.saving_s == pytest.approx(40 - 1 / reach, rel=1e-5)
+
+
+@pytest.mark.parametrize("amounts", [{"hbm": 65}, {"matrix/bf16": 650}])
+def test_kernels_near_what_good_ones_reach_promise_nothing(amounts: dict[str, float]) -> None:
+    # 65% of the roof: compilers make kernels between that and 90% for much the same work.
+    (finding,) = report_on(an_op("kernel", amounts, 10.0)).findings
+    assert finding.saving_s is None
+
+
+def test_scatters_promise_nothing_but_say_what_may_take_their_place() -> None:
+    # 5% of the bandwidth, which is what compilers' scatters reach, sorted or not.
+    (finding,) = report_on(an_op("scatter", {"hbm": 100}, 200.0, category="input fusion", label="f.py:7  scatter-add bf16[8,8]")).findings
+    assert finding.saving_s is None
+    assert "in place of the scatter" in " ".join(finding.levers)
+
+
+def test_a_sort_of_few_keys_takes_its_passes() -> None:
+    # The toy's launches take 2 µs: 16 passes take 32 µs, whatever there is to sort.
+    few, many = (report_on(an_op("sort", {"hbm": 3e-5}, time_s, category="sort")).findings[0] for time_s in (30e-6, 300e-6))
+    assert few.saving_s is None
+    assert many.saving_s == pytest.approx(300e-6 - 3e-6 / 0.04 - 32e-6)
 
 
 def test_a_factorisation_whose_steps_wait_for_each_other_promises_nothing() -> None:
@@ -181,10 +202,25 @@ def test_a_product_keeps_a_launch_of_its_own_and_small_kernels_can_join_it() -> 
 
 
 def test_fused_attention_is_measured_by_what_attention_kernels_reach() -> None:
-    work = {"matrix/bf16": 550}  # 5.5 of 10 s
+    work = {"matrix/bf16": 560}  # 5.6 of 10 s
     product, attention = (report_on(an_op("op", work, 10.0, category=category)).findings[0] for category in ("matmul", "attention"))
-    assert product.saving_s == pytest.approx(10 - 5.5 / 0.8)
+    assert product.saving_s == pytest.approx(10 - 5.6 / 0.8)
     assert attention.saving_s is None
+
+
+def test_the_profiler_slows_the_launch_of_a_step_of_one_program() -> None:
+    # Of 100 µs idle before each launch about 60 are the profiler's, but no more than half; of 1 ms 60 µs.
+    for idle_s, saving in ((100e-6, 50e-6), (1e-3, 940e-6)):
+        steps = tuple(Step(key=key, time_s=1e-3 + idle_s) for key in (0, 1))
+        shares = tuple(Share(key=key, count=1, time_s=1e-3) for key in (0, 1))
+        waited = IdleReason(
+            kind="dispatch", activity="train", time_s=2 * idle_s, gaps=2, by_step=tuple(replace(one, time_s=idle_s) for one in shares)
+        )
+        update = an_op("f", {"hbm": 1e-2}, 2e-3, count=2, module="jit_f", by_step=shares)
+        report = report_on(update, wall_s=2e-3 + 2 * idle_s, busy_s=2e-3, steps=steps, idle=(waited,))
+        (finding,) = [one for one in report.findings if one.kind == "idle-dispatch"]
+        assert finding.saving_per_step_s == pytest.approx(saving)
+        assert "the profiler's own" in finding.message
 
 
 @pytest.mark.parametrize(("programs", "said"), [(1, "the one program of a step"), (3, "launching small programs")])
@@ -225,12 +261,12 @@ def _in_both(name: str, amounts: dict[str, float], time_s: float, outside_s: flo
 
 
 def test_a_finding_tells_the_time_in_steps() -> None:
-    # 14 s in each of two steps and once more before them; 10 s at least each time, and memory-bound ops reach 90% of the bandwidth.
-    (finding,) = report_on(_in_both("copy", {"hbm": 300}, 14.0, outside_s=14.0), steps=_two_steps(14.0)).findings
-    assert "14 s of 14 s per step" in finding.message
+    # 24 s in each of two steps and once more before them; 10 s at least each time, and memory-bound ops reach 90% of the bandwidth.
+    (finding,) = report_on(_in_both("copy", {"hbm": 300}, 24.0, outside_s=24.0), steps=_two_steps(24.0)).findings
+    assert "24 s of 24 s per step" in finding.message
     assert "11.1 s per step left" in finding.message
-    assert finding.saving_per_step_s == pytest.approx(14 - 10 / 0.9)
-    assert finding.saving_s == pytest.approx(3 * (14 - 10 / 0.9))
+    assert finding.saving_per_step_s == pytest.approx(24 - 10 / 0.9)
+    assert finding.saving_s == pytest.approx(3 * (24 - 10 / 0.9))
 
 
 def test_a_run_without_a_whole_step_is_told_as_a_whole() -> None:
@@ -279,8 +315,8 @@ def test_the_compilers_own_changes_of_layout_are_told_where_they_cost_much(large
 
 def test_findings_come_by_what_a_step_saves() -> None:
     # The copy saves more in a step, the product more in the run, as most of its time is before the steps.
-    copy, product = _in_both("copy", {"hbm": 200}, 14.0), _in_both("dot", {"matrix/bf16": 300}, 2.0, outside_s=200.0)
-    assert [one.kind for one in report_on(copy, product, steps=_two_steps(16.0)).findings if one.saving_s] == ["memory", "products"]
+    copy, product = _in_both("copy", {"hbm": 200}, 24.0), _in_both("dot", {"matrix/bf16": 300}, 2.0, outside_s=200.0)
+    assert [one.kind for one in report_on(copy, product, steps=_two_steps(26.0)).findings if one.saving_s] == ["memory", "products"]
 
 
 def test_a_place_that_few_of_the_ops_have_is_not_told() -> None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from roofline.analysis import assemble, price
 from roofline.analysis.excess_causes import causes
+from roofline.analysis.expectation import split_time
 from roofline.analysis.judged_ops import JudgedOp
 from roofline.calibration import Calibration
 from roofline.cli import main
@@ -163,6 +164,14 @@ def test_time_is_minimum_inherent_and_excess() -> None:
         assert op.floor_s + op.inherent_s + op.excess_s == pytest.approx(op.time_s)
     assert good.excess_s == 0
     assert slow.excess_s == pytest.approx(400e-6 - slow.expected.time_s)
+
+
+@pytest.mark.parametrize(("high", "family", "is_slow"), [(1.07, "pointwise", True), (1.5, "pointwise", False), (1.5, "products", True)])
+def test_a_compilers_fused_kernels_have_to_be_slower_to_be_told(high: float, family: str, is_slow: bool) -> None:
+    # 2.2 times the expected second: a compiler's kernels that fill or join arrays take as long, and their bounds are wide.
+    found = Prediction(time_s=1.0, low_s=0.75, high_s=high, terms={}, evidence="", family=family)
+    assert (split_time(2.2, 0.5, found)[1] > 0) == is_slow
+    assert split_time(2.6, 0.5, found)[1] == pytest.approx(1.6)
 
 
 @pytest.mark.skipif(not SINGLES.exists(), reason="the measurements are not here")

@@ -44,6 +44,8 @@ def expected_info(found: Prediction) -> Expected:
 
 
 SLOW = 1.85  # times the expected time, from which an op is plainly slower than such ops are
+# The same of a compiler's fused kernels, whose bounds are wide: filling or joining arrays at a third of the bandwidth is usual.
+SLOW_FUSION, WIDE = 2.5, 1.3
 
 
 def split_time(own_s: float, floor_s: float, found: Prediction | None) -> tuple[float, float]:
@@ -52,9 +54,13 @@ def split_time(own_s: float, floor_s: float, found: Prediction | None) -> tuple[
     Where only sustained rates are known, or another chip's calibration, nobody can tell an excess. It has to be plain: compilers and
     libraries have slower and faster kernels for one shape.
     """
-    plain = found is not None and is_calibrated(found) and own_s > max(SLOW * found.time_s, found.high_s)
+    plain = found is not None and is_calibrated(found) and own_s > max(_slow(found) * found.time_s, found.high_s)
     excess = own_s - max(found.time_s, floor_s) if plain and found is not None else 0.0
     return max(own_s - floor_s - excess, 0.0), excess
+
+
+def _slow(found: Prediction) -> float:
+    return SLOW_FUSION if found.family == "pointwise" and found.high_s > WIDE * found.time_s else SLOW
 
 
 def is_calibrated(found: Prediction | None) -> bool:

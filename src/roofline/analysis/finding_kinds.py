@@ -257,8 +257,12 @@ OF_MOST = {
         "one kernel that reads and writes every parameter once (fused=True, a multi-tensor kernel)",
     ),
     ("memory", "scatter"): (
-        "sort the indices, or declare them sorted and unique, so that no atomic updates are needed",
-        "a gather by the inverse permutation, or a sum over sorted segments, in place of the scatter",
+        "a gather by the inverse permutation, or a sum of sorted rows by a scan, in place of the scatter",
+        "repeat by broadcasting and reshaping, whose gradient is a sum: the gradient of a gather or a resize is a scatter",
+    ),
+    ("memory", "reduction"): (
+        "sum along the last dimension, or multiply by a vector of ones: sums along the first (bias gradients) keep few units busy",
+        "fuse neighbours, so that intermediates never reach memory",
     ),
     ("memory", "gather"): ("gather whole rows that lie together, with sorted indices", "store narrower number formats"),
 }

@@ -15,6 +15,7 @@ from .program_clock import Clock, Saving
 LISTED = 3  # places that are named
 COMPILED = "fusion"  # what categories of kernels end with that a compiler made
 TRIED = 100  # ops with the most to save, for what to try
+REDUCTIONS = ("sum ", "reduce ")  # what labels of a compiler's reductions begin with
 LOOKED_AT = 10_000  # ops, the longest of those that a finding is about, whose places may be named
 LONGEST_NAME = 60  # characters of a kernel's name: templates of C++ have thousands
 _GRAPH = r"## Call CompiledFxGraph (\w+) ##"
@@ -95,7 +96,7 @@ def fitting(name: str, kind: Kind, judged: JudgedOps, ids: Sequence[int], won: S
 
     by_category: dict[str, float] = {}
     for seconds, id in nlargest(TRIED, zip(won, ids, strict=True)):
-        category = _category(judged, id)
+        category = category_of(judged, id)
         by_category[category] = by_category.get(category, 0.0) + seconds
     most = max(by_category, key=by_category.__getitem__)
     if 2 * by_category[most] <= sum(won):
@@ -104,11 +105,13 @@ def fitting(name: str, kind: Kind, judged: JudgedOps, ids: Sequence[int], won: S
     return replace(kind, levers=levers or kind.levers)
 
 
-def _category(judged: JudgedOps, id: int) -> str:
+def category_of(judged: JudgedOps, id: int) -> str:
     """What to try for an op depends on this: what it does, or that a compiler made its kernel."""
-    what = judged.ops[id].label.rpartition("  ")[2]
+    what = judged.words("label")[id].rpartition("  ")[2]
     category = next((word for word in ("scatter", "gather") if what.startswith(word)), judged.category[id])
-    return COMPILED if category.endswith(COMPILED) else category
+    if category.endswith(COMPILED):
+        return "reduction" if what.startswith(REDUCTIONS) else COMPILED
+    return category
 
 
 def title_of(name: str, kind: Kind, judged: JudgedOps, ids: Sequence[int]) -> str:

@@ -18,7 +18,7 @@ from ..workload import Recording
 from .avoidable_work import avoidable_cases, told
 from .awaited_copies import with_their_copies
 from .chains import programs_per_step
-from .finding_kinds import KINDS, ONE_PROGRAM
+from .finding_kinds import KINDS
 from .idle_findings import idle_findings
 from .idle_time import waiting
 from .judged_ops import JudgedOps, share_in_steps
@@ -44,8 +44,8 @@ def diagnose(judged: JudgedOps, recording: Recording, machine: Machine, clock: C
     taken = {one.id for case in kept for one, _, _ in case.ops}
     found = [told(case, judged, clock, kinds) for case in kept]
     idle = waiting(recording, clock.parts)
-    is_few = clock.per and kinds is KINDS and programs_per_step(take(judged.ops, ids), len(recording.steps)) < FEW_PROGRAMS
-    found += idle_findings(idle, clock, {**kinds, "idle-dispatch": ONE_PROGRAM} if is_few else kinds)
+    is_few = bool(clock.per) and kinds is KINDS and programs_per_step(take(judged.ops, ids), len(recording.steps)) < FEW_PROGRAMS
+    found += idle_findings(idle, clock, kinds, one_program=is_few)
     left = [id for id in ids if id not in taken] if taken else ids
     between = Between.of(idle, judged, ids, clock)
     found += kernel_findings(judged, left, clock, between, machine.launch_latency_s, kinds, recording.kernels, capability_of(machine))

@@ -19,13 +19,13 @@ from ..workload import KernelUse
 from .excess_causes import causes
 from .excess_findings import excess_findings
 from .expectation import is_calibrated, slower_than_expected
-from .finding_kinds import Kinds
-from .finding_words import LISTED, at_place, fitting, subject, title_of, with_saving
+from .finding_kinds import OF_MOST, Kinds
+from .finding_words import LISTED, at_place, category_of, fitting, subject, title_of, with_saving
 from .idle_time import Waiting
 from .judged_ops import JudgedOps
 from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
 from .program_clock import INHERENT, Clock, Saving
-from .reachable import OF_CATEGORIES, OTHERWISE, REACHABLE
+from .reachable import GOOD, OF_CATEGORIES, OTHERWISE, SORT_LAUNCHES, reachable
 
 CLOSE = 1.7  # times the expected time: an upper bound below that says how good such an op gets
 # What is said of one op, and of several.
@@ -112,11 +112,24 @@ def _won(kind: str, judged: JudgedOps, ids: Sequence[int], launch_s: float, cloc
         launches = zip(at(judged.launches, ids), at(judged.multiplies, ids), strict=True)
         return _above(spent, map(max, floor, [number * launch_s if is_product else 0.0 for number, is_product in launches]))
     alike = at(judged.category, ids), at(judged.unit, ids)
-    reachable = {(name, on): OF_CATEGORIES.get(name) or REACHABLE.get(on or "", OTHERWISE) for name, on in {*zip(*alike, strict=True)}}
-    won = _above(spent, map(truediv, floor, map(reachable.__getitem__, zip(*alike, strict=True))))
-    # What is within the bounds of such ops takes no less.
-    fine = {id for id, one in judged.predicted.items() if is_calibrated(one) and one.high_s < CLOSE * one.time_s}
-    return [0.0 if id in fine else seconds for id, seconds in zip(ids, won, strict=True)] if fine else won
+    shares = {one: reachable(*one) for one in {*zip(*alike, strict=True)}}
+    won = _above(spent, map(truediv, floor, map(shares.__getitem__, zip(*alike, strict=True))))
+    for place in [place for place, seconds in enumerate(won) if seconds]:
+        won[place] = _really_won(judged, ids[place], won[place], launch_s)
+    return won
+
+
+def _really_won(judged: JudgedOps, id: int, won: float, launch_s: float) -> float:
+    """What can be won of an op of its distance to what good kernels reach: its launches stay, and some ops take what they do."""
+    spent, floor, expected = judged.spent_s[id], judged.floor_s[id], judged.predicted.get(id)
+    if floor >= GOOD * spent:
+        return 0.0
+    if expected is not None and is_calibrated(expected) and expected.high_s < CLOSE * expected.time_s:  # within the bounds of such ops
+        return 0.0
+    launches, category = judged.launches[id], category_of(judged, id)
+    if category in OF_CATEGORIES:
+        won = min(won, spent - floor / reachable(category, judged.unit[id]))
+    return max(won - launches * launch_s * (SORT_LAUNCHES if category == "sort" else 1), 0.0)
 
 
 def _above(spent: Iterable[float], least: Iterable[float]) -> list[float]:
@@ -165,7 +178,9 @@ def _merged(
     told = f"{at_place(judged, worst)}{subject(judged, worst)} {_are(worst, kind_name)}{reach}: {clock.of(spent + gap_s)}{gaps}."
     if saving.steps_s < (clock.of_parts(INHERENT) if kind_name == LATENCY else clock.notable_s):
         message = f"{told} Such ops run no faster on this chip; only less work helps."
-        return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(worst), levers=())
+        scatters = category_of(judged, max(worst, key=judged.spent_s.__getitem__)) == "scatter"
+        levers = OF_MOST.get((kind_name, "scatter"), ()) if scatters else ()  # another op in their place helps
+        return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(worst), levers=levers)
     kind, left = fitting(kind_name, kind, judged, ids, won), clock.after(saving.steps_s)
     if kind_name == "host-copies":  # hidden behind other work: no less work
         without = f", {clock.left(spent)} without the copies" if saving.steps_s < spent - clock.notable_s else ""
