@@ -33,19 +33,17 @@ class Choice(Struct, frozen=True):
         return self.experts / self.chosen
 
 
-def all_experts(
-    ordered: Sequence[Held], context: Callable[[Execution], Context], sequence: Callable[[Execution], int]
-) -> Iterator[tuple[Held, Avoidable]]:
+def all_experts(ordered: Sequence[Held], sequence: Callable[[Execution], int]) -> Iterator[tuple[Held, Avoidable]]:
     """The products of all tokens with the weights of all experts, and their gradients, in order of time.
 
-    ``context`` is the place of an execution, ``sequence`` the number that an op has in common with its gradient.
+    ``sequence`` is the number that an op has in common with its gradient.
     """
     choice: Choice | None = None
     like: dict[tuple[str, tuple[int, ...], tuple[int, ...]], list[Held]] = {}
     forward: dict[int, Choice] = {}
     for held in ordered:
         one, priced = held
-        made = _choice(priced, context(one)) if priced.name in _CHOICES else None
+        made = _choice(priced, one.context) if priced.name in _CHOICES else None
         if made is not None:
             choice, like = made, {}
             continue
@@ -55,7 +53,7 @@ def all_experts(
         number = sequence(one)
         if number in forward:
             yield held, _avoidable(held, forward[number])
-        elif choice is not None and _may_be_expert(choice, context(one), sides[0]):
+        elif choice is not None and _may_be_expert(choice, one.context, sides[0]):
             alike = like.setdefault((priced.name, sides[0].shape, sides[1].shape), [])
             alike.append(held)
             if len(alike) * _batch(sides[0]) == choice.experts:

@@ -4,3 +4,4 @@ import numpy as np
 from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]

@@ -77,11 +77,12 @@ class _Reader:
         prices.accumulate(self.steps.at(self.host.start[accumulating]).tolist(), accumulating.tolist())
         twins = inherited(work, self.marks, self.host)
         graphs = replays_of(work, self.host, self.launches, self.names, list(columns.extras))
-        executions = priced_executions(executions_of(work, self.marks, twins, graphs.ops, graphs.replayed), prices, self.host)
+        recorded, before = executions_of(work, self.marks, twins, graphs.ops, graphs.replayed)
+        executions, priced = priced_executions(recorded, before, prices, self.host)
         contexts = Contexts(self.host, self.names)
         numbers = np.unique(work.device).tolist()
         rank = rank_of(self.trace.head)
-        rows = [DeviceRows(number, work, executions, prices, contexts) for number in numbers]
+        rows = [DeviceRows(number, work, executions, priced, prices, contexts) for number in numbers]
         devices = []
         for one in rows:
             name, hardware = ("CPU", Hardware()) if self.on_cpu else device_of(self.trace.head, one.number, len(numbers) == 1)

@@ -13,7 +13,8 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .columns import ANNOTATION, NONE, OP, PYTHON
+from .arrays import Integers
+from .columns import ANNOTATION, NONE, OP, PYTHON, Numbered
 from .host import Host
 
 BACKWARD = "autograd::engine::evaluate_function"
@@ -48,27 +49,31 @@ NOWHERE = Context()
 
 
 class Contexts:
-    """The contexts of a trace's ops, worked out where they are asked for."""
+    """The contexts of a trace's ops, each once in ``all``."""
 
     def __init__(self, host: Host, names: Sequence[str]) -> None:
         self._host, self._names = host, names
-        self._parent, self._name, self._kind, self._sequence = host.parent.data, host.name.data, host.kind.data, host.sequence.data
-        self._known: dict[int, Context] = {NONE: NOWHERE}
         started = [number for number, name in enumerate(names) if isinstance(name, str) and name.startswith(BACKWARD)]
         self.has_backward = bool(len(host.name)) and bool(np.isin(host.name, started).any())
-        self._interned = {NOWHERE: NOWHERE}
-        self._steps: dict[tuple[int, int, int, bool], Context] = {}
+        self._numbers = Numbered({NOWHERE: 0})
+        self.all = [NOWHERE]
+        self._known = np.full(len(host.name), NONE)  # by places of events: what they are the outermost of
+        self._steps: dict[tuple[int, int, int, bool], int] = {}
 
-    def of(self, place: int) -> Context:
-        """The context of an op; of a backward op with the scope and location of its forward op. Equal ones are one object."""
-        own = self._at(place)
-        if not own.backward or own.recomputed or not self._says_more:
+    def of(self, places: Integers) -> Integers:
+        """The numbers of the contexts of ops; of backward ops with the scopes and locations of their forward ops."""
+        own = np.where(places == NONE, 0, NONE)
+        own[places != NONE] = self._at(places[places != NONE])
+        if not self._says_more:
             return own
-        forward = self._forward_ops.get(self.sequence(place))
-        if forward is None:
-            return own
-        theirs = self._at(forward)
-        return self._one(Context(theirs.scope or own.scope, theirs.location or own.location, own.region or theirs.region, True))
+        gradients = np.array([one.backward and not one.recomputed for one in self.all], bool)
+        later = np.flatnonzero(gradients[own])
+        forward = self._forward_of(places[later])
+        later, forward = later[forward != NONE], forward[forward != NONE]
+        pairs = list(zip(own[later].tolist(), self._at(forward).tolist(), strict=True))
+        joined = {pair: self._number(_joined(*(self.all[number] for number in pair))) for pair in dict.fromkeys(pairs)}
+        own[later] = [joined[pair] for pair in pairs]
+        return own
 
     def sequence(self, place: int) -> int:
         """The number that an op has in common with its gradient, or `NONE`."""
@@ -80,20 +85,34 @@ class Contexts:
             return ""
         return "backward" if context.backward else "forward"
 
-    def _one(self, context: Context) -> Context:
-        return self._interned.setdefault(context, context)
+    def _number(self, context: Context) -> int:
+        number = self._numbers[context]
+        if number == len(self.all):
+            self.all.append(context)
+        return number
 
-    def _at(self, place: int) -> Context:
-        known, waiting = self._known, []
-        while place not in known:
-            waiting.append(place)
-            place = self._parent[place]
-        found = known[place]
-        for inner in reversed(waiting):
-            step = (id(found), self._name[inner], self._kind[inner], self._sequence[inner] != NONE)
-            if step not in self._steps:
-                self._steps[step] = self._one(self._inside(found, inner))
-            found = known[inner] = self._steps[step]
+    def _at(self, places: Integers) -> Integers:
+        """The contexts of events themselves: from those around them, the outermost first."""
+        host, known, levels = self._host, self._known, list[Integers]()
+        waiting = np.unique(places[known[places] == NONE])
+        while len(waiting):
+            levels.append(waiting)
+            outer = host.parent[waiting]
+            outer = outer[outer != NONE]
+            waiting = np.unique(outer[known[outer] == NONE])
+        for level in reversed(levels):
+            outer = host.parent[level]
+            around = np.where(outer == NONE, 0, known[outer])
+            steps = zip(around.data, host.name[level].data, host.kind[level].data, (host.sequence[level] != NONE).data, strict=True)
+            known[level] = [self._step(step, place) for step, place in zip(steps, level.data, strict=True)]
+        found: Integers = known[places]
+        return found
+
+    def _step(self, step: tuple[int, int, int, bool], place: int) -> int:
+        """The context inside of an event, by the context around it, its name and kind, and whether it is recorded for gradients."""
+        found = self._steps.get(step)
+        if found is None:
+            found = self._steps[step] = self._number(self._inside(self.all[step[0]], place))
         return found
 
     def _inside(self, outer: Context, place: int) -> Context:
@@ -118,12 +137,23 @@ class Contexts:
             return True
         return name.startswith("aten::") and self._host.sequence[place] != NONE
 
+    def _forward_of(self, places: Integers) -> Integers:
+        """The forward op of each gradient: of those with its sequence number the last that started; `NONE` if there is none."""
+        numbers = np.array([self.sequence(place) for place in places.tolist()], np.int64)
+        known, ops = self._forward_ops
+        if not len(known):
+            return np.full(len(places), NONE)
+        at = np.searchsorted(known, numbers, side="right") - 1
+        return np.where((at >= 0) & (known[at] == numbers) & (numbers != NONE), ops[at], NONE)
+
     @cached_property
-    def _forward_ops(self) -> dict[int, int]:
-        """The forward op of each sequence number: the last that started."""
+    def _forward_ops(self) -> tuple[Integers, Integers]:
+        """Sequence numbers in order, and forward ops with them, the last that started last."""
         numbered = np.flatnonzero((self._host.sequence != NONE) & (self._host.kind == OP))
-        ordered = numbered[np.argsort(self._host.start[numbered], kind="stable")].tolist()
-        return {int(self._host.sequence[place]): place for place in ordered if not self._at(place).backward}
+        contexts = self._at(numbered)
+        forward = numbered[~np.array([one.backward for one in self.all], bool)[contexts]]
+        ordered = forward[np.lexsort((self._host.start[forward], self._host.sequence[forward]))]
+        return self._host.sequence[ordered], ordered
 
     @cached_property
     def _says_more(self) -> bool:
@@ -135,6 +165,11 @@ class Contexts:
             not _NOT_SCOPES.match(str(self._names[name])) and not _OPTIMIZER.match(str(self._names[name]))
             for name in np.unique(self._host.name[kinds == ANNOTATION]).tolist()
         )
+
+
+def _joined(own: Context, forward: Context) -> Context:
+    """The context of a gradient: where its forward op stands."""
+    return Context(forward.scope or own.scope, forward.location or own.location, own.region or forward.region, True)
 
 
 def _in_frame(outer: Context, name: str) -> Context:

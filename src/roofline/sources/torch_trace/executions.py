@@ -1,19 +1,22 @@
 """Executions: what one op launched in one go on one device, whatever number of kernels, copies and memsets that is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from msgspec import Struct, field
 
-from .arrays import Integers
+from .arrays import Flags, Integers
 from .columns import NONE
+from .context import NOWHERE, Context
 from .linking import Work
 
-Key = tuple[int, int, int]  # the op, or the launch where there is no op or a graph was launched; and the device
+Key = tuple[int, int, int]  # the op, the launch where there is no op or a graph was launched, and the device
 
 
 class Execution(Struct, gc=False):
-    """One execution: the op that launched it (`NONE` if no op did), its launch, its events on one device, and the step of the launch.
+    """One execution: the op that launched it (`NONE` if no op did), its launch, its events on one device, the step of the launch and
+    the place in the program.
 
     ``replayed`` is whether a graph launched it. One that was launched before the recording began has the ``twins`` of its events; it is not
     ``whole`` if less than half of it was recorded.
@@ -26,47 +29,121 @@ class Execution(Struct, gc=False):
     replayed: bool = False
     whole: bool = True
     events: list[int] = field(default_factory=list)
-    twins: Sequence[int] = ()
+    twins: list[int] = field(default_factory=list)
+    context: Context = NOWHERE
 
 
-def executions_of(work: Work, marks: Integers, twins: Integers, captured: Mapping[int, int], replayed: Integers) -> list[Execution]:
-    """Every event in the execution it belongs to, in order of time.
+class Executions(Struct):
+    """Executions in columns, as traces have millions. The events of one are those from its bound to the next."""
+
+    op: Integers
+    launch: Integers
+    device: Integers
+    mark: Integers
+    replayed: Flags
+    whole: Flags
+    events: Integers
+    bounds: Integers
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    def __iter__(self) -> Iterator[Execution]:
+        """The executions one by one, without twins."""
+        events, bounds = self.events.tolist(), self.bounds.tolist()
+        said = [column.data for column in (self.op, self.launch, self.device, self.mark, self.replayed, self.whole)]
+        for (begin, end), op, launch, device, mark, replayed, whole in zip(pairwise(bounds), *said, strict=True):
+            yield Execution(op, launch, device, mark, replayed, whole, events[begin:end])
+
+    @property
+    def counts(self) -> Integers:
+        """How many events each has."""
+        return np.diff(self.bounds)
+
+    def events_of(self, place: int) -> list[int]:
+        found: list[int] = self.events[self.bounds[place] : self.bounds[place + 1]].tolist()
+        return found
+
+    def take(self, places: Integers) -> "Executions":
+        """Some of the executions."""
+        counts = self.counts[places]
+        bounds = np.concatenate(([0], np.cumsum(counts)))
+        events = self.events[np.repeat(self.bounds[places] - bounds[:-1], counts) + np.arange(bounds[-1])]
+        return Executions(
+            op=self.op[places],
+            launch=self.launch[places],
+            device=self.device[places],
+            mark=self.mark[places],
+            replayed=self.replayed[places],
+            whole=self.whole[places],
+            events=events,
+            bounds=bounds,
+        )
+
+    def with_more(self, more: Sequence[Execution]) -> "Executions":
+        """These, and more after them."""
+        if not more:
+            return self
+        said = {name: [getattr(one, name) for one in more] for name in ("op", "launch", "device", "mark", "replayed", "whole")}
+        said["events"] = [event for one in more for event in one.events]
+        said["bounds"] = (self.bounds[-1] + np.cumsum([len(one.events) for one in more], dtype=np.int64)).tolist()
+        columns = {name: getattr(self, name) for name in self.__struct_fields__}
+        return Executions(**{name: np.append(column, np.array(said[name], column.dtype)) for name, column in columns.items()})
+
+
+def executions_of(
+    work: Work, marks: Integers, twins: Integers, captured: Mapping[int, int], replayed: Flags
+) -> tuple[Executions, list[Execution]]:
+    """Every event in the execution it belongs to, in order of time: those with a launch, and those that were launched before the recording.
 
     ``twins`` are the events that inherited ones repeat, ``captured`` the ops that the events of a graph's replay were captured from, where
     that was recorded, ``replayed`` whether a graph launched an event.
     """
-    # By the op, where only that tells, by the launch below zero; else by both, and by the event itself where it has no launch.
-    found: dict[Key | tuple[int] | int, Execution] = {}
-    lost: dict[tuple[int, int], tuple[Key, Execution]] = {}  # the inherited execution that each queue is in
-    columns = (work.device, work.queue, work.launch, work.op, marks, twins, replayed)
-    inherited: list[Execution] = []
-    alone = len(np.unique(work.device)) == 1
-    for event, (device, queue, launch, op, mark, twin, graph) in enumerate(zip(*(column.data for column in columns), strict=True)):
-        if launch == NONE and twin != NONE:
-            key = _key(work, twin, captured, bool(replayed[twin]))
-            before = lost.get((device, queue))
-            if before is None or before[0] != key or twin <= before[1].twins[-1]:
-                made = Execution(key[0], int(work.launch[twin]), device, NONE, replayed=bool(replayed[twin]), twins=[])
-                before = lost[device, queue] = (key, made)
-                inherited.append(made)
-            before[1].events.append(event)
-            before[1].twins.append(twin)  # type: ignore[attr-defined]
-            continue
-        own = captured.get(event, NONE) if graph else op
-        if launch == NONE:
-            place: Key | tuple[int] | int = (event,)  # like no other, whatever numbers launches and devices have
-        elif alone and not graph:
-            place = own if own != NONE else -2 - launch
-        else:
-            place = (own, launch if graph or own == NONE else NONE, device)
-        one = found.get(place)
-        if one is None:
-            found[place] = Execution(own, launch, device, mark, replayed=bool(graph), events=[event])
-        else:
-            one.events.append(event)
-    return [*inherited, *found.values()]
+    op = np.where(replayed, NONE, work.op)
+    op[list(captured)] = list(captured.values())
+    launch = np.where(replayed | (op == NONE), work.launch, NONE)
+    lost = work.launch == NONE
+    launch[lost] = -2 - np.flatnonzero(lost)  # an event without a launch is like no other
+    inherited = lost & (twins != NONE)
+    recorded = np.flatnonzero(~inherited)
+    return _grouped(work, marks, op, launch, replayed, recorded), _inherited(work, op, twins, replayed, np.flatnonzero(inherited))
 
 
-def _key(work: Work, event: int, captured: Mapping[int, int], replayed: bool) -> Key:
-    op = captured.get(event, NONE) if replayed else int(work.op[event])
-    return op, int(work.launch[event]) if replayed or op == NONE else NONE, int(work.device[event])
+def _grouped(work: Work, marks: Integers, op: Integers, launch: Integers, replayed: Flags, events: Integers) -> Executions:
+    """Executions of the events that have op, launch and device in common, in the order of their first events."""
+    keys = [column[events] for column in (work.device, launch, op)]
+    order = np.lexsort(keys)
+    begins = np.ones(len(order), bool)
+    begins[1:] = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
+    firsts = np.flatnonzero(begins)
+    bounds = np.append(firsts, len(order))
+    events = events[order]
+    first = events[firsts]
+    found = Executions(
+        op=op[first],
+        launch=work.launch[first],
+        device=work.device[first],
+        mark=marks[first],
+        replayed=replayed[first],
+        whole=np.ones(len(first), bool),
+        events=events,
+        bounds=bounds,
+    )
+    return found.take(np.argsort(first, kind="stable"))
+
+
+def _inherited(work: Work, op: Integers, twins: Integers, replayed: Flags, events: Integers) -> list[Execution]:
+    """Executions of events without a launch, by those that they repeat."""
+    found: list[Execution] = []
+    open_: dict[tuple[int, int], tuple[Key, Execution]] = {}  # the execution that each queue is in
+    for event, twin in zip(events.tolist(), twins[events].tolist(), strict=True):
+        device, queue, launch = int(work.device[event]), int(work.queue[event]), int(work.launch[twin])
+        graph = bool(replayed[twin])
+        key = (int(op[twin]), launch if graph or op[twin] == NONE else NONE, int(work.device[twin]))
+        before = open_.get((device, queue))
+        if before is None or before[0] != key or twin <= before[1].twins[-1]:
+            before = open_[device, queue] = (key, Execution(key[0], launch, device, NONE, replayed=graph))
+            found.append(before[1])
+        before[1].events.append(event)
+        before[1].twins.append(twin)
+    return found

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from .arrays import Integers
+from .arrays import Flags, Integers
 from .columns import KERNEL, MEMCPY, MEMSET, NONE, OP
 from .host import Host, Launches
 from .linking import Work
@@ -33,7 +33,7 @@ class Capture(Struct):
 class Replays(Struct):
     """Which events graphs launched, the ops that they were captured from, and how many replays have no capture."""
 
-    replayed: Integers
+    replayed: Flags
     ops: dict[int, int]
     unknown: int = 0
 
@@ -41,7 +41,7 @@ class Replays(Struct):
 def replays_of(work: Work, host: Host, launches: Launches, names: Sequence[Any], extras: Sequence[Any]) -> Replays:
     """The replays of a trace, matched to the captures in it."""
     calls = _numbers(names, _REPLAY)
-    replayed = np.zeros(len(work), np.int64)
+    replayed = np.zeros(len(work), bool)
     linked = work.launch != NONE
     replayed[linked] = np.isin(launches.name[work.launch[linked]], calls)
     found = Replays(replayed, {})

@@ -6,10 +6,10 @@ nothing else covers, so self times add up to busy time and those of collectives 
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 from msgspec import Struct, field
-from numpy.typing import NDArray
 
 from ...cost import NOTHING, Cost
 from ...operation import Streamed
@@ -26,8 +26,8 @@ from .arrays import Integers
 from .calls import label
 from .channel_order import channels_first, converted_shares
 from .columns import KERNEL, MEMCPY, NONE, Numbered
-from .context import NOWHERE, Context, Contexts
-from .executions import Execution
+from .context import Context, Contexts
+from .executions import Execution, Executions
 from .intervals import covered, merged, uncovered
 from .linking import Work
 from .one_hot import one_hot_products
@@ -61,17 +61,17 @@ class Row(Struct):
     kernels: dict[tuple[int, int, int], list[int]] = field(default_factory=dict)
     seen: dict[tuple[int, int, int], int] = field(default_factory=dict)
 
-    def tell(self, prices: Prices, one: Execution, starts: memoryview) -> None:
-        """The launches of an execution in their order."""
-        for event in one.events:
+    def tell(self, prices: Prices, events: Sequence[int], mark: int, starts: memoryview) -> None:
+        """The launches of an execution in a step, in their order."""
+        for event in events:
             name, _, grid, _ = prices.kernel(event)
-            nth = self.seen.get((name, grid, one.mark), 0)
-            self.seen[name, grid, one.mark] = min(nth + 1, MOST_IN_STEP)
+            nth = self.seen.get((name, grid, mark), 0)
+            self.seen[name, grid, mark] = min(nth + 1, MOST_IN_STEP)
             self.kernels.setdefault((name, grid, nth), [starts[event], 0])[1] += 1
 
-    def repeat(self, prices: Prices, one: Execution, starts: memoryview, count: int) -> None:
-        """The launches of some executions that are like one."""
-        for event in one.events:
+    def repeat(self, prices: Prices, events: Sequence[int], starts: memoryview, count: int) -> None:
+        """The launches of some executions that are like one with these events."""
+        for event in events:
             name, _, grid, _ = prices.kernel(event)
             self.kernels.setdefault((name, grid, 0), [starts[event], 0])[1] += count
 
@@ -86,44 +86,51 @@ class Row(Struct):
 class DeviceRows:
     """One device: its events, and the executions on it."""
 
-    def __init__(
-        self, number: int, work: Work, executions: Sequence[tuple[Execution, PricedOp]], prices: Prices, contexts: Contexts
-    ) -> None:
+    def __init__(self, number: int, work: Work, executions: Executions, priced: Integers, prices: Prices, contexts: Contexts) -> None:
         self.number, self._work, self._prices, self._contexts = number, work, prices, contexts
-        self._executions = [held for held in executions if held[0].device == number]
+        mine = np.flatnonzero(executions.device == number)
+        self._executions, self._priced = executions.take(mine), priced[mine]
+        self._context = contexts.of(self._executions.op)
         self.events = np.flatnonzero(work.device == number)
         self.start, self.end = work.start[self.events], work.end[self.events]
         self.busy = merged(self.start, self.end)
         self._self = self._self_times()
-        self._kinds: dict[tuple[int, int, bool], int] = {}  # of executions: those that are alike in all that a row tells
-        self._subjects = Numbered()
-        self._row_of: list[int] = []  # each kind
-        told = self._told()
-        first = sorted((held for held in self._executions if held[0].mark in told), key=lambda held: held[0].events[0])
-        in_order = first[:MOST_IN_ORDER]
+        in_order = self._in_order()
         self._spared = spared_bytes(in_order, self._is_kept)
         self._scores = written_attention(in_order)
-        self._lookups = {
-            (id(priced), id(self._context(one))): reason for (one, priced), reason in one_hot_products(in_order, self._sequence)
-        }
-        self._experts = {
-            (id(priced), id(self._context(one))): reason for (one, priced), reason in all_experts(in_order, self._context, self._sequence)
-        }
+        self._lookups = {(id(priced), id(one.context)): reason for (one, priced), reason in one_hot_products(in_order, self._sequence)}
+        self._experts = {(id(priced), id(one.context)): reason for (one, priced), reason in all_experts(in_order, self._sequence)}
         self._forward = {id(priced) for one, priced in in_order if self._is_kept(one)}
         lengths = (work.end - work.start).data
         self._turned = converted_shares(in_order, lambda event: str(prices.names[prices.kernel(event)[0]]), lengths.__getitem__)
-        self._weights = weight_shapes({id(priced): priced for _, priced in self._executions}.values())
+        self._weights = weight_shapes(prices.ops[number] for number in np.unique(self._priced).tolist())
         self._operands = operand_casts(in_order, self._weights)
+
+    def _in_order(self) -> list[tuple[Execution, PricedOp]]:
+        """The executions of the first steps, as they ran."""
+        places = np.flatnonzero(np.isin(self._executions.mark, self._told))
+        order = np.argsort(self._executions.events[self._executions.bounds[places]], kind="stable")
+        return list(self._held(places[order][:MOST_IN_ORDER]))
+
+    def _held(self, places: Integers) -> Iterator[tuple[Execution, PricedOp]]:
+        """Some executions with their contexts and prices."""
+        priced, contexts = self._priced[places].tolist(), self._context[places].tolist()
+        for one, number, context in zip(self._executions.take(places), priced, contexts, strict=True):
+            one.context = self._contexts.all[context]
+            yield one, self._prices.ops[number]
+
+    @cached_property
+    def _told(self) -> Integers:
+        """The steps whose launches tell the order of kernels: the first ones; without steps, everything."""
+        marks = np.unique(self._executions.mark[self._executions.mark != NONE])
+        return marks[:FIRST_STEPS] if len(marks) else np.array([NONE])
 
     def _is_kept(self, one: Execution) -> bool:
         """Whether a backward pass may need what an execution made."""
-        return one.op != NONE and self._contexts.phase(self._contexts.of(one.op)) == "forward"
-
-    def _context(self, one: Execution) -> Context:
-        return self._contexts.of(one.op) if one.op != NONE else NOWHERE
+        return one.op != NONE and self._contexts.phase(one.context) == "forward"
 
     def _sequence(self, one: Execution) -> int:
-        return self._contexts.sequence(one.op) if one.op != NONE else NONE
+        return self._contexts.sequence(one.op)
 
     def _avoidable(self, priced: PricedOp, context: Context) -> tuple[Avoidable, ...]:
         """What could be spared of an op, by itself and beside its neighbours."""
@@ -169,65 +176,66 @@ class DeviceRows:
         every[self.events] = own
         return every
 
+    @cached_property
+    def _kinds(self) -> tuple[Integers, Integers]:
+        """Numbers for executions, the same for those that are alike in all that a row tells; and the first of each kind."""
+        one = self._executions
+        unknown = (one.launch == NONE) | (one.replayed & (one.op == NONE))
+        keys = (self._priced * len(self._contexts.all) + self._context) * 2 + unknown
+        _, firsts, kinds = np.unique(keys, return_index=True, return_inverse=True)
+        order = np.argsort(firsts)
+        return np.argsort(order)[kinds], firsts[order]
+
+    @cached_property
+    def _subjects(self) -> tuple[list[Subject], Integers]:
+        """What the rows are about, and the row of each execution."""
+        kinds, firsts = self._kinds
+        subjects = Numbered()
+        rows = np.array([subjects[self._made(one, priced)] for one, priced in self._held(firsts)], np.int64)
+        return list(subjects), rows[kinds]
+
     def _rows(self) -> dict[Subject, Tally]:
-        kinds = np.fromiter((self._kind(one, priced) for one, priced in self._executions), np.int64, len(self._executions))
-        marks = np.fromiter((one.mark for one, _ in self._executions), np.int64, len(self._executions))
-        whole = np.fromiter((one.whole for one, _ in self._executions), np.int64, len(self._executions))
-        counts, times, own = self._durations()
-        rows = [Row(Tally()) for _ in self._subjects]
-        numbers = np.array(self._row_of, np.int64)[kinds]
-        sums = (_sums(numbers, values, len(rows)).tolist() for values in (whole, counts, times, own))
+        (subjects, numbers), marks = self._subjects, self._executions.mark
+        times, own = self._durations()
+        rows = [Row(Tally()) for _ in subjects]
+        each = (self._executions.whole.astype(np.int64), self._executions.counts, times, own)
+        sums = (_sums(numbers, values, len(rows)).tolist() for values in each)
         for row, executions, kernels, time, alone in zip(rows, *sums, strict=True):
             row.tally.executions, row.tally.kernels = max(executions, 1), kernels
             row.tally.time_ps, row.tally.self_ps = time * PS, alone * PS
         for number, mark, count, time in _by_mark(numbers, marks, times):
             rows[number].tally.steps[mark] = Share(count, time * PS)
-        self._launches(rows, numbers, kinds, counts, np.isin(marks, list(self._told())))
-        return {subject: row.tally for subject, row in zip(self._subjects, rows, strict=True)}
+        self._launches(rows)
+        return {subject: row.tally for subject, row in zip(subjects, rows, strict=True)}
 
-    def _durations(self) -> tuple[Integers, Integers, Integers]:
-        """Of each execution the number of its events, how long they last, and what of that they have to themselves."""
-        counts = np.fromiter((len(one.events) for one, _ in self._executions), np.int64, len(self._executions))
-        events = np.fromiter((event for one, _ in self._executions for event in one.events), np.int64, int(counts.sum()))
-        firsts = np.cumsum(counts) - counts
-        times = np.add.reduceat((self._work.end - self._work.start)[events], firsts)
-        own = np.add.reduceat(self._self[events], firsts)
-        for place in np.flatnonzero((counts > 1) & (times != own)).tolist():  # some of them run at the same time as others
-            mine = self._executions[place][0].events
+    def _durations(self) -> tuple[Integers, Integers]:
+        """Of each execution how long its events last, and what of that they have to themselves."""
+        one, firsts = self._executions, self._executions.bounds[:-1]
+        times = np.add.reduceat((self._work.end - self._work.start)[one.events], firsts)
+        own = np.add.reduceat(self._self[one.events], firsts)
+        for place in np.flatnonzero((one.counts > 1) & (times != own)).tolist():  # some of them run at the same time as others
+            mine = one.events_of(place)
             times[place] = _together(self._work.start[mine].tolist(), self._work.end[mine].tolist())
-        return counts, times, own
+        return times, own
 
-    def _launches(self, rows: Sequence[Row], numbers: Integers, kinds: Integers, counts: Integers, told: "NDArray[np.bool_]") -> None:
-        """The kernels of rows: in their order where executions are ``told`` one by one, else how often each."""
+    def _launches(self, rows: Sequence[Row]) -> None:
+        """The kernels of rows: in their order where executions are told one by one, else how often each."""
+        one, numbers, counts = self._executions, self._subjects[1], self._executions.counts
         starts = self._work.start.data  # a view, which is indexed as fast as a list
+        told = np.isin(one.mark, self._told)
         for place in np.flatnonzero(told).tolist():
-            rows[numbers[place]].tell(self._prices, self._executions[place][0], starts)
+            rows[numbers[place]].tell(self._prices, one.events_of(place), int(one.mark[place]), starts)
         others = np.flatnonzero(~told)
-        alike = kinds[others] * (int(counts.max()) + 1) + counts[others]
+        alike = self._kinds[0][others] * (int(counts.max()) + 1) + counts[others]
         _, firsts, often = np.unique(alike, return_index=True, return_counts=True)
         for first, count in sorted(zip(others[firsts].tolist(), often.tolist(), strict=True)):
-            rows[numbers[first]].repeat(self._prices, self._executions[first][0], starts, count)
+            rows[numbers[first]].repeat(self._prices, one.events_of(first), starts, count)
         for row in rows:
             row.tally.launched = row.launched(self._prices)
 
-    def _told(self) -> set[int]:
-        """The steps whose launches tell the order of kernels: the first ones; without steps, everything."""
-        marks = sorted({one.mark for one, _ in self._executions if one.mark != NONE})
-        return set(marks[:FIRST_STEPS]) or {NONE}
-
-    def _kind(self, one: Execution, priced: PricedOp) -> int:
-        """The number of what an execution is; `_row_of` has the number of its row."""
-        context = self._context(one)
-        lost = one.launch == NONE and not one.twins
-        key = (id(priced), id(context), lost or (one.replayed and one.op == NONE))
-        found = self._kinds.get(key)
-        if found is None:
-            found = self._kinds[key] = len(self._kinds)
-            self._row_of.append(self._subjects[self._made(one, priced, context, lost)])
-        return found
-
-    def _made(self, one: Execution, priced: PricedOp, context: Context, lost: bool) -> Subject:
-        found, kind = priced.priced, self._prices.kernel(one.events[0])[1]
+    def _made(self, one: Execution, priced: PricedOp) -> Subject:
+        found, context, lost = priced.priced, one.context, one.launch == NONE
+        name, kind, _, _ = self._prices.kernel(one.events[0])
         if one.replayed and one.op == NONE:
             return Subject(name=GRAPH, category=GRAPH, module=context.region, cost=UNKNOWN, notes=(NO_CAPTURE,))
         notes = list(found.notes)
@@ -244,7 +252,7 @@ class DeviceRows:
             scope="/".join(context.scope),
             location=context.location,
             phase=self._contexts.phase(context) if one.op != NONE else "",
-            towards=_towards(found.cost, self._prices.names[self._prices.kernel(one.events[0])[0]], kind),
+            towards=_towards(found.cost, self._prices.names[name], kind),
             cost=UNKNOWN if found.cost is None else found.cost,
             avoidable=self._avoidable(priced, context),
             operation=found.operation or (EAGER if found.category == ELEMENTWISE else None),
@@ -257,8 +265,9 @@ class DeviceRows:
 
     def lanes(self, shown: Sequence[Span]) -> tuple[Lane, ...]:
         """What it did in each bucket of some spans of time, by the places of its rows."""
-        owner = {event: self._row_of[self._kind(one, priced)] for one, priced in self._executions for event in one.events}
-        owners = [owner[event] for event in self.events.tolist()]
+        owner = np.empty(len(self._work), np.int64)
+        owner[self._executions.events] = np.repeat(self._subjects[1], self._executions.counts)
+        owners = owner[self.events].tolist()
         own = self._self[self.events] * PS
         begins = self.end * PS - own  # what an event has to itself is its end: earlier ones cover its begin
         return tuple(self._lane(span, begins, own, owners) for span in shown)
