@@ -74,7 +74,7 @@ class _Reader:
         columns, work = self.trace.columns, self.work
         prices = Prices(columns, self.host, self.launches, work, _network(self.target), world_size_of(self.trace.head))
         accumulating = np.flatnonzero(self.host.name == columns.names.get("torch::autograd::AccumulateGrad", NONE))
-        prices.accumulate(self.steps.at(self.host.start[accumulating]).tolist(), accumulating.tolist())
+        prices.accumulate(self.steps.at(self.host.start[accumulating]).tolist(), accumulating)
         twins = inherited(work, self.marks, self.host)
         graphs = replays_of(work, self.host, self.launches, self.names, list(columns.extras))
         recorded, before = executions_of(work, self.marks, twins, graphs.ops, graphs.replayed)

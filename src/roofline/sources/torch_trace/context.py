@@ -6,6 +6,7 @@ started with the same sequence number.
 
 import re
 import sys
+from array import array
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -57,13 +58,13 @@ class Contexts:
         self.has_backward = bool(len(host.name)) and bool(np.isin(host.name, started).any())
         self._numbers = Numbered({NOWHERE: 0})
         self.all = [NOWHERE]
-        self._known = np.full(len(host.name), NONE)  # by places of events: what they are the outermost of
+        self._known = array("i", [NONE]) * len(host.name)  # the number of the context inside of each event
+        self._known.append(0)  # that of no event: `NONE` is the last place
         self._steps: dict[tuple[int, int, int, bool], int] = {}
 
     def of(self, places: Integers) -> Integers:
         """The numbers of the contexts of ops; of backward ops with the scopes and locations of their forward ops."""
-        own = np.where(places == NONE, 0, NONE)
-        own[places != NONE] = self._at(places[places != NONE])
+        own = self._at(places)
         if not self._says_more:
             return own
         gradients = np.array([one.backward and not one.recomputed for one in self.all], bool)
@@ -92,28 +93,28 @@ class Contexts:
         return number
 
     def _at(self, places: Integers) -> Integers:
-        """The contexts of events themselves: from those around them, the outermost first."""
-        host, known, levels = self._host, self._known, list[Integers]()
-        waiting = np.unique(places[known[places] == NONE])
-        while len(waiting):
-            levels.append(waiting)
-            outer = host.parent[waiting]
-            outer = outer[outer != NONE]
-            waiting = np.unique(outer[known[outer] == NONE])
-        for level in reversed(levels):
-            outer = host.parent[level]
-            around = np.where(outer == NONE, 0, known[outer])
-            steps = zip(around.data, host.name[level].data, host.kind[level].data, (host.sequence[level] != NONE).data, strict=True)
-            known[level] = [self._step(step, place) for step, place in zip(steps, level.data, strict=True)]
-        found: Integers = known[places]
-        return found
+        """The contexts of events themselves, from those of the events around them."""
+        known, steps = self._known, self._steps
+        waiting = self._waiting(places)
+        around, *told = (column[waiting].data for column in (self._host.parent, self._host.name, self._host.kind, self._host.sequence))
+        for place, outer, name, kind, sequence in zip(waiting.data, around, *told, strict=True):
+            step = (known[outer], name, kind, sequence != NONE)
+            found = steps.get(step)
+            if found is None:
+                found = steps[step] = self._number(self._inside(self.all[step[0]], place))
+            known[place] = found
+        return np.frombuffer(known, np.int32)[places].astype(np.int64)
 
-    def _step(self, step: tuple[int, int, int, bool], place: int) -> int:
-        """The context inside of an event, by the context around it, its name and kind, and whether it is recorded for gradients."""
-        found = self._steps.get(step)
-        if found is None:
-            found = self._steps[step] = self._number(self._inside(self.all[step[0]], place))
-        return found
+    def _waiting(self, places: Integers) -> Integers:
+        """Of events and those around them, the ones whose contexts are not known yet, outer ones first."""
+        known = np.frombuffer(self._known, np.int32)
+        waiting = np.zeros(len(known), bool)
+        level = places
+        while len(level):
+            level = level[(known[level] == NONE) & ~waiting[level]]
+            waiting[level] = True
+            level = self._host.parent[level]
+        return np.flatnonzero(waiting)
 
     def _inside(self, outer: Context, place: int) -> Context:
         """The context inside of an event."""

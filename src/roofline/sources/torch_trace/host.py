@@ -7,7 +7,7 @@ import numpy as np
 from msgspec import Struct
 
 from .arrays import Integers
-from .columns import ANNOTATION, NONE, OP, Columns
+from .columns import ANNOTATION, NONE, OP, PYTHON, Columns
 
 ROUNDING_NS = 1_000  # by which an event may seem to outlast the one around it
 
@@ -82,7 +82,7 @@ def host_of(columns: Columns, origin: int) -> Host:
     table = columns.host
     thread, start = table.take("thread"), table.take("start") - origin
     length = table.take("length")
-    order = np.lexsort((-length, start, thread))
+    order = _outer_first(thread, start, length)
     thread, start = thread[order], start[order]
     end = start + length[order]
     bounds = [tuple(map(int, np.searchsorted(thread, (number, number + 1)))) for number in range(len(columns.threads))]
@@ -92,6 +92,19 @@ def host_of(columns: Columns, origin: int) -> Host:
         parent[first:last] = _parents(start[first:last], end[first:last], rest["kind"][first:last], first)
     _lift(parent, end, np.flatnonzero(rest["kind"] == ANNOTATION))
     return Host(thread=thread, start=start, end=end, parent=parent, bounds=bounds, **rest)  # type: ignore[arg-type]
+
+
+def _outer_first(thread: Integers, start: Integers, length: Integers) -> Integers:
+    """The order of events by thread and begin, of those that begin at once the longest first.
+
+    Traces are nearly in order of time, which sorts fast; by length they are not, so only the few that begin at once are sorted by it.
+    """
+    order = np.lexsort((start, thread))
+    same = (np.diff(start[order]) == 0) & (np.diff(thread[order]) == 0)
+    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    among = order[tied]
+    order[tied] = among[np.lexsort((-length[among], start[among], thread[among]))]
+    return order
 
 
 def _narrow(column: Integers) -> Integers:
@@ -109,11 +122,14 @@ def _parents(start: Integers, end: Integers, kind: Integers, first: int) -> Inte
     """
     parents = np.arange(-1, len(start) - 1)
     waiting = np.arange(len(start))
+    crosses = bool((kind == ANNOTATION).any() and (kind == PYTHON).any())
     while len(waiting):
         waiting = waiting[parents[waiting] != NONE]
         outer = parents[waiting]
-        crossing = (kind[waiting] != kind[outer]) & (kind[waiting] != OP) & (kind[outer] != OP)
-        apart = (end[outer] <= start[waiting]) | (crossing & (end[outer] < end[waiting]))
+        apart = end[outer] <= start[waiting]
+        if crosses:
+            crossing = (kind[waiting] != kind[outer]) & (kind[waiting] != OP) & (kind[outer] != OP)
+            apart |= crossing & (end[outer] < end[waiting])
         waiting = waiting[apart]
         parents[waiting] = parents[parents[waiting]]
     return np.where(parents == NONE, NONE, parents + first)

@@ -66,7 +66,7 @@ class _Alike:
 
 def _references(work: Work, rest: Integers, marks: Integers) -> list[tuple[Integers, list[Key]]]:
     """The events of each step that another follows, else of each step."""
-    steps = sorted({mark for mark in marks[rest].tolist() if mark != NONE})
+    steps = np.unique(marks[rest][marks[rest] != NONE]).tolist()
     found = [rest[marks[rest] == mark] for mark in (steps[:-1] or steps)[:8]]
     return [(places, _keys(work, places)) for places in found]
 

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from ...formulas.network import Network
-from ...torch_prices import Call, Kernel, Priced, has_price, price
+from ...torch_prices import Call, Kernel, Priced, Tensor, has_price, price
 from .arrays import Integers
 from .calls import arguments, said_beside
 from .columns import KERNEL, MEMCPY, MEMSET, NONE, OP, Columns, Numbered
@@ -62,14 +62,14 @@ class Prices:
         self.accumulated: dict[int, tuple[int, ...]] = {}
         self._sizes = Numbered()
 
-    def accumulate(self, marks: Sequence[int], places: Sequence[int]) -> None:
+    def accumulate(self, marks: Sequence[int], places: Integers) -> None:
         """Remember the elements of the gradients that each step accumulated, by these ops: optimizers work on as many."""
         found: dict[int, list[int]] = {}
-        for mark, place in zip(marks, places, strict=True):
-            tensors = [one for one in self._arguments(int(self._host.arguments[place])) if hasattr(one, "elements")]
-            if tensors:
-                found.setdefault(mark, []).append(tensors[0].elements)
-        self.accumulated = {mark: tuple(sizes) for mark, sizes in found.items()}
+        numbers = self._host.arguments[places].tolist()
+        elements = {number: [one.elements for one in self._arguments(number) if isinstance(one, Tensor)][:1] for number in set(numbers)}
+        for mark, number in zip(marks, numbers, strict=True):
+            found.setdefault(mark, []).extend(elements[number])
+        self.accumulated = {mark: tuple(sizes) for mark, sizes in found.items() if sizes}
 
     def _arguments(self, number: int) -> tuple[Any, ...]:
         """The arguments of an op by their number."""
