@@ -267,3 +267,14 @@ def test_products_of_pytorch_are_known_by_their_sizes() -> None:
     assert isinstance(priced.operation, Product)
     assert (priced.operation.m, priced.operation.k, priced.operation.n) == (64, 128, 256)
     assert price_call(Call("aten::add", args=(Tensor((64, 128), bf16), Tensor((64, 128), bf16)))).operation is None
+
+
+@pytest.mark.parametrize(("batch", "measured_us"), [(8, 11.8), (32, 34.9), (128, 129.7)])
+def test_a_batch_of_products_is_one_kernel_that_starts_once(batch: int, measured_us: float) -> None:
+    # Scores of one token over 16,384 cached ones, as XLA's kernels take on an H200.
+    machine = load("h200")
+    one = Product(m=16384, k=128, n=4, batch=batch)
+    cost = Cost.of({"matrix/bf16": one.flops, "hbm": one.bytes})
+    found = predict(one, cost, machine, calibration_for(machine).for_kernels())
+    assert found is not None
+    assert found.time_s * 1e6 == pytest.approx(measured_us, rel=0.15)

@@ -68,6 +68,7 @@ def _chip(product: Product, family: Family, hardware: Hardware) -> tuple[float, 
     values, cores = family.values, hardware.cores
     port = values["feed"] * hardware.clock_hz
     start, second = values.get("tile", 0.0), values["split"]
+    again = start if product.batch == 1 else 0.0  # a batch is one kernel whose cores load the next tile while they compute one
     m, k, n, copies = float(product.m), float(product.k), float(product.n), float(product.batch)
     parts = 8.0 * copies * m * n / (port * cores)
     if groups := float(product.groups):
@@ -89,7 +90,7 @@ def _chip(product: Product, family: Family, hardware: Hardware) -> tuple[float, 
             waves = count * split / cores
             if waves < 1:
                 waves = 1.0
-            seconds = waves * (each * depth + start)
+            seconds = waves * (each * depth + again) + start - again
             if split > 1:
                 seconds += second + parts * split
             if seconds < best:
