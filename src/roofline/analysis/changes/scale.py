@@ -3,6 +3,8 @@
 from fractions import Fraction
 from math import log2
 
+from msgspec.structs import replace
+
 from ...cost import Cost
 from ...errors import SourceError, UsageError, did_you_mean
 from ...hlo.ir.module import HloModule
@@ -13,7 +15,7 @@ from ...hlo.scaling.inputs import LAYERS, Dimension, dimension_named, dimensions
 from ...hlo.scaling.scaled import scaled
 from ...hlo.unneeded.kernels import Product
 from ...operation import Collective
-from ...resource import SCALE_UP
+from ...resource import HBM, SCALE_UP, matrix
 from .state import State
 from .words import Words
 
@@ -127,10 +129,19 @@ def _grown(state: State, program: Program, dimension: Dimension, times: Times) -
 def _hidden(state: State, module: HloModule, dimension: Dimension, times: int) -> None:
     """A batch of one, of which the compiled program has no trace."""
     data = Data(module, {one.key[1] for one, _ in dimension.inputs})
-    review = state.review(module)
+    review, rows = state.review(module), data.row_products()
+    sums = {place for one in rows.values() for place in one.sums}
     for index, op in state:
         place = module.place(op.name) if op.module == module.name else None
         if place is None or place[0] != module.entry or place[1] not in data.held:
+            continue
+        if place[1] in sums:
+            state.remove(index)
+            continue
+        if row := rows.get(place[1]):
+            product = replace(row.product, m=times)
+            cost = Cost.of({matrix(product.compute): product.flops, HBM: product.bytes})
+            state.put(index, cost * op.count, product, log2(times), fresh=True)
             continue
         found = review.product(*place)
         operation = data.operation(place[1], op.operation, found, times)

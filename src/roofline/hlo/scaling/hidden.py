@@ -1,18 +1,31 @@
 """A batch of one made larger: a dimension of size 1 that compilers drop, so that arrays scale if they are computed from data.
 
-Whatever is computed from data comes once an example; weights, and what is computed from them alone, once for all.
+Whatever is computed from data comes once an example; weights, and what is computed from them alone, once for all. Of one row compilers
+write a product with a weight as a multiplication, element by element, and a sum; of several rows they make a product of it.
 """
 
 from fractions import Fraction
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ...cost import Amount, Cost
 from ...operation import Attention, Collective, Convolution, Operation, Product, RowWise
 from ...resource import HBM
-from ..ir.module import HloModule
+from ..ir.module import HloModule, Instruction
+from ..ir.shapes import Shape
 from ..unneeded.kernels import Product as Found
 from ..unneeded.values import RENAMED, Value, Values
+
+MATRIX = 2  # dimensions of a matrix
+_PASSING = RENAMED | {"get-tuple-element"}
+
+
+class RowProduct(Struct, frozen=True):
+    """One row times weights without a product: what it is, and the kernels that only add up what the first one multiplied."""
+
+    product: Product
+    sums: frozenset[int] = frozenset()
 
 
 class Data:
@@ -59,8 +72,66 @@ class Data:
             return replace(made, rows=made.rows * times)
         return replace(made, bytes=made.bytes * Fraction(times)) if isinstance(made, Collective) else made
 
+    def row_products(self) -> dict[int, RowProduct]:
+        """The kernels of the entry that multiply data by weights element by element, to be added up by them or by others."""
+        found = {}
+        for index in sorted(self.held):
+            one = self.module.entry_computation[index]
+            weights = self._weights(one) if one.opcode == "fusion" else []
+            made = self._summed(one, weights) or self._multiplied(index, one, weights) if weights else None
+            if made is not None:
+                found[index] = made
+        return found
+
+    def _weights(self, one: Instruction) -> list[Shape]:
+        """The matrices that a kernel takes and that are not computed from data."""
+        entry = self.module.entry_computation
+        shapes = [entry[operand].shape for operand in one.operands if operand not in self.held]
+        return [shape for shape in shapes if shape.is_array and shape.rank >= MATRIX]
+
+    def _summed(self, one: Instruction, weights: list[Shape]) -> RowProduct | None:
+        """A kernel that multiplies a weight and adds the products up."""
+        body = self.values.body(one)
+        if body is None or not one.shape.is_array or len(weights) != 1 or "multiply" not in self.values.opcodes(body):
+            return None
+        weight = weights[0]
+        sums = [each for each in body if each.opcode == "reduce" and body[each.operands[0]].shape.elements == weight.elements]
+        return RowProduct(_row_times([weight], [one.shape])) if sums and _divides(one.shape, weight) else None
+
+    def _multiplied(self, index: int, one: Instruction, weights: list[Shape]) -> RowProduct | None:
+        """A kernel that writes a weight's products element by element, which others only add up."""
+        made = [shape for shape in one.shape.leaves if shape.is_array]
+        if sorted(shape.elements for shape in made) != sorted(shape.elements for shape in weights):
+            return None
+        entry, waiting, sums = self.module.entry_computation, [index], list[int]()
+        while waiting:
+            for user in self.values.users(entry, waiting.pop()):
+                (waiting if entry[user].opcode in _PASSING else sums).append(user)
+        results = [entry[user].shape for user in sums]
+        if len(results) != len(weights) or not all(
+            shape.is_array and self._is_sum(entry[user]) for user, shape in zip(sums, results, strict=True)
+        ):
+            return None
+        product = _row_times(weights, results)
+        return RowProduct(product, frozenset(sums)) if product.k * product.n == sum(shape.elements for shape in weights) else None
+
+    def _is_sum(self, one: Instruction) -> bool:
+        body = self.values.body(one) if one.opcode == "fusion" else None
+        return len(one.operands) == 1 and body is not None and "reduce" in self.values.opcodes(body)
+
     def _is_data(self, side: Value) -> bool:
         source = self.values.origin(side, RENAMED | {"get-tuple-element"})
         if source.computation is self.module.entry_computation:
             return source.index in self.held
         return True
+
+
+def _divides(result: Shape, weight: Shape) -> bool:
+    return 0 < result.elements < weight.elements and weight.elements % result.elements == 0
+
+
+def _row_times(weights: list[Shape], results: list[Shape]) -> Product:
+    """One row times weights beside each other."""
+    columns, number = sum(shape.elements for shape in results), weights[0].number
+    depth = sum(shape.elements for shape in weights) // max(columns, 1)
+    return Product(m=1, k=depth, n=columns, left=number.name, right=number.name, out=results[0].number.name, compute=number.rate)
