@@ -10,12 +10,14 @@ from roofline.analysis.changes import change
 from roofline.analysis.changes.fuse import held_back_s, outside
 from roofline.analysis.changes.state import State
 from roofline.analysis.what_if import what_if
-from roofline.changed_times import Changed, anchored, applied, bounds, host_wait_s
+from roofline.changed_steps import host_wait_s
+from roofline.changed_times import Changed, anchored, applied, bounds
 from roofline.cli import main
 from roofline.cost import Cost
 from roofline.errors import UsageError
 from roofline.hlo.read import parse
 from roofline.hlo.scaling.growth import Program
+from roofline.hlo.scaling.hidden import Data
 from roofline.hlo.scaling.inputs import dimension_named, dimensions_of, inputs_of, walking
 from roofline.hlo.scaling.scaled import scaled
 from roofline.machines import load
@@ -139,6 +141,14 @@ def test_an_anchor_counts_less_the_farther_the_change_goes() -> None:
     assert anchored(2.0, prediction(1.0, family="pointwise"), prediction(4.0), 3)[0] == 8.0
     assert anchored(None, prediction(1.0), prediction(4.0), 1)[0] == 4.0
     assert anchored(2.0, prediction(1.0, floor=0.5), prediction(4.0), 1)[0] == pytest.approx(5.0)  # small: seconds, not shares
+    # Four times the rows of a product that reads its weight are expected to take no longer: they take what was measured.
+    assert anchored(2.0, prediction(1.0), prediction(1.0), 2)[0] == 2.0
+
+
+def test_an_excess_may_go_away_with_the_shape() -> None:
+    usual, slow = prediction(1.0), prediction(4.0)
+    assert anchored(1.1, usual, slow, 1)[1] > 3.6
+    assert anchored(5.0, usual, slow, 1)[1] == 4.0  # five times its time: what another shape takes of it nobody knows
 
 
 def test_errors_add_up_within_a_family_and_not_between_families() -> None:
@@ -390,6 +400,73 @@ def test_of_one_token_the_table_is_no_data_nor_is_what_lies_beside_weights() -> 
     assert batch is not None
     assert batch.is_hidden
     assert {one.name for one, _ in batch.inputs} == {"cache", "tok"}
+
+
+ROW_TIMES_WEIGHTS = """
+HloModule decode, is_scheduled=true
+
+%products (x: bf16[1,4096], v: bf16[4096,1024], k: bf16[4096,1024]) -> (bf16[4096,1024], bf16[4096,1024]) {
+  %x = bf16[1,4096]{1,0} parameter(0)
+  %row = bf16[4096]{0} bitcast(%x)
+  %all = bf16[4096,1024]{1,0} broadcast(%row), dimensions={0}
+  %v = bf16[4096,1024]{1,0} parameter(1)
+  %k = bf16[4096,1024]{1,0} parameter(2)
+  %xv = bf16[4096,1024]{1,0} multiply(%all, %v)
+  %xk = bf16[4096,1024]{1,0} multiply(%all, %k)
+  ROOT %both = (bf16[4096,1024]{1,0}, bf16[4096,1024]{1,0}) tuple(%xv, %xk)
+}
+
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %sum = f32[] add(%a, %b)
+}
+
+%sum (p: bf16[4096,1024]) -> bf16[1024] {
+  %p = bf16[4096,1024]{1,0} parameter(0)
+  %wide = f32[4096,1024]{1,0} convert(%p)
+  %zero = f32[] constant(0)
+  %total = f32[1024]{0} reduce(%wide, %zero), dimensions={0}, to_apply=%add
+  ROOT %narrow = bf16[1024]{0} convert(%total)
+}
+
+%at_once (x: bf16[1,4096], w: bf16[4096,1024]) -> bf16[1024] {
+  %x = bf16[1,4096]{1,0} parameter(0)
+  %row = bf16[4096]{0} bitcast(%x)
+  %all = bf16[4096,1024]{1,0} broadcast(%row), dimensions={0}
+  %w = bf16[4096,1024]{1,0} parameter(1)
+  %xw = bf16[4096,1024]{1,0} multiply(%all, %w)
+  %wide = f32[4096,1024]{1,0} convert(%xw)
+  %zero = f32[] constant(0)
+  %total = f32[1024]{0} reduce(%wide, %zero), dimensions={0}, to_apply=%add
+  ROOT %narrow = bf16[1024]{0} convert(%total)
+}
+
+ENTRY %main (x: bf16[1,4096], v: bf16[4096,1024], k: bf16[4096,1024], w: bf16[4096,1024]) -> (bf16[1024], bf16[1024], bf16[1024]) {
+  %x = bf16[1,4096]{1,0} parameter(0), metadata={op_name="x"}
+  %v = bf16[4096,1024]{1,0} parameter(1), metadata={op_name="v"}
+  %k = bf16[4096,1024]{1,0} parameter(2), metadata={op_name="k"}
+  %w = bf16[4096,1024]{1,0} parameter(3), metadata={op_name="w"}
+  %multiplied = (bf16[4096,1024]{1,0}, bf16[4096,1024]{1,0}) fusion(%x, %v, %k), kind=kLoop, calls=%products
+  %first = bf16[4096,1024]{1,0} get-tuple-element(%multiplied), index=0
+  %second = bf16[4096,1024]{1,0} get-tuple-element(%multiplied), index=1
+  %values = bf16[1024]{0} fusion(%first), kind=kInput, calls=%sum
+  %keys = bf16[1024]{0} fusion(%second), kind=kInput, calls=%sum
+  %gate = bf16[1024]{0} fusion(%x, %w), kind=kInput, calls=%at_once
+  ROOT %out = (bf16[1024]{0}, bf16[1024]{0}, bf16[1024]{0}) tuple(%values, %keys, %gate)
+}
+"""
+
+
+def test_one_row_times_weights_becomes_a_product_that_reads_them_once() -> None:
+    module = parse(ROW_TIMES_WEIGHTS.encode(), "decode")
+    found = Data(module, {0}).row_products()
+    entry = module.entry_computation
+    assert {entry[index].name: (one.product.k, one.product.n, one.product.m) for index, one in found.items()} == {
+        "multiplied": (4096, 2048, 1),  # keys and values beside each other
+        "gate": (4096, 1024, 1),
+    }
+    assert {entry[place].name for one in found.values() for place in one.sums} == {"values", "keys"}
 
 
 PAIRED = """

@@ -309,7 +309,8 @@ class StepInfo(Row, frozen=True, kw_only=True):
     the longest and ``device_seconds`` the sum. The last step, which none followed, lasts to the end of its own work. ``span_s`` is from
     its first device work to its last, ``busy_s`` the time in which its own work ran (work of other steps that overlaps it is not counted),
     both as means over devices. ``compiled`` is whether the host compiled in it; averages leave out steps that are not ``steady``: those
-    that compiled before the first that did not.
+    that compiled before the first that did not. ``lead_s`` is how long before its first device work the host launched that, as the mean
+    over devices, ``launching_s`` how long the host took from the first launch of the step to its last.
     """
 
     step: int
@@ -324,6 +325,8 @@ class StepInfo(Row, frozen=True, kw_only=True):
     followed: bool = True
     compiled: bool = False
     steady: bool = True
+    lead_s: Number | None = None
+    launching_s: Number | None = None
     before_s: Number | None = None
 
 

@@ -213,6 +213,9 @@ class Step(Struct, frozen=True, kw_only=True):
     from its first work to the end of its last, and ``busy_s``, the union of its work, are means over devices too. Averages are over
     steps that are ``steady``, complete (the recording did not cut them off) and ``followed`` by another.
 
+    ``lead_s`` is how long before its first work the host launched that, the mean over devices, and ``launching_s`` how long the host took
+    from its first launch to its last; unknown where a recording does not say what the host launched.
+
     ``compiled`` is whether the host compiled in it. Steps that did are the warm-up, and not steady, until the first that did not; a
     compilation after that is not a warm-up, nor is one if more than half of the steps compile.
     """
@@ -229,6 +232,8 @@ class Step(Struct, frozen=True, kw_only=True):
     followed: bool = True
     compiled: bool = False
     steady: bool = True
+    lead_s: float | None = None
+    launching_s: float | None = None
 
 
 NO_COVERAGE = Coverage()

@@ -161,6 +161,8 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
                 device_seconds=s.device_seconds,
                 complete=s.complete,
                 followed=s.followed,
+                lead_s=s.lead_s,
+                launching_s=s.launching_s,
                 compiled=s.compiled,
                 steady=s.steady,
             )

@@ -12,7 +12,8 @@ from math import hypot, log2
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ..changed_times import DISPATCH, FIRST_WAIT_S, REFORMATTED, anchored, bounds, host_wait_s
+from ..changed_steps import DISPATCH, FIRST_WAIT_S, host_wait_s
+from ..changed_times import REFORMATTED, anchored, bounds
 from ..hlo.ir.module import HloModule
 from ..hlo.ir.platforms import platform_of
 from ..machine import Machine

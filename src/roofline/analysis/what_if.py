@@ -6,7 +6,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ..changed_times import FIRST_WAIT_S, MEASURED, Changed, applied, bounds, changed_op, host_wait_s
+from ..changed_steps import FIRST_WAIT_S, host_bounds, host_wait_s
+from ..changed_times import MEASURED, Changed, applied, bounds, changed_op
 from ..errors import UsageError
 from ..machine import Machine
 from ..machines import load
@@ -116,9 +117,10 @@ def _report(state: State, before: Recording, words: Sequence[str]) -> Report:
     notes = tuple(dict.fromkeys((*report.input.notes, *state.notes)))
     host, idle = host_wait_s(before), (sum(one.time_s for one in each.idle) for each in (before, after))
     gone = REMAINS * (next(idle) - next(idle)) / max(len(before.steps) * len(before.devices), 1)
+    launched = None if state.no_idle or state.one_graph else host_bounds(before, after)
     done = replace(
         report,
-        points=tuple(_point(point, old, after.workload.ops, changed, host, gone) for point in report.points),
+        points=tuple(_point(point, old, after.workload.ops, changed, host, gone, launched) for point in report.points),
         ops=ops,
         steps=tuple(replace(step, before_s=steps.get(step.step)) for step in report.steps),
         changes=tuple(words),
@@ -171,15 +173,24 @@ def _op(op: OpInfo, was: OpInfo | None, new: Changed | None) -> OpInfo:
     if new is None:
         return replace(op, before_s=seconds)
     expected = Expected(
-        time_s=new.time_s, low_s=new.low_s, high_s=new.high_s, terms=dict(new.terms), evidence=new.evidence, family=new.family
+        time_s=new.time_s, low_s=max(new.low_s, 0.0), high_s=new.high_s, terms=dict(new.terms), evidence=new.evidence, family=new.family
     )
     return replace(op, before_s=seconds, expected=expected, inherent_s=None, excess_s=None)
 
 
-def _point(point: Point, old: Report, ops: Sequence[Op], changed: Mapping[int, Changed], host: float, gone: float) -> Point:
+def _point(
+    point: Point,
+    old: Report,
+    ops: Sequence[Op],
+    changed: Mapping[int, Changed],
+    host: float,
+    gone: float,
+    launched: tuple[float, float] | None,
+) -> Point:
     """A point with its time before, and the bounds of its time.
 
     The device may wait less for the host than the ``host`` seconds a step that it did, or longer; ``gone`` seconds of idle time may stay.
+    Where it is known when the host ``launched``, that says how much shorter or longer a step may be.
     """
     same = [one for one in old.points if (one.scope, one.step, one.infeed_outfeed) == (point.scope, point.step, point.infeed_outfeed)]
     before = same[0].time_s if same else None
@@ -199,7 +210,11 @@ def _point(point: Point, old: Report, ops: Sequence[Op], changed: Mapping[int, C
     if point.infeed_outfeed and point.busy_s is not None and old.steps:
         steps = len(old.steps) if point.scope == "total" else 1
         waits = min(host * steps, max(point.time_s - point.busy_s, 0.0))
-        low, high = hypot(low, waits), hypot(high, waits, (gone + FIRST_WAIT_S) * steps)
+        low, high = (
+            (hypot(low, launched[0] * steps), hypot(high, launched[1] * steps))
+            if launched
+            else (hypot(low, waits), hypot(high, waits, (gone + FIRST_WAIT_S) * steps))
+        )
     expected = Expected(
         time_s=point.time_s,
         low_s=max(point.time_s - low, 0.0),

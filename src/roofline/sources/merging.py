@@ -121,12 +121,15 @@ def _step_keys(parts: Sequence[Part]) -> dict[Instance, int]:
 def _steps(parts: Sequence[Part], keys: dict[Instance, int]) -> tuple[Step, ...]:
     """Every step that did something on a device. One that a host does not have, or not to its end, is not complete."""
     ran: dict[Instance, list[tuple[Extent, int, bool]]] = {}
+    launches: dict[Instance, list[tuple[Extent, int, int]]] = {}
     hosts: dict[Instance, set[int]] = {}
     for host, part in enumerate(parts):
         for device in part.devices:
             for mark, (time_ps, followed) in device.step_times().items():
                 ran.setdefault(part.instances[mark], []).append((device.steps[mark], time_ps, followed))
                 hosts.setdefault(part.instances[mark], set()).add(host)
+                if mark in part.launches:
+                    launches.setdefault(part.instances[mark], []).append((device.steps[mark], *part.launches[mark]))
     compiled = {keys[part.instances[mark]] for part in parts for mark in part.compiled}
     capturing = {keys[part.instances[mark]] for part in parts for mark in part.capturing}
     warm = warm_up(len(keys), compiled, capturing)
@@ -135,6 +138,10 @@ def _steps(parts: Sequence[Part], keys: dict[Instance, int]) -> tuple[Step, ...]
             _step(instance, key, ran[instance], everywhere=len(hosts[instance]) == len(parts)),
             compiled=key in compiled,
             steady=key not in warm,
+            lead_s=_lead_s(launches.get(instance, ())),
+            launching_s=max((last - first for _, first, last in launches[instance]), default=0) * PICOSECOND
+            if instance in launches
+            else None,
         )
         for instance, key in keys.items()
         if instance in ran
@@ -156,6 +163,12 @@ def _step(instance: Instance, key: int, ran: Sequence[tuple[Extent, int, bool]],
         complete=everywhere and all(extent.complete for extent in extents),
         followed=all(followed),
     )
+
+
+def _lead_s(launches: Sequence[tuple[Extent, int, int]]) -> float | None:
+    """How long before its first work a step was launched, from that work and the host's first launch: the mean over devices."""
+    leads = [extent.begin_ps - first for extent, first, _ in launches]
+    return sum(leads) * PICOSECOND / len(leads) if leads else None
 
 
 def _before_steps(parts: Sequence[Part]) -> float | None:

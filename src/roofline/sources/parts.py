@@ -225,7 +225,8 @@ class Part(Struct, frozen=True, kw_only=True):
     ``measured`` is the share of time for which hardware counters saw each unit busy, where a profile has such counters.
     ``annotated_ps`` is when the host began the first annotated step, by the clock of the devices' events. ``compiled`` are the steps in
     which the host compiled, ``compile_ps`` how long it did in all, ``warm_up_ps`` how long before the first step after its warm-up.
-    ``capturing`` are the steps in which the host captured a graph. ``allocated`` and ``reserved`` are the most bytes that a device had
+    ``capturing`` are the steps in which the host captured a graph. ``launches`` has of each step when the host first and last launched
+    something, by the clock of the devices' events. ``allocated`` and ``reserved`` are the most bytes that a device had
     of each at once, 0 where the recording does not say.
     """
 
@@ -238,6 +239,7 @@ class Part(Struct, frozen=True, kw_only=True):
     annotated_ps: int | None = None
     compiled: tuple[Mark, ...] = ()
     capturing: tuple[Mark, ...] = ()
+    launches: Mapping[Mark, tuple[int, int]] = field(default_factory=dict)
     compile_ps: int = 0
     warm_up_ps: int = 0
     allocated: int = 0

@@ -76,6 +76,8 @@ def as_recording(report: Report, files: tuple[str, ...] = ()) -> Recording:
                 device_seconds=one.device_seconds,
                 complete=one.complete,
                 followed=one.followed,
+                lead_s=one.lead_s,
+                launching_s=one.launching_s,
             )
             for one in report.steps
         ),

@@ -12,6 +12,7 @@ from .state import State
 from .words import Words
 
 AGAIN = (0.7, 1.1)  # bounds of recomputing, as shares of the first time: compilers fuse it with the gradients
+FUSED = 0.1  # of the time of work that is spared, at most: what other kernels have of it, fused into them
 STORED = 0.25  # of the time of work that is spared, at most: what it takes to store and read its results instead
 
 
@@ -68,7 +69,7 @@ def _spare(state: State, kind: str, otherwise: str) -> None:
         found = True
         cost = reason.instead * op.count
         if cost == NOTHING:
-            state.remove(index, STORED)
+            state.remove(index, STORED, FUSED)
             continue
         flops, left = float(op.cost.flops or 0), float(cost.flops or 0)
         operation = op.operation

@@ -80,10 +80,11 @@ class State:
         name, cost = f"{op.name}.{word}.{len(self.added)}", op.cost * Fraction(1, int(op.count) or 1)
         self.added.append(Added(name, op, cost, op.operation, word, op.time_s, bounds))
 
-    def remove(self, index: int, at_most: float = 0.0) -> None:
-        """An op that is no longer there; others may take longer for it, by a share of its time at most."""
+    def remove(self, index: int, longer: float = 0.0, shorter: float = 0.0) -> None:
+        """An op that is no longer there; others may take longer or less long for it, by shares of its time at most."""
         self.put(index, NOTHING, None, 0.0, fresh=True)
-        self.fixed[index] = (0.0, 0.0, at_most * (self.recording.workload.ops[index].time_s or 0.0))
+        was = self.recording.workload.ops[index].time_s or 0.0
+        self.fixed[index] = (0.0, -shorter * was, longer * was)
 
     @cached_property
     def before(self) -> dict[int, Prediction | None]:

@@ -110,9 +110,20 @@ class _Reader:
             annotated_ps=begun,
             compiled=compiled,
             capturing=capturing,
+            launches={} if self.on_cpu else self._launch_times(),
             allocated=columns.allocated,
             reserved=columns.reserved,
         )
+
+    def _launch_times(self) -> dict[Mark, tuple[int, int]]:
+        """When each step first and last launched something that ran."""
+        starts = self.launches.start[np.unique(self.work.launch[self.work.launch != NONE])]
+        marks = self.steps.at(starts)
+        return {
+            mark: (int(mine.min()) * PS, int(mine.max()) * PS)
+            for mark in np.unique(marks[marks != NONE]).tolist()
+            for mine in (starts[marks == mark],)
+        }
 
     def _complete(self) -> dict[Mark, bool]:
         """Whether the last kernels that each step launched ran while the recording lasted."""

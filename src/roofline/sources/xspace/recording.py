@@ -6,7 +6,7 @@ Reading is a map and a reduce: `read_part` turns a file into whole numbers, `mer
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from mmap import mmap
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,6 +79,7 @@ def read_part(
             compiled=found.compiled,
             compile_ps=found.compile_ps,
             warm_up_ps=found.warm_up_ps,
+            launches=found.launches,
         )
 
 
@@ -110,6 +111,7 @@ class _Found(Struct, frozen=True):
     compiled: tuple[Mark, ...] = ()
     compile_ps: int = 0
     warm_up_ps: int = 0
+    launches: Mapping[Mark, tuple[int, int]] = field(default_factory=dict)
 
 
 class _Request(Struct, frozen=True):
@@ -147,7 +149,7 @@ def _gpus(request: _Request) -> _Found:
     from .compilation import compilations
     from .gpu import read_gpus
     from .modules import Programs
-    from .steps import read_host
+    from .steps import launch_times, read_host
 
     programs = Programs(request.space, "gpu", _network(request.target), digests=request.shared, known=request.known)
     host = read_host(request.space, launches=True)
@@ -162,7 +164,14 @@ def _gpus(request: _Request) -> _Found:
         timeline=request.timeline,
         warm=lambda: warm_up(len(host.annotations), compiled.marks(host.annotations)),
     )
-    return _Found(parts, host.instances, [*host.notes, *notes, *programs.notes], host.begin_ps, *_compiled(compiled, host))
+    return _Found(
+        parts,
+        host.instances,
+        [*host.notes, *notes, *programs.notes],
+        host.begin_ps,
+        *_compiled(compiled, host),
+        launches=launch_times(host.annotations, host.launches),
+    )
 
 
 def _compiled(compiled: Compilations, host: Host) -> tuple[tuple[Mark, ...], int, int]:

@@ -98,6 +98,15 @@ def launched_in(steps: Sequence[Annotation], launches: Iterable[Launches]) -> li
     return found
 
 
+def launch_times(steps: Sequence[Annotation], launches: Iterable[Launches]) -> dict[Mark, tuple[int, int]]:
+    """When the host first and last launched something in each step, which are in the order of their beginnings."""
+    found = dict[Mark, tuple[int, int]]()
+    for mark, ids in enumerate(launched_in(steps, [Launches(one.line, one.start_ps, one.start_ps) for one in launches])):
+        if ids:
+            found[mark] = min(ids), max(ids)
+    return found
+
+
 def read_host(space: Space, *, launches: bool = False, runs: bool = False) -> Host:
     """The annotations of a profile, with launches (of GPU work, by correlation id) or runs (of programs, by run id) if requested."""
     host = Host()

@@ -1,0 +1,198 @@
+"""What if: the steps of a recording after some of its ops have changed.
+
+A step is the longer of host and device. Where most steps wait for dispatch, that idle time shrinks as device time grows, and grows as it
+shrinks: the host takes as long as in the typical step, less the launches that are gone. Where the host is ahead of the device its launches
+say how short a step can get (`host_pace`). Other idle time stays.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from .host_pace import SLOWEST, pace_of, paced
+from .workload import IdleReason, Op, Recording, Share, Step
+
+FIRST_WAIT_S = 60e-6  # of an average step: how long a recording's first steps wait until the host is ahead of the device
+DISPATCH = "dispatch"
+LONG_GAP_S = 20e-6  # longer than a launch takes: the host was late
+OTHERWISE = 0.02  # of the time of steps, at most, that the device waits for other reasons where the host launches at its own pace
+Of = Callable[[Sequence[float]], float]
+
+
+class _Change(Struct, frozen=True):
+    """Of each step, by key, how much longer its device works and how long it waited for launches; the share of launches that is left."""
+
+    more: Mapping[int, float]
+    waiting: Mapping[int, float]
+    launches: float
+
+    @classmethod
+    def of(cls, recording: Recording, ops: Sequence[Op]) -> "_Change":
+        devices, pairs = max(len(recording.devices), 1), changed_pairs(recording, ops)
+        return cls(
+            {step.key: _more(step.key, pairs) / devices for step in recording.steps},
+            {step.key: sum(_waiting(one, step.key) for one in recording.idle) / devices for step in recording.steps},
+            min(_launches(ops) / max(_launches(recording.workload.ops), 1), 1.0),
+        )
+
+    @property
+    def is_host_bound(self) -> bool:
+        """Whether the device waits for the host in most steps."""
+        return 2 * sum(map(bool, self.waiting.values())) >= len(self.waiting)
+
+
+def changed_pairs(recording: Recording, ops: Sequence[Op]) -> list[tuple[Op | None, Op]]:
+    """Each op that changes before, if it was there, and after, where these are the ``ops`` then."""
+    old = recording.workload.ops
+    changed: list[tuple[Op | None, Op]] = [(one, new) for one, new in zip(old, ops, strict=False) if one is not new]
+    return changed + [(None, op) for op in ops[len(old) :]]
+
+
+def changed_steps(recording: Recording, ops: Sequence[Op], idle: tuple[IdleReason, ...]) -> tuple[Step, ...]:
+    """The steps once these are the ``ops``, and this the ``idle`` time that is left but for what their own times change of it."""
+    devices = max(len(recording.devices), 1)
+    gone = _removed(recording.idle, idle, devices)
+    change = _Change.of(recording, ops)
+    longer = None
+    if any(change.more.values()) and not gone and not change.is_host_bound and _waits_for_launches(recording):
+        longer = _paced(recording.steps, change)
+    if longer is None:
+        host_s = median([step.time_s or 0.0 for step in recording.steps] or [0.0]) * change.launches
+        longer = {step.key: _longer_s(step, change, host_s, gone) for step in recording.steps}
+    return tuple(_longer(step, change.more[step.key], longer.get(step.key, change.more[step.key]), devices) for step in recording.steps)
+
+
+def host_bounds(recording: Recording, after: Recording) -> tuple[float, float] | None:
+    """By how much the average step may be shorter or longer for the host, which may be half or twice as fast as it was.
+
+    ``None`` where its launches are not known, or the device waits for more than those.
+    """
+    change = _Change.of(recording, after.workload.ops)
+    averaged = [step for step in recording.steps if step.steady and step.complete and step.followed]
+    if not averaged or not any(change.more.values()) or not _waits_for_launches(recording):
+        return None
+    fast, slow = _paced(recording.steps, change, 1 / SLOWEST), _paced(recording.steps, change, SLOWEST, median)
+    if fast is None or slow is None:
+        return None
+    then = {step.key: step.time_s or 0.0 for step in after.steps}
+    least, most = (
+        sum((step.time_s or 0.0) + each[step.key] - then[step.key] for step in averaged) / len(averaged) for each in (fast, slow)
+    )
+    return max(-least, 0.0), max(most, 0.0)
+
+
+def _waits_for_launches(recording: Recording) -> bool:
+    """Whether the device waits for launches and hardly for anything else."""
+    steady = {step.key for step in recording.steps if step.steady}
+    others = sum(
+        share.time_s for one in recording.idle if one.kind not in (DISPATCH, "latency") for share in one.by_step if share.key in steady
+    )
+    whole = sum(step.device_seconds or 0.0 for step in recording.steps if step.steady)
+    return bool(steady) and others <= OTHERWISE * whole
+
+
+def _paced(steps: Sequence[Step], change: _Change, slower: float = 1.0, of: Of = min) -> dict[int, float] | None:
+    """By how many seconds each step is longer, from the host's launches; ``None`` where they are not known.
+
+    A step that took longer than the host's pace explains was disturbed: that counts less the more a step changes, and a host that is
+    faster has none of it.
+    """
+    steady = [step for step in steps if step.steady]
+    pace = pace_of(steady, change.waiting, of)
+    if pace is None:
+        return None
+    now = [(step.span_s or 0.0) - min(change.waiting[step.key], (step.span_s or 0.0) - (step.busy_s or 0.0)) for step in steady]
+    then = [max(seconds + change.more[step.key], 0.0) for step, seconds in zip(steady, now, strict=True)]
+    found = {}
+    for step, before, after in zip(steady, paced(pace, now, now), paced(pace, now, then, change.launches * slower), strict=True):
+        apart = (step.time_s or 0.0) - before
+        if apart > 0:
+            apart = max(apart - abs(change.more[step.key]), 0.0) if slower >= 1 else 0.0
+        found[step.key] = after + apart - (step.time_s or 0.0)
+    return found
+
+
+def in_one_graph(recording: Recording) -> tuple[IdleReason, ...]:
+    """The idle time without that of launches and dispatch, but for the first step's, which nothing hides."""
+    first = recording.steps[0].key if recording.steps else None
+    left = []
+    for one in recording.idle:
+        shares = tuple(share for share in one.by_step if share.key == first)
+        if one.kind == DISPATCH and shares:
+            left.append(replace(one, time_s=sum(share.time_s for share in shares), by_step=shares))
+        elif one.kind not in (DISPATCH, "latency"):
+            left.append(one)
+    return tuple(left)
+
+
+def _removed(before: tuple[IdleReason, ...], after: tuple[IdleReason, ...], devices: int) -> dict[int, float]:
+    """The idle seconds of each step that go away, on one device."""
+    gone: dict[int, float] = {}
+    for idle, sign in ((before, 1), (after, -1)) if before is not after else ():
+        for share in (share for one in idle for share in one.by_step):
+            gone[share.key] = gone.get(share.key, 0.0) + sign * share.time_s / devices
+    return gone
+
+
+def _longer_s(step: Step, change: _Change, host_s: float, gone: Mapping[int, float]) -> float:
+    """By how many seconds a step is longer where launches are not known: a host on which most steps wait takes ``host_s`` a step."""
+    more, waited = change.more[step.key], change.waiting[step.key]
+    if waited and more and change.is_host_bound and step.key not in gone:  # the longer of device and host
+        return max(more - waited, min(host_s - (step.time_s or 0.0), 0.0))
+    return more - gone.get(step.key, 0.0)
+
+
+def _longer(step: Step, more: float, change: float, devices: int) -> Step:
+    """A step that is longer by some seconds, of which its device works ``more``."""
+
+    def longer(seconds: float | None, by: float) -> float | None:
+        return None if seconds is None else max(seconds + by, 0.0)
+
+    return replace(
+        step,
+        time_s=longer(step.time_s, change),
+        slowest_s=longer(step.slowest_s, change),
+        span_s=longer(step.span_s, change),
+        busy_s=longer(step.busy_s, more),
+        device_seconds=longer(step.device_seconds, change * devices),
+    )
+
+
+def host_wait_s(recording: Recording) -> float:
+    """How long the device waits for the host in a step, on average."""
+    if not recording.steps:
+        return 0.0
+    waits = sum(_waiting(one, step.key) for one in recording.idle for step in recording.steps)
+    return waits / len(recording.steps) / max(len(recording.devices), 1)
+
+
+def _launches(ops: Sequence[Op]) -> float:
+    """How many kernels these ops launch; those that are gone launch none."""
+    return sum(op.launches for op in ops if op.time_s)
+
+
+def _waiting(one: IdleReason, key: int) -> float:
+    """The idle seconds of a step in which the device waited for the host to launch: those of dispatch, and long gaps between kernels."""
+    return sum(share.time_s for share in one.by_step if share.key == key and (one.kind == DISPATCH or _is_long(one, share)))
+
+
+def _is_long(one: IdleReason, share: Share) -> bool:
+    return one.kind == "latency" and share.time_s > LONG_GAP_S * max(share.count, 1)
+
+
+def _more(key: int, pairs: Sequence[tuple[Op | None, Op]]) -> float:
+    """By how many device-seconds the ops of a step take longer."""
+    total = 0.0
+    for old, new in pairs:
+        whole = old or new
+        if whole.time_s:
+            share = sum(share.time_s for share in whole.by_step if share.key == key) / whole.time_s
+            total += share * (own_s(new) - (own_s(old) if old else 0.0))
+    return total
+
+
+def own_s(op: Op) -> float:
+    """The seconds of an op that are no other's."""
+    return (op.time_s or 0.0) if op.self_time_s is None else op.self_time_s

@@ -1,0 +1,91 @@
+"""How long steps take once their device work changes: the device runs what the host has launched by then.
+
+The host launches one step after the other at its own pace. A step's work begins once it is launched and the device is free, and does not
+end before what its last launch brings has run:
+
+    begin[i + 1] = max(end[i], first launch[i + 1] + latency)
+    end[i]       = max(begin[i] + busy[i], last launch[i] + delay + tail · busy[i])
+
+The first step takes the host as long as it did: a recording begins with it. In later steps the host is as fast as in its fastest one, since
+what slows it down comes and goes. A host that waits for the device, since it reads a value or has launched as far ahead as it may, shows no
+pace of its own.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from statistics import median
+
+from msgspec import Struct
+
+from .workload import Step
+
+BEHIND = 0.1  # of a step's work that is left to do when the next step is launched: the device has not waited
+AHEAD = 0.05  # of a step by which a host that does not wait gets ahead of a busy device, at least
+SLOWEST = 2.0  # times as long, or as short, as hosts take to launch the same program in another recording
+
+
+class Pace(Struct, frozen=True, kw_only=True):
+    """How the host launches: the seconds of its first launch before the first step begins, and of each step from its first launch to
+    the last and to the next step's first; what the device takes after the last launch, as seconds and as a share of the step's work.
+    """
+
+    ahead_s: float
+    latency_s: float
+    next_s: float
+    launching_s: tuple[float, ...]
+    delay_s: tuple[float, ...]
+    tail: tuple[float, ...]
+
+
+def pace_of(steps: Sequence[Step], waits_s: Mapping[int, float], of: Callable[[Sequence[float]], float] = min) -> Pace | None:
+    """The host's pace in measured steps, of which the device waited some seconds for launches, by key; unknown where launches are.
+
+    What it took in the steps after the first is the least `of` them, or their median.
+    """
+    launched = [one for one in steps if one.lead_s is not None and one.launching_s is not None and one.span_s and one.busy_s and one.time_s]
+    if len(launched) < 2 or len(launched) < len(steps):
+        return None
+    leads = [one.lead_s or 0.0 for one in steps]
+    latency = min(leads)
+    periods = []
+    for (one, lead), (_, after) in pairwise(zip(steps, leads, strict=True)):
+        waits = waits_s.get(one.key, 0.0) > 0
+        keeps = after > BEHIND * (one.busy_s or 0.0) and after - lead < AHEAD * (one.time_s or 0.0)
+        if waits or not keeps:
+            periods.append((one.time_s or 0.0) + lead - after)
+    found = [_after_launches(one) if waits_s.get(one.key, 0.0) > 0 else None for one in steps]
+    rest = [each for each in found[1:] if each] or [each for each in found[:1] if each] or [(0.0, 0.0)]
+    usual = of([delay for delay, _ in rest]), median(tail for _, tail in rest)
+    chosen = [found[0] or usual, *[usual] * (len(steps) - 1)]
+    launching = [one.launching_s or 0.0 for one in steps]
+    return Pace(
+        ahead_s=leads[0],
+        latency_s=latency,
+        next_s=of(periods) if periods else 0.0,
+        launching_s=(launching[0], *[of(launching[1:])] * (len(steps) - 1)),
+        delay_s=tuple(delay for delay, _ in chosen),
+        tail=tuple(tail for _, tail in chosen),
+    )
+
+
+def _after_launches(step: Step) -> tuple[float, float]:
+    """What the device takes after the last launch of a step in which it waited: seconds, and the share of the step's work."""
+    busy, after = step.busy_s or 0.0, (step.span_s or 0.0) + (step.lead_s or 0.0) - (step.launching_s or 0.0)
+    return max(after - busy, 0.0), min(max(after / busy, 0.0), 1.0) if busy else 0.0
+
+
+def paced(pace: Pace, before_s: Sequence[float], busy_s: Sequence[float], slower: float = 1.0) -> list[float]:
+    """How long steps take whose device needs ``before_s`` seconds now and ``busy_s`` then, on a host that is so many times ``slower``."""
+    next_s = pace.next_s * slower
+    ahead = pace.ahead_s - pace.latency_s
+    gained = before_s[0] - pace.next_s  # by which the host gets ahead in a step
+    if gained > 0:
+        ahead *= max(busy_s[0] - next_s, 0.0) / gained
+    begin, first, times = 0.0, -ahead - pace.latency_s, list[float]()
+    for busy, launching, delay, tail in zip(busy_s, pace.launching_s, pace.delay_s, pace.tail, strict=True):
+        end = max(begin + busy, first + (launching + delay) * slower + tail * busy)
+        first += next_s
+        after = max(end, first + pace.latency_s) if len(times) + 1 < len(busy_s) else end
+        times.append(after - begin)
+        begin = after
+    return times
