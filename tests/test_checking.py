@@ -137,7 +137,7 @@ def test_a_baseline_that_is_missing_is_an_error() -> None:
         ("excess < 5", "at '5' (character 10): write '5%' of the step, or a time like '5 ms'"),  # else it would always hold
         ("no finding dense-expert", "did you mean 'dense-experts'?"),
         ("hbm < 3 ms", "is in s, not in B"),
-        ("step < 5%", "is a whole"),
+        ("step < 5%", "step is a total, which has no percentage"),
         ("step on h100 < 5 ms", "expected step on h100"),
     ],
 )

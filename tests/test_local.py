@@ -276,7 +276,7 @@ def test_the_command_keeps_writes_and_shows(
     assert "150 GFLOP/s" in shown.out
     assert "2026-11-16T10:00:00" in shown.out
     assert "p5 75 GFLOP/s, p50 120 GFLOP/s, p95 150 GFLOP/s" in shown.out
-    assert f"kept as this computer's machine (--chip local): {local_file(this_cpu())}" in shown.err
+    assert f"saved as this computer's machine (--chip local): {local_file(this_cpu())}" in shown.err
     assert main(["chips", "local"]) == 0
     assert capsys.readouterr().out == shown.out
     target = tmp_path / "shared.toml"

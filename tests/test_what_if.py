@@ -244,7 +244,7 @@ def test_a_change_that_does_not_apply_says_so() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("scale batch", "is a number"),
+        ("scale batch", "factor must be a number"),
         ("scale bach=x2", "did you mean 'batch'"),
         ("dtype fp9", "no number format"),
         ("kernel softmax=fast", "attention=flash"),

@@ -323,13 +323,13 @@ def test_a_profile_cut_between_two_planes_is_noticed() -> None:
     assert open_bytes(whole[: ends[4]], "cut").notes == ()
     older = gzip.decompress((DATA / "cpu" / "jax_one.xplane.pb.gz").read_bytes())
     ends = [end for number, _, end in top_level(older) if number == 1]
-    assert "it may be cut off" in open_bytes(older[: ends[1]], "cut").notes[0]
+    assert "the file may be cut off" in open_bytes(older[: ends[1]], "cut").notes[0]
     assert open_bytes(older, "whole").notes == ()
     devices = space([Plane(f"/device:TPU:{number}", [Line("XLA Ops", [Event("a", 0, 5)])]) for number in range(4)])
     task = space([Plane("Task Environment")])
     assert open_bytes(devices + task, "whole").notes == ()
     for _, _, end in top_level(devices):
-        assert "it may be cut off" in open_bytes(devices[:end], "cut").notes[0]
+        assert "the file may be cut off" in open_bytes(devices[:end], "cut").notes[0]
 
 
 def top_level(data: bytes) -> list[tuple[int, int, int]]:

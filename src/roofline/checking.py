@@ -131,7 +131,7 @@ def _check(
         raise UsageError(f"condition {condition.text!r}: {named} has no {quantity.text!r}; write it again with --update")
     whole = whole_of(report, quantity, ops) if condition.of_whole else 1
     if whole is None:
-        return replace(said, found=amount.value, why="the whole that the percentage is of is not known")
+        return replace(said, found=amount.value, why="the total that the percentage refers to is not known")
     allowed = condition.number * (before if before is not None else 1) * whole
     holds = _holds(condition, amount.value, allowed)
     parts: tuple[OpPart, ...] = ()

@@ -134,7 +134,7 @@ def compare(before: Report, after: Report, files: tuple[str, str] = ("before", "
     notes = _machine_notes(before.machine, after.machine)
     if _is_run(before) != _is_run(after) and _is_program(before) | _is_program(after):
         before, after = (_one_step(report) if _is_run(report) else report for report in (before, after))
-        notes.append("a run is compared with a program: per step, on one device, without the time of the run")
+        notes.append("a measured run is compared with a program: amounts are per step and device, and times are minimum times")
     rows = [_delta(*pair) for pair in _matched(before.ops, after.ops)]
     basis = TIME if all(_is_run(report) or not report.ops for report in (before, after)) else MINIMUM
     change = _sum(row.change_s for row in rows) if basis == TIME else None

@@ -300,7 +300,8 @@ def _amount(text: str, right: str, at: int, quantity: Quantity) -> tuple[float, 
     dimension = quantity.dimension
     if right.endswith("%"):
         if dimension != "1" and not quantity.of and quantity.name not in SHARES:
-            _wrong(text, right, at, f"{quantity.name} is a whole; a percentage needs 'of …', or 'baseline + {right}'")
+            hint = f"'{quantity.name} of … < {right}' or '{quantity.name} < baseline + {right}'"
+            _wrong(text, right, at, f"{quantity.name} is a total, which has no percentage; write {hint}")
         return parse(right, "1"), dimension != "1"
     number = float(right) if _BARE.fullmatch(right) else None
     if number and quantity.name in SHARES:

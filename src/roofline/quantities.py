@@ -123,7 +123,7 @@ _NOTHING = {"time": NOT_MEASURED, "lost": NOT_MEASURED, "excess": "no measured t
 def _summed(ops: tuple[OpInfo, ...], name: str) -> Amount:
     parts = [(op, part) for op in ops if (part := part_of_op(op, name)) is not None]
     if ops and not parts:
-        return Amount(value=None, why=_NOTHING.get(name, "not known of any op"))
+        return Amount(value=None, why=_NOTHING.get(name, "not known for any op"))
     if name == "flops":
         unknown = sum(op.flops is None for op in ops)
     else:
@@ -177,4 +177,5 @@ _WHOLE: dict[str, Callable[[Report], Amount]] = {
 def _throughput(report: Report, word: str) -> Amount:
     point = main_point(report)
     found = point.throughput.get(word) if point else None
-    return Amount(value=found.per_s if found else None, why="" if found else f"no throughput in {word}; say how many a step handles")
+    why = "" if found else f"no throughput in {word}; give how many one step handles: --per-step {word}=N"
+    return Amount(value=found.per_s if found else None, why=why)

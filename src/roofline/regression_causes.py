@@ -115,7 +115,7 @@ def _unfused(rows: dict[str, BaselineOp], baseline: Baseline) -> list[str]:
     known = {row.op for row in baseline.ops}
     new = [_what(key) for key in rows if key not in known]
     names = f": {_listed(new, 3)} on their own" if new else ""
-    return [f"less fusion: {plain(launches)} kernels for the work of {plain(then['launches'])} in the baseline{names}"]
+    return [f"less fusion: {plain(launches)} kernels, {plain(then['launches'])} in the baseline for the same work{names}"]
 
 
 def _listed(names: list[str], most: int = LISTED) -> str:

@@ -1,6 +1,6 @@
-"""A report that can leave the house: names, paths, hosts and scopes are stand-ins.
+"""A report that can be shared: names, paths, hosts and scopes are replaced by pseudonyms.
 
-A stand-in is made of the name and a key alone, so one name has one stand-in in every report that is anonymized with that key, and reports
+A pseudonym depends on the name and a key alone, so one name has one pseudonym in every report that is anonymized with that key, and reports
 can still be compared. Words that XLA itself uses (opcodes, ``fusion.12``, ``while/body``) stay, as do numbers behind a name (``layer_3``).
 """
 
@@ -18,7 +18,7 @@ from ..machines.catalogue import catalogue_card
 from ..report import Report
 
 REMAINS = "chip and device names, opcodes, shapes and number formats in notes, counts, times, costs, line numbers"
-NOTE = f"anonymized: names, paths, hosts and scopes are stand-ins; what remains: {REMAINS}"
+NOTE = f"anonymized: names, paths, hosts and scopes are pseudonyms; what remains: {REMAINS}"
 _OWN_WORDS = frozenset(
     word
     for opcode in (
@@ -54,7 +54,7 @@ _SHORTEST = 3  # letters of a piece of a name that is looked for in messages
 
 
 def anonymized(report: Report, key: str = "") -> Report:
-    """The report with stand-ins for names; a note in it says so, and what remains."""
+    """The report with pseudonyms for names; a note in it says so, and what remains."""
     names = _Names(key)
     data = msgspec.to_builtins(report, enc_hook=tuple)  # rows in columns become rows
     _walk(data, names)
@@ -63,7 +63,7 @@ def anonymized(report: Report, key: str = "") -> Report:
 
 
 class _Names:
-    """The stand-ins of one report."""
+    """The pseudonyms of one report."""
 
     def __init__(self, key: str) -> None:
         self._key = key.encode("utf-8", "surrogatepass")
@@ -78,7 +78,7 @@ class _Names:
         return found
 
     def name(self, text: str, kind: str = "op") -> str:
-        """A stand-in for each piece of a name that is not XLA's own word; numbers behind it stay."""
+        """A pseudonym for each piece of a name that is not XLA's own word; numbers behind it stay."""
         return _PIECE.sub(lambda piece: self._piece(piece[0], kind), text)
 
     def _piece(self, word: str, kind: str) -> str:
@@ -94,7 +94,7 @@ class _Names:
         return found
 
     def path(self, text: str, kind: str = "file") -> str:
-        """A stand-in for a path; its last extension and the line behind it stay."""
+        """A pseudonym for a path; its last extension and the line behind it stay."""
         match = _PLACE.fullmatch(text)
         file, line = (match["file"], match["line"]) if match else (text, "")
         if not file:
@@ -116,7 +116,7 @@ class _Names:
 
 
 def _is_own(word: str) -> bool:
-    """Whether what looks like a path is a stand-in, a unit (B/s, FLOP/s), or a resource (matrix/bf16)."""
+    """Whether what looks like a path is a pseudonym, a unit (B/s, FLOP/s), or a resource (matrix/bf16)."""
     parts = re.split(r"[/.]", word)
     return any(re.search(r"-[a-p]{8}", part) for part in parts) or re.fullmatch(r"\w{1,12}/(?:s|B|hop|\w{2,5}\d{0,2})", word) is not None
 

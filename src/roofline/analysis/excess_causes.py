@@ -66,7 +66,7 @@ def _counted(slow: Sequence[JudgedOp]) -> Seen | None:
     moved, modelled = (sum(side) for side in zip(*counted, strict=True)) if counted else (0.0, 0.0)
     if not modelled or moved < MOVED * modelled:
         return None
-    return Seen(f"Counters saw {moved / modelled:.2g} times the bytes that it has to move: operands are read again.", REUSE)
+    return Seen(f"Counters measured {moved / modelled:.2g} times the bytes that it has to move: operands are read again.", REUSE)
 
 
 def _kernel(worst: JudgedOp, names: Mapping[int, Sequence[str]], capability: str) -> Seen | None:
@@ -79,7 +79,7 @@ def _kernel(worst: JudgedOp, names: Mapping[int, Sequence[str]], capability: str
         if product.compute not in ("fp32", "fp64") and re.search(_WITHOUT_MATRIX_UNIT, name):
             return Seen(f"Its kernel, {short}, does not use the matrix unit.", KERNEL)
         if (made_for := generation_of(name)) and capability and made_for < int(capability.partition(".")[0]):
-            said = f"Its kernel, {short}, is made for older chips, of compute capability {made_for}; this one has {capability}."
+            said = f"Its kernel, {short}, is built for older chips, of compute capability {made_for}; this one has {capability}."
             return Seen(said, TURN if product.compute.startswith(EIGHT_BITS) else KERNEL)
         if said := _tiles(product, name):
             return Seen(said, KERNEL)

@@ -212,7 +212,7 @@ def _row(row: OpInfo, timed: Sequence[_Timed]) -> OpInfo:
 def _evidence(timed: Sequence[_Timed], before: Mapping[Group, _Total]) -> str:
     own = sum(one.time_s for one in timed if (one.op.scope, _kind(one.op)) in before)
     whole = sum(one.time_s for one in timed)
-    return f"{own / whole if whole else 0.0:.0%} of the time is in ops that match measured ones by scope and kind, and is anchored on them"
+    return f"{own / whole if whole else 0.0:.0%} of the time is predicted from measured ops of the same scope and kind"
 
 
 def _summary(name: str, before_s: float, expected: Expected) -> str:
@@ -220,4 +220,4 @@ def _summary(name: str, before_s: float, expected: Expected) -> str:
     old, new = (show(rounded(seconds, 3), "s") for seconds in (before_s, expected.time_s))
     times = before_s / expected.time_s if expected.time_s else 0.0
     how = f"{times:.3g} times as fast" if times >= 1 else f"{1 / times:.3g} times as long" if times else "nothing is left"
-    return f"{name} in its place: {old} before, {new} a call predicted ({low} to {high}), {how}."
+    return f"{name} instead: {old} before, {new} per call predicted ({low} to {high}), {how}."

@@ -23,7 +23,7 @@ def with_shared_work(ops: Sequence[Op]) -> tuple[Op, ...]:
         first = max(places, key=lambda place: (times[ops[place].module], -place))
         for place in places:
             if ops[place].module != ops[first].module and _runs(ops[place]) == _runs(ops[first]):
-                why = f"computes what {ops[first].module.removeprefix('jit_')} does too, from arguments of the same names and shapes"
+                why = f"computes the same as {ops[first].module.removeprefix('jit_')}, from arguments of the same names and shapes"
                 reason = Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS)
                 marked[place] = replace(ops[place], avoidable=(*ops[place].avoidable, reason))
     return tuple(marked)

@@ -185,7 +185,7 @@ def _cold(report: Report) -> Iterator[Problem]:
     for name, slowness in named.items():
         if len(slowness) > 2 and slowness[0] > COLD * (later := median(slowness[1:])):
             times = f"{plain(slowness[0] / later, 3)} times as long for its work as the later ones"
-            yield Problem(input="cache", message=f"the first step {name!r} takes {times}: cold caches or a warm-up are counted in")
+            yield Problem(input="cache", message=f"the first step {name!r} takes {times}: cold caches or a warm-up are included")
 
 
 def _devices(report: Report) -> Iterator[Problem]:

@@ -67,7 +67,7 @@ def _best(after: Callable[[Sequence[str]], Report]) -> Report:
             found.append((point.time_s / point.before_s, words, report.summary))
     if not found:
         report = after(["graph"])
-        return replace(report, input=replace(report.input, notes=(*report.input.notes, "best: no change that is known helps this program")))
+        return replace(report, input=replace(report.input, notes=(*report.input.notes, "best: no known change helps this program")))
     found.sort()
     together = after([word for _, words, _ in found for word in words.split()])
     notes = (*(f"alone: {summary}" for _, _, summary in found), *together.input.notes)

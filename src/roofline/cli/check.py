@@ -42,8 +42,8 @@ from .reading import host_options, read_input
 def parser() -> Parser:
     made = Parser(
         "check",
-        "Check a profile, program or function against a budget: conditions that must all hold. Exit status 0 if they do, 3 with one\n"
-        "line for each that is broken, 2 if one is not known (no measured times, no baseline).\n"
+        "Check a profile, program or function against a budget: conditions that must all hold. Exit status 0 if they do, 3 if one is\n"
+        "broken (one line each), 2 if one cannot be decided (no measured times, no baseline).\n"
         "INPUT is whatever analyze reads, or a JAX or PyTorch function, which is not run and needs no device.",
         "roofline check run.xplane.pb --require 'step < 30 ms' --require 'no above-roof'\n"
         "  roofline check mymodel:layer --args 512x4096 4096x4096 --chip h100 --budget budgets.toml --update\n"
@@ -59,7 +59,7 @@ def parser() -> Parser:
     function = made.add_argument_group("functions")
     function.add_argument("--args", nargs="+", default=[], metavar="SHAPE", help="shapes of its arguments: 512x4096, or f32[512,4096]")
     function.add_argument("--dtype", default="bf16", metavar="FORMAT", help="number format of arguments without one (default bf16)")
-    function.add_argument("--framework", choices=FRAMEWORKS, help="whose function it is (default: that which its module imports)")
+    function.add_argument("--framework", choices=FRAMEWORKS, help="framework of the function (default: the one that its module imports)")
     throughput_options(made)
     limit_options(made)
     host_options(made)

@@ -66,15 +66,15 @@ def parser() -> Parser:
     made.add_argument(
         "--fail-on",
         metavar="LIMITS",
-        help="what may change: 'time +5%%, hbm +2%%, mfu -1%%'; time is that of a step, else of the run; other conditions of check hold of "
-        "the last report: 'no above-roof'",
+        help="largest allowed changes: 'time +5%%, hbm +2%%, mfu -1%%' (time per step, else of the run); conditions of roofline check, "
+        "such as 'no above-roof', are tested on the last report",
     )
     made.add_argument(
         "--runs",
         metavar="N",
         type=_run_counts,
         default=(1,),
-        help="how many of the files are runs of one version, for all versions or each: 3, or 3,5; a change within their noise is none",
+        help="files that are runs of the same version: 3 for every version, or 3,5 for each; changes within their noise are ignored",
     )
     throughput_options(made)
     limit_options(made)

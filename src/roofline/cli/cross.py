@@ -46,7 +46,7 @@ def parser(formula: Formula) -> Parser:
     made.add_argument(
         "--expected",
         action="store_true",
-        help="answer in expected time, too: the size from which computing takes longer than memory and the launch; needs finite dimensions",
+        help="also give the size from which compute takes longer than memory and launch in expected time; needs finite dimensions",
     )
     add_options(made, formula)
     machine_options(made)

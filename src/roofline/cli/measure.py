@@ -29,7 +29,7 @@ def parser() -> Parser:
         "measure",
         "Measure this computer: its GPU where PyTorch or JAX can use one, else its CPU. Measure while nothing else runs.\n"
         "CPU: vector rates and matrix products in fp32 and fp64 on one core and all cores, caches and main memory.\n"
-        "GPU: matrix products in every number format, in bursts and held for seconds, with random operands and zeros; vector and\n"
+        "GPU: matrix products in every number format, in bursts and sustained for seconds, with random operands and zeros; vector and\n"
         "transcendental rates; the memory levels that a sweep over working sets shows; launches, synchronisation, copies to the host.\n"
         "The result becomes this computer's machine: --chip local (CPU, the default for CPU profiles) or --chip local-gpu.\n"
         "An interrupted GPU measurement resumes when the same command runs again.",
@@ -55,7 +55,7 @@ def run(words: Sequence[str]) -> int:
     machines = (written.machine,)
     emit(args, lambda page: "\n".join([card_text(written, page), *compared]), listing(machines), lambda: ceiling_rows(machines))
     name = "local-gpu" if gpu else "local"
-    talk(f"wrote {path}" if args.output else f"kept as this computer's machine (--chip {name}): {path}")
+    talk(f"wrote {path}" if args.output else f"saved as this computer's machine (--chip {name}): {path}")
     return 0
 
 

@@ -41,15 +41,15 @@ def parser(formula: Formula) -> Parser:
             nargs="?",
             const="per-tensor",
             choices=("per-tensor", "per-token"),
-            help="expect the activations to be made 8 bits wide before the product, with one scale (per-tensor, the default, as cuBLAS "
-            "layers do) or one a row (per-token, as CUTLASS layers do)",
+            help="expected time includes quantizing the activations to 8 bits, with one scale (per-tensor, the default, as cuBLAS layers "
+            "do) or one per row (per-token, as CUTLASS layers do)",
         )
     if formula.name in ATTENTION:
         made.add_argument(
             "--library",
             choices=("fa3", "cudnn"),
             default="fa3",
-            help="whose kernel is expected: FlashAttention 3 in a serving framework, which writes the cache as well (default), or cuDNN",
+            help="kernel to predict: FlashAttention 3 in a serving framework, which also writes the cache (default), or cuDNN",
         )
     machine_options(made)
     correction_options(made)

@@ -142,7 +142,7 @@ def limit_options(parser: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="WHAT=N",
-        help=f"the most that an input may hold: size={defaults.size} (bytes, unpacked), values={defaults.values} (of JSON or a table), "
+        help=f"limits on the input: size={defaults.size} (bytes, unpacked), values={defaults.values} (of JSON or a table), "
         f"rows={defaults.rows} (of a table), instructions={defaults.instructions} (of a program), messages={defaults.messages} (of a "
         "profile): --max rows=1M --max size=4GB; may be repeated",
     )
@@ -192,13 +192,13 @@ def anonymize_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--anonymize",
         action="store_true",
-        help="stand-ins for names, paths, hosts and scopes in every output; what remains is listed: --anonymize -o run.html",
+        help="replace names, paths, hosts and scopes by pseudonyms in every output, and list what remains: --anonymize -o run.html",
     )
     group.add_argument(
         "--anonymize-key",
         metavar="WORD",
-        help="a secret from which stand-ins are made: with the same one, one name has one stand-in in all reports, and nobody else can "
-        "test a guess (default: none)",
+        help="secret key of the pseudonyms: reports made with the same key share them, and nobody without it can test guesses of names "
+        "(default: none)",
     )
 
 

@@ -126,8 +126,8 @@ def _lever(before: Report, after: Report, first_s: float, second_s: float, call_
         return made_check(LEVER, expected, saw)
     slow = second_s / first_s > factor
     cause = (
-        "bytes of a memory that the data no longer fits are missing"
+        "the larger data no longer fit a cache, and the bytes beyond it are not counted"
         if slow
-        else "the bound is another: bytes or FLOP that stay are missing"
+        else "the bound is wrong: FLOP or bytes that do not grow with the batch are not counted"
     )
     return made_check(LEVER, expected, saw, [Problem(input="bytes" if slow else "counts", message=cause)])

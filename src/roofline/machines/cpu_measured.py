@@ -77,7 +77,7 @@ def card_of(cpu: Cpu, results: Mapping[str, Result], conditions: Mapping[str, st
     notes = [f"this computer ({conditions['cpu']}, {conditions['cores']} cores), measured on {day}"]
     if unstable:
         notes.append(
-            f"{len(unstable)} of {len(results)} experiments were not yet stable when the time was up: measure again when nothing else runs"
+            f"{len(unstable)} of {len(results)} experiments were not yet stable when time ran out: measure again when nothing else runs"
         )
     if fp32 and fp32 < PLAUSIBLE * guess.rate("vector/fp32"):
         notes.append(

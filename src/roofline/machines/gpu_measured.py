@@ -177,7 +177,7 @@ def _memories(device: Mapping[str, Any], answers: Mapping[str, Any]) -> tuple[li
         note = f"plateau from {show(level.first, 'B', 3)} to {show(level.last, 'B', 3)}"
         ceilings.append(_of_size(name, inside, note, others))
         driver = [Figure(float(device["l2"]), "the driver", "its L2 size")] if name == "l2" and device.get("l2") else []
-        capacities.append(replace(_capacity(name, level.serves, "the most of a working set that comes from it"), others=tuple(driver)))
+        capacities.append(replace(_capacity(name, level.serves, "the largest part of a working set that it serves"), others=tuple(driver)))
     l2 = next((each for each in ceilings if each.resource.name == "l2"), None)
     own = plateaus(swept(answers, "per_core"))
     if own and l2 and own[0].rate > FASTER_THAN_L2 * l2.rate and not any(each.resource.name == "l1" for each in ceilings):
@@ -249,7 +249,7 @@ def _specs(answers: Mapping[str, Any]) -> list[Spec]:
             specs.append(Spec(name=name, value=show(spread.p50, "s", 4), provenance="measured", citation=found["how"], note=note))
     for _, found in rates(answers, "peer"):
         spread = spread_of(found["rates"])
-        note = f"p5 {show(spread.p5, 'B/s', 3)}, p95 {show(spread.p95, 'B/s', 3)}; over whichever link joins them"
+        note = f"p5 {show(spread.p5, 'B/s', 3)}, p95 {show(spread.p95, 'B/s', 3)}; over whichever link connects them"
         specs.append(
             Spec(name="copy to another device", value=show(spread.p50, "B/s", 4), provenance="measured", citation=found["how"], note=note)
         )
@@ -271,7 +271,7 @@ def _notes(ceilings: Sequence[Ceiling], chip: Machine | None, answers: Mapping[s
     if lacking:
         notes.append(f"this device or its library has no products in {', '.join(key.split('/')[1] for key in lacking)}")
     if late := sum(found.get("absent") == LATE for found in answers.values()):
-        notes.append(f"{late} of {len(answers)} experiments were left out, for the time was up: measure without --quick")
+        notes.append(f"{late} of {len(answers)} experiments were skipped because time ran out: measure without --quick")
     return notes
 
 

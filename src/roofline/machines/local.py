@@ -50,7 +50,7 @@ def local_card(cpu: "Cpu | None" = None) -> Card:
         if (kept := kept_card(mine)) is not None:
             return kept
     except MachineError as error:
-        problem = f"the kept measurement cannot be read ({error}): measure again with: {MEASURE}"
+        problem = f"the saved measurement cannot be read ({error}): measure again with: {MEASURE}"
     machine = estimate(mine)
     notes = (problem, *machine.notes) if problem else machine.notes
     return Card(machine=replace(machine, notes=notes), where=machine.name)

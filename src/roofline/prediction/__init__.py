@@ -136,7 +136,7 @@ def _sustained(placed: Placement, calibration: Calibration, kernels: float) -> E
 
 
 def _measured_share(placed: Placement, unit: str) -> float | None:
-    """The share of its measured rate that a unit sustains: products held for seconds, copies of main memory; ``None`` if not measured."""
+    """The share of its measured rate that a unit sustains: products over seconds, copies of main memory; ``None`` if not measured."""
     machine = placed.machine
     shares = []
     for roof in machine.ceilings:

@@ -56,7 +56,7 @@ def _op_times(ops: Sequence[OpInfo], devices: int) -> str:
     whole_s, own_s = (sum([pair[place] for pair in known]) for place in (0, 1))
     if not own_s or whole_s < OVERLAPPING * own_s:
         return means
-    overlap = f"ops overlap: their times add up to {whole_s / own_s:.2g} times the busy time, while share and lost count no moment twice"
+    overlap = f"ops overlap: their times add up to {whole_s / own_s:.2g} times the busy time; share and lost count overlapping time once"
     return "; ".join(filter(None, [means, overlap]))
 
 

@@ -37,7 +37,7 @@ def read_columns(data: bytes, path: Path) -> Mapping[str, Sequence[Cell]]:
     alone = {**os.environ, **_ONE_THREAD}
     ended = subprocess.run(words, input=task, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=alone, check=False)
     if ended.returncode:
-        raise SourceError(f"{path}: not a readable Parquet file: the library that reads it broke down ({_reason(ended.returncode)})")
+        raise SourceError(f"{path}: not a readable Parquet file: the library that reads it crashed ({_reason(ended.returncode)})")
     kind, content = msgspec.msgpack.decode(ended.stdout)
     if kind == _MISSING:
         raise MissingExtra("pyarrow", "parquet")

@@ -109,7 +109,7 @@ def trace(function: Callable[..., Any], *, backward: bool = False) -> Callable[.
                         _gradients(torch, recorder, result, name)
             except fake.DataDependentOutputException as error:
                 word = "a value is read (.item(), bool(tensor))" if "_local_scalar_dense" in str(error) else _first_line(error)
-                raise UsageError(f"{name}: {word}: that needs data, and here are only shapes; pass the value as an argument") from None
+                raise UsageError(f"{name}: {word}: that needs data, and only shapes are known; pass the value as an argument") from None
             left = tensors_in(torch, [result, recorder.gradients(), [dict(one.state) for one in recorder.optimizers]])
             memory = recorder.memory.peak(name, recorder.storages_of(left))
             kept = recorder.numbers_of(left) | recorder.arguments()

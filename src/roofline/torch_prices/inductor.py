@@ -25,7 +25,7 @@ _WORDS = {"poi": "pointwise fusion", "red": "reduction fusion", "per": "reductio
 _BLOCK = re.compile(r"\b([XYZ])BLOCK=(\d{1,9})\b")
 VECTOR_UNKNOWN = "FLOP of its pointwise part are not recorded"
 RECORDED = "bytes as Inductor recorded them"
-CAP = "bytes by the shapes of its arguments, each at most once a position"
+CAP = "bytes from the shapes of its arguments, at most one element of each per position of the kernel's grid"
 
 
 @op("triton_*")

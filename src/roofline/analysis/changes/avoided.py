@@ -1,4 +1,4 @@
-"""Changes that spare work which the findings name: recomputation, dense experts, copies for want of donation."""
+"""Changes that spare work which the findings name: recomputation, dense experts, copies that donation avoids."""
 
 import re
 from math import log2
@@ -24,7 +24,7 @@ def remat(state: State, words: Words) -> None:
     elif word == "on":
         _again(state)
     else:
-        raise words.wrong(f"remat {word}: on or off")
+        raise words.wrong(f"remat {word}: write on or off")
 
 
 def _again(state: State) -> None:
@@ -39,7 +39,7 @@ def _again(state: State) -> None:
         return
     if not layers:
         layers[""] = [op for _, op in state if op.phase == "forward"]
-        state.notes.append("remat on: this program has no layers by their scopes, so the whole forward pass but for its last product")
+        state.notes.append("remat on: scopes name no layers, so the whole forward pass except its last product is recomputed")
     for ops in layers.values():
         module = state.module_of(ops[0])
         products = [op for op in ops if isinstance(op.operation, Product)]
@@ -52,12 +52,12 @@ def _again(state: State) -> None:
 
 def donate(state: State, words: Words) -> None:
     """``donate``: what is copied whole is updated in place."""
-    _spare(state, "missing-donation", "donate: this program copies no argument for want of donation")
+    _spare(state, "missing-donation", "donate: this program copies no argument that donation would update in place")
 
 
 def grouped(state: State, words: Words) -> None:
     """``grouped``: dense experts as grouped products."""
-    _spare(state, "dense-experts", "grouped: this program computes no experts for every token")
+    _spare(state, "dense-experts", "grouped: this program does not compute every expert for every token")
 
 
 def _spare(state: State, kind: str, otherwise: str) -> None:

@@ -43,7 +43,7 @@ def shard(state: State, words: Words) -> None:
     name, asked = _asked("shard", words)
     devices = int(asked)
     if devices != asked:
-        raise words.wrong(f"shard {name}={asked}: over how many devices is a whole number")
+        raise words.wrong(f"shard {name}={asked}: the number of devices must be a whole number")
     program, dimension = _dimension(state, "shard", name)
     if dimension.is_hidden or dimension.size < devices:
         raise UsageError(f"shard {name}={devices}: {name} is {dimension.size}, which cannot be spread over {devices} devices")
@@ -81,7 +81,7 @@ def _asked(change: str, words: Words) -> tuple[str, Fraction]:
     except (ValueError, ZeroDivisionError):
         times = Fraction()
     if not LEAST <= times <= MOST:
-        raise words.wrong(f"{change} {written}: by how much is a number, as in batch=x4 or batch=x1/2")
+        raise words.wrong(f"{change} {written}: the factor must be a number, such as batch=x4 or batch=x1/2")
     return name, times
 
 
@@ -117,7 +117,7 @@ def _grown(state: State, program: Program, dimension: Dimension, times: Times) -
         try:
             once = review.pricer.price(site)
         except SourceError:
-            state.notes.append(f"{op.name} cannot be followed: it keeps its time")
+            state.notes.append(f"{op.name}: the dimension cannot be traced through it; its time is left unchanged")
             continue
         cost = once.cost * op.count
         if cost.amounts == op.cost.amounts:

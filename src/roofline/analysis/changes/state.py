@@ -123,7 +123,7 @@ class State:
                 continue
             after = expectation(op, self.after_machine, self.after_calibration)
             if after is None:
-                self.notes.append(f"{op.name} keeps its time: nothing is known about it")
+                self.notes.append(f"{op.name}: no prediction; its time is left unchanged")
                 continue
             measured = None if index in self.fresh else old.time_s
             time_s, low_s, high_s = self.fixed.get(index) or anchored(measured, self.before[index], after, self.doublings.get(index, 1.0))

@@ -73,7 +73,7 @@ LEVELS = (
     ("intensity", "{} intensity", "FLOP/B", "work / bytes over {}"),
 )
 COUNTED = (
-    ("counted", "{} counted", "", "amount that hardware counters saw: {}"),
+    ("counted", "{} counted", "", "amount measured by hardware counters: {}"),
     ("ratio", "{} counted / modelled", "ratio", "counted / modelled: {}; above 1, more was moved or computed than the program needs"),
 )
 PROGRAM = (

@@ -213,7 +213,7 @@ class Space:
                 raise SourceError(f"{said}; read the rest with --salvage")
             return [said]
         if PROGRAMS_PLANE in names or any(name.startswith(DEVICE_PLANES) for name in names):
-            return [f"{self.name}: without the plane {LAST_PLANE!r} that profilers write last; if it was copied, it may be cut off"]
+            return [f"{self.name}: the plane {LAST_PLANE!r}, which profilers write last, is missing; the file may be cut off"]
         return []
 
     def complaint(self, what: str, offset: int, *, truncated: bool, plane: Plane | None, line: Line | None) -> str:
