@@ -142,7 +142,7 @@ KINDS: dict[str, Kind] = {
     ),
     "padding": Kind(
         "the products of padded matrices",
-        "Multiply what is there",
+        "Multiply the data without padding",
         levers=(
             "pad to the next multiple of 64 or 128 only, or sort examples by length",
             "a grouped product for parts of different sizes; a lower capacity of experts",
@@ -194,7 +194,7 @@ KINDS: dict[str, Kind] = {
     ),
     "low-batch": Kind(
         "the batch, which is too small for the weights that are read",
-        "Process more rows at once, no kernel can make up for that: eight times as many take about as long",
+        "Process more rows at once: eight times as many take about as long",
         levers=("batch requests, tokens or examples", "quantize the weights: int8 halves their bytes"),
     ),
     "odd-sizes": Kind(
