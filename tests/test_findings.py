@@ -190,7 +190,7 @@ def test_the_sentence_says_how_long_how_far_why_and_what_next() -> None:
     report = report_on(an_op("copy", {"hbm": 100}, 20.0, count=2, by_step=share), steps=steps)
     assert report.summary == (
         "10 s per step on one toy; 5 s is the minimum for this program. Lost: 5 s to memory. Start with the memory-bound kernels: "
-        "about 4.4 s a step."
+        "about 4.4 s per step."
     )
 
 
@@ -247,7 +247,7 @@ def test_products_that_two_programs_of_a_step_share(count: int, kinds: set[str])
     assert {one.kind for one in found} == kinds
     if kinds:
         assert found[0].saving_s == pytest.approx(20)
-        assert "computes what train does too" in found[0].message
+        assert "computes the same as train" in found[0].message
 
 
 def _two_steps(time_s: float) -> tuple[Step, ...]:

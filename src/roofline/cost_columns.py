@@ -22,7 +22,7 @@ Bools = NDArray[np.bool_]
 
 
 class Columns(Struct, frozen=True):
-    """One row a resource, one column an op: known amounts, which of them are not wholly known, measured times, and executions (1)."""
+    """One row per resource, one column per op: known amounts, which of them are not wholly known, measured times, and executions (1)."""
 
     resources: tuple[Resource, ...]
     amounts: Floats

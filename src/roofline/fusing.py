@@ -36,7 +36,7 @@ Groups = tuple[tuple[str, ...], ...]
 SCHEMA = "roofline.fusion/1"
 ENUMERABLE = 12  # stages up to which every grouping is listed: 2**11 of them
 ON_CHIP = ("vmem", "sbuf", "sram", "l1", "lds")  # the memories that hold the row of a kernel, in order of preference
-SPREAD = ("l1", "lds")  # those that lie in pieces, one a core, and whose size machine files give for the whole chip
+SPREAD = ("l1", "lds")  # those that are divided, one piece per core, and whose size machine files give for the whole chip
 
 
 class Tensor(Struct, frozen=True):
@@ -199,7 +199,7 @@ class Kernel(Struct, frozen=True, kw_only=True):
 class Fusion(Struct, frozen=True, kw_only=True):
     """A chain under one grouping: its kernels one after the other.
 
-    ``unfused_s`` and ``unfused_bytes`` are those of the same chain with one kernel a stage. ``illegal`` says why the grouping
+    ``unfused_s`` and ``unfused_bytes`` are those of the same chain with one kernel per stage. ``illegal`` says why the grouping
     cannot be built, and is empty when it can.
     """
 
@@ -321,7 +321,7 @@ def _grouping(one: Fusion, winner: Fusion) -> Grouping:
 
 
 def groupings(chain: Chain) -> Iterator[Groups]:
-    """Every way to cut a chain into contiguous groups, from one kernel a stage to one kernel for all: 2^(n−1) of them."""
+    """Every way to cut a chain into contiguous groups, from one kernel per stage to one kernel for all: 2^(n−1) of them."""
     names = [stage.name for stage in chain.stages]
     inner = range(1, len(names))
     for cuts in range(len(names) - 1, -1, -1):

@@ -205,7 +205,7 @@ class Spread(Struct, frozen=True, kw_only=True):
 
 
 class Trend(Struct, frozen=True, kw_only=True):
-    """Versions of a program one after the other; each quantity has one value a version, ``None`` where a report does not have it."""
+    """Versions of a program one after the other; each quantity has one value per version, ``None`` where a report does not have it."""
 
     schema: str = "roofline.trend/1"
     versions: tuple[str, ...]

@@ -311,7 +311,7 @@ class KernelUse(Struct, frozen=True):
 
     ``op_index`` is the operation's place in the recording's workload; ``kernel_name`` the device event's name as the profile has it;
     ``order`` any number that grows with the order of launches (an event's start); ``grid`` its blocks (``kernel_details``), if known;
-    ``count`` how many launches this stands for. Give one an event, or one for each kernel of an operation with the order of its first
+    ``count`` how many launches this stands for. Give one per event, or one for each kernel of an operation with the order of its first
     launch and the count of all: both join alike. An operation that a step runs several times, with others in between, tells them apart by
     ``nth``: which of its launches of this kernel in a step it is. Memsets and copies may be among them; counters have none, so they match
     nothing.

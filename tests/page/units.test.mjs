@@ -20,5 +20,5 @@ test("axes show a prefix without a unit", () => {
 });
 
 test("no line ends between a number and its unit", () => {
-  assert.equal(unbroken("About 4.2 ms a step on 4 H200"), "About 4.2\u00a0ms\u00a0a\u00a0step on 4\u00a0H200");
+  assert.equal(unbroken("About 4.2 ms per step on 4 H200"), "About 4.2\u00a0ms\u00a0per\u00a0step on 4\u00a0H200");
 });

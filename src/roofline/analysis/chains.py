@@ -41,7 +41,7 @@ def unfused_chains(judged: JudgedOps, ids: Sequence[int], steps: int) -> list[tu
     if executions < 2:
         return []
     spared = (executions - 1) / executions
-    why = f"passes arrays through memory between {plain(executions, 2)} programs{' a step' if steps > 1 else ''}"
+    why = f"passes arrays through memory between {plain(executions, 2)} programs{' per step' if steps > 1 else ''}"
     found = []
     for one in linked:
         read = {array for array in one.op.takes if array in given}

@@ -78,7 +78,7 @@ def _heaviest(resources: Sequence[Resource], amounts: Floats, rows: list[int], r
 
 
 def _amounts(ops: Sequence[Op]) -> tuple[tuple[Resource, ...], Floats, Bools]:
-    """The known amounts of ops, a row a resource in order of name, and which ops have amounts that are not floats."""
+    """The known amounts of ops, one row per resource in order of name, and which ops have amounts that are not floats."""
     alone = np.zeros(len(ops), dtype=np.bool_)
     if isinstance(ops, OpColumns):
         held = np.array([np.array(amounts, dtype=np.float64) for amounts in ops.amounts.values()])  # an unknown one is a NaN

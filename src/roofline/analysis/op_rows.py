@@ -1,4 +1,4 @@
-"""The rows of a report, one an op, longest first: few at once, of very many each when it is asked for."""
+"""The rows of a report, one per op, longest first: few are made at once, very many each when it is read."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial

@@ -189,7 +189,7 @@ def _point(
 ) -> Point:
     """A point with its time before, and the bounds of its time.
 
-    The device may wait less for the host than the ``host`` seconds a step that it did, or longer; ``gone`` seconds of idle time may stay.
+    The device may wait less for the host than the ``host`` seconds per step that it did, or longer; ``gone`` seconds of idle time may stay.
     Where it is known when the host ``launched``, that says how much shorter or longer a step may be.
     """
     same = [one for one in old.points if (one.scope, one.step, one.infeed_outfeed) == (point.scope, point.step, point.infeed_outfeed)]

@@ -1,4 +1,4 @@
-"""Where captures are: ``FOLDER/plugins/profile/RUN``, one file a process, where TensorBoard looks for profiles of JAX and PyTorch."""
+"""Where captures are: ``FOLDER/plugins/profile/RUN``, one file per process, where TensorBoard looks for profiles of JAX and PyTorch."""
 
 import json
 import os

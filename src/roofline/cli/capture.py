@@ -30,7 +30,7 @@ def parser() -> Parser:
         "Works with any command that starts Python (script, python -m, torchrun, console script), child processes and ranks included.\n"
         "Input, output, exit status and signals pass through. Steps are analysed one by one: those marked with\n"
         "jax.profiler.StepTraceAnnotation; in PyTorch optimizer steps, else calls of the model.\n"
-        "Writes plugins/profile/NAME/ with one profile a process (readable by TensorBoard), report.json and report.html.",
+        "Writes plugins/profile/NAME/ with one profile per process (readable by TensorBoard), report.json and report.html.",
         "roofline capture -o run --skip 2 --steps 5 -- python train.py --batch 64\n"
         "  roofline capture -o run -- torchrun --nproc-per-node 8 train.py",
     )

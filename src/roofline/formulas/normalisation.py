@@ -144,8 +144,8 @@ def reduction(
 ) -> Ledger:
     """One value of each row: columns − 1 adds for a sum, one more FLOP for a mean, comparisons only for a maximum.
 
-    FLOP a row of n = n − 1 (sum), n (mean), 2n − 1 and a root (norm), 0 (max, min, argmax, argmin: n − 1 comparisons, which
-    `comparisons` counts). bytes = rows·columns elements read, one a row written: an int32 index for argmax and argmin.
+    FLOP per row of n = n − 1 (sum), n (mean), 2n − 1 and a root (norm), 0 (max, min, argmax, argmin: n − 1 comparisons, which
+    `comparisons` counts). bytes = rows·columns elements read, one per row written: an int32 index for argmax and argmin.
     """
     operand = number(dtype)
     slope, offset = REDUCTION_FLOPS[kind]

@@ -153,7 +153,7 @@ def training(
     """A training step of a dense model from its size: 6 · parameters · tokens FLOP, weights, gradients, activations and optimizer.
 
     Forward 2·P·T, backward 4·P·T (and 2·P·T more with `recompute`). Weights are read in each pass; gradients are written once and
-    read by the update; `saved` activation elements a token are written forward and read backward. Products of activations
+    read by the update; `saved` activation elements per token are written forward and read backward. Products of activations
     (attention) are not in 6·P·T.
     """
     kept, own = (tokens, saved), number(weights, dtype)

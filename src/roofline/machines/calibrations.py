@@ -1,4 +1,4 @@
-"""Calibrations as data: one TOML file a chip, or for chips of one architecture that were fitted together, in `calibrations/`.
+"""Calibrations as data: one TOML file per chip, or for chips of one architecture that were fitted together, in `calibrations/`.
 
 A chip without one borrows that of its architecture, with wider intervals; a chip of an architecture without any has none.
 """

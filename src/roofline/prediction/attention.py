@@ -8,7 +8,7 @@ Prefill, in blocks of 128 queries by 128 keys, of which causal leaves half:
 
 Decode, each key head of each sequence a block, split along the cache where there are too few:
 
-    chip     max(1, blocks · split / cores) · (bytes of its part of the cache / (bytes a clock) + start) + [split > 1] · second kernel
+    chip     max(1, blocks · split / cores) · (bytes of its part of the cache / (bytes per clock) + start) + [split > 1] · second kernel
     time     floor + (chip^p + memory^p)^(1/p)
 """
 

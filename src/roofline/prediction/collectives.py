@@ -13,7 +13,7 @@ IN_SWITCH = 8  # devices in a group for which the switch adds
 
 
 def collective_time(one: Collective, bandwidth: float, family: Family, calibration: Calibration) -> Estimate:
-    """How long an exchange takes over links of so many bytes a second, one way, all links of a device together."""
+    """How long an exchange takes over links of so many bytes per second, one way, all links of a device together."""
     values, devices, moved = family.values, float(one.devices), float(one.bytes)
     others = devices - 1
     crossing = others / devices * moved * (2 if one.kind == "all-reduce" else 1)

@@ -1,6 +1,6 @@
 """Products: tiles of the result spread over the chip's cores, each fed from L2, beside the traffic of main memory.
 
-tile time   max(2·bm·bn·k / share of the sustained peak,  e·(bm + bn)·k / (bytes a clock from L2))
+tile time   max(2·bm·bn·k / share of the sustained peak,  e·(bm + bn)·k / (bytes per clock from L2))
 waves       max(1, tiles · split / cores)          not rounded up: a library chooses among many tiles
 chip        waves · (tile time + start of a tile) + [split > 1] · (a second kernel + fp32 parts through L2)
 memory      bytes / sustained bandwidth + ramp

@@ -112,7 +112,7 @@ def trend_markdown(found: Trend) -> str:
 
 
 def trend_rows(found: Trend) -> tuple[list[str], list[list[str]]]:
-    """The columns and rows of a trend: one row a version."""
+    """The columns and rows of a trend: one row per version."""
     names = [name for name in _TREND if name in found.values]
     rows = []
     for place, version in enumerate(found.versions):

@@ -1,4 +1,4 @@
-"""Reports as data: JSON by the contract, CSV and Parquet with one row an op.
+"""Reports as data: JSON by the contract, CSV and Parquet with one row per op.
 
 The CSV and the Parquet file name a column after each resource, so that `roofline analyze` reads them back as tables. A column with a
 colon in its name (``bandwidth:hbm``, ``intensity:hbm``, ``counted:hbm``) is an answer, and not read back.
@@ -58,7 +58,7 @@ def _encodable(value: Any) -> Any:
 
 
 def op_rows(ops: Sequence[OpInfo], report: Report | None = None) -> list[Row]:
-    """One row an op: its own fields, a column for each resource that any op uses, then its rates, intensities and counters over each.
+    """One row per op: its own fields, a column for each resource that any op uses, then its rates, intensities and counters over each.
 
     Unknown is ``None``. With a ``report`` the steps and devices are there that the op ran in, such as ``0-2 4``.
     """
@@ -100,7 +100,7 @@ def _counter_cells(op: OpInfo, resources: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def group_rows(groups: Sequence[Group]) -> list[Row]:
-    """One row a group of ops; the amounts are the known parts, and ``unknown`` names the resources where there is more."""
+    """One row per group of ops; the amounts are the known parts, and ``unknown`` names the resources where there is more."""
     resources = sorted({name for one in groups for name in (*one.work, *one.bytes)})
     rows = []
     for one in groups:

@@ -112,7 +112,7 @@ def _shorten_place(place: str, width: int) -> str:
 
 
 def facts(rows: Iterable[tuple[str, str]], paper: Paper = PLAIN, indent: str = "  ") -> str:
-    """Labels and what they say, one a line, wrapped under themselves."""
+    """Labels and what they say, one per line, wrapped under themselves."""
     pairs = [(label, text) for label, text in rows if text]
     widest = max((len(label) for label, _ in pairs), default=0)
     margin = indent + " " * (widest + 2)

@@ -164,7 +164,7 @@ def _step(share: float, count: int) -> int:
 
 
 def _by_row(ticks: Sequence[Tick], extent: Extent, rows: int) -> dict[int, str]:
-    """The labelled ticks of the upright axis, one a row."""
+    """The labelled ticks of the upright axis, one per row."""
     found: dict[int, str] = {}
     for tick in ticks:
         _, along = extent.unit(extent.left, tick.at)

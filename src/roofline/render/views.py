@@ -30,8 +30,8 @@ WRITERS: dict[str, Callable[[Report], bytes]] = {
 def save(report: Report, path: str | Path, *, theme: str = "light") -> Path:
     """Write a report to a file; its extension says as what.
 
-    A page (html), a figure (svg, png, pdf, for a ``light`` or ``dark`` background), the report as JSON, one row an op as CSV or Parquet, or
-    a summary as Markdown or text (md, txt).
+    A page (html), a figure (svg, png, pdf, for a ``light`` or ``dark`` background), the report as JSON, one row per op as CSV or Parquet,
+    or a summary as Markdown or text (md, txt).
     """
     target = Path(path)
     kind = target.suffix.lower().removeprefix(".")

@@ -38,7 +38,7 @@ def read_modules(path: Path) -> tuple[HloModule, ...]:
 
 
 def program_files(folder: Path) -> tuple[Path, ...]:
-    """One file a program: of each dumped module the compiled form, else the one that went in; in other folders every program."""
+    """One file per program: of each dumped module the compiled form, else the one that went in; in other folders every program."""
     chosen: dict[str, tuple[int, Path]] = {}
     try:
         files = sorted(file for file in folder.iterdir() if os.path.isfile(file))

@@ -1,9 +1,10 @@
-"""The tables that Nsight Compute prints as CSV, read line by line: who was launched, and its metrics with their units.
+"""The tables that Nsight Compute prints as CSV, read line by line: the kernels that were launched, and their metrics with their units.
 
-``--page raw`` is wide: a row a launch, a column a metric, units in the row below the header. ``--page details`` and plain ``--csv`` are
-long: a row a metric. ``--print-summary`` is long too, a kernel's launches in one: how many, and the average of each metric. Columns
-may come in any order. Around any of them there may be talk, of the profiler (``==PROF==``) and of the program it ran. Numbers come in base
-units or with prefixes ("auto": Mbyte, us, Ghz), with thousands separators, and on some systems with decimal commas.
+``--page raw`` is wide: one row per launch, one column per metric, units in the row below the header. ``--page details`` and plain ``--csv``
+are long: one row per metric. ``--print-summary`` is long too, with the launches of a kernel in one: how many, and the average of each
+metric. Columns may come in any order. Before, between and after tables there may be other output, of the profiler (``==PROF==``) or of the
+program it ran. Numbers come in base units or with prefixes ("auto": Mbyte, us, Ghz), with thousands separators, and on some systems with
+decimal commas.
 """
 
 import codecs

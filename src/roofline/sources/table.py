@@ -1,6 +1,6 @@
 """Tables of ops: CSV, JSON, JSON Lines or Parquet, for people with counters or a spreadsheet of their own.
 
-One row an op, amounts as totals over its executions. Quantities may carry their unit (``"12 GB"``, ``"3.1 ms"``) or the column may
+One row per op, amounts as totals over its executions. Quantities may carry their unit (``"12 GB"``, ``"3.1 ms"``) or the column may
 (``time [ms]``); a bare number is in base units. Columns, all optional but ``name``:
 
     name category module scope location phase   words

@@ -1,4 +1,4 @@
-"""Where traces of PyTorch programs are written: one run a folder, one file a process, gzipped, where TensorBoard looks for them.
+"""Where traces of PyTorch programs are written: one run per folder, one file per process, gzipped, where TensorBoard looks for them.
 
 with torch.profiler.profile(record_shapes=True, with_stack=True, on_trace_ready=roofline.torch.handler("run")) as profiler:
     ...

@@ -132,7 +132,7 @@ def _square(found: Attention) -> int:
 
 
 def _sums(found: Attention) -> Tensor:
-    """The logarithms of the sums, one a query and head, in fp32."""
+    """The logarithms of the sums, one per query and head, in fp32."""
     return Tensor((found.batch, found.heads, found.queries), dtype("fp32"))
 
 

@@ -98,7 +98,7 @@ class Convolution(Struct, frozen=True, kw_only=True):
 
 
 def _numbers(call: Call, place: int | None, axes: int, default: int) -> tuple[int, ...]:
-    """One number an axis: as given, one for all, or the default."""
+    """One number per axis: as given, one for all, or the default."""
     found = call.ints(place) if place is not None else None
     if not found:
         return (default,) * axes

@@ -16,7 +16,7 @@ from .traffic import format_name, pointwise_work, result, traffic
 
 NORM, SOFTMAX = "normalisation", "softmax"
 FP32 = dtype("fp32")
-# FLOP an element of the gradients: centred x times 1/σ is 2, gradient times scale 1, two sums over the row 3, the gradient of x 4, and
+# FLOP per element of the gradients: centred x times 1/σ is 2, gradient times scale 1, two sums over the row 3, the gradient of x 4, and
 # those of scale (2) and shift (1); RMS norm has no mean and no shift.
 LAYER_NORM_BACKWARD, RMS_NORM_BACKWARD = 13, 9
 

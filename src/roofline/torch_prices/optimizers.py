@@ -1,6 +1,6 @@
 """Foreach operators and fused optimizers: one call over a list of tensors, nearly always longer than traces keep.
 
-A kernel of ``multi_tensor_apply`` takes chunks of 65,536 elements, one a block, so the sum of ceil(elements / 65,536) over the tensors
+A kernel of ``multi_tensor_apply`` takes chunks of 65,536 elements, one per block, so the sum of ceil(elements / 65,536) over the tensors
 is the sum of the grids. Where the gradients that were accumulated in the step give that sum, they are the list, exactly; else the grids
 are an upper bound. The functor in a kernel's name says how many lists it reads: ``BinaryOpListAlphaFunctor<float, 2, 2, 0>`` reads two.
 """

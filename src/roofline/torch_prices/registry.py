@@ -18,7 +18,7 @@ from .memory_copies import copied
 
 F = TypeVar("F")
 
-# One file a family; importing it fills the registry.
+# One file per family; importing it fills the registry.
 FAMILIES = (
     *("products", "convolutions", "attention", "elementwise", "copies", "norms", "gathers", "reductions", "pools"),
     *("transforms", "optimizers", "collectives", "serving", "inductor"),

@@ -47,7 +47,7 @@ def dtype(state: State, words: Words) -> None:
 
 
 def _narrowed(state: State, element: float) -> None:
-    """A whole program in a 16-bit format: the other kernels' wider arrays take as many bytes an element as well."""
+    """A whole program in a 16-bit format: the other kernels' wider arrays take as many bytes per element as well."""
     for index, op in state:
         module = state.module_of(op)
         place = module.place(op.name) if module else None

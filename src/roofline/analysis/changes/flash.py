@@ -1,4 +1,4 @@
-"""``kernel attention=flash``: attention in one kernel a layer and direction; its scores are no longer stored.
+"""``kernel attention=flash``: attention in one kernel per layer and direction; its scores are no longer stored.
 
 The two products of the forward pass with what lies between them become one kernel; those of the backward pass, which touch arrays of the
 same size, another. Copies that only bring their operands and results into another layout go too, as do masks.

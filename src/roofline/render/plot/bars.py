@@ -63,7 +63,7 @@ def _middle(top: float, index: int) -> float:
 
 
 def _draw_group(sheet: Sheet, name: str, placed: Placement, top: float) -> None:
-    """One placement below ``top``: a line of words, a bar a unit, and the bounds across them."""
+    """One placement below ``top``: a line of words, one bar per unit, and the bounds across them."""
     for index, (unit, seconds) in enumerate(placed.times):
         sheet.bar(_middle(top, index), seconds, sheet.theme.of_unit(unit), thickness=_ROW - 6)
     high, low = top - _HEAD, top - _HEAD - _ROW * len(placed.times)

@@ -6,7 +6,7 @@ is its part of it, shared equally among those that run at the same time; loops, 
 left when nothing else runs.
 
 Dispatch is asynchronous: steps are annotated long before they run. The n-th run of a program belongs to its n-th call, and so to the
-step around that call. An execution is counted once a run of the program, times the trip counts around it, for some instructions are
+step around that call. An execution is counted once per run of the program, times the trip counts around it, for some instructions are
 several thunks.
 """
 

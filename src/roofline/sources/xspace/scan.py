@@ -12,7 +12,7 @@ What the layers above need, and where it is:
   `read_rows` with ``having``. Runs of modules on a TPU: `read_rows` of "XLA Modules".
 - TPU ops (millions of events, a few thousand ops): `read_totals` by the device's own clock (``device_clock``: offsets and durations of
   the events themselves are distorted there), ``nested`` (a while loop spans its body), per step or run (``steps``), with async pairs
-  joined (``pairs``: start and done by metadata id, a group a link and direction, bytes as weight).
+  joined (``pairs``: start and done by metadata id, one group per link and direction, bytes as weight).
 - GPU kernels: `read_totals` by ``program_id``, ``hlo_op``, ``unique_hlo_op_id``, ``cuda_graph_id`` and ``cuda_graph_node_id``, which
   together with the metadata id name an instruction or a graph node; ``distinct`` over ``correlation_id`` and ``scope_range_id`` counts
   executions; ``first_ps`` gives the order of nodes in time; ``overlaps`` is what kernels of one execution hide of each other. Steps by

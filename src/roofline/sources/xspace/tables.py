@@ -39,7 +39,7 @@ class Steps(Struct, frozen=True):
 
     @classmethod
     def of_rows(cls, rows: "Rows") -> "Steps":
-        """A step an event, labelled by its row: steps or runs of modules from a line of them, however many there are."""
+        """One step per event, labelled by its row: steps or runs of modules from a line of them, however many there are."""
         low = array("q", rows.start_ps.tobytes())
         high = array("q", map(add, rows.start_ps, rows.duration_ps))
         labels = array("q", range(len(low)))
@@ -139,7 +139,7 @@ class StatColumn(Struct, frozen=True, eq=False):
 
 
 class Rows(Struct, frozen=True, kw_only=True, eq=False):
-    """Events of a line, one a row, in the order of the file. ``events`` counts all that were seen, kept or not.
+    """Events of a line, one per row, in the order of the file. ``events`` counts all that were seen, kept or not.
 
     ``occurrences`` is ``None`` unless some event stands for several (a pre-aggregated profile).
     """

@@ -1,4 +1,4 @@
-"""Custom calls: what each library call of a compiled program costs, one file a library, and the registration of users' own calls.
+"""Custom calls: what each library call of a compiled program costs, one file per library, and the registration of users' own calls.
 
 `price_call` looks the target up in the registry; one that is not registered has no price. `price_fused_call` does the same for a call
 that a fusion wraps with slices. `register_call` adds a user's function.

@@ -226,7 +226,7 @@ def norm(site: Site) -> Price:
 
 @call("cudnn_rnn_ffi", "cudnn_rnn_bwd_ffi", "hip_rnn_ffi", "hip_rnn_bwd_ffi", "cudnn_rnn", "cudnn_rnn_bwd")
 def recurrent(site: Site) -> Price:
-    """An LSTM: 2 · batch · steps · 4h · (inputs + h) FLOP a layer and direction, gates on the vector unit; backward twice that.
+    """An LSTM: 2 · batch · steps · 4h · (inputs + h) FLOP per layer and direction, gates on the vector unit; backward twice that.
 
     Operands are x[batch, steps, inputs], h and c[layers · directions, batch, h]. A step of a gate is 10 FLOP and 5 transcendentals an
     element: three sigmoids, two tanh, and c = f·c + i·g, h = o·tanh(c).

@@ -136,7 +136,7 @@ _ITERATIVE = {"syevd", "heevd", "syevj", "geev", "gees", "gesdd", "gesvd", "gesv
 
 @call("cusparse_gtsv2_ffi", "hipsparse_gtsv2_ffi", "lapack_sgtsv_ffi", "lapack_dgtsv_ffi", "lapack_cgtsv_ffi", "lapack_zgtsv_ffi")
 def tridiagonal(site: Site) -> Price:
-    """Tridiagonal systems, one a row of the diagonals: elimination, then each right-hand side, on the vector unit."""
+    """Tridiagonal systems, one per row of the diagonals: elimination, then each right-hand side, on the vector unit."""
     diagonal, right = operand(site, 1), operand(site, 3)
     if not diagonal.rank or right.rank <= diagonal.rank - 1:
         raise Misfit(f"{diagonal} and {right} are not a tridiagonal system")

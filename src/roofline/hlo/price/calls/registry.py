@@ -23,7 +23,7 @@ from .traffic import traffic_of, unpriced
 
 F = TypeVar("F")
 
-# One file a library; importing it fills the registry.
+# One file per library; importing it fills the registry.
 LIBRARIES = (
     *("annotations", "cublas", "cudnn", "fmha", "lapack", "mosaic", "onednn", "random_numbers", "sorting", "sparse"),
     *("transformer_engine", "triton"),

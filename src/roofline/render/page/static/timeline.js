@@ -1,4 +1,4 @@
-/** The timeline: one strip a device, a column a bucket, stacked by cause. Dragging over it keeps the ops that ran in a stretch. */
+/** The timeline: one strip per device, one column per bucket, stacked by cause. Dragging over it keeps the ops that ran in a stretch. */
 
 import { causeColour } from "#page/colours.js";
 import { announce, elided, fill, h, named, shortName } from "#page/dom.js";

@@ -94,4 +94,4 @@ function whole(value) {
 }
 
 /** A sentence whose lines never end between a number and its unit. */
-export const unbroken = (sentence) => sentence.replace(/(\d) (?=[a-zA-Zµ])/g, "$1\u00a0").replace(/ a step\b/g, "\u00a0a\u00a0step");
+export const unbroken = (sentence) => sentence.replace(/(\d) (?=[a-zA-Zµ])/g, "$1\u00a0").replace(/ per step\b/g, "\u00a0per\u00a0step");
