@@ -189,7 +189,7 @@ def test_a_quick_measurement_on_a_slow_computer_makes_a_machine_of_what_it_had_t
     assert machine.launch_floor_s == pytest.approx(2.2e-6)
     bf16, fp16 = machine.ceiling("matrix/bf16"), machine.ceiling("matrix/fp16")
     assert (bf16 is not None, fp16 is not None) == (True, False)
-    assert any("experiments were left out, for the time was up" in note for note in machine.notes)
+    assert any("experiments were skipped because time ran out" in note for note in machine.notes)
     assert not any("no products in" in note for note in machine.notes)
 
 

@@ -230,7 +230,7 @@ def test_a_device_with_half_its_clock_is_told_from_a_slow_kernel() -> None:
         ("nvjet_sm90_tst_64x32_64x16_4x2_h_bz_NNT", (8192, 4096), "tiles of 64×32, which load operands more often"),
         ("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_NNT", (264, 130), "tiles of 256×128, 2.9 times the 264×130 of the result"),
         ("cutlass_80_simt_sgemm_128x128_8x4_nn_align1", (8192, 4096), "does not use the matrix unit"),
-        ("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_32x3_tn>", (8192, 4096), "made for older chips"),
+        ("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_32x3_tn>", (8192, 4096), "built for older chips"),
         ("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_NNT", (8192, 4096), ""),
     ],
 )
