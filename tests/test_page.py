@@ -221,6 +221,27 @@ def test_a_page_of_very_many_ops_has_the_longest_and_says_so(monkeypatch: pytest
     assert held["points"][0]["time_s"] == 10.0  # the program is whole
 
 
+def test_a_page_of_two_reports_of_very_many_ops_has_the_longest_and_the_largest_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(large_reports, "MOST_OPS", 2)
+    for name, times in (("before.csv", (1, 2, 3, 4)), ("after.csv", (1, 2, 9, 5))):
+        rows = "".join(f"copy.{number},{time_s},10\n" for number, time_s in enumerate(times))
+        (tmp_path / name).write_text(f"name,time,hbm\n{rows}")
+    words = [str(tmp_path / name) for name in ("before.csv", "after.csv")]
+    assert main(["compare", *words, "-o", str(tmp_path / "both.html")]) == 0
+    said = capsys.readouterr().err
+    assert f"{words[0]}: the page has the longest 2 of 4 ops" in said
+    assert f"{words[1]}: the page has the longest 2 of 4 ops" in said
+    found = Elements((tmp_path / "both.html").read_text())
+    before, after, comparison = (json.loads(found.block(name)) for name in ("before", "report", "comparison"))
+    assert [op["name"] for op in before["ops"]] == ["copy.3", "copy.2"]
+    assert [op["name"] for op in after["ops"]] == ["copy.2", "copy.3"]
+    assert [(delta["name"], delta["change_s"]) for delta in comparison["deltas"]] == [("copy.2", 6.0), ("copy.3", 1.0)]
+    assert comparison["change_s"] == 7.0  # the whole
+    assert comparison["notes"][-1].startswith("the page has the largest 2 of 4 changes; --json")
+
+
 def test_a_page_of_few_ops_has_the_report_as_it_is() -> None:
     report = matmuls("fusion.1")
     assert large_reports.shortened(report) is report

@@ -297,6 +297,23 @@ def test_the_page_of_a_run_holds_the_bytes_of_its_json(tmp_path: Path) -> None:
         assert unescaped(held) == report
 
 
+def test_pages_of_very_many_ops_have_the_longest_and_their_json_has_all(tmp_path: Path) -> None:
+    few = "from roofline.render.page import large_reports; large_reports.MOST_OPS = 1"
+    run = f"{few}; from roofline.cli.serve_worker import main; raise SystemExit(main([]))"
+    more = "copy,1 ms,1 FLOP,1 kB\n"
+    before, after = table(tmp_path, "before.csv", TABLE + more), table(tmp_path, "after.csv", FASTER + more)
+    with client(before, after, worker=(sys.executable, "-c", run)) as server:
+        rows = runs(server)
+        where = f"/compare/{rows['before.csv']['id']}/{rows['after.csv']['id']}"
+        for address in (str(rows["before.csv"]["page"]), where):
+            whole = server.get(f"{address}.json").json()
+            page = server.get(address).text
+            kind, rows_of = ("comparison", "deltas") if address == where else ("report", "ops")
+            held = json.loads(unescaped(page.split(f'id="{kind}">')[1].split("</script>")[0]))
+            assert (len(whole[rows_of]), len(held[rows_of])) == (2, 1)
+            assert held[rows_of] == whole[rows_of][:1]
+
+
 def test_the_page_of_a_run_allows_its_own_nonce_and_nothing_inline(tmp_path: Path) -> None:
     with client(table(tmp_path)) as server:
         (row,) = runs(server).values()

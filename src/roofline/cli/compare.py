@@ -46,7 +46,7 @@ from .options import (
     output_options,
     throughput_options,
 )
-from .output import draw, emit, write, write_page
+from .output import draw, emit, talk, write, write_page
 from .program_options import NEEDS_PROGRAM, chosen_network, chosen_trips, names_program_option, program_options
 from .reading import host_options, read_input
 
@@ -145,9 +145,13 @@ def _emit_change(
         return change_comment(changes(), checks, found.notes)
 
     if args.output and is_page(args.output):
+        from ..render.page.large_reports import left_out
         from ..render.page.report_page import comparison_page
 
         write_page(args, comparison_page(before, after, written=(_written(args, first), _written(args, last))))
+        for name, report in ((first, before), (last, after)):
+            if said := left_out(report):
+                talk(f"{name}: {said}")
     elif args.output and is_markdown(args.output):
         write_page(args, comment())
     elif args.output:

@@ -21,6 +21,7 @@ from ..comparison import compare
 from ..errors import RooflineError, SourceError
 from ..render.changes import comparison_with_changes
 from ..render.export import to_json
+from ..render.page.large_reports import shortened, shortened_comparison
 from ..report import Report
 from ..report_changes import report_changes
 from ..sources import read
@@ -48,13 +49,14 @@ def main(words: Sequence[str]) -> int:
     Thread(target=_end_with_server, daemon=True).start()
     _limit_memory(request.get("memory"))
     try:
-        answer = _comparison(request, blobs) if request["verb"] == "compare" else _report(request, args)
+        answer, page = _comparison(request, blobs) if request["verb"] == "compare" else _report(request, args)
     except MemoryError:
         return ENOMEM
     except RooflineError as error:
         _say(f"roofline: {error}")
         return 1
-    sys.stdout.buffer.write(answer)
+    _say(f"page {len(page)}")
+    sys.stdout.buffer.write(answer + page)
     return 0
 
 
@@ -89,7 +91,8 @@ def _limit_memory(limit: int | None) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
-def _report(request: dict[str, Any], args: argparse.Namespace) -> bytes:
+def _report(request: dict[str, Any], args: argparse.Namespace) -> tuple[bytes, bytes]:
+    """The JSON of a report, and what a page has in its place, if that is another."""
     path, files = Path(request["path"]), [Path(file) for file in request["files"]]
     if gone := [file for file in files if not file.exists()]:
         raise SourceError(f"{gone[0]}: no longer exists; reload the list of runs")
@@ -97,19 +100,28 @@ def _report(request: dict[str, Any], args: argparse.Namespace) -> bytes:
     if request["kind"] == "report" and not names_machine(args):
         report = read_report(path)
         _say_summary(report)
-        return all_of(path)
+        return all_of(path), _page_of(report)
     what = files if request["kind"] == "profile" else path
     recording = read(what, lambda: chosen_machine(args), timeline=True, progress=_Telling())
     report = analyze(recording, chosen_machine(args, recording.devices))
     _say_summary(report)
-    return to_json(report)
+    return to_json(report), _page_of(report)
 
 
-def _comparison(request: dict[str, Any], blobs: Sequence[bytes]) -> bytes:
+def _page_of(report: Report) -> bytes:
+    short = shortened(report)
+    return b"" if short is report else to_json(short)
+
+
+def _comparison(request: dict[str, Any], blobs: Sequence[bytes]) -> tuple[bytes, bytes]:
+    """The JSON of a comparison, and what a page has in its place, if that is another."""
     before, after = (msgspec.json.decode(blob, type=Report) for blob in blobs)
     first, second = request["names"]
     names = (first, second)
-    return to_json(comparison_with_changes(compare(before, after, names), report_changes([before], [after], names)))
+    found = compare(before, after, names)
+    short = shortened_comparison(found)
+    whole = to_json(comparison_with_changes(found, report_changes([before], [after], names)))
+    return whole, b"" if short is found else to_json(short)
 
 
 class _Telling:

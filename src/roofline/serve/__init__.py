@@ -94,7 +94,7 @@ class Site:
             return HTMLResponse(waiting_page(run.name, progress=job.progress, address=f"/run/{run.id}"))
         if job.error is not None:
             return HTMLResponse(error_page(run.name, job.error, events=events, retry=f"/run/{run.id}/retry"), status_code=422)
-        return await self._page(run.name, f"/run/{run.id}.json", events, job.outcome.result().body)
+        return await self._page(run.name, f"/run/{run.id}.json", events, job.outcome.result().held)
 
     async def run_json(self, request: Request) -> Response:
         return _answer(request, await self._settled(request.path_params["id"]))
@@ -124,8 +124,8 @@ class Site:
             return HTMLResponse(waiting_page(title, progress=_shared_progress(jobs), address=f"/compare/{where}"))
         if both.error is not None:
             return self._failed_comparison(where, title, both.error, before, after)
-        old, new = (job.outcome.result().body for job in jobs)
-        comparison = both.outcome.result().body
+        old, new = (job.outcome.result().held for job in jobs)
+        comparison = both.outcome.result().held
         return await self._page(title, f"/compare/{where}.json", _events(before, after), new, before=old, comparison=comparison)
 
     async def compare_json(self, request: Request) -> Response:

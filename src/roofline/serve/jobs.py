@@ -91,12 +91,12 @@ class Jobs:
     def _make_room(self) -> None:
         """Forget finished jobs, those asked for longest ago first, until the others fit."""
         finished = [job for job in self._jobs.values() if job.outcome.done()]
-        held = sum(len(job.outcome.result().body) for job in finished)
+        held = sum(map(_size, finished))
         # The last of them is what somebody is about to be shown, however large it is.
         for job in finished[:-1]:
             if held <= self._room and len(self._jobs) <= MOST_JOBS:
                 break
-            held -= len(job.outcome.result().body)
+            held -= _size(job)
             del self._jobs[job.key]
             self.changes += 1
 
@@ -114,3 +114,9 @@ class Jobs:
             self.changes += 1
             job.outcome.set_result(outcome)
             self._make_room()
+
+
+def _size(job: Job) -> int:
+    """The bytes of an answer that is kept."""
+    outcome = job.outcome.result()
+    return len(outcome.body) + len(outcome.page)

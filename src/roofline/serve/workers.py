@@ -1,7 +1,8 @@
 """Workers: which job gets a process next, and when it has had enough of it.
 
 A worker is a command that takes a request on its standard input (one line of JSON, then the reports it is about) and gives the answer,
-as JSON, on its standard output. On standard error it says ``progress 0.43`` now and then, ``summary {…}`` once, and else what went wrong.
+as JSON, on its standard output. On standard error it says ``progress 0.43`` now and then, ``summary {…}`` once, ``page 1234`` where the
+last so many bytes of the answer are what a page has in place of the others, for these are too many, and else what went wrong.
 Its exit status is 0, 1 for what it said, or ``ENOMEM`` when memory ran out.
 Its standard input stays open as long as the server lives; a worker that sees its end has lost the server, and ends too.
 
@@ -41,6 +42,7 @@ POSTPONED = "postponed"
 LOWEST_PRIORITY = 19
 DEATHS = 2  # of its workers, before a job fails; the first may have been an accident
 _PROGRESS = re.compile(r"progress (\d(?:\.\d*)?)\s*\Z")
+_PAGE = re.compile(r"page (\d+)\s*\Z")
 _SUMMARY = re.compile(r"summary (\{.*\})\s*\Z")
 
 
@@ -52,11 +54,20 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What a worker came back with: an answer, or in one line why there is none. ``died``: it was killed, by nobody here."""
+    """What a worker came back with: an answer, or in one line why there is none. ``died``: it was killed, by nobody here.
+
+    ``page`` is what a page has in place of the answer, if that is another.
+    """
 
     body: bytes = b""
+    page: bytes = b""
     error: str | None = None
     died: bool = False
+
+    @property
+    def held(self) -> bytes:
+        """What a page has."""
+        return self.page or self.body
 
 
 class Job(Struct, kw_only=True, eq=False):
@@ -70,6 +81,7 @@ class Job(Struct, kw_only=True, eq=False):
     outcome: "Future[Outcome]" = field(default_factory=Future)
     progress: float | None = None
     summary: dict[str, Any] = field(default_factory=dict)
+    page_bytes: int = 0
     # How it fares with the workers: whether it has a place among the slow, how often it was stopped for another and lost its worker,
     # since when it runs, and why it is to end.
     slow: bool = False
@@ -259,7 +271,8 @@ class Workers:
         with suppress(OSError):
             process.stdin.close()
         if status == 0:
-            return Outcome(body=body)
+            end = len(body) - job.page_bytes
+            return Outcome(body=body[:end], page=body[end:])
         if job.ending:
             return Outcome(error=job.ending)
         if status == ENOMEM:
@@ -284,6 +297,8 @@ def _listen(talk: IO[bytes], job: Job, said: list[str]) -> None:
         text = line.decode("utf-8", "replace").rstrip()
         if match := _PROGRESS.match(text):
             job.progress = min(1.0, float(match[1]))
+        elif match := _PAGE.match(text):
+            job.page_bytes = int(match[1])
         elif match := _SUMMARY.match(text):
             with suppress(ValueError, RecursionError):  # part of an error that only looks like one
                 job.summary = json.loads(match[1])

@@ -1,9 +1,10 @@
-"""Reports of very many ops as a browser can show them within seconds: the longest ops, and a note that says so."""
+"""Reports and comparisons of very many ops as a browser can show them within seconds: the longest ops, and a note that says so."""
 
 from collections.abc import Container
 
 from msgspec.structs import replace
 
+from ...comparison import Comparison
 from ...lazy_rows import column, unsorted
 from ...report import LaneInfo, Report
 from ...units import percent
@@ -40,6 +41,15 @@ def shortened(report: Report) -> Report:
         timeline=tuple([_lane(lane, ids) for lane in report.timeline]),
         folds=tuple([fold for fold in report.folds if ids.issuperset(fold.ops)]),
     )
+
+
+def shortened_comparison(comparison: Comparison) -> Comparison:
+    """The comparison that a page has: the same one, or one without its smallest changes, of which only the totals tell."""
+    count = len(comparison.deltas)
+    if count <= MOST_OPS:
+        return comparison
+    note = f"the page has the largest {MOST_OPS:,} of {count:,} changes; --json and --csv have every one"
+    return replace(comparison, deltas=comparison.deltas[:MOST_OPS], notes=(*comparison.notes, note))
 
 
 def _lane(lane: LaneInfo, ids: Container[int]) -> LaneInfo:

@@ -12,7 +12,7 @@ from ...report import Report
 from ..export import to_json
 from .data import catalogue_json
 from .html import Live, page
-from .large_reports import shortened
+from .large_reports import shortened, shortened_comparison
 
 
 def report_page(report: Report, *, title: str | None = None, live: Live | None = None) -> str:
@@ -30,11 +30,18 @@ def comparison_page(
 ) -> str:
     """The page of two reports: the later one, with arrows from where its ops stood in the earlier one.
 
-    ``freeform_text`` are their bytes where they are known: a report read back need not be written with the same digits.
+    ``written`` are their bytes where they are known: a report read back need not be written with the same digits. Of very many ops
+    the page has the longest, and the largest changes.
     """
     named = title or f"{title_of(before)} → {title_of(after)}"
-    old, new = (data or to_json(report) for data, report in zip(written, (before, after), strict=True))
+    old, new = (_held(report, data) for data, report in zip(written, (before, after), strict=True))
     return page(new, title=named, before=old, comparison=compared(before, after), catalogue=catalogue(), live=live)
+
+
+def _held(report: Report, written: bytes | None) -> bytes:
+    """The JSON of a report that a page holds: the bytes that were written, unless there are too many ops."""
+    short = shortened(report)
+    return written if written and short is report else to_json(short)
 
 
 def title_of(report: Report) -> str:
@@ -46,8 +53,8 @@ def title_of(report: Report) -> str:
 
 
 def compared(before: Report, after: Report) -> bytes:
-    """The comparison of two reports as compact JSON."""
-    return msgspec.json.encode(compare(before, after))
+    """The comparison of two reports, as a page has it, as compact JSON."""
+    return msgspec.json.encode(shortened_comparison(compare(before, after)))
 
 
 @lru_cache(maxsize=1)
