@@ -248,6 +248,12 @@ def test_a_folder_that_cannot_be_used_is_an_empty_cache_unless_it_was_named(prof
         Cache.at(blocked / "inside")
 
 
+def test_a_folder_is_not_tried_out_with_a_file_that_a_kill_would_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(UsageError, match="cannot write the cache: the folder is not writable; use another folder, or --no-cache"):
+        Cache.at(tmp_path)
+
+
 def test_the_folder_is_where_caches_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ROOFLINE_CACHE", str(tmp_path))
     assert cache_folder() == tmp_path

@@ -11,7 +11,6 @@ processes may share a folder.
 import os
 import re
 import stat
-import tempfile
 import time
 import zlib
 from contextlib import suppress
@@ -95,8 +94,8 @@ class Cache(Struct, frozen=True):
         made = cls(Path(folder), largest_bytes=None)
         try:
             made._make()
-            with tempfile.TemporaryFile(dir=made.inner):
-                pass
+            if not os.access(made.inner, os.W_OK | os.X_OK):
+                raise PermissionError(None, "the folder is not writable")
         except OSError as error:
             raise UsageError(f"{folder}: cannot write the cache: {error.strerror}; use another folder, or --no-cache") from None
         return made
