@@ -43,6 +43,20 @@ def test_work_that_could_be_avoided_saves_its_share_of_the_time() -> None:
     assert "model.py:7" in finding.message
 
 
+def test_an_op_goes_to_the_change_that_spares_the_most_of_all() -> None:
+    # Without padding both ops take a quarter; a fused kernel would spare all of one of them, and nothing of the other.
+    padded = Avoidable(kind="padding", instead=Cost.of({"hbm": 25}), why="multiplies matrices that were padded")
+    stored = Avoidable(kind="stored-attention", instead=NOTHING)
+    scores, mlp = an_op("scores", {"hbm": 100}, 10.0, avoidable=(stored, padded)), an_op("mlp", {"hbm": 100}, 10.0, avoidable=(padded,))
+    (finding,) = report_on(scores, mlp).findings
+    assert (finding.kind, finding.saving_s) == ("padding", pytest.approx(15))
+    # Half of an op is not nearly all of it.
+    half = Avoidable(kind="unused-results", instead=Cost.of({"hbm": 50}), why="computes results of which 50% are used")
+    scores, mlp = replace(scores, avoidable=(stored, half)), an_op("mlp", {"hbm": 300}, 30.0, avoidable=(replace(half, instead=NOTHING),))
+    found = report_on(scores, mlp).findings
+    assert [(one.kind, one.saving_s) for one in found] == [("unused-results", pytest.approx(30)), ("stored-attention", pytest.approx(10))]
+
+
 def test_time_is_the_minimum_of_needed_work_and_losses() -> None:
     again = Avoidable(kind="recomputation", instead=NOTHING, unneeded="recomputed")
     needed, extra = an_op("dot", {"matrix/bf16": 400}, 5.0), an_op("dot.remat", {"matrix/bf16": 400}, 5.0, avoidable=(again,))

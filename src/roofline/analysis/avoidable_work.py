@@ -1,6 +1,6 @@
 """Findings about work that could be avoided: what each op would spare without it, like ops merged."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -19,6 +19,7 @@ from .program_clock import INHERENT, NOTABLE, Clock, Saving
 from .reachable import REACHABLE
 from .torch_finding_kinds import TORCH_GROUPS
 
+NEARLY = 0.6  # of the most that a reason would spare of an op
 ODD = 0.6  # of the roof: a product above it does not suffer from its sizes
 
 
@@ -42,21 +43,36 @@ class Case(Struct):
 def avoidable_cases(
     judged: JudgedOps, ids: Sequence[int], steps: int, machine: Machine, corrections: Corrections, *, launched_singly: bool
 ) -> list[Case]:
-    """Ops by what would spare the most of each. What takes its launch takes no less with less work, but none if it is spared whole."""
+    """Ops by why some of their work could be avoided. Less work does not shorten an op that takes its launch, unless it is spared whole."""
     chains = {one.id: reason for one, reason in unfused_chains(judged, ids, steps)}
     avoidable = column(judged.ops, "avoidable")
     minimum_s = MinimumTimes(machine, corrections)
-    cases: dict[tuple[str, str], Case] = {}
+    options: list[tuple[JudgedOp, dict[tuple[str, str], tuple[float, Avoidable]]]] = []
     for one in [judged[id] for id in ids if avoidable[id] or id in chains] if chains or any(avoidable) else ():
         reasons = [reason for reason in one.op.avoidable if reason.kind] + ([chains[one.id]] if one.id in chains else [])
         if one.cause == LATENCY:
             reasons = [reason for reason in reasons if launched_singly and reason.instead == NOTHING]
-        if not reasons:
-            continue
-        options = [(_spared(one, reason, minimum_s), reason) for reason in reasons]
-        saving, reason = max(options, key=lambda option: option[0])
-        if saving > 0:
-            cases.setdefault((reason.kind, reason.group), Case(reason.kind, reason.group, [])).ops.append((one, saving, reason))
+        mine: dict[tuple[str, str], tuple[float, Avoidable]] = {}
+        for reason in reasons:
+            saving = _spared(one, reason, minimum_s)
+            if saving > mine.get((reason.kind, reason.group), (0.0, reason))[0]:
+                mine[reason.kind, reason.group] = saving, reason
+        if mine:
+            options.append((one, mine))
+    return _by_reason(options)
+
+
+def _by_reason(options: Sequence[tuple[JudgedOp, Mapping[tuple[str, str], tuple[float, Avoidable]]]]) -> list[Case]:
+    """Each op goes to the reason that would spare the most of all ops, of those that spare nearly as much of it as any."""
+    alone: dict[tuple[str, str], float] = {}
+    for _, mine in options:
+        for key, (saving, _) in mine.items():
+            alone[key] = alone.get(key, 0.0) + saving
+    cases: dict[tuple[str, str], Case] = {}
+    for one, mine in options:
+        most = max(saving for saving, _ in mine.values())
+        key = max((key for key, (saving, _) in mine.items() if saving >= NEARLY * most), key=alone.__getitem__)
+        cases.setdefault(key, Case(*key, [])).ops.append((one, *mine[key]))
     return list(cases.values())
 
 
@@ -81,7 +97,7 @@ def told(case: Case, judged: JudgedOps, clock: Clock, kinds: Kinds) -> Finding:
     kind = TORCH_GROUPS.get((case.kind, case.group), kinds[case.kind])
     case.ops.sort(key=lambda held: -held[1])
     ids = [one.id for one, _, _ in case.ops]
-    reason = case.ops[0][2]
+    reason = next((reason for _, _, reason in case.ops if reason and reason.factor), case.ops[0][2])
     why = kind.phrase or (reason.why if reason else "")
     factor = f", {reason.factor:.3g} times the needed work" if reason and reason.factor else ""
     saving = case.saving(clock)

@@ -33,7 +33,7 @@ from .number_formats import fp64_kernels, wide_products
 from .odd_sizes import odd_sizes
 from .one_hot import one_hot_products
 from .operations import operation
-from .padded import padded_products
+from .padded import padding
 from .product_order import costly_orders
 from .recomputed import recomputed
 from .repeated import repeated_operands
@@ -54,7 +54,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     wide_products,
     fp64_kernels,
     unused_gradients,
-    padded_products,
+    padding,
     unused_results,
     duplicates,
     layout_copies,

@@ -45,11 +45,11 @@ def label(
     parts: Iterable[Instruction] = (),
 ) -> str:
     """The label of an instruction; ``parts`` are those of its fused body, and ``split`` says that its batch is the parts of one depth."""
-    where = scope(instruction.op_name) or _line(location) or program.removeprefix("jit_")
+    where = scope(instruction.op_name) or source_line(location) or program.removeprefix("jit_")
     return f"{where}  {_what(instruction, product, split, parts)}"
 
 
-def _line(location: str) -> str:
+def source_line(location: str) -> str:
     """A source line without its folders."""
     return location.replace("\\", "/").rpartition("/")[2]
 

@@ -1,0 +1,172 @@
+"""Which axes of a value the program padded, and how much of each is data.
+
+Arrays are padded by `pad`, by joining them with a constant, or by writing them into an array of one. The axes are followed through other
+products, elementwise operations, reductions, and changes of layout.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import prod
+from typing import NamedTuple
+
+from ..ir.shapes import Shape
+from ..price.elementwise import ELEMENTWISE
+from .kernels import Product, product
+from .values import Value, Values
+
+_SAME = ELEMENTWISE | {"copy", "select", "optimization-barrier", "opt-barrier"}
+_RESHAPES = frozenset(("reshape", "bitcast"))
+_KEEPING = frozenset(("broadcast", "reduce", "slice", "dynamic-slice"))
+_WRITTEN = {"dynamic-update-slice": 1, "scatter": 2}  # what writes into its first operand, and which operand it writes
+FILLS = frozenset(("pad", "concatenate", *_WRITTEN))
+_NEUTRAL = frozenset(("broadcast", "constant", "iota"))
+_DEEPEST = 40
+Key = tuple[str, int, str]  # of a value
+
+
+class Filled(NamedTuple):
+    """A padded axis: the share of it that is data, and the source line that padded it."""
+
+    share: float
+    location: str
+
+
+Shares = dict[int, Filled]
+
+
+def filled_axes(values: Values, value: Value, seen: dict[Key, Shares], depth: int = 0) -> Shares:
+    """The axes of a value that were padded; ``seen`` keeps those of every value that was looked at."""
+    made = values.made_by(value)
+    key = made.key
+    if key not in seen:
+        seen[key] = {}
+        seen[key] = _looked_at(values, made, seen, depth) if depth < _DEEPEST else {}
+    return seen[key]
+
+
+def _looked_at(values: Values, made: Value, seen: dict[Key, Shares], depth: int) -> Shares:
+    location = values.module.location(made.instruction) if made.opcode in FILLS else ""
+    if made.opcode == "pad":
+        return _less(values.operand(made, 0).shape.dims, made.shape.dims, location)
+    if made.opcode in _WRITTEN and _is_constant(values, values.operand(made, 0)):
+        return _less(values.operand(made, _WRITTEN[made.opcode]).shape.dims, made.shape.dims, location)
+    if made.opcode == "concatenate":
+        filler = sum(one.shape.elements for one in values.operands(made) if _is_constant(values, one))
+        if filler:
+            return {made.instruction.dimensions[0]: Filled(1 - filler / made.shape.elements, location)}
+    if made.opcode == "transpose":
+        inner = filled_axes(values, values.operand(made, 0), seen, depth + 1)
+        return {axis: inner[old] for axis, old in enumerate(made.instruction.dimensions) if old in inner}
+    if made.opcode in _RESHAPES:
+        before = values.operand(made, 0)
+        inner = filled_axes(values, before, seen, depth + 1) if before.shape.is_array else {}
+        return _reshaped(before.shape, made.shape, inner, by_storage=made.opcode == "bitcast")
+    if made.opcode in _KEEPING:
+        inner = filled_axes(values, values.operand(made, 0), seen, depth + 1)
+        return _kept(made, values.operand(made, 0).shape, inner) if inner else {}
+    if made.opcode in _SAME:
+        return _of_elements(values, made, seen, depth)
+    inside = product(values, made)
+    return _of_product(values, inside, seen, depth) if inside is not None else {}
+
+
+def _of_elements(values: Values, made: Value, seen: dict[Key, Shares], depth: int) -> Shares:
+    """The filled axes of an elementwise result: those of all its operands, of a product of numbers those of any.
+
+    What is the same along an axis (a bias, a maximum) fills it up no less.
+    """
+    found: Shares | None = None
+    for operand in values.operands(made):
+        if not operand.shape.is_array or operand.shape.dims != made.shape.dims or values.origin(operand).opcode in _NEUTRAL:
+            continue
+        axes = filled_axes(values, operand, seen, depth + 1)
+        if found is None or made.opcode == "multiply":
+            found = {**axes, **{axis: min(filled, axes.get(axis, filled)) for axis, filled in (found or {}).items()}}
+        else:
+            found = {axis: max(filled, axes[axis]) for axis, filled in found.items() if axis in axes}
+    return found or {}
+
+
+def _less(data: Sequence[int], whole: Sequence[int], location: str) -> Shares:
+    if len(data) != len(whole):
+        return {}
+    return {axis: Filled(old / new, location) for axis, (old, new) in enumerate(zip(data, whole, strict=True)) if old < new}
+
+
+def _is_constant(values: Values, value: Value) -> bool:
+    return values.origin(value, _RESHAPES | {"broadcast", "convert", "copy"}).opcode == "constant"
+
+
+def _kept(made: Value, before: Shape, inner: Shares) -> Shares:
+    """The filled axes that a broadcast, a reduction or a slice keeps."""
+    dimensions = made.instruction.dimensions
+    if made.opcode == "broadcast":
+        return {dimensions[axis]: filled for axis, filled in inner.items() if axis < len(dimensions)}
+    if made.opcode == "reduce":
+        left = [axis for axis in range(len(before.dims)) if axis not in dimensions]
+        return {place: inner[axis] for place, axis in enumerate(left) if axis in inner}
+    same = len(before.dims) == len(made.shape.dims)
+    return {axis: filled for axis, filled in inner.items() if same and before.dims[axis] == made.shape.dims[axis]}
+
+
+def _reshaped(before: Shape, after: Shape, shares: Shares, *, by_storage: bool) -> Shares:
+    """The filled axes of an array in other dimensions: axes that were merged or split have what their group has, on its largest axis.
+
+    A bitcast keeps the order of the elements in memory, a reshape that of the dimensions.
+    """
+    if not shares or (before.dims == after.dims and not by_storage):
+        return shares
+    ours, theirs = (_order(shape) if by_storage else list(range(len(shape.dims))) for shape in (before, after))
+    found: Shares = {}
+    for old, new in _groups([before.dims[axis] for axis in ours], [after.dims[axis] for axis in theirs]):
+        mine = [shares[ours[place]] for place in old if ours[place] in shares]
+        if mine and new:
+            largest = max((theirs[place] for place in new), key=after.dims.__getitem__)
+            found[largest] = Filled(prod(one.share for one in mine), mine[0].location)
+    return found
+
+
+def _order(shape: Shape) -> list[int]:
+    """The dimensions of an array as they lie in memory, the slowest first."""
+    order = shape.layout.minor_to_major if shape.layout is not None else ()
+    return list(reversed(order)) if order else list(range(len(shape.dims)))
+
+
+def _groups(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
+    """The axes before and after a reshape that hold the same elements."""
+    old, new, one, other = list[int](), list[int](), 1, 1
+    left, right = iter(range(len(before))), iter(range(len(after)))
+    while True:
+        if one <= other:
+            axis = next(left, None)
+            if axis is None:
+                break
+            old.append(axis)
+            one *= before[axis]
+        else:
+            axis = next(right, None)
+            if axis is None:
+                break
+            new.append(axis)
+            other *= after[axis]
+        if one == other and new:
+            yield old, new
+            old, new, one, other = [], [], 1, 1
+    if old and new:
+        yield old, new
+
+
+def _of_product(values: Values, found: Product, seen: dict[Key, Shares], depth: int) -> Shares:
+    """The filled axes of a product's result: its batch, the free axes of its left operand, then those of its right."""
+    left, right = (filled_axes(values, side, seen, depth + 1) for side in (found.left, found.right))
+    axes = [left.get(axis) for axis in (*found.dims.lhs_batch, *free_axes(found.left, found.dims.lhs_contracting, found.dims.lhs_batch))]
+    axes += [right.get(axis) for axis in free_axes(found.right, found.dims.rhs_contracting, found.dims.rhs_batch)]
+    return {axis: filled for axis, filled in enumerate(axes) if filled is not None}
+
+
+def free_axes(side: Value, contracting: tuple[int, ...], batch: tuple[int, ...]) -> list[int]:
+    return [axis for axis in range(len(side.shape.dims)) if axis not in (*contracting, *batch)]
+
+
+def share_of(shares: Shares, axes: Iterable[int]) -> float:
+    """The share of an array that is data, as far as these axes of it were padded."""
+    return prod(shares[axis].share for axis in axes if axis in shares)
