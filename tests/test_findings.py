@@ -50,6 +50,10 @@ def test_an_op_goes_to_the_change_that_spares_the_most_of_all() -> None:
     scores, mlp = an_op("scores", {"hbm": 100}, 10.0, avoidable=(stored, padded)), an_op("mlp", {"hbm": 100}, 10.0, avoidable=(padded,))
     (finding,) = report_on(scores, mlp).findings
     assert (finding.kind, finding.saving_s) == ("padding", pytest.approx(15))
+    # What is computed again would not run at all.
+    again = Avoidable(kind="recomputation", instead=NOTHING, unneeded="recomputed")
+    found = report_on(replace(scores, avoidable=(padded, again)), replace(mlp, time_s=20.0, self_time_s=20.0)).findings
+    assert [(one.kind, one.saving_s) for one in found] == [("padding", pytest.approx(15)), ("recomputation", pytest.approx(10))]
     # Half of an op is not nearly all of it.
     half = Avoidable(kind="unused-results", instead=Cost.of({"hbm": 50}), why="computes results of which 50% are used")
     scores, mlp = replace(scores, avoidable=(stored, half)), an_op("mlp", {"hbm": 300}, 30.0, avoidable=(replace(half, instead=NOTHING),))

@@ -20,6 +20,7 @@ from .reachable import REACHABLE
 from .torch_finding_kinds import TORCH_GROUPS
 
 NEARLY = 0.6  # of the most that a reason would spare of an op
+RAN_FOR_IT = ("recomputation", "duplicated-work", "missing-donation")
 ODD = 0.6  # of the roof: a product above it does not suffer from its sizes
 
 
@@ -63,7 +64,10 @@ def avoidable_cases(
 
 
 def _by_reason(options: Sequence[tuple[JudgedOp, Mapping[tuple[str, str], tuple[float, Avoidable]]]]) -> list[Case]:
-    """Each op goes to the reason that would spare the most of all ops, of those that spare nearly as much of it as any."""
+    """Each op goes to the reason that would spare the most of all ops, of those that spare nearly as much of it as any.
+
+    One that would not run at all but for its reason, as what is computed again, goes to that reason.
+    """
     alone: dict[tuple[str, str], float] = {}
     for _, mine in options:
         for key, (saving, _) in mine.items():
@@ -71,7 +75,8 @@ def _by_reason(options: Sequence[tuple[JudgedOp, Mapping[tuple[str, str], tuple[
     cases: dict[tuple[str, str], Case] = {}
     for one, mine in options:
         most = max(saving for saving, _ in mine.values())
-        key = max((key for key, (saving, _) in mine.items() if saving >= NEARLY * most), key=alone.__getitem__)
+        near = [key for key, (saving, _) in mine.items() if saving >= NEARLY * most]
+        key = max([key for key in near if key[0] in RAN_FOR_IT] or near, key=alone.__getitem__)
         cases.setdefault(key, Case(*key, [])).ops.append((one, *mine[key]))
     return list(cases.values())
 
