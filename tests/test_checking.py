@@ -240,3 +240,24 @@ def test_memory_of_pytorch_is_not_said_to_lack_donation() -> None:
         (one,) = rl.check(replace(found, input=replace(found.input, format=format)), "peak memory < 1 B").checks
         said[format] = one.causes
     assert said == {"jax": ("arguments 6 B, outputs 4 B; no argument is donated",), "torch": ("arguments 6 B, outputs 4 B",)}
+
+
+def test_what_fell_since_the_baseline_is_named_too() -> None:
+    smaller = report(program().ops[0])  # without the addition of 1 FLOP
+    (one,) = rl.check(smaller, "flops == baseline", baseline=rl.baseline(program())).checks
+    said = "flops == baseline: found 3 FLOP, allowed exactly 4 FLOP (baseline 4 FLOP); ops: layer0/mlp: add 2 (gone, −1 FLOP)"
+    assert check_text(one) == said
+    assert "layer0/mlp: add 2    1 FLOP  gone  −1 FLOP" in broken_text([one])
+    assert one.ops[0].id is None
+
+
+def test_ops_outside_of_a_filter_are_not_called_gone() -> None:
+    conditions = parse_conditions("flops of attn > 2x baseline")
+    (one,) = rl.check(program(), conditions, baseline=rl.baseline(program(), conditions)).checks
+    assert [part.label for part in one.ops] == ["layer0/attn  dot 2×2 bf16"]
+
+
+def test_figures_that_look_the_same_are_told_apart() -> None:
+    many = report(op(0, "dot", None, 1.0, flops=3_229_089))
+    (one,) = rl.check(many, "flops == 3229088 FLOP").checks
+    assert check_text(one).startswith("flops == 3229088 FLOP: found 3,229,089 FLOP, allowed exactly 3,229,088 FLOP; ops: dot")

@@ -29,10 +29,12 @@ _TIMED = ("step", "run", "time", "mfu", "hfu")  # quantities whose parts are the
 class OpPart(Struct, frozen=True, kw_only=True):
     """What ``count`` ops with one label have of a quantity, the first of them ``id``; ``before`` is what they had in the baseline.
 
+    Ops that are only in the baseline have no id.
+
     Of a ratio it is what the ratio is over: seconds of an efficiency, bytes of an intensity.
     """
 
-    id: int
+    id: int | None
     label: str
     amount: Number
     before: Number | None = None
@@ -137,7 +139,7 @@ def _check(
     parts: tuple[OpPart, ...] = ()
     causes: tuple[str, ...] = ()
     if not holds:
-        parts = _parts(amount.by_op, quantity, baseline)
+        parts = _parts(amount.by_op, quantity, baseline, fell=amount.value < allowed)
         shown = {part.label for part in parts}
         ids = [op.id for op, _ in amount.by_op if shown & {kind_of(op), op.label or op.name}]
         causes = _causes(report, quantity, baseline, ops, ids)
@@ -189,20 +191,24 @@ def _by_label(by_op: Iterable[tuple[OpInfo, Number]]) -> tuple[OpPart, ...]:
     return tuple(sorted(found.values(), key=lambda one: -one.amount)[:MOST_OPS])
 
 
-def _parts(by_op: Sequence[tuple[OpInfo, Number]], quantity: Quantity, baseline: Baseline | None) -> tuple[OpPart, ...]:
-    """The ops that have the most of a quantity; with a baseline those that grew, if the baseline knows what they had."""
+def _parts(by_op: Sequence[tuple[OpInfo, Number]], quantity: Quantity, baseline: Baseline | None, *, fell: bool) -> tuple[OpPart, ...]:
+    """The ops that have the most of a quantity; with a baseline those that grew, or ``fell``, if it knows what they had."""
     before = _before(quantity, baseline)
     if before is None:
         return _by_label(by_op)
     now: dict[str, Number] = {}
     for op, part in by_op:
         now[kind_of(op)] = now.get(kind_of(op), 0) + part
-    grown = [
-        OpPart(id=op.id, label=kind, amount=now[kind], before=before.get(kind, 0))
-        for kind, op in reversed({kind_of(op): op for op, _ in reversed(by_op)}.items())
-        if now[kind] > before.get(kind, 0) * (1 + ROUNDING)
-    ]
-    return tuple(sorted(grown, key=lambda one: (one.before or 0) - one.amount)[:MOST_OPS]) or _by_label(by_op)
+    ids = {kind_of(op): op.id for op, _ in reversed(by_op)}
+    kinds = [*reversed(ids), *(kind for kind in before if kind not in ids and not quantity.of)]  # of a part, what is gone is not known
+    changed = [OpPart(id=ids.get(kind), label=kind, amount=now.get(kind, 0), before=before.get(kind, 0)) for kind in kinds]
+    sign = -1 if fell else 1
+    moved = [one for one in changed if sign * _change(one) > ROUNDING * max(one.amount, one.before or 0)]
+    return tuple(sorted(moved, key=lambda one: -sign * _change(one))[:MOST_OPS]) or _by_label(by_op)
+
+
+def _change(part: OpPart) -> Number:
+    return part.amount - (part.before or 0)
 
 
 def _before(quantity: Quantity, baseline: Baseline | None) -> dict[str, Number] | None:
@@ -284,8 +290,8 @@ def found_text(one: Check) -> str:
     if not one.operator or (one.unit == "" and one.condition.lower().startswith("no")):
         said = f"{one.condition}: found {plain(one.found or 0)}" if not one.holds else f"{one.condition}: none found"
     else:
-        allowed = f"{_WORDS[one.operator]} {amount_text(one.allowed, one.unit)}"
-        said = f"{one.condition}: found {amount_text(one.found, one.unit)}, allowed {allowed}"
+        found, allowed = _told_apart(one)
+        said = f"{one.condition}: found {found}, allowed {_WORDS[one.operator]} {allowed}"
     if one.baseline is not None:
         said += f" (baseline {amount_text(one.baseline, one.unit)}{f', {one.baseline_file}' if one.baseline_file else ''})"
     said += f", without unknown parts of {one.unknown} ops" if one.unknown else ""
@@ -296,13 +302,30 @@ _OVER = {"1": "s", "FLOP/B": "B"}  # what ratios of these dimensions are over
 _WORDS = {"<": "less than", "<=": "at most", ">": "more than", ">=": "at least", "==": "exactly", "!=": "anything but"}
 
 
+def _told_apart(one: Check) -> tuple[str, str]:
+    """What was found and allowed; with all digits where a broken condition would show the same twice."""
+    short = amount_text(one.found, one.unit), amount_text(one.allowed, one.unit)
+    if one.holds is not False or short[0] != short[1] or one.found == one.allowed:
+        return short
+    unit = one.unit.replace("1", "")
+    found, allowed = (f"{amount or 0:,.16g}{f' {unit}' if unit else ''}" for amount in (one.found, one.allowed))
+    return found, allowed
+
+
 def _part_text(part: OpPart, one: Check) -> str:
     if part.before is None:
         among = f"{part.count} ops" if part.count > 1 and (one.ops_unit or part.amount != part.count) else ""
         amount = "" if one.operator == "==" and one.unit == "" else amount_text(part.amount, one.ops_unit)
         said = " in ".join(filter(None, (amount, among)))
         return f"{part.label} ({said})" if said else part.label
-    return f"{part.label} ({'new, ' if not part.before else ''}+{amount_text(part.amount - part.before, one.ops_unit)})"
+    word = "new, " if not part.before else "gone, " if not part.amount else ""
+    return f"{part.label} ({word}{change_text(part, one.ops_unit)})"
+
+
+def change_text(part: OpPart, unit: str) -> str:
+    """What an op has more or less of than in the baseline."""
+    change = _change(part)
+    return f"{'+' if change > 0 else '−'}{amount_text(abs(change), unit)}"
 
 
 def amount_text(amount: Number | None, unit: str) -> str:

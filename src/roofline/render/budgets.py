@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from ..checking import Check, OpPart, amount_text, found_text, told_once
+from ..checking import Check, OpPart, amount_text, change_text, found_text, told_once
 from .tables import PLAIN, Paper, table
 
 
@@ -26,4 +26,4 @@ def _row(part: OpPart, unit: str, compared: bool) -> list[str]:
     if not compared:
         return [f"{part.label} ({part.count} ops)" if part.count > 1 else part.label, now]
     before = part.before or 0
-    return [part.label, amount_text(before, unit) if before else "new", now, f"+{amount_text(part.amount - before, unit)}"]
+    return [part.label, amount_text(before, unit) if before else "new", now if part.amount else "gone", change_text(part, unit)]
