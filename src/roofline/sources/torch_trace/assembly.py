@@ -24,7 +24,7 @@ from .graphs import replays_of
 from .host import host_of, launches_of
 from .idle import Waiting, explain
 from .inheritance import inherited
-from .linking import work_of
+from .linking import used_launches, work_of
 from .pricing import Prices, priced_executions
 from .properties import device_of, rank_of, world_size_of
 from .ranks import waiting_included
@@ -64,8 +64,8 @@ class _Reader:
         if not len(self.work):
             raise SourceError(f"{trace.name}: no ops and no device activity in this trace; record it while the program runs")
         self.names: list[Any] = list(columns.names)
+        self.steps = steps_of(self.host, self.names, self.launches.start[used_launches(self.work.launch, self.launches)])
         linked = self.work.launch != NONE
-        self.steps = steps_of(self.host, self.names, self.launches.start[np.unique(self.work.launch[linked])])
         self.marks = np.full(len(self.work), NONE)
         self.marks[linked] = self.steps.at(self.launches.start[self.work.launch[linked]])
         self.target = target

@@ -50,14 +50,20 @@ def work_of(columns: Columns, origin: int, host: Host, launches: Launches) -> Wo
     start = start[order]
     end = start + table.take("length")[order]
     launch = _matched(table.take("correlation")[order], start, launches)
-    op = np.full(len(start), NONE)
-    linked = launch != NONE
-    used, places = np.unique(launch[linked], return_inverse=True)
-    inside = host.nearest(host.enclosing(launches.thread[used], launches.start[used]), OP)
-    op[linked] = inside[places]
+    used = used_launches(launch, launches)
+    inside = np.full(len(launches.start) + 1, NONE)  # the last one for NONE itself
+    inside[used] = host.nearest(host.enclosing(launches.thread[used], launches.start[used]), OP)
+    op = inside[launch]
     rest = {name: table.take(name)[order] for name in ("device", "queue", "kernel", "extra")}
     kernels = np.array(list(columns.kernels) or [(NONE,) * 4], np.int64)
     return Work(start=start, end=end, launch=launch, op=op, kernels=kernels, **rest)
+
+
+def used_launches(launch: Integers, launches: Launches) -> Integers:
+    """The launches that some events came from, each once."""
+    used = np.zeros(len(launches.start), bool)
+    used[launch[launch != NONE]] = True
+    return np.flatnonzero(used)
 
 
 def _matched(correlation: Integers, start: Integers, launches: Launches) -> Integers:
