@@ -42,7 +42,9 @@ def _merged(module: HloModule, computation: Computation, busy: set[int]) -> Comp
         shape = shapes.get(id(instruction.shape))
         if shape is None:
             shape = shapes[id(instruction.shape)] = first_of.setdefault(instruction.shape, instruction.shape)
-        operands = tuple([same.get(operand, operand) for operand in instruction.operands]) if same else instruction.operands
+        operands = instruction.operands
+        if not same.keys().isdisjoint(operands):
+            operands = tuple([same.get(operand, operand) for operand in operands])
         literal = instruction.literal if instruction.opcode == "constant" else None
         earlier = alike.setdefault((instruction.opcode, id(shape), operands, literal), [])
         first = next((one for one in earlier if is_equal(module, computation[one], instruction)), None) if earlier else None

@@ -63,7 +63,7 @@ class Call(Struct, frozen=True):
     computation: int
 
 
-class Instruction(Struct, frozen=True):
+class Instruction(Struct, frozen=True, gc=False):  # no instruction is part of a cycle, and a program has many
     """One HLO instruction. Its operands are indices of instructions in the same computation.
 
     ``place`` is the line or the byte where it stands. Accessors of attributes give the value that HLO itself assumes when the

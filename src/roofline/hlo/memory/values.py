@@ -146,7 +146,7 @@ class ValuesOf:
         return self._sizes[id(shape)]
 
     def _result(self, found: Values, number: int, index: int, time: int) -> Tree:
-        instruction = found.computation[index]
+        instruction = found.computation.instructions[index]
         opcode, operands, trees = instruction.opcode, instruction.operands, found.trees
         first = trees[operands[0]] if operands else None
         if opcode == "tuple":

@@ -96,8 +96,8 @@ class Pricer:
         return found
 
     def sites(self, computation: Computation) -> list[Site]:
-        """The instructions of a computation, where they stand."""
-        return [Site(self.module, computation, instruction, self.platform) for instruction in computation.instructions]
+        """The instructions of a computation that may cost something, where they stand."""
+        return [Site(self.module, computation, one, self.platform) for one in computation.instructions if one.opcode not in FREE]
 
     def total(self, number: int) -> Total:
         """One run of a computation: the sum of its instructions."""
@@ -326,10 +326,11 @@ def _on_network(rule: Callable[[Site, Network], Price]) -> "Rule":
 
 Rule = Callable[[Pricer, Site], Price]
 
-_FREE = """
+_RENAMES = """
 add-dependency after-all async-done async-update bitcast constant copy-done all-gather-done all-reduce-done collective-permute-done domain
 get-dimension-size get-tuple-element opt-barrier parameter partition-id recv-done replica-id send-done set-dimension-size tuple
 """
+FREE = frozenset(_RENAMES.split())  # of no cost wherever they stand
 _MOVERS = """
 broadcast concatenate copy dynamic-reshape dynamic-slice dynamic-update-slice gather iota pad reverse rng-get-and-update-state slice
 """
@@ -341,7 +342,7 @@ COLLECTIVES = frozenset(_COLLECTIVES.split())
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(WORK, _computes),
-    **dict.fromkeys(_FREE.split(), _nothing),
+    **dict.fromkeys(FREE, _nothing),
     **dict.fromkeys(_MOVERS.split(), _moves),
     **dict.fromkeys(COLLECTIVES, _collective),
     "async-start": _started,

@@ -98,16 +98,18 @@ def part_of(shape: Shape, path: Path) -> Shape:
 
 def source(computation: Computation, index: int, path: Path) -> tuple[int, Path]:
     """The instruction and the part of its result that a value is, followed through bitcasts and tuples."""
+    instructions = computation.instructions
     while True:
-        instruction = computation[index]
-        if instruction.opcode == "get-tuple-element":
+        instruction = instructions[index]
+        opcode = instruction.opcode
+        if opcode == "get-tuple-element":
             path = (instruction.integer("index") or 0, *path)
-        elif instruction.opcode == "tuple" and path:
+        elif opcode == "tuple" and path:
             if path[0] >= len(instruction.operands):
                 return index, path
             index, path = instruction.operands[path[0]], path[1:]
             continue
-        elif instruction.opcode not in TRANSPARENT or not instruction.operands:
+        elif opcode not in TRANSPARENT or not instruction.operands:
             return index, path
         index = instruction.operands[0]
 

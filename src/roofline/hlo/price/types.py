@@ -20,7 +20,7 @@ class Price(Struct, frozen=True):
     least: Cost | None = None
 
 
-class Site(Struct, frozen=True):
+class Site(Struct, frozen=True, gc=False):
     """An instruction where it stands: in a computation, in a module, compiled for a platform."""
 
     module: HloModule

@@ -76,13 +76,14 @@ class Review:
         self._fingerprints = Fingerprints(self.values)
         self._found: dict[int, dict[int, tuple[Avoidable, ...]]] = {}
 
-    def label(self, computation: int, index: int, location: str) -> str:
-        """The label of an instruction."""
+    def label(self, computation: int, index: int, scope: str, location: str) -> str:
+        """The label of an instruction, whose scope and source line are known."""
         kernels = self._of(computation)
         instruction, product = kernels.computation[index], kernels.product(index)
         return label(
             instruction,
             program=self.module.name,
+            scope=scope,
             location=location,
             product=product,
             split=product is not None and product.batch > 1 and is_split(kernels, index, product.batch),
@@ -145,7 +146,7 @@ class Review:
         number = self._numbers[found.site.computation.name]
         index = self._of(number).place(found.site.instruction)
         takes, gives = self.exchanged(number, index)
-        label = self.label(number, index, found.op.location)
+        label = self.label(number, index, found.op.scope, found.op.location)
         operation = self.operation(number, index, found.price.cost)
         return replace(found.op, label=label, avoidable=self.avoidable(number, index), takes=takes, gives=gives, operation=operation)
 

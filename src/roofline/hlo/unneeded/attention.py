@@ -20,6 +20,7 @@ from .values import RENAMED, Value, Values
 
 KIND = "stored-attention"
 _PRODUCTS = ("dot", "custom-call")
+_MAKERS = (*_PRODUCTS, "fusion")
 _SOFTMAX = ("exponential", "reduce")
 _STOP = frozenset(("dot", "custom-call", "parameter", "while", "constant", "iota"))
 _SPREAD = RENAMED | {"broadcast"}
@@ -56,10 +57,11 @@ def stored_attention(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     found = {scores.elements: scores for scores in _all_scores(kernels)}
     if not found:
         return
-    likes: dict[tuple[int, int], bool] = {}
+    shapes = {id(one.shape): one.shape for one in kernels.computation.instructions}  # which instructions share
+    like = [(scores, {key for key, shape in shapes.items() if any(map(scores.is_like, shape.leaves))}) for scores in found.values()]
     for index, cost in kernels.costs.items():
-        for scores in found.values():
-            stored = _stored_bytes(kernels.computation, index, scores, likes)
+        for scores, shapes_like in like:
+            stored = _stored_bytes(kernels.computation, index, scores, shapes_like)
             if not stored:
                 continue
             is_product = any(resource.unit == "matrix" for resource, _ in cost.amounts)
@@ -84,7 +86,8 @@ def stored_attention(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _all_scores(kernels: Kernels) -> Iterator[Scores]:
-    sizes = {size for index in range(len(kernels.computation)) for size in _score_sizes(kernels, index)}
+    makers = [index for index, one in enumerate(kernels.computation.instructions) if one.opcode in _MAKERS]
+    sizes = {size for index in makers for size in _score_sizes(kernels, index)}
     for second in kernels.products.values():
         for side in (second.left, second.right):
             if not side.shape.is_bounded or side.shape.elements not in sizes:
@@ -97,8 +100,6 @@ def _all_scores(kernels: Kernels) -> Iterator[Scores]:
 def _score_sizes(kernels: Kernels, index: int) -> Iterator[int]:
     """How many elements the products in a kernel make that may be scores; most products of a program make none."""
     instruction = kernels.computation[index]
-    if instruction.opcode not in (*_PRODUCTS, "fusion"):
-        return
     product = kernels.product(index)
     if product is None or not _makes_scores(kernels.values, product):
         return
@@ -149,20 +150,14 @@ def _is_causal(values: Values, predicate: Value) -> bool:
     return False
 
 
-def _stored_bytes(computation: Computation, index: int, scores: Scores, likes: dict[tuple[int, int], bool]) -> int:
-    """Bytes of arrays with a place for each score that a kernel reads or writes.
-
-    ``likes`` keeps which shapes have such arrays, by the shape, which instructions share, and the number of scores.
-    """
-
-    def is_like(shape: Shape) -> bool:
-        key = (id(shape), scores.elements)
-        if key not in likes:
-            likes[key] = any(scores.is_like(leaf) for leaf in shape.leaves)
-        return likes[key]
-
-    instruction, instructions = computation[index], computation.instructions
-    written = sum(leaf.bytes for leaf in instruction.shape.leaves if scores.is_like(leaf)) if is_like(instruction.shape) else 0
-    like = [operand for operand in instruction.operands if is_like(instructions[operand].shape)]
+def _stored_bytes(computation: Computation, index: int, scores: Scores, shapes_like: set[int]) -> int:
+    """Bytes of arrays with a place for each score that a kernel reads or writes; ``shapes_like`` are the shapes that have such arrays."""
+    instructions = computation.instructions
+    instruction = instructions[index]
+    is_like = id(instruction.shape) in shapes_like
+    like = [operand for operand in instruction.operands if id(instructions[operand].shape) in shapes_like]
+    if not is_like and not like:
+        return 0
+    written = sum(leaf.bytes for leaf in instruction.shape.leaves if scores.is_like(leaf)) if is_like else 0
     read = {source(computation, operand, ()): instructions[operand].shape for operand in like}
     return written + sum(shape.bytes for shape in read.values() if scores.is_like(shape))

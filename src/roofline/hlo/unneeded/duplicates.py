@@ -18,7 +18,9 @@ def duplicates(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     for index, instruction in enumerate(computation.instructions):
         if instruction.opcode in EACH_ITS_OWN:
             continue
-        operands = tuple([same.get(operand, operand) for operand in instruction.operands]) if same else instruction.operands
+        operands = instruction.operands
+        if not same.keys().isdisjoint(operands):
+            operands = tuple([same.get(operand, operand) for operand in operands])
         earlier = alike.setdefault((instruction.opcode, instruction.shape.dtype, instruction.shape.dims, operands), [])
         first = next((one for one in earlier if is_equal(module, computation[one], instruction)), None)
         if first is None:

@@ -12,7 +12,7 @@ from ..ir.attributes import DotDimensions
 from ..ir.module import Instruction
 from ..price.calls.products import dimensions
 from ..price.calls.settings import section
-from ..price.pricing import Pricer
+from ..price.pricing import FREE, Pricer
 from ..price.types import Site
 from ..read.backend_config import parse_config
 from .values import Value, Values
@@ -118,7 +118,7 @@ class Kernels:
 
     def _priced(self) -> Iterator[tuple[int, Cost]]:
         for index, instruction in enumerate(self.computation.instructions):
-            if instruction.opcode in _RUN:
+            if instruction.opcode in FREE or instruction.opcode in _RUN:
                 continue
             try:
                 cost = self.pricer.price(Site(self.module, self.computation, instruction, self.platform)).cost

@@ -10,7 +10,6 @@ from functools import lru_cache
 
 from ...dtypes import dtype
 from ..ir.module import Instruction
-from ..ir.scopes import scope
 from ..ir.shapes import NUMBERS, Shape
 from .kernels import Product
 
@@ -39,13 +38,14 @@ def label(
     instruction: Instruction,
     *,
     program: str,
+    scope: str,
     location: str,
     product: Product | None,
     split: bool = False,
     parts: Iterable[Instruction] = (),
 ) -> str:
     """The label of an instruction; ``parts`` are those of its fused body, and ``split`` says that its batch is the parts of one depth."""
-    where = scope(instruction.op_name) or source_line(location) or program.removeprefix("jit_")
+    where = scope or source_line(location) or program.removeprefix("jit_")
     return f"{where}  {_what(instruction, product, split, parts)}"
 
 
@@ -91,11 +91,16 @@ def _main(instruction: Instruction, parts: Iterable[Instruction]) -> str:
         return instruction.custom_call_target.strip("_").replace("$", " ")
     if instruction.opcode != "fusion":
         return instruction.opcode
-    word = _FUSED.sub("", _FUSED.sub("", _NUMBERED.sub("", instruction.name))).replace("_", " ").strip()
-    if word:
+    if word := _fused_word(_NUMBERED.sub("", instruction.name)):
         return word
     busy = [one for one in parts if one.opcode not in _IDLE]
     return max(busy, key=lambda one: one.shape.elements).opcode if busy else "copy"
+
+
+@lru_cache(maxsize=1_000)  # a program repeats its kernels for each layer
+def _fused_word(name: str) -> str:
+    """What a compiler called a fusion."""
+    return _FUSED.sub("", _FUSED.sub("", name)).replace("_", " ").strip()
 
 
 def _sized(shape: Shape) -> str:

@@ -67,8 +67,7 @@ class _Loop(Struct, frozen=True):
     def around(cls, kernels: Kernels) -> "_Loop | None":
         """The loop whose body a computation is; ``None`` if it is none."""
         body, root = kernels.computation, kernels.computation.root_instruction
-        bodies = {number for one in kernels.module.computations for loop in one if loop.opcode == "while" for number in loop.called("body")}
-        if kernels.number not in bodies or root.opcode != "tuple" or len(body.parameters) != 1:
+        if kernels.number not in kernels.values.loop_bodies or root.opcode != "tuple" or len(body.parameters) != 1:
             return None
         same, changing = set[int](), set[int]()
         for place, operand in enumerate(root.operands):

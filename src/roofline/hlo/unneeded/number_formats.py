@@ -30,9 +30,10 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     multiplying: dict[int, Product | Convolution] = {**kernels.convolutions, **kernels.products}
     units = {index: unit for index in multiplying if (unit := _wide_unit(kernels.costs[index])) is not None}
     is_exception = kernels.are_few(units)
+    converts = "convert" in kernels.module.opcodes
     for index, unit in units.items():
         found, cost = multiplying[index], kernels.costs[index]
-        narrow = [_narrow(values, side) for side in (found.left, found.right)]
+        narrow = [_narrow(values, side) if converts else None for side in (found.left, found.right)]
         if all(narrow):
             name = max((side.shape.number for side in narrow if side), key=lambda number: number.bits)
             into, said, needed = default_unit(name, platform), f"multiplies {name} operands in {unit.kind}", CLASS

@@ -101,6 +101,8 @@ def _convolution(kernels: Kernels, instruction: Instruction, cost: Cost) -> Conv
     """A convolution: alone, as a library call, or the only product of a fusion that needs all of its result."""
     computation, made, alone = kernels.computation, instruction, True
     if body := kernels.values.body(instruction):
+        if CONVOLUTION not in kernels.values.opcodes(body):
+            return None
         inner = [one for one in body.instructions if one.opcode in (CONVOLUTION, *DOTS)]
         if len(inner) != 1 or any(one.opcode in _PARTIAL for one in body.instructions):
             return None

@@ -33,6 +33,8 @@ def unused_results(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 def unused_gradients(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The products with the gradients of results of which a part is used, zero but for that part, and the kernels that fill them."""
+    if "scatter" not in kernels.module.opcodes:
+        return
     scattered = [(index, made) for index, found in kernels.products.items() for made in _scattered(kernels.values, found)]
     if not scattered:
         return
@@ -128,6 +130,9 @@ def _demands(bodies: Bodies, number: int) -> dict[int, _Demand]:
             continue
         for operand, path, region in _needed(bodies, computation, index, wanted):
             held = demands.setdefault(operand, {})
+            if region.whole:
+                held[path] = WHOLE
+                continue
             same = operand, path, region, _places(computation, index)
             if same not in seen:
                 held[path] = joined(held.get(path, NOTHING), region)

@@ -6,6 +6,7 @@ the fusions it is inside of, so that a fusion's parameter leads back to the oper
 
 from collections import deque
 from collections.abc import Iterator
+from functools import cached_property
 
 from msgspec import Struct
 
@@ -18,7 +19,7 @@ _BORDERS = frozenset(("fusion", "parameter", "get-tuple-element"))
 _MOST_STEPS = 10_000  # of one search: programs are graphs, and a value is looked at once a path
 
 
-class Value(Struct, frozen=True):
+class Value(Struct, frozen=True, gc=False):
     """An instruction, and the fusions that it is inside of, innermost last."""
 
     computation: Computation
@@ -70,6 +71,13 @@ class Values:
             known = self._opcodes[computation.name] = frozenset([one.opcode for one in computation.instructions])
         return known
 
+    @cached_property
+    def loop_bodies(self) -> frozenset[int]:
+        """The computations that are the body of a loop."""
+        if "while" not in self.module.opcodes:
+            return frozenset()
+        return frozenset([body for each in self.module for one in each if one.opcode == "while" for body in one.called("body")])
+
     def operand(self, value: Value, number: int) -> Value:
         """An operand of a value's instruction."""
         return Value(value.computation, value.instruction.operands[number], value.inside)
@@ -81,16 +89,16 @@ class Values:
     def made_by(self, value: Value) -> Value:
         """The instruction that makes a value, across the borders of fusions: from a fusion into its body, from a parameter out of it."""
         for _ in range(_MOST_STEPS):
-            if value.computation.instructions[value.index].opcode not in _BORDERS:
+            instruction = value.computation.instructions[value.index]
+            if instruction.opcode not in _BORDERS:
                 break
-            further = self._across(value)
+            further = self._across(value, instruction)
             if further is None:
                 break
             value = further
         return value
 
-    def _across(self, value: Value) -> Value | None:
-        instruction = value.instruction
+    def _across(self, value: Value, instruction: Instruction) -> Value | None:
         if instruction.opcode == "fusion" and instruction.calls:
             body = self.module.computations[instruction.calls[0].computation]
             return Value(body, body.root, (*value.inside, (value.computation, instruction)))
@@ -110,9 +118,10 @@ class Values:
         """The first instruction behind a value that is not one of ``passing``."""
         for _ in range(_MOST_STEPS):
             value = self.made_by(value)
-            if value.opcode not in passing or not value.instruction.operands:
+            instruction = value.computation.instructions[value.index]
+            if instruction.opcode not in passing or not instruction.operands:
                 break
-            value = self.operand(value, 0)
+            value = Value(value.computation, instruction.operands[0], value.inside)
         return value
 
     def pieces(self, value: Value, passing: frozenset[str] = RENAMED) -> list[Value]:

@@ -145,15 +145,15 @@ class Program(Struct, eq=False):
     def _subject(self, place: Place) -> Subject:
         instruction, price = self.instruction(place), self.price(place)
         metadata = instruction.metadata
-        location = self._location(instruction, metadata)
+        where, location = scope(metadata.op_name), self._location(instruction, metadata)
         takes, gives = self.review.exchanged(*place)
         return Subject(
             name=instruction.name,
-            label=self.review.label(*place, location),
+            label=self.review.label(*place, where, location),
             module=self.name,
             program=self.identity,
             category=price.category,
-            scope=scope(metadata.op_name),
+            scope=where,
             location=location,
             phase=direction(metadata.op_name),
             cost=price.cost,
