@@ -27,7 +27,7 @@ def test_a_device_that_is_faster_than_its_host_waits_for_the_launches() -> None:
     steps = steps_of((10, 10, 0, 3), (10, 10, 6, 3), (10, 10, 12, 3), (10, 10, 18, 3))
     pace = pace_of(steps, {})
     assert pace is not None
-    assert pace.next_s == pytest.approx(4 * MS)
+    assert pace.next_s == pytest.approx([4 * MS] * 4)
     now = [10 * MS] * 4
     assert paced(pace, now, now)[:3] == pytest.approx([10 * MS] * 3)
     assert paced(pace, now, [6 * MS] * 4)[:3] == pytest.approx([6 * MS] * 3)

@@ -31,7 +31,7 @@ class Pace(Struct, frozen=True, kw_only=True):
 
     ahead_s: float
     latency_s: float
-    next_s: float
+    next_s: tuple[float, ...]
     launching_s: tuple[float, ...]
     delay_s: tuple[float, ...]
     tail: tuple[float, ...]
@@ -47,12 +47,14 @@ def pace_of(steps: Sequence[Step], waits_s: Mapping[int, float], of: Callable[[S
         return None
     leads = [one.lead_s or 0.0 for one in steps]
     latency = min(leads)
-    periods = []
+    periods = list[float | None]()
     for (one, lead), (_, after) in pairwise(zip(steps, leads, strict=True)):
         waits = waits_s.get(one.key, 0.0) > 0
         keeps = after > BEHIND * (one.busy_s or 0.0) and after - lead < AHEAD * (one.time_s or 0.0)
-        if waits or not keeps:
-            periods.append((one.time_s or 0.0) + lead - after)
+        periods.append((one.time_s or 0.0) + lead - after if waits or not keeps else None)
+    free = [each for each in periods[1:] if each is not None] or [each for each in periods[:1] if each is not None]
+    period = of(free) if free else 0.0
+    first = period if periods[0] is None else periods[0]
     found = [_after_launches(one) if waits_s.get(one.key, 0.0) > 0 else None for one in steps]
     rest = [each for each in found[1:] if each] or [each for each in found[:1] if each] or [(0.0, 0.0)]
     usual = of([delay for delay, _ in rest]), median(tail for _, tail in rest)
@@ -61,7 +63,7 @@ def pace_of(steps: Sequence[Step], waits_s: Mapping[int, float], of: Callable[[S
     return Pace(
         ahead_s=leads[0],
         latency_s=latency,
-        next_s=of(periods) if periods else 0.0,
+        next_s=(first, *[period] * (len(steps) - 1)),
         launching_s=(launching[0], *[of(launching[1:])] * (len(steps) - 1)),
         delay_s=tuple(delay for delay, _ in chosen),
         tail=tuple(tail for _, tail in chosen),
@@ -76,15 +78,14 @@ def _after_launches(step: Step) -> tuple[float, float]:
 
 def paced(pace: Pace, before_s: Sequence[float], busy_s: Sequence[float], slower: float = 1.0) -> list[float]:
     """How long steps take whose device needs ``before_s`` seconds now and ``busy_s`` then, on a host that is so many times ``slower``."""
-    next_s = pace.next_s * slower
     ahead = pace.ahead_s - pace.latency_s
-    gained = before_s[0] - pace.next_s  # by which the host gets ahead in a step
+    gained = before_s[0] - pace.next_s[-1]  # by which the host gets ahead in a step
     if gained > 0:
-        ahead *= max(busy_s[0] - next_s, 0.0) / gained
+        ahead *= max(busy_s[0] - pace.next_s[-1] * slower, 0.0) / gained
     begin, first, times = 0.0, -ahead - pace.latency_s, list[float]()
-    for busy, launching, delay, tail in zip(busy_s, pace.launching_s, pace.delay_s, pace.tail, strict=True):
+    for busy, launching, delay, tail, next_s in zip(busy_s, pace.launching_s, pace.delay_s, pace.tail, pace.next_s, strict=True):
         end = max(begin + busy, first + (launching + delay) * slower + tail * busy)
-        first += next_s
+        first += next_s * slower
         after = max(end, first + pace.latency_s) if len(times) + 1 < len(busy_s) else end
         times.append(after - begin)
         begin = after
