@@ -286,6 +286,20 @@ def test_a_whole_program_in_bf16_moves_half_the_bytes(tmp_path: Path) -> None:
     assert len(report.ops) == 3
 
 
+def test_without_a_compiled_program_ops_in_fp32_move_half_the_bytes_in_bf16_too() -> None:
+    one = Product(m=64, k=64, n=64, left="fp32", right="fp32", out="fp32", compute="fp32")
+    product = Op(name="mm", cost=Cost.of({"matrix/fp32": one.flops, "hbm": one.bytes}), time_s=1e-5, operation=one)
+    added = Op(name="add", cost=Cost.of({"vector/fp32": 10, "hbm": 1000}), time_s=1e-5, wide=1.0)
+    counted = Op(name="count", cost=Cost.of({"hbm": 1000}), time_s=1e-5)
+    attention = Op(name="attention", cost=Cost.of({"matrix/fp32": 10, "hbm": 1000}), time_s=1e-5, wide=0.5)
+    machine = load("h200")
+    recording = Recording(format="torch", workload=Workload((product, added, counted, attention)))
+    state = State(recording, {}, machine, calibration_for(machine).for_kernels())
+    change(state, ["dtype", "bf16"])
+    assert [float(op.cost.known("hbm")) for op in state.ops[1:]] == [500, 1000, 750]
+    assert float(state.ops[3].cost.known("matrix/bf16")) == 10
+
+
 def test_a_batch_over_devices_adds_up_its_gradients() -> None:
     report = what_if(TRAIN, "shard batch=4")
     before = next(point.before_s for point in report.points if point.scope == "average") * 1e3
@@ -328,6 +342,34 @@ ENTRY %main (x: bf16[4,16], gate: bf16[16,64], up: bf16[16,64], m: f32[16,64], t
   ROOT %all = (bf16[4,128], f32[16,64], s32[4,64]) tuple(%y, %new, %more)
 }
 """
+
+
+IMAGES = """
+HloModule step, is_scheduled=true
+
+ENTRY %main (w: bf16[48,16], u: bf16[16,4], img: bf16[2,4,12], label: bf16[2,4]) -> (bf16[48,16], bf16[16,4]) {
+  %w = bf16[48,16]{1,0} parameter(0), metadata={op_name="w"}
+  %u = bf16[16,4]{1,0} parameter(1), metadata={op_name="u"}
+  %img = bf16[2,4,12]{2,1,0} parameter(2), metadata={op_name="img"}
+  %label = bf16[2,4]{1,0} parameter(3), metadata={op_name="label"}
+  %x = bf16[2,48]{1,0} reshape(%img)
+  %h = bf16[2,16]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %y = bf16[2,4]{1,0} dot(%h, %u), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %dy = bf16[2,4]{1,0} subtract(%y, %label)
+  %du = bf16[16,4]{1,0} dot(%h, %dy), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  %dh = bf16[2,16]{1,0} dot(%dy, %u), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  %dw = bf16[48,16]{1,0} dot(%x, %dh), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  ROOT %out = (bf16[48,16]{1,0}, bf16[16,4]{1,0}) tuple(%dw, %du)
+}
+"""
+
+
+def test_what_a_trained_weight_multiplies_is_data() -> None:
+    program = Program(parse(IMAGES.encode(), "step"))
+    assert {one.name for one in inputs_of(program) if one.is_weight} == {"w", "u"}
+    batch = dimension_named(program, "batch")
+    assert batch is not None
+    assert {(one.name, axis) for one, axis in batch.inputs} == {("img", 0), ("label", 0)}
 
 
 def test_weights_that_are_joined_and_the_state_kept_with_them_are_no_data() -> None:

@@ -98,7 +98,8 @@ class Op(Struct, frozen=True, kw_only=True):
     ``time_s`` is the duration of its kernels, ``self_time_s`` what is left without nested ops and earlier events on the same
     stream, so that self times sum to busy time. ``None`` is unknown. ``by_step_and_device`` has the parts in each step on each device,
     where there are several devices; with one they are ``by_step``. ``operation`` is what one execution is by its sizes. A note is a caveat,
-    or begins with `COUNTED`. ``conventions`` has the FLOP as other counters count them, by their name.
+    or begins with `COUNTED`. ``conventions`` has the FLOP as other counters count them, by their name. ``wide`` is the share of the bytes
+    of its arrays that are of 32-bit floats, where a recording without compiled programs says so.
     """
 
     name: str
@@ -128,6 +129,7 @@ class Op(Struct, frozen=True, kw_only=True):
     operation: Operation | None = None
     notes: tuple[str, ...] = ()
     conventions: Mapping[str, Amount] = field(default_factory=dict)
+    wide: float = 0.0
 
     @property
     def priced(self) -> bool:

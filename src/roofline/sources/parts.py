@@ -24,7 +24,8 @@ class Subject(Struct, frozen=True, kw_only=True):
     """An operation: what it is, and what one execution costs. Equal on every device and host that runs it.
 
     ``program`` tells modules of one name apart. ``found`` is whether its events led to an instruction, or are copies and memsets of the
-    runtime, which need none. ``conventions`` has the FLOP of an execution as other counters count them, by their name.
+    runtime, which need none. ``conventions`` has the FLOP of an execution as other counters count them, by their name. ``wide`` is the
+    share of the bytes of its arrays that are of 32-bit floats, where the source knows.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Subject(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     found: bool = True
     conventions: tuple[tuple[str, Amount], ...] = ()
+    wide: float = 0.0
 
     def __hash__(self) -> int:
         """Of what tells nearly all of them apart; the rest is compared."""

@@ -9,14 +9,14 @@ operands with the contracted dimension last: XLA transposes an operand that lies
 from msgspec.structs import replace
 
 from ...cost import Cost
+from ...dtypes import DType, wider
 from ...dtypes import dtype as named
-from ...dtypes import wider
 from ...errors import FormulaError
 from ...hlo.ir.shapes import Shape
 from ...hlo.unneeded.kernels import Product as Found
 from ...hlo.unneeded.values import RENAMED
 from ...operation import Product, Streamed, width
-from ...resource import HBM, matrix
+from ...resource import HBM, Resource, matrix
 from ...workload import Op
 from .state import State
 from .words import Words
@@ -43,29 +43,36 @@ def dtype(state: State, words: Words) -> None:
     if not changed:
         state.notes.append(f"dtype {written}: no product changes")
     elif whole:
-        _narrowed(state, number.bits / 8)
+        _narrowed(state, number)
 
 
-def _narrowed(state: State, element: float) -> None:
+def _narrowed(state: State, number: DType) -> None:
     """A whole program in a 16-bit format: the other kernels' wider arrays take as many bytes per element as well."""
     for index, op in state:
-        module = state.module_of(op)
-        place = module.place(op.name) if module else None
-        if module is None or place is None or isinstance(op.operation, Product):
+        if isinstance(op.operation, Product):
             continue
-        computation = module.computations[place[0]]
-        one = computation[place[1]]
-        arrays = [shape for shape in one.shape.leaves if shape.is_array]
-        arrays += [shape for operand in one.operands for shape in computation[operand].shape.leaves if shape.is_array]
-        whole = sum(shape.bytes for shape in arrays)
-        wide = [shape for shape in arrays if shape.number.rate == "fp32"]
-        moved = float(op.cost.known(HBM))
-        if not wide or not whole or not moved:
+        kept = _kept(state, op, number.bits / 8)
+        if kept == 1 or not op.cost.known(HBM):
             continue
-        kept = 1 - sum(shape.bytes - shape.elements * element for shape in wide) / whole
-        amounts = {resource: float(amount) for resource, amount in op.cost.amounts}
-        amounts[HBM] = moved * kept
+        amounts: dict[Resource, float] = {}
+        for resource, amount in op.cost.amounts:
+            here = matrix(number.rate) if resource.unit == "matrix" else resource
+            amounts[here] = amounts.get(here, 0.0) + float(amount or 0) * (kept if resource == HBM else 1)
         state.put(index, Cost.of(amounts), op.operation, 1.0)
+
+
+def _kept(state: State, op: Op, element: float) -> float:
+    """The share of its bytes that an op moves if its 32-bit floats take so many bytes an element."""
+    module = state.module_of(op)
+    place = module.place(op.name) if module else None
+    if module is None or place is None:
+        return 1 - op.wide * (1 - element / width("fp32"))
+    computation = module.computations[place[0]]
+    one = computation[place[1]]
+    arrays = [shape for shape in one.shape.leaves if shape.is_array]
+    arrays += [shape for operand in one.operands for shape in computation[operand].shape.leaves if shape.is_array]
+    whole = sum(shape.bytes for shape in arrays)
+    return 1 - sum(shape.bytes - shape.elements * element for shape in arrays if shape.number.rate == "fp32") / whole if whole else 1.0
 
 
 def _product(state: State, index: int, op: Op, old: Product, number: str, weights_only: bool, whole: bool) -> bool:

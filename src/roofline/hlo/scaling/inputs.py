@@ -79,20 +79,37 @@ def _own_weights(program: Program) -> set[int]:
     """What loops walk along, tables that data look up in, kernels of convolutions, operands of products with something computed."""
     module = program.module
     values = Values(module)
-    weights = _walked(module) | _tables(module, values)
+    stacks, weights = _walked(module) | _tables(module, values), set[int]()
+    multiplied: list[list[list[int]]] = []
     for computation, inside in _bodies(module):
         for index, one in enumerate(computation.instructions):
             value = Value(computation, index, inside)
             if one.convolution is not None and (kernel := _kernel(one)) is not None:
-                weights |= set(_arguments(module, values, values.operand(value, kernel)))
+                stacks |= set(_arguments(module, values, values.operand(value, kernel)))
             if (one.opcode in DOTS or one.opcode == "custom-call") and (dims := product_dimensions(one)) is not None:
                 sides = [_arguments(module, values, values.operand(value, number)) for number in (0, 1)]
+                multiplied.append(sides)
                 for mine, others in (sides, sides[::-1]):
                     other = others[0] if others else None
                     for side in mine:
-                        if side not in weights and _is_weight(program, values, side, other, bool(dims.lhs_batch)):
+                        if side not in weights | stacks and _is_weight(program, values, side, other, bool(dims.lhs_batch)):
                             weights.add(side)
-    return weights
+    return stacks | weights - _trained_on(module, multiplied)
+
+
+def _trained_on(module: HloModule, multiplied: list[list[list[int]]]) -> set[int]:
+    """The arguments that products take with a weight that is trained: a result has the shape of that (its gradient, or the weight itself
+    after the step) and none has theirs. Without it images would be weights, which the gradient of the first layer multiplies as well.
+    """
+    entry = module.entry_computation
+    results = {leaf.dims for leaf in entry.root_instruction.shape.leaves if leaf.is_array}
+    return {
+        side
+        for sides in multiplied
+        for mine, others in (sides, sides[::-1])
+        for side in mine
+        if others and entry[side].shape.dims not in results and all(entry[other].shape.dims in results for other in others)
+    }
 
 
 def _kernel(one: Instruction) -> int | None:

@@ -23,7 +23,7 @@ from ..parts import UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Su
 from ..timeline import Span, busy_in, lane
 from .all_experts import all_experts
 from .arrays import Integers
-from .calls import label
+from .calls import label, wide_share
 from .channel_order import channels_first, converted_shares
 from .columns import KERNEL, MEMCPY, NONE, Numbered
 from .context import Context, Contexts
@@ -261,6 +261,7 @@ class DeviceRows:
             notes=tuple(dict.fromkeys(notes)),
             conventions=tuple(sorted(found.by_convention.items())),
             found=not (lost and kind == KERNEL),
+            wide=wide_share(priced.args),
         )
 
     def lanes(self, shown: Sequence[Span]) -> tuple[Lane, ...]:
