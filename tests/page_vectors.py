@@ -12,7 +12,7 @@ from typing import Any
 from roofline.cost import Cost
 from roofline.errors import UnitError
 from roofline.machine import Machine
-from roofline.placement import hold
+from roofline.placement import place_op
 from roofline.render.geometry import linear_ticks, log_ticks, rate_title, title
 from roofline.resource import Resource
 from roofline.selection import stem
@@ -68,7 +68,7 @@ SPANS = ((0.1, 1000.0), (1.0, 2.0), (1.2, 9.0), (3e-5, 5e3), (1e4, 7e15), (0.9, 
 def placed(machine: str, cost: Mapping[str, float | None], time_s: float | None, launches: float, level: str) -> dict[str, Any]:
     """One case of the law with Python's answer."""
     one = Machine.of(machine, RATES[machine], kind=machine, matrix_unit=MATRIX_UNIT.get(machine))
-    found = hold(Cost.of(cost), one, time_s, executions=launches)
+    found = place_op(Cost.of(cost), one, time_s, executions=launches)
     names = ("unit", "bound", "efficiency", "utilization", "attainable", "achieved")
     expected = {name: getattr(found, name) for name in names}
     expected |= {

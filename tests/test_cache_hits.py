@@ -7,7 +7,7 @@ from roofline.analysis import analyze
 from roofline.analysis.cache_hits import resident
 from roofline.cost import Cost
 from roofline.machine import Capacity, Machine
-from roofline.placement import hold
+from roofline.placement import place_op
 from roofline.resource import Resource
 from roofline.workload import Op, Recording, Workload
 
@@ -23,7 +23,7 @@ def op(moved: float, time_s: float, count: int = 1, **details: object) -> Op:
 
 
 def moved_to_cache(one: Op) -> Op | None:
-    return resident(one, hold(one.cost, TOY, one.time_s, executions=one.launches))
+    return resident(one, place_op(one.cost, TOY, one.time_s, executions=one.launches))
 
 
 def test_a_launch_faster_than_memory_counts_on_the_cache() -> None:
@@ -66,7 +66,7 @@ def test_only_compulsory_traffic_is_moved(provenance: str) -> None:
 def test_a_machine_without_a_known_cache_keeps_the_doubt() -> None:
     bare = replace(TOY, capacities=())
     one = op(80, 4)
-    assert resident(one, hold(one.cost, bare, one.time_s)) is None
+    assert resident(one, place_op(one.cost, bare, one.time_s)) is None
     assert analyze(Recording(workload=Workload((one,)), format="xspace"), bare).findings[0].kind in ("above-roof", "between-roofs")
 
 
@@ -91,13 +91,13 @@ CPU = Machine.of(
 )
 def test_each_memory_behind_a_cpus_cache_is_charged_with_what_did_not_fit(moved: float, time_s: float, crossed: dict[str, float]) -> None:
     one = op(moved, time_s)
-    found = resident(one, hold(one.cost, CPU, time_s))
+    found = resident(one, place_op(one.cost, CPU, time_s))
     assert found is not None
     assert found.cost == Cost.of({"vector/fp32": 1, **crossed})
-    assert (hold(found.cost, CPU, time_s).efficiency or 0) <= 1.02
+    assert (place_op(found.cost, CPU, time_s).efficiency or 0) <= 1.02
 
 
 def test_a_gpus_l1_keeps_nothing_between_launches() -> None:
     one = op(16, 0.2)
     gpu = replace(CPU, kind="gpu")
-    assert resident(one, hold(one.cost, gpu, 0.2)) is None
+    assert resident(one, place_op(one.cost, gpu, 0.2)) is None

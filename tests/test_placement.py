@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from roofline.cost import Cost
 from roofline.errors import MachineError, UsageError
 from roofline.machine import Capacity, Machine
-from roofline.placement import Corrections, fit, hold, place
+from roofline.placement import Corrections, fit, place, place_op
 from toys import BF16, FP8, FP32, HBM, toy
 
 positive = st.integers(1, 10**12)
@@ -183,21 +183,21 @@ def test_one_op_that_no_unit_is_rated_for_does_not_spoil_a_program() -> None:
 
 def test_without_a_rate_for_the_matrix_unit_a_product_has_no_bound() -> None:
     # int8 products have no path but the matrix unit; the 1 s of its bytes says nothing about its arithmetic.
-    placed = hold(Cost.of({"matrix/int8": 1000, "hbm": 10}), toy(), time_s=20.0)
+    placed = place_op(Cost.of({"matrix/int8": 1000, "hbm": 10}), toy(), time_s=20.0)
     assert (placed.bound, placed.unit, placed.efficiency, placed.floor_s) == (None, None, None, 1.0)
     assert [resource.name for resource in placed.may_bind] == ["matrix/int8"]
 
 
 def test_an_unrated_link_or_a_chip_without_compute_rates_gives_no_bound_either() -> None:
-    assert hold(Cost.of({"nvlink": 100, "hbm": 10}), toy()).bound is None
-    assert hold(Cost.of({"vector/fp32": 100, "hbm": 10}), Machine.of("bare", {"hbm": 10})).bound is None
+    assert place_op(Cost.of({"nvlink": 100, "hbm": 10}), toy()).bound is None
+    assert place_op(Cost.of({"vector/fp32": 100, "hbm": 10}), Machine.of("bare", {"hbm": 10})).bound is None
 
 
 def test_a_product_without_a_matrix_rate_has_no_bound_and_no_attainable_rate() -> None:
     # 1000 FLOP/B would be 10,000 FLOP/s by the memory alone.
-    found = hold(Cost.of({"matrix/bf16": 10_000, "hbm": 10}), Machine.of("gpu", {"vector/fp32": 20, "hbm": 10}, kind="gpu"), time_s=5.0)
+    found = place_op(Cost.of({"matrix/bf16": 10_000, "hbm": 10}), Machine.of("gpu", {"vector/fp32": 20, "hbm": 10}, kind="gpu"), time_s=5.0)
     assert (found.bound, found.attainable, found.efficiency) == (None, None, None)
     assert [resource.name for resource in found.unrated] == ["matrix/bf16"]
     # Beside a rated matrix unit an unrated vector unit leaves the bound, as do on-chip memories.
-    assert hold(Cost.of({"vector/fp32": 100, "hbm": 10}), Machine.of("tpu", {"matrix/bf16": 100, "hbm": 10})).bound == "hbm"
-    assert hold(Cost.of({"vmem.read": 100, "hbm": 10}), toy()).bound == "hbm"
+    assert place_op(Cost.of({"vector/fp32": 100, "hbm": 10}), Machine.of("tpu", {"matrix/bf16": 100, "hbm": 10})).bound == "hbm"
+    assert place_op(Cost.of({"vmem.read": 100, "hbm": 10}), toy()).bound == "hbm"

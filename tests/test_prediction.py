@@ -23,7 +23,7 @@ from roofline.machines import calibrations, load
 from roofline.machines.calibrations import calibration_for, lint_calibrations, read_calibration
 from roofline.machines.reading import parse_file
 from roofline.operation import Product
-from roofline.placement import hold
+from roofline.placement import place_op
 from roofline.prediction import Prediction, predict
 from roofline.sources import read
 from roofline.torch_prices import Call, Tensor
@@ -47,7 +47,7 @@ def expected(formula: str, *sizes: float, chip: str = "h200", floor_s: float | N
 def test_no_prediction_is_below_the_roof(m: int, k: int, n: int, dtype: str, chip: str) -> None:
     ledger, machine = lookup("matmul")(m, k, n, dtype=dtype), load(chip)
     found = predict(ledger.operation, ledger.cost, machine, calibration_for(machine))
-    least = hold(ledger.cost, machine).floor_s
+    least = place_op(ledger.cost, machine).floor_s
     if found is not None:  # a chip may not have the format
         assert least <= found.low_s <= found.time_s <= found.high_s
 

@@ -337,10 +337,10 @@ def fuse(
     on_chip_bytes: float | None = None,
     corrections: Corrections = IDEAL,
 ) -> Fusion:
-    """Hold a chain under one grouping against a machine. Groups are stage names, or sizes: ``(2, 2)`` is two kernels of two stages.
+    """The cost and minimum time of a chain under one grouping on a machine.
 
-    ``on_chip_bytes`` is what one kernel can hold of a row, the machine's own on-chip memory of one core unless given.
-    ``Corrections(launches=1)`` charges each kernel a launch.
+    Groups are stage names, or sizes: ``(2, 2)`` is two kernels of two stages. ``on_chip_bytes`` is what one kernel can hold of a row, the
+    machine's own on-chip memory of one core unless given. ``Corrections(launches=1)`` charges each kernel a launch.
     """
     spans = _spans(chain, groups)
     room, notes = _room(chain, machine, on_chip_bytes)

@@ -164,11 +164,11 @@ class Placement(Struct, frozen=True, kw_only=True):
 
 
 def place(cost: Cost, machine: Machine, time_s: float | None = None, corrections: Corrections = IDEAL, executions: float = 1) -> Placement:
-    """Hold a cost against a machine, and against a measured time if there is one.
+    """Minimum time, serial time and bound of a cost on a machine, and the efficiency of a measured time if there is one.
 
-    Both are totals over all ``executions``. The floor uses the units that are rated; it is an error only when none is.
+    Cost and time are totals over all ``executions``. The minimum uses the units that have a rate; it is an error only when none has.
     """
-    found = hold(cost, machine, time_s, corrections, executions)
+    found = place_op(cost, machine, time_s, corrections, executions)
     if found.unrated and not found.times:
         asked = ", ".join(map(str, found.unrated))
         rated = ", ".join(ceiling.resource.name for ceiling in machine.ceilings)
@@ -176,8 +176,10 @@ def place(cost: Cost, machine: Machine, time_s: float | None = None, corrections
     return found
 
 
-def hold(cost: Cost, machine: Machine, time_s: float | None = None, corrections: Corrections = IDEAL, executions: float = 1) -> Placement:
-    """The same for one op of many: work that no unit is rated for has no floor, and its placement says so."""
+def place_op(
+    cost: Cost, machine: Machine, time_s: float | None = None, corrections: Corrections = IDEAL, executions: float = 1
+) -> Placement:
+    """The same for one op of many: where no unit has a rate, the minimum is blank instead of an error."""
     if time_s is not None and not time_s >= 0:
         raise UsageError(f"measured time of {time_s:g} s; give 0 or more")
     machine = corrections.lower(machine)
@@ -220,7 +222,7 @@ class MinimumTimes:
     def __call__(self, cost: Cost) -> float:
         known = self._known.get(cost)
         if known is None:
-            known = self._known[cost] = hold(cost, self._machine).floor_s
+            known = self._known[cost] = place_op(cost, self._machine).floor_s
         return known
 
 
@@ -260,7 +262,7 @@ class Fit(Struct, frozen=True):
 
 
 def fit(needed: float, machine: Machine, level: Resource | str = HBM) -> Fit | None:
-    """Hold a footprint in bytes against a memory's capacity; ``None`` when that capacity is not known."""
+    """Whether a footprint in bytes fits into a memory; ``None`` when its capacity is not known."""
     capacity = machine.capacity(level)
     if capacity is None:
         return None

@@ -52,7 +52,7 @@ from .expectation import expectation
 from .finding_kinds import ASKED
 from .findings import diagnose
 from .judged_ops import JudgedOps
-from .memory import held_against, out_of_memory
+from .memory import out_of_memory, with_capacity
 from .needed_work import needed
 from .op_rows import rows_of
 from .placed_ops import PlacedOps
@@ -128,7 +128,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     step_shares = tuple([StepShare(op=id, step=one.key, count=one.count, time_s=one.time_s) for id, one in by_step])
     device_shares = tuple([DeviceShare(op=id, device=one.key, count=one.count, time_s=one.time_s) for id, one in by_device])
     described = describe(lowered)
-    memory = held_against(recording.memory, machine)
+    memory = with_capacity(recording.memory, machine)
     too_much = out_of_memory(memory, machine)
     advice = _findings(_advice(recording, placed, judged, made, machine, corrections), ops, device_shares, devices, placed)
     has_average = not recording.steps or any(point.scope == "average" for point in made)  # else findings speak of the run

@@ -63,7 +63,7 @@ def cause_of(bound: str | None) -> str:
     return COMPUTE if resource.is_compute else COMMUNICATION if resource.is_link else MEMORY
 
 
-def lose(
+def split_losses(
     held: Iterable[tuple[float, float, str, float | None]], wall_s: float, busy_s: float | None = None, *, is_all: bool = False
 ) -> Losses:
     """A wall time taken apart into time at the roofs and losses; ``held`` are as `Held`.

@@ -11,7 +11,7 @@ from .advice_kinds import KINDS
 KIND = "out-of-memory"
 
 
-def held_against(memory: PeakMemory | None, machine: Machine) -> PeakMemory | None:
+def with_capacity(memory: PeakMemory | None, machine: Machine) -> PeakMemory | None:
     """The peak memory of a program with the capacity of a machine's main memory beside it."""
     return None if memory is None else replace(memory, capacity_bytes=machine.capacity())
 

@@ -11,8 +11,8 @@ from ..resource import Resource
 from .expectation import with_expectation
 from .judged_ops import JudgedOps
 from .op_info import op_info, plain_label, unneeded_info
+from .op_info_columns import plain_rows
 from .placed_ops import PlacedOps
-from .plain_rows import plain_rows
 from .program_points import amounts, known_parts, number
 
 OWN = ("name", "category", "module", "scope", "location", "phase", "count", "kernels", "self_time_s", "notes")

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from ..lazy_rows import column
 from ..machine import Machine
 from ..op_columns import MANY, OpColumns, known_amounts
-from ..placement import IDEAL, Corrections, Placement, hold
+from ..placement import IDEAL, Corrections, Placement, place_op
 from ..resource import HBM, Resource
 from ..workload import Op
 from .advice import ROUNDING, Placed, doubt, faster_memories
@@ -99,7 +99,7 @@ class PlacedOps:
 
     def _place_many(self) -> Iterable[int]:
         """Place from arrays what these hold exactly; gives the other ops."""
-        from .many_ops import place_many  # numpy, which only very many ops need
+        from .placed_columns import place_many  # numpy, which only very many ops need
 
         found = place_many(self.ops, self.machine)
         if found is None:
@@ -130,4 +130,4 @@ class PlacedOps:
         return cached
 
     def _held(self, op: Op) -> Placement:
-        return hold(op.cost, self.machine, op.time_s, self._corrections, op.launches)
+        return place_op(op.cost, self.machine, op.time_s, self._corrections, op.launches)

@@ -1,4 +1,4 @@
-"""Points: a program as a whole under the roof, all of it, what hardware counters saw of it, its average step, and each of its steps."""
+"""Points: a program as a whole on the roofline: in total, by hardware counters, its average step, and each of its steps."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -8,14 +8,14 @@ from ..cost import Amount, Cost, part_of, tidy
 from ..lazy_rows import at, column, take
 from ..machine import Machine
 from ..op_columns import MANY, OpColumns
-from ..placement import Corrections, hold, place
+from ..placement import Corrections, place, place_op
 from ..report import Amounts, Point
 from ..resource import PCIE, Resource, named
 from ..workload import Op, Recording, Share, Step, feeds
 from .counters import hardware, launches_kernels
 from .idle_time import averaged
 from .judged_ops import JudgedOp, JudgedOps
-from .losses import CAUSES, ROUNDING, Held, Losses, lose
+from .losses import CAUSES, ROUNDING, Held, Losses, split_losses
 
 _EXACT_INT = 2**53  # beyond this a JSON reader may lose digits of an integer, so larger ones are written as floats
 
@@ -110,11 +110,11 @@ def _total(recording: Recording, every: JudgedOps, whole: bool) -> _Part:
 def _losses(every: JudgedOps, kept: Sequence[int], least: Mapping[int, float], wall_s: float, busy_s: float | None) -> Losses:
     """Where the time of some ops went; ``least`` is what the needed work of an op takes, where that is less than all of it."""
     if len(kept) <= MANY:
-        return lose(((every.own_s[id], every.floor_s[id], every.cause[id], least.get(id)) for id in kept), wall_s, busy_s)
-    from .many_seconds import lose_many  # numpy, which only very many ops need
+        return split_losses(((every.own_s[id], every.floor_s[id], every.cause[id], least.get(id)) for id in kept), wall_s, busy_s)
+    from .loss_columns import split_loss_columns  # numpy, which only very many ops need
 
     needed = {place: least[id] for place, id in enumerate(kept) if id in least} if least else {}
-    return lose_many(at(every.own_s, kept), at(every.floor_s, kept), at(every.cause, kept), needed, wall_s, busy_s)
+    return split_loss_columns(at(every.own_s, kept), at(every.floor_s, kept), at(every.cause, kept), needed, wall_s, busy_s)
 
 
 def _less(seconds: float | None, fed_s: float) -> float | None:
@@ -154,7 +154,7 @@ def _step(shares: Iterable[tuple[JudgedOp, Share]], step: Step, whole: bool, don
         floors_s=floors,
         time_s=wall,
         busy_s=busy,
-        losses=None if wall is None else lose(held, wall, busy, is_all=is_all),
+        losses=None if wall is None else split_losses(held, wall, busy, is_all=is_all),
         devices=devices,
         slowest_s=None if fed else step.slowest_s,  # which device spent how much on infeed and outfeed is not known
         span_s=_less(step.span_s, fed / devices),
@@ -289,7 +289,7 @@ def _measured(busy: Mapping[str, float], total: _Part) -> Point:
 def _point(scope: str, step: int | None, part: _Part, machine: Machine, corrections: Corrections, whole: bool) -> Point:
     # A whole program that no unit is rated for is an error; a step of one is not.
     cost = part.work.cost
-    found = (place if scope == "total" else hold)(cost, machine, part.time_s, corrections)
+    found = (place if scope == "total" else place_op)(cost, machine, part.time_s, corrections)
     return Point(
         scope=scope,
         step=step,

@@ -13,7 +13,7 @@ from ..calibration import BORROWED, LATENCY_REGIME_S, WIDE, Calibration, Family
 from ..cost import Cost
 from ..machine import Machine
 from ..operation import Attention, Collective, Operation, Product, RowWise, Streamed
-from ..placement import Placement, hold
+from ..placement import Placement, place_op
 from ..resource import HBM, TRANSCENDENTAL
 from .attention import decode_time, prefill_time
 from .collectives import collective_time
@@ -57,7 +57,7 @@ def predict(
 
     ``cost`` is that of one; ``kernels`` is how many kernels it launches.
     """
-    placed = hold(cost, machine)
+    placed = place_op(cost, machine)
     least = placed.floor_s
     family, found = _estimate(operation, cost, machine, calibration)
     if found is None:

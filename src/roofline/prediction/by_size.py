@@ -21,7 +21,7 @@ from ..calibration import Calibration
 from ..errors import FormulaError, UsageError
 from ..ledger import Ledger
 from ..machine import Machine
-from ..placement import hold
+from ..placement import place_op
 from . import Prediction, predict
 
 DOUBLINGS = 40  # of the free size that are searched
@@ -64,7 +64,7 @@ class Sizes:
             raise UsageError(
                 f"{ledger.name} has no expected time on {self.machine.name}: part of its cost is unknown, or has no rate there"
             )
-        return SizeTime(size, hold(ledger.cost, self.machine).floor_s, found)
+        return SizeTime(size, place_op(ledger.cost, self.machine).floor_s, found)
 
     def curve(self, sizes: Iterable[int]) -> list[SizeTime]:
         """The times at each size that the formula accepts."""

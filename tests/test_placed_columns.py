@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from roofline import analysis, folding, many_rows, placement
-from roofline.analysis import assemble, findings, op_rows, placed_ops, program_points
-from roofline.analysis.many_ops import place_many
+from roofline.analysis import assemble, kernel_findings, op_rows, placed_ops, program_points
+from roofline.analysis.placed_columns import place_many
 from roofline.analysis.placed_ops import PlacedOps
 from roofline.cli import main
 from roofline.cost import NOTHING, Cost
@@ -23,7 +23,7 @@ from roofline.lazy_rows import LazyRows
 from roofline.machine import Capacity, Machine
 from roofline.machines import load
 from roofline.op_columns import OpColumns, amounts_of
-from roofline.placement import IDEAL, Corrections, hold
+from roofline.placement import IDEAL, Corrections, place_op
 from roofline.render.export import to_json
 from roofline.render.text import report_text
 from roofline.report import Report
@@ -70,7 +70,7 @@ CELLS = {
 @contextmanager
 def everything_in_columns() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (table, placed_ops, op_rows, program_points, findings, folding):
+        for module in (table, placed_ops, op_rows, program_points, kernel_findings, folding):
             patch.setattr(module, "MANY", 0)
         yield
 
@@ -167,7 +167,7 @@ def test_equal_ops_are_predicted_and_rated_once(monkeypatch: pytest.MonkeyPatch)
     predicted: list[str] = []
     less = Avoidable(kind="recomputation", instead=Cost.of({"hbm": 7}), unneeded="recomputed")
     ops = [Op(name=f"op{n}", cost=Cost.of({"hbm": 20}), time_s=30.0, avoidable=(less,)) for n in range(10)]
-    monkeypatch.setattr(placement, "hold", lambda cost, *rest: held.append(cost) or hold(cost, *rest))
+    monkeypatch.setattr(placement, "place_op", lambda cost, *rest: held.append(cost) or place_op(cost, *rest))
     monkeypatch.setattr(analysis, "expectation", lambda op, *rest: predicted.append(op.name))
     assemble(Recording(workload=Workload(tuple(ops)), format="table"), CHIP)
     assert predicted == ["op0"]
@@ -192,7 +192,7 @@ def test_ops_whose_numbers_no_array_holds_are_placed_one_by_one() -> None:
     ops = [Op(name="op", cost=Cost.of({"hbm": amount}), time_s=3.0) for amount in (20, 0.5, Fraction(1, 3), 2**60 + 1)]
     with everything_in_columns():
         placed = PlacedOps(ops, CHIP, IDEAL)
-    assert placed.floor_s == [hold(op.cost, CHIP).floor_s for op in ops]
+    assert placed.floor_s == [place_op(op.cost, CHIP).floor_s for op in ops]
     found = place_many(ops, CHIP)
     assert found is not None
     assert found.alone == [2, 3]

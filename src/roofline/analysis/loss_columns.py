@@ -1,4 +1,4 @@
-"""The seconds of very many ops taken apart from arrays, with the same results as one by one."""
+"""Losses of very many ops, computed in columns with numpy; equal to `losses.split_losses`, which takes them one by one."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,7 +7,7 @@ import numpy as np
 from .losses import CAUSES, UNNEEDED, Losses, busy_share, with_idle
 
 
-def lose_many(
+def split_loss_columns(
     seconds: Sequence[float],
     floor_s: Sequence[float],
     cause: Sequence[str],
@@ -15,7 +15,7 @@ def lose_many(
     wall_s: float,
     busy_s: float | None,
 ) -> Losses:
-    """What `lose` finds of ops in columns; ``needed_s`` has, by their places, those of which not everything was needed."""
+    """What `split_losses` finds of ops in columns; ``needed_s`` has, by their places, those of which not everything was needed."""
     busy, share = busy_share(spent := sum(seconds), wall_s, busy_s)
     mine = np.array(seconds) * share
     ran = np.minimum(floor_s, mine)

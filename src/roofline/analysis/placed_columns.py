@@ -1,4 +1,4 @@
-"""Very many ops placed from arrays, with the same columns as one by one."""
+"""Very many ops placed in columns with numpy, equal to `placement.place_op` of each."""
 
 from collections.abc import Callable, Sequence
 
