@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import roofline
-from roofline.abandoned_files import hold
+from roofline.abandoned_files import mark_in_use
 from roofline.cli import main
 from roofline.cost import Cost
 from roofline.errors import SourceError, UsageError
@@ -231,7 +231,7 @@ def test_what_a_killed_writer_left_is_swept_up(kept: Cache) -> None:
     for path in (abandoned, held):
         path.write_bytes(b"roofl")
     with held.open("r+b") as file:
-        hold(file.fileno())
+        mark_in_use(file.fileno())
         kept.put(KEY, part())
         assert (abandoned.exists(), held.exists()) == (False, True)
     assert kept.clear() == 1

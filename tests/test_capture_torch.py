@@ -15,8 +15,8 @@ import pytest
 import roofline as rl
 from fake_torch import FakeTorch
 from roofline.capture.hook.roofline_hook_torch import TRACE, TorchRecorder
+from roofline.capture.missing_profile import why_no_profile
 from roofline.capture.run_folder import collect
-from roofline.capture.why_nothing import why_nothing
 from roofline.torch.trace_files import handler
 
 
@@ -284,7 +284,7 @@ def test_why_there_is_no_trace_is_one_line() -> None:
     said = {"framework": "PyTorch", "state": "waiting", "ran": False, "steps": 0, "own_profiles": 0, "notes": []}
 
     def why(**changes: Any) -> str:
-        return why_nothing(["python", "t.py"], 0, [{**said, **changes}], delayed=False, skipping=True)
+        return why_no_profile(["python", "t.py"], 0, [{**said, **changes}], delayed=False, skipping=True)
 
     assert "without an optimizer step, a call of a module or an annotation; use --from-start" in why()
     assert "took its own profile" in why(own_profiles=1)

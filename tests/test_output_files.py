@@ -11,7 +11,7 @@ import pytest
 
 import roofline as rl
 from roofline import output_files
-from roofline.abandoned_files import hold
+from roofline.abandoned_files import mark_in_use
 from roofline.baselines import baseline_of
 from roofline.cli import main
 from roofline.errors import OutputError
@@ -82,7 +82,7 @@ def test_a_draft_that_another_writer_works_on_stays(tmp_path: Path) -> None:
     for path in (target, draft, *others):
         path.write_bytes(OLD)
     with draft.open("r+b") as held:
-        hold(held.fileno())
+        mark_in_use(held.fileno())
         write_file(target, NEW)
         assert draft.exists()
     write_file(target, NEW)

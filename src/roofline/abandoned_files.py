@@ -16,7 +16,7 @@ except ImportError:
 HAS_LOCKS = fcntl is not None
 
 
-def hold(file: int) -> None:
+def mark_in_use(file: int) -> None:
     """Say that an open file or folder is in use, for as long as it is open. File systems without locks say nothing."""
     if fcntl is not None:
         with suppress(OSError):

@@ -11,7 +11,7 @@ import re
 import stat
 from pathlib import Path
 
-from .abandoned_files import HAS_LOCKS, hold, remove_abandoned
+from .abandoned_files import HAS_LOCKS, mark_in_use, remove_abandoned
 from .errors import OutputError
 
 _PIECE = 2**24  # bytes of one write call
@@ -82,7 +82,7 @@ def _replace_by_unnamed(target: str, draft: str, data: bytes, mode: int | None, 
             return False
         raise
     try:
-        hold(file)
+        mark_in_use(file)
         _fill(file, data, mode, sync)
         if mode is None:
             try:
@@ -123,7 +123,7 @@ def _open_held(draft: str) -> int:
     """A new file that is held; again where another writer took it for abandoned before it was."""
     while True:
         file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        hold(file)
+        mark_in_use(file)
         if os.fstat(file).st_nlink:
             return file
         os.close(file)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .abandoned_files import HAS_LOCKS, hold, remove_abandoned
+from .abandoned_files import HAS_LOCKS, mark_in_use, remove_abandoned
 from .errors import UsageError
 
 _START = ".roofline-staging-"
@@ -40,7 +40,7 @@ def _held_folder(folder: Path) -> tuple[Path, int | None]:
             return made, None
         with suppress(FileNotFoundError):
             held = os.open(made, os.O_RDONLY)
-            hold(held)
+            mark_in_use(held)
             if made.exists():
                 return made, held
             os.close(held)

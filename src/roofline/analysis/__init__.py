@@ -211,9 +211,9 @@ def _outlook(
     """What the changes would bring that findings ask for; worked out only where one does."""
     if not any(finding.kind in ASKED for finding in findings) or len(recording.workload) > MANY:
         return findings
-    from .outlook import with_outlook  # which few programs need
+    from .finding_predictions import with_predictions  # which few programs need
 
-    return with_outlook(findings, recording, made, machine, (calibration or calibration_for(machine)).for_kernels())
+    return with_predictions(findings, recording, made, machine, (calibration or calibration_for(machine)).for_kernels())
 
 
 def _predictions(recording: Recording, machine: Machine, calibration: Calibration | None) -> dict[int, Prediction]:

@@ -19,8 +19,8 @@ from msgspec import Struct
 from ..errors import RooflineError, UsageError
 from ..staging import staging_folder
 from .hook import roofline_hook as hook
+from .missing_profile import why_no_profile
 from .run_folder import collect
-from .why_nothing import why_nothing
 
 HOOK = Path(hook.__file__).parent
 _FORWARDED = ("SIGTERM", "SIGHUP")
@@ -78,7 +78,7 @@ def profile(
         said = [json.loads(file.read_text("utf-8")) for file in sorted(staging.glob("*/status.json"))]
         run, files = collect(staging, folder, name)
     notes = tuple(dict.fromkeys(note for one in said for note in one["notes"]))
-    missing = "" if files else why_nothing(command, status, said, delayed=bool(asked.delay_s), skipping=bool(asked.skip))
+    missing = "" if files else why_no_profile(command, status, said, delayed=bool(asked.delay_s), skipping=bool(asked.skip))
     return Profiled(status=status, folder=run, files=files, notes=notes, missing=missing)
 
 

@@ -98,7 +98,7 @@ def _start_jax(root: Path, name: str | None) -> Callable[[], Files]:
     jax = require_jax()
     stack = ExitStack()
     staging = stack.enter_context(staging_folder(root))
-    jax_hook.settle(jax)
+    jax_hook.wait_for_devices(jax)
     try:
         jax_hook.start(jax, str(staging))
     except RuntimeError as error:
@@ -107,7 +107,7 @@ def _start_jax(root: Path, name: str | None) -> Callable[[], Files]:
 
     def stop() -> Files:
         with stack:
-            jax_hook.settle(jax)
+            jax_hook.wait_for_devices(jax)
             jax.profiler.stop_trace()
             return collect(staging, root, name)
 
@@ -122,7 +122,7 @@ def _start_torch(root: Path, name: str | None) -> Callable[[], Files]:
     torch: Any = require_torch()
     with staging_folder(root):  # can it be written?
         pass
-    torch_hook.settle(torch)
+    torch_hook.wait_for_devices(torch)
     profiler: Any = torch.profiler.profile(**options(torch))
     try:
         profiler.start()
@@ -130,7 +130,7 @@ def _start_torch(root: Path, name: str | None) -> Callable[[], Files]:
         raise UsageError(f"cannot start PyTorch's profiler (it records one profile at a time): {error}") from None
 
     def stop() -> Files:
-        torch_hook.settle(torch)
+        torch_hook.wait_for_devices(torch)
         profiler.stop()
         file = write_trace(profiler, root, name)
         return file.parent, (file,)

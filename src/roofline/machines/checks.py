@@ -9,7 +9,7 @@ from . import peers
 from .catalogue import cards, identify
 from .chip_specs import Card
 from .citations import source_of
-from .identity import EQUAL, SAME, THOUSAND, catalogued, devices, identities, off, settled
+from .identity import EQUAL, SAME, THOUSAND, catalogued, devices, identities, relative_difference, settled
 from .problem import Problem, problem
 
 # A number format's rate is one of these multiples of another's, which may go by two names.
@@ -155,7 +155,7 @@ def ratios(card: Card) -> Iterator[Problem]:
         if ceiling is None or base is None or {name, base.resource.name} <= sure:
             continue
         ratio = ceiling.rate / base.rate
-        if not any(off(ratio, multiple) <= SAME for multiple in multiples):
+        if not any(relative_difference(ratio, multiple) <= SAME for multiple in multiples):
             usual = " or ".join(f"{multiple:g}" for multiple in multiples)
             message = (
                 f"{show(ceiling.rate, 'FLOP/s')} is {plain(ratio, 3)} times {base.resource}'s {show(base.rate, 'FLOP/s')}; usual: {usual}"
@@ -190,7 +190,7 @@ def sparsity(card: Card) -> Iterator[Problem]:
         if ceiling.sparse and ceiling.sparse <= ceiling.rate * (1 + SAME):
             message = f"{rate} dense is not less than {show(ceiling.sparse, 'FLOP/s')} with sparsity; give the dense rate"
             yield problem("sparse", card, ceiling.resource, message)
-        elif ceiling.sparse and off(ceiling.sparse / ceiling.rate, 2) > SAME:
+        elif ceiling.sparse and relative_difference(ceiling.sparse / ceiling.rate, 2) > SAME:
             message = f"sparsity multiplies {rate} by {plain(ceiling.sparse / ceiling.rate, 3)}; usual: 2"
             yield problem("sparse", card, ceiling.resource, message)
         elif not any(each.machine.ceiling(ceiling.resource) for each in known) and (copied := _sparse_of(card, ceiling)):
@@ -205,10 +205,11 @@ def _sparse_of(card: Card, ceiling: Ceiling) -> Card | None:
     for peer in cards():
         figure = peer.machine.ceiling(ceiling.resource)
         same_maker = card.machine.vendor in ("", peer.machine.vendor)
-        if figure and figure.sparse and same_maker and peer.machine.name != card.machine.name and off(ceiling.rate, figure.sparse) <= EQUAL:
+        is_other = same_maker and peer.machine.name != card.machine.name
+        if figure and figure.sparse and is_other and relative_difference(ceiling.rate, figure.sparse) <= EQUAL:
             copied.append(peer)
     own = _rate(card, HBM)
-    return min(copied, key=lambda peer: off(_rate(peer, HBM) or own, own) if own else 0.0, default=None)
+    return min(copied, key=lambda peer: relative_difference(_rate(peer, HBM) or own, own) if own else 0.0, default=None)
 
 
 def links(card: Card) -> Iterator[Problem]:
@@ -218,10 +219,10 @@ def links(card: Card) -> Iterator[Problem]:
         if link.rate and link.peak and link.rate > link.peak * (1 + SAME):
             yield problem("link", card, name, f"the rate {show(link.rate, 'B/s')} is above the peak {show(link.peak, 'B/s')}")
         one = link.peak or link.rate
-        if one and link.count and link.chip and off(one * link.count, link.chip) > SAME:
+        if one and link.count and link.chip and relative_difference(one * link.count, link.chip) > SAME:
             message = f"{link.count} links of {show(one, 'B/s')} are {show(one * link.count, 'B/s')}, not {show(link.chip, 'B/s')} per chip"
             yield problem("link", card, name, message)
-        if link.chip and link.chip_both_ways and off(link.chip_both_ways, 2 * link.chip) > SAME:
+        if link.chip and link.chip_both_ways and relative_difference(link.chip_both_ways, 2 * link.chip) > SAME:
             message = f"{show(link.chip_both_ways, 'B/s')} both ways is not twice {show(link.chip, 'B/s')} one way"
             yield problem("link", card, name, message)
 

@@ -16,7 +16,7 @@ MEASURED_LOW = 0.3  # how far a measurement may fall short of the datasheet befo
 THOUSAND = DECIMAL["k"]
 
 
-def off(value: float, other: float) -> float:
+def relative_difference(value: float, other: float) -> float:
     """How far two figures are apart, as a share of the second."""
     return abs(value / other - 1)
 
@@ -49,7 +49,7 @@ def _agrees(ceiling: Ceiling, known: Card) -> bool:
     accepted = _accepted(known, ceiling)
     if accepted and ceiling.provenance == "measured" and MEASURED_LOW * accepted[0] <= ceiling.rate <= max(accepted) * (1 + SAME):
         return True
-    return any(off(ceiling.rate, value) <= SAME for value in accepted)
+    return any(relative_difference(ceiling.rate, value) <= SAME for value in accepted)
 
 
 def settled(card: Card) -> set[str]:
@@ -64,13 +64,13 @@ def catalogued(card: Card) -> Iterator[Problem]:
     for ceiling in card.machine.ceilings:
         rated = [each for each in known if each.machine.ceiling(ceiling.resource)]
         if rated and not any(_agrees(ceiling, each) for each in rated):
-            distance = min(off(ceiling.rate, value) for each in rated for value in _accepted(each, ceiling))
+            distance = min(relative_difference(ceiling.rate, value) for each in rated for value in _accepted(each, ceiling))
             severity = "error" if distance > FAR else "warning"
             yield problem("catalogue", card, ceiling.resource, _explain(ceiling, rated[0]), severity)
     for held in card.machine.capacities:
         stored = [each for each in known for own in each.machine.capacities if own.level == held.level]
         values = [value for each in stored for own in each.machine.capacities if own.level == held.level for value in _sizes(own)]
-        if values and not any(off(held.bytes, value) <= FAR for value in values):
+        if values and not any(relative_difference(held.bytes, value) <= FAR for value in values):
             message = f"{show(held.bytes, 'B')} is {_times(held.bytes / values[0])} {show(values[0], 'B')} for {stored[0].machine.name}"
             yield problem("capacity", card, held.level, message)
 
@@ -95,12 +95,12 @@ def _explain(ceiling: Ceiling, known: Card) -> str:
     per, chip = ceiling.resource.per, known.machine.name
     value, right = show(ceiling.rate, per), show(figure.rate, per)
     for error in known.known_errors:
-        if error.resource == ceiling.resource and off(ceiling.rate, error.rate) <= EQUAL:
+        if error.resource == ceiling.resource and relative_difference(ceiling.rate, error.rate) <= EQUAL:
             return f"{value} is a known error in {error.citation} ({error.note}); the catalogue has {right} for {chip}"
-    if figure.sparse and off(ceiling.rate, figure.sparse) <= SAME:
+    if figure.sparse and relative_difference(ceiling.rate, figure.sparse) <= SAME:
         return f"{value} is the figure with sparsity; the dense rate of {chip} is {right}"
     count = known.machine.devices
-    if known.machine.scope == "chip" and count > 1 and off(ceiling.rate * count, figure.rate) <= SAME:
+    if known.machine.scope == "chip" and count > 1 and relative_difference(ceiling.rate * count, figure.rate) <= SAME:
         return f"{value} is the rate of one of the {count} devices of {chip}; the whole chip has {right}"
     return f"{value} is {_times(ceiling.rate / figure.rate)} {right} for {chip}"
 
@@ -119,6 +119,6 @@ def _times(ratio: float) -> str:
         BINARY["Ti"] / DECIMAL["T"]: "the catalogue's with T taken for Ti, which is",
     }
     for slip, words in slips.items():
-        if off(ratio, slip) <= SAME / 2:
+        if relative_difference(ratio, slip) <= SAME / 2:
             return words
     return f"{plain(ratio, 3)} times the catalogue's"

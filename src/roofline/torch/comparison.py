@@ -11,7 +11,7 @@ from ..dtypes import DType, dtype
 from ..errors import UsageError
 from ..formulas import transformer_block
 from . import EAGER, Traced, require_torch, trace
-from .peers import PEERS, Peer, Said, asked, installed
+from .flop_counters import PEERS, CounterResult, Peer, count_with, installed
 from .recorder import whole_attention
 from .workload import priced
 
@@ -126,7 +126,7 @@ def _ours(found: Traced) -> Ours:
     return Ours(ran, needed, square, tuple(sorted(uncounted)))
 
 
-def _ask(torch: Any, peer: Peer, module: Any, args: tuple[Any, ...], backward: bool) -> Said:
+def _ask(torch: Any, peer: Peer, module: Any, args: tuple[Any, ...], backward: bool) -> CounterResult:
     """One counter's answer. What a module draws at random or keeps does not matter: it has no data."""
 
     def forward_and_backward(*given: Any) -> None:
@@ -139,15 +139,15 @@ def _ask(torch: Any, peer: Peer, module: Any, args: tuple[Any, ...], backward: b
         warnings.simplefilter("ignore")
         try:
             if not peer.within:
-                return asked(peer, module, args)
+                return count_with(peer, module, args)
             with whole_attention(torch):
-                return asked(peer, forward_and_backward, args)
+                return count_with(peer, forward_and_backward, args)
         finally:
             for weight in module.parameters():
                 weight.grad = None
 
 
-def _why(peer: Peer, said: Said, flops: float | None, ours: Ours) -> str:
+def _why(peer: Peer, said: CounterResult, flops: float | None, ours: Ours) -> str:
     """The conventions that explain a difference from what ran, if there is one."""
     if said.failed:
         return f"no answer: {said.failed}"

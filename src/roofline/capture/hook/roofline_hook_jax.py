@@ -65,8 +65,8 @@ class JaxRecorder(Recorder):
     def stop(self) -> None:
         self.jax.profiler.stop_trace()
 
-    def settle(self) -> None:
-        settle(self.jax)
+    def wait_for_devices(self) -> None:
+        wait_for_devices(self.jax)
 
     def strength(self) -> int:
         return 9  # a program that compiles with JAX uses it, and not for its data loader
@@ -211,7 +211,7 @@ def start(jax: Any, folder: str, start_trace: Any = None, python: bool = False) 
     start_trace(folder, profiler_options=options)
 
 
-def settle(jax: Any) -> None:
+def wait_for_devices(jax: Any) -> None:
     """Wait until the devices have done what they were asked; what failed there is for the program to find."""
     with contextlib.suppress(Exception):
         jax.effects_barrier()

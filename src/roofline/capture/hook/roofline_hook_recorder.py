@@ -71,7 +71,7 @@ class Recorder:
         """Stop the profiler and write what it recorded into the folder."""
         raise NotImplementedError
 
-    def settle(self) -> None:
+    def wait_for_devices(self) -> None:
         """Wait until the devices have done what they were asked."""
         raise NotImplementedError
 
@@ -97,7 +97,7 @@ class Recorder:
             self.state = "starting"
             try:
                 if settled:
-                    self.settle()
+                    self.wait_for_devices()
                 self.start()
             except Exception as error:  # a profile of the program's own is under way, or there is no profiler
                 self.finish("failed", f"the profiler did not start: {error}")
@@ -137,7 +137,7 @@ class Recorder:
             self.state = "stopping"
             try:
                 if settled:
-                    self.settle()
+                    self.wait_for_devices()
                 self.stop()
             except Exception as error:
                 self.finish("failed", f"the profiler did not stop: {error}")

@@ -76,8 +76,8 @@ class TorchRecorder(Recorder):
         self._close()
         self.profiler.stop(os.path.join(self.folder, TRACE))
 
-    def settle(self) -> None:
-        settle(self.torch)
+    def wait_for_devices(self) -> None:
+        wait_for_devices(self.torch)
 
     def discard(self) -> None:
         self._close()
@@ -149,7 +149,7 @@ class TorchRecorder(Recorder):
                 self.begin(settled=True)
         elif self.warming and self.seen > 1 and not compiled:
             begun_s = time.monotonic()
-            settle(self.torch)
+            wait_for_devices(self.torch)
             self.step_s = took_s + time.monotonic() - begun_s
             self.begin_warm(f"recording began after {self.what} {self.seen}, which did not compile")
         elif self.warming and self.seen >= PATIENCE:
@@ -222,7 +222,7 @@ class TorchRecorder(Recorder):
         cuda._lazy_init = initialised
 
 
-def settle(torch: Any) -> None:
+def wait_for_devices(torch: Any) -> None:
     """Wait until the devices that this process uses have done what they were asked; what failed there is for the program to find."""
     for name in ("cuda", "xpu"):
         with contextlib.suppress(Exception):

@@ -9,10 +9,10 @@ from ...placement import Placement
 from ...resource import bound_words
 from ...units import percent, show
 from ..geometry import Extent, Tick, title
+from .captions import Entry
 from .frame import Axis
 from .sheet import Sheet
 from .style import short_name
-from .surround import Entry
 
 FIGURE_SPACE = "\N{FIGURE SPACE}"  # as wide as a digit
 

@@ -10,10 +10,10 @@ from ...errors import UsageError
 from ...units import show
 from ..changes import speed_text
 from ..geometry import Extent, Tick
+from .captions import Entry
 from .frame import Axis
 from .sheet import Sheet
 from .style import short_name
-from .surround import Entry
 
 _ROW, _HEAD, _SPACE = 15.0, 17.0, 9.0  # points: one bar, the line that names an op, the space below it
 _MOST_OPS = 16

@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 from ...errors import UsageError
 from ...prediction.by_size import SizeTime
 from ..geometry import Extent
+from .captions import Entry
 from .frame import Axis
 from .sheet import Sheet
 from .style import ROOF_WIDTH
-from .surround import Entry
 
 _BAND = 2.5  # strength of the area between the bounds
 

@@ -38,7 +38,7 @@ def own_axes(height: float) -> Axes:
     return figure.add_axes((0, 0, 1, 1))
 
 
-def dress(ax: Axes, theme: Theme, outer: Extent, right: float, x: Axis, y: Axis) -> float:
+def style_axes(ax: Axes, theme: Theme, outer: Extent, right: float, x: Axis, y: Axis) -> float:
     """Scales, spines, grid and numbers; the x axis ends at ``right``. Returns the width of the widest number on the y axis."""
     # The numbers stand on the figure, so the theme has to colour it too.
     ax.figure.set_facecolor(theme.background)

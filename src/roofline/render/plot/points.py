@@ -10,11 +10,11 @@ from ...machine import Machine
 from ...resource import HBM
 from ...units import percent, show
 from ..geometry import Extent, Roof, Spot, check_spots, extent_of, feasible, gain, roof, title
+from .captions import Entry
 from .frame import Axis
 from .roofs import MOST_LABELS, intensity_axis, name_flat, name_slant
 from .sheet import Sheet
 from .style import HAIR_WIDTH, MARKERS, NORMAL, short_name
-from .surround import Entry
 
 CLOSE, FAR = 0.7, 0.4  # of the roof: at least the one is close to it, less than the other is far
 BOW = 0.35  # how far the arrow of a fusion path bends, as a share of its length

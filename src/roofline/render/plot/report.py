@@ -15,11 +15,11 @@ from ..boxes import Disc, Scene
 from ..chart import Chart, Dot, StripDot, chart
 from ..geometry import Extent, linear_ticks, rate_title, title
 from ..labels import Label, place_labels, swarm
+from .captions import Entry
 from .frame import Axis
 from .roofs import intensity_axis, name_slant
 from .sheet import Sheet
 from .style import LINE_SPACING, NORMAL, SMALL, TYPEFACE, Theme, short_name, text_size, text_style
-from .surround import Entry
 
 LARGEST, SMALLEST = 11.0, 2.2  # radii of dots, in points
 _STRIP, _BESIDE = 48.0, 10.0  # width of the strip, and of the space between it and the numbers of the axis

@@ -13,10 +13,10 @@ from ...resource import HBM, HOST
 from ...units import percent, plain, show
 from .. import geometry
 from ..geometry import Extent, Roof, check_spots, extent_of, feasible, rate_title, roof, title, zone
+from .captions import Entry
 from .frame import Axis
 from .sheet import Sheet
 from .style import DASHES, MARKERS, NORMAL, THIN_WIDTH, Dash, short_name, text_size
-from .surround import Entry
 
 RATE = Axis(label="attainable rate (FLOP/s)", dimension="FLOP/s")
 MOST_LABELS = 24

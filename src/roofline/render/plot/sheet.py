@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from ..boxes import Box, Disc, Scene, Segment
 from ..geometry import Extent, Path, Spot
 from ..labels import Label, Placed, place_labels, slide, spread
-from .frame import HEIGHT, POINTS, Axis, dress, fit, own_axes
+from .captions import Entry, write_foot, write_head
+from .frame import HEIGHT, POINTS, Axis, fit, own_axes, style_axes
 from .style import HAIR_WIDTH, ROOF_WIDTH, SMALL, Dash, Theme, cut, drawable, text_size, text_style, theme_named
-from .surround import Entry, write_foot, write_head
 
 _MOST_ROOM = 0.42  # of the width, for words at the right ends of lines
 
@@ -70,7 +70,7 @@ class Sheet:
         self._ends: list[tuple[str, Spot]] = []
         self._key: list[str] = []
         self._drawn: dict[str, int] = {}
-        self.numbers = dress(self.ax, self.theme, self.outer, extent.right, x, y)
+        self.numbers = style_axes(self.ax, self.theme, self.outer, extent.right, x, y)
 
     def spot(self, x: float, y: float) -> Spot:
         """A place in points from the bottom left corner."""

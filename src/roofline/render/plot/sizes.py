@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from ...errors import UsageError
 from ...units import plain
 from ..geometry import Extent, Roof, Spot, crossings
+from .captions import Entry
 from .frame import Axis
 from .sheet import Sheet
 from .style import DASHES, ROOF_WIDTH, THIN_WIDTH, Dash
-from .surround import Entry
 
 _MOST_DOTS = 40  # samples of a curve that are still shown one by one
 

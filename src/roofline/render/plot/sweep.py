@@ -7,10 +7,10 @@ from ...machines import Card
 from ...units import show
 from ..geometry import Extent
 from ..machines import SWEPT
+from .captions import Entry
 from .frame import Axis
 from .sheet import Sheet
 from .style import DASHES, ROOF_WIDTH, THIN_WIDTH
-from .surround import Entry
 
 _LEVELS = ("l1", "l2", "l3", "hbm")
 

@@ -20,7 +20,7 @@ from .judged_ops import share_in_steps
 from .program_clock import clock_of
 
 
-def with_outlook(
+def with_predictions(
     findings: tuple[Finding, ...], recording: Recording, points: Sequence[Point], machine: Machine, calibration: Calibration
 ) -> tuple[Finding, ...]:
     """Findings with what the change they ask for would bring, in profiles of chips that have a calibration."""

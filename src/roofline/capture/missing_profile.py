@@ -6,7 +6,7 @@ from typing import Any
 _MARKS = {"JAX": "jax.profiler.StepTraceAnnotation", "PyTorch": "torch.profiler.record_function"}
 
 
-def why_nothing(command: Sequence[str], status: int, said: Sequence[Mapping[str, Any]], *, delayed: bool, skipping: bool) -> str:
+def why_no_profile(command: Sequence[str], status: int, said: Sequence[Mapping[str, Any]], *, delayed: bool, skipping: bool) -> str:
     """One line, from what each process of a program ``said`` of itself."""
     program = " ".join(command)
     ended = f"was killed by signal {status - 128}" if status > 128 else f"ended with exit status {status}" if status else "ended"

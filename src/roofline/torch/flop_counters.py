@@ -17,7 +17,7 @@ from msgspec import Struct
 MULTIPLY_ADDS = "counts a multiply and an add as 1"
 
 
-class Said(Struct, frozen=True, kw_only=True):
+class CounterResult(Struct, frozen=True, kw_only=True):
     """One counter's FLOP, what it left out by its own account, and a note when it failed."""
 
     flops: float | None = None
@@ -25,22 +25,22 @@ class Said(Struct, frozen=True, kw_only=True):
     failed: str = ""
 
 
-def flop_counter_mode(module: Any, args: tuple[Any, ...]) -> Said:
+def flop_counter_mode(module: Any, args: tuple[Any, ...]) -> CounterResult:
     """`torch.utils.flop_counter.FlopCounterMode`."""
     mode = import_module("torch.utils.flop_counter").FlopCounterMode(display=False)
     with mode:
         module(*args)
-    return Said(flops=mode.get_total_flops())
+    return CounterResult(flops=mode.get_total_flops())
 
 
-def torch_profiler(module: Any, args: tuple[Any, ...]) -> Said:
+def torch_profiler(module: Any, args: tuple[Any, ...]) -> CounterResult:
     """`torch.profiler` with ``with_flops``: an operator inside one that is counted is not counted again."""
     profiler = import_module("torch.profiler")
     with profiler.profile(activities=[profiler.ProfilerActivity.CPU], with_flops=True, record_shapes=True) as found:
         module(*args)
     outermost = [event for event in found.events() if event.flops and not any(parent.flops for parent in _parents(event))]
     silent = {event.name for event in found.events() if "attention" in event.name and not event.flops}
-    return Said(flops=sum(event.flops for event in outermost), left_out=tuple(sorted(silent)))
+    return CounterResult(flops=sum(event.flops for event in outermost), left_out=tuple(sorted(silent)))
 
 
 def _parents(event: Any) -> Iterable[Any]:
@@ -48,31 +48,31 @@ def _parents(event: Any) -> Iterable[Any]:
         yield event
 
 
-def fvcore(module: Any, args: tuple[Any, ...]) -> Said:
+def fvcore(module: Any, args: tuple[Any, ...]) -> CounterResult:
     analysis = import_module("fvcore.nn").FlopCountAnalysis(module, args)
     analysis.unsupported_ops_warnings(False)
     analysis.uncalled_modules_warnings(False)
-    return Said(flops=analysis.total(), left_out=tuple(sorted(analysis.unsupported_ops())))
+    return CounterResult(flops=analysis.total(), left_out=tuple(sorted(analysis.unsupported_ops())))
 
 
-def thop(module: Any, args: tuple[Any, ...]) -> Said:
+def thop(module: Any, args: tuple[Any, ...]) -> CounterResult:
     found, _ = import_module("thop").profile(copy.deepcopy(module), inputs=args, verbose=False)
-    return Said(flops=found, left_out=("functions outside of modules",))
+    return CounterResult(flops=found, left_out=("functions outside of modules",))
 
 
-def calflops(module: Any, args: tuple[Any, ...]) -> Said:
+def calflops(module: Any, args: tuple[Any, ...]) -> CounterResult:
     found, _, _ = import_module("calflops").calculate_flops(
         copy.deepcopy(module), args=list(args), print_results=False, print_detailed=False, output_as_string=False
     )
-    return Said(flops=found)
+    return CounterResult(flops=found)
 
 
-def deepspeed(module: Any, args: tuple[Any, ...]) -> Said:
+def deepspeed(module: Any, args: tuple[Any, ...]) -> CounterResult:
     profiler = import_module("deepspeed.profiling.flops_profiler")
     found, _, _ = profiler.get_model_profile(
         copy.deepcopy(module), args=list(args), print_profile=False, detailed=False, warm_up=0, as_string=False
     )
-    return Said(flops=found)
+    return CounterResult(flops=found)
 
 
 class Peer(Struct, frozen=True, kw_only=True):
@@ -80,9 +80,9 @@ class Peer(Struct, frozen=True, kw_only=True):
 
     name: str
     package: str
-    ask: Callable[[Any, tuple[Any, ...]], Said]
+    ask: Callable[[Any, tuple[Any, ...]], CounterResult]
     counts: tuple[str, ...] = ()
-    within: bool = False  # asked where attention is one operator and tensors have no data
+    within: bool = False  # counts where attention is one operator and tensors have no data
 
 
 PEERS = (
@@ -106,7 +106,7 @@ def installed(peer: Peer) -> bool:
     return find_spec(peer.package) is not None
 
 
-def asked(peer: Peer, module: Any, args: tuple[Any, ...]) -> Said:
+def count_with(peer: Peer, module: Any, args: tuple[Any, ...]) -> CounterResult:
     """What a counter says; what it raises is its answer, since it may not know this program."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)
@@ -114,6 +114,6 @@ def asked(peer: Peer, module: Any, args: tuple[Any, ...]) -> Said:
         with redirect_stdout(io.StringIO()):
             return peer.ask(module, args)
     except Exception as error:  # whatever another package raises
-        return Said(failed=(str(error).splitlines() or [type(error).__name__])[0])
+        return CounterResult(failed=(str(error).splitlines() or [type(error).__name__])[0])
     finally:
         logging.disable(level)
