@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 
 import roofline
+from roofline.cli import main
 from roofline.errors import UNSAFE, clean
 from roofline.render.export import to_csv
 from roofline.render.tables import Paper
@@ -34,6 +36,21 @@ def test_no_name_reaches_a_coloured_terminal_as_an_escape() -> None:
     assert "[8m" in printed  # the names are there
     assert "\x1b[8m" not in printed
     assert "\u202e" not in printed
+
+
+@pytest.mark.parametrize("option", ["--json", "--csv"])
+def test_data_on_a_terminal_is_cleaned_and_elsewhere_exact(
+    tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ops.csv").write_text(f"name,time,hbm\n{EVIL}copy,1 ms,1 MB\n", encoding="utf-8")
+    words = ["analyze", str(tmp_path / "ops.csv"), "--chip", "h200", option, "-"]
+    assert main(words) == 0
+    assert "\u202ecopy" in capsys.readouterr().out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(words) == 0
+    printed = capsys.readouterr().out
+    assert "copy" in printed
+    assert clean(printed) == printed
 
 
 def test_no_cell_and_no_header_of_a_csv_is_a_formula() -> None:

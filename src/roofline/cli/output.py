@@ -96,12 +96,14 @@ def write_page(args: argparse.Namespace, page: str) -> None:
 
 
 def write(target: str, data: bytes) -> None:
-    """Bytes to a file, which appears whole or not at all, or to standard output for ``-``."""
+    """Bytes to a file, which appears whole or not at all, or to standard output for ``-``: a terminal gets no control characters."""
     if target != "-":
         write_file(target, data)
         return
     if is_closed(sys.stdout):
         raise OutputError("cannot write to standard output: it is closed")
+    if sys.stdout.isatty():
+        data = clean(data.decode("utf-8", "replace")).encode()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
