@@ -7,13 +7,14 @@ from msgspec.structs import replace
 
 import roofline as rl
 from roofline.analysis.budgets import finding_names
+from roofline.baselines import baseline_of
 from roofline.checking import Check, check_text, told_once
 from roofline.conditions import parse_conditions
 from roofline.errors import UsageError
 from roofline.finding_causes import BYTES, DISTANCE, KERNELS, MEMORY
 from roofline.op_filter import filtered
 from roofline.render.budgets import broken_text
-from roofline.report import Finding, Point, Report
+from roofline.report import Finding, OpInfo, Point, Report
 from roofline.sources.baseline_json import read_baseline, write_baseline
 from roofline.workload import PeakMemory
 from test_comparison import op, report
@@ -261,3 +262,31 @@ def test_figures_that_look_the_same_are_told_apart() -> None:
     many = report(op(0, "dot", None, 1.0, flops=3_229_089))
     (one,) = rl.check(many, "flops == 3229088 FLOP").checks
     assert check_text(one).startswith("flops == 3229088 FLOP: found 3,229,089 FLOP, allowed exactly 3,229,088 FLOP; ops: dot")
+
+
+def step_of(time_s: float, *ops: OpInfo, **details: object) -> Report:
+    return report(*ops, points=(Point(scope="average", time_s=time_s, lost={"idle": 0.0}), Point(scope="total", time_s=time_s)), **details)
+
+
+def test_a_step_that_waits_longer_names_the_waiting_and_no_op() -> None:
+    conditions = parse_conditions("step <= 1.05x baseline")
+    dot, copy = op(0, "dot", 1.0, label="dot 8×8×8 bf16"), op(1, "copy", 0.1, label="copy bf16[8]")
+    kept = baseline_of(step_of(1.1, dot), conditions)
+    waits = Finding(kind="idle-sync", message="The device is idle 2 s.")
+    (one,) = rl.check(step_of(3.5, dot, copy, findings=(waits,)), conditions, baseline=kept).checks
+    assert one.causes == ("idle time: 2.4 s of the step, 100 ms in the baseline", "idle-sync: The device is idle 2 s")
+    assert one.ops == ()  # the new copy of 0.1 s is not why
+    (slow,) = rl.check(step_of(3.5, replace(dot, time_s=3.4)), conditions, baseline=kept).checks
+    assert [part.label for part in slow.ops] == ["dot 8×8×8 bf16"]
+    assert not any("idle" in cause for cause in slow.causes)
+
+
+def test_a_product_in_more_kernels_does_not_run_more_often() -> None:
+    before = report(op(0, "mm", 1.0, label="mm 8x8, 8x8 bf16", flops=1024, count=4, kernels=4))
+    split = report(op(0, "mm", 3.0, label="mm 8x8, 8x8 fp32", flops=1024, count=4, kernels=8))  # a product, and the sum of its parts
+    more = report(op(0, "mm", 3.0, label="mm 8x8, 8x8 bf16", flops=2048, count=8, kernels=16))
+    said = {}
+    for name, later in (("split", split), ("more", more)):
+        (one,) = rl.check(later, "launches <= baseline", baseline=rl.baseline(before)).checks
+        said[name] = [cause for cause in one.causes if cause.startswith("more products")]
+    assert said == {"split": [], "more": ["more products: mm 8x8, 8x8 bf16 runs 8 times, 4 in the baseline"]}

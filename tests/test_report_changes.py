@@ -151,3 +151,35 @@ def test_more_than_two_versions_are_a_trend_with_a_figure(tmp_path: Path, capsys
     assert "second.csv | 8 µs |" in outputs[1].read_text()
     assert main(["compare", *files, "--chip", "h100", "-o", str(tmp_path / "trend.html")]) == 2
     assert "a page compares two reports" in capsys.readouterr().err
+
+
+def test_idle_time_stands_where_its_size_puts_it_and_small_changes_are_counted() -> None:
+    found = report_changes([version(step=1.0)], [version(step=20.0, matmul=0.501)])  # 18.999 s more idle time, 1 ms more in the product
+    text = change_comment(found)
+    slower = text[text.index("### Slower") :].split("###")[1]
+    assert slower.splitlines()[2:4] == ["- idle time +19 s (250 ms → 19.25 s)", "- 1 op by less than 0.1% of the time each"]
+
+
+def test_an_op_in_another_number_format_is_the_same_op() -> None:
+    sides = [
+        report(
+            op(0, "dot.1", time, scope="attn", label=f"attn  dot 8×8×8 {format}", bytes={"hbm": size}),
+            op(1, "add.1", 1.0, label=f"add {format}[8]"),
+            op(2, "copy.1", 1.0, label=f"copy {format}[8]{'' if format == 'bf16' else ' twice'}"),  # another op altogether
+        )
+        for format, time, size in (("bf16", 1.0, 100), ("fp32", 4.0, 200))
+    ]
+    found = {one.op: one for one in report_changes(sides[:1], sides[1:]).ops}
+    assert found["attn: dot 8×8×8 fp32"].reasons[:2] == ("number format bf16 → fp32", "more bytes (+100%)")
+    assert {name: one.matched for name, one in found.items()} == {
+        "attn: dot 8×8×8 fp32": "both",
+        "add fp32[8]": "both",
+        "copy bf16[8]": "gone",
+        "copy fp32[8] twice": "new",
+    }
+
+
+def test_ops_of_which_two_formats_are_gone_are_not_guessed() -> None:
+    before = report(op(0, "a", 1.0, label="add bf16[8]"), op(1, "b", 1.0, label="add fp16[8]"))
+    after = report(op(0, "a", 1.0, label="add fp32[8]"))
+    assert sorted(one.matched for one in report_changes([before], [after]).ops) == ["gone", "gone", "new"]

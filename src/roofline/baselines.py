@@ -21,10 +21,14 @@ MEMORY_PARTS = ("peak_bytes", "arguments", "outputs", "donated", "constants", "t
 
 
 class BaselineOp(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Ops of one kind, summed; with their measured time where a condition compares times."""
+    """Ops of one kind, summed; with their measured time where a condition compares times.
+
+    ``executions`` is how often they ran, where that is not the number of their kernels.
+    """
 
     op: str
     launches: Number = 0
+    executions: Number | None = None
     flops: Number = 0
     bytes: dict[str, Number] = field(default_factory=dict)
     minimum_s: Number = 0
@@ -78,6 +82,7 @@ def summed_ops(ops: Iterable[OpInfo], *, timed: bool = False) -> dict[str, Basel
         key: BaselineOp(
             op=key,
             launches=_sum(mine, "launches"),
+            executions=None if _sum(mine, "executions") == _sum(mine, "launches") else _sum(mine, "executions"),
             flops=_sum(mine, "flops"),
             bytes={level: _sum(mine, level) for level in sorted({level for op in mine for level in op.bytes})},
             minimum_s=_sum(mine, "minimum time"),

@@ -16,7 +16,7 @@ from .errors import MachineError, UsageError
 from .finding_causes import explaining
 from .op_filter import COMPARE
 from .quantities import amount_of, counted_ops, whole_of
-from .regression_causes import changes_since
+from .regression_causes import changes_since, more_idle
 from .report import Number, OpInfo, Report
 from .units import percent, plain, show
 
@@ -143,6 +143,8 @@ def _check(
         shown = {part.label for part in parts}
         ids = [op.id for op, _ in amount.by_op if shown & {kind_of(op), op.label or op.name}]
         causes = _causes(report, quantity, baseline, ops, ids)
+        if baseline and before is not None and quantity.name == "step" and (waits := more_idle(amount.value, before, ops, baseline)):
+            parts, causes = (), (waits, *_causes(report, Quantity(name="idle"), baseline, ops, ()))[:MOST_CAUSES]
     return replace(
         said,
         holds=holds,
@@ -237,7 +239,7 @@ def _of_row(name: str, levels: set[str]) -> Callable[[BaselineOp], Number] | Non
 
 def _causes(report: Report, quantity: Quantity, baseline: Baseline | None, ops: tuple[OpInfo, ...], ids: Iterable[int]) -> tuple[str, ...]:
     """Why, in words: findings about the ops with these ids, which broke it, and what changed since the baseline."""
-    changed = changes_since(report, baseline, ops) if baseline else []
+    changed = changes_since(report, baseline, ops) if baseline and quantity.name != "idle" else []
     told = explaining(report.findings, quantity, ids)
     new = [one for one in told if not baseline or one.kind not in baseline.findings]
     found = [f"{finding.kind}: {finding.message.partition('. ')[0].rstrip('.')}" for finding in new]  # without its advice

@@ -23,6 +23,15 @@ def changes_since(report: Report, baseline: Baseline, ops: Iterable[OpInfo]) -> 
     return [*surest, *casts, *_sizes(report, baseline), *([] if surest else _unfused(rows, baseline))]
 
 
+def more_idle(found: Number, before: Number, ops: Iterable[OpInfo], baseline: Baseline) -> str:
+    """That most of what a step takes longer is idle time, if it is: then no op is the cause."""
+    busy, then = sum(part_of_op(op, "time") or 0 for op in ops), sum(row.time_s for row in baseline.ops)
+    idle, earlier = found - busy, before - then
+    if not then or earlier < 0 or found <= before or idle - earlier <= 0.5 * (found - before):
+        return ""
+    return f"idle time: {show(idle, 's')} of the step, {show(earlier, 's')} in the baseline"
+
+
 def _donation(report: Report, baseline: Baseline) -> list[str]:
     donated = baseline.memory.get("donated", 0)
     if report.memory is None or donated <= report.memory.donated:
@@ -74,21 +83,25 @@ def _without_format(what: str) -> str:
 def _repeated(rows: dict[str, BaselineOp], before: dict[str, BaselineOp]) -> list[str]:
     """Products that run more often, or are new while none of the old has gone: by operation and shape, wherever they are, in any format."""
 
-    def products(of: dict[str, BaselineOp]) -> dict[str, Number]:
-        counts: dict[str, Number] = {}
+    def products(of: dict[str, BaselineOp]) -> dict[str, tuple[Number, Number]]:
+        counts: dict[str, tuple[Number, Number]] = {}
         for row in of.values():
             if (what := _what(row.op)).startswith(PRODUCTS) and row.flops:
                 what = _without_format(what)
-                counts[what] = counts.get(what, 0) + row.launches
+                runs, flops = counts.get(what, (0, 0))
+                counts[what] = runs + (row.launches if row.executions is None else row.executions), flops + row.flops
         return counts
 
     now, then = products(rows), products(before)
-    if sum(now.values()) <= sum(then.values()):
+    if sum(runs for runs, _ in now.values()) <= sum(runs for runs, _ in then.values()):
         return []
-    more = sorted((what for what in now if now[what] > then.get(what, 0)), key=lambda what: then.get(what, 0) - now[what])
+    added = {what: runs - then.get(what, (0, 0))[0] for what, (runs, _) in now.items()}
+    # A product in more kernels than before has no more FLOP: it does not run more often.
+    more = sorted((one for one in now if added[one] > 0 and now[one][1] > then.get(one, (0, 0))[1]), key=lambda one: -added[one])
     names = {_without_format(_what(row.op)): _what(row.op) for row in rows.values()}
     return [
-        f"more products: {names[what]} runs {plain(now[what])} times, {plain(then.get(what, 0))} in the baseline" for what in more[:LISTED]
+        f"more products: {names[what]} runs {plain(now[what][0])} times, {plain(then.get(what, (0, 0))[0])} in the baseline"
+        for what in more[:LISTED]
     ]
 
 

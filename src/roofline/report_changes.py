@@ -5,6 +5,7 @@ compilers may renumber them. Of several runs, amounts are means, and a change ha
 19 of 20 cases, by Welch's t-test; one that holds 0 is noise.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from math import sqrt
 from statistics import fmean, variance
@@ -13,6 +14,7 @@ from msgspec import Struct
 
 from .baselines import kind_of
 from .conditions import Quantity
+from .dtypes import DTYPES
 from .quantities import amount_of, counted_ops, part_of_op
 from .report import Number, OpInfo, Report
 from .units import percent, plain
@@ -20,6 +22,7 @@ from .units import percent, plain
 SCHEMA = "roofline.changes/1"
 ROUNDING = 1e-9
 NOTABLE = 0.01  # of an amount: a smaller change is not given as a reason
+_FORMATS = re.compile(rf"(?<![\w×])(?:{'|'.join(sorted(DTYPES, key=len, reverse=True))})(?![\w×])")
 # Student's t for 95%, two-sided, by degrees of freedom; 1.96 in the limit
 _T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09, 2.09)
 _T_LIMIT = 1.96
@@ -142,16 +145,37 @@ def _mean(amounts: Sequence[Number]) -> Number:
 
 def _op_changes(before: Sequence[Sequence[OpInfo]], after: Sequence[Sequence[OpInfo]], basis: str) -> tuple[OpChange, ...]:
     sides = [[_by_kind(rows) for rows in side] for side in (before, after)]
-    kinds = dict.fromkeys(kind for side in sides for run in side for kind in run)
+    kinds = [list(dict.fromkeys(kind for run in side for kind in run)) for side in sides]
+    earlier = _in_other_formats(*kinds)
     found = []
-    for kind in kinds:
-        mine, theirs = ([run.get(kind, []) for run in side] for side in sides)
+    for kind in dict.fromkeys(kind for side in kinds for kind in side if kind not in earlier.values()):
+        was = earlier.get(kind, kind)
+        mine, theirs = ([run.get(name, []) for run in side] for name, side in zip((was, kind), sides, strict=True))
         seconds = _change(basis, "s", _parts(mine, basis), _parts(theirs, basis))
         launches = _change("launches", "", _parts(mine, "launches"), _parts(theirs, "launches"))
         matched = "new" if not any(mine) else "gone" if not any(theirs) else "both"
         reasons = _reasons(mine, theirs, launches, basis) if matched == "both" and seconds.change else ()
+        if kind != was:
+            reasons = (f"number format {' '.join(_formats(was))} → {' '.join(_formats(kind))}", *reasons)
         found.append(OpChange(op=kind, seconds=seconds, launches=launches, matched=matched, reasons=reasons))
     return tuple(sorted(found, key=lambda one: (-abs(one.seconds.change), one.op)))
+
+
+def _in_other_formats(before: Sequence[str], after: Sequence[str]) -> dict[str, str]:
+    """New kinds of ops by what they were before, in other number formats; only where there is one of each."""
+    gone, new = ([kind for kind in mine if kind not in set(other)] for mine, other in ((before, after), (after, before)))
+    sides = []
+    for kinds in (gone, new):
+        plain: dict[str, list[str]] = {}
+        for kind in kinds:
+            if _formats(kind):
+                plain.setdefault(_FORMATS.sub("", kind), []).append(kind)
+        sides.append({text: only[0] for text, only in plain.items() if len(only) == 1})
+    return {kind: sides[0][text] for text, kind in sides[1].items() if text in sides[0]}
+
+
+def _formats(kind: str) -> list[str]:
+    return list(dict.fromkeys(_FORMATS.findall(kind)))
 
 
 def _by_kind(ops: Sequence[OpInfo]) -> dict[str, list[OpInfo]]:

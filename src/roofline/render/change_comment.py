@@ -4,9 +4,11 @@ from collections.abc import Iterable, Sequence
 
 from ..checking import Check, amount_text, check_text, told_once
 from ..report_changes import Change, OpChange, ReportChanges, Spread, Trend, signed_percent
+from ..units import percent
 from .markdown import markdown_table, with_escapes
 
 TOP = 8  # ops of a list
+SMALL = 1e-3  # of the time of both versions: a smaller change of an op is counted, not told
 _WORDS = {"step": "Step time", "run": "Run time", "time": "Time of all ops", "minimum time": "Minimum time"}
 _TREND = ("step", "run", "time", "minimum time", "mfu", "flops", "hbm", "peak memory", "launches")
 
@@ -15,16 +17,13 @@ def change_comment(found: ReportChanges, checks: Sequence[Check] = (), notes: It
     """The change in one sentence, broken limits, what got slower and why, what got faster, new ops and those that are gone."""
     names = {one.quantity for one in found.figures}
     broken = [one for one in checks if one.holds is False]
-    idle = next((one for one in found.figures if one.quantity == "idle"), None)
-    slower = [*(_line(one) for one in found.slower), *([_idle(idle)] if idle and idle.change > 0 and not idle.is_noise else [])]
-    faster = [*(_line(one) for one in found.faster), *([_idle(idle)] if idle and idle.change < 0 and not idle.is_noise else [])]
     parts = [
         f"**{with_escapes(change_sentence(found))}**",
         _list("Limits broken", [f"❌ {with_escapes(check_text(one))}" for one in told_once(broken)], top=len(broken)),
         "✅ All limits hold." if checks and not broken else "",
         markdown_table(["", "before", "after", "change"], [_cells(one) for one in found.figures]),
-        _list("Slower", slower, top),
-        _list("Faster", faster, top),
+        _timed_list("Slower", found, found.slower, 1, top),
+        _timed_list("Faster", found, found.faster, -1, top),
         _list("New ops", [_apart(one, one.seconds.after) for one in found.unmatched("new")], top),
         _list("Ops gone", [_apart(one, one.seconds.before) for one in found.unmatched("gone")], top),
         _list("Notes", [with_escapes(one) for one in notes], top=20),
@@ -96,6 +95,20 @@ def _apart(one: OpChange, seconds: float) -> str:
 
 def _code(name: str) -> str:
     return with_escapes(name) if "`" in name else f"`{' '.join(name.split())}`"
+
+
+def _timed_list(title: str, found: ReportChanges, ops: Sequence[OpChange], sign: int, top: int) -> str:
+    """Ops that got slower or faster, with the idle time among them, the largest change first; how many changed by next to nothing."""
+    lines = [(one.seconds.change, _line(one)) for one in ops]
+    idle = next((one for one in found.figures if one.quantity == "idle"), None)
+    if idle and sign * idle.change > 0 and not idle.is_noise:
+        lines.append((idle.change, _idle(idle)))
+    least = SMALL * max(found.headline.before, found.headline.after) if found.headline else 0
+    told = sorted((one for one in lines if abs(one[0]) >= least), key=lambda one: -abs(one[0]))
+    more = [f"… and {len(told) - top:,} more"] if len(told) > top else []
+    small = len(lines) - len(told)
+    more += [f"{small:,} op{'s' if small > 1 else ''} by less than {percent(SMALL)} of the time each"] if small else []
+    return _list(title, [*(line for _, line in told[:top]), *more], top + 2)
 
 
 def _list(title: str, lines: Sequence[str], top: int = TOP) -> str:
