@@ -183,3 +183,11 @@ def test_ops_of_which_two_formats_are_gone_are_not_guessed() -> None:
     before = report(op(0, "a", 1.0, label="add bf16[8]"), op(1, "b", 1.0, label="add fp16[8]"))
     after = report(op(0, "a", 1.0, label="add fp32[8]"))
     assert sorted(one.matched for one in report_changes([before], [after]).ops) == ["gone", "gone", "new"]
+
+
+def test_versions_of_one_folder_are_told_apart_below_the_axis() -> None:
+    from roofline.render.plot.trend import trend_chart
+
+    names = [f"/a/long/folder/of/runs/of/one/program/version_{number}.xplane.pb.gz" for number in (1, 2, 3)]
+    ax = trend_chart(trend([[version()], [version(2.0)], [version(3.0)]], names))
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["version_1", "version_2", "version_3"]

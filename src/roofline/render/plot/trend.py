@@ -43,4 +43,24 @@ def _names(versions: Sequence[str]) -> tuple[Tick, ...]:
     """The versions below the axis; of many, some."""
     every = -(-len(versions) // _MOST_NAMES)
     width = 60 // min(len(versions), _MOST_NAMES)
-    return tuple(Tick(place, short_name(name, width) if place % every == 0 else "") for place, name in enumerate(versions))
+    names = _told_apart(versions)
+    return tuple(Tick(place, short_name(name, width) if place % every == 0 else "") for place, name in enumerate(names))
+
+
+def _told_apart(versions: Sequence[str]) -> list[str]:
+    """The names without the folder and the ending that all have: what is left when they are shortened tells them apart.
+
+    >>> _told_apart(["runs/monday/step.json.gz", "runs/tuesday/step.json.gz"])
+    ['monday/step', 'tuesday/step']
+    """
+    folders = [name.split("/") for name in versions]
+    same = _same_first([parts[:-1] for parts in folders])
+    names = ["/".join(parts[same:]) for parts in folders]
+    endings = [name.split(".")[::-1] for name in names]
+    same = _same_first([parts[:-1] for parts in endings])
+    return [".".join(parts[same:][::-1]) for parts in endings]
+
+
+def _same_first(rows: Sequence[Sequence[str]]) -> int:
+    """How many first words all rows share."""
+    return next((place for place, words in enumerate(zip(*rows, strict=False)) if len(set(words)) > 1), min(map(len, rows)))
