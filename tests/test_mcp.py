@@ -244,3 +244,9 @@ def test_errors_are_the_packages_own(tools: AgentTools) -> None:
     for call in (lambda: tools.analyze("nowhere.csv"), lambda: tools.op("matmul", [1]), lambda: tools.analyze("ops.csv", limit=0)):
         with pytest.raises(RooflineError):
             call()
+
+
+def test_the_minimum_is_the_one_of_the_sentence(tools: AgentTools) -> None:
+    found = tools.analyze("sample:train", limit=1)
+    assert f"{found['minimum_s'] * 1e3:.1f} ms is the minimum" in found["summary"]
+    assert found["minimum_s"] + sum(found["lost_s"].values()) == pytest.approx(found["time_s"], rel=1e-3)

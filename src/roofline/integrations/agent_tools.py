@@ -183,7 +183,7 @@ def _overview(report: Report, filter: str, offset: int, limit: int, per_step: bo
         "summary": report.summary or report.heading,
         "chip": report.machine.name,
         "time_s": _number(point.time_s) if point else None,
-        "minimum_s": _number(point.floor_s) if point else None,
+        "minimum_s": _number(point.floor_s if point.at_roof_s is None else point.at_roof_s) if point else None,  # that of the sentence
         "mfu": _number(point.mfu) if point else None,
         "lost_s": {cause: _number(seconds) for cause, seconds in point.lost.items()} if point else {},
         "findings": [{"kind": one.kind, "message": one.message, "saving_s": _number(one.saving_s)} for one in report.findings[:FINDINGS]],
