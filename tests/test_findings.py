@@ -61,6 +61,20 @@ def test_an_op_goes_to_the_change_that_spares_the_most_of_all() -> None:
     assert [(one.kind, one.saving_s) for one in found] == [("unused-results", pytest.approx(30)), ("stored-attention", pytest.approx(10))]
 
 
+def test_a_callback_that_a_cpu_runs_itself_is_told_as_one() -> None:
+    called = an_op("pure_callback.0", {}, 8.0, category="host callback", location="model.py:9")
+    first = next(one for one in report_on(called, an_op("dot", {"matrix/bf16": 200}, 2.0)).findings if one.saving_s)
+    assert (first.kind, first.saving_s) == ("idle-callback", pytest.approx(8))
+    assert first.message.startswith("At model.py:9, the program calls back to the host")
+
+
+def test_arguments_that_are_donated_and_copied_are_not_told_to_be_donated() -> None:
+    copied = Avoidable(kind="missing-donation", instead=NOTHING, unneeded="copied", group="donated")
+    (finding,) = report_on(an_op("copy", {"hbm": 100}, 20.0, avoidable=(copied,))).findings
+    assert "Donate" not in finding.message
+    assert "old value" in finding.message
+
+
 def test_time_is_the_minimum_of_needed_work_and_losses() -> None:
     again = Avoidable(kind="recomputation", instead=NOTHING, unneeded="recomputed")
     needed, extra = an_op("dot", {"matrix/bf16": 400}, 5.0), an_op("dot.remat", {"matrix/bf16": 400}, 5.0, avoidable=(again,))

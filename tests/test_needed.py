@@ -371,7 +371,7 @@ ENTRY %main (cache: bf16[16,32,4096,128], new: bf16[16,32,1,128]) -> bf16[16,32,
     ("alias", "layout", "kinds"),
     [
         ("", "3,2,1,0", {"missing-donation"}),
-        (", input_output_alias={ {}: (0, {}, may-alias) }", "3,2,1,0", set()),
+        (", input_output_alias={ {}: (0, {}, may-alias) }", "3,2,1,0", {"missing-donation"}),
         (", input_output_alias={ {}: (0, {}, may-alias) }", "3,1,2,0", {"layout-copies"}),
     ],
 )
@@ -379,6 +379,18 @@ def test_an_argument_copied_for_want_of_donation_or_to_change_its_layout(alias: 
     program = COPIED.replace("ALIAS", alias).replace("{3,2,1,0} parameter(0)\n  %new", f"{{{layout}}} parameter(0)\n  %new")
     found = reasons(list(reviewed_program(parse(program), "gpu")))
     assert {(kind, op.name) for kind, ops in found.items() for op in ops} == {(kind, "copy.1") for kind in kinds}
+    if "missing-donation" in kinds:
+        assert found["missing-donation"][0].avoidable[0].group == ("donated" if alias else "")
+
+
+def test_a_donated_argument_whose_old_value_is_used_later_is_copied_all_the_same() -> None:
+    # One copy keeps the old value, which is read later, another is updated.
+    twice = COPIED.replace("ALIAS", ", input_output_alias={ {}: (0, {}, may-alias) }").replace(
+        "fusion(%copy.1, %new)", "fusion(%copy.2, %new)"
+    )
+    copies = twice.replace("  ROOT %fusion", "  %copy.2 = bf16[16,32,4096,128]{3,2,1,0} copy(%copy.1)\n  ROOT %fusion")
+    found = reasons(list(reviewed_program(parse(copies), "gpu")))
+    assert [op.name for op in found["missing-donation"]] == ["copy.1", "copy.2"]
 
 
 @pytest.mark.parametrize("choose", ["argmax", "top_k"])
@@ -656,6 +668,25 @@ def test_kernels_in_fp64_could_be_fp32() -> None:
     (reason,) = op.avoidable
     assert reason.kind == "wide-format"
     assert 2 * reason.instead[HBM] == op.cost[HBM]
+
+
+DOUBLES = """HloModule jit_f, is_scheduled=true
+
+ENTRY %main (x: f32[512,768], w: f64[768,768]) -> f64[512,768] {
+  %x = f32[512,768]{1,0} parameter(0)
+  %w = f64[768,768]{1,0} parameter(1)
+  %wide = f64[512,768]{1,0} convert(%x)
+  ROOT %dot = f64[512,768]{1,0} dot(%wide, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+def test_products_in_fp64_are_wide_on_any_chip_and_so_is_what_feeds_them(platform: Any) -> None:
+    found = reasons(list(reviewed_program(parse(DOUBLES), platform)))["wide-format"]
+    assert [op.name for op in found] == ["wide", "dot"]
+    single = DOUBLES.replace("f64", "f32").replace("convert", "copy")
+    assert ("wide-format" in reasons(list(reviewed_program(parse(single), platform)))) == (platform == "gpu")
 
 
 AGAIN = """HloModule jit_f, is_scheduled=true

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from ..cost import NOTHING
-from ..lazy_rows import column
+from ..lazy_rows import at, column
 from ..machine import LATENCY, Machine
 from ..placement import Corrections, MinimumTimes
 from ..report import Finding
-from ..workload import Avoidable
+from ..workload import Avoidable, Recording
 from .chains import unfused_chains
-from .finding_kinds import Kinds
+from .finding_kinds import COPIED_ALL_THE_SAME, Kinds
 from .finding_words import at_place, count_and_longest, with_saving
 from .judged_ops import JudgedOp, JudgedOps
 from .losses import MEMORY
@@ -21,6 +21,10 @@ from .torch_finding_kinds import TORCH_GROUPS
 
 NEARLY = 0.6  # of the most that a reason would spare of an op
 RAN_FOR_IT = ("recomputation", "duplicated-work", "missing-donation")
+GROUPS = {("missing-donation", "donated"): COPIED_ALL_THE_SAME}
+CALLBACK = "idle-callback"
+# A CPU runs callbacks itself: they are ops of its own, not time in which it waits.
+CALLED_BACK = Avoidable(kind=CALLBACK, instead=NOTHING, why="calls back to the host, outside of what is compiled")
 ODD = 0.6  # of the roof: a product above it does not suffer from its sizes
 
 
@@ -42,17 +46,19 @@ class Case(Struct):
 
 
 def avoidable_cases(
-    judged: JudgedOps, ids: Sequence[int], steps: int, machine: Machine, corrections: Corrections, *, launched_singly: bool
+    judged: JudgedOps, ids: Sequence[int], recording: Recording, machine: Machine, corrections: Corrections, *, launched_singly: bool
 ) -> list[Case]:
     """Ops by why some of their work could be avoided. Less work does not shorten an op that takes its launch, unless it is spared whole."""
-    chains = {one.id: reason for one, reason in unfused_chains(judged, ids, steps)}
+    others = {one.id: reason for one, reason in unfused_chains(judged, ids, len(recording.steps))}
+    if not any(reason.kind == "callback" for reason in recording.idle):
+        others |= {id: CALLED_BACK for id, category in zip(ids, at(judged.category, ids), strict=True) if category == "host callback"}
     avoidable = column(judged.ops, "avoidable")
     minimum_s = MinimumTimes(machine, corrections)
     options: list[tuple[JudgedOp, dict[tuple[str, str], tuple[float, Avoidable]]]] = []
-    for one in [judged[id] for id in ids if avoidable[id] or id in chains] if chains or any(avoidable) else ():
-        reasons = [reason for reason in one.op.avoidable if reason.kind] + ([chains[one.id]] if one.id in chains else [])
+    for one in [judged[id] for id in ids if avoidable[id] or id in others] if others or any(avoidable) else ():
+        reasons = [reason for reason in one.op.avoidable if reason.kind] + ([others[one.id]] if one.id in others else [])
         if one.cause == LATENCY:
-            reasons = [reason for reason in reasons if launched_singly and reason.instead == NOTHING]
+            reasons = [reason for reason in reasons if reason is CALLED_BACK or (launched_singly and reason.instead == NOTHING)]
         mine: dict[tuple[str, str], tuple[float, Avoidable]] = {}
         for reason in reasons:
             saving = _spared(one, reason, minimum_s)
@@ -99,11 +105,11 @@ def _spared(one: JudgedOp, reason: Avoidable, minimum_s: MinimumTimes) -> float:
 
 def told(case: Case, judged: JudgedOps, clock: Clock, kinds: Kinds) -> Finding:
     """A finding about work that could be avoided."""
-    kind = TORCH_GROUPS.get((case.kind, case.group), kinds[case.kind])
+    kind = {**TORCH_GROUPS, **GROUPS}.get((case.kind, case.group), kinds[case.kind])
     case.ops.sort(key=lambda held: -held[1])
     ids = [one.id for one, _, _ in case.ops]
     reason = next((reason for _, _, reason in case.ops if reason and reason.factor), case.ops[0][2])
-    why = kind.phrase or (reason.why if reason else "")
+    why = (reason.why if reason else "") if not kind.phrase or case.kind == CALLBACK else kind.phrase
     factor = f", {reason.factor:.3g} times the needed work" if reason and reason.factor else ""
     saving = case.saving(clock)
     spent = clock.of(clock.spent(judged, ids))

@@ -250,6 +250,13 @@ UNSEEN_CODE = Kind(
     "the host was in {activity}",
     ("record the calls of Python, to see which code that is",),
 )
+# Of missing-donation where the arguments are donated.
+COPIED_ALL_THE_SAME = Kind(
+    "the arguments that are copied whole although they are donated",
+    "Use their old values before the update only, and return each result in the place of its argument",
+    "copies donated arguments whole that it then updates in place",
+    ("read what is needed of the old value first, or from the new one", "return updated arguments in the order in which they came in"),
+)
 # What to try where most of the saving lies in ops of one category.
 OF_MOST = {
     ("memory", "optimizer"): (

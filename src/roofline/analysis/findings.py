@@ -39,7 +39,7 @@ def diagnose(judged: JudgedOps, recording: Recording, machine: Machine, clock: C
     if (share := clock.exposed(judged, ids)) < 1:
         judged = judged.exposed(share)
     kinds = kinds_for(recording.format)
-    cases = avoidable_cases(judged, ids, len(recording.steps), machine, corrections, launched_singly=kinds is not KINDS)
+    cases = avoidable_cases(judged, ids, recording, machine, corrections, launched_singly=kinds is not KINDS)
     kept = [case for case in cases if case.is_worth_a_line(clock)]
     taken = {one.id for case in kept for one, _, _ in case.ops}
     found = [told(case, judged, clock, kinds) for case in kept]

@@ -1,4 +1,7 @@
-"""Copies that donation would spare: an argument is copied whole because one element of it is updated and the caller keeps it."""
+"""Copies that donation would spare: an argument is copied whole because one element of it is updated and the caller keeps it.
+
+One that is donated is copied all the same where its old value is used after the update, or its buffer becomes another result.
+"""
 
 from collections.abc import Iterator
 
@@ -8,9 +11,12 @@ from ..ir.module import Computation, Instruction
 from ..ir.shapes import Shape
 from ..price.bodies import updated
 from .kernels import Kernels
+from .layout import turns
 from .values import Value, Values
 
 KIND, CLASS = "missing-donation", "copied"
+DONATED = "donated"  # the group of those that are
+_PASSED = frozenset(("bitcast", "get-tuple-element", "copy"))
 _MOST_USERS = 64
 
 
@@ -23,14 +29,15 @@ def missing_donations(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     for index, instruction in enumerate(entry.instructions):
         if instruction.opcode not in ("copy", "copy-start") or not instruction.operands:
             continue
-        source = values.origin(Value(entry, instruction.operands[0]), frozenset(("bitcast", "get-tuple-element")))
+        source = values.origin(Value(entry, instruction.operands[0]), _PASSED)
         if source.opcode != "parameter" or source.computation is not entry:
             continue
         number = entry.parameters.index(source.index)
-        if number not in donated and _updated_in_place(values, entry, index):
-            name = source.instruction.op_name or f"argument {number}"
-            why = f"copies all of {name}, which is then updated in place"
-            yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS)
+        if (number in donated and turns(entry, instruction)) or not _updated_in_place(values, entry, index):
+            continue
+        name = source.instruction.op_name or f"argument {number}"
+        why = f"copies all of {name}, which is then updated in place"
+        yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=DONATED if number in donated else "")
 
 
 def _updated_in_place(values: Values, computation: Computation, index: int) -> bool:
@@ -51,7 +58,7 @@ def _updated_in_place(values: Values, computation: Computation, index: int) -> b
                 return True
             if instruction.opcode == "while":
                 return _updates_such(values, instruction, computation[index].shape)
-            if instruction.opcode in ("bitcast", "copy-done", "tuple") and user not in seen:
+            if instruction.opcode in ("bitcast", "copy", "copy-done", "tuple") and user not in seen:
                 seen.add(user)
                 waiting.append(user)
     return False

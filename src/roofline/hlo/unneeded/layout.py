@@ -30,12 +30,12 @@ def layout_copies(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         if body is not None and not kernels.values.opcodes(body) <= _ALLOWED:
             continue
         within = body if body is not None else kernels.computation
-        turned = max((one.shape.elements for one in parts if _turns(within, one)), default=0)
+        turned = max((one.shape.elements for one in parts if turns(within, one)), default=0)
         if turned and 2 * turned >= instruction.shape.elements:
             yield index, Avoidable(kind=KIND, instead=NOTHING, why="moves arrays only to change their layout", unneeded=CLASS)
 
 
-def _turns(computation: Computation, instruction: Instruction) -> bool:
+def turns(computation: Computation, instruction: Instruction) -> bool:
     """Whether an instruction puts the elements of an array in another order."""
     if instruction.opcode != "copy" or not instruction.operands:
         return instruction.opcode in _MOVES

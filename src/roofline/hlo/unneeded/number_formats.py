@@ -1,6 +1,6 @@
 """Wide number formats: bf16 that is converted to fp32 or fp64 before it is multiplied, products in fp32 throughout, and any fp64."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from ...cost import NOTHING, Cost
@@ -8,6 +8,7 @@ from ...dtypes import dtype
 from ...resource import HBM, Resource, vector
 from ...workload import Avoidable
 from ..ir.module import Computation
+from ..ir.shapes import Shape
 from ..price.contractions import default_unit
 from .kernels import Convolution, Kernels, Product
 from .values import LAYOUT, Value, Values
@@ -23,12 +24,11 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     A few products of fp32 numbers among many of narrow ones, such as the router of experts, are wide on purpose.
     """
     values, computation, platform = kernels.values, kernels.computation, kernels.platform
-    if platform not in _ACCELERATORS:
-        return
     wide: set[int] = set()
     widened: dict[int, None] = {}
     multiplying: dict[int, Product | Convolution] = {**kernels.convolutions, **kernels.products}
-    units = {index: unit for index in multiplying if (unit := _wide_unit(kernels.costs[index])) is not None}
+    wide_formats = _WIDE if platform in _ACCELERATORS else ("fp64",)  # a CPU multiplies fp32 as fast as bf16
+    units = {index: unit for index in multiplying if (unit := _wide_unit(kernels.costs[index], wide_formats)) is not None}
     is_exception = kernels.are_few(units)
     converts = "convert" in kernels.module.opcodes
     for index, unit in units.items():
@@ -60,21 +60,23 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def fp64_kernels(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The kernels without products that compute in fp64, with what they would cost in fp32."""
-    if kernels.platform not in _ACCELERATORS:
-        return
+    """The kernels without products that compute in fp64 or make fp64 arrays, with what they would cost in fp32."""
     for index, cost in kernels.costs.items():
-        wide = [resource for resource, _ in cost.amounts if resource.unit == "vector" and resource.kind == "fp64"]
-        if not wide or kernels.product(index) is not None:
-            continue
         instruction = kernels.computation[index]
+        wide = next((resource for resource, _ in cost.amounts if resource.unit == "vector" and resource.kind == "fp64"), None)
+        if kernels.product(index) is not None or (wide is None and not any(map(_is_double, instruction.shape.leaves))):
+            continue
         shapes = [leaf for one in (instruction, *kernels.computation.operands(instruction)) for leaf in one.shape.leaves]
-        less = sum(leaf.bytes for leaf in shapes if leaf.is_array and leaf.dtype == "f64") // 2
-        yield index, Avoidable(kind=KIND, instead=_instead(cost, wide[0], vector("fp32"), less), why="computes in fp64")
+        less = sum(leaf.bytes for leaf in shapes if _is_double(leaf)) // 2
+        yield index, Avoidable(kind=KIND, instead=_instead(cost, wide or vector("fp64"), vector("fp32"), less), why="computes in fp64")
 
 
-def _wide_unit(cost: Cost) -> Resource | None:
-    return next((resource for resource, _ in cost.amounts if resource.unit == "matrix" and resource.kind in _WIDE), None)
+def _is_double(shape: Shape) -> bool:
+    return shape.is_array and shape.dtype == "f64"
+
+
+def _wide_unit(cost: Cost, formats: Sequence[str]) -> Resource | None:
+    return next((resource for resource, _ in cost.amounts if resource.unit == "matrix" and resource.kind in formats), None)
 
 
 @lru_cache(maxsize=256)  # a program repeats its products for each layer
