@@ -174,6 +174,29 @@ def test_products_of_all_tokens_with_each_expert(
         assert "800 µs of" in mine[0].message, "the products of four experts and their gradients"
 
 
+@pytest.mark.parametrize(("combine", "is_dense"), [("bmm", True), ("mul", True), ("layers", False)])
+def test_a_product_with_the_columns_of_all_experts(tmp_path: Path, combine: str, is_dense: bool) -> None:
+    """As einsum("nd,edf->nef") makes it, without modules: a weighted sum over the experts tells it from other wide products."""
+    tokens, experts, width = 4096, 16, 1024
+
+    def mixture(kernels: Kernels) -> None:
+        kernels.op("aten::topk", [(tokens, experts)], values=["2", "-1", "True", "True"])
+        kernels.op("aten::bmm", [(1, tokens, width), (1, width, experts * width)])
+        if combine == "bmm":
+            kernels.op("aten::bmm", [(tokens, width, experts), (tokens, experts, 1)])
+        elif combine == "mul":
+            kernels.op("aten::mul", [(tokens, experts, width), (tokens, experts, 1)])
+        else:
+            for _ in range(experts):
+                kernels.op("aten::mm", [(tokens, width), (width, width)])
+
+    mine = found(report_on(mixture, tmp_path), "dense-experts")
+    assert bool(mine) == is_dense
+    if mine:
+        assert "computes all 16 experts for every token, of which it uses 2, 8 times the needed work" in mine[0].message
+        assert len(mine[0].ops) == 1
+
+
 def test_conversions_inside_of_convolutions_are_layout_copies(tmp_path: Path) -> None:
     trace = TorchTrace()
     for step in range(3):

@@ -92,6 +92,12 @@ TORCH_GROUPS = {
         "Keep channels last everywhere",
         levers=("model.to(memory_format=torch.channels_last), and the same for its input: convolutions, norms and pools then keep it",),
     ),
+    ("wide-format", "double"): Kind(
+        "the work in fp64",
+        "Compute in fp32",
+        "computes in fp64, or casts to it and back",
+        levers=("tensor.float(), or dtype=torch.float32 where tensors are made: fp64 comes from NumPy, and spreads to what it meets",),
+    ),
     ("wide-format", "casts"): Kind(
         "the weights that are cast again in every step",
         "Keep a bf16 copy of the weights",

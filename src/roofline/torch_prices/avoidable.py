@@ -6,10 +6,11 @@ Each rule sees one call. Chains of calls are seen by whoever has them in order.
 from ..cost import NOTHING, Cost
 from ..dtypes import dtype
 from ..operation import Product
-from ..resource import matrix
+from ..resource import HBM, matrix, vector
 from ..workload import Avoidable
 from .call import Call, Priced, Tensor
 
+_STREAMED = frozenset(("elementwise", "cast", "copy", "normalisation", "softmax", "reduction", "loss"))
 _COPIES = ("aten::contiguous", "aten::clone", "aten::copy_")
 RECOMPUTED = "recomputes the forward pass in the backward pass"
 # Formats of products for which a narrower one would do, and that one: tf32 has the range of fp32 and is used by default elsewhere.
@@ -25,7 +26,7 @@ def avoidable(call: Call, priced: Priced) -> tuple[Avoidable, ...]:
         return (Avoidable(kind="", instead=priced.needed, why=RECOMPUTED, unneeded="recomputed"),)
     if call.op in _COPIES and changes_layout([one for one in call.args if isinstance(one, Tensor)]):
         return (Avoidable(kind="layout-copies", instead=NOTHING, why="copies tensors only to change their layout", unneeded="layout"),)
-    found = _appended(call, priced) or _odd(priced) or _wide(priced)
+    found = _appended(call, priced) or _odd(priced) or _wide(priced) or _double(call, priced)
     return (found,) if found else ()
 
 
@@ -85,3 +86,19 @@ def _wide(priced: Priced) -> Avoidable | None:
             why = "multiplies in fp32 without tf32" if wide == "fp32" else "multiplies in fp64"
             return Avoidable(kind="wide-format", instead=instead, why=why)
     return None
+
+
+def _double(call: Call, priced: Priced) -> Avoidable | None:
+    """Elementwise work, reductions and casts in fp64, at the bytes and the rate of fp32; a cast between the two goes altogether."""
+    tensors = [one for one in call.args if isinstance(one, Tensor) and one.bytes is not None]
+    double = [one for one in tensors if one.dtype is not None and one.dtype.name == "fp64" and one.shape]
+    if not double or priced.cost is None or priced.category not in _STREAMED:
+        return None
+    if call.op == "aten::copy_" and {one.dtype.name for one in tensors[:2] if one.dtype} == {"fp64", "fp32"}:
+        return Avoidable(kind="wide-format", instead=NOTHING, why="casts to fp64 and back", unneeded="wide", group="double")
+    moved = priced.cost.known(HBM)
+    written = max(moved - sum(one.bytes or 0 for one in tensors), 0) if priced.category == "elementwise" else 0
+    amounts = {resource: amount for resource, amount in priced.cost.items() if resource != vector("fp64")}
+    amounts[vector("fp32")] = priced.cost.known(vector("fp32")) + priced.cost.known(vector("fp64"))
+    amounts[HBM] = moved - (sum(one.bytes or 0 for one in double) + written) / 2
+    return Avoidable(kind="wide-format", instead=Cost.of(amounts), why="computes in fp64", group="double")

@@ -1,4 +1,8 @@
-"""Experts computed for every token: a module that chooses some of its experts, and multiplies all tokens by the weights of each."""
+"""Experts computed for every token: a module that chooses some of its experts, and multiplies all tokens by the weights of each.
+
+That is as many products of one shape as there are experts, a batched product of as many, or a product whose columns are those of all
+experts, of which a weighted sum over the experts is then taken for each token, as ``einsum`` makes them.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -40,13 +44,19 @@ def all_experts(ordered: Sequence[Held], sequence: Callable[[Execution], int]) -
     """
     choice: Choice | None = None
     like: dict[tuple[str, tuple[int, ...], tuple[int, ...]], list[Held]] = {}
+    wide: list[Held] = []  # products that may have the columns of all experts
     forward: dict[int, Choice] = {}
     for held in ordered:
         one, priced = held
         made = _choice(priced, one.context) if priced.name in _CHOICES else None
         if made is not None:
-            choice, like = made, {}
+            choice, like, wide = made, {}, []
             continue
+        if choice is not None and (summed := _summed(priced, choice)):
+            mine = [one for one in wide if _results(one[1]) == summed]
+            forward.update((sequence(one), choice) for one, _ in mine if sequence(one) != NONE)
+            yield from ((each, _avoidable(each, choice)) for each in mine)
+            wide = []
         sides = _sides(priced)
         if sides is None:
             continue
@@ -56,15 +66,16 @@ def all_experts(ordered: Sequence[Held], sequence: Callable[[Execution], int]) -
         elif choice is not None and _may_be_expert(choice, one.context, sides[0]):
             alike = like.setdefault((priced.name, sides[0].shape, sides[1].shape), [])
             alike.append(held)
-            if len(alike) * _batch(sides[0]) == choice.experts:
+            wide += [held] if sides[1].shape[-1] % choice.experts == 0 and _batch(sides[0]) == 1 else []
+            if choice.scope and len(alike) * _batch(sides[0]) == choice.experts:  # elsewhere that may be layers
                 forward.update((sequence(mine), choice) for mine, _ in alike if sequence(mine) != NONE)
                 yield from ((mine, _avoidable(mine, choice)) for mine in alike)
 
 
 def _choice(priced: PricedOp, context: Context) -> Choice | None:
-    """What a top-k, or the largest, chooses in a module of the user's."""
+    """What a top-k, or the largest, chooses."""
     scores = priced.args[0] if priced.args else None
-    if not isinstance(scores, Tensor) or len(scores.shape) < 2 or not context.scope or context.backward:
+    if not isinstance(scores, Tensor) or len(scores.shape) < 2 or context.backward:
         return None
     given = priced.args[1] if priced.name == "aten::topk" and len(priced.args) > 1 else 1
     chosen, experts = int(given) if isinstance(given, int) else 0, scores.shape[-1]
@@ -77,6 +88,24 @@ def _sides(priced: PricedOp) -> tuple[Tensor, Tensor] | None:
         return None
     left, right = (priced.args[place] for place in places)
     return (left, right) if isinstance(left, Tensor) and isinstance(right, Tensor) else None
+
+
+def _results(priced: PricedOp) -> int:
+    """The elements that a product makes."""
+    left, right = _sides(priced) or (Tensor(()), Tensor(()))
+    return left.elements // left.shape[-1] * right.shape[-1] if left.shape and right.shape and left.shape[-1] else 0
+
+
+def _summed(priced: PricedOp, choice: Choice) -> int:
+    """The elements of which an op takes a weighted sum over experts for each token: a product, or a multiplication by the weights."""
+    tensors = [one for one in priced.args if isinstance(one, Tensor)][:2]
+    shapes = [one.shape for one in tensors]
+    if len(shapes) < 2 or any(len(shape) != 3 or shape[0] != choice.tokens for shape in shapes):
+        return 0
+    if priced.name == "aten::bmm" and shapes[0][2] == choice.experts and 1 in (shapes[0][1], shapes[1][2]):
+        return max(one.elements for one in tensors)
+    gates = (choice.tokens, choice.experts, 1)
+    return max(one.elements for one in tensors) if priced.name == "aten::mul" and gates in shapes else 0
 
 
 def _batch(left: Tensor) -> int:

@@ -44,6 +44,7 @@ class Context(Struct, frozen=True):
     backward: bool = False
     optimizer: bool = False
     recomputed: bool = False  # a forward op that a backward pass runs again
+    again: str | None = None  # where a pass is called from that repeats another
 
 
 NOWHERE = Context()
@@ -79,6 +80,21 @@ class Contexts:
     def sequence(self, place: int) -> int:
         """The number that an op has in common with its gradient, or `NONE`."""
         return next((number for outer in self._host.around(place) if (number := int(self._host.sequence[outer])) != NONE), NONE)
+
+    def call_around(self, place: int) -> tuple[int, int, str]:
+        """The range of events in the call of the outermost module around an op, and the user's line that called it."""
+        call, caller = NONE, ""
+        for outer in self._host.around(place):
+            name = str(self._names[self._host.name[outer]]) if self._host.kind[outer] == PYTHON else ""
+            if name.startswith(MODULE):
+                call, caller = outer, ""
+            elif name and not caller:
+                caller = users_line(name)
+        return (call, self._host.within(call), caller) if call != NONE else (place, place + 1, caller)
+
+    def repeated(self, number: int, caller: str) -> int:
+        """The number of a context in a pass that repeats another and was called from a line."""
+        return self._number(replace(self.all[number], again=caller))
 
     def phase(self, context: Context) -> str:
         """Forward or backward, in a program that has both."""

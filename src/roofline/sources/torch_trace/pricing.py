@@ -46,7 +46,7 @@ class Prices:
     """Prices of executions; calls that are alike in everything that is recorded are priced once, and have one number into ``ops``."""
 
     def __init__(self, columns: Columns, host: Host, launches: Launches, work: Work, network: Network | None, world: int | None) -> None:
-        self._host, self._work, self._network, self._world = host, work, network, world
+        self._host, self._work, self._network, self.world = host, work, network, world
         self.names: Sequence[Any] = list(columns.names)
         self._texts, self._extras, self._grids = list(columns.arguments), list(columns.extras), list(columns.grids)
         self._args: dict[int, tuple[Any, ...]] = {NONE: ()}
@@ -60,15 +60,17 @@ class Prices:
         self._launched[copies] += launches.extra[work.launch[copies]] + 1
         self._optimizers = [number for number, name in enumerate(self.names) if str(name).startswith(_OPTIMIZERS)]
         self.accumulated: dict[int, tuple[int, ...]] = {}
+        self.gradients: list[tuple[int, int, tuple[int, ...]]] = []  # step, place on the host, and shape of each that was accumulated
         self._sizes = Numbered()
 
     def accumulate(self, marks: Sequence[int], places: Integers) -> None:
         """Remember the elements of the gradients that each step accumulated, by these ops: optimizers work on as many."""
         found: dict[int, list[int]] = {}
         numbers = self._host.arguments[places].tolist()
-        elements = {number: [one.elements for one in self._arguments(number) if isinstance(one, Tensor)][:1] for number in set(numbers)}
-        for mark, number in zip(marks, numbers, strict=True):
-            found.setdefault(mark, []).extend(elements[number])
+        tensors = {number: [one for one in self._arguments(number) if isinstance(one, Tensor)][:1] for number in set(numbers)}
+        for mark, place, number in zip(marks, places.tolist(), numbers, strict=True):
+            found.setdefault(mark, []).extend(one.elements for one in tensors[number])
+            self.gradients.extend((mark, place, one.shape) for one in tensors[number])
         self.accumulated = {mark: tuple(sizes) for mark, sizes in found.items() if sizes}
 
     def _arguments(self, number: int) -> tuple[Any, ...]:
@@ -133,8 +135,8 @@ class Prices:
         said = [self._extras[place - 1] for key in keys if (place := key % (len(self._extras) + 1))]
         if copied := next((word for one in said if (word := _COPIES.get(one[2], ""))), ""):
             extra["memcpy_kind"] = copied
-        if self._world and not extra.get("Group size"):
-            extra["Group size"] = self._world
+        if self.world and not extra.get("Group size"):
+            extra["Group size"] = self.world
         launched = tuple(self._kernel(key) for key in keys)
         return PricedOp(name, args, price(Call(name, args=args, kernels=launched, extra=extra, network=self._network)))
 

@@ -28,11 +28,14 @@ from .channel_order import channels_first, converted_shares
 from .columns import KERNEL, MEMCPY, NONE, Numbered
 from .context import Context, Contexts
 from .executions import Execution, Executions
+from .frozen_gradients import unused_gradients
 from .intervals import covered, merged, uncovered
 from .linking import Work
 from .one_hot import one_hot_products
 from .pricing import PricedOp, Prices
+from .second_passes import MULTIPLY, again, second_passes
 from .unfused import spared_bytes, unfused
+from .unused_rows import unused_rows
 from .weight_casts import operand_casts, weight_cast, weight_shapes
 from .written_attention import written_attention
 
@@ -91,6 +94,8 @@ class DeviceRows:
         mine = np.flatnonzero(executions.device == number)
         self._executions, self._priced = executions.take(mine), priced[mine]
         self._context = contexts.of(self._executions.op)
+        if contexts.has_backward:
+            self._mark_second_passes()
         self.events = np.flatnonzero(work.device == number)
         self.start, self.end = work.start[self.events], work.end[self.events]
         self.busy = merged(self.start, self.end)
@@ -100,11 +105,24 @@ class DeviceRows:
         self._scores = written_attention(in_order)
         self._lookups = {(id(priced), id(one.context)): reason for (one, priced), reason in one_hot_products(in_order, self._sequence)}
         self._experts = {(id(priced), id(one.context)): reason for (one, priced), reason in all_experts(in_order, self._sequence)}
+        unused = list(unused_rows(in_order, self._sequence))
+        if (prices.world or 1) == 1:  # those of a shard have other shapes than their weights
+            unused += unused_gradients(in_order, prices.gradients)
+        self._unused = {(id(priced), id(one.context)): reason for (one, priced), reason in unused}
         self._forward = {id(priced) for one, priced in in_order if self._is_kept(one)}
         lengths = (work.end - work.start).data
         self._turned = converted_shares(in_order, lambda event: str(prices.names[prices.kernel(event)[0]]), lengths.__getitem__)
         self._weights = weight_shapes(prices.ops[number] for number in np.unique(self._priced).tolist())
         self._operands = operand_casts(in_order, self._weights)
+
+    def _mark_second_passes(self) -> None:
+        """Gives the executions of passes that repeat others contexts of their own."""
+        multiplying = [number for number, one in enumerate(self._prices.ops) if one.priced.category in MULTIPLY]
+        products = self._held(np.flatnonzero(np.isin(self._priced, multiplying)))
+        ops = self._executions.op
+        for begin, end, caller in {self._contexts.call_around(op) for op in second_passes(list(products), self._sequence)}:
+            inside = np.flatnonzero((ops >= begin) & (ops < end))
+            self._context[inside] = [self._contexts.repeated(number, caller) for number in self._context[inside].tolist()]
 
     def _in_order(self) -> list[tuple[Execution, PricedOp]]:
         """The executions of the first steps, as they ran."""
@@ -134,16 +152,20 @@ class DeviceRows:
 
     def _avoidable(self, priced: PricedOp, context: Context) -> tuple[Avoidable, ...]:
         """What could be spared of an op, by itself and beside its neighbours."""
-        alone = avoidable(Call(priced.name, args=priced.args), priced.priced)
-        found = (self._lookups.get((id(priced), id(context))), self._experts.get((id(priced), id(context))))
-        again = context.recomputed and id(priced) in self._forward
+        key = (id(priced), id(context))
+        whole = (
+            again(context.again) if context.again is not None else None,
+            AGAIN if context.recomputed and id(priced) in self._forward else None,
+            self._unused.get(key),
+            self._lookups.get(key),
+            self._experts.get(key),
+        )
         return (
-            *alone,
-            *((AGAIN,) if again else ()),
+            *(reason for reason in whole if reason),
+            *avoidable(Call(priced.name, args=priced.args), priced.priced),
             *weight_cast(priced, self._weights, self._operands),
             *channels_first(priced, self._turned.get(id(priced), 0.0)),
             *self._scores.get(id(priced), ()),
-            *(reason for reason in found if reason),
             *unfused(priced, self._spared.get(id(priced), 0.0)),
         )
 

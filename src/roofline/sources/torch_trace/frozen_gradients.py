@@ -1,0 +1,86 @@
+"""Gradients that nothing uses: of weights that the optimizer does not update, though they require gradients.
+
+Once the gradients of all weights that it updates are there, the rest of the backward pass is for nothing. Before that, the products that
+make gradients of other weights are.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from ...cost import NOTHING, Cost
+from ...torch_prices import Tensor
+from ...workload import Avoidable
+from .columns import NONE
+from .executions import Execution
+from .pricing import PricedOp
+
+KIND, CLASS = "unused-results", "unused"
+WHY = "computes gradients of weights that the optimizer does not update"
+
+Held = tuple[Execution, PricedOp]
+Shape = tuple[int, ...]
+Accumulated = tuple[int, int, Shape]  # the step, the place on the host, and the shape of a gradient
+
+
+def unused_gradients(ordered: Sequence[Held], accumulated: Sequence[Accumulated]) -> Iterator[tuple[Held, Avoidable]]:
+    """The executions of the backward pass that make only gradients which the optimizer does not take."""
+    updated = _updated(ordered)
+    if not updated:
+        return
+    frozen = {shape for _, _, shape in accumulated} - updated.keys()
+    last = {mark: _last_needed([one for one in accumulated if one[0] == mark], updated) for mark in {mark for mark, _, _ in accumulated}}
+    if not frozen or not any(last.values()):
+        return
+    spared: Counter[tuple[int, int]] = Counter()
+    every: Counter[tuple[int, int]] = Counter()
+    held_of: dict[tuple[int, int], Held] = {}
+    for one, priced in ordered:
+        if not one.context.backward or one.context.recomputed or one.op == NONE:
+            continue
+        key = (id(priced), id(one.context))
+        held_of.setdefault(key, (one, priced))
+        every[key] += 1
+        spared[key] += one.op > (last.get(one.mark) or one.op) or _makes_gradient(priced, frozen)
+    for key, count in spared.items():
+        if count:
+            cost = held_of[key][1].priced.cost or Cost.of({})
+            instead = NOTHING if count == every[key] else cost * (1 - count / every[key])
+            yield held_of[key], Avoidable(kind=KIND, instead=instead, why=WHY, unneeded=CLASS, group="gradients")
+
+
+def _updated(ordered: Sequence[Held]) -> Counter[Shape]:
+    """How many weights of each shape an optimizer updates; nothing where the recording dropped its lists."""
+    counts: dict[tuple[int, str], Counter[Shape]] = {}
+    for one, priced in ordered:
+        if not one.context.optimizer:
+            continue
+        lists = [arg for arg in priced.args if isinstance(arg, tuple) and arg and all(isinstance(each, Tensor) for each in arg)]
+        tensors = list(lists[0]) if lists else [arg for arg in priced.args if isinstance(arg, Tensor)][:1]
+        if not tensors:
+            return Counter()
+        counts.setdefault((one.mark, priced.name), Counter()).update(tensor.shape for tensor in tensors)
+    found: Counter[Shape] = Counter()
+    for mine in counts.values():
+        found |= mine
+    return found
+
+
+def _last_needed(accumulated: Sequence[Accumulated], updated: Counter[Shape]) -> int:
+    """Where the last gradient is there that the optimizer takes; of more than it takes of one shape, the first ones are taken for those."""
+    left, last = updated.copy(), 0
+    for _, place, shape in sorted(accumulated, key=lambda one: one[1]):
+        if left[shape]:
+            left[shape] -= 1
+            last = place
+    return last
+
+
+def _makes_gradient(priced: PricedOp, frozen: set[Shape]) -> bool:
+    """Whether a product makes the gradient of a weight that is not updated: it adds over rows, so its first operand is turned."""
+    if priced.name != "aten::mm" or len(priced.args) < 2:
+        return False
+    left, right = priced.args[:2]
+    if not isinstance(left, Tensor) or not isinstance(right, Tensor) or not left.strides or len(left.shape) != 2 or len(right.shape) != 2:
+        return False
+    made = (left.shape[0], right.shape[1])
+    return left.strides[0] == 1 and (made in frozen or made[::-1] in frozen)

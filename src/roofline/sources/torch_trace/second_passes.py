@@ -1,0 +1,71 @@
+"""Forward passes that run twice: once for gradients, and again without them, as for a metric of the same batch.
+
+A trace does not say whether two passes had the same input. They are taken for one pass that runs again if the modules that multiply, their
+shapes and their order are the same in one step, and only one of the passes is recorded for gradients.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from ...cost import NOTHING
+from ...torch_prices import Tensor
+from ...workload import Avoidable
+from .columns import NONE
+from .executions import Execution
+from .pricing import PricedOp
+
+LEAST = 4  # products of a pass that runs again: fewer may be alike by chance
+MULTIPLY = frozenset(("matmul", "convolution", "attention"))
+
+Held = tuple[Execution, PricedOp]
+Key = tuple[str, tuple[object, ...], tuple[str, ...]]
+
+
+def second_passes(products: Sequence[Held], sequence: Callable[[Execution], int]) -> Iterator[int]:
+    """The ops of passes without gradients that repeat one with gradients in the same step, by their places on the host.
+
+    ``products`` are the executions that multiply; ``sequence`` is the number that an op recorded for gradients has.
+    """
+    steps: dict[int, list[Held]] = {}
+    for held in products:
+        if held[0].op != NONE and not held[0].context.backward and not held[0].context.optimizer:
+            steps.setdefault(held[0].mark, []).append(held)
+    for mine in steps.values():
+        runs = _runs([(held, sequence(held[0]) != NONE) for held in sorted(mine, key=lambda held: held[0].op)])
+        graded = [[_key(held) for held in run] for run, is_graded in runs if is_graded]
+        for run, is_graded in runs:
+            keys = [] if is_graded else [_key(held) for held in run]
+            if len(keys) >= LEAST and all(scope for _, _, scope in keys) and any(_is_part(keys, whole) for whole in graded):
+                yield from (one.op for one, _ in run)
+
+
+def again(caller: str) -> Avoidable:
+    """A pass that runs again, called from a line."""
+    why = f"runs a forward pass a second time, without gradients{f', called from {caller}' if caller else ''}"
+    return Avoidable(kind="duplicated-work", instead=NOTHING, why=why, unneeded="duplicated")
+
+
+def _key(held: Held) -> Key:
+    """What a product is alike in: attention without gradients has another flag, and may be another op."""
+    shapes = tuple(one.shape for one in held[1].args if isinstance(one, Tensor))
+    return held[1].priced.category, shapes, held[0].context.scope
+
+
+def _runs(forward: Sequence[tuple[Held, bool]]) -> list[tuple[list[Held], bool]]:
+    """Executions in a row that are recorded for gradients, or are not."""
+    found: list[tuple[list[Held], bool]] = []
+    for held, is_graded in forward:
+        if found and found[-1][1] == is_graded:
+            found[-1][0].append(held)
+        else:
+            found.append(([held], is_graded))
+    return found
+
+
+def _is_part(keys: Sequence[object], whole: Sequence[object]) -> bool:
+    """Whether some keys follow each other in others.
+
+    >>> _is_part("bc", "abcd"), _is_part("bd", "abcd")
+    (True, False)
+    """
+    size = len(keys)
+    return any(list(whole[place : place + size]) == list(keys) for place in range(len(whole) - size + 1) if whole[place] == keys[0])

@@ -1,0 +1,111 @@
+"""Products of which few rows are used: logits of every position, of which the last or a few chosen ones are read.
+
+A tensor of as many columns tells it whose rows lie apart in memory, so that with what is between them they are as large as the product; or
+an op that picks rows of the product by their indices, and ops on as many as it picked. Any op that takes all of the product uses it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec import Struct
+
+from ...cost import Cost
+from ...resource import HBM
+from ...torch_prices import Tensor
+from ...workload import Avoidable
+from .columns import NONE
+from .executions import Execution
+from .pricing import PricedOp
+
+KIND, CLASS = "unused-results", "unused"
+AHEAD = 40  # executions after a product in which its rows are used
+LEAST = 64  # columns: of fewer, shapes say too little
+MOST_USED = 0.5  # of the rows
+_OPERANDS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1)}
+_PICKS = ("aten::index", "aten::index_select", "aten::gather", "aten::embedding")
+
+Held = tuple[Execution, PricedOp]
+
+
+class Made(Struct, frozen=True):
+    """What a product makes: so many rows of so many columns. It reads so many bytes of weights for any number of rows."""
+
+    rows: int
+    columns: int
+    weights: int
+
+    @property
+    def elements(self) -> int:
+        return self.rows * self.columns
+
+    def is_some_of(self, tensor: Tensor) -> bool:
+        """Whether a tensor is some of the rows, apart in memory."""
+        apart = tensor.strides[0] * tensor.shape[0] == self.elements if tensor.strides and tensor.strides[-1] == 1 else False
+        return apart and len(tensor.shape) > 1 and tensor.shape[-1] == self.columns and tensor.elements < self.elements
+
+
+def unused_rows(ordered: Sequence[Held], sequence: Callable[[Execution], int]) -> Iterator[tuple[Held, Avoidable]]:
+    """The products of which less than half of the rows are used, and their gradients, in order of time."""
+    forward: dict[int, tuple[Made, int]] = {}
+    for place, held in enumerate(ordered):
+        one, priced = held
+        made = _made(priced)
+        if made is None:
+            continue
+        if one.context.backward:
+            known = forward.get(sequence(one))
+            if known is not None and any(tensor.elements == known[0].elements for tensor in _tensors(priced)):
+                yield held, _avoidable(priced, *known)
+            continue
+        used = _used(made, ordered[place + 1 : place + 1 + AHEAD], one.mark) if made.columns >= LEAST else 0
+        if used:
+            if sequence(one) != NONE:
+                forward[sequence(one)] = (made, used)
+            yield held, _avoidable(priced, made, used)
+
+
+def _tensors(priced: PricedOp) -> Iterator[Tensor]:
+    for one in priced.args:
+        yield from one if isinstance(one, tuple) and all(isinstance(each, Tensor) for each in one) else ()
+        if isinstance(one, Tensor):
+            yield one
+
+
+def _made(priced: PricedOp) -> Made | None:
+    """What a product makes; nothing for a batch of products."""
+    places = _OPERANDS.get(priced.name)
+    if places is None or len(priced.args) <= places[1]:
+        return None
+    left, right = (priced.args[place] for place in places)
+    if not isinstance(left, Tensor) or not isinstance(right, Tensor) or len(left.shape) < 2 or len(right.shape) < 2:
+        return None
+    is_one = left.elements == left.shape[-2] * left.shape[-1]
+    return Made(left.shape[-2], right.shape[-1], right.bytes or 0) if is_one else None
+
+
+def _used(made: Made, after: Sequence[Held], mark: int) -> int:
+    """How many rows of a product are used by what follows it; zero where nothing tells, or most are."""
+    used = most = 0
+    picked = False
+    for one, priced in after:
+        if one.mark != mark:
+            break
+        for tensor in _tensors(priced):
+            if tensor.elements == made.elements:
+                if priced.name not in _PICKS:
+                    return 0
+                picked = True
+            elif made.is_some_of(tensor) or (picked and tensor.shape[-1:] == (made.columns,) and tensor.elements < made.elements):
+                used += tensor.elements
+                most = max(most, tensor.elements)
+                break
+    return most // made.columns if used < MOST_USED * made.elements else 0
+
+
+def _avoidable(priced: PricedOp, made: Made, used: int) -> Avoidable:
+    share = used / made.rows
+    cost = priced.priced.cost or Cost.of({})
+    amounts = {resource: amount * share for resource, amount in cost.amounts if resource != HBM}
+    moved = float(cost.known(HBM))
+    amounts[HBM] = max(moved * share, min(made.weights, moved))
+    why = f"computes {made.rows:,} rows, of which it uses {used:,}"
+    return Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=str(made.columns), factor=1 / share)

@@ -1,0 +1,149 @@
+"""Work of PyTorch programs that nothing uses: rows of products, gradients of frozen weights, forward passes that run twice, fp64."""
+
+from pathlib import Path
+
+import pytest
+
+from roofline.analysis import analyze
+from roofline.report import Finding, Report
+from torch_writer import BACKWARD, TorchTrace
+
+STEP = 3000  # microseconds
+BATCH, LONG, WIDTH, WORDS = 8, 512, 1024, 32000
+NODE = "autograd::engine::evaluate_function: "
+
+
+class Kernels:
+    """Ops in a row, each with a kernel of 100 µs."""
+
+    def __init__(self, trace: TorchTrace, begin: float) -> None:
+        self.trace, self.at, self.ran = trace, begin + 1, begin + 20
+
+    def op(self, name: str, tensors: list[tuple[int, ...]], **args: object) -> None:
+        self.trace.op(name, self.at, 5, tensors, **args)  # type: ignore[arg-type]
+        self.trace.run("kernel", launched=self.at + 1, start=self.ran, dur=100, thread=args.get("thread", 1))
+        self.at, self.ran = self.at + 10, self.ran + 100
+
+    def node(self, name: str, count: int, **args: object) -> None:
+        """A node of the backward pass around the next ops."""
+        self.trace.op(NODE + name, self.at - 1, 10 * count, thread=BACKWARD, **args)  # type: ignore[arg-type]
+
+
+def findings(write: object, tmp_path: Path, kind: str) -> list[Finding]:
+    trace = TorchTrace()
+    for step in range(3):
+        trace.annotation(f"ProfilerStep#{step}", STEP * step, STEP - 100)
+        write(Kernels(trace, STEP * step))  # type: ignore[operator]
+    report: Report = analyze(trace.write(tmp_path / "trace.json"))
+    return [one for one in report.findings if one.kind == kind]
+
+
+@pytest.mark.parametrize(
+    ("how", "used"),
+    [
+        ("last", BATCH),  # logits[:, -1]
+        ("one batch", 1),  # logits[0, -1], of a batch of one
+        ("picked", 400),  # logits[mask]
+        ("loop", 0),  # logits[:, t] for every t
+        ("shifted", 0),  # logits[:, :-1]
+        ("all", 0),  # the loss of all of them, beside the choice of the last
+    ],
+)
+def test_logits_of_all_positions_of_which_few_are_used(tmp_path: Path, how: str, used: int) -> None:
+    rows = BATCH * LONG
+
+    def prefill(kernels: Kernels) -> None:
+        kernels.op("aten::mm", [(rows, WIDTH), (WIDTH, WORDS)], strides=[(WIDTH, 1), (1, WIDTH)])
+        if how == "one batch":
+            kernels.op("aten::argmax", [(1, WORDS)], strides=[(rows * WORDS, 1)])
+        if how in ("last", "all"):
+            kernels.op("aten::argmax", [(BATCH, WORDS)], strides=[(LONG * WORDS, 1)])
+        if how == "picked":
+            kernels.op("aten::index", [(BATCH, LONG, WORDS), (BATCH, LONG)])
+            kernels.op("aten::_log_softmax", [(400, WORDS)], values=["1", "False"])
+        if how == "loop":
+            for _ in range(20):  # of 512: all that fits in a step of this test
+                kernels.op("aten::argmax", [(LONG // 2, WORDS)], strides=[(BATCH * 2 * WORDS, 1)])
+        if how == "shifted":
+            kernels.op("aten::copy_", [(BATCH, LONG - 1, WORDS)] * 2, strides=[((LONG - 1) * WORDS, WORDS, 1), (LONG * WORDS, WORDS, 1)])
+        if how == "all":
+            kernels.op("aten::_log_softmax", [(rows, WORDS)], values=["1", "False"])
+
+    found = findings(prefill, tmp_path, "unused-results")
+    assert bool(found) == bool(used)
+    if used:
+        assert f"computes 4,096 rows, of which it uses {used:,}" in found[0].message
+        # What is left is at least the time to read the weights: 64 MB take 14 of the 56 µs that the product needs.
+        left = max(used / rows, 13.7 / 271)
+        assert found[0].saving_per_step_s == pytest.approx(100e-6 * (1 - left), rel=0.1)
+
+
+@pytest.mark.parametrize("updated", ["head", "all", "unknown"])
+def test_gradients_of_weights_that_the_optimizer_does_not_update(tmp_path: Path, updated: str) -> None:
+    rows, weight, head = 4096, (WIDTH, WIDTH), (1000, WIDTH)
+    lists = {"head": [head], "all": [head, weight], "unknown": []}[updated]
+
+    def step(kernels: Kernels) -> None:
+        kernels.op("aten::mm", [(rows, WIDTH), weight], sequence_number=1)
+        kernels.op("aten::mm", [(rows, WIDTH), (WIDTH, 1000)], sequence_number=2)
+        for number, shape in ((2, head), (1, weight)):
+            kernels.node("MmBackward0", 2, sequence_number=number)
+            kernels.op("aten::mm", [(shape[0], rows), (rows, WIDTH)], strides=[(1, shape[0]), (WIDTH, 1)], thread=BACKWARD)
+            kernels.op("aten::mm", [(rows, shape[0]), shape], thread=BACKWARD)
+            kernels.trace.op("torch::autograd::AccumulateGrad", kernels.at + 1, 2, [shape], thread=BACKWARD)
+            kernels.at += 10
+        kernels.trace.annotation("Optimizer.step#SGD.step", kernels.at - 1, 9)
+        given = {"Input Dims": [list(map(list, lists))] * 2, "Input type": ["TensorList"] * 2}
+        kernels.trace.add("cpu_op", "aten::_fused_sgd_", kernels.at, 5, 100, 1, {"External id": 1, **(given if lists else {})})
+        kernels.trace.run("multi_tensor_apply_kernel", launched=kernels.at + 1, start=kernels.ran, dur=10)
+
+    found = findings(step, tmp_path, "unused-results")
+    assert bool(found) == (updated == "head")
+    if found:
+        assert "gradients of weights that the optimizer does not update" in found[0].message
+        # Both products of the first layer's gradient; that of the head's input is computed before the head's own gradient is taken.
+        assert found[0].saving_per_step_s == pytest.approx(200e-6, rel=0.01)
+
+
+@pytest.mark.parametrize(("module", "graded", "twice"), [("Net_0", False, True), ("Teacher_0", False, False), ("Net_0", True, False)])
+def test_a_forward_pass_that_runs_again_without_gradients(tmp_path: Path, module: str, graded: bool, twice: bool) -> None:
+    def forward(kernels: Kernels, module: str, graded: bool) -> None:
+        kernels.trace.frame(f"nn.Module: {module}", kernels.at - 0.5, 60)
+        kernels.trace.frame("net.py(7): forward", kernels.at - 0.4, 58)
+        for number in range(5):
+            kernels.op("aten::mm", [(4096, WIDTH), (WIDTH, WIDTH)], **({"sequence_number": number + 1} if graded else {}))
+        kernels.op("aten::relu", [(4096, WIDTH)], **({"sequence_number": 6} if graded else {}))
+
+    def step(kernels: Kernels) -> None:
+        kernels.trace.frame("train.py(20): main", kernels.at - 0.9, 300)
+        forward(kernels, "Net_0", graded=True)
+        kernels.at += 5
+        kernels.trace.frame("train.py(12): accuracy", kernels.at - 3, 80)
+        forward(kernels, module, graded=graded)
+        kernels.at += 30
+        kernels.node("MmBackward0", 1, sequence_number=5)
+        kernels.op("aten::mm", [(4096, WIDTH), (WIDTH, WIDTH)], thread=BACKWARD)
+
+    found = findings(step, tmp_path, "duplicated-work")
+    assert bool(found) == twice
+    if found:
+        assert "runs a forward pass a second time, without gradients, called from train.py:12" in found[0].message
+        assert found[0].saving_per_step_s == pytest.approx(600e-6, rel=0.01)
+
+
+@pytest.mark.parametrize(("number", "is_wide"), [("double", True), ("float", False)])
+def test_elementwise_work_in_fp64_is_in_a_wide_format(tmp_path: Path, number: str, is_wide: bool) -> None:
+    edges = (600_000, 128)
+
+    def scaled(kernels: Kernels) -> None:
+        kernels.op("aten::mul", [edges, edges], dtype=number)
+        args = {"Input Dims": [list(edges)] * 2, "Input type": ["float", number], "Input Strides": [[128, 1]] * 2}
+        kernels.trace.add("cpu_op", "aten::copy_", kernels.at, 5, 100, 1, {"External id": 1, **args, "Concrete Inputs": ["", ""]})
+        kernels.trace.run("cast", launched=kernels.at + 1, start=kernels.ran, dur=300)
+
+    found = findings(scaled, tmp_path, "wide-format")
+    assert bool(found) == is_wide
+    if found:
+        assert "computes in fp64" in found[0].message
+        assert (found[0].saving_per_step_s or 0) >= 300e-6, "the cast at least"
+        assert len(found[0].ops) == 2 or found[0].saving_per_step_s == pytest.approx(300e-6)
