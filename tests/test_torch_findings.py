@@ -140,6 +140,41 @@ def test_small_operators_and_views_do_not_part_a_chain(tmp_path: Path) -> None:
     assert finding(steps_of(chain, tmp_path), "unfused-chain").saving_s == pytest.approx(3 * 100e-6, rel=0.01)
 
 
+def test_halves_of_a_tensor_and_what_joins_them_are_one_chain(tmp_path: Path) -> None:
+    """As a rotary embedding is written: a cast, four products of halves, a difference and a sum, a join and a cast back."""
+    whole, half = (64, 2048, 128), (64, 2048, 64)
+
+    def rotate(trace: TorchTrace, at: float) -> None:
+        steps = [("aten::mul", [half, (2048, 64)])] * 4 + [("aten::sub", [half, half]), ("aten::add", [half, half])]
+        for place, (name, tensors) in enumerate(steps):
+            trace.op(name, at + 10 * place, 5, tensors, dtype="float")
+            trace.run("elementwise", launched=at + 10 * place + 1, start=at + 100 * place, dur=50)
+        joined = {"Input Dims": [[list(half)] * 2, []], "Input type": ["TensorList", "Scalar"]}
+        trace.add("cpu_op", "aten::cat", at + 60, 5, 100, 1, {"External id": 1, **joined, "Concrete Inputs": ["", "-1"]})
+        trace.run("CatArrayBatchedCopy<OpaqueType<4u>, unsigned int, 3, 2>", launched=at + 61, start=at + 600, dur=100)
+        args = {"Input Dims": [list(whole)] * 2, "Input type": ["c10::BFloat16", "float"], "Input Strides": [[2048 * 128, 128, 1]] * 2}
+        trace.add("cpu_op", "aten::copy_", at + 70, 5, 100, 1, {"External id": 1, **args, "Concrete Inputs": ["", ""]})
+        trace.run("cast", launched=at + 71, start=at + 700, dur=75)
+
+    found = finding(steps_of(rotate, tmp_path), "unfused-chain")
+    # Left are a read of the first half (25 µs of 50) and the write of the result (25 µs of 75).
+    assert found.saving_per_step_s == pytest.approx((475 - 50) * 1e-6, rel=0.05)
+
+
+@pytest.mark.parametrize(("name", "spared"), [("aten::silu", 200), ("aten::add", 100)])
+def test_a_compiled_backward_pass_computes_again_but_a_residual_is_kept(tmp_path: Path, name: str, spared: int) -> None:
+    def forward(trace: TorchTrace, at: float) -> None:
+        trace.op(name, at + 1, 5, [WIDE], sequence_number=1)
+        trace.run("elementwise", launched=at + 2, start=at + 20, dur=200)
+        trace.op("aten::relu", at + 10, 5, [WIDE], sequence_number=2)
+        trace.run("elementwise", launched=at + 11, start=at + 220, dur=200)
+        trace.op("autograd::engine::evaluate_function: ReluBackward0", at + 20, 8, thread=2, sequence_number=2)
+        trace.op("aten::mm", at + 21, 5, [WIDE, WIDE], thread=2)
+        trace.run("gemm", launched=at + 22, start=at + 420, dur=300, thread=2)
+
+    assert finding(steps_of(forward, tmp_path), "unfused-chain").saving_per_step_s == pytest.approx(spared * 1e-6, rel=0.01)
+
+
 def test_the_optimizer_has_words_of_its_own(tmp_path: Path) -> None:
     def update(trace: TorchTrace, at: float) -> None:
         trace.op("torch::autograd::AccumulateGrad", at + 1, 1, [(6_553_600,)], dtype="float")

@@ -165,8 +165,7 @@ class DeviceRows:
             *avoidable(Call(priced.name, args=priced.args), priced.priced),
             *weight_cast(priced, self._weights, self._operands),
             *channels_first(priced, self._turned.get(id(priced), 0.0)),
-            *self._scores.get(id(priced), ()),
-            *unfused(priced, self._spared.get(id(priced), 0.0)),
+            *(self._scores.get(id(priced)) or unfused(priced, self._spared.get(id(priced), 0.0))),
         )
 
     def part(self, plane: str, name: str, hardware: object, complete: Mapping[Mark, bool], marks: Integers) -> DevicePart:

@@ -1,13 +1,13 @@
 """Chains of operators that a compiler would fuse: each reads from memory what the one before it wrote there.
 
-Two executions are linked when one follows the other on the device, both are elementwise, casts, copies, norms, softmax or reductions, and
-the second takes a tensor of the size and format that the first made. Small operators in between, of indices and the like, do not part
-them. In one kernel that tensor is not read again; nor is it written, unless the forward pass of a training step may have to keep it. An
+A chain is elementwise operators, casts, copies, joins, norms, softmax and reductions that follow each other on the device; small operators,
+of indices and the like, do not part it. What one of them takes is made by the last one before it that made a tensor of its size and format,
+or one of which it is a half or a quarter. In one kernel that tensor is not read again; nor is it written: a compiled backward pass
+computes it again rather than read it. But a sum that begins a chain of the forward pass is kept, as the next layer adds to it. An
 optimizer's foreach operators are one chain: fused, they read weights, gradients and state once and write weights and state once.
 """
 
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
 
 from ...cost import Cost
 from ...resource import HBM
@@ -23,6 +23,9 @@ UPDATES = "runs the optimizer as many operators, each over all parameters (fused
 LINKED = frozenset(("elementwise", "cast", "copy", "normalisation", "softmax", "reduction", "loss"))
 GIVING = LINKED - {"reduction", "loss"}  # their results are as large as what they read
 OPTIMIZER = "optimizer"
+JOINS, SUMS = "aten::cat", ("aten::add", "aten::add_")
+LONGEST = 64  # operators of a chain: a compiler's kernels are no longer
+MOST_PARTS = 4  # that a tensor is split into, each of which is taken by itself
 SMALL = parse("1 MB", "B")  # moved by an operator that parts no chain
 # By the operator that tells an optimizer: how many lists it reads and writes itself, and how many the fused kernel does.
 FUSED_LISTS = {"aten::_foreach_addcdiv_": (4, 7), "aten::_foreach_add_": (3, 5)}
@@ -49,32 +52,83 @@ def spared_bytes(ordered: Sequence[Held], keeps: Callable[[Execution], bool]) ->
     """
     spared: dict[int, float] = {}
     counts: dict[int, int] = {}
-    links: dict[tuple[int, int], int] = {}
     for _, priced in ordered:
         counts[id(priced)] = counts.get(id(priced), 0) + 1
-    large = [held for held in ordered if _moved(held[1]) >= SMALL or held[1].priced.category not in LINKED]
-    for (first, made), (second, used) in pairwise(large):
-        pair = (id(made), id(used))
-        if pair not in links:
-            links[pair] = _handed_on(made, used)
-        if (size := links[pair]) and first.mark == second.mark:
-            spared[pair[1]] = spared.get(pair[1], 0) + size
-            if not keeps(first):
-                spared[pair[0]] = spared.get(pair[0], 0) + size
+    known: dict[tuple[int, ...], list[float]] = {}  # what is spared of each chain's ops, by their identities
+    for chain in _chains(ordered):
+        key = (*(id(priced) for _, priced in chain), keeps(chain[0][0]))
+        if key not in known:
+            known[key] = _spared_in([priced for _, priced in chain], is_kept=keeps(chain[0][0]))
+        for (_, priced), size in zip(chain, known[key], strict=True):
+            spared[id(priced)] = spared.get(id(priced), 0) + size
     for chain in _optimizers(ordered):
         share = _fused_share(chain)
         for _, priced in chain if share < 1 else ():
             spared[id(priced)] = spared.get(id(priced), 0) + (1 - share) * _moved(priced)
-    return {key: size / counts[key] for key, size in spared.items()}
+    return {key: size / counts[key] for key, size in spared.items() if size}
 
 
-def _handed_on(made: PricedOp, used: PricedOp) -> int:
-    """Bytes of the tensor that one op makes and the next takes; none where they would not fuse."""
-    result = result_of(made) if used.priced.category in LINKED else None
-    if result is None or result.bytes is None:
-        return 0
-    taken = any(isinstance(one, Tensor) and one.elements == result.elements and one.dtype == result.dtype for one in used.args)
-    return result.bytes if taken else 0
+def _chains(ordered: Sequence[Held]) -> Iterator[list[Held]]:
+    """Executions in a row that may fuse, small ones left out."""
+    chain: list[Held] = []
+    for held in ordered:
+        is_linked = held[1].priced.category in LINKED or held[1].name == JOINS
+        if is_linked and _moved(held[1]) < SMALL:
+            continue
+        if chain and (not is_linked or held[0].mark != chain[0][0].mark or len(chain) == LONGEST):
+            yield chain
+            chain = []
+        chain += [held] if is_linked else []
+    if chain:
+        yield chain
+
+
+def _spared_in(chain: Sequence[PricedOp], *, is_kept: bool) -> list[float]:
+    """The bytes of each op of a chain that one kernel would not move: tensors that the chain makes and takes itself.
+
+    The first sum of a forward pass is kept, as what the next layer adds to.
+    """
+    made: list[tuple[Tensor | None, float]] = [_made(priced) for priced in chain]
+    spared = [0.0] * len(chain)
+    handed_on: set[int] = set()
+    for place, priced in enumerate(chain):
+        for one in _taken(priced):
+            before = next((earlier for earlier in reversed(range(place)) if _is_of(one, made[earlier][0])), None)
+            if before is not None:
+                spared[place] += one.bytes or made[before][1] * one.elements / max(_elements(made[before][0]), 1)
+                handed_on.add(before)
+    for place in handed_on:
+        if not (is_kept and place == 0 and chain[0].name in SUMS):
+            spared[place] += made[place][1]
+    return spared
+
+
+def _taken(priced: PricedOp) -> Iterator[Tensor]:
+    """What an op reads: of a copy, not what it writes."""
+    for one in priced.args[1:] if priced.name == "aten::copy_" else priced.args:
+        yield from one if isinstance(one, tuple) and all(isinstance(each, Tensor) for each in one) else ()
+        if isinstance(one, Tensor):
+            yield one
+
+
+def _made(priced: PricedOp) -> tuple[Tensor | None, float]:
+    """The tensor that an op made, and its bytes."""
+    if priced.name == JOINS:
+        elements = sum(one.elements for one in _taken(priced))
+        return (Tensor((elements,)) if elements else None), _moved(priced) / 2
+    result = result_of(priced)
+    return result, float(result.bytes or 0) if result is not None else 0.0
+
+
+def _elements(tensor: Tensor | None) -> int:
+    return tensor.elements if tensor is not None else 0
+
+
+def _is_of(taken: Tensor, made: Tensor | None) -> bool:
+    """Whether a tensor is one that was made, or an even part of it."""
+    if made is None or not taken.elements or (taken.dtype != made.dtype and None not in (taken.dtype, made.dtype)):
+        return False
+    return made.elements % taken.elements == 0 and made.elements <= MOST_PARTS * taken.elements
 
 
 def _optimizers(ordered: Sequence[Held]) -> list[list[Held]]:
