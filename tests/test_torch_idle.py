@@ -292,3 +292,19 @@ def test_launches_between_reads_in_a_row_wait_for_the_reads(tmp_path: Path, laun
     findings = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.saving_s and one.kind.startswith("idle")]
     assert findings[0].kind == f"idle-{first}"
     assert ("check, which calls item() on a device value (model.py:3)" in findings[0].message) == (first == "sync")
+
+
+def test_launches_in_a_model_name_who_called_it(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for step in range(3):
+        trace.annotation(f"ProfilerStep#{step}", 1000 * step, 999)
+        trace.frame("src/generate.py(26): next_token", 1000 * step, 998)
+        trace.frame("nn.Module: GPT_0", 1000 * step + 1, 990)
+        trace.frame("src/model.py(13): forward", 1000 * step + 2, 980)
+        for place in range(9):
+            at = 1000 * step + 100 * place + 5
+            trace.op("aten::mm", at, 90, [(8, 4), (4, 2)])
+            trace.run("gemm", launched=at + 85, start=at + 88, dur=5)
+    report = analyze(trace.write(tmp_path / "trace.json"))
+    (found,) = [one for one in report.findings if one.kind == "idle-dispatch"]
+    assert "in forward, which next_token (generate.py:26) calls (model.py:13)" in found.message

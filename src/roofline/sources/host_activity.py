@@ -72,7 +72,8 @@ class Activity(Struct, frozen=True):
     """What a thread did: its kind, the user's function and its place, and what that function had called.
 
     ``kind`` is ``compile``, ``callback``, ``wait``, ``copy``, ``launch``, ``python``, or nothing where no event tells. ``detail`` is the
-    function that was compiled, how a value was read, or `INSIDE` where the function is the callback itself.
+    function that was compiled, how a value was read, or `INSIDE` where the function is the callback itself. ``caller`` is the function of
+    the user's, with its place, that called the model which the function is a part of.
     """
 
     kind: str = ""
@@ -80,6 +81,7 @@ class Activity(Struct, frozen=True):
     location: str = ""
     callee: str = ""
     detail: str = ""
+    caller: str = ""
 
 
 NOTHING = Activity()

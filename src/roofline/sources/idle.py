@@ -226,7 +226,7 @@ def _seen(gap: Gap, threads: Threads, instant: int) -> Activity:
         return driver
     if own.location or not driver.location:
         return own
-    return Activity(own.kind, driver.function, driver.location, own.callee, own.detail or driver.detail)
+    return Activity(own.kind, driver.function, driver.location, own.callee, own.detail or driver.detail, driver.caller)
 
 
 def _kind(gap: Gap, seen: Activity, waited: Activity, threads: Threads, *, several: bool) -> str:
@@ -276,7 +276,7 @@ def _most(seen: Sequence[Activity]) -> Activity:
     mine = [one for one in within if (one.function, one.location) == (function, location)]
     (callee, calls), *_ = Counter(one.callee for one in mine).most_common(1)
     (detail, _), *_ = Counter(one.detail for one in mine).most_common(1)
-    return Activity(mine[0].kind, function, location, callee if 2 * calls > count else "", detail)
+    return Activity(mine[0].kind, function, location, callee if 2 * calls > count else "", detail, mine[0].caller)
 
 
 def _input(one: Activity, gap: Gap, threads: Threads) -> str:
@@ -308,7 +308,7 @@ _WORDS: dict[str, Callable[[Activity, Gap, Threads], str]] = {
     "transfer": _transfer,
     "compile": _compile,
     "callback": lambda one, gap, threads: one.function,
-    "dispatch": lambda one, gap, threads: one.function,
+    "dispatch": lambda one, gap, threads: f"{one.function}, which {one.caller} calls" if one.caller else one.function,
     "latency": lambda one, gap, threads: "launches of the kernels of one program, one by one",
 }
 _ANYWHERE = {"device": "work that was already launched", "unknown": ""}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..host_activity import NOTHING, WAITS, Activity, Frame, activity, loads_data
 from ..idle import LARGE_COPY, Gap, Idle, explained, gaps_between, unexplained
@@ -14,7 +15,7 @@ from ..parts import DevicePart
 from .arrays import Integers
 from .columns import ANNOTATION, MEMCPY, NONE, OP, PYTHON
 from .compilations import compiles
-from .context import users_line
+from .context import MODULE, users_line
 from .host import Host, Launches
 from .linking import Work
 from .recording_cost import tell_recording
@@ -181,7 +182,7 @@ class _Threads:
             return Activity(kind, found.function, found.location, callee, detail)
         quiet = found.kind == "python" and not found.callee and not loads_data(found.function)
         if (quiet or (not found.kind and not self.has_frames)) and self._between_ops(line, instant // PS):
-            return Activity("launch", found.function, found.location)
+            return Activity("launch", found.function, found.location, caller=found.caller)
         return found
 
     def _own_work(self, line: int, instant: int) -> tuple[str, str] | None:
@@ -240,18 +241,31 @@ class _Threads:
     def _activity(self, stack: tuple[tuple[int, int], ...]) -> Activity:
         words = [self._word(*one) for one in stack]
         found = activity(words)
+        if caller := _caller(words, found.location):
+            found = replace(found, caller=caller)
         if found.kind in ("launch", "copy") and _LOADS in words:  # ops on the host that put a batch together
             return Activity("python", found.function, found.location, "" if loads_data(found.function) else _LOADS.function)
         if found.kind != "wait" or found.detail:
             return found
         read = next((_READ_BACK[name] for _, number in stack if (name := str(self._names[number])) in _READ_BACK), "")
-        return Activity(found.kind, found.function, found.location, found.callee, read)
+        return replace(found, detail=read)
 
     def _word(self, kind: int, number: int) -> str | Frame:
         key = (kind, number)
         if key not in self._spoken:
             self._spoken[key] = _word(kind, str(self._names[number]))
         return self._spoken[key]
+
+
+def _caller(words: Sequence[str | Frame], location: str) -> str:
+    """The user's function that called the outermost module, unless that is the one in which a thread is."""
+    frames = [one for one in words if isinstance(one, Frame)]
+    module = next((place for place, one in enumerate(frames) if one.function.startswith(MODULE)), 0)
+    callers = [one for one in frames[:module] if one.whose == "user"]
+    if not callers or callers[-1].location == location:
+        return ""
+    named = next((one for one in reversed(callers) if not one.function.startswith("<")), callers[-1])
+    return f"{named.function} ({callers[-1].location.rpartition('/')[2]})"
 
 
 def _word(kind: int, name: str) -> str | Frame:

@@ -164,7 +164,7 @@ class DeviceRows:
             *(reason for reason in whole if reason),
             *avoidable(Call(priced.name, args=priced.args), priced.priced),
             *weight_cast(priced, self._weights, self._operands),
-            *channels_first(priced, self._turned.get(id(priced), 0.0)),
+            *channels_first(priced, self._turned.get(id(priced), 0.0), converting=bool(self._turned)),
             *(self._scores.get(id(priced)) or unfused(priced, self._spared.get(id(priced), 0.0))),
         )
 
