@@ -121,6 +121,28 @@ def test_casts_under_autocast_take_their_share_of_the_launches(tmp_path: Path) -
     assert report.findings.index(casts) < report.findings.index(launches)
 
 
+@pytest.mark.parametrize("weights", [True, False])
+def test_casts_to_fp32_before_norms_are_autocasts_where_weights_are_cast(tmp_path: Path, weights: bool) -> None:
+    weight, rows = (8192, 4096), (4096, 4096)
+
+    def layer(trace: TorchTrace, at: float) -> None:
+        formats = ["c10::BFloat16", "float"]
+        casts = ((rows, formats[::-1], "aten::native_batch_norm"), (weight if weights else (16, 4096), formats, "aten::mm"))
+        for place, (shape, types, name) in enumerate(casts):
+            args = {"Input Dims": [list(shape)] * 2, "Input type": types, "Input Strides": [[4096, 1]] * 2}
+            trace.add("cpu_op", "aten::copy_", at + 100 * place, 5, 100, 1, {"External id": 1, **args, "Concrete Inputs": ["", ""]})
+            trace.run("copy", launched=at + 100 * place + 1, start=at + 400 * place + 10, dur=100)
+            if name == "aten::mm":
+                trace.op(name, at + 100 * place + 10, 5, [rows, weight[::-1]], strides=[(4096, 1), (1, 4096)])
+            else:
+                trace.op(name, at + 100 * place + 10, 5, [rows, (4096,)], dtype="float")
+            trace.run("kernel", launched=at + 100 * place + 11, start=at + 400 * place + 110, dur=290)
+
+    found = [one for one in steps_of(layer, tmp_path).findings if one.kind == "wide-format"]
+    assert len(found) == weights
+    assert not found or found[0].saving_per_step_s == pytest.approx(250e-6, rel=0.05), "with half of the launches"
+
+
 def test_advice_about_pytorch_speaks_of_pytorch() -> None:
     assert kinds_for("xspace") is KINDS
     words = re.compile(r"\bjax|jnp\.|\blax\.|\bjit|Pallas|astype|preferred_element_type")

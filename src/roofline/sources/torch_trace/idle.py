@@ -25,7 +25,8 @@ _FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)")
 _BUILTIN = re.compile(r"<built-in (?:method|function) (?P<function>\w+)")
 _LOADER = re.compile(r"enumerate\(DataLoader\)|DataLoader|dataloader")
 _LOADS = Frame("library", "", "enumerate(DataLoader)")
-_TENSORS = re.compile(r"<built-in \w+ \w+ of (?:Tensor|Parameter|type) object")  # torch.relu is a method of a type
+# Methods of PyTorch's own objects; torch.relu is a method of a type.
+_TENSORS = re.compile(r"<built-in \w+ \w+ of (?:Tensor|Parameter|type|torch\.[\w.]+|pybind11_builtins\.\w+) object")
 # Ops that read a value back from the device, as the user writes them.
 _READ_BACK = {
     "aten::item": "item",

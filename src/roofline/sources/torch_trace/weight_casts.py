@@ -1,7 +1,7 @@
 """Casts of weights: under autocast, fp32 weights are cast to the narrow format of their products again in every step.
 
-So are their biases, and what norms and losses make in fp32 before it enters the next product: with weights in the narrow format, none of
-these is there.
+So are their biases, and what enters a product; what enters a norm is cast to fp32, and so are the gradients of weights. With weights in the
+narrow format none of these is there.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ WEIGHTS = {
 }
 BIASES = {"aten::addmm": 0, "aten::linear": 2, "aten::convolution": 2}
 NEXT = 4  # executions from the cast of an operand to its product: casts of weight and bias come between
-NARROW_BITS, WIDE = 16, "fp32"
+NARROW_BITS, WIDE, NORM = 16, "fp32", "normalisation"
 WHY = "casts fp32 weights to a narrow format again in every step, as autocast does"
 
 Shapes = frozenset[tuple[int, ...]]
@@ -48,26 +48,28 @@ def weight_shapes(ops: Iterable[PricedOp]) -> Shapes:
 
 
 def operand_casts(ordered: Sequence[tuple[Execution, PricedOp]], weights: Shapes) -> set[int]:
-    """The casts of what a product multiplies, by the identity of the priced op, in a program that casts weights too."""
+    """The casts of what enters a product or a norm, by the identity of the priced op, in a program that casts weights too."""
     casts = [(place, priced) for place, (_, priced) in enumerate(ordered) if _is_cast(priced)]
-    if not any(len(priced.args[0].shape) > 1 and priced.args[0].shape in weights for _, priced in casts):
+    if not any(_narrows(priced) and len(priced.args[0].shape) > 1 and priced.args[0].shape in weights for _, priced in casts):
         return set()
     found = set()
     for place, cast in casts:
-        products = [priced for _, priced in ordered[place + 1 : place + 1 + NEXT] if priced.name in WEIGHTS]
-        if any(_takes(product, cast.args[0]) for product in products):
+        after = [priced for _, priced in ordered[place + 1 : place + 1 + NEXT]]
+        takers = [one for one in after if (one.name in WEIGHTS if _narrows(cast) else one.priced.category == NORM)]
+        if any(_takes(taker, cast.args[0]) for taker in takers):
             found.add(id(cast))
     return found
 
 
-def _takes(product: PricedOp, tensor: Tensor) -> bool:
-    """Whether a product has an operand of a tensor's size and format."""
-    return any(isinstance(one, Tensor) and one.elements == tensor.elements and one.dtype == tensor.dtype for one in product.args)
+def _takes(taker: PricedOp, tensor: Tensor) -> bool:
+    """Whether an op has an operand of a tensor's size and format."""
+    return any(isinstance(one, Tensor) and one.elements == tensor.elements and one.dtype == tensor.dtype for one in taker.args)
 
 
 def weight_cast(priced: PricedOp, weights: Shapes, operands: set[int]) -> tuple[Avoidable, ...]:
-    """A cast of a weight, or of what it is multiplied by, to the format of its product."""
-    if not _is_cast(priced) or not (priced.args[0].shape in weights or id(priced) in operands):
+    """A cast that autocast makes: of a weight or of its gradient, or of what enters a product or a norm."""
+    is_weight = _is_cast(priced) and priced.args[0].shape in weights and (_narrows(priced) or len(priced.args[0].shape) > 1)
+    if not is_weight and id(priced) not in operands:
         return ()
     return (Avoidable(kind="wide-format", instead=NOTHING, why=WHY, unneeded="wide", group="casts"),)
 
@@ -79,8 +81,13 @@ def _narrow(priced: PricedOp, place: int) -> Tensor | None:
 
 
 def _is_cast(priced: PricedOp) -> bool:
-    """Whether an op casts fp32 to 16 bits."""
-    target, source = priced.args[:2] if priced.name == "aten::copy_" and len(priced.args) > 1 else (None, None)
-    if not isinstance(target, Tensor) or not isinstance(source, Tensor) or target.dtype is None or source.dtype is None:
+    """Whether an op casts between fp32 and 16 bits."""
+    pair = priced.args[:2] if priced.name == "aten::copy_" else ()
+    formats = [one.dtype for one in pair if isinstance(one, Tensor) and one.dtype is not None]
+    if len(formats) < 2 or WIDE not in (formats[0].name, formats[1].name):
         return False
-    return target.dtype.bits == NARROW_BITS and source.dtype.name == WIDE
+    return NARROW_BITS in (formats[0].bits, formats[1].bits)
+
+
+def _narrows(cast: PricedOp) -> bool:
+    return bool(cast.args[1].dtype.name == WIDE)
