@@ -10,6 +10,7 @@ from ..machine import LATENCY, Machine
 from ..placement import Corrections, MinimumTimes
 from ..report import Finding
 from ..workload import Avoidable, Recording
+from .chains import KIND as CHAIN
 from .chains import unfused_chains
 from .finding_kinds import COPIED_ALL_THE_SAME, Kinds
 from .finding_words import at_place, count_and_longest, with_saving
@@ -72,7 +73,8 @@ def avoidable_cases(
 def _by_reason(options: Sequence[tuple[JudgedOp, Mapping[tuple[str, str], tuple[float, Avoidable]]]]) -> list[Case]:
     """Each op goes to the reason that would spare the most of all ops, of those that spare nearly as much of it as any.
 
-    One that would not run at all but for its reason, as what is computed again, goes to that reason.
+    One that would not run at all but for its reason, as what is computed again, goes to that reason. One that can be spared whole is not
+    part of a chain.
     """
     alone: dict[tuple[str, str], float] = {}
     for _, mine in options:
@@ -82,6 +84,8 @@ def _by_reason(options: Sequence[tuple[JudgedOp, Mapping[tuple[str, str], tuple[
     for one, mine in options:
         most = max(saving for saving, _ in mine.values())
         near = [key for key, (saving, _) in mine.items() if saving >= NEARLY * most]
+        if any(mine[key][1].instead == NOTHING for key in near):
+            near = [key for key in near if key[0] != CHAIN] or near
         key = max([key for key in near if key[0] in RAN_FOR_IT] or near, key=alone.__getitem__)
         cases.setdefault(key, Case(*key, [])).ops.append((one, *mine[key]))
     return list(cases.values())
