@@ -325,3 +325,19 @@ def test_without_stacks_recording_takes_less(tmp_path: Path, frame: str | None, 
             trace.run("gemm", launched=at + 85, start=at + 88, dur=5)
     (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-dispatch"]
     assert found.saving_per_step_s == pytest.approx(saved * 1e-6, rel=0.01)
+
+
+def test_what_recording_a_compiler_costs_is_not_taken_off(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for step in range(4):
+        at = 2000 * step
+        trace.annotation(f"ProfilerStep#{step}", at, 1999)
+        trace.frame("model.py(1): forward", at, 1998)
+        trace.frame("torch/_inductor/compile_fx.py(700): compile_fx_inner", at + 10, 1900)
+        for number in range(900):
+            trace.frame(f"torch/_inductor/ir.py({number + 1}): realize", at + 20 + 2 * number, 1)
+        trace.op("aten::mm", at + 1950, 10, [(8, 4), (4, 2)])
+        trace.run("gemm", launched=at + 1955, start=at + 1958, dur=5)
+    (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-compile"]
+    assert "profiler" not in found.message
+    assert found.saving_s == pytest.approx(3 * 1995e-6, rel=0.05)

@@ -154,8 +154,9 @@ def explained(gaps: Sequence[Gap], threads: Threads, *, several: bool) -> Idle:
             time_ps = gap.weight * samples // len(said)
             left -= time_ps
             _add(idle.reasons, key, gap, time_ps)
-            idle.reasons[key].recording_ps += gap.recording * samples // len(said)
-            idle.reasons[key].recorded += gap.recorded * samples // len(said)
+            if key.kind != "compile":  # compilers call so many short functions that each takes less to record than elsewhere
+                idle.reasons[key].recording_ps += gap.recording * samples // len(said)
+                idle.reasons[key].recorded += gap.recorded * samples // len(said)
         first = idle.reasons[shares[0][0]]
         first.time_ps += left
         if gap.mark is not None:
