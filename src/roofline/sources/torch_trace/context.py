@@ -81,6 +81,14 @@ class Contexts:
         """The number that an op has in common with its gradient, or `NONE`."""
         return next((number for outer in self._host.around(place) if (number := int(self._host.sequence[outer])) != NONE), NONE)
 
+    def sequences(self, places: Integers) -> Integers:
+        """The same of many ops."""
+        found, around = np.full(len(places), NONE), places.copy()
+        while (asked := np.flatnonzero((found == NONE) & (around != NONE))).size:
+            found[asked] = self._host.sequence[around[asked]]
+            around[asked] = self._host.parent[around[asked]]
+        return found
+
     def call_around(self, place: int) -> tuple[int, int, str]:
         """The range of events in the call of the outermost module around an op, and the user's line that called it."""
         call, caller = NONE, ""

@@ -27,8 +27,12 @@ def unused_gradients(ordered: Sequence[Held], accumulated: Sequence[Accumulated]
     updated = _updated(ordered)
     if not updated:
         return
-    frozen = {shape for _, _, shape in accumulated} - updated.keys()
-    last = {mark: _last_needed([one for one in accumulated if one[0] == mark], updated) for mark in {mark for mark, _, _ in accumulated}}
+    steps: dict[int, list[tuple[int, Shape]]] = {one.mark: [] for one, _ in ordered}
+    for mark, place, shape in accumulated:
+        if mark in steps:
+            steps[mark].append((place, shape))
+    frozen = {shape for mine in steps.values() for _, shape in mine} - updated.keys()
+    last = {mark: _last_needed(mine, updated) for mark, mine in steps.items()}
     if not frozen or not any(last.values()):
         return
     spared: Counter[tuple[int, int]] = Counter()
@@ -65,10 +69,10 @@ def _updated(ordered: Sequence[Held]) -> Counter[Shape]:
     return found
 
 
-def _last_needed(accumulated: Sequence[Accumulated], updated: Counter[Shape]) -> int:
+def _last_needed(accumulated: Sequence[tuple[int, Shape]], updated: Counter[Shape]) -> int:
     """Where the last gradient is there that the optimizer takes; of more than it takes of one shape, the first ones are taken for those."""
     left, last = updated.copy(), 0
-    for _, place, shape in sorted(accumulated, key=lambda one: one[1]):
+    for place, shape in sorted(accumulated):
         if left[shape]:
             left[shape] -= 1
             last = place

@@ -118,9 +118,13 @@ class DeviceRows:
     def _mark_second_passes(self) -> None:
         """Gives the executions of passes that repeat others contexts of their own."""
         multiplying = [number for number, one in enumerate(self._prices.ops) if one.priced.category in MULTIPLY]
-        products = self._held(np.flatnonzero(np.isin(self._priced, multiplying)))
-        ops = self._executions.op
-        for begin, end, caller in {self._contexts.call_around(op) for op in second_passes(list(products), self._sequence)}:
+        ops, marks = self._executions.op, self._executions.mark
+        products = np.flatnonzero(np.isin(self._priced, multiplying) & (ops != NONE))
+        graded = self._contexts.sequences(ops[products]) != NONE
+        both = np.intersect1d(marks[products[graded]], marks[products[~graded]])
+        kept = np.isin(marks[products], both)
+        held = list(self._held(products[kept]))
+        for begin, end, caller in {self._contexts.call_around(op) for op in second_passes(held, graded[kept].tolist())}:
             inside = np.flatnonzero((ops >= begin) & (ops < end))
             self._context[inside] = [self._contexts.repeated(number, caller) for number in self._context[inside].tolist()]
 

@@ -4,12 +4,11 @@ A trace does not say whether two passes had the same input. They are taken for o
 shapes and their order are the same in one step, and only one of the passes is recorded for gradients.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ...cost import NOTHING
 from ...torch_prices import Tensor
 from ...workload import Avoidable
-from .columns import NONE
 from .executions import Execution
 from .pricing import PricedOp
 
@@ -20,21 +19,21 @@ Held = tuple[Execution, PricedOp]
 Key = tuple[str, tuple[object, ...], tuple[str, ...]]
 
 
-def second_passes(products: Sequence[Held], sequence: Callable[[Execution], int]) -> Iterator[int]:
+def second_passes(products: Sequence[Held], graded: Sequence[bool]) -> Iterator[int]:
     """The ops of passes without gradients that repeat one with gradients in the same step, by their places on the host.
 
-    ``products`` are the executions that multiply; ``sequence`` is the number that an op recorded for gradients has.
+    ``products`` are the executions that multiply, ``graded`` whether each is recorded for gradients.
     """
-    steps: dict[int, list[Held]] = {}
-    for held in products:
-        if held[0].op != NONE and not held[0].context.backward and not held[0].context.optimizer:
-            steps.setdefault(held[0].mark, []).append(held)
+    steps: dict[int, list[tuple[Held, bool]]] = {}
+    for held, is_graded in zip(products, graded, strict=True):
+        if not held[0].context.backward and not held[0].context.optimizer:
+            steps.setdefault(held[0].mark, []).append((held, is_graded))
     for mine in steps.values():
-        runs = _runs([(held, sequence(held[0]) != NONE) for held in sorted(mine, key=lambda held: held[0].op)])
-        graded = [[_key(held) for held in run] for run, is_graded in runs if is_graded]
+        runs = _runs(sorted(mine, key=lambda one: one[0][0].op))
+        first = [[_key(held) for held in run] for run, is_graded in runs if is_graded]
         for run, is_graded in runs:
             keys = [] if is_graded else [_key(held) for held in run]
-            if len(keys) >= LEAST and all(scope for _, _, scope in keys) and any(_is_part(keys, whole) for whole in graded):
+            if len(keys) >= LEAST and all(scope for _, _, scope in keys) and any(_is_part(keys, whole) for whole in first):
                 yield from (one.op for one, _ in run)
 
 
