@@ -11,33 +11,23 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct, field
 
-from ...cost import NOTHING, Cost
+from ...cost import Cost
 from ...operation import Streamed
 from ...resource import PCIE
-from ...torch_prices import Call
-from ...torch_prices.avoidable import RECOMPUTED, avoidable
 from ...torch_prices.call import RECORD_SHAPES
 from ...torch_prices.elementwise import ELEMENTWISE
-from ...workload import Avoidable
 from ..parts import UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
 from ..timeline import Span, busy_in, lane
-from .all_experts import all_experts
 from .arrays import Integers
 from .calls import label, wide_share
-from .channel_order import channels_first, converted_shares
 from .columns import KERNEL, MEMCPY, NONE, Numbered
-from .context import Context, Contexts
+from .context import Contexts
 from .executions import Execution, Executions
-from .frozen_gradients import unused_gradients
 from .intervals import covered, merged, uncovered
 from .linking import Work
-from .one_hot import one_hot_products
+from .patterns import Patterns
 from .pricing import PricedOp, Prices
-from .second_passes import MULTIPLY, again, second_passes
-from .unfused import spared_bytes, unfused
-from .unused_rows import unused_rows
-from .weight_casts import operand_casts, weight_cast, weight_shapes
-from .written_attention import written_attention
+from .second_passes import MULTIPLY, second_passes
 
 PS = 1000  # in a nanosecond
 FIRST_STEPS = 2  # whose launches tell the order of kernels
@@ -49,7 +39,6 @@ NO_LAUNCH = "its launch was not recorded, and no recorded kernel matches it"
 UNPRICED = "unpriced: record with "
 EAGER = Streamed(kind="eager")
 NO_OP = "no PyTorch op launched it"
-AGAIN = Avoidable(kind="recomputation", instead=NOTHING, why=RECOMPUTED, unneeded="recomputed")
 _COLLECTIVE = re.compile(r"nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|sendrecv|cross_device", re.IGNORECASE)
 
 
@@ -100,20 +89,8 @@ class DeviceRows:
         self.start, self.end = work.start[self.events], work.end[self.events]
         self.busy = merged(self.start, self.end)
         self._self = self._self_times()
-        in_order = self._in_order()
-        self._spared = spared_bytes(in_order, self._is_kept)
-        self._scores = written_attention(in_order)
-        self._lookups = {(id(priced), id(one.context)): reason for (one, priced), reason in one_hot_products(in_order, self._sequence)}
-        self._experts = {(id(priced), id(one.context)): reason for (one, priced), reason in all_experts(in_order, self._sequence)}
-        unused = list(unused_rows(in_order, self._sequence))
-        if (prices.world or 1) == 1:  # those of a shard have other shapes than their weights
-            unused += unused_gradients(in_order, prices.gradients)
-        self._unused = {(id(priced), id(one.context)): reason for (one, priced), reason in unused}
-        self._forward = {id(priced) for one, priced in in_order if self._is_kept(one)}
-        lengths = (work.end - work.start).data
-        self._turned = converted_shares(in_order, lambda event: str(prices.names[prices.kernel(event)[0]]), lengths.__getitem__)
-        self._weights = weight_shapes(prices.ops[number] for number in np.unique(self._priced).tolist())
-        self._operands = operand_casts(in_order, self._weights)
+        time = (work.end - work.start).data.__getitem__
+        self._patterns = Patterns(self._in_order(), np.unique(self._priced).tolist(), prices, contexts, time)
 
     def _mark_second_passes(self) -> None:
         """Gives the executions of passes that repeat others contexts of their own."""
@@ -146,31 +123,6 @@ class DeviceRows:
         """The steps whose launches tell the order of kernels: the first ones; without steps, everything."""
         marks = np.unique(self._executions.mark[self._executions.mark != NONE])
         return marks[:FIRST_STEPS] if len(marks) else np.array([NONE])
-
-    def _is_kept(self, one: Execution) -> bool:
-        """Whether a backward pass may need what an execution made."""
-        return one.op != NONE and self._contexts.phase(one.context) == "forward"
-
-    def _sequence(self, one: Execution) -> int:
-        return self._contexts.sequence(one.op)
-
-    def _avoidable(self, priced: PricedOp, context: Context) -> tuple[Avoidable, ...]:
-        """What could be spared of an op, by itself and beside its neighbours."""
-        key = (id(priced), id(context))
-        whole = (
-            again(context.again) if context.again is not None else None,
-            AGAIN if context.recomputed and id(priced) in self._forward else None,
-            self._unused.get(key),
-            self._lookups.get(key),
-            self._experts.get(key),
-        )
-        return (
-            *(reason for reason in whole if reason),
-            *avoidable(Call(priced.name, args=priced.args), priced.priced),
-            *weight_cast(priced, self._weights, self._operands),
-            *channels_first(priced, self._turned.get(id(priced), 0.0), converting=bool(self._turned)),
-            *(self._scores.get(id(priced)) or unfused(priced, self._spared.get(id(priced), 0.0))),
-        )
 
     def part(self, plane: str, name: str, hardware: object, complete: Mapping[Mark, bool], marks: Integers) -> DevicePart:
         """What ran, and when."""
@@ -279,7 +231,7 @@ class DeviceRows:
             phase=self._contexts.phase(context) if one.op != NONE else "",
             towards=_towards(found.cost, self._prices.names[name], kind),
             cost=UNKNOWN if found.cost is None else found.cost,
-            avoidable=self._avoidable(priced, context),
+            avoidable=self._patterns.avoidable(priced, context),
             operation=found.operation or (EAGER if found.category == ELEMENTWISE else None),
             work_provenance="shape",
             bytes_provenance="profile" if one.op == NONE else "shape",
