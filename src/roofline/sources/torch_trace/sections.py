@@ -21,7 +21,7 @@ from .chunks import CUT, GZIP, blocks
 
 LEAST_BYTES = int(parse("128 MiB", "B"))  # of a section: another interpreter takes as long to start as to read a fifth of that
 LEAST_COPIED_BYTES = int(parse("6 MiB", "B"))  # the same where a helper is a copy of this process
-AHEAD_BYTES = int(parse("8 MiB", "B"))  # that a helper reads while this process imports what it needs next
+AHEAD_BYTES = int(parse("14 MiB", "B"))  # that a helper reads while this process imports what it needs next
 MOST = 4
 AROUND_BYTES = int(parse("1 MiB", "B"))  # in which the border of two sections is looked for
 UNPACKING = 0.25  # the time that it takes to unpack bytes, of that to decode them
@@ -152,16 +152,17 @@ def _ends(size: int, processors: int, unpacking: float) -> list[int]:
     """Where sections end that take equally long to read, if to unpack a byte takes ``unpacking`` of the time that decoding it does."""
     least = LEAST_COPIED_BYTES if may_copy() else LEAST_BYTES
     count = max(1, min(processors, MOST, size // least))
+    ahead = min(AHEAD_BYTES, size // (count + 1))  # so that the first section is never empty
 
     def after(time: float) -> list[float]:
-        ends = [(time - AHEAD_BYTES) / (1 + unpacking)]
+        ends = [(time - ahead) / (1 + unpacking)]
         while len(ends) < count:
             ends.append(ends[-1] + (time - unpacking * ends[-1]) / (1 + unpacking))
         return ends
 
     none, one = after(0)[-1], after(1)[-1]
     ends = after((size - none) / (one - none))
-    return [size] if count == 1 or ends[0] <= 0 else [*map(int, ends[:-1]), size]
+    return [*map(int, ends[:-1]), size]
 
 
 def may_copy() -> bool:
