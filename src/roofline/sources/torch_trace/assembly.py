@@ -70,27 +70,30 @@ class _Reader:
         self.marks[linked] = self.steps.at(self.launches.start[self.work.launch[linked]])
         self.target = target
 
-    def part(self, timeline: bool) -> Part:
+    def _device_rows(self) -> list[DeviceRows]:
+        """What ran on each device, priced."""
         columns, work = self.trace.columns, self.work
         prices = Prices(columns, self.host, self.launches, work, _network(self.target), world_size_of(self.trace.head))
         accumulating = np.flatnonzero(self.host.name == columns.names.get("torch::autograd::AccumulateGrad", NONE))
         prices.accumulate(self.steps.at(self.host.start[accumulating]).tolist(), accumulating)
         twins = inherited(work, self.marks, self.host)
         graphs = replays_of(work, self.host, self.launches, self.names, list(columns.extras))
-        recorded, before = executions_of(work, self.marks, twins, graphs.ops, graphs.replayed)
-        executions, priced = priced_executions(recorded, before, prices, self.host)
+        executions, priced = priced_executions(*executions_of(work, self.marks, twins, graphs.ops, graphs.replayed), prices, self.host)
         contexts = Contexts(self.host, self.names)
-        numbers = np.unique(work.device).tolist()
+        return [DeviceRows(number, work, executions, priced, prices, contexts) for number in np.unique(work.device).tolist()]
+
+    def part(self, timeline: bool) -> Part:
+        columns, work = self.trace.columns, self.work
         rank = rank_of(self.trace.head)
-        rows = [DeviceRows(number, work, executions, priced, prices, contexts) for number in numbers]
+        rows = self._device_rows()
         devices = []
         for one in rows:
-            name, hardware = ("CPU", Hardware()) if self.on_cpu else device_of(self.trace.head, one.number, len(numbers) == 1)
+            name, hardware = ("CPU", Hardware()) if self.on_cpu else device_of(self.trace.head, one.number, len(rows) == 1)
             part = one.part("CPU" if self.on_cpu else f"GPU {one.number}", name, hardware, self._complete(), self.marks)
             if self.on_cpu:
                 for tally in part.rows.values():
                     tally.launched.clear()  # ops are not kernels that counters could tell of
-            devices.append(part if rank is None or len(numbers) > 1 else replace(part, ordinal=rank))
+            devices.append(part if rank is None or len(rows) > 1 else replace(part, ordinal=rank))
         waiting = [Waiting(one.number, one.busy, part) for one, part in zip(rows, devices, strict=True)]
         idle = explain(waiting, work, self.host, self.launches, self.names, columns.captured, on_cpu=self.on_cpu)
         devices = [replace(part, idle=mine.reasons) for part, mine in zip(devices, idle, strict=True)]

@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from .columns import ANNOTATION, MEMCPY, NONE, OP, PYTHON
 from .compilations import compiles
 from .context import MODULE, users_line
 from .host import Host, Launches
-from .linking import Work
+from .linking import Work, used_launches
 from .recording_cost import tell_recording
 from .rows import PS
 
@@ -108,7 +109,7 @@ def _tell_reads(gaps: Iterable[Gap], work: Work, launches: Launches, waits: Coll
     if len(places) < OFTEN:
         return
     starts = launches.start[places]
-    launched = np.searchsorted(np.sort(launches.start[np.unique(work.launch[work.launch != NONE])]), starts)  # before each wait
+    launched = np.searchsorted(np.sort(launches.start[used_launches(work.launch, launches)]), starts)  # before each wait
     often = _often(np.diff(launched).tolist())
     for gap in gaps:
         after = int(np.searchsorted(starts, (gap.launched or 0) // PS))
@@ -151,7 +152,7 @@ class _Threads:
     """What each thread of the host did at an instant."""
 
     def __init__(self, host: Host, launches: Launches, names: Sequence[Any], captured: Collection[int]) -> None:
-        self._host, self._launches, self._names = host, launches, names
+        self._host, self._launches, self._names, self._captured = host, launches, names, captured
         self.with_frames = "with_stack=True"
         self.changed: Callable[[str], str] = lambda function: ""  # traces do not say which shapes led to a compilation
         self._known: dict[tuple[tuple[int, int], ...], Activity] = {}
@@ -160,10 +161,15 @@ class _Threads:
         self.has_frames = bool((host.kind == PYTHON).any())
         telling = host.kind == (PYTHON if self.has_frames else ANNOTATION if (host.kind == ANNOTATION).any() else OP)
         telling &= ~np.isin(host.thread, list(captured))
-        seen = np.isin(host.kind, (OP, ANNOTATION)) & np.isin(host.thread, np.setdiff1d(launches.thread, list(captured)))
-        self._starts, self._ends = np.sort(host.start[seen]), np.sort(host.end[seen])
         counts = np.bincount(host.thread[telling], minlength=1)
         self.driver: int | None = int(np.argmax(counts))
+
+    @cached_property
+    def _launching(self) -> tuple[Integers, Integers]:
+        """When ops and annotations of the threads that launch work begin, and when they end, both in order of time."""
+        host, threads = self._host, np.setdiff1d(self._launches.thread, list(self._captured))
+        seen = np.isin(host.kind, (OP, ANNOTATION)) & np.isin(host.thread, threads)
+        return np.sort(host.start[seen]), np.sort(host.end[seen])
 
     def running_since(self, line: int | None, instant: int | None) -> int | None:
         """In eager mode every launch stands for itself."""
@@ -211,8 +217,9 @@ class _Threads:
         Where its calls were not recorded, that thread may wait for the one that runs the backward pass.
         """
         if not self.has_frames:
-            ended, begun = int(np.searchsorted(self._ends, instant, side="right")), int(np.searchsorted(self._starts, instant))
-            return ended > 0 and begun < len(self._starts) and int(self._starts[begun] - self._ends[ended - 1]) < UNSEEN
+            starts, ends = self._launching
+            ended, begun = int(np.searchsorted(ends, instant, side="right")), int(np.searchsorted(starts, instant))
+            return ended > 0 and begun < len(starts) and int(starts[begun] - ends[ended - 1]) < UNSEEN
         first, last = self._host.bounds[line]
         place = first + int(np.searchsorted(self._host.start[first:last], instant, side="right"))
         if place in (first, last):
