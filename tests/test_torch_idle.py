@@ -341,3 +341,21 @@ def test_what_recording_a_compiler_costs_is_not_taken_off(tmp_path: Path) -> Non
     (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-compile"]
     assert "profiler" not in found.message
     assert found.saving_s == pytest.approx(3 * 1995e-6, rel=0.05)
+
+
+def test_what_is_recorded_while_the_host_would_wait_anyway_costs_nothing(tmp_path: Path) -> None:
+    # Products of 100 µs; the host launches each in 20 µs, with a call of Python for each, waits for it, and goes on 30 µs after its end.
+    trace = TorchTrace()
+    for step in range(4):
+        trace.annotation(f"ProfilerStep#{step}", 1300 * step, 1299)
+        for place in range(10):
+            at = 1300 * step + 130 * place
+            for number in range(5):
+                trace.frame(f"model.py({number + 1}): helper", at + 3 * number, 2)
+            trace.op("aten::mm", at + 16, 4, [(4096, 4096), (4096, 4096)])
+            trace.run("gemm", launched=at + 18, start=at + 20, dur=100)
+            trace.frame("model.py(9): log", at + 22, 107)
+            trace.launch(at + 23, "cudaDeviceSynchronize", dur=99)
+    (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-sync"]
+    # After each wait five calls, an op and its launch: 16 µs of 30. All that the host did before would be 22 µs, bound by its 65%.
+    assert found.saving_per_step_s == pytest.approx(10 * 14e-6, rel=0.1)
