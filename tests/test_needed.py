@@ -393,6 +393,27 @@ def test_a_donated_argument_whose_old_value_is_used_later_is_copied_all_the_same
     assert [op.name for op in found["missing-donation"]] == ["copy.1", "copy.2"]
 
 
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (lambda cache, new: jnp.concatenate([cache[:, 1:], new], 1), True),
+        (lambda cache, new: jnp.concatenate([cache, new], 1), True),
+        (lambda cache, new: jnp.roll(cache, -1, 1).at[:, -1:].set(new), True),
+        (lambda cache, new: jnp.concatenate([cache, new], 1).sum(1), False),  # an input that is read once
+        (lambda cache, new: jnp.roll(cache, 1, 1) + jnp.roll(cache, -1, 1) - 2 * cache, False),  # a stencil
+        (lambda cache, new: jnp.roll(cache, 1, 1), False),  # nothing is added
+        (lambda cache, new: jnp.concatenate([cache[:, :2048], jnp.repeat(new, 2048, 1)], 1), False),
+        (lambda cache, new: jax.lax.dynamic_update_slice(cache, new, (0, 7, 0)), False),
+    ],
+)
+def test_a_cache_that_is_put_together_again_for_each_position(function: Callable[..., Any], told: bool) -> None:
+    found = reasons(ops_of(function, of_shape(16, 4096, 1024), of_shape(16, 1, 1024)))
+    shifted = [one for ops in found.values() for op in ops for one in op.avoidable if one.group == "shifted"]
+    assert bool(shifted) == told
+    for one in shifted:
+        assert one.instead[HBM] < 16 * 4096 * 1024 * 2 / 100, "what is new is written, the rest stays where it is"
+
+
 @pytest.mark.parametrize("choose", ["argmax", "top_k"])
 def test_experts_whose_results_are_gathered_after_all_were_computed(choose: str) -> None:
     def switch(x: Any, router: Any, up: Any, down: Any) -> Any:

@@ -12,7 +12,7 @@ from ..report import Finding
 from ..workload import Avoidable, Recording
 from .chains import KIND as CHAIN
 from .chains import unfused_chains
-from .finding_kinds import COPIED_ALL_THE_SAME, Kinds
+from .finding_kinds import COPIED_ALL_THE_SAME, SHIFTED, Kinds
 from .finding_words import at_place, count_and_longest, with_saving
 from .judged_ops import JudgedOp, JudgedOps
 from .losses import MEMORY
@@ -22,7 +22,7 @@ from .torch_finding_kinds import TORCH_GROUPS
 
 NEARLY = 0.6  # of the most that a reason would spare of an op
 RAN_FOR_IT = ("recomputation", "duplicated-work", "missing-donation")
-GROUPS = {("missing-donation", "donated"): COPIED_ALL_THE_SAME}
+GROUPS = {("missing-donation", "donated"): COPIED_ALL_THE_SAME, ("missing-donation", "shifted"): SHIFTED}
 CALLBACK = "idle-callback"
 # A CPU runs callbacks itself: they are ops of its own, not time in which it waits.
 CALLED_BACK = Avoidable(kind=CALLBACK, instead=NOTHING, why="calls back to the host, outside of what is compiled")

@@ -257,6 +257,16 @@ COPIED_ALL_THE_SAME = Kind(
     "copies donated arguments whole that it then updates in place",
     ("read what is needed of the old value first, or from the new one", "return updated arguments in the order in which they came in"),
 )
+# Of missing-donation where an argument is put together with a small part.
+SHIFTED = Kind(
+    "the arguments that are copied whole to add a small part to them",
+    "Write the small part into a buffer of full length, in place",
+    "copies arguments whole to add a small part to them",
+    (
+        "a ring buffer: cache.at[:, i % n].set(new), which is donated, and a mask by position",
+        "lax.dynamic_update_slice into an array that has room for all positions",
+    ),
+)
 # What to try where most of the saving lies in ops of one category.
 OF_MOST = {
     ("memory", "optimizer"): (

@@ -37,6 +37,7 @@ from .padded import padding
 from .product_order import costly_orders
 from .recomputed import recomputed
 from .repeated import repeated_operands
+from .shifted import shifted_arguments
 from .tile_padding import padded_tiles
 from .unused import unused_gradients, unused_results
 from .values import Value, Values
@@ -49,6 +50,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     dense_experts,
     gated_experts,
     missing_donations,
+    shifted_arguments,
     recomputed,
     stored_attention,
     wide_products,

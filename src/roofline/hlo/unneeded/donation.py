@@ -33,14 +33,14 @@ def missing_donations(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         if source.opcode != "parameter" or source.computation is not entry:
             continue
         number = entry.parameters.index(source.index)
-        if (number in donated and turns(entry, instruction)) or not _updated_in_place(values, entry, index):
+        if (number in donated and turns(entry, instruction)) or not updated_in_place(values, entry, index):
             continue
         name = source.instruction.op_name or f"argument {number}"
         why = f"copies all of {name}, which is then updated in place"
         yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=DONATED if number in donated else "")
 
 
-def _updated_in_place(values: Values, computation: Computation, index: int) -> bool:
+def updated_in_place(values: Values, computation: Computation, index: int) -> bool:
     """Whether a value is the target of an update in place, in a kernel of its own, a fusion or a loop."""
     waiting, seen = [index], {index}
     while waiting and len(seen) < _MOST_USERS:

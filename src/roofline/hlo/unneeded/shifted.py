@@ -1,0 +1,61 @@
+"""Arguments that are copied whole to add a small part to them: a cache that grows, or drops its oldest position, by joining arrays."""
+
+from collections.abc import Iterator
+
+from ...cost import Cost
+from ...resource import HBM
+from ...workload import Avoidable
+from .donation import CLASS, KIND, updated_in_place
+from .exchanged import results_of
+from .kernels import Kernels
+from .values import LAYOUT, Value
+
+GROUP = "shifted"
+_MOST_NEW = 1 / 16  # of the result: more than that is no small part
+_PASSED = LAYOUT | {"convert", "slice", "copy"}
+
+
+def shifted_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The kernels of a program's entry that join an argument with a small part, where the program returns the result."""
+    if not kernels.are_in_entry or "concatenate" not in kernels.module.opcodes:
+        return
+    results = results_of(kernels.computation)
+    for index, cost in kernels.costs.items():
+        for joined, is_updated in _joins(kernels, index):
+            is_updated = is_updated or updated_in_place(kernels.values, kernels.computation, index)
+            moved = _moved(kernels, joined, is_updated=is_updated)
+            if moved and (is_updated or index in results):
+                amounts = dict(cost.amounts)
+                amounts[HBM] = max(amounts.get(HBM, 0) - moved, 0)
+                why = "copies an argument whole to add a small part to it"
+                yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=GROUP)
+                break
+
+
+def _joins(kernels: Kernels, index: int) -> Iterator[tuple[Value, bool]]:
+    """The arrays that a kernel writes as it put them together, and whether it updates a part of each."""
+    instruction = kernels.computation[index]
+    body = kernels.values.body(instruction)
+    if body is None:
+        written = [Value(kernels.computation, index)]
+    else:
+        root, inside = body.root_instruction, ((kernels.computation, instruction),)
+        written = [Value(body, place, inside) for place in (root.operands if root.opcode == "tuple" else (body.root,))]
+    for value in written:
+        made = kernels.values.origin(value, LAYOUT | {"convert"})
+        is_updated = made.opcode == "dynamic-update-slice"
+        if is_updated:
+            made = kernels.values.origin(kernels.values.operand(made, 0), LAYOUT | {"convert"})
+        if made.opcode == "concatenate" and kernels.holding(made) == index:
+            yield made, is_updated
+
+
+def _moved(kernels: Kernels, joined: Value, *, is_updated: bool) -> int:
+    """The bytes of an argument that are read and written to join it with a small part; 0 where the rest is not small, or nothing."""
+    by_argument: dict[int, int] = {}
+    for operand in kernels.values.operands(joined):
+        origin = kernels.values.origin(operand, _PASSED)
+        if origin.opcode == "parameter" and origin.computation is kernels.computation and origin.shape.elements >= operand.shape.elements:
+            by_argument[origin.index] = by_argument.get(origin.index, 0) + operand.shape.bytes
+    kept, whole = max(by_argument.values(), default=0), joined.shape.bytes
+    return 2 * kept if (1 - _MOST_NEW) * whole <= kept < whole + is_updated else 0
