@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from roofline.cost import NOTHING
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read import parse
@@ -412,6 +413,28 @@ def test_a_cache_that_is_put_together_again_for_each_position(function: Callable
     assert bool(shifted) == told
     for one in shifted:
         assert one.instead[HBM] < 16 * 4096 * 1024 * 2 / 100, "what is new is written, the rest stays where it is"
+
+
+def test_matrices_that_are_gathered_for_each_row_of_a_product() -> None:
+    # 64 matrices of 8 MB; 4096 tokens gather 34 GB of them.
+    x, chosen, weights = of_shape(4096, 1024), of_shape(4096, dtype="int32"), of_shape(64, 1024, 4096)
+    found = reasons(ops_of(lambda x, e, w: jnp.einsum("td,tdf->tf", x, w[e]), x, chosen, weights))["repeated-operand"]
+    gather, product = (next(op for op in found if (op.category == "matmul") == multiplies) for multiplies in (False, True))
+    assert gather.avoidable[0].instead == NOTHING
+    assert product.avoidable[0].instead[HBM] < product.cost[HBM] / 50
+
+
+def test_rows_that_are_looked_up_are_no_repeated_matrices() -> None:
+    ids, table, up = of_shape(65536, dtype="int32"), of_shape(8192, 1024), of_shape(1024, 1024)
+    assert "repeated-operand" not in reasons(ops_of(lambda ids, table, up: table[ids] @ up, ids, table, up))
+
+
+def test_keys_that_are_stored_for_each_query_head() -> None:
+    def scores(q: Any, k: Any) -> Any:
+        return jnp.einsum("bhqd,bhkd->bhqk", q, jax.lax.optimization_barrier(jnp.repeat(k, 4, 1)))
+
+    found = reasons(ops_of(scores, of_shape(8, 32, 256, 128), of_shape(8, 8, 8192, 128)))
+    assert {op.category == "matmul" for op in found["repeated-operand"]} == {True, False}
 
 
 @pytest.mark.parametrize("choose", ["argmax", "top_k"])

@@ -12,7 +12,7 @@ from ..report import Finding
 from ..workload import Avoidable, Recording
 from .chains import KIND as CHAIN
 from .chains import unfused_chains
-from .finding_kinds import COPIED_ALL_THE_SAME, SHIFTED, Kinds
+from .finding_kinds import COPIED_ALL_THE_SAME, GATHERED, SHIFTED, Kinds
 from .finding_words import at_place, count_and_longest, with_saving
 from .judged_ops import JudgedOp, JudgedOps
 from .losses import MEMORY
@@ -22,7 +22,11 @@ from .torch_finding_kinds import TORCH_GROUPS
 
 NEARLY = 0.6  # of the most that a reason would spare of an op
 RAN_FOR_IT = ("recomputation", "duplicated-work", "missing-donation")
-GROUPS = {("missing-donation", "donated"): COPIED_ALL_THE_SAME, ("missing-donation", "shifted"): SHIFTED}
+GROUPS = {
+    ("missing-donation", "donated"): COPIED_ALL_THE_SAME,
+    ("missing-donation", "shifted"): SHIFTED,
+    ("repeated-operand", "gathered"): GATHERED,
+}
 CALLBACK = "idle-callback"
 # A CPU runs callbacks itself: they are ops of its own, not time in which it waits.
 CALLED_BACK = Avoidable(kind=CALLBACK, instead=NOTHING, why="calls back to the host, outside of what is compiled")
@@ -97,7 +101,7 @@ def _spared(one: JudgedOp, reason: Avoidable, minimum_s: MinimumTimes) -> float:
         return one.spent_s
     if reason.kind == "odd-sizes":
         return max(one.spent_s - one.floor_s / REACHABLE["matrix"], 0.0) if one.floor_s < ODD * one.spent_s else 0.0
-    if reason.kind == "repeated-operand":
+    if reason.kind == "repeated-operand" and not reason.group:
         return max(one.spent_s - one.floor_s / REACHABLE["hbm"], 0.0) if one.floor_s < ODD * one.spent_s else 0.0
     if reason.kind == "low-batch" and one.cause != MEMORY:
         return 0.0

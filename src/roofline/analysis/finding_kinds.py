@@ -267,6 +267,12 @@ SHIFTED = Kind(
         "lax.dynamic_update_slice into an array that has room for all positions",
     ),
 )
+# Of repeated-operand where a matrix is gathered for each row.
+GATHERED = Kind(
+    "the matrices that are gathered for each row of a product",
+    "Sort the rows by their matrix and use a grouped product",
+    levers=("jax.lax.ragged_dot with a grouped kernel, or megablox: rows sorted by expert read each matrix once",),
+)
 # What to try where most of the saving lies in ops of one category.
 OF_MOST = {
     ("memory", "optimizer"): (

@@ -38,6 +38,7 @@ from .product_order import costly_orders
 from .recomputed import recomputed
 from .repeated import repeated_operands
 from .shifted import shifted_arguments
+from .stored_repeats import stored_repeats
 from .tile_padding import padded_tiles
 from .unused import unused_gradients, unused_results
 from .values import Value, Values
@@ -64,6 +65,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     odd_sizes,
     costly_orders,
     repeated_operands,
+    stored_repeats,
     padded_tiles,
 )
 
