@@ -65,7 +65,7 @@ def changed_steps(recording: Recording, ops: Sequence[Op], idle: tuple[IdleReaso
 
 
 def host_bounds(recording: Recording, after: Recording) -> tuple[float, float] | None:
-    """By how much the average step may be shorter or longer for the host, which may be half or twice as fast as it was.
+    """By how much the average step may be shorter or longer because of the host, which may be half or twice as fast as it was.
 
     ``None`` where its launches are not known, or the device waits for more than those.
     """
@@ -194,5 +194,5 @@ def _more(key: int, pairs: Sequence[tuple[Op | None, Op]]) -> float:
 
 
 def own_s(op: Op) -> float:
-    """The seconds of an op that are no other's."""
+    """The self time of an op in seconds."""
     return (op.time_s or 0.0) if op.self_time_s is None else op.self_time_s

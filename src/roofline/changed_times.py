@@ -1,6 +1,6 @@
-"""What if: a recording after some of its ops have changed, with the times that are to be expected.
+"""What if: a recording after some of its ops have changed, with predicted times.
 
-An op that changes is anchored on its measured time: the model says how its time changes with its shape, and the measurement how this kernel
+An op that changes is scaled from its measured time: the model gives the change with the shape, and the measurement how this kernel
 differs from the model. Part of that difference is an accident of the one shape, so it counts less the farther the change goes:
 
     t1 = model(after) · (measured / model(before))^a,   a = 0.85^doublings
@@ -21,7 +21,7 @@ from .operation import Operation
 from .prediction import Prediction
 from .workload import Coverage, Op, Recording, Share, StepsOnDevice, Workload
 
-DECAY = 0.85  # of an anchor's weight, each time that an op doubles
+DECAY = 0.85  # how much the measured difference counts, for each doubling of an op
 STREAMS = ("pointwise", "row-wise", "")  # families whose kernels differ by how they go through memory, at any size
 SMALL = 0.25  # of the time before: an op whose floor is more than that is small
 MEASURED = 0.02  # how well a measured time repeats
@@ -51,10 +51,10 @@ def anchored(measured_s: float | None, before: Prediction | None, after: Predict
         return after.time_s, after.low_s, after.high_s
     far = min(doublings, abs(log2(after.time_s / before.time_s))) if after.time_s else doublings
     ratio = (measured_s / before.time_s) ** (1.0 if before.family in STREAMS else DECAY**far)
-    if before.terms.get("floor", 0.0) > SMALL * before.time_s:  # what it took longer is not a share of the work it will do
+    if before.terms.get("floor", 0.0) > SMALL * before.time_s:  # its excess does not grow with the work
         ratio = max(after.time_s + measured_s - before.time_s, 0.5 * after.time_s) / after.time_s
     low, high = after.low_s * ratio, after.high_s * ratio
-    if measured_s > before.high_s:  # an excess may be an accident of the one shape
+    if measured_s > before.high_s:  # the excess may belong to the one shape
         low = min(low, after.time_s)
     return after.time_s * ratio, low, high
 

@@ -1,4 +1,4 @@
-"""Checking: whether a report keeps its budget, and what broke it.
+"""Checking: whether a report keeps its budget, and the ops and causes behind a broken condition.
 
 A condition is compared with what the report has per step on one device. What breaks one is looked for among the ops that have the most
 of the quantity, or that grew since the baseline, and the findings about them.
@@ -42,7 +42,7 @@ class OpPart(Struct, frozen=True, kw_only=True):
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """One condition and what a report says to it.
+    """One condition and its result on a report.
 
     ``holds`` is ``None`` where the report cannot tell, and ``why`` says why, or why it holds all the same. ``found`` and ``allowed`` are in
     base units of ``unit``; ``baseline`` is the baseline's figure. ``ops`` broke the condition, the worst first; ``causes`` say why in
@@ -168,7 +168,7 @@ def _holds(condition: Condition, found: float, allowed: float) -> bool:
 
 
 def _absence(report: Report, condition: Condition) -> Check:
-    """Whether findings of a kind, or of any, are there."""
+    """The check of a condition that no finding, or none of a kind, is there."""
     found = [finding for finding in report.findings if not condition.absent or finding.kind == condition.absent]
     labels = {op.id: op for op in report.ops}
     ids = dict.fromkeys(id for finding in found for id in finding.ops if id in labels)
@@ -238,7 +238,7 @@ def _of_row(name: str, levels: set[str]) -> Callable[[BaselineOp], Number] | Non
 
 
 def _causes(report: Report, quantity: Quantity, baseline: Baseline | None, ops: tuple[OpInfo, ...], ids: Iterable[int]) -> tuple[str, ...]:
-    """Why, in words: findings about the ops with these ids, which broke it, and what changed since the baseline."""
+    """Causes in words: findings about the ops with these ids, and what changed since the baseline."""
     changed = changes_since(report, baseline, ops) if baseline and quantity.name != "idle" else []
     told = explaining(report.findings, quantity, ids)
     new = [one for one in told if not baseline or one.kind not in baseline.findings]
@@ -263,7 +263,7 @@ def _is_torch(report: Report) -> bool:
 
 
 def told_once(checks: Iterable[Check]) -> list[Check]:
-    """The same checks, for texts that tell them one after the other: a cause that was told is not told again."""
+    """The same checks without causes that an earlier one already gives, for texts that list them one after the other."""
     told: set[str] = set()
     found = []
     for one in checks:

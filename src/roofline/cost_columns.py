@@ -88,7 +88,7 @@ class PlacedColumns(Struct, frozen=True, kw_only=True):
 
     @property
     def bound(self) -> list[str | None]:
-        """What holds each op back, by name."""
+        """The bound of each op, by name."""
         latency = self.machine.launch_latency_s
         times, each = self.columns.executions, np.ones(len(self.columns))
         if times is not None:

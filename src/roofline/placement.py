@@ -119,7 +119,7 @@ class Placement(Struct, frozen=True, kw_only=True):
 
     @property
     def bound(self) -> str | None:
-        """What holds the work back: a unit's name, ``latency``, or ``None`` when it asks for nothing or an unrated unit may hold it."""
+        """The bound: a unit's name, ``latency``, or ``None`` when the cost is empty or an unrated unit may be the bound."""
         if self.unrated and self.may_bind:
             return None
         each = self.executions or 1

@@ -1,4 +1,4 @@
-"""Findings about work that could be avoided: what each op would spare without it, like ops merged."""
+"""Findings about avoidable work: the saving of each op without it, ops with the same reason merged."""
 
 from collections.abc import Mapping, Sequence
 
@@ -34,18 +34,18 @@ ODD = 0.6  # of the roof: a product above it does not suffer from its sizes
 
 
 class Case(Struct):
-    """Ops with one reason, and what each of them could spare."""
+    """Ops with one reason, and the seconds that each could save."""
 
     kind: str
     group: str = ""
     ops: list[tuple[JudgedOp, float, Avoidable | None]] = []
 
     def saving(self, clock: Clock) -> Saving:
-        """What they could spare together."""
+        """The seconds that they could save together."""
         return Saving.of([one.id for one, _, _ in self.ops], [saving for _, saving, _ in self.ops], clock)
 
     def is_worth_a_line(self, clock: Clock) -> bool:
-        """Whether they could spare enough: more where the compiler changes layouts and no line of the program asks for it."""
+        """Whether they save enough to be shown: more is needed for layouts that the compiler changes by itself."""
         is_compilers = self.kind == "layout-copies" and not any(one.op.location for one, _, _ in self.ops)
         return self.saving(clock).steps_s >= clock.of_parts(INHERENT if is_compilers else NOTABLE)
 
@@ -96,7 +96,7 @@ def _by_reason(options: Sequence[tuple[JudgedOp, Mapping[tuple[str, str], tuple[
 
 
 def _spared(one: JudgedOp, reason: Avoidable, minimum_s: MinimumTimes) -> float:
-    """The seconds of an op that would be spared: its time in proportion to the minimum times with and without."""
+    """The seconds that an op would save: its time in proportion to the minimum times with and without the work."""
     if not one.floor_s:
         return one.spent_s
     if reason.kind == "odd-sizes":

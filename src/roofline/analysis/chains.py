@@ -1,4 +1,4 @@
-"""Chains of small programs: kernels that hand arrays to each other through memory because each was compiled by itself.
+"""Chains of small programs: kernels that pass arrays to each other through memory because each was compiled by itself.
 
 A program cannot be fused with another. Ops that take what others of the same step gave (arrays of the same shape and format, programs
 without products) would be one kernel in one program, which reads the first array and writes the last: of n executions in a row, the

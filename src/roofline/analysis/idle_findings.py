@@ -61,7 +61,7 @@ def idle_findings(idle: Iterable[Waiting], clock: Clock, kinds: Kinds, *, one_pr
 
 
 def _lines(idle: Iterable[Waiting]) -> str:
-    """Where the host was, by their time: the line of the longest reason first, and others that have a good part of it."""
+    """Source lines of the host by idle time, the longest first, and others that have a good part of it."""
     seconds: dict[str, float] = {}
     for one in idle:
         if one.reason.location:
@@ -72,7 +72,7 @@ def _lines(idle: Iterable[Waiting]) -> str:
 
 
 def _recording(idle: Sequence[Waiting], profiler_s: float, clock: Clock) -> str:
-    """What the profiler took of some idle time itself, as a sentence."""
+    """The profiler overhead in some idle time, as a sentence."""
     if profiler_s < NOTABLE * clock.each_s:
         return ""
     events = sum(one.reason.recorded * one.each_s / one.reason.time_s for one in idle if one.reason.time_s)

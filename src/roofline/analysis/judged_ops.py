@@ -1,4 +1,4 @@
-"""Ops beside what their times are compared with: the minimum, the expected time, and what the rest is lost to."""
+"""Ops with what their times are compared with: minimum time, expected time, and the cause of lost time."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""Findings about kernels that do nothing needless: the distance to what good kernels reach, by cause, and the gaps between them."""
+"""Findings about kernels that do only needed work: the distance to what good kernels reach, by cause, and the gaps between them."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -66,7 +66,7 @@ def kernel_findings(
     kernels: Sequence[KernelUse],
     capability: str,
 ) -> list[Finding]:
-    """What is lost in ops that do nothing needless, by cause, and between kernels."""
+    """Time lost in ops that do only needed work, by cause, and between kernels."""
     predicted = [judged[id] for id in ids if id in judged.predicted] if judged.predicted else []
     slow = slower_than_expected(predicted) if clock.measured else {}
     alike = (judged.cause, judged.unit, judged.category, judged.multiplies)
@@ -103,7 +103,7 @@ def _kind(cause: str, unit: str | None, category: str, multiplies: bool) -> str:
 
 
 def _won(kind: str, judged: JudgedOps, ids: Sequence[int], launch_s: float, clock: Clock) -> list[float]:
-    """The seconds of ops that can really be won. Small kernels can join their neighbours, but a product keeps a launch of its own."""
+    """The seconds of ops that can be saved. Small kernels can join their neighbours, but a product keeps a launch of its own."""
     spent, floor = at(judged.spent_s, ids), at(judged.floor_s, ids)
     if kind == "host-copies":
         share = _hidden(judged, ids, clock)
@@ -154,7 +154,7 @@ def _merged(
     between: Between | None,
     kinds: Kinds,
 ) -> Finding | None:
-    """One finding for ops that lose time to the same cause, of which so much can be won."""
+    """One finding for ops that lose time to the same cause, each with the seconds that can be saved."""
     kind = replace(kinds[kind_name], title=title_of(kind_name, kinds[kind_name], judged, ids))
     spent, floor = _spent_and_floor(judged, ids, clock)
     if not clock.measured:

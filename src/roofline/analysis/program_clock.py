@@ -1,4 +1,4 @@
-"""The clock of a program: the seconds that findings speak of, per step where there are steps, and what a change saves of them."""
+"""The time that findings refer to: per step where there are steps, else of the run; and what a change saves of it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
@@ -12,7 +12,7 @@ from ..workload import Step
 from .idle_time import averaged
 from .judged_ops import JudgedOps
 
-NOTABLE = 0.01  # of the time: below that nothing is worth a line
+NOTABLE = 0.01  # of the time: smaller savings are not shown
 # Of the time: a few small kernels between large ones, or a layout that the compiler changes for a product, cost no less in another program.
 INHERENT = 0.05
 
@@ -38,7 +38,7 @@ class Clock(Struct, frozen=True, kw_only=True):
 
     @property
     def notable_s(self) -> float:
-        """The seconds from which something is worth a line."""
+        """The smallest saving that is shown, in seconds."""
         return self.of_parts(NOTABLE)
 
     def of_parts(self, share: float) -> float:
@@ -46,7 +46,7 @@ class Clock(Struct, frozen=True, kw_only=True):
         return share * self.each_s * self.parts
 
     def share(self, id: int) -> float:
-        """The share of an op's time that findings speak of."""
+        """The share of an op's time that findings refer to."""
         return self.shares.get(id, 1.0)
 
     def exposed(self, judged: JudgedOps, ids: Sequence[int]) -> float:
@@ -57,7 +57,7 @@ class Clock(Struct, frozen=True, kw_only=True):
         return min(self.busy_s / spent, 1.0) if spent else 1.0
 
     def spent(self, judged: JudgedOps, ids: Sequence[int]) -> float:
-        """The seconds of some ops that findings speak of."""
+        """The seconds of some ops that findings refer to."""
         spent = at(judged.spent_s, ids)
         return sum([seconds * self.share(id) for id, seconds in zip(ids, spent, strict=True)] if self.shares else spent)
 

@@ -1,4 +1,4 @@
-"""What good kernels reach of each roof: the distance to that can be won, the rest is inherent."""
+"""The share of each roof that good kernels reach: time beyond it can be saved, the rest is inherent."""
 
 REACHABLE = {"hbm": 0.9, "matrix": 0.8, "vector": 0.7}
 # Fused attention waits for its softmax, a convolution gathers its windows, a sort passes over its keys many times, a Fourier transform
@@ -18,7 +18,7 @@ OF_CATEGORIES = {
 # Few channels keep a convolution from streaming.
 OF_BOUND_CATEGORIES = {("convolution", "hbm"): 0.15}
 OTHERWISE = 0.85
-GOOD = 0.6  # of the roof: kernels above that differ by the luck of their compiler
+GOOD = 0.6  # of the roof: differences above that are the compiler's choice of kernel
 SORT_LAUNCHES = 16  # that the passes of a sort take, however few its keys
 
 

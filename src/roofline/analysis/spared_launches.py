@@ -1,4 +1,4 @@
-"""Launches that a change spares: where the device waits for the host to launch kernels one by one, a kernel less is a wait less."""
+"""Launches that a change removes: where the device waits for the host to launch kernels one by one, one kernel less is one wait less."""
 
 from collections.abc import Sequence
 from typing import Self
@@ -16,12 +16,12 @@ DISPATCH = "idle-dispatch"
 
 
 def is_spared(kind: str, judged: JudgedOps, id: int) -> bool:
-    """Whether a change against a kind of finding spares an op whole."""
+    """Whether the change that a kind of finding asks for removes an op completely."""
     return any(reason.kind == kind and reason.instead == NOTHING for reason in judged.ops[id].avoidable)
 
 
 def with_spared_launches(found: Sequence[Finding], judged: JudgedOps, ids: Sequence[int], clock: Clock) -> list[Finding]:
-    """The findings, those about ops that can be spared whole with their part of the waiting for launches, by the number of launches."""
+    """The findings; those about ops that a change removes get their share of the time waiting for launches, by number of launches."""
     waits = next((one for one in found if one.kind == DISPATCH and one.saving_s), None)
     counts = {id: judged.launches[id] * clock.share(id) for id in ids} if waits is not None else {}
     every, left = sum(counts.values()), 1.0
@@ -60,7 +60,7 @@ class Saved(Struct, frozen=True):
 
 
 def _saving(one: Finding, saved: Saved, clock: Clock, added: str = "") -> Finding:
-    """A finding with another saving, and with a sentence more before the change that it asks for."""
+    """A finding with another saving, and one more sentence before the change that it asks for."""
     told, colon, _ = one.message.rpartition(": ")
     first, dot, change = told.rpartition(". ")
     said = f"{first}{dot}{added}" if added else first

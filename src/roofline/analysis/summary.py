@@ -40,7 +40,7 @@ def summary(points: Sequence[Point], machine: MachineInfo, devices: Sequence[Dev
 
 
 def _throughput(point: Point, devices: int, most: str = "") -> Iterable[str]:
-    """How many tokens, samples or requests that is, where it was said how many a step handles."""
+    """Throughput in tokens, samples or requests, where their number per step was given."""
     for word, found in point.throughput.items():
         each = f", {approximate(found.per_device_s)} per device" if devices > 1 else ""
         yield f"{most}{approximate(found.per_s)} {word}/s{each}, {approximate(found.per_chip_hour)} per chip-hour."
@@ -68,7 +68,7 @@ def _lost(point: Point) -> str:
 
 
 def _start(findings: Sequence[Finding], point: Point | None) -> str:
-    """The first finding that promises something."""
+    """Where to start: the first finding with a saving."""
     best = next((finding for finding in findings if finding.saving_s), None)
     if best is None:
         if point is not None and point.scope == "average":

@@ -24,7 +24,7 @@ from .changes.state import State
 from .expectation import expectation
 
 CANDIDATES = ("kernel attention=flash", "grouped", "remat off", "donate", "fuse all", "dtype bf16", "dtype fp8", "graph")
-WORTH = 0.01  # of the time: a change that brings less is not named
+WORTH = 0.01  # of the time: changes that save less are not listed
 REMAINS = 0.1  # of idle time that a change removes, at most: a graph has to be launched too
 UNCHANGED = "measured"  # the family of ops that keep their times
 EVIDENCE = "measured times of ops that stay, and predictions of those that change, anchored on their measured times"
@@ -33,8 +33,8 @@ EVIDENCE = "measured times of ops that stay, and predictions of those that chang
 def what_if(source: Report | str | Path, changes: Sequence[str] | str, machine: Machine | str | None = None) -> Report:
     """The report on a profile or program after changes, which are words: ``what_if("run.xplane.pb", "scale batch=x4 dtype fp8")``.
 
-    Every ``time_s`` is predicted, with ``before_s`` beside it; the average step (or the whole) has the bounds of nine in ten as
-    ``expected``. A report stands for the file that it was made from.
+    Every ``time_s`` is predicted, with ``before_s`` beside it; the average step (or the whole) has a 90% interval as ``expected``. A
+    report stands for the file that it was made from.
     """
     words = changes.split() if isinstance(changes, str) else list(changes)
     before, chip = measured_source(source, machine)

@@ -44,7 +44,7 @@ def _moved(file: Path, run: Path) -> Path:
     while True:
         target = run / (f"{host}{XPLANE}" if number == 1 else f"{host}.{number}{XPLANE}")
         try:
-            os.link(file, target)  # as one step, so that no other capture has the name and no kill leaves an empty file
+            os.link(file, target)  # in one step, so that no other capture takes the name and no kill leaves an empty file
         except FileExistsError:
             number += 1
             continue

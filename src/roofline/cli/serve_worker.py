@@ -29,7 +29,7 @@ from ..sources.files import all_of
 from ..sources.report_json import read_report
 from .options import Parser, chosen_machine, limit_options, machine_options, names_machine
 
-NICENESS = 5  # below the server, whose answers somebody is waiting for
+NICENESS = 5  # below the server, whose answers users wait for
 PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 SLACK = 1.25  # above the limit: just below one, allocating becomes so slow that nothing would end
 STEPS = 100  # a word of progress for each hundredth

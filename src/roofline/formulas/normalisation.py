@@ -113,8 +113,8 @@ def cross_entropy(
 ) -> Ledger:
     """log Σ exp(x) − x[target] of each token: 2 FLOP and 1 transcendental per logit, 2 FLOP and a log per token.
 
-    bytes = the logits and the targets read, one loss a token written. With `gradient`, softmax(x) − onehot(target) is written in
-    the same pass: 1 FLOP a logit (times 1/sum) and 1 a token more.
+    bytes = the logits and the targets read, one loss per token written. With `gradient`, softmax(x) − onehot(target) is written in
+    the same pass: 1 more FLOP per logit (times 1/sum) and 1 per token.
     """
     operand = number(dtype)
     logits = tokens * vocabulary

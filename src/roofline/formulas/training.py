@@ -48,7 +48,7 @@ def optimizer_update(
 ) -> Ledger:
     """One update of every parameter: gradient and state read, state and weight written.
 
-    FLOP a parameter = 2 (SGD), 4 (momentum), 12 and a root (Adam), 13 and a root (AdamW). bytes = the gradient read; each of 0, 1
+    FLOP per parameter = 2 (SGD), 4 (momentum), 12 and a root (Adam), 13 and a root (AdamW). bytes = the gradient read; each of 0, 1
     or 2 state tensors read and written; the weights read and written, or, with a `master` copy, that read and written and the
     weights written only.
     """

@@ -78,7 +78,7 @@ def _own(name: str) -> Calibration | None:
 
 
 def _borrowed(machine: Machine, name: str) -> Calibration | None:
-    """That of the same architecture and vendor; of a chip nobody knows the hardware of, none."""
+    """The calibration of the same architecture and vendor; none for a chip of unknown hardware."""
     if machine.kind != "gpu" or not machine.arch:
         return None
     for file in sorted(FOLDER.glob("*.toml")):

@@ -1,4 +1,4 @@
-"""Prediction: how long an op is expected to take on a chip, between what bounds, made of what, and how that is known.
+"""Prediction: the expected time of an op on a chip, its interval, its terms, and the evidence for it.
 
 The roofline is a bound; this is an expectation, fitted to measurements of ops of the same family, and never below the bound. See
 `docs/prediction.md` for the model of each family and its errors.
@@ -29,7 +29,7 @@ OTHERWISE = 0.7
 
 
 class Prediction(Struct, frozen=True, kw_only=True):
-    """The expected seconds of some executions, the bounds of nine in ten such ops, the terms, and how that is known.
+    """The expected seconds of some executions, their 90% interval, the terms, and the evidence.
 
     Terms are seconds each as if alone: they overlap, so they do not add up. ``family`` is that of the calibration, empty where the op is
     predicted from sustained rates alone; ``borrowed`` is whether that calibration is another chip's.

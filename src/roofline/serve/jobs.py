@@ -1,6 +1,6 @@
 """Jobs: runs are read and analysed in processes of their own (`workers`); reports are kept while there is room.
 
-So a large profile never holds up the server, and one that kills its reader spoils nothing else.
+So a large profile never blocks the server, and a profile that crashes its reader affects nothing else.
 """
 
 from collections import OrderedDict
@@ -92,7 +92,7 @@ class Jobs:
         """Forget finished jobs, those asked for longest ago first, until the others fit."""
         finished = [job for job in self._jobs.values() if job.outcome.done()]
         held = sum(map(_size, finished))
-        # The last of them is what somebody is about to be shown, however large it is.
+        # The last one is about to be shown, so it is kept however large it is.
         for job in finished[:-1]:
             if held <= self._room and len(self._jobs) <= MOST_JOBS:
                 break
@@ -110,7 +110,7 @@ class Jobs:
                 self._summaries[job.key] = job.summary
                 if len(self._summaries) > MOST_SUMMARIES:
                     del self._summaries[next(iter(self._summaries))]
-            # Last, for whoever waits for the outcome goes on at once and reads the rest.
+            # Last: threads that wait for the outcome continue at once and read the other fields.
             self.changes += 1
             job.outcome.set_result(outcome)
             self._make_room()

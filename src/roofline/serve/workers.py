@@ -1,4 +1,4 @@
-"""Workers: which job gets a process next, and when it has had enough of it.
+"""Workers: which job gets a process next, and when a job is stopped.
 
 A worker is a command that takes a request on its standard input (one line of JSON, then the reports it is about) and gives the answer,
 as JSON, on its standard output. On standard error it says ``progress 0.43`` now and then, ``summary {…}`` once, ``page 1234`` where the
@@ -109,7 +109,7 @@ class Job(Struct, kw_only=True, eq=False):
         return self.has_had(TURN_S * LONGER**self.turns, now)
 
     def has_had(self, time_s: float, now: float) -> bool:
-        """Whether it had so much of the processor, where the system tells it: on a busy computer a small job may take seconds."""
+        """Whether it used this much processor time, where the system reports it: on a busy computer a small job may take seconds."""
         took = now - self.since
         return took >= time_s and (self.processor_s is None or self.processor_s >= time_s or took >= ASLEEP * time_s)
 

@@ -29,21 +29,21 @@ from .parts import Part
 
 FOLDER_VARIABLE = "ROOFLINE_CACHE"
 MAGIC = b"roofline.part/1\n"
-INNER = "roofline-profiles"  # the folder inside the cache folder that has the entries, and nothing else of anyone's
+INNER = "roofline-profiles"  # the folder inside the cache folder that has only the entries
 SUFFIX = ".roofline-part"
 _OWN_NAME = re.compile(rf"[0-9a-f]{{64}}{re.escape(SUFFIX)}")
 MOST_BYTES = int(parse("256 MiB", "B"))
-# Fetching and hashing takes 1.6 ns a byte, looking up 0.01 s; reading 1.6 (TPU) to 3 ns (GPU), and 0.1 to 1 s for the programs of a file.
-# So what is worth keeping is what is mostly programs. (Measured on captures of both, with SHA-256 in hardware.)
+# Fetching and hashing takes 1.6 ns per byte, looking up 0.01 s; reading 1.6 (TPU) to 3 ns (GPU), and 0.1 to 1 s for the programs of a file.
+# So caching pays for files that are mostly programs. (Measured on captures of both, with SHA-256 in hardware.)
 LARGEST_BYTES = int(parse("16 MB", "B"))
 COMPILED = (".so", ".pyd")
 LOADED_S = time.time()  # about when this process read the source files
 _CHECKSUM_BYTES = sha256().digest_size
-_NO_READERS = ("cli", "render", "serve", "capture", "integrations")  # packages that have no say in what a file means
+_NO_READERS = ("cli", "render", "serve", "capture", "integrations")  # packages that do not affect how a file is read
 
 
 def cache_folder() -> Path:
-    """Where the cache is unless it is told: ``$ROOFLINE_CACHE``, or the folder that this system keeps caches in."""
+    """The default cache folder: ``$ROOFLINE_CACHE``, or the system's folder for caches."""
     return user_folder(FOLDER_VARIABLE, "cache")
 
 

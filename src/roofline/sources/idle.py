@@ -20,12 +20,12 @@ from .parts import Extent, IdleKey, IdleTally, Mark, Pause, Subject
 from .xspace.scan import gaps
 from .xspace.tables import Integers
 
-MOST_LOOKS, LEAST_LOOKS = 1_000, 200  # gaps of all devices of a file, and of each, looked at one by one; shorter ones go with the next
+MOST_LOOKS, LEAST_LOOKS = 1_000, 200  # gaps examined in all devices of a file, and in each; shorter ones are merged with the next
 MOST_SAMPLES, SAMPLES_A_LOOK = 20, 2  # instants in one gap, and in all of them for each that may be looked at but for one each
 LEAST_SHARE = 0.2  # of a gap that a reason of its own needs
 LARGE_COPY = int(parse("64 KiB", "B"))  # from which a copy is data, not an argument or a value that is read
-SLOW_COPY_PS = round(parse("1 ns", "s") / parse("1 ps", "s"))  # a byte: no copy that nobody sees takes longer, staging included
-SHORT_PS = round(parse("20 us", "s") / parse("1 ps", "s"))  # up to here a gap before work that was already launched is the device's own
+SLOW_COPY_PS = round(parse("1 ns", "s") / parse("1 ps", "s"))  # per byte: the longest that an unrecorded copy takes, staging included
+SHORT_PS = round(parse("20 us", "s") / parse("1 ps", "s"))  # a gap up to this long before work that was already launched is launch latency
 WAKE_UP_PS = round(parse("200 us", "s") / parse("1 ps", "s"))  # until a thread that waited for the device goes on
 _INSTALLED = ("/site-packages/", "/dist-packages/", "/lib/python")
 Reasons = dict[IdleKey, IdleTally]
@@ -220,7 +220,7 @@ def _is_silent(one: Activity) -> bool:
 
 
 def _seen(gap: Gap, threads: Threads, instant: int) -> Activity:
-    """What kept the device waiting at an instant: what the launching thread did, in the user's function on the driving thread."""
+    """Why the device waited at an instant: what the launching thread did, and the user's function on the main Python thread."""
     own = threads.at(gap.line, instant)
     driver = own if gap.line == threads.driver else threads.at(threads.driver, instant)
     if not own.kind or (driver.kind == "compile" and own.kind != "compile"):

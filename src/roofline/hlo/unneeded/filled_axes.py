@@ -1,7 +1,7 @@
 """Which axes of a value the program padded, and how much of each is data.
 
-Arrays are padded by `pad`, by joining them with a constant, or by writing them into an array of one. The axes are followed through other
-products, elementwise operations, reductions, and changes of layout.
+Arrays are padded by `pad`, by concatenating them with a constant, or by writing them into a constant array. The axes are followed through
+other products, elementwise operations, reductions, and changes of layout.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -41,7 +41,7 @@ def _padded_products(kernels: Kernels, seen: dict[Key, Shares]) -> Iterator[tupl
 
 
 def _needed(found: Product, left: Shares, right: Shares) -> tuple[float, float]:
-    """The share of a product that is data, and the bytes of its operands and result that are none."""
+    """The share of a product that is data, and the bytes of its operands and result that are padding."""
     dims = found.dims
     batch, rows = share_of(left, dims.lhs_batch), share_of(left, free_axes(found.left, dims.lhs_contracting, dims.lhs_batch))
     columns = share_of(right, free_axes(found.right, dims.rhs_contracting, dims.rhs_batch))

@@ -24,7 +24,7 @@ def left_out(report: Report) -> str:
 
 
 def shortened(report: Report) -> Report:
-    """The report that a page has: the same one, or one without its shortest ops, of which only the program's totals tell."""
+    """The report that a page shows: the same one, or one without its shortest ops, which only the program's totals include."""
     note = left_out(report)
     if not note:
         return report
@@ -44,7 +44,7 @@ def shortened(report: Report) -> Report:
 
 
 def shortened_comparison(comparison: Comparison) -> Comparison:
-    """The comparison that a page has: the same one, or one without its smallest changes, of which only the totals tell."""
+    """The comparison that a page shows: the same one, or one without its smallest changes, which only the totals include."""
     count = len(comparison.deltas)
     if count <= MOST_OPS:
         return comparison

@@ -1,4 +1,4 @@
-"""A trace on its way to a part of a recording: linked, priced, summed up."""
+"""A trace becomes part of a recording: events are linked to ops, priced and summed up."""
 
 import re
 from collections.abc import Sequence
@@ -38,12 +38,12 @@ _LAUNCHES = re.compile(r"Launch")
 
 
 def part_of(trace: Trace, target: Machine | None, *, timeline: bool = False) -> Part:
-    """What a trace says, for the machine it is read for."""
+    """The part of a recording that a trace gives, for the machine it is read for."""
     return _Reader(trace, target).part(timeline)
 
 
 class _Reader:
-    """A trace on its way to a part."""
+    """Turns one trace into a part of a recording."""
 
     def __init__(self, trace: Trace, target: Machine | None) -> None:
         self.trace, columns = trace, trace.columns
@@ -143,7 +143,7 @@ class _Reader:
 
 
 def _missing(devices: Sequence[DevicePart]) -> list[str]:
-    """Which recording options would have told the cost of how much of the busy time."""
+    """Recording options that would have given missing costs, each with the busy time concerned."""
     busy = sum(device.busy_ps for device in devices)
     lost: dict[str, int] = {}
     for device in devices:
@@ -159,7 +159,7 @@ def _missing(devices: Sequence[DevicePart]) -> list[str]:
 
 
 def _waiting(devices: Sequence[DevicePart], world: int | None) -> list[str]:
-    """What is to be said about collectives in the trace of one rank."""
+    """Notes on collectives in the trace of one rank."""
     exchanged = any("collective" in subject.category for device in devices for subject in device.rows)
     return [waiting_included(world)] if exchanged else []
 

@@ -1,4 +1,4 @@
-"""Executions: what one op launched in one go on one device, whatever number of kernels, copies and memsets that is."""
+"""Executions: all kernels, copies and memsets that one op launched on one device."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -103,7 +103,7 @@ def executions_of(
     op[list(captured)] = list(captured.values())
     launch = np.where(replayed | (op == NONE), work.launch, NONE)
     lost = work.launch == NONE
-    launch[lost] = -2 - np.flatnonzero(lost)  # an event without a launch is like no other
+    launch[lost] = -2 - np.flatnonzero(lost)  # an event without a launch is an execution by itself
     inherited = lost & (twins != NONE)
     recorded = np.flatnonzero(~inherited)
     return _grouped(work, marks, op, launch, replayed, recorded), _inherited(work, op, twins, replayed, np.flatnonzero(inherited))

@@ -42,7 +42,7 @@ _READ_BACK = {
 
 
 OFTEN, CLOSE = 4, 32  # waits for the device in a row, and launches from one to the next: the host never gets ahead there
-HELD_UP = 4  # launches that a read takes the host's time of
+HELD_UP = 4  # launches that a read delays
 LOOK_BACK = 16  # events before an instant, of which the last one to end is looked for
 BETWEEN_OPS = 200_000  # nanoseconds that Python may take from one op to the next
 UNSEEN = 500_000  # where its calls were not recorded, such as those of hooks, of backward() and of optimizers
@@ -172,7 +172,7 @@ class _Threads:
         return np.sort(host.start[seen]), np.sort(host.end[seen])
 
     def running_since(self, line: int | None, instant: int | None) -> int | None:
-        """In eager mode every launch stands for itself."""
+        """In eager mode every launch is independent."""
         return None
 
     def at(self, line: int | None, instant: int) -> Activity:

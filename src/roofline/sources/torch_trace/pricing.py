@@ -1,7 +1,7 @@
 """The price of each execution: from its op's arguments and what it launched, or those of an op around it.
 
 The innermost op is the one to price, once however many kernels it launched; ops around it only give context. If it has no price, the
-nearest op around it that has one stands for everything launched inside of it.
+nearest op around it that has one is used for everything launched inside it.
 """
 
 from collections.abc import Sequence
@@ -127,7 +127,7 @@ class Prices:
             if name != NONE:
                 self.ops.append(self._priced(str(self.names[name]), self._arguments(args), keys, extra))
                 continue
-            kernel = self._kernel(keys[0])  # no op launched it: copies, memsets and collectives say enough of themselves
+            kernel = self._kernel(keys[0])  # no op launched it: copies, memsets and collectives carry their own sizes
             op = "record_param_comms" if beside != NONE else {"memcpy": "aten::copy_", "memset": "aten::zero_"}.get(kernel.kind, "")
             self.ops.append(PricedOp(kernel.name, (), self._priced(op, (), keys, extra).priced if op else UNKNOWN))
 

@@ -1,4 +1,4 @@
-"""What the profiler itself costs the host: each event that it records on a thread takes a little of that thread's time.
+"""The profiler's overhead on the host: each event that it records on a thread takes some of that thread's time.
 
 From one gap of a device to the next the host launches what ran in between, and records events as it goes. Without them it would be that
 much earlier, and the gap that much shorter.

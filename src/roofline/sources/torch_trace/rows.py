@@ -1,7 +1,7 @@
 """What ran on one device: executions summed up by operation, steps, and when it was busy.
 
-Times overlap where queues do. Self times do not: of events that run at the same time the earlier has it, and communication only what
-nothing else covers, so self times add up to busy time and those of collectives are exposed.
+Times overlap where queues do. Self times do not: time shared by several events counts for the earliest, and communication has only the
+time that nothing else covers, so self times add up to busy time and those of collectives are exposed.
 """
 
 import re
@@ -68,7 +68,7 @@ class Row(Struct):
             self.kernels.setdefault((name, grid, 0), [starts[event], 0])[1] += count
 
     def launched(self, prices: Prices) -> list[Launched]:
-        """Its kernels, with the counts of all executions."""
+        """The kernels of the row, with counts over all executions."""
         return [
             Launched(str(prices.names[name]), first * PS, prices.grid(grid), count, nth)
             for (name, grid, nth), (first, count) in self.kernels.items()
@@ -140,7 +140,7 @@ class DeviceRows:
         )
 
     def _self_times(self) -> Integers:
-        """Of each event the time that it has to itself."""
+        """The self time of each event."""
         names = self._work.name[self.events]
         exchanges = [number for number in np.unique(names).tolist() if _COLLECTIVE.search(str(self._prices.names[number]))]
         apart = np.isin(names, exchanges)
@@ -247,7 +247,7 @@ class DeviceRows:
         owner[self._executions.events] = np.repeat(self._subjects[1], self._executions.counts)
         owners = owner[self.events].tolist()
         own = self._self[self.events] * PS
-        begins = self.end * PS - own  # what an event has to itself is its end: earlier ones cover its begin
+        begins = self.end * PS - own  # the self time of an event is at its end: earlier events cover its begin
         return tuple(self._lane(span, begins, own, owners) for span in shown)
 
     def _lane(self, span: Span, begins: Integers, own: Integers, owners: Sequence[int]) -> Lane:

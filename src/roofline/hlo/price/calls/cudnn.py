@@ -1,4 +1,4 @@
-"""cuDNN (MIOpen answers to the same names): convolutions forward and backward, fused with what follows, and layer norms.
+"""cuDNN (and MIOpen, under the same names): convolutions forward and backward, fused with what follows, and layer norms.
 
 A convolution's FLOP leave out multiplications by padding, be it the window's or zeros that the compiler put around the operands. The
 backward calls carry the window and the labels of the forward one, and do the same multiplications.
@@ -228,7 +228,7 @@ def norm(site: Site) -> Price:
 def recurrent(site: Site) -> Price:
     """An LSTM: 2 · batch · steps · 4h · (inputs + h) FLOP per layer and direction, gates on the vector unit; backward twice that.
 
-    Operands are x[batch, steps, inputs], h and c[layers · directions, batch, h]. A step of a gate is 10 FLOP and 5 transcendentals an
+    Operands are x[batch, steps, inputs], h and c[layers · directions, batch, h]. A step of a gate is 10 FLOP and 5 transcendentals per
     element: three sigmoids, two tanh, and c = f·c + i·g, h = o·tanh(c).
     """
     backward = "bwd" in site.instruction.custom_call_target
