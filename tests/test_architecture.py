@@ -10,6 +10,7 @@ import grimp
 import roofline
 
 SOURCE = Path(__file__).parent.parent / "src" / "roofline"
+MODULES = sorted(SOURCE.rglob("*.py"))
 
 
 def test_no_import_cycles_lazy_imports_included() -> None:
@@ -36,18 +37,23 @@ read register_call register_op rows save show text to_json torch units validate 
 def test_prefixes_live_in_units_alone() -> None:
     # 1e9, 1e12, 1024 and the like are units; anywhere else they hide a conversion.
     prefixes = {1024, 10**6, 10**9, 10**12, 10**15, 2**20, 2**30, 2**40}
-    for path in SOURCE.rglob("*.py"):
+    for path in MODULES:
         numbers = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
         if path.name != "units.py":
             assert not numbers & prefixes, f"{path.name} spells out a prefix"
 
 
+def test_every_module_of_the_package_is_checked() -> None:
+    # A wrong folder would let the tests below pass with nothing to look at.
+    assert {SOURCE / "cli" / "__init__.py", SOURCE / "placement.py", SOURCE / "hlo" / "price" / "pricing.py"} <= set(MODULES)
+
+
 def test_every_file_fits_in_one_reading() -> None:
-    for path in SOURCE.rglob("*.py"):
+    for path in MODULES:
         assert len(path.read_text().splitlines()) <= 600, path.name
 
 
 def test_nothing_below_the_command_line_prints_or_exits() -> None:
-    for path in SOURCE.rglob("*.py"):
+    for path in MODULES:
         if "cli" not in path.parts and path.name != "__main__.py":
             assert not re.search(r"\b(print\(|sys\.exit|sys\.stdout|sys\.stderr|warnings\.warn)", path.read_text()), path.name

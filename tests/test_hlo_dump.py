@@ -61,9 +61,10 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
 
 def test_every_kept_program_is_recognised_and_other_files_are_not(tmp_path: Path) -> None:
     forms = {"hlo": "hlo text", "pb": "hlo proto", "stablehlo": "stablehlo"}
-    for path in DATA.glob("*.gz"):
-        head = gzip.decompress(path.read_bytes())[: 2**16]
-        assert recognise(head) == forms[path.name.split(".")[-2]], path.name
+    heads = {path.name: gzip.decompress(path.read_bytes())[: 2**16] for path in DATA.glob("*.gz")}
+    assert {recognise(head) for head in heads.values()} == set(forms.values())
+    for name, head in heads.items():
+        assert recognise(head) == forms[name.split(".")[-2]], name
     others = [
         b"name,time\nx,1 ms\n",
         b'{"schema": "roofline.report/1"}',

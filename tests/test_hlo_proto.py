@@ -53,7 +53,9 @@ def test_the_module_in_a_capture_is_the_one_the_compiler_printed(capture: str, p
 def test_every_module_of_a_capture_can_be_read(capture: str) -> None:
     if not (SHARED / capture).exists():
         pytest.skip("the captures are not here")
-    for name, data in embedded(SHARED / capture):
+    programs = list(embedded(SHARED / capture))
+    assert programs
+    for name, data in programs:
         program = parse(data, name)
         assert program.name == name.partition("(")[0]
         for i in instructions(program):
