@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,10 +18,11 @@ from roofline.machines import gpu_measured, gpu_plan, load
 from roofline.machines.calibrations import calibration_for
 from roofline.machines.catalogue import card as look_up
 from roofline.machines.catalogue import read_card
+from roofline.machines.finished_experiments import FinishedExperiments, finish
 from roofline.machines.gpu_conditions import parsed
-from roofline.machines.gpu_measured import compare_with_catalogue, finish, gpu_card, measure_gpu
+from roofline.machines.gpu_measured import compare_with_catalogue, gpu_card, measure_gpu
 from roofline.machines.gpu_plan import Plan, plan, shapes, sizes
-from roofline.machines.gpu_worker_process import FinishedExperiments, Worker
+from roofline.machines.gpu_worker_process import Worker
 from roofline.machines.local import local_gpu_file
 from roofline.machines.plateaus import plateaus
 from roofline.machines.writing import keep
@@ -162,16 +164,16 @@ def test_held_products_of_zeros_are_work_over_time_too(slow: int) -> None:
 
 
 class FakeWorker:
-    """Answers as an H200 would, and takes ten seconds for each."""
+    """Answers as an H200 would, and takes some seconds for each."""
 
-    def __init__(self, clock: list[float]) -> None:
-        self.clock, self.asked = clock, dict[str, Any]()
+    def __init__(self, clock: list[float], takes_s: float = 10) -> None:
+        self.clock, self.takes_s, self.asked = clock, takes_s, dict[str, Any]()
 
     def ask(self, request: dict[str, Any]) -> None:
         self.asked = request
 
     def answer(self) -> dict[str, Any]:
-        self.clock[0] += 10
+        self.clock[0] += self.takes_s
         return answer(self.asked)
 
 
@@ -191,6 +193,20 @@ def test_a_quick_measurement_on_a_slow_computer_makes_a_machine_of_what_it_had_t
     assert (bf16 is not None, fp16 is not None) == (True, False)
     assert any("experiments were skipped because time ran out" in note for note in machine.notes)
     assert not any("no products in" in note for note in machine.notes)
+
+
+def test_a_quick_measurement_ends_in_time_however_slow_each_experiment_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = plan({**H200, "framework": "jax 1"}, quick=True)
+    for takes_s in (0.1, 0.5, 1.0):
+        clock = [4.0]  # the start of the process
+        monkeypatch.setattr(gpu_plan.time, "monotonic", lambda clock=clock: clock[0])
+        monkeypatch.setattr(gpu_plan.time, "sleep", lambda _: None)
+        kept = FinishedExperiments(tmp_path / f"{takes_s}.toml", {})
+        worker: Any = FakeWorker(clock, takes_s)
+        found = gpu_plan.run_plan(worker, kept, wanted, lambda done, total: None, until=gpu_plan.QUICK_S)
+        assert clock[0] <= gpu_plan.QUICK_S + takes_s < 20
+        assert gpu_card(H200, found["answers"], SAID).machine.rate("hbm")  # what a machine file needs came first
+    assert len(wanted) > 16  # which would have taken longer than that
 
 
 @pytest.mark.jax
@@ -351,6 +367,24 @@ def test_a_measured_machine_predicts_the_same_rates_from_its_own_roof_and_floor(
     assert ours.values["compute"] * measured.rate("matrix/bf16") == pytest.approx(theirs.values["compute"] * chip.rate("matrix/bf16"))
     assert ours.values["memory"] * measured.rate("hbm") == pytest.approx(theirs.values["memory"] * chip.rate("hbm"))
     assert mine.floor_s == measured.launch_floor_s
+
+
+def test_a_fit_from_other_cards_is_named_so_and_never_above_what_this_card_reached(written: Path) -> None:
+    words = "on other cards of this chip, not on the one measured here: fitted on"
+    product = rl.formulas.matmul(8192, 8192, 8192)
+    seconds = {}
+    for name, machine in (("chip", load("h200-sxm")), ("card", load(str(written)))):
+        (op,) = rl.price([product], machine).ops
+        assert op.expected is not None
+        assert op.floor_s is not None
+        assert op.expected.low_s >= op.floor_s
+        assert (words in op.expected.evidence) == (name == "card")
+        seconds[name] = op.expected.time_s
+    slow = written.with_name("slow.toml")  # a card that reaches 300 TFLOP/s: the fit of 700 cannot hold of it
+    slow.write_text(re.sub(r'(resource = "matrix/bf16"\nrate = )"[^"]*"', r'\1"300 TFLOP/s"', written.read_text()))
+    (op,) = rl.price([product], load(str(slow))).ops
+    assert op.expected is not None
+    assert op.expected.time_s >= 2 * 8192**3 / 300e12 > 1.5 * seconds["card"]
 
 
 def test_what_a_measured_machine_sustains_is_used_and_named_where_no_calibration_is(written: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,13 +18,15 @@ from roofline.machine import Spread
 from roofline.machines import load
 from roofline.machines.catalogue import read_card
 from roofline.machines.cpu import Cache, Cpu, this_cpu
+from roofline.machines.cpu_conditions import cpu_conditions
 from roofline.machines.cpu_experiments import STREAM_PARTS, cpu_experiments, sweep_sizes, working_sets
-from roofline.machines.cpu_measured import card_of, measure_cpu
+from roofline.machines.cpu_measured import card_of, compare_cpu, measure_cpu
 from roofline.machines.detection import of_device
 from roofline.machines.lint import lint
 from roofline.machines.local import data_folder, local_card, local_file
 from roofline.machines.measurement import Result
 from roofline.machines.writing import keep, machine_toml
+from roofline.units import percent, show
 from roofline.workload import Device, Op, Recording, Workload
 
 CPU = Cpu(
@@ -278,7 +281,9 @@ def test_the_command_keeps_writes_and_shows(
     assert "p5 75 GFLOP/s, p50 120 GFLOP/s, p95 150 GFLOP/s" in shown.out
     assert f"saved as this computer's machine (--chip local): {local_file(this_cpu())}" in shown.err
     assert main(["chips", "local"]) == 0
-    assert capsys.readouterr().out == shown.out
+    card, compared = shown.out.split("\n\n" + this_cpu().model, 1)
+    assert capsys.readouterr().out.rstrip() == card
+    assert "vector/fp32:" in compared
     target = tmp_path / "shared.toml"
     assert main(["measure", "-o", str(target), "--json", str(tmp_path / "shared.json")]) == 0
     assert load(str(target)).rate("hbm") == 20e9
@@ -295,3 +300,73 @@ def test_a_file_that_cannot_be_is_refused_before_anything_is_measured(
     monkeypatch.delattr("roofline.cli.measure.measure_cpu")
     assert main(["measure", "-o", name]) == 2
     assert why in capsys.readouterr().err
+
+
+def test_a_measurement_that_was_interrupted_goes_on_from_its_tries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, asked = tmp_path / "cpu.toml", dict[str, object]()
+
+    def interrupted(experiments: object, *, keep: Callable[..., None], **options: object) -> list[Result]:
+        keep("hbm/read/100", [19e9, 20e9], 4.0)
+        raise KeyboardInterrupt
+
+    def finished(experiments: object, **options: object) -> list[Result]:
+        asked.update(options)
+        return list(MEASURED.values())
+
+    monkeypatch.setattr("roofline.machines.cpu_measured.measure_all", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        measure_cpu(replace(CPU, caches=()), quick=True, target=target)
+    monkeypatch.setattr("roofline.machines.cpu_measured.measure_all", finished)
+    conditions = dict(measure_cpu(replace(CPU, caches=()), quick=True, target=target).machine.conditions)
+    assert (asked["earlier"], asked["earlier_s"]) == ({"hbm/read/100": [19e9, 20e9]}, 4.0)
+    assert conditions["duration"].endswith(", 1 experiments from an earlier run")
+    measure_cpu(replace(CPU, caches=()), quick=False, target=target)  # another plan: nothing of the first is used
+    assert asked["earlier"] == {}
+
+
+def test_an_interrupted_command_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(cpu: Cpu, *, target: Path, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("roofline.cli.measure.measure_cpu", stopped)
+    assert main(["measure", "--device", "cpu", "-o", str(tmp_path / "cpu.toml")]) == 130
+    assert "run the same command again" in capsys.readouterr().err
+
+
+def test_a_measured_cpu_is_compared_with_the_catalogue_or_with_its_units() -> None:
+    lines = compare_cpu(CARD, replace(CPU, clock_hz=2.5e9, clock_source="given"))
+    assert lines[0] == "Xeon (R) 5 is not in the catalogue; compared with what its units could do:"
+    assert lines[1].startswith("vector/fp32: 94% of 160 GFLOP/s, 2 cores x 2.5 GHz")  # 2 x 2.5 GHz x 32 FLOP of two AVX2 units
+    found = compare_cpu(CARD, replace(CPU, model="AMD EPYC 9654 96-Core Processor"))
+    assert found[0] == "compared with the catalogue's epyc-9654:"
+    paper = load("epyc-9654").rate("hbm")
+    assert f"hbm: {percent(20e9 / paper)} of {show(paper, 'B/s')}" in found
+
+
+def test_a_rate_above_what_the_units_give_is_kept_and_explained() -> None:
+    fast = card_of(replace(CPU, clock_hz=1e9), MEASURED, CONDITIONS).machine  # 64 GFLOP/s
+    assert fast.rate("vector/fp32") == 150e9
+    assert any(note.startswith("vector/fp32 is measured at 234% of what cores, clock and vector width give: kept") for note in fast.notes)
+    assert not any("kept" in note for note in CARD.machine.notes)
+
+
+def test_the_system_says_clock_power_limit_and_temperature(tmp_path: Path) -> None:
+    said = {
+        "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": "3400000",
+        "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance",
+        "sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw": "150000000",
+        "sys/class/thermal/thermal_zone0/type": "acpitz",
+        "sys/class/thermal/thermal_zone0/temp": "99000",
+        "sys/class/thermal/thermal_zone1/type": "x86_pkg_temp",
+        "sys/class/thermal/thermal_zone1/temp": "61000",
+        "proc/cpuinfo": "cpu MHz\t\t: 2500.000",
+    }
+    for name, text in said.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text + "\n")
+    found = cpu_conditions(tmp_path / "proc", tmp_path / "sys")
+    assert found == {"clock": "3.4 GHz", "governor": "performance", "power limit": "150 W", "temperature": "61 °C"}
+    assert cpu_conditions(tmp_path / "proc", tmp_path / "nowhere") == {"clock": "2.5 GHz"}
+    assert cpu_conditions(tmp_path / "nowhere", tmp_path / "nowhere") == {}

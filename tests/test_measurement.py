@@ -106,3 +106,20 @@ def test_an_experiment_that_gives_nothing_has_no_result() -> None:
 def test_percentiles_are_tries() -> None:
     assert spread_of([float(value) for value in range(101)]) == Spread(5.0, 50.0, 95.0)
     assert spread_of([7.0]) == Spread(7.0, 7.0, 7.0)
+
+
+def test_an_interrupted_measurement_goes_on_from_its_rates_and_its_time() -> None:
+    clock, kept = Clock(), dict[str, tuple[list[float], float]]()
+    experiment = clock.experiment("a", repeat(10.0))
+    (found,) = measure_all(
+        [experiment],
+        budget_s=10,
+        clock=clock,
+        patience=100,
+        earlier={"a": [12.0, 11.0]},
+        earlier_s=6.0,
+        keep=lambda key, rates, spent_s: kept.update({key: (list(rates), spent_s)}),
+    )
+    # One second for the warm-up, and three tries in the rest of the ten.
+    assert (found.rate, found.tries) == (12.0, 5)
+    assert kept == {"a": ([12.0, 11.0, 10.0, 10.0, 10.0], 10.0)}

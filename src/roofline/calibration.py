@@ -43,7 +43,7 @@ class Calibration(Struct, frozen=True, kw_only=True):
     ``cores`` are its SMs and ``clock_hz`` their clock. ``floor_s`` is the time that its smallest ops take, where that was measured for this
     machine: it takes the place of every family's own. ``of_kernels`` is whether durations of kernels are wanted, as profiles have them,
     without what a timer adds from outside (``timer`` among a family's values). ``borrowed`` is the chip that the numbers were fitted on,
-    if another.
+    if another. ``other_card`` is whether they were fitted on other cards of a chip of which this one was measured.
     """
 
     name: str
@@ -53,6 +53,7 @@ class Calibration(Struct, frozen=True, kw_only=True):
     floor_s: float | None = None
     of_kernels: bool = False
     borrowed: str = ""
+    other_card: bool = False
 
     def family(self, name: str, kind: str = "", number: str = "") -> Family | None:
         """The family of ops of a kind, in a number format: one made for both before one for any."""

@@ -9,7 +9,8 @@ from ..errors import UsageError
 from ..machines.catalogue import card as look_up
 from ..machines.catalogue import read_card
 from ..machines.cpu import this_cpu
-from ..machines.cpu_measured import FULL_S, QUICK_S, measure_cpu
+from ..machines.cpu_measured import FULL_S, QUICK_S, compare_cpu, measure_cpu
+from ..machines.finished_experiments import finish
 from ..machines.gpu_conditions import conditions
 from ..machines.local import FOLDER_VARIABLE, local_file, local_gpu_file
 from ..machines.writing import keep
@@ -32,7 +33,7 @@ def parser() -> Parser:
         "GPU: matrix products in every number format, in bursts and sustained for seconds, with random operands and zeros; vector and\n"
         "transcendental rates; the memory levels that a sweep over working sets shows; launches, synchronisation, copies to the host.\n"
         "The result becomes this computer's machine: --chip local (CPU, the default for CPU profiles) or --chip local-gpu.\n"
-        "An interrupted GPU measurement resumes when the same command runs again.",
+        "An interrupted measurement resumes when the same command runs again.",
         "roofline measure --quick\n  roofline measure --device gpu -o h200.toml\n  roofline chips local",
     )
     made.add_argument(
@@ -50,7 +51,11 @@ def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     gpu = args.device == "gpu" or (args.device is None and _has_gpu())
     path = Path(args.output) if args.output else local_gpu_file() if gpu else local_file(this_cpu())
-    compared = _gpu(args, path) if gpu else _cpu(args, path)
+    try:
+        compared = _gpu(args, path) if gpu else _cpu(args, path)
+    except KeyboardInterrupt:
+        talk("interrupted; run the same command again to go on from here")
+        raise
     written = read_card(path)
     machines = (written.machine,)
     emit(args, lambda page: "\n".join([card_text(written, page), *compared]), listing(machines), lambda: ceiling_rows(machines))
@@ -60,14 +65,17 @@ def run(words: Sequence[str]) -> int:
 
 
 def _cpu(args: argparse.Namespace, path: Path) -> list[str]:
+    """Measure the CPU; how the result compares with the catalogue's chip, in words."""
     with progress("measuring this computer") as tell:
-        keep(measure_cpu(this_cpu(), quick=args.quick, tell=tell), path)
-    return []
+        card = measure_cpu(this_cpu(), quick=args.quick, target=path, tell=tell)
+    keep(card, path)
+    finish(path)
+    return ["", *compare_cpu(card, this_cpu())]
 
 
 def _gpu(args: argparse.Namespace, path: Path) -> list[str]:
-    """Measure the GPU; what the result is of the catalogue's chip, in words."""
-    from ..machines.gpu_measured import compare_with_catalogue, finish, measure_gpu
+    """Measure the GPU; how the result compares with the catalogue's chip, in words."""
+    from ..machines.gpu_measured import compare_with_catalogue, measure_gpu
 
     with progress("measuring this GPU") as tell:
         card = measure_gpu(path, quick=args.quick, framework=args.framework, tell=tell)

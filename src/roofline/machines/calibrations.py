@@ -51,7 +51,8 @@ def calibration_for(machine: Machine, floor_s: float | None = None) -> Calibrati
 def _of_measured_rates(found: Calibration, machine: Machine, chip: Machine) -> Calibration:
     """The fractions of the datasheet's rates that a calibration has, as fractions of the rates that were measured.
 
-    A library that sustains 0.78 of 989 TFLOP/s sustains 0.91 of a card's measured 850.
+    A library that sustains 0.78 of 989 TFLOP/s sustains 0.91 of a card's measured 850: what was fitted on other cards stays as it was, for
+    a measurement of products and copies says nothing about other kernels, but no op is predicted above a measured rate.
     """
 
     def ratio(resource: str) -> float:
@@ -63,7 +64,7 @@ def _of_measured_rates(found: Calibration, machine: Machine, chip: Machine) -> C
         scale = {"compute": ratio(f"matrix/{one.formats[0] if one.formats else 'bf16'}"), "memory": ratio("hbm"), "append": ratio("hbm")}
         values = {key: value * scale.get(key, 1.0) for key, value in one.values.items()}
         families.append(replace(one, values=values))
-    return replace(found, families=tuple(families))
+    return replace(found, families=tuple(families), other_card=True)
 
 
 @cache

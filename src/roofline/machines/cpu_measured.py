@@ -4,6 +4,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -11,40 +12,66 @@ from ..errors import MachineError
 from ..machine import Ceiling, Figure, Machine
 from ..resource import HBM, Resource
 from ..units import parse, percent, show
+from .catalogue import card as look_up
 from .chip_specs import Card, Spec, Sustained, Sweep
 from .cpu import Cpu
+from .cpu_conditions import cpu_conditions
 from .cpu_estimate import cpu_machine, estimate, narrow_products
 from .cpu_experiments import FORMATS, SWEPT, cpu_experiments
+from .finished_experiments import FinishedExperiments
 from .measurement import PATIENCE, Result, measure_all
 from .plateaus import plateaus
 
 QUICK_S, FULL_S = parse("15 s", "s"), parse("60 s", "s")
 FULL_PATIENCE = 4 * PATIENCE
+MOST_EARLIER = 0.5  # of the budget that an interrupted run can have spent: the rest is for now, when the computer may be faster
 MATRIX_UNIT = 1.05  # times the vector rate: faster products have a unit of their own (Apple's)
+ABOVE = 1.02  # times the estimate, from where a note explains
 TOO_BUSY, PLAUSIBLE = 0.1, 0.6  # of the estimate: clocks fall by less under load
 USES_VECTORS = 0.5  # of the estimate: below, the multiply-adds were not compiled for the vector units
 COUNTED = "bytes read and written by the program, without write-allocate"
 
 
 def measure_cpu(
-    cpu: Cpu, *, quick: bool = False, budget_s: float | None = None, tell: Callable[[int, int], None] = lambda d, t: None
+    cpu: Cpu,
+    *,
+    quick: bool = False,
+    budget_s: float | None = None,
+    target: Path | None = None,
+    tell: Callable[[int, int], None] = lambda d, t: None,
 ) -> Card:
-    """This computer's CPU, measured now, in ``budget_s`` seconds at most besides the warm-up."""
+    """This computer's CPU, measured now, in ``budget_s`` seconds at most besides the warm-up.
+
+    What was tried is kept beside ``target`` until `finish`, and an interrupted measurement goes on from there.
+    """
     budget = budget_s or (QUICK_S if quick else FULL_S)
     began = time.monotonic()
+    about = {"quick": quick, "cpu": cpu.model, "cores": cpu.cores, "threads": cpu.threads}
+    kept = FinishedExperiments(target, about) if target else None
+    earlier = dict(kept.answers) if kept else {}
+    resumed = len(earlier)
     with cpu_experiments(cpu) as setup:
         results = measure_all(
-            setup.experiments, budget_s=budget, clock=time.monotonic, tell=tell, patience=PATIENCE if quick else FULL_PATIENCE
+            setup.experiments,
+            budget_s=budget,
+            clock=time.monotonic,
+            tell=tell,
+            patience=PATIENCE if quick else FULL_PATIENCE,
+            earlier={key: found["rates"] for key, found in earlier.items()},
+            earlier_s=min(max((found["spent_s"] for found in earlier.values()), default=0.0), budget * MOST_EARLIER),
+            keep=(lambda key, rates, spent_s: kept.add(key, {"rates": list(rates), "spent_s": spent_s})) if kept else lambda *_: None,
         )
         blas = setup.blas
+        under_load = {f"{name} under load" if name in ("clock", "temperature") else name: said for name, said in cpu_conditions().items()}
     conditions = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "cpu": cpu.model,
         "cores": str(cpu.cores),
         "threads": str(cpu.threads),
+        **under_load,
         "blas": blas,
         "operands": "random matrices",
-        "duration": show(time.monotonic() - began, "s", 3),
+        "duration": show(time.monotonic() - began, "s", 3) + (f", {resumed} experiments from an earlier run" if resumed else ""),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
     }
@@ -84,6 +111,12 @@ def card_of(cpu: Cpu, results: Mapping[str, Result], conditions: Mapping[str, st
             f"vector/fp32 is {percent(fp32 / guess.rate('vector/fp32'))} of what cores, clock and vector width give, so something else was "
             "running: measure again when nothing else runs"
         )
+    for each in ceilings:
+        if each.provenance == "measured" and each.resource.is_compute and each.rate > ABOVE * guess.rate(each.resource):
+            share = percent(each.rate / guess.rate(each.resource))
+            notes.append(
+                f"{each.resource} is measured at {share} of what cores, clock and vector width give: kept, as clocks rise above it"
+            )
     sweep = tuple(Sweep(pattern="read", bytes=float(key.partition("/")[2]), rate=found.rate) for key, found in swept.items())
     return Card(
         machine=cpu_machine(cpu, ceilings, notes, conditions),
@@ -173,3 +206,29 @@ def _memory(level: str, results: Mapping[str, Result]) -> list[Ceiling]:
 
 def _ceiling(resource: str, result: Result) -> Ceiling:
     return Ceiling(resource=Resource(resource), rate=result.rate, provenance="measured", citation=result.words, spread=result.spread)
+
+
+def compare_cpu(card: Card, cpu: Cpu) -> list[str]:
+    """How a measured CPU compares with the catalogue's figures of its model; with the estimate of its units where that is not in it."""
+    try:
+        base = look_up(cpu.model).machine
+    except MachineError:
+        base = None
+    if base is None or base.kind != "cpu":
+        guess = estimate(cpu)
+        rated = [(one, guess.ceiling(one.resource)) for one in card.machine.ceilings if one.provenance == "measured"]
+        said = [f"{one.resource}: {_share(one, paper.rate)}, {paper.citation}" for one, paper in rated if paper]
+        return [f"{cpu.model} is not in the catalogue; compared with what its units could do:", *said]
+    part = cpu.cores / base.cores if base.cores and cpu.cores < base.cores else 1.0
+    lines = []
+    for one in card.machine.ceilings:
+        paper = base.ceiling(one.resource)
+        if paper and one.provenance == "measured":
+            times = part if one.resource.is_compute else 1.0  # a part of the cores may still have the whole memory
+            of = f" for {cpu.cores} of {base.cores} cores" if times < 1 else ""
+            lines.append(f"{one.resource}: {_share(one, paper.rate * times)}{of}")
+    return [f"compared with the catalogue's {base.name}:", *lines] if lines else []
+
+
+def _share(one: Ceiling, rate: float) -> str:
+    return f"{percent(one.rate / rate)} of {show(rate, one.resource.per, 4)}" if rate else "not rated"

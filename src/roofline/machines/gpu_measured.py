@@ -19,8 +19,9 @@ from ..workload import Device, Hardware
 from .catalogue import catalogue_card
 from .chip_specs import Card, Spec, Sustained, Sweep
 from .detection import of_device
+from .finished_experiments import FinishedExperiments
 from .gpu_plan import BIG, LATE, LAUNCHES, QUICK_S, SMALL, Tell, plan, rates, run_plan
-from .gpu_worker_process import FinishedExperiments, Worker
+from .gpu_worker_process import Worker
 from .local import MEASURED
 from .measurement import spread_of
 from .plateaus import plateaus
@@ -51,11 +52,6 @@ def measure_gpu(target: Path, *, quick: bool = False, kind: str = "gpu", framewo
         "python": platform.python_version(),
     }
     return gpu_card(device, found["answers"], said)
-
-
-def finish(target: Path) -> None:
-    """The machine file is written: what was kept for another try is no longer needed."""
-    FinishedExperiments(target, {}).delete()
 
 
 def chip_of(device: Mapping[str, Any]) -> Machine | None:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..units import parse
+from .finished_experiments import FinishedExperiments
 from .gpu_conditions import conditions
-from .gpu_worker_process import FinishedExperiments, Worker
+from .gpu_worker_process import Worker
 
 FORMATS = ("bf16", "fp16", "tf32", "fp8", "int8", "fp32", "fp64", "fp4")
 SIDES = (4096, 8192)

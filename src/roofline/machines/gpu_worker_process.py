@@ -1,4 +1,4 @@
-"""The process that measures an accelerator, and the file of finished experiments from which an interrupted measurement resumes."""
+"""The process that measures an accelerator."""
 
 import json
 import os
@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import MachineError
-
-PART = ".part"  # finished experiments, beside the machine file, until that is written
 
 
 class Worker:
@@ -62,35 +60,3 @@ class Worker:
             self._end()
             raise MachineError("the measuring process ended without an answer; run the same command again to resume")
         return dict(json.loads(line))
-
-
-class FinishedExperiments:
-    """Answers of finished experiments, in a file beside the target, one per line; those of another device or plan are not used."""
-
-    def __init__(self, target: Path, about: Mapping[str, Any]) -> None:
-        self._file = target.with_name(target.name + PART)
-        self.answers: dict[str, dict[str, Any]] = {}
-        head = json.dumps(about, sort_keys=True)
-        try:
-            first, *rest = self._file.read_text("utf-8").splitlines()
-        except (OSError, ValueError):
-            first, rest = "", []
-        if first == head:
-            for line in rest:
-                try:
-                    key, found = json.loads(line)
-                except ValueError:  # cut off while it was written
-                    continue
-                self.answers[key] = found
-        else:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            self._file.write_text(head + "\n", "utf-8")
-
-    def add(self, key: str, found: dict[str, Any]) -> None:
-        self.answers[key] = found
-        with self._file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps([key, found]) + "\n")
-
-    def delete(self) -> None:
-        """Delete the file, once the machine file is written."""
-        self._file.unlink(missing_ok=True)

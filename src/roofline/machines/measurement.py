@@ -5,7 +5,7 @@ are the most likely to meet a quiet moment. A rate is stable when its best has n
 all the same, and a result says whether it was stable when the time was up.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -53,16 +53,20 @@ def measure_all(
     clock: Callable[[], float],
     tell: Callable[[int, int], None] = lambda done, total: None,
     patience: int = PATIENCE,
+    earlier: Mapping[str, Sequence[float]] | None = None,
+    earlier_s: float = 0.0,
+    keep: Callable[[str, Sequence[float], float], None] = lambda key, rates, spent_s: None,
 ) -> list[Result]:
     """Every experiment's result; one that gives no rate has none.
 
     Rounds go on until all are stable or the budget is spent. The first is a warm-up and counts only where no other followed; on a very
-    busy computer the last experiments may not even have that. ``tell`` hears how much of the budget is spent.
+    busy computer the last experiments may not even have that. ``tell`` hears how much of the budget is spent. An interrupted measurement
+    goes on from the rates that it had ``earlier``, after ``earlier_s`` of its budget; ``keep`` gets those of an experiment and the time.
     """
     if not experiments:
         raise MachineError("there is nothing to measure on this computer")
-    began = clock()
-    rates: dict[str, list[float]] = {each.key: [] for each in experiments}
+    began = clock() - earlier_s
+    rates: dict[str, list[float]] = {each.key: list((earlier or {}).get(each.key, ())) for each in experiments}
     warm_up = {each.key: list(each.run(1)) for each in experiments if clock() - began < budget_s}
     waited = dict.fromkeys(rates, 0)  # rounds since the best rate rose
     spent = clock() - began
@@ -75,6 +79,7 @@ def measure_all(
             waited[each.key] = 0 if max(found, default=0.0) > best * BETTER else waited[each.key] + 1
             rates[each.key] += found
             spent = clock() - began
+            keep(each.key, rates[each.key], spent)
             tell(min(TOLD_OF, round(TOLD_OF * spent / budget_s)), TOLD_OF)
     results = []
     for each in experiments:

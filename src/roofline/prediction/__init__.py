@@ -165,12 +165,13 @@ def _evidence(family: Family | None, calibration: Calibration, measured: bool) -
         of = f"no calibration of this family for {calibration.name}" if calibration.families else "no calibration for this chip"
         rates = "sustained rates and floor as measured on this machine" if measured else "sustained rates and a launch"
         return f"{of}: {rates}, so a wide interval"
-    return _fitted(calibration.borrowed, family.source, family.rows, family.timed, calibration.floor_s is not None)
+    return _fitted(calibration.borrowed, calibration.other_card, family.source, family.rows, family.timed, calibration.floor_s is not None)
 
 
 @cache
-def _fitted(borrowed: str, source: str, rows: int, timed: str, floor_measured: bool) -> str:
+def _fitted(borrowed: str, other_card: bool, source: str, rows: int, timed: str, floor_measured: bool) -> str:
     own = f"borrowed from {borrowed}, so a wider interval; " if borrowed else ""
+    own += "on other cards of this chip, not on the one measured here: " if other_card else ""
     counted = f", {rows:,} rows" if rows else ""
     how = f", timed {timed}" if timed else ""
     return f"{own}fitted on {source}{counted}{how}; floor {'measured' if floor_measured else 'as fitted'}"
