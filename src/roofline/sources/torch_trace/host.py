@@ -56,9 +56,10 @@ class Host(Struct):
 
     def around(self, place: int) -> Iterator[int]:
         """An event and those around it, the innermost first."""
+        parent = self.parent.data  # a view: fast one by one
         while place != NONE:
             yield place
-            place = int(self.parent[place])
+            place = parent[place]
 
     def within(self, place: int) -> int:
         """The end of the range of events that lie in one: it is the first of them."""

@@ -2,7 +2,8 @@
 
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -197,11 +198,8 @@ class _Threads:
 
         One that computes launches nothing. With the kind of activity, in words.
         """
-        host, (first, last) = self._host, self._host.bounds[line]
-        place = first + int(np.searchsorted(host.start[first:last], instant, side="right")) - 1
-        inner = next(
-            (one for one in host.around(place if place >= first else NONE) if host.kind[one] == OP and host.end[one] > instant), NONE
-        )
+        host = self._host
+        inner = next((one for one in self._open(line, instant) if host.kind[one] == OP), NONE)
         if inner == NONE or host.end[inner] - host.start[inner] < COMPUTES:
             return None
         name, begin, end = str(self._names[host.name[inner]]), int(host.start[inner]), int(host.end[inner])
@@ -231,17 +229,20 @@ class _Threads:
         )
         return int(self._host.start[place]) - min(before, instant) < BETWEEN_OPS
 
+    def _open(self, line: int, instant: int) -> Iterator[int]:
+        """The events that are open on a thread at an instant, the innermost first."""
+        first, last = self._host.bounds[line]
+        place = bisect_right(self._host.start.data, instant, first, last) - 1  # of a view: numpy takes longer for one instant
+        ends = self._host.end.data
+        return (one for one in self._host.around(place if place >= first else NONE) if ends[one] > instant)
+
     def _stack(self, line: int, instant: int) -> tuple[tuple[int, int], ...]:
         """The events that are open on a thread, the outermost first, by kind and name; a call of the runtime comes last."""
-        host, found = self._host, list[tuple[int, int]]()
-        first, last = host.bounds[line]
-        place = first + int(np.searchsorted(host.start[first:last], instant, side="right")) - 1
-        for one in host.around(place if place >= first else NONE):
-            if host.end[one] > instant:
-                found.append((int(host.kind[one]), int(host.name[one])))
+        kinds, names = self._host.kind.data, self._host.name.data
+        found = [(kinds[one], names[one]) for one in self._open(line, instant)]
         found.reverse()
         first, last = self._bounds[line]
-        called = first + int(np.searchsorted(self._launches.start[first:last], instant, side="right")) - 1
+        called = bisect_right(self._launches.start.data, instant, first, last) - 1
         if called >= first and self._launches.end[called] > instant:
             found.append((NONE, int(self._launches.name[called])))
         return tuple(found)
