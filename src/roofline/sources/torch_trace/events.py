@@ -13,16 +13,19 @@ Whole = int | str | None  # a number that some writers put in quotes
 
 
 class Args(Struct, gc=False):
-    """What an event says beside its name and time. Shapes stay text: most repeat, and only those of ops that launched work are read."""
+    """What an event says beside its name and time. Shapes stay text: most repeat, and only those of ops that launched work are read.
 
-    correlation: Integer | None = None
-    device: Integer | None = None
-    stream: Scalar = None
+    Fields come in the order that traces have them, in which they are found fastest.
+    """
+
     sequence: Integer | None = field(name="Sequence number", default=None)
-    dims: Raw = field(name="Input Dims", default=NOT_SAID)
+    concrete: Raw = field(name="Concrete Inputs", default=NOT_SAID)
     types: Raw = field(name="Input type", default=NOT_SAID)
     strides: Raw = field(name="Input Strides", default=NOT_SAID)
-    concrete: Raw = field(name="Concrete Inputs", default=NOT_SAID)
+    dims: Raw = field(name="Input Dims", default=NOT_SAID)
+    device: Integer | None = None
+    stream: Scalar = None
+    correlation: Integer | None = None
     grid: Raw = NOT_SAID
     bytes: Whole = None
     size: Whole = None
