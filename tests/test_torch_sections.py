@@ -73,6 +73,17 @@ def test_sections_of_a_gzipped_trace_make_up_the_trace(tmp_path: Path, monkeypat
     assert together == merge([read_part(path, shared=True)])
 
 
+@pytest.mark.parametrize("processors", [2, 3, 4])
+def test_however_long_imports_take_this_process_reads_a_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processors: int) -> None:
+    monkeypatch.setattr(sections, "AHEAD_BYTES", 10**9)  # as if a helper could read all of it meanwhile
+    path = tmp_path / "trace.json"
+    path.write_bytes(FORMS["on one line"])
+    found = sections_of(path, path.stat().st_size, processors)
+    assert len(found) == processors
+    assert all(one.end > one.begin for one in found)
+    assert found[0].end < found[1].end - found[1].begin  # which has less to do
+
+
 def test_a_gzipped_trace_that_is_cut_off_is_left_to_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "trace.json.gz"
     in_this_process(monkeypatch)
