@@ -5,7 +5,7 @@ what ties instructions together (operands, called computations, control predeces
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from sys import intern
 
@@ -101,6 +101,7 @@ class _Reader:
         self.dialect = TextDialect(where)
         self.shapes: dict[str, Shape] = {}
         self.texts: dict[str, str] = {}  # of attributes
+        self.plain: dict[str, str] = {}  # those of them that instructions of other lines may have too, with nothing to look at but metadata
         self.opcodes: dict[str, tuple[str, int]] = {}
         self.drafts: list[_Draft] = []
         self.instructions = 0  # in these drafts
@@ -267,12 +268,12 @@ class _Reader:
     def body(self, draft: _Draft, number: int) -> int:
         """The instructions up to the closing brace: the loop that decides how fast a file is read."""
         lines, before, shapes, dialect, opcodes = self.lines, self.before, self.shapes, self.dialect, self.opcodes
-        instructions, index, texts = draft.instructions, draft.index, self.texts
+        instructions, index, texts, plain = draft.instructions, draft.index, self.texts, self.plain
         match_line, find_operands = (_NOTHING if self.loose else _LINE).match, _OPERAND.findall
         count, room = len(lines), limits().instructions - self.instructions
         several: list[Written] = []  # that one line stands for, yet to be added
         while number < count or several:
-            match = None
+            match = raw = None
             if not several:
                 place = before + number + 1
                 line = lines[number]
@@ -281,8 +282,11 @@ class _Reader:
                 match = match_line(line)
             if match is not None:
                 root, name, spelling, opcode, inside, rest = match.groups()
+                raw = _like_earlier(rest, plain)
+            if raw is not None:
+                number += 1
             # Brackets left open, or a comma at the end: the instruction goes on in the next line.
-            if match is None or rest.count("{") != rest.count("}") or rest[-1:] in (",", " ", "=") or "/*" in rest:
+            elif match is None or rest.count("{") != rest.count("}") or rest[-1:] in (",", " ", "=") or "/*" in rest:
                 self.line = place
                 if not several:
                     line = line.strip()
@@ -296,7 +300,7 @@ class _Reader:
                         number = self.onward(number, lambda scanner: scanner.skip(0))
                         continue
                     several, number = self.written(number)
-                one = several.pop(0)
+                match, one = None, several.pop(0)
                 root, name, spelling, opcode, inside, rest = one.root, one.name, one.shape, one.opcode, one.inside, one.rest
             else:
                 number += 1
@@ -312,9 +316,9 @@ class _Reader:
             if sort == _PARAMETER:
                 self.line = place
                 self.parameter(draft, inside)
-                rest = f"parameter_number={inside.strip()}{rest}"
+                rest, raw = f"parameter_number={inside.strip()}{rest}", None
             elif sort == _CONSTANT:
-                rest = f"literal={shape.dtype if shape else ''} {inside.strip()}{rest}"
+                rest, raw = f"literal={shape.dtype if shape else ''} {inside.strip()}{rest}", None
             elif inside:
                 names = find_operands(inside) if "%" in inside else operand_names(inside)
                 if len(names) <= inside.count(",") and "%" in inside and _UNSIGNED.search(inside):
@@ -341,14 +345,17 @@ class _Reader:
             if shape is None:
                 self.line = place
                 shape = self.inferred(draft, opcode, operands, rest)
-            raw = _parted(rest, texts)
+            if raw is None:
+                raw = _parted(rest, texts)
+                if "control-predecessors=" in rest:
+                    self.line = place
+                    draft.pending.append((position, [], _control(rest)))
+                elif match is not None and sort != _PARAMETER and sort != _CONSTANT:
+                    _keep_plain(raw, plain)
             if sort == _CALLER:
                 self.line = place
                 opcode, calls = self.link(draft, name, opcode, shape, operands, raw)
             instructions.append(Instruction(name, opcode, shape, operands, calls, (), place, raw, dialect))
-            if "control-predecessors=" in rest:
-                self.line = place
-                draft.pending.append((position, [], _control(rest)))
         raise Malformed(f"the computation {excerpt(draft.name)} is not closed; is the text cut off?")
 
     def inferred(self, draft: _Draft, opcode: str, operands: tuple[int, ...], rest: str) -> Shape:
@@ -511,6 +518,24 @@ def _parted(rest: str, texts: dict[str, str]) -> object:
         return rest
     text = before + rest[end:] if end < len(rest) else before
     return texts.setdefault(text, text), metadata
+
+
+def _like_earlier(rest: str, plain: Mapping[str, str]) -> object | None:
+    """The same for attributes that an earlier line had, as most have; ``None`` for others, and where the metadata are not the end."""
+    start = rest.find(", metadata={")
+    if start < 0:
+        return plain.get(rest)
+    text = plain.get(rest[:start])
+    metadata = rest[start + len(", metadata=") :]
+    ends = metadata[-1] == "}" and metadata.count("}") == 1 == metadata.count("{")
+    return (text, metadata) if text is not None and ends and not metadata.count('"') % 2 else None
+
+
+def _keep_plain(raw: object, plain: dict[str, str]) -> None:
+    """Remembers attributes that hold no string, in which a bracket or a word would mean nothing."""
+    text = raw[0] if isinstance(raw, tuple) else str(raw)
+    if '"' not in text and "\\" not in text:
+        plain[text] = text
 
 
 def _first_word(lines: list[str], number: int) -> int:
