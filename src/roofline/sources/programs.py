@@ -144,4 +144,4 @@ def _counts(counted: Mapping[str, int]) -> str:
 
 def is_compiled(module: HloModule) -> bool:
     """Whether a compiler has been over it: it is scheduled, or has fusions."""
-    return module.is_scheduled or any(instruction.opcode == "fusion" for computation in module for instruction in computation)
+    return module.is_scheduled or "fusion" in module.opcodes

@@ -53,7 +53,7 @@ _KINDS = {"loop": "kLoop", "reduce": "kInput", "row": "kCustom", "product": "kOu
 
 def fuse(module: HloModule, platform: Platform, rules: Rules | None = None) -> HloModule:
     """The module with the kernels a compiler for this platform would make of it; ``rules`` replaces the platform's own."""
-    if module.is_scheduled or any(instruction.opcode == "fusion" for computation in module for instruction in computation):
+    if module.is_scheduled or "fusion" in module.opcodes:
         return module
     chosen = rules or RULES[platform]
     flat = inlined(module) if chosen.repeats else with_common_values(inlined(module))

@@ -83,12 +83,13 @@ class _Grouping:
         self.traits = traits_of(computation)
         self.fixed = [one.is_fixed for one in self.traits]
         self.users: list[list[int]] = [[] for _ in computation]
-        self.after: list[list[int]] = [[] for _ in computation]
-        for index, instruction in enumerate(computation):
-            for operand in dict.fromkeys(instruction.operands):
+        self.after: dict[int, list[int]] = {}  # those that a control dependency orders after it
+        for index, instruction in enumerate(computation.instructions):
+            operands = instruction.operands
+            for operand in operands if len(operands) == 1 else dict.fromkeys(operands):
                 self.users[operand].append(index)
             for before in instruction.control:
-                self.after[before].append(index)
+                self.after.setdefault(before, []).append(index)
                 self.fixed[before] = self.fixed[index] = True
         self.homes: list[list[Group]] = [[] for _ in computation]
         self.cuts = Cuts(computation, self.traits, self.fixed)
@@ -440,7 +441,7 @@ class _Grouping:
 
     def _next(self, node: Node) -> Iterator[Node]:
         for index in node.outputs if isinstance(node, Group) else (node,):
-            for user in (*self.users[index], *self.after[index]):
+            for user in (*self.users[index], *self.after.get(index, ())):
                 yield from (found for found in self._nodes(user) if found is not node)
 
     def _waits(self, one: Group, other: Group) -> bool:

@@ -124,7 +124,9 @@ def computations_that_run(module: HloModule) -> tuple[int, ...]:
     waiting = [module.entry]
     while waiting:
         for instruction in module.computations[waiting.pop(0)].instructions:
-            for role in RUNS.get(instruction.opcode, ()) if instruction.calls else ():
+            if not instruction.calls or instruction.opcode not in RUNS:
+                continue
+            for role in RUNS[instruction.opcode]:
                 for number in instruction.called(role):
                     if number not in found:
                         found[number] = None

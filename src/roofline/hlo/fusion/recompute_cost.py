@@ -61,14 +61,17 @@ class Cuts:
         operands = self.instructions[index].operands
         if len(operands) == 1 and self.instructions[index].opcode not in TAKES:
             return self.leaves[operands[0]]
-        found: dict[int, int] = {}
+        found: Mapping[int, int] = {}
         for operand in dict.fromkeys(operands):
             below = self.leaves[operand]
             if below is None or len(found) + len(below) > MOST_LEAVES:
                 return None
-            most = self.sizes[index] if self._takes(index, operand) else None
-            for leaf, size in below.items():
-                found[leaf] = max(found.get(leaf, 0), size if most is None else min(size, most))
+            if self._takes(index, operand):
+                below = {leaf: min(size, self.sizes[index]) for leaf, size in below.items()}
+            if not found:
+                found = below  # as it is: most values are made from what one of their operands is made from
+            elif not below.items() <= found.items():
+                found = {**found, **{leaf: max(found.get(leaf, 0), size) for leaf, size in below.items()}}
         return found
 
 

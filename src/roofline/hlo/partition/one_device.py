@@ -7,6 +7,7 @@ cannot be split by what is modelled here counts as an even share of its devices.
 """
 
 from collections import Counter
+from collections.abc import Iterator
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -38,8 +39,21 @@ def devices_of(module: HloModule) -> int:
     if module.num_partitions > 1:
         return module.num_partitions
     meshes = meshes_of(module.frontend_attributes.get(MESHES, ""))
-    texts = {text for each in module for one in each.instructions for text in _texts(one) if text}
+    texts = {text for one in _differently_written(module) for text in _texts(one) if text}
     return max((device_count(text, meshes) for text in texts), default=1)
+
+
+def _differently_written(module: HloModule) -> Iterator[Instruction]:
+    """The instructions of a module, of those whose opcode and attributes are written alike the first."""
+    seen: set[tuple[str, object]] = set()
+    for each in module.computations:
+        for one in each.instructions:
+            attributes = one.dialect.unread(one.raw)
+            key = (one.opcode, attributes)
+            if key not in seen:
+                if attributes is not None:
+                    seen.add(key)
+                yield one
 
 
 def _texts(one: Instruction) -> tuple[str, ...]:
