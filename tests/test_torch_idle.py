@@ -359,3 +359,20 @@ def test_what_is_recorded_while_the_host_would_wait_anyway_costs_nothing(tmp_pat
     (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-sync"]
     # After each wait five calls, an op and its launch: 16 µs of 30. All that the host did before would be 22 µs, bound by its 65%.
     assert found.saving_per_step_s == pytest.approx(10 * 14e-6, rel=0.1)
+
+
+@pytest.mark.parametrize(("outer", "words"), [("aten::index", "indexes with a boolean mask"), ("aten::where", "calls nonzero() on a")])
+def test_a_boolean_mask_is_named_as_the_user_wrote_it(tmp_path: Path, outer: str, words: str) -> None:
+    trace = TorchTrace()
+    for step in range(3):
+        at = 1000 * step
+        trace.annotation(f"ProfilerStep#{step}", at, 990)
+        trace.frame("loss.py(4): masked", at + 1, 900)
+        trace.op(outer, at + 2, 600, [(64, 8), (64,)])
+        trace.op("aten::nonzero", at + 3, 590, [(64,)])
+        trace.run("nonzero_kernel", launched=at + 5, start=at + 10, dur=20)
+        trace.launch(at + 12, "cudaStreamSynchronize", dur=570)
+        trace.op("aten::mm", at + 700, 5, [(8, 4), (4, 2)])
+        trace.run("gemm", launched=at + 701, start=at + 705, dur=5)
+    (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-sync"]
+    assert f"masked, which {words}" in found.message

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from ..units import parse
 from ..workload import BETWEEN_LAUNCHES
-from .host_activity import INSIDE, Activity, loads_data
+from .host_activity import INSIDE, MASK, Activity, loads_data
 from .parts import Extent, IdleKey, IdleTally, Mark, Pause, Subject
 from .xspace.scan import gaps
 from .xspace.tables import Integers
@@ -289,6 +289,8 @@ def _input(one: Activity, gap: Gap, threads: Threads) -> str:
 
 def _sync(one: Activity, gap: Gap, threads: Threads) -> str:
     reads = f"calls {one.detail}() on a device value" if one.detail else "waits for the device"
+    if one.detail == MASK:
+        reads = "indexes with a boolean mask, whose length it reads from the device"
     return f"{one.function}, which {reads}" if one.function else f"code that {reads}"
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..host_activity import NOTHING, WAITS, Activity, Frame, activity, loads_data
+from ..host_activity import MASK, NOTHING, WAITS, Activity, Frame, activity, loads_data
 from ..idle import LARGE_COPY, Gap, Idle, explained, gaps_between, unexplained
 from ..parts import DevicePart
 from .arrays import Integers
@@ -39,6 +39,9 @@ _READ_BACK = {
     "aten::unique": "unique",
     "aten::_unique2": "unique",
     "aten::masked_select": "masked_select",
+    "aten::index": MASK,
+    "aten::index_put_": MASK,
+    "aten::_index_put_impl_": MASK,
 }
 
 
