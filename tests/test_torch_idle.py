@@ -37,9 +37,9 @@ def test_without_many_events_nearly_all_of_it_is(tmp_path: Path) -> None:
     assert finding.saving_per_step_s == pytest.approx(950e-6 - 60e-6, rel=0.05)
 
 
-def test_the_profiler_takes_no_more_than_two_thirds_of_the_hosts_time(tmp_path: Path) -> None:
+def test_the_profiler_takes_about_half_of_the_hosts_time_at_most(tmp_path: Path) -> None:
     (finding,) = [one for one in launched_late(39, tmp_path).findings if one.kind == "idle-dispatch"]  # 84 µs of 100 by their number
-    assert finding.saving_per_step_s == pytest.approx(950e-6 - 650e-6, rel=0.1)
+    assert finding.saving_per_step_s == pytest.approx(950e-6 - 550e-6, rel=0.1)
 
 
 def test_idle_time_that_only_the_profiler_makes_promises_nothing(tmp_path: Path) -> None:
@@ -357,7 +357,7 @@ def test_what_is_recorded_while_the_host_would_wait_anyway_costs_nothing(tmp_pat
             trace.frame("model.py(9): log", at + 22, 107)
             trace.launch(at + 23, "cudaDeviceSynchronize", dur=99)
     (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-sync"]
-    # After each wait five calls, an op and its launch: 16 µs of 30. All that the host did before would be 22 µs, bound by its 65%.
+    # After each wait five calls, an op and its launch: 16 µs of 30. All that the host did before would be 22 µs, bound by its 55%.
     assert found.saving_per_step_s == pytest.approx(10 * 14e-6, rel=0.1)
 
 
