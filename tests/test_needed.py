@@ -424,6 +424,13 @@ def test_matrices_that_are_gathered_for_each_row_of_a_product() -> None:
     assert product.avoidable[0].instead[HBM] < product.cost[HBM] / 50
 
 
+def test_tokens_that_are_repeated_for_each_of_their_experts_are_no_repeated_matrices() -> None:
+    def experts(x: Any, weights: Any) -> Any:
+        return jax.lax.optimization_barrier(jnp.repeat(x, 2, 0)).reshape(16, 1024, 1024) @ weights
+
+    assert "repeated-operand" not in reasons(ops_of(experts, of_shape(8192, 1024), of_shape(16, 1024, 4096)))
+
+
 def test_rows_that_are_looked_up_are_no_repeated_matrices() -> None:
     ids, table, up = of_shape(65536, dtype="int32"), of_shape(8192, 1024), of_shape(1024, 1024)
     assert "repeated-operand" not in reasons(ops_of(lambda ids, table, up: table[ids] @ up, ids, table, up))

@@ -3,13 +3,14 @@
 A kernel writes the copies, and the product reads them all, where one over the groups that share an array would read it once.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 from ...cost import NOTHING, Cost
 from ...resource import HBM
 from ...units import parse
 from ...workload import Avoidable
-from .kernels import Kernels, Product
+from .kernels import Kernels
 from .repeated import KIND
 from .values import LAYOUT, Value
 
@@ -28,7 +29,9 @@ def stored_repeats(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         for side in (found.left, found.right):
             made = kernels.values.origin(side, _PASSED)
             maker = kernels.holding(made)
-            less = _repeated_bytes(kernels, made, found) if maker is not None and maker != index and maker in kernels.costs else 0
+            matrix = (found.depth, found.rows if side is found.left else found.columns)
+            is_stored = maker is not None and maker != index and maker in kernels.costs
+            less = _repeated_bytes(kernels, made, found.batch, matrix) if is_stored else 0
             if not less or maker is None:
                 continue
             spared, group = spared + less, GATHERED if made.opcode == "gather" else STORED
@@ -44,17 +47,17 @@ def stored_repeats(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 _WHY = {STORED: "stores an array several times over for a product", GATHERED: "gathers a matrix for each row of a product"}
 
 
-def _repeated_bytes(kernels: Kernels, made: Value, found: Product) -> int:
+def _repeated_bytes(kernels: Kernels, made: Value, batch: int, matrix: tuple[int, int]) -> int:
     """By how many bytes an operand is larger than the array that it repeats; 0 where it repeats none.
 
-    Rows that are looked up are repeated too, but as the rows of one product; here each is an operand of a product of its own.
+    Rows that are looked up or repeated are rows of one product; here whole matrices are, each for a product of its own.
     """
-    if made.opcode not in ("broadcast", "gather") or not made.instruction.operands:
+    if made.opcode not in ("broadcast", "gather") or not made.instruction.operands or batch < 2:
         return 0
     source = kernels.values.operand(made, 0)
     if not (source.shape.is_array and source.shape.is_bounded and made.shape.is_bounded) or source.shape.bytes < _LEAST:
         return 0
-    if made.opcode == "gather" and (found.batch < 2 or made.shape.dims[0] != found.batch):
+    if Counter(size for size in matrix if size > 1) - Counter(source.shape.dims):  # each of its sizes is an axis of the array
         return 0
     times = made.shape.elements // max(source.shape.elements, 1)
     return made.shape.bytes - made.shape.bytes // times if times >= 2 else 0
