@@ -145,6 +145,13 @@ def test_an_anchor_counts_less_the_farther_the_change_goes() -> None:
     assert anchored(2.0, prediction(1.0), prediction(1.0), 2)[0] == 2.0
 
 
+def test_the_time_of_an_op_that_hardly_changes_is_known() -> None:
+    _, low, high = anchored(1.1, prediction(1.0), prediction(1.0), 1)
+    assert 0.95 * 1.1 < low < 1.1 < high < 1.06 * 1.1
+    _, low, high = anchored(1.1, prediction(1.0), prediction(2.0), 1)
+    assert high / low == pytest.approx(1.2 / 0.9)
+
+
 def test_an_excess_may_go_away_with_the_shape() -> None:
     usual, slow = prediction(1.0), prediction(4.0)
     assert anchored(1.1, usual, slow, 1)[1] > 3.6
@@ -255,6 +262,44 @@ def test_a_change_that_does_not_apply_says_so() -> None:
 def test_words_that_mean_nothing_are_refused(words: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         what_if(MLP, words)
+
+
+def test_a_machine_that_differs_in_memory_leaves_products_that_compute_as_they_are() -> None:
+    report = what_if(MLP, "set hbm=x2")
+    products = [op for op in report.ops if op.category == "matmul" and op.bound == "matrix"]
+    assert products
+    assert all(op.time_s == pytest.approx(op.before_s, rel=0.02) for op in products)
+    point = next(point for point in report.points if point.scope == "average")
+    assert point.expected is not None
+    assert point.expected.high_s < 1.15 * (point.time_s or 0.0)
+
+
+def test_the_best_changes_have_one_number_format() -> None:
+    report = what_if(MLP, "best")
+    assert report.changes.count("dtype") <= 1
+    assert any(note.startswith("alone: ") for note in report.input.notes)
+
+
+def test_formats_that_products_have_already_change_nothing() -> None:
+    report = what_if(TRAIN, "dtype bf16")
+    assert all(op.time_s == op.before_s for op in report.ops)
+    assert report.summary.endswith("unchanged.")
+    assert any("no product changes" in note for note in report.input.notes)
+
+
+def test_products_of_a_layer_are_computed_again_though_they_have_one_name() -> None:
+    one = Product(m=64, k=64, n=64)
+    cost = Cost.of({"matrix/bf16": one.flops, "hbm": one.bytes})
+    ops = (
+        *(Op(name="aten::mm", label=label, cost=cost, operation=one, time_s=1e-5, count=8, phase="forward") for label in "ab"),
+        Op(name="aten::mm", label="head", cost=cost, operation=one, time_s=1e-5, count=2, phase="forward"),
+        Op(name="aten::mm", label="gradient", cost=cost, operation=one, time_s=1e-5, count=2, phase="backward"),
+    )
+    machine = load("h200")
+    recording = Recording(format="torch", workload=Workload(ops), steps=(Step(key=0, time_s=1e-3), Step(key=1, time_s=1e-3)))
+    state = State(recording, {}, machine, calibration_for(machine).for_kernels())
+    change(state, ["remat", "on"])
+    assert [one.beside.label for one in state.added] == ["a", "b"]  # four layers in a row each; the head runs once a step
 
 
 def test_the_command_shows_the_step_and_writes_the_same_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -617,8 +662,10 @@ def test_a_slow_first_step_says_little_about_the_host() -> None:
     steps = tuple(Step(key=key, time_s=seconds, busy_s=busy) for key, seconds in enumerate(times))
     recording = Recording(format="xspace", workload=Workload((op,)), steps=steps, idle=idle)
     assert host_wait_s(recording) == pytest.approx(5e-3 / 3)
-    slower = Changed(time_s=4.5e-3, low_s=4.5e-3, high_s=4.5e-3, cost=Cost.of({"hbm": 1}))
-    assert [step.time_s for step in applied(recording, {0: slower}).steps] == pytest.approx([2e-3, 2e-3, 2e-3])
+    slower, longer = (Changed(time_s=seconds, low_s=seconds, high_s=seconds, cost=Cost.of({"hbm": 1})) for seconds in (4.5e-3, 5.7e-3))
+    assert [step.time_s for step in applied(recording, {0: longer}).steps] == pytest.approx([2e-3, 2e-3, 2e-3])
+    # 1.5 ms of work a step still waits for the host: more work does not make a step shorter.
+    assert [step.time_s for step in applied(recording, {0: slower}).steps] == pytest.approx(times)
     assert [step.time_s for step in applied(recording, {}).steps] == pytest.approx(times)
 
 

@@ -1,8 +1,8 @@
 """What if: the steps of a recording after some of its ops have changed.
 
 A step is the longer of host and device. Where most steps wait for dispatch, that idle time shrinks as device time grows, and grows as it
-shrinks: the host takes as long as in the typical step, less the launches that are gone. Where the host is ahead of the device its launches
-say how short a step can get (`host_pace`). Other idle time stays.
+shrinks: the host takes as long as it did, less the launches that are gone. Where the host is ahead of the device its launches say how short
+a step can get (`host_pace`). Other idle time stays.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +17,7 @@ from .workload import IdleReason, Op, Recording, Share, Step
 FIRST_WAIT_S = 60e-6  # of an average step: how long a recording's first steps wait until the host is ahead of the device
 DISPATCH = "dispatch"
 LONG_GAP_S = 20e-6  # longer than a launch takes: the host was late
+CAUGHT_UP = 0.9  # of the time that the host takes: a device that works longer waits for it no more than by chance
 OTHERWISE = 0.02  # of the time of steps, at most, that the device waits for other reasons where the host launches at its own pace
 Of = Callable[[Sequence[float]], float]
 
@@ -83,6 +84,15 @@ def host_bounds(recording: Recording, after: Recording) -> tuple[float, float] |
     return max(-least, 0.0), max(most, 0.0)
 
 
+def launching_bounds(recording: Recording, after: Recording) -> tuple[float, float] | None:
+    """By how much a step in which the device never waits is longer if the host has to launch it all the same; ``None`` if not known."""
+    launching = [step.launching_s for step in recording.steps if step.steady and step.launching_s is not None]
+    times = [step.time_s for step in after.steps if step.steady and step.time_s]
+    if not launching or not times:
+        return None
+    return 0.0, max(median(launching) - sum(times) / len(times), 0.0)
+
+
 def _waits_for_launches(recording: Recording) -> bool:
     """Whether the device waits for launches and hardly for anything else."""
     steady = {step.key for step in recording.steps if step.steady}
@@ -137,11 +147,15 @@ def _removed(before: tuple[IdleReason, ...], after: tuple[IdleReason, ...], devi
 
 
 def _longer_s(step: Step, change: _Change, host_s: float, gone: Mapping[int, float]) -> float:
-    """By how many seconds a step is longer where launches are not known: a host on which most steps wait takes ``host_s`` a step."""
-    more, waited = change.more[step.key], change.waiting[step.key]
-    if waited and more and change.is_host_bound and step.key not in gone:  # the longer of device and host
-        return max(more - waited, min(host_s - (step.time_s or 0.0), 0.0))
-    return more - gone.get(step.key, 0.0)
+    """By how many seconds a step is longer where launches are not known: a host on which most steps wait takes ``host_s`` a step.
+
+    A step in which it took longer becomes like the others only if there is less to launch, or if the device catches up with the host.
+    """
+    more, waited, time_s = change.more[step.key], change.waiting[step.key], step.time_s or 0.0
+    if not waited or not more or not change.is_host_bound or step.key in gone:
+        return more - gone.get(step.key, 0.0)
+    typical = change.launches < 1 or (step.busy_s or 0.0) + more >= CAUGHT_UP * host_s
+    return max(more - waited, min(host_s - time_s, 0.0) if typical else 0.0)  # the longer of device and host
 
 
 def _longer(step: Step, more: float, change: float, devices: int) -> Step:

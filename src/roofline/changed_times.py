@@ -24,6 +24,7 @@ from .workload import Coverage, Op, Recording, Share, StepsOnDevice, Workload
 DECAY = 0.85  # how much the measured difference counts, for each doubling of an op
 STREAMS = ("pointwise", "row-wise", "")  # families whose kernels differ by how they go through memory, at any size
 SMALL = 0.25  # of the time before: an op whose floor is more than that is small
+LEAST_FAR = 0.3  # of the width of bounds, in logarithms, that an op has which changes and is expected to take as long
 MEASURED = 0.02  # how well a measured time repeats
 REFORMATTED = 1.4  # how much wider, in logarithms, the bounds of an op in another number format are
 
@@ -47,15 +48,16 @@ class Changed(Struct, frozen=True, kw_only=True):
 
 def anchored(measured_s: float | None, before: Prediction | None, after: Prediction, doublings: float) -> tuple[float, float, float]:
     """The time of a changed op and its bounds, from its measured time where there is one."""
-    if measured_s is None or before is None or not before.time_s:
+    if measured_s is None or before is None or not before.time_s or not after.time_s:
         return after.time_s, after.low_s, after.high_s
-    far = min(doublings, abs(log2(after.time_s / before.time_s))) if after.time_s else doublings
+    far = min(doublings, abs(log2(after.time_s / before.time_s)))
     ratio = (measured_s / before.time_s) ** (1.0 if before.family in STREAMS else DECAY**far)
     if before.terms.get("floor", 0.0) > SMALL * before.time_s:  # its excess does not grow with the work
         ratio = max(after.time_s + measured_s - before.time_s, 0.5 * after.time_s) / after.time_s
-    low, high = after.low_s * ratio, after.high_s * ratio
+    known = max(min(far, 1.0), LEAST_FAR)  # of an op that hardly changes the measured time is known
+    low, high = (after.time_s * ratio * (each / after.time_s) ** known for each in (after.low_s, after.high_s))
     if measured_s > before.high_s:  # the excess may belong to the one shape
-        low = min(low, after.time_s)
+        low = min(low, after.time_s * ratio ** (1 - known))
     return after.time_s * ratio, low, high
 
 

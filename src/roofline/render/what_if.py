@@ -10,24 +10,35 @@ def what_if_text(report: Report, paper: Paper = PLAIN, top: int = 12) -> str:
     """The sentence, the ops that change the most with their times before and after, and how that is known."""
     changed = [op for op in report.ops if op.time_s is not None and op.before_s is not None and op.time_s != op.before_s]
     changed.sort(key=lambda op: -abs((op.time_s or 0.0) - (op.before_s or 0.0)))
-    rows = [[op.label or op.name, _seconds(op.before_s), _seconds(op.time_s), _bounds(op), _term(op)] for op in changed[:top]]
+    steps = _executions(report)
+    rows = [
+        [op.label or op.name, _seconds(op.before_s, steps), _seconds(op.time_s, steps), _bounds(op, steps), _term(op)]
+        for op in changed[:top]
+    ]
+    named = "op, per step" if steps > 1 else "op"
     parts = [
         paper.paint(paper.paragraph(report.summary), "bold"),
-        table(["op", "before", "predicted", "nine in ten", "mostly"], rows, paper) if rows else "No op changes.",
+        table([named, "before", "predicted", "nine in ten", "mostly"], rows, paper) if rows else "No op changes.",
         f"… and {len(changed) - top:,} more ops that change" if len(changed) > top else "",
         notes_text([*report.input.notes, *report.machine.notes], paper),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def _seconds(seconds: float | None) -> str:
-    return "–" if seconds is None else show(rounded(seconds, 3), "s")
+def _executions(report: Report) -> int:
+    """How often the step that the sentence is about ran: on every device, where there is an average one."""
+    averages = any(point.scope == "average" for point in report.points)
+    return max(len(report.steps) * len(report.input.devices), 1) if averages else 1
 
 
-def _bounds(op: OpInfo) -> str:
+def _seconds(seconds: float | None, steps: int) -> str:
+    return "–" if seconds is None else show(rounded(seconds / steps, 3), "s")
+
+
+def _bounds(op: OpInfo, steps: int) -> str:
     if op.expected is None or not op.time_s:
         return ""
-    return f"{_seconds(op.expected.low_s)} to {_seconds(op.expected.high_s)}"
+    return f"{_seconds(op.expected.low_s, steps)} to {_seconds(op.expected.high_s, steps)}"
 
 
 def _term(op: OpInfo) -> str:

@@ -29,25 +29,41 @@ def remat(state: State, words: Words) -> None:
 
 def _again(state: State) -> None:
     """The ops of the forward pass of each layer once more, but for its last product, of which no gradient needs the result."""
-    layers: dict[str, list[Op]] = {}
-    for _, op in state:
+    forward = [(index, op) for index, op in state if op.phase == "forward"]
+    layers: dict[str, list[tuple[int, Op]]] = {}
+    for index, op in forward:
         layer = next((word for word in op.scope.split("/") if re.search(r"\d", word)), "")
-        if op.phase == "forward" and layer:
-            layers.setdefault(layer, []).append(op)
+        if layer:
+            layers.setdefault(layer, []).append((index, op))
     if not any(op.phase == "backward" for _, op in state):
         state.notes.append("remat on: this program has no gradients")
         return
-    if not layers:
-        layers[""] = [op for _, op in state if op.phase == "forward"]
+    if not layers and not state.programs and (often := _several_times(state, forward)):
+        layers[""] = often
+        state.notes.append("remat on: this recording names no layers, so the forward ops that run several times per step are recomputed")
+    elif not layers:
+        layers[""] = forward
         state.notes.append("remat on: scopes name no layers, so the whole forward pass except its last product is recomputed")
     for ops in layers.values():
-        module = state.module_of(ops[0])
-        products = [op for op in ops if isinstance(op.operation, Product)]
-        order = {op.name: (module.place(op.name) or (0, 0))[1] if module else 0 for op in products}
-        last = max(order, key=lambda name: order[name], default="")
-        for op in ops:
-            if op.name != last:
+        last = _last_product(state, ops)
+        for index, op in ops:
+            if index != last:
                 state.repeat(op, "again", AGAIN)
+
+
+def _several_times(state: State, forward: list[tuple[int, Op]]) -> list[tuple[int, Op]]:
+    """The ops that run more than once in a step, as those of layers do where one row stands for all of them."""
+    steps = len(state.recording.steps)
+    return [(index, op) for index, op in forward if steps and op.count >= 2 * steps]
+
+
+def _last_product(state: State, ops: list[tuple[int, Op]]) -> int | None:
+    """The last product of some ops, by their order in the compiled program; unknown without one."""
+    module = state.module_of(ops[0][1])
+    products = [(index, op) for index, op in ops if isinstance(op.operation, Product)]
+    if module is None or not products:
+        return None
+    return max(products, key=lambda one: module.place(one[1].name) or (0, 0))[0]
 
 
 def donate(state: State, words: Words) -> None:

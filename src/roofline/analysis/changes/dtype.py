@@ -41,7 +41,8 @@ def dtype(state: State, words: Words) -> None:
         if isinstance(op.operation, Product) and (not equals or scope in op.scope or scope in op.label):
             changed += _product(state, index, op, op.operation, number.name, weights_only, whole)
     if not changed:
-        state.notes.append(f"dtype {written}: no product changes")
+        which = f"no product with {scope!r} in its scope or label changes" if equals else "no product changes"
+        state.notes.append(f"dtype {written}: {which}")
     elif whole:
         _narrowed(state, number)
 
@@ -86,7 +87,7 @@ def _product(state: State, index: int, op: Op, old: Product, number: str, weight
         compute = "tf32" if old.compute == "tf32" else "fp32"
     out = old.out if named(old.out).bits <= 16 or named(number).bits > 16 else "bf16"
     new = replace(old, left=left, right=right, out=out if named(number).bits <= 16 else number, compute=compute)
-    if new == old:
+    if (new.left, new.right, new.compute) == (old.left, old.right, old.compute):
         return False
     cost = _cost(op, old, new)
     state.put(index, cost * op.count, new, 1.0)

@@ -36,7 +36,9 @@ def fuse(state: State, words: Words) -> None:
     taken = Counter(array for _, op in chosen for array in op.takes)
     linked = [(index, op) for index, op in chosen if any(array in given for array in op.takes) or any(array in taken for array in op.gives)]
     if len(linked) < 2:
-        state.notes.append(f"fuse {scope}: no two programs pass arrays to each other through memory")
+        known = any(op.takes or op.gives for _, op in state)
+        why = "no two programs pass arrays to each other through memory" if known else "the recording does not say which arrays ops share"
+        state.notes.append(f"fuse {scope}: {why}")
         return
     runs = min(op.count for _, op in linked)
     keep = linked[-1][0]

@@ -88,7 +88,10 @@ def _asked(change: str, words: Words) -> tuple[str, Fraction]:
 def _dimension(state: State, change: str, name: str) -> tuple[Program, Dimension]:
     """The program with the most time that has a dimension of this name, and the dimension."""
     if not state.programs:
-        raise UsageError(f"{change} needs the compiled program, which this input does not have")
+        raise UsageError(
+            f"{change} needs the compiled program, which this input does not have; "
+            "give the changed function instead: rl.what_if(path, program=f, args=…)"
+        )
     for module in state.programs.values():
         program = Program(module)
         dimension = dimension_named(program, name)

@@ -125,6 +125,8 @@ class State:
             if after is None:
                 self.notes.append(f"{op.name}: no prediction; its time is left unchanged")
                 continue
+            if op is old and (before := self.before[index]) is not None and after.time_s == before.time_s:
+                continue  # as fast on the other machine
             measured = None if index in self.fresh else old.time_s
             time_s, low_s, high_s = self.fixed.get(index) or anchored(measured, self.before[index], after, self.doublings.get(index, 1.0))
             if index in self.reformatted and time_s:
