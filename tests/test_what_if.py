@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from roofline import analyze
 from roofline.analysis.changes import change
@@ -143,6 +144,15 @@ def test_an_anchor_counts_less_the_farther_the_change_goes() -> None:
     assert anchored(2.0, prediction(1.0, floor=0.5), prediction(4.0), 1)[0] == pytest.approx(5.0)  # small: seconds, not shares
     # Four times the rows of a product that reads its weight are expected to take no longer: they take what was measured.
     assert anchored(2.0, prediction(1.0), prediction(1.0), 2)[0] == 2.0
+
+
+def test_no_changed_op_is_predicted_below_its_minimum() -> None:
+    faster = replace(prediction(4.0), floor_s=3.5)  # measured in half its expected time, so that the anchor would have it take 2
+    assert anchored(0.5, prediction(1.0, family="pointwise"), faster, 1) == (3.5, 3.5, 3.5)
+    report = what_if(TRAIN, "scale batch=x4")
+    changed = [op for op in report.ops if op.expected and op.time_s != op.before_s]
+    assert changed
+    assert all(op.expected.low_s >= (op.floor_s or 0.0) * (1 - 1e-9) for op in changed if op.expected)
 
 
 def test_the_time_of_an_op_that_hardly_changes_is_known() -> None:

@@ -47,7 +47,7 @@ class Changed(Struct, frozen=True, kw_only=True):
 
 
 def anchored(measured_s: float | None, before: Prediction | None, after: Prediction, doublings: float) -> tuple[float, float, float]:
-    """The time of a changed op and its bounds, from its measured time where there is one."""
+    """The time of a changed op and its bounds, from its measured time where there is one; never below its minimum."""
     if measured_s is None or before is None or not before.time_s or not after.time_s:
         return after.time_s, after.low_s, after.high_s
     far = min(doublings, abs(log2(after.time_s / before.time_s)))
@@ -58,7 +58,7 @@ def anchored(measured_s: float | None, before: Prediction | None, after: Predict
     low, high = (after.time_s * ratio * (each / after.time_s) ** known for each in (after.low_s, after.high_s))
     if measured_s > before.high_s:  # the excess may belong to the one shape
         low = min(low, after.time_s * ratio ** (1 - known))
-    return after.time_s * ratio, low, high
+    return max(after.time_s * ratio, after.floor_s), max(low, after.floor_s), max(high, after.floor_s)
 
 
 def bounds(ops: Mapping[int, tuple[str, float, float, float]]) -> tuple[float, float]:

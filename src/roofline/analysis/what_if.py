@@ -200,8 +200,9 @@ def _op(op: OpInfo, was: OpInfo | None, new: Changed | None) -> OpInfo:
     seconds = was.time_s if was else 0.0
     if new is None:
         return replace(op, before_s=seconds)
+    least = min(op.floor_s or 0.0, new.time_s)
     expected = Expected(
-        time_s=new.time_s, low_s=max(new.low_s, 0.0), high_s=new.high_s, terms=dict(new.terms), evidence=new.evidence, family=new.family
+        time_s=new.time_s, low_s=max(new.low_s, least), high_s=new.high_s, terms=dict(new.terms), evidence=new.evidence, family=new.family
     )
     return replace(op, before_s=seconds, expected=expected, inherent_s=None, excess_s=None)
 
@@ -239,7 +240,7 @@ def _point(
         steps = len(old.steps) if point.scope == "total" else 1
         waits = min(host * steps, max(point.time_s - point.busy_s, 0.0))
         low, high = (
-            (hypot(low, launched[0] * steps), hypot(high, launched[1] * steps))
+            (hypot(low, launched[0] * steps), hypot(high, launched[1] * steps, gone * steps))
             if launched
             else (hypot(low, waits), hypot(high, waits, (gone + FIRST_WAIT_S) * steps))
         )

@@ -29,7 +29,7 @@ OTHERWISE = 0.7
 
 
 class Prediction(Struct, frozen=True, kw_only=True):
-    """The expected seconds of some executions, their 90% interval, the terms, and the evidence.
+    """The expected seconds of some executions, their 90% interval, their minimum, the terms, and the evidence.
 
     Terms are seconds each as if alone: they overlap, so they do not add up. ``family`` is that of the calibration, empty where the op is
     predicted from sustained rates alone; ``borrowed`` is whether that calibration is another chip's.
@@ -42,6 +42,7 @@ class Prediction(Struct, frozen=True, kw_only=True):
     evidence: str
     family: str = ""
     borrowed: bool = False
+    floor_s: float = 0.0
 
 
 def predict(
@@ -75,6 +76,7 @@ def predict(
         evidence=_evidence(family, calibration, measured),
         family=family.family if family else "",
         borrowed=bool(calibration.borrowed),
+        floor_s=least * count,
     )
 
 

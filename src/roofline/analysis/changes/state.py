@@ -131,6 +131,7 @@ class State:
             time_s, low_s, high_s = self.fixed.get(index) or anchored(measured, self.before[index], after, self.doublings.get(index, 1.0))
             if index in self.reformatted and time_s:
                 low_s, high_s = (time_s * (each / time_s) ** REFORMATTED for each in (low_s, high_s))
+            time_s, low_s, high_s = (max(each, after.floor_s) for each in (time_s, low_s, high_s))
             found[index] = Changed(
                 time_s=time_s,
                 low_s=low_s,
