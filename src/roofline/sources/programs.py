@@ -46,6 +46,7 @@ SHARED = (
     "{name} is not partitioned and has no shardings: one of {devices} devices, with 1/{devices} of every op; exchanges between devices and "
     "work that each repeats are not counted. Compile it, or use roofline.jax.analyze, to count them"
 )
+NO_ENTRY = "{name} marks no computation as ENTRY: its last one, {computation}, is read; a file that was cut off looks the same"
 MANUAL = "{name} is written for one of its {devices} devices, exchanges included: counted as it is"
 
 
@@ -89,6 +90,13 @@ def prepared(module: HloModule, target: Machine | None = None) -> tuple[HloModul
 
     A compiled program shows its platform; one that does not, or was not compiled, is for the machine it is analysed for.
     """
+    ready, platform, notes = _for_platform(module, target)
+    if not module.marks_entry:
+        notes = [NO_ENTRY.format(name=module.name, computation=module.entry_computation.name), *notes]
+    return ready, platform, notes
+
+
+def _for_platform(module: HloModule, target: Machine | None) -> tuple[HloModule, Platform, list[str]]:
     if not is_compiled(module):
         platform = platform_of(target) if target else "gpu"
         part, notes = _one_device(module, platform)

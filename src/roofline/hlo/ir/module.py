@@ -318,12 +318,14 @@ class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its 
 
     ``form`` is ``hlo text``, ``hlo proto`` or ``stablehlo``. ``id`` is the compiler's number of the module, when the form has it.
     ``parameter_shapes`` and ``result_shape`` carry the entry's layouts, which the instructions' own need not. ``buffer_assignment`` is the
-    compiler's BufferAssignmentProto, where the program came with it.
+    compiler's BufferAssignmentProto, where the program came with it. ``marks_entry`` is false for a text that has a header and marks none
+    of its computations, as one may that was written by hand: the entry is the last one then.
     """
 
     name: str
     computations: tuple[Computation, ...]
     entry: int
+    marks_entry: bool = True
     form: str
     id: int | None = None
     is_scheduled: bool = False

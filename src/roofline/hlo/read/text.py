@@ -110,6 +110,7 @@ class _Reader:
         # Calls of computations defined further down: draft, position, role and name of each.
         self.later: list[tuple[_Draft, int, tuple[tuple[str, str], ...], int]] = []
         self.entry: int | None = None
+        self.marks_entry = True
 
     def read(self, number: int) -> tuple[HloModule, int]:
         """The module that begins in a line, and the number of the line where the next one does."""
@@ -142,7 +143,7 @@ class _Reader:
         if self.entry is None:
             if "entry_computation_layout" in header:  # as every dump has; a fragment written by hand may do without an ENTRY
                 raise Malformed("the header describes an entry computation, but none is marked ENTRY; is the text cut off?")
-            self.entry = len(self.drafts) - 1
+            self.entry, self.marks_entry = len(self.drafts) - 1, not header
         self.resolve()
         self.line = 1
         module = self.module(name.strip().lstrip("%"), header, read_frames(sections))
@@ -492,6 +493,7 @@ class _Reader:
                 for draft in self.drafts
             ),
             entry=self.entry or 0,
+            marks_entry=self.marks_entry,
             form="hlo text",
             is_scheduled=words.get("is_scheduled") == "true",
             replica_count=whole(words.get("replica_count", "1")),
