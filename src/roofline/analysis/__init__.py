@@ -127,47 +127,21 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     by_step, by_device, by_both = (_of_ops(recording, name) for name in ("by_step", "by_device", "by_step_and_device"))
     step_shares = tuple([StepShare(op=id, step=one.key, count=one.count, time_s=one.time_s) for id, one in by_step])
     device_shares = tuple([DeviceShare(op=id, device=one.key, count=one.count, time_s=one.time_s) for id, one in by_device])
-    described = describe(lowered)
     memory = with_capacity(recording.memory, machine)
-    too_much = out_of_memory(memory, machine)
     advice = _findings(_advice(recording, placed, judged, made, machine, corrections), ops, device_shares, devices, placed)
-    has_average = not recording.steps or any(point.scope == "average" for point in made)  # else findings speak of the run
+    has_average = not recording.steps or any(point.scope == "average" for point in made)  # else savings are of the run
     averaged = step_shares if has_average else ()
     findings = with_wall_clock(advice, placed.time_s, averaged, len(devices) or len({share.device for share in device_shares}))
-    findings = (too_much, *findings) if too_much else findings
-    findings = _outlook(findings, recording, made, lowered, calibration)
-    bare = recording.kernels and not any(column(recording.workload.ops, "counters"))
+    too_much = out_of_memory(memory, machine)
+    findings = _with_predictions((too_much, *findings) if too_much else findings, recording, made, lowered, calibration)
+    described = describe(lowered)
     return Report(
-        input=InputInfo(
-            format=recording.format,
-            files=recording.files,
-            hosts=recording.hosts,
-            devices=devices,
-            notes=(*recording.notes, ONLY_HBM) if bare else recording.notes,
-        ),
+        input=_input(recording, devices),
         machine=described,
         coverage=recording.coverage,
         points=made,
         ops=cast(tuple[OpInfo, ...], ops),  # very many are rows in columns, which make a tuple when asked for
-        steps=tuple(
-            StepInfo(
-                step=s.key,
-                name=s.name,
-                number=s.number,
-                time_s=s.time_s,
-                slowest_s=s.slowest_s,
-                span_s=s.span_s,
-                busy_s=s.busy_s,
-                device_seconds=s.device_seconds,
-                complete=s.complete,
-                followed=s.followed,
-                lead_s=s.lead_s,
-                launching_s=s.launching_s,
-                compiled=s.compiled,
-                steady=s.steady,
-            )
-            for s in recording.steps
-        ),
+        steps=_steps(recording),
         by_step=step_shares,
         by_device=device_shares,
         by_step_and_device=tuple(
@@ -179,6 +153,41 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         timeline=timeline_info(recording.timeline, judged),
         folds=fold_infos(ops),
         summary=summary(made, described, devices, findings),
+    )
+
+
+def _input(recording: Recording, devices: tuple[DeviceInfo, ...]) -> InputInfo:
+    """What was read: files, hosts, devices and notes."""
+    without_counters = recording.kernels and not any(column(recording.workload.ops, "counters"))
+    return InputInfo(
+        format=recording.format,
+        files=recording.files,
+        hosts=recording.hosts,
+        devices=devices,
+        notes=(*recording.notes, ONLY_HBM) if without_counters else recording.notes,
+    )
+
+
+def _steps(recording: Recording) -> tuple[StepInfo, ...]:
+    """The steps of a recording, as a report has them."""
+    return tuple(
+        StepInfo(
+            step=s.key,
+            name=s.name,
+            number=s.number,
+            time_s=s.time_s,
+            slowest_s=s.slowest_s,
+            span_s=s.span_s,
+            busy_s=s.busy_s,
+            device_seconds=s.device_seconds,
+            complete=s.complete,
+            followed=s.followed,
+            lead_s=s.lead_s,
+            launching_s=s.launching_s,
+            compiled=s.compiled,
+            steady=s.steady,
+        )
+        for s in recording.steps
     )
 
 
@@ -205,10 +214,10 @@ def _idle(recording: Recording) -> tuple[IdleInfo, ...]:
     )
 
 
-def _outlook(
+def _with_predictions(
     findings: tuple[Finding, ...], recording: Recording, made: Sequence[Point], machine: Machine, calibration: Calibration | None
 ) -> tuple[Finding, ...]:
-    """What the changes would bring that findings ask for; worked out only where one does."""
+    """The findings with the predicted effect of the changes that they ask for, where any does."""
     if not any(finding.kind in ASKED for finding in findings) or len(recording.workload) > MANY:
         return findings
     from .finding_predictions import with_predictions  # which few programs need
@@ -217,7 +226,7 @@ def _outlook(
 
 
 def _predictions(recording: Recording, machine: Machine, calibration: Calibration | None) -> dict[int, Prediction]:
-    """How long each op is expected to take, by its id; not of so many that it would take longer than the rest."""
+    """The expected time of each op, by its id; none for very many ops, where this would take longer than the rest."""
     ops = recording.workload.ops
     if len(ops) > MOST_PREDICTED:
         return {}
@@ -236,7 +245,7 @@ def _predictions(recording: Recording, machine: Machine, calibration: Calibratio
 
 
 def _judged_ops(placed: PlacedOps, machine: Machine, corrections: Corrections, predicted: Mapping[int, Prediction]) -> JudgedOps:
-    """Each op beside its minimum and its expected time."""
+    """Each op with its minimum and its expected time."""
     wasteful = compress(count(), column(placed.ops, "avoidable"))
     minimum_s = MinimumTimes(machine, corrections)
     needs = {id: least for id in wasteful if (least := needed(placed.ops[id], placed.floor_s[id], minimum_s))}
@@ -246,7 +255,7 @@ def _judged_ops(placed: PlacedOps, machine: Machine, corrections: Corrections, p
 def _advice(
     recording: Recording, placed: PlacedOps, judged: JudgedOps, made: Sequence[Point], machine: Machine, corrections: Corrections
 ) -> tuple[Finding, ...]:
-    """Hand formulas are explained one by one; of a program, what is in doubt, and what there is to win."""
+    """Hand formulas are explained one by one; of a program, doubts first, then what can be saved."""
     if recording.format == "formula" or not made:
         return advise([placed[id] for id in range(len(judged))], machine)
     clock = clock_of(made, recording.steps)
