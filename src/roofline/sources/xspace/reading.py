@@ -11,7 +11,7 @@ import os
 from _thread import LockType, allocate_lock, start_new_thread
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from ...errors import SourceError
 from ...units import parse
@@ -137,6 +137,60 @@ class _Reader:
                 self._progress(self._done, self._total)
 
 
+class _Tasks(Generic[Table]):
+    """The parts of lines that several threads read, the longest lines first: those that wait, the tables that are done, and failures."""
+
+    def __init__(
+        self,
+        reader: _Reader,
+        requests: Sequence[Any],
+        lines: Sequence[list[Part]],
+        start: Callable[[Any], Job],
+        table: Callable[[Any, Mapping[str, Any], tuple[str, ...]], Table],
+    ) -> None:
+        self._reader, self._requests, self._lines, self._start, self._table = reader, requests, lines, start, table
+        tasks = [(number, part) for number, parts in enumerate(lines) for part in parts]
+        self.waiting = sorted(tasks, key=lambda task: (task[1].line.length, -task[1].begin))
+        self._unread = [len(parts) for parts in lines]
+        self._counting = allocate_lock()
+        self._tables: dict[int, Table] = {}
+        self._failures: dict[int, BaseException] = {}
+
+    def work(self) -> None:
+        """Read until no part waits; every thread does."""
+        while self.waiting and not self._reader.stopped:
+            try:
+                number, part = self.waiting.pop()
+            except IndexError:
+                return
+            try:
+                self._read(number, part)
+            except BaseException as error:
+                self._failures[number] = error
+                self._reader.stopped = True
+
+    def _read(self, number: int, part: Part) -> None:
+        """Read a part; the thread that reads the last part of a line joins them into its table."""
+        request, parts = self._requests[number], self._lines[number]
+        part.job = self._start(request)
+        if part is not parts[0]:
+            part.job.seek(part.begin)
+        self._reader.read(part)
+        with self._counting:
+            self._unread[number] -= 1
+            last = not self._unread[number]
+        if last:
+            self._tables[number] = self._table(request, *self._reader.join(parts))
+            while parts:
+                parts.pop().close()
+
+    def tables(self) -> list[Table]:
+        """Every request's table, in their order; the first request that failed is the one that is raised."""
+        if self._failures:
+            raise self._failures[min(self._failures)]
+        return [self._tables[number] for number in range(len(self._requests))]
+
+
 def read_all(
     space: Space,
     requests: Sequence[Request],
@@ -147,55 +201,24 @@ def read_all(
     progress: Progress | None,
     meanwhile: Callable[[], None] | None = None,
 ) -> list[Table]:
-    """Every request's table, in their order. The longest lines go first; the first request that failed is the one that is raised.
+    """Every request's table, in their order.
 
     ``lines`` are the parts of each request's line. ``start`` makes a job, one for each part, and ``table`` makes the requested table of
     its results.
     """
-    reader = _Reader(space, sum(request.line.length for request in requests), progress)
-    tasks = [(number, part) for number, parts in enumerate(lines) for part in parts]
-    waiting = sorted(tasks, key=lambda task: (task[1].line.length, -task[1].begin))
-    unread = [len(parts) for parts in lines]
-    counting = allocate_lock()
-    tables: dict[int, Table] = {}
-    failures: dict[int, BaseException] = {}
-
-    def read(number: int, part: Part) -> None:
-        part.job = start(requests[number])
-        if part is not lines[number][0]:
-            part.job.seek(part.begin)
-        reader.read(part)
-        with counting:
-            unread[number] -= 1
-            last = not unread[number]
-        if last:
-            tables[number] = table(requests[number], *reader.join(lines[number]))
-            while lines[number]:
-                lines[number].pop().close()
-
-    def work() -> None:
-        while waiting and not reader.stopped:
-            try:
-                number, part = waiting.pop()
-            except IndexError:
-                return
-            try:
-                read(number, part)
-            except BaseException as error:
-                failures[number] = error
-                reader.stopped = True
-
+    length = sum(request.line.length for request in requests)
+    reader = _Reader(space, length, progress)
+    tasks = _Tasks(reader, requests, lines, start, table)
     for request in requests:
         space.plane_of(request.line).stat_ids  # noqa: B018  decoded here, where no two threads do it twice
-    useful = 1 + sum(request.line.length for request in requests) // THREAD_BYTES
-    others = min(threads, len(tasks) + (meanwhile is not None), useful) - 1
+    others = min(threads, len(tasks.waiting) + (meanwhile is not None), 1 + length // THREAD_BYTES) - 1
     if others and meanwhile:
         reader.piece = BESIDE_BYTES
-    helpers = [_helper(work) for _ in range(others)]
+    helpers = [_helper(tasks.work) for _ in range(others)]
     try:
         if helpers and meanwhile:
             meanwhile()
-        work()
+        tasks.work()
     except BaseException:
         reader.stopped = True
         raise
@@ -205,9 +228,7 @@ def read_all(
         for parts in lines:
             for part in parts:
                 part.close()
-    if failures:
-        raise failures[min(failures)]
-    return [tables[number] for number in range(len(requests))]
+    return tasks.tables()
 
 
 def _helper(work: Callable[[], None]) -> LockType:
